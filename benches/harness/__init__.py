@@ -1,0 +1,1 @@
+"""What run.py drives: the scenarios, the processes, the client, the tables."""

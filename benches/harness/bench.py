@@ -1,0 +1,420 @@
+"""The measurements: which servers stand where, and in what order they are driven."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import json
+import re
+import statistics
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Callable
+
+from . import registry
+from .client import TOKEN, Answer, Round, answers_get, answers_hits, ask, drive, free_ports
+from .error import BenchError
+from .process import Server
+from .report import Ratio, Table, against, latency
+from .scenario import (
+    CANARY_NOISY_US,
+    CANARY_QUIET_US,
+    HIT_PARAMETERS,
+    LOAD_SCENARIOS,
+    SCRIPT_PARAMETERS,
+    TARGET_BASELINE_RATIO,
+    TARGET_BINARY_MIB,
+    TARGET_RESIDENT_MIB,
+    TARGET_START_MS,
+    LoadScenario,
+)
+
+GATEWAY, BASELINE, REFERENCE, CANARY = "gateway", "baseline", "reference", "canary"
+
+CANARY_SECONDS = 1
+WARM_UP_SECONDS = 1
+STARTS = 20
+MIB = 1024 * 1024
+
+# A port where nobody listens, for the routes that a scenario does not ask.
+NOBODY = 9
+
+GATEWAY_CONFIG = """\
+server: {{ listen: "127.0.0.1:{port}", admin: "127.0.0.1:{admin}", deadline: 25s }}
+log: {{ format: json, level: info }}
+auth: {{ tokens: [ {{ name: argocd, file: "{token_file}", routes: ["*"] }} ] }}
+cache: {{ memory: 64MiB }}
+registries: {{ "127.0.0.1:{registry}": {{ plainHttp: true }} }}
+routes:
+  - name: hit
+    match: {{ applicationSet: hit }}
+    backend: {{ fixed: {{ parameters: {hit_parameters} }} }}
+  - name: miss
+    backend:
+      http:
+        url: "http://127.0.0.1:{upstream}/v1/items?n={{{{ params.n }}}}"
+        parameters: "body.items.map(t, {{'name': t.name, 'server': t.cluster}})"
+        timeout: 10s
+  - name: script
+    backend: {{ script: {{ command: [/usr/bin/printf, '{script_output}'], timeout: 10s }} }}
+  - name: digests
+    backend:
+      digests:
+        images:
+          front: {{ image: "127.0.0.1:{registry}/org/front:{{{{ params.branch | tag }}}}" }}
+          back: {{ image: "127.0.0.1:{registry}/org/back:{{{{ params.branch | tag }}}}" }}
+    output: {{ digestFront: "{{{{ front.digest }}}}", digestBack: "{{{{ back.digest }}}}" }}
+"""
+
+
+@dataclass(frozen=True)
+class Settings:
+    gateway: Path
+    examples: Path
+    baseline: Path | None
+    seconds: int
+    rounds: int
+    server_core: int
+    client_core: int
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What the servers of a scenario talk to, and what they should answer."""
+
+    parameters: Any
+    upstream: int = NOBODY
+    registry: Server | None = None
+
+
+class Bench:
+    def __init__(self, settings: Settings, directory: Path) -> None:
+        self.settings = settings
+        self.directory = directory
+        self.canary_figures: list[float] = []
+        self.numbers = itertools.count()
+        self.token_file = directory / "token"
+        self.token_file.write_text(TOKEN)
+        self.token_file.chmod(0o600)
+
+    def run(self, scenario: str) -> Table:
+        if scenario in LOAD_SCENARIOS:
+            return self.load(scenario)
+        return {"start": self.start, "resident": self.resident, "binary": self.binary}[scenario]()
+
+    # --- servers
+
+    def candidates(self, *, with_reference: bool) -> list[str]:
+        names = [GATEWAY]
+        if self.settings.baseline is not None:
+            names.append(BASELINE)
+        if with_reference:
+            names.append(REFERENCE)
+        return names
+
+    def gateway_binary(self, name: str) -> Path:
+        if name == BASELINE and self.settings.baseline is not None:
+            return self.settings.baseline
+        return self.settings.gateway
+
+    def spawn(
+        self,
+        name: str,
+        argv: Sequence[str],
+        port: int,
+        *,
+        core: int | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> Server:
+        return Server(
+            name,
+            argv,
+            port=port,
+            core=self.settings.server_core if core is None else core,
+            log=self.directory / f"{name}-{next(self.numbers)}.log",
+            environment=environment or {},
+        )
+
+    def spawn_example(self, name: str, example: str, **options: Any) -> Server:
+        (port,) = free_ports(1)
+        argv = [str(self.settings.examples / example), f"127.0.0.1:{port}"]
+        return self.spawn(name, argv, port, **options)
+
+    def spawn_gateway(self, name: str, upstream: int, registry_port: int) -> Server:
+        port, admin = free_ports(2)
+        config = self.directory / f"{name}-{next(self.numbers)}.yaml"
+        config.write_text(
+            GATEWAY_CONFIG.format(
+                port=port,
+                admin=admin,
+                token_file=self.token_file,
+                upstream=upstream,
+                registry=registry_port,
+                hit_parameters=json.dumps(HIT_PARAMETERS),
+                script_output=json.dumps(SCRIPT_PARAMETERS),
+            )
+        )
+        argv = [str(self.gateway_binary(name)), "serve", "--config", str(config)]
+        return self.spawn(name, argv, port)
+
+    def spawn_candidate(
+        self, name: str, upstream: int = NOBODY, registry_port: int = NOBODY
+    ) -> Server:
+        if name == CANARY:
+            return self.spawn_example(CANARY, "echo")
+        if name != REFERENCE:
+            return self.spawn_gateway(name, upstream, registry_port)
+        environment = {}
+        if upstream != NOBODY:
+            environment["REFERENCE_UPSTREAM"] = f"http://127.0.0.1:{upstream}/v1/items"
+        return self.spawn_example(REFERENCE, "reference", environment=environment)
+
+    @contextlib.contextmanager
+    def running(
+        self, server: Server, ready: Callable[[Server], bool] = answers_hits
+    ) -> Iterator[Server]:
+        try:
+            server.wait_until(ready)
+            yield server
+        finally:
+            server.stop()
+
+    @contextlib.contextmanager
+    def surroundings(self, name: str) -> Iterator[Surroundings]:
+        """Sets up what the scenario's servers ask, on the client's core."""
+        scenario = LOAD_SCENARIOS[name]
+        core = self.settings.client_core
+        if name == "miss":
+            upstream = self.spawn_example("upstream", "upstream", core=core)
+            with self.running(upstream, answers_get("/v1/items")):
+                yield Surroundings(scenario.parameters, upstream=upstream.port)
+        elif name == "digests":
+            (port,) = free_ports(1)
+            config = self.directory / "registry.yaml"
+            config.write_text(registry.CONFIG.format(data=self.directory / "registry", port=port))
+            argv = ["docker-registry", "serve", str(config)]
+            server = self.spawn("docker-registry", argv, port, core=core)
+            with self.running(server, answers_get("/v2/")):
+                yield Surroundings([self.push_images(port)], registry=server)
+        else:
+            yield Surroundings(scenario.parameters)
+
+    def push_images(self, port: int) -> dict[str, str]:
+        """Fills the registry; returns the parameter set that names what is in it."""
+        parameters = {}
+        for image in ("front", "back"):
+            layout = self.directory / "images" / image
+            parameters[f"digest{image.capitalize()}"] = registry.write_oci_layout(layout, image)
+            registry.push(layout, port, f"org/{image}")
+        return parameters
+
+    # --- scenarios under load
+
+    def load(self, name: str) -> Table:
+        scenario = LOAD_SCENARIOS[name]
+        remarks: list[str] = []
+        with contextlib.ExitStack() as stack:
+            around = stack.enter_context(self.surroundings(name))
+            registry_port = around.registry.port if around.registry else NOBODY
+            candidates = [
+                stack.enter_context(
+                    self.running(self.spawn_candidate(candidate, around.upstream, registry_port))
+                )
+                for candidate in self.candidates(with_reference=scenario.has_reference)
+            ]
+            canary = stack.enter_context(self.running(self.spawn_candidate(CANARY)))
+
+            for server in candidates:
+                self.check_answer(server, scenario, around.parameters)
+                remarks += self.doubts_about_cache(server, scenario)
+                if around.registry is not None:
+                    remarks.append(self.count_registry_requests(server, scenario, around.registry))
+            rounds = self.interleave([*candidates, canary], scenario)
+            for server in candidates:
+                self.check_answer(server, scenario, around.parameters)
+                remarks += self.doubts_about_log(server, scenario)
+        self.canary_figures += [one.cpu_us for one in rounds[CANARY]]
+        return tabulate(name, rounds, remarks)
+
+    def interleave(
+        self, servers: Sequence[Server], scenario: LoadScenario
+    ) -> dict[str, list[Round]]:
+        # The canary is always driven alike, so that all its figures are comparable.
+        canary = LOAD_SCENARIOS["hit64"]
+
+        def one_round(server: Server, seconds: int) -> Round:
+            core = self.settings.client_core
+            if server.name == CANARY:
+                driven = drive(server, canary, min(seconds, CANARY_SECONDS), core)
+            else:
+                driven = drive(server, scenario, seconds, core)
+            server.clear_log()
+            return driven
+
+        for server in servers:
+            progress(f"{scenario.title}: warming up: {server.name}")
+            one_round(server, WARM_UP_SECONDS)
+        rounds: dict[str, list[Round]] = {server.name: [] for server in servers}
+        count = self.settings.rounds
+        for number in range(1, count + 1):
+            for server in servers:
+                progress(f"{scenario.title}: round {number} of {count}: {server.name}")
+                rounds[server.name].append(one_round(server, self.settings.seconds))
+        return rounds
+
+    def check_answer(self, server: Server, scenario: LoadScenario, expected: Any) -> None:
+        answer = ask(server.port, scenario)
+        if answer.status != HTTPStatus.OK or answer.parameters() != expected:
+            raise BenchError(
+                f"{server.name}: {scenario.title}: expected {json.dumps(expected)}, got\n"
+                f"{answer}\n{server.log_tail()}"
+            )
+
+    def doubts_about_cache(self, server: Server, scenario: LoadScenario) -> list[str]:
+        """A remark if a hit was no hit, or a miss no miss, by the gateway's own account."""
+        if server.name == REFERENCE:
+            return []
+        answer: Answer = ask(server.port, scenario)
+        cache_status = answer.headers.get("cache-status", "")
+        was_hit = re.search(r";\s*hit\b", cache_status) is not None
+        if was_hit == scenario.is_hit:
+            return []
+        wanted = "a hit" if scenario.is_hit else "a miss"
+        told = f"says '{cache_status}'" if cache_status else "has no Cache-Status header"
+        return [f"doubt: {server.name}'s answer should be {wanted}, but it {told}"]
+
+    def doubts_about_log(self, server: Server, scenario: LoadScenario) -> list[str]:
+        """A remark if the gateway was spared the line per request it is measured with."""
+        if server.name == REFERENCE or not scenario.is_hit:
+            return []
+        server.clear_log()
+        driven = drive(server, scenario, WARM_UP_SECONDS, self.settings.client_core)
+        time.sleep(0.2)
+        lines = server.log_lines() / driven.requests
+        if abs(lines - 1) < 0.05:
+            return []
+        return [f"doubt: {server.name} wrote {lines:.2f} log lines per request instead of 1"]
+
+    def count_registry_requests(
+        self, server: Server, scenario: LoadScenario, registry_server: Server
+    ) -> str:
+        registry_server.clear_log()
+        ask(server.port, scenario)
+        time.sleep(0.2)
+        count = registry_server.log.read_bytes().count(b" /v2/")
+        return f"{server.name}: {count} requests to the registry for one answer"
+
+    # --- the other scenarios
+
+    def start(self) -> Table:
+        """From spawning the process to the first 200, connecting in a tight loop."""
+        names = self.candidates(with_reference=True)
+        times: dict[str, list[float]] = {name: [] for name in names}
+        for number in range(STARTS + 1):
+            for name in names:
+                progress(f"start {number} of {STARTS}: {name}")
+                began = time.perf_counter()
+                server = self.spawn_candidate(name)
+                try:
+                    server.wait_until(answers_hits, pause=0)
+                    elapsed = time.perf_counter() - began
+                finally:
+                    server.stop(patience=0)
+                if number > 0:  # the first start reads the binary from the disk
+                    times[name].append(elapsed * 1000)
+        title = f"from spawn to the first answer, {STARTS} times"
+        table = Table("start", title, ["", "median ms", "min", "max"])
+        for name, taken in times.items():
+            figures = (statistics.median(taken), min(taken), max(taken))
+            table.rows.append([name, *(f"{figure:.1f}" for figure in figures)])
+        median = statistics.median(times[GATEWAY])
+        table.remarks.append(f"gateway: {against(median, TARGET_START_MS, ' ms')}")
+        table.data = {"milliseconds": times}
+        return table
+
+    def resident(self) -> Table:
+        """VmRSS of a fresh process after its first answer, and after a run of hits."""
+        seconds = self.settings.seconds
+        header = ["", "after start, MiB", f"after {seconds} s of hits, MiB"]
+        table = Table("resident", "memory", header)
+        for name in self.candidates(with_reference=True):
+            progress(f"resident: {name}")
+            with self.running(self.spawn_candidate(name)) as server:
+                time.sleep(0.5)
+                after_start = server.resident_mib()
+                hits = drive(server, LOAD_SCENARIOS["hit64"], seconds, self.settings.client_core)
+            table.rows.append([name, f"{after_start:.1f}", f"{hits.resident_mib:.1f}"])
+            table.data[name] = {"start_mib": after_start, "hits_mib": hits.resident_mib}
+        verdict = against(table.data[GATEWAY]["start_mib"], TARGET_RESIDENT_MIB, " MiB")
+        table.remarks.append(f"gateway after start: {verdict}")
+        return table
+
+    def binary(self) -> Table:
+        table = Table("binary", "size of the executable", ["", "MiB"])
+        for name in self.candidates(with_reference=False):
+            size = self.gateway_binary(name).stat().st_size / MIB
+            table.rows.append([name, f"{size:.1f}"])
+            table.data[name] = {"mib": size}
+        verdict = against(table.data[GATEWAY]["mib"], TARGET_BINARY_MIB, " MiB")
+        table.remarks.append(f"gateway: {verdict}")
+        return table
+
+    def canary_lines(self) -> list[str]:
+        if not self.canary_figures:
+            return []
+        figure = statistics.median(self.canary_figures)
+        lines = [
+            f"canary: {figure:.2f} µs of CPU per request (quiet machine: {CANARY_QUIET_US:.1f})"
+        ]
+        if figure > CANARY_NOISY_US:
+            lines.append(f"canary above {CANARY_NOISY_US} µs: machine is noisy, read ratios only")
+        return lines
+
+
+def tabulate(name: str, rounds: Mapping[str, Sequence[Round]], remarks: Sequence[str]) -> Table:
+    scenario = LOAD_SCENARIOS[name]
+    with_children = any(one.children_us > 0 for one in rounds[GATEWAY])
+    children_header = ["children µs"] if with_children else []
+    header = ["", "CPU µs", "min", *children_header, "req/s", "p50", "p99", "RSS MiB"]
+    table = Table(name, scenario.title, header)
+    for server, driven in rounds.items():
+        median = Round(
+            *(
+                statistics.median(getattr(one, field.name) for one in driven)
+                for field in dataclasses.fields(Round)
+            )
+        )
+        canary_label = f"{CANARY} (64 connections)"
+        table.rows.append(
+            [
+                canary_label if server == CANARY else server,
+                f"{median.cpu_us:.2f}",
+                f"{min(one.cpu_us for one in driven):.2f}",
+                *([f"{median.children_us:.2f}"] if with_children else []),
+                f"{median.requests_per_second:.0f}",
+                latency(median.p50_us),
+                latency(median.p99_us),
+                f"{driven[-1].resident_mib:.1f}",
+            ]
+        )
+    targets = {REFERENCE: scenario.target, BASELINE: TARGET_BASELINE_RATIO}
+    ratios = [
+        Ratio.between(over, rounds[GATEWAY], rounds[over]) for over in targets if over in rounds
+    ]
+    table.remarks = [*(ratio.text(targets[ratio.over]) for ratio in ratios), *remarks]
+    table.data = {
+        "rounds": {server: [asdict(one) for one in driven] for server, driven in rounds.items()},
+        "ratios": {ratio.over: asdict(ratio) for ratio in ratios},
+    }
+    return table
+
+
+def progress(message: str) -> None:
+    """Shows, on a terminal, what is going on; an empty message wipes it out."""
+    if sys.stderr.isatty():
+        print(f"\r\033[K{message}", end="", file=sys.stderr, flush=True)

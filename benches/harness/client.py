@@ -1,0 +1,169 @@
+"""The client's side: single requests to check answers, and wrk to produce load."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import itertools
+import json
+import os
+import re
+import socket
+import subprocess
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Callable
+
+from .error import BenchError
+from .process import Server
+from .scenario import BRANCH, LOAD_SCENARIOS, LoadScenario
+
+TOKEN = "strong-password"
+WRK_SCRIPTS = Path(__file__).resolve().parent.parent / "wrk"
+
+# Parts of parameters that were never asked for: by this run, nor by one before it.
+seeds = (f"{os.getpid():x}.{time.time_ns():x}.{number}" for number in itertools.count())
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    def parameters(self) -> Any:
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            return json.loads(self.body)["output"]["parameters"]
+        return None
+
+    def __str__(self) -> str:
+        head = "\n".join(f"{name}: {value}" for name, value in self.headers.items())
+        return f"HTTP {self.status}\n{head}\n\n{self.body[:2000].decode(errors='replace')}"
+
+
+def ask(port: int, scenario: LoadScenario) -> Answer:
+    """One request of the kind wrk sends, on a connection of its own."""
+    if scenario.is_hit:
+        name, parameters = "hit", {"branch": BRANCH}
+    else:
+        name, parameters = "bench", {"branch": BRANCH, "n": next(seeds)}
+    body = json.dumps({"applicationSetName": name, "input": {"parameters": parameters}})
+    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {TOKEN}"}
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    try:
+        connection.request("POST", scenario.path, body, headers)
+        response = connection.getresponse()
+        received = {name.lower(): value for name, value in response.getheaders()}
+        return Answer(response.status, received, response.read())
+    finally:
+        connection.close()
+
+
+def answers_hits(server: Server) -> bool:
+    try:
+        return ask(server.port, LOAD_SCENARIOS["hit64"]).status == http.HTTPStatus.OK
+    except (OSError, http.client.HTTPException):
+        return False
+
+
+def answers_get(path: str) -> Callable[[Server], bool]:
+    def ready(server: Server) -> bool:
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+        try:
+            connection.request("GET", path)
+            return connection.getresponse().status == http.HTTPStatus.OK
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            connection.close()
+
+    return ready
+
+
+def free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for opened in sockets:
+            opened.bind(("127.0.0.1", 0))
+        return [int(opened.getsockname()[1]) for opened in sockets]
+
+
+@dataclass(frozen=True)
+class Round:
+    """One server driven once."""
+
+    requests: int
+    cpu_us: float
+    children_us: float
+    requests_per_second: float
+    p50_us: float
+    p99_us: float
+    resident_mib: float
+
+
+def drive(server: Server, scenario: LoadScenario, seconds: int, core: int) -> Round:
+    """Runs wrk on `core`; fails unless every request was answered well."""
+    before = server.cpu_time()
+    summary = run_wrk(server, scenario, seconds, core)
+    used = server.cpu_time() - before
+    requests = int(summary["requests"])
+    if requests == 0 or any(summary["errors"].values()):
+        raise BenchError(failure(server, scenario, summary))
+    return Round(
+        requests=requests,
+        cpu_us=used.own * 1e6 / requests,
+        children_us=used.children * 1e6 / requests,
+        requests_per_second=requests * 1e6 / summary["duration_us"],
+        p50_us=float(summary["p50_us"]),
+        p99_us=float(summary["p99_us"]),
+        resident_mib=server.resident_mib(),
+    )
+
+
+def run_wrk(server: Server, scenario: LoadScenario, seconds: int, core: int) -> dict[str, Any]:
+    argv = [
+        *("taskset", "--cpu-list", str(core), "wrk"),
+        *("--threads", "1", "--connections", str(scenario.connections)),
+        *("--duration", f"{seconds}s", "--timeout", "10s"),
+        *("--script", scenario.script, f"http://127.0.0.1:{server.port}{scenario.path}"),
+    ]
+    try:
+        run = subprocess.run(
+            argv,
+            cwd=WRK_SCRIPTS,
+            env={**os.environ, "BENCH_TOKEN": TOKEN, "BENCH_SEED": next(seeds)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=seconds + 60,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise BenchError(f"{server.name}: wrk did not end: {error}") from error
+    found = re.search(r"^BENCH (\{.*\})$", run.stdout, re.MULTILINE)
+    if run.returncode != 0 or found is None:
+        raise BenchError(f"{server.name}: wrk failed ({run.returncode}):\n{run.stdout}")
+    summary: dict[str, Any] = json.loads(found[1])
+    return summary
+
+
+def failure(server: Server, scenario: LoadScenario, summary: Mapping[str, Any]) -> str:
+    """What went wrong under load, with a response to look at: a bad one if one comes again."""
+    sample = ""
+    for _ in range(20):
+        try:
+            answer = ask(server.port, scenario)
+        except (OSError, http.client.HTTPException) as error:
+            sample = f"none: {error!r}"
+            break
+        sample = str(answer)
+        if answer.status != http.HTTPStatus.OK:
+            break
+    return (
+        f"{server.name}: {scenario.title}: {summary['requests']} requests, "
+        f"errors {json.dumps(summary['errors'])}\n"
+        f"--- a response asked for afterwards:\n{sample}\n{server.log_tail()}"
+    )

@@ -1,0 +1,78 @@
+"""Tables, as text and as Markdown, and the ratios in them."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from .client import Round
+from .process import TICKS_PER_SECOND
+
+
+@dataclass
+class Table:
+    """One scenario: what is printed, and the data behind it."""
+
+    name: str
+    title: str
+    header: list[str]
+    rows: list[list[str]] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+    data: dict[str, Any] = field(default_factory=dict)
+
+    def text(self) -> str:
+        table = [self.header, *self.rows]
+        widths = [max(len(row[column]) for row in table) for column in range(len(self.header))]
+        lines = [f"{self.name}: {self.title}"]
+        for first, *others in table:
+            cells = [cell.rjust(width) for cell, width in zip(others, widths[1:])]
+            lines.append("  " + "  ".join([first.ljust(widths[0]), *cells]))
+        lines += [f"  {remark}" for remark in self.remarks]
+        return "\n".join(lines)
+
+    def markdown(self) -> str:
+        lines = [f"### {self.name}: {self.title}", ""]
+        lines.append("| " + " | ".join(self.header) + " |")
+        lines.append("|---" + "|--:" * (len(self.header) - 1) + "|")
+        lines += ["| " + " | ".join(row) + " |" for row in self.rows]
+        if self.remarks:
+            lines += ["", *(f"- {remark}" for remark in self.remarks)]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """The gateway's CPU time per request over another server's, round by round."""
+
+    over: str
+    median: float
+    low: float
+    high: float
+
+    @classmethod
+    def between(cls, over: str, ours: Sequence[Round], theirs: Sequence[Round]) -> Ratio:
+        ratios = [whole_cpu_us(our) / whole_cpu_us(their) for our, their in zip(ours, theirs)]
+        return cls(over, statistics.median(ratios), min(ratios), max(ratios))
+
+    def text(self, target: float | None) -> str:
+        line = f"gateway / {self.over}: {self.median:.2f} ({self.low:.2f} to {self.high:.2f})"
+        return line if target is None else f"{line}, {against(self.median, target)}"
+
+
+def whole_cpu_us(one: Round) -> float:
+    """With the children; never less than the clock can tell, so that it may divide."""
+    tick_us = 1e6 / TICKS_PER_SECOND
+    return max(one.cpu_us + one.children_us, tick_us / one.requests)
+
+
+def against(value: float, target: float, unit: str = "") -> str:
+    verdict = "reached" if value <= target else "NOT reached"
+    return f"target ≤ {target:g}{unit} {verdict}"
+
+
+def latency(microseconds: float) -> str:
+    if microseconds < 1000:
+        return f"{microseconds:.0f} µs"
+    return f"{microseconds / 1000:.2f} ms"

@@ -1,0 +1,99 @@
+"""What is measured, what must come back, and the figures to reach."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+TARGET_HIT_RATIO = 1.25
+TARGET_BASELINE_RATIO = 1.05
+TARGET_START_MS = 20.0
+TARGET_RESIDENT_MIB = 16.0
+TARGET_BINARY_MIB = 25.0
+
+CANARY_QUIET_US = 4.0
+CANARY_NOISY_US = 4.6
+
+# reference.rs and upstream.rs know the same values.
+HIT_PARAMETERS = [{"digestFront": "sha256:" + 64 * "1", "digestBack": "sha256:" + 64 * "2"}]
+UPSTREAM_PARAMETERS = [{"name": name, "server": f"https://{name}"} for name in "abcdefghij"]
+SCRIPT_PARAMETERS = [{"k": "v"}]
+BRANCH = "feature-branch-1"
+
+GETPARAMS = "/api/v1/getparams.execute"
+
+DEBIAN_PACKAGES = {"wrk": "wrk", "docker-registry": "docker-registry", "skopeo": "skopeo"}
+
+
+@dataclass(frozen=True)
+class LoadScenario:
+    """A kind of request, driven by wrk."""
+
+    title: str
+    script: str
+    path: str
+    connections: int
+    # The answer; None where it is known only once the scenario is set up.
+    parameters: Any = None
+    has_reference: bool = False
+    target: float | None = None
+    tools: tuple[str, ...] = ("wrk",)
+
+    @property
+    def is_hit(self) -> bool:
+        return self.script == "hit.lua"
+
+
+LOAD_SCENARIOS: dict[str, LoadScenario] = {
+    "hit64": LoadScenario(
+        title="a cache hit, 64 connections",
+        script="hit.lua",
+        path=GETPARAMS,
+        connections=64,
+        parameters=HIT_PARAMETERS,
+        has_reference=True,
+        target=TARGET_HIT_RATIO,
+    ),
+    "hit1": LoadScenario(
+        title="a cache hit, 1 connection",
+        script="hit.lua",
+        path=GETPARAMS,
+        connections=1,
+        parameters=HIT_PARAMETERS,
+        has_reference=True,
+        target=TARGET_HIT_RATIO,
+    ),
+    "miss": LoadScenario(
+        title="a miss to a local upstream, 16 connections",
+        script="miss.lua",
+        path=f"/miss{GETPARAMS}",
+        connections=16,
+        parameters=UPSTREAM_PARAMETERS,
+        has_reference=True,
+    ),
+    "script": LoadScenario(
+        title="a one-shot script, 8 connections",
+        script="miss.lua",
+        path=f"/script{GETPARAMS}",
+        connections=8,
+        parameters=SCRIPT_PARAMETERS,
+    ),
+    "digests": LoadScenario(
+        title="the digests of two images from docker-registry, 8 connections",
+        script="miss.lua",
+        path=f"/digests{GETPARAMS}",
+        connections=8,
+        tools=("wrk", "docker-registry", "skopeo"),
+    ),
+}
+
+# The scenarios that are not a table of rounds, with the tools they need.
+OTHER_SCENARIOS: dict[str, tuple[str, ...]] = {"start": (), "resident": ("wrk",), "binary": ()}
+
+SCENARIOS = [*LOAD_SCENARIOS, *OTHER_SCENARIOS]
+
+
+def tools_of(scenario: str) -> tuple[str, ...]:
+    if scenario in LOAD_SCENARIOS:
+        return LOAD_SCENARIOS[scenario].tools
+    return OTHER_SCENARIOS[scenario]

@@ -1,0 +1,171 @@
+//! The wiring: from a configuration to everything that answers. No globals; clock and sockets are
+//! handed in.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
+};
+
+use crate::{
+    answer::Engine,
+    auth::Auth,
+    backend::Surroundings,
+    cache::Memory,
+    clock::Clock,
+    config::{Loaded, Report, ServerConfig},
+    oci::Registries,
+    outbound::Outbound,
+    problem::{Path, Problems},
+    route::RouteTable,
+    telemetry::metrics::Metrics,
+};
+
+/// Everything that a request may need.
+pub struct App {
+    /// The listeners and their limits.
+    pub server: ServerConfig,
+    /// Who may call.
+    pub auth: Auth,
+    /// Who answers what.
+    pub routes: RouteTable,
+    /// How it is answered.
+    pub engine: Engine,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+    /// The requests under way.
+    pub in_flight: InFlight,
+    is_draining: AtomicBool,
+}
+
+impl App {
+    /// Builds everything that `loaded` describes. Opens no socket and runs no backend.
+    ///
+    /// # Errors
+    /// With all problems of the configuration. A report comes with success too: it may hold warnings.
+    pub fn build(loaded: Loaded, clock: Arc<dyn Clock>) -> Result<(Self, Report), Report> {
+        let mut problems = Problems::default();
+        let root = Path::root();
+        let Some(config) = loaded.config.clone() else { return Err(loaded.report(Vec::new())) };
+        let metrics = match Metrics::new() {
+            Ok(metrics) => Arc::new(metrics),
+            Err(error) => {
+                problems.error(&root, format!("the metrics cannot be set up: {error}"));
+                return Err(loaded.report(problems.into_vec()));
+            }
+        };
+        check_server(&config.server, &root.key("server"), &mut problems);
+        let base = &loaded.base;
+        let auth = Auth::build(&config.auth, base, &root.key("auth"), &mut problems);
+        let outbound = Arc::new(Outbound::default());
+        let registries =
+            Registries::build(&config.registries, base, Arc::clone(&outbound), &root.key("registries"), &mut problems);
+        let registries = Arc::new(registries);
+        let around = Surroundings { base, outbound: &outbound, registries: &registries };
+        let routes = RouteTable::build(
+            &config.routes,
+            &loaded.routes,
+            config.server.deadline,
+            around,
+            &metrics,
+            &root.key("routes"),
+            &mut problems,
+        );
+        let report = loaded.report(problems.into_vec());
+        if report.has_errors() {
+            return Err(report);
+        }
+        let app = Self {
+            server: config.server,
+            auth,
+            routes,
+            engine: Engine::new(Memory::new(config.cache), clock, Arc::clone(&metrics)),
+            metrics,
+            in_flight: InFlight { now: AtomicUsize::new(0), most: config.server.max_in_flight },
+            is_draining: AtomicBool::new(false),
+        };
+        Ok((app, report))
+    }
+
+    /// Makes `/readyz` say that no new calls are wanted.
+    pub fn start_draining(&self) {
+        self.is_draining.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the gateway is going to end.
+    #[must_use]
+    pub fn is_draining(&self) -> bool {
+        self.is_draining.load(Ordering::Relaxed)
+    }
+}
+
+fn check_server(server: &ServerConfig, path: &Path, problems: &mut Problems) {
+    if server.deadline.0.is_zero() {
+        problems.error(&path.key("deadline"), "a deadline of zero answers nothing");
+    }
+    if server.deadline.0.as_secs() >= 30 {
+        problems.warning(
+            &path.key("deadline"),
+            "Argo CD gives up after 30 s and then shows no reason",
+            "keep it below 30 s, or raise `requestTimeout` in the plugin's ConfigMap",
+        );
+    }
+    if server.max_in_flight == 0 {
+        problems.error(&path.key("maxInFlight"), "with 0 every request would be refused");
+    }
+    if server.listen == server.admin && server.listen.port() != 0 {
+        problems.error(&path.key("admin"), "`listen` and `admin` are the same address");
+    }
+}
+
+/// A count of the requests under way, with an upper limit.
+#[derive(Debug)]
+pub struct InFlight {
+    now: AtomicUsize,
+    most: usize,
+}
+
+impl InFlight {
+    /// A place for one more request, or `None` when all are taken.
+    pub fn enter(&self) -> Option<Place<'_>> {
+        let place = Place(self);
+        if self.now.fetch_add(1, Ordering::Relaxed) < self.most { Some(place) } else { None }
+    }
+
+    /// How many requests are under way.
+    #[must_use]
+    pub fn now(&self) -> usize {
+        self.now.load(Ordering::Relaxed)
+    }
+
+    /// How many may be.
+    #[must_use]
+    pub const fn most(&self) -> usize {
+        self.most
+    }
+}
+
+/// A request's place, free again when it is dropped.
+#[derive(Debug)]
+pub struct Place<'a>(&'a InFlight);
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.now.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_limited_and_come_back() {
+        let in_flight = InFlight { now: AtomicUsize::new(0), most: 2 };
+        let (first, second) = (in_flight.enter(), in_flight.enter());
+        assert!(first.is_some() && second.is_some());
+        assert!(in_flight.enter().is_none());
+        assert_eq!(in_flight.now(), 2);
+        drop(first);
+        assert!(in_flight.enter().is_some());
+    }
+}

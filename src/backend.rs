@@ -1,0 +1,108 @@
+//! The seam between the engine and its sources: the [`Backend`] trait and one file per kind.
+//!
+//! A backend knows neither routes nor caches nor other backends. To add a kind: a file with its
+//! `Config`, `build` and `impl Backend`, and one line in [`BackendConfig`].
+
+pub mod digests;
+pub mod fixed;
+pub mod http;
+pub mod script;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::{
+    base_dir::BaseDir,
+    document::kind_of,
+    error::BackendError,
+    generator::{Outcome, ParameterSet, Query},
+    oci::Registries,
+    outbound::Outbound,
+    problem::{Path, Problems},
+};
+
+/// A source of parameter sets.
+#[async_trait]
+pub trait Backend: Send + Sync + 'static {
+    /// Asks the source. Free of side effects (invariant I7), and done by the query's deadline.
+    ///
+    /// # Errors
+    /// Whenever the answer is not known whole: unknown is never an empty list (invariants I2, I3).
+    async fn resolve(&self, query: &Query) -> Result<Outcome, BackendError>;
+
+    /// Whether an answer may depend on the ApplicationSet's name, which is then part of its cache key.
+    fn reads_application_set(&self) -> bool {
+        true
+    }
+}
+
+/// Where a route's answers come from: exactly one kind.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum BackendConfig {
+    /// A list in this configuration.
+    Fixed(fixed::Config),
+    /// A program that is run for each question.
+    Script(script::Config),
+    /// A JSON API.
+    Http(http::Config),
+    /// The digests of named images, from their registry.
+    Digests(digests::Config),
+}
+
+/// What the building of a backend may use.
+#[derive(Debug, Clone, Copy)]
+pub struct Surroundings<'a> {
+    /// Where relative paths start.
+    pub base: &'a BaseDir,
+    /// The way out.
+    pub outbound: &'a Arc<Outbound>,
+    /// The registries.
+    pub registries: &'a Arc<Registries>,
+}
+
+impl BackendConfig {
+    /// The kind's name: the key in the configuration and the `backend` label of metrics.
+    #[must_use]
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Fixed(_) => "fixed",
+            Self::Script(_) => "script",
+            Self::Http(_) => "http",
+            Self::Digests(_) => "digests",
+        }
+    }
+
+    /// The backend, or `None` with what is wrong noted in `problems` below `path`.
+    pub fn build(&self, around: Surroundings<'_>, path: &Path, problems: &mut Problems) -> Option<Arc<dyn Backend>> {
+        let path = &path.key(self.kind());
+        match self {
+            Self::Fixed(config) => Some(Arc::new(fixed::Fixed::build(config))),
+            Self::Script(config) => Some(Arc::new(script::Script::build(config, around, path, problems)?)),
+            Self::Http(config) => Some(Arc::new(http::Http::build(config, around, path, problems)?)),
+            Self::Digests(config) => Some(Arc::new(digests::Digests::build(config, around, path, problems)?)),
+        }
+    }
+}
+
+/// The parameter sets of a document that must be a list of objects.
+///
+/// # Errors
+/// When it is anything else; the text says what.
+pub fn parameter_sets(document: Value) -> Result<Vec<ParameterSet>, BackendError> {
+    let Value::Array(items) = document else {
+        return Err(BackendError::invalid_output(format!("expected a list of objects, found {}", kind_of(&document))));
+    };
+    items
+        .into_iter()
+        .enumerate()
+        .map(|(index, item)| match item {
+            Value::Object(map) => Ok(ParameterSet(map)),
+            other => Err(BackendError::invalid_output(format!("item {index} is {}, not an object", kind_of(&other)))),
+        })
+        .collect()
+}

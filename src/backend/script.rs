@@ -1,0 +1,224 @@
+//! `script`: a program that is run for each question. It reads the request as JSON on stdin and
+//! writes one JSON document on stdout: a list of objects, or Argo CD's own
+//! `{"output":{"parameters":[…]}}`. Anything else, blank output included, is *unknown*.
+
+mod run;
+
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    os::unix::fs::PermissionsExt,
+    path::{Path as FilePath, PathBuf},
+};
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use self::run::{Job, run};
+use super::{Backend, Surroundings, parameter_sets};
+use crate::{
+    base_dir::BaseDir,
+    document::{self, kind_of},
+    error::BackendError,
+    generator::{Evidence, Outcome, ParameterSet, Query},
+    problem::{Path, Problems},
+    secret::{Secret, TextOrSecret},
+    units::{ByteSize, HumanDuration},
+};
+
+/// A program and what it is given.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Config {
+    /// The program and its arguments. No shell is involved. A bare name is looked up in `PATH` at the
+    /// start; the program runs in the folder of the configuration file.
+    #[schemars(length(min = 1))]
+    pub command: Vec<String>,
+    /// Environment variables. A value is text, or a secret reference.
+    #[serde(default)]
+    pub env: BTreeMap<String, TextOrSecret>,
+    /// Variables of the gateway's own environment that are passed on. All others are not.
+    #[serde(default = "default_inherit_env")]
+    pub inherit_env: Vec<String>,
+    /// How long a run may take.
+    #[serde(default = "default_timeout")]
+    pub timeout: HumanDuration,
+    /// The largest output that is accepted.
+    #[serde(default = "default_max_output")]
+    pub max_output: ByteSize,
+}
+
+fn default_inherit_env() -> Vec<String> {
+    ["PATH", "LANG", "TZ"].map(str::to_owned).into()
+}
+
+const fn default_timeout() -> HumanDuration {
+    HumanDuration::from_secs(10)
+}
+
+const fn default_max_output() -> ByteSize {
+    ByteSize::mib(4)
+}
+
+/// A program, found and ready to run.
+#[derive(Debug)]
+pub struct Script {
+    program: PathBuf,
+    arguments: Vec<String>,
+    inherited: Vec<(String, OsString)>,
+    env: BTreeMap<String, TextOrSecret>,
+    base: BaseDir,
+    timeout: HumanDuration,
+    max_output: usize,
+}
+
+impl Script {
+    /// Finds the program and checks the environment.
+    pub fn build(config: &Config, around: Surroundings<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
+        for (name, value) in &config.env {
+            let path = path.key("env").key(name);
+            if name.is_empty() || name.contains(['=', '\0']) {
+                problems.error(&path, "an environment variable's name is not empty and holds no `=`");
+            }
+            if let TextOrSecret::Secret(secret) = value {
+                secret.check(around.base, &path, problems);
+            }
+        }
+        let path = &path.key("command");
+        let Some((program, arguments)) = config.command.split_first() else {
+            problems.error_with_help(path, "the command is empty", "name a program: `command: [python3, branches.py]`");
+            return None;
+        };
+        let program = problems.note(path, find_program(program, around.base))?;
+        Some(Self {
+            program,
+            arguments: arguments.to_vec(),
+            inherited: config
+                .inherit_env
+                .iter()
+                .filter_map(|name| Some((name.clone(), std::env::var_os(name)?)))
+                .collect(),
+            env: config.env.clone(),
+            base: around.base.clone(),
+            timeout: config.timeout,
+            max_output: config.max_output.as_usize(),
+        })
+    }
+
+    /// The environment of a run, and the secrets in it.
+    fn environment(&self) -> Result<(Vec<(String, OsString)>, Vec<Secret>), BackendError> {
+        let mut variables = self.inherited.clone();
+        let mut secrets = Vec::new();
+        for (name, value) in &self.env {
+            match value {
+                TextOrSecret::Text(text) => variables.push((name.clone(), text.into())),
+                TextOrSecret::Secret(reference) => {
+                    let secret = reference.read(&self.base).map_err(BackendError::unavailable)?;
+                    variables.push((name.clone(), secret.expose().into()));
+                    secrets.push(secret);
+                }
+            }
+        }
+        Ok((variables, secrets))
+    }
+}
+
+#[async_trait]
+impl Backend for Script {
+    async fn resolve(&self, query: &Query) -> Result<Outcome, BackendError> {
+        let (environment, secrets) = self.environment()?;
+        let request = json!({
+            "applicationSetName": *query.application_set,
+            "input": { "parameters": *query.parameters },
+        });
+        let job = Job {
+            program: &self.program,
+            arguments: &self.arguments,
+            environment,
+            folder: self.base.as_path(),
+            input: format!("{request}\n").into_bytes(),
+            most: self.max_output,
+            until: query.deadline.min(Instant::now() + self.timeout.0),
+        };
+        let name = self.program.file_name().unwrap_or_default().to_string_lossy();
+        let clean = |error: BackendError| BackendError {
+            message: secrets.iter().fold(error.message, |text, secret| secret.redact(&text)),
+            ..error
+        };
+        let output = run(job).await.map_err(clean).map_err(|error| error.within(&name))?;
+        let sets = read_output(&output)
+            .map_err(|error| clean(error.within("its output")))
+            .map_err(|error| error.within(&name))?;
+        Ok(Outcome::of_list(sets, || Evidence { asked: format!("ran {name}"), answered: "an explicit []".into() }))
+    }
+}
+
+fn read_output(output: &[u8]) -> Result<Vec<ParameterSet>, BackendError> {
+    let document = document::parse(output).map_err(|error| {
+        let shown = document::excerpt(output, 120);
+        let shown = if shown.is_empty() { String::new() } else { format!(" (it begins with `{shown}`)") };
+        BackendError::invalid_output(format!("not one JSON document: {error}{shown}"))
+    })?;
+    match document {
+        Value::Object(mut map) => {
+            let parameters = map.get_mut("output").and_then(|output| output.get_mut("parameters")).map(Value::take);
+            parameter_sets(parameters.ok_or_else(|| {
+                BackendError::invalid_output(
+                    "an object without `output.parameters`; write a list, or Argo CD's own form",
+                )
+            })?)
+            .map_err(|error| error.within("output.parameters"))
+        }
+        Value::Array(_) => parameter_sets(document),
+        other => Err(BackendError::invalid_output(format!("expected a list of objects, found {}", kind_of(&other)))),
+    }
+}
+
+/// The program's absolute path: an environment that was cleared finds no bare name, and an unknown
+/// program is better known at the start.
+fn find_program(name: &str, base: &BaseDir) -> Result<PathBuf, String> {
+    if name.contains('/') {
+        let path = base.resolve(name);
+        return if is_executable(&path) {
+            Ok(path)
+        } else {
+            Err(format!("{} is not an executable file", path.display()))
+        };
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .map(|folder| folder.join(name))
+        .find(|candidate| candidate.is_absolute() && is_executable(candidate))
+        .ok_or_else(|| format!("there is no program `{name}` in PATH"))
+}
+
+fn is_executable(path: &FilePath) -> bool {
+    path.metadata().is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_two_forms_of_output() {
+        assert_eq!(read_output(b"[{\"a\":1}]").unwrap().len(), 1);
+        assert_eq!(read_output(br#"{"output":{"parameters":[]}}"#).unwrap().len(), 0);
+        for (bad, says) in [
+            (&b""[..], "blank"),
+            (b"[1]", "item 0 is a number"),
+            (b"{}", "without `output.parameters`"),
+            (br#"{"parameters":[]}"#, "without `output.parameters`"),
+            (br#"{"output":{"parameters":null}}"#, "found null"),
+            (b"null", "found null"),
+            (b"<html>", "begins with `<html>`"),
+            (b"[] []", "trailing"),
+        ] {
+            let error = read_output(bad).unwrap_err().message;
+            assert!(error.contains(says), "{error}");
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! The folder that relative paths of a configuration start from: the one its file is in.
+
+use std::path::{Path, PathBuf};
+
+/// Where relative paths start.
+#[derive(Debug, Clone, Default)]
+pub struct BaseDir(PathBuf);
+
+impl BaseDir {
+    /// Paths relative to `dir`.
+    pub fn new(dir: impl Into<PathBuf>) -> Self {
+        Self(dir.into())
+    }
+
+    /// The folder of the configuration file `file`.
+    #[must_use]
+    pub fn of_file(file: &Path) -> Self {
+        let dir = file.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        Self(std::fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned()))
+    }
+
+    /// `path` itself when it is absolute, else below this folder.
+    pub fn resolve(&self, path: impl AsRef<Path>) -> PathBuf {
+        self.0.join(path)
+    }
+
+    /// The folder itself.
+    #[must_use]
+    pub fn as_path(&self) -> &Path {
+        &self.0
+    }
+}

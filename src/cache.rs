@@ -1,0 +1,11 @@
+//! What is remembered: answers by [`Key`], judged by [`policy`], stored in [`Memory`].
+
+pub mod entry;
+pub mod key;
+pub mod memory;
+pub mod policy;
+
+pub use entry::{Encoded, Entry};
+pub use key::{Key, KeyPrefix};
+pub use memory::{CacheLimits, Memory};
+pub use policy::{CacheConfig, Policy, State};

@@ -1,0 +1,95 @@
+//! A remembered answer: complete, encoded once, never copied.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::Serialize;
+
+use crate::{
+    clock::Timestamp,
+    generator::{Evidence, ParameterSet, Parameters},
+};
+
+/// The body of a complete answer. Only [`Encoded::encode`] makes one, and it takes the whole list, so
+/// that a body without an explicit `output.parameters` cannot exist (invariant I1).
+#[derive(Debug, Clone)]
+pub struct Encoded {
+    body: Bytes,
+    sets: usize,
+}
+
+impl Encoded {
+    /// `{"output":{"parameters":[…]}}`
+    ///
+    /// # Errors
+    /// Never for maps with string keys, which parameter sets are; serde's signature wants it.
+    pub fn encode(sets: &[ParameterSet]) -> Result<Self, serde_json::Error> {
+        #[derive(Serialize)]
+        struct Body<'a> {
+            output: Output<'a>,
+        }
+        #[derive(Serialize)]
+        struct Output<'a> {
+            parameters: Vec<&'a Parameters>,
+        }
+        let body = Body { output: Output { parameters: sets.iter().map(|set| &set.0).collect() } };
+        Ok(Self { body: serde_json::to_vec(&body)?.into(), sets: sets.len() })
+    }
+
+    /// The JSON text; cloning it is cheap.
+    #[must_use]
+    pub const fn body(&self) -> &Bytes {
+        &self.body
+    }
+
+    /// The number of parameter sets in it.
+    #[must_use]
+    pub const fn sets(&self) -> usize {
+        self.sets
+    }
+}
+
+/// An answer and what is known of it.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// The answer.
+    pub encoded: Encoded,
+    /// When the backend had it.
+    pub stored_at: Timestamp,
+    /// How long the backend took.
+    pub took: Duration,
+    /// Why there is nothing, where there is nothing.
+    pub evidence: Vec<Evidence>,
+}
+
+impl Entry {
+    /// About how much memory it takes, in bytes.
+    #[must_use]
+    pub fn weight(&self) -> usize {
+        let evidence: usize = self.evidence.iter().map(|each| each.asked.len() + each.answered.len() + 48).sum();
+        size_of::<Self>() + self.encoded.body.len() + evidence
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_empty_list_is_explicit() {
+        let empty = Encoded::encode(&[]).unwrap();
+        assert_eq!((&empty.body()[..], empty.sets()), (&br#"{"output":{"parameters":[]}}"#[..], 0));
+    }
+
+    #[test]
+    fn keys_keep_their_order() {
+        let set = ParameterSet(json!({"z": 1, "a": "ü\u{1}"}).as_object().unwrap().clone());
+        let encoded = Encoded::encode(&[set]).unwrap();
+        assert_eq!(
+            std::str::from_utf8(encoded.body()).unwrap(),
+            r#"{"output":{"parameters":[{"z":1,"a":"ü\u0001"}]}}"#
+        );
+    }
+}

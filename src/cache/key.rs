@@ -1,0 +1,161 @@
+//! Which questions are the same: a hash of the route, its configuration, the input with its keys in
+//! order, and the ApplicationSet's name where an answer may depend on it.
+
+use std::fmt;
+
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+use crate::{generator::Query, oci::digest::hex};
+
+/// A question's identity. A cryptographic hash, since branch names are chosen by strangers.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Key([u8; 32]);
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&hex(&self.0[..16]))
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Key({self})")
+    }
+}
+
+/// The part of a key that all questions of one route share, hashed once.
+#[derive(Clone)]
+pub struct KeyPrefix {
+    hasher: Sha256,
+    with_application_set: bool,
+}
+
+impl KeyPrefix {
+    /// For the route `name` with the configuration `config`.
+    #[must_use]
+    pub fn new(name: &str, config: &Value, with_application_set: bool) -> Self {
+        let mut text = Vec::with_capacity(256);
+        write_text(name, &mut text);
+        write_canonical(config, &mut text);
+        Self { hasher: Sha256::new_with_prefix(&text), with_application_set }
+    }
+
+    /// The key of `query`.
+    #[must_use]
+    pub fn key(&self, query: &Query) -> Key {
+        let mut text = Vec::with_capacity(256);
+        if self.with_application_set {
+            write_text(&query.application_set, &mut text);
+        }
+        write_object(&query.parameters, &mut text);
+        let mut hasher = self.hasher.clone();
+        hasher.update(&text);
+        Key(hasher.finalize().into())
+    }
+}
+
+impl fmt::Debug for KeyPrefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeyPrefix").field("with_application_set", &self.with_application_set).finish_non_exhaustive()
+    }
+}
+
+/// JSON with the keys of every object in order and each text preceded by its length, so that no two
+/// values have the same form.
+fn write_canonical(value: &Value, out: &mut Vec<u8>) {
+    match value {
+        Value::Null => out.push(b'n'),
+        Value::Bool(true) => out.push(b't'),
+        Value::Bool(false) => out.push(b'f'),
+        Value::Number(number) => {
+            out.push(b'#');
+            write_text(&number.to_string(), out);
+        }
+        Value::String(text) => {
+            out.push(b'"');
+            write_text(text, out);
+        }
+        Value::Array(items) => {
+            out.push(b'[');
+            items.iter().for_each(|item| write_canonical(item, out));
+            out.push(b']');
+        }
+        Value::Object(map) => write_object(map, out),
+    }
+}
+
+fn write_object(map: &serde_json::Map<String, Value>, out: &mut Vec<u8>) {
+    out.push(b'{');
+    let mut write = |(key, value): (&String, &Value)| {
+        write_text(key, out);
+        write_canonical(value, out);
+    };
+    if map.len() < 2 {
+        map.iter().for_each(write);
+    } else {
+        let mut entries: Vec<_> = map.iter().collect();
+        entries.sort_unstable_by_key(|(key, _)| *key);
+        entries.into_iter().for_each(&mut write);
+    }
+    out.push(b'}');
+}
+
+fn write_text(text: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(&(text.len() as u64).to_le_bytes());
+    out.extend_from_slice(text.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+    use tokio::time::Instant;
+
+    use super::*;
+
+    fn key(prefix: &KeyPrefix, application_set: &str, parameters: &Value) -> Key {
+        let parameters = parameters.as_object().unwrap().clone().into();
+        prefix.key(&Query { application_set: application_set.into(), parameters, deadline: Instant::now() })
+    }
+
+    #[test]
+    fn order_does_not_matter_and_everything_else_does() {
+        let route = KeyPrefix::new("r", &json!({"ttl": 1}), false);
+        let one = key(&route, "a", &json!({"x": 1, "y": {"b": 1, "a": [1, 2]}}));
+        assert_eq!(one, key(&route, "b", &json!({"y": {"a": [1, 2], "b": 1}, "x": 1})));
+        for other in
+            [json!({"x": "1", "y": {"b": 1, "a": [1, 2]}}), json!({"x": 1, "y": {"b": 1, "a": [2, 1]}}), json!({})]
+        {
+            assert_ne!(one, key(&route, "a", &other), "{other}");
+        }
+        let changed = KeyPrefix::new("r", &json!({"ttl": 2}), false);
+        assert_ne!(key(&route, "a", &json!({})), key(&changed, "a", &json!({})));
+        let named = KeyPrefix::new("r", &json!({"ttl": 1}), true);
+        assert_ne!(key(&named, "a", &json!({})), key(&named, "b", &json!({})));
+    }
+
+    fn any_json() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i32>().prop_map(Value::from),
+            "[a-c\"{\\[#]{0,3}".prop_map(Value::from),
+        ];
+        leaf.prop_recursive(3, 16, 3, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
+                prop::collection::hash_map("[a-c]{0,2}", inner, 0..3)
+                    .prop_map(|map| Value::Object(map.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn equal_forms_are_equal_values(a in any_json(), b in any_json()) {
+            let form = |value: &Value| { let mut out = Vec::new(); write_canonical(value, &mut out); out };
+            prop_assert_eq!(form(&a) == form(&b), a == b);
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! The command line.
+
+mod call;
+mod check;
+mod serve;
+
+use std::{path::PathBuf, process::ExitCode};
+
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
+
+use crate::{auth::hash_token, config};
+
+/// Exit codes, of which 64 and above are sysexits.
+mod exit {
+    /// The work failed.
+    pub const FAILED: u8 = 1;
+    /// `EX_CONFIG`: the configuration is wrong.
+    pub const CONFIG: u8 = 78;
+}
+
+/// The server behind Argo CD's ApplicationSet plugin generator.
+///
+/// It answers `POST /api/v1/getparams.execute` from scripts, HTTP services and image registries, and
+/// never turns "I do not know" into "there is nothing".
+#[derive(Debug, Parser)]
+#[command(name = "appset-gateway", version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve Argo CD's calls until SIGTERM.
+    Serve(ConfigFile),
+    /// Check the configuration and report all that is wrong with it. Opens no socket.
+    #[command(after_help = "Exit codes: 0 good (warnings included), 78 the configuration is wrong.")]
+    Check {
+        #[command(flatten)]
+        file: ConfigFile,
+        /// How to report.
+        #[arg(long, short, value_enum, default_value_t)]
+        output: Output,
+    },
+    /// Ask a route here, without a server, and print what Argo CD would get, or why not.
+    Call(call::CallArgs),
+    /// Print the JSON Schema of the configuration, for editors and CI.
+    Schema,
+    /// Read a token from standard input and print its SHA-256, for `auth.tokens[].sha256`.
+    #[command(after_help = "Example: printf %s \"$TOKEN\" | appset-gateway hash-token")]
+    HashToken,
+    /// Print a completion script for a shell.
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
+}
+
+/// Which configuration is meant.
+#[derive(Debug, Args)]
+struct ConfigFile {
+    /// The configuration file.
+    #[arg(
+        long = "config",
+        short = 'c',
+        value_name = "FILE",
+        env = "APPSET_GATEWAY_CONFIG",
+        default_value = "/etc/appset-gateway/gateway.yaml"
+    )]
+    path: PathBuf,
+}
+
+/// How a command prints.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+enum Output {
+    /// For people.
+    #[default]
+    Text,
+    /// For programs.
+    Json,
+}
+
+/// Runs the command that the arguments name.
+#[must_use]
+pub fn run() -> ExitCode {
+    let cli = Cli::parse();
+    let result = match cli.command {
+        Command::Serve(file) => serve::run(&file.path),
+        Command::Check { file, output } => check::run(&file.path, output),
+        Command::Call(arguments) => call::run(&arguments),
+        Command::Schema => print(&format!("{:#}", config::schema().to_value())),
+        Command::HashToken => print_token_hash(),
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "appset-gateway", &mut std::io::stdout());
+            Ok(ExitCode::SUCCESS)
+        }
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
+        ExitCode::from(exit::FAILED)
+    })
+}
+
+fn print_token_hash() -> anyhow::Result<ExitCode> {
+    let token = std::io::read_to_string(std::io::stdin())?;
+    let token = token.strip_suffix('\n').unwrap_or(&token);
+    let token = token.strip_suffix('\r').unwrap_or(token);
+    anyhow::ensure!(!token.trim().is_empty(), "standard input holds no token");
+    anyhow::ensure!(token == token.trim(), "the token begins or ends with white space, which no header carries");
+    print(&hash_token(token))
+}
+
+/// Prints a line. A reader that has gone, as `head` does, is no failure.
+fn print(text: &str) -> anyhow::Result<ExitCode> {
+    use std::io::Write as _;
+    match writeln!(std::io::stdout(), "{text}") {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}

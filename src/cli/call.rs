@@ -1,0 +1,159 @@
+//! `appset-gateway call`: the same engine without a server, for finding out what a route answers.
+
+use std::{process::ExitCode, sync::Arc};
+
+use anyhow::{Context, bail};
+use clap::Args;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::{ConfigFile, Output, exit, print};
+use crate::{
+    answer::Answer,
+    app::App,
+    clock::SystemClock,
+    config::Loaded,
+    document,
+    generator::{Parameters, Query},
+    route::Route,
+    server::error::ApiError,
+    telemetry::log::{self, Format, LogConfig, Severity, Stream},
+};
+
+/// What is asked, of whom.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  appset-gateway call pr-digests -p branch=main
+  appset-gateway call --application-set fb-matrix --json '{\"branch\":\"main\",\"list\":[1,2]}'
+
+The answer goes to standard output, everything else to standard error.
+Exit codes: 0 answered (also with an empty list), 1 no answer, 78 the configuration is wrong.")]
+pub struct CallArgs {
+    /// The route. Without it, the first whose `match` takes the call.
+    route: Option<String>,
+    /// A parameter with a text value; may be given several times.
+    #[arg(long = "param", short, value_name = "NAME=VALUE", value_parser = parse_parameter)]
+    parameters: Vec<(String, String)>,
+    /// Parameters as a JSON object; `-p` overrides them.
+    #[arg(long, value_name = "OBJECT")]
+    json: Option<String>,
+    /// The ApplicationSet that asks.
+    #[arg(long, short, value_name = "NAME", default_value = "")]
+    application_set: String,
+    /// How to print: the answer with a summary, or everything as one JSON object.
+    #[arg(long, short, value_enum, default_value_t)]
+    output: Output,
+    #[command(flatten)]
+    file: ConfigFile,
+}
+
+fn parse_parameter(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("write NAME=VALUE")?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+/// Asks once and prints the answer.
+pub fn run(arguments: &CallArgs) -> anyhow::Result<ExitCode> {
+    let _flush = log::init(LogConfig { format: Format::Text, level: Severity::Warn }, Stream::Stderr);
+    let built = Loaded::read(&arguments.file.path).and_then(|loaded| App::build(loaded, Arc::new(SystemClock)));
+    let app = match built {
+        Ok((app, _)) => app,
+        Err(report) => {
+            eprint!("{report}");
+            return Ok(ExitCode::from(exit::CONFIG));
+        }
+    };
+    let parameters = parameters(arguments)?;
+    let route = pick(&app, arguments, &parameters)?;
+    let parameters = match &route.input {
+        Some(input) => input.accept(parameters).map_err(|error| anyhow::anyhow!("route {}: {error}", route.name))?,
+        None => parameters,
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let query = Query {
+            application_set: arguments.application_set.as_str().into(),
+            parameters: Arc::new(parameters),
+            deadline: Instant::now() + route.deadline,
+        };
+        let key = route.key(&query).to_string();
+        let answer = app.engine.answer(&route, query).await.map_err(|failure| ApiError::of(failure, &route));
+        match answer {
+            Ok(answer) => show_answer(&answer, &route, &key, arguments.output),
+            Err(error) => show_error(&error, &route, &key, arguments.output),
+        }
+    })
+}
+
+fn parameters(arguments: &CallArgs) -> anyhow::Result<Parameters> {
+    let mut parameters = match &arguments.json {
+        Some(text) => match document::parse(text.as_bytes()).map_err(anyhow::Error::msg).context("--json")? {
+            Value::Object(map) => map,
+            other => bail!("--json must be an object, not {}", document::kind_of(&other)),
+        },
+        None => Parameters::new(),
+    };
+    parameters.extend(arguments.parameters.iter().map(|(name, value)| (name.clone(), value.clone().into())));
+    Ok(parameters)
+}
+
+fn pick(app: &App, arguments: &CallArgs, parameters: &Parameters) -> anyhow::Result<Arc<Route>> {
+    let known = || app.routes.iter().map(|route| &*route.name).collect::<Vec<_>>().join(", ");
+    let route = match &arguments.route {
+        Some(name) => {
+            app.routes.by_name(name).with_context(|| format!("there is no route `{name}`; there are: {}", known()))
+        }
+        None => app
+            .routes
+            .by_match(&arguments.application_set, parameters)
+            .with_context(|| format!("no route's `match` takes this call; name one of: {}", known())),
+    };
+    route.cloned()
+}
+
+fn show_answer(answer: &Answer, route: &Route, key: &str, output: Output) -> anyhow::Result<ExitCode> {
+    let entry = &answer.entry;
+    let body: Value = serde_json::from_slice(entry.encoded.body())?;
+    let evidence: Vec<String> = entry.evidence.iter().map(ToString::to_string).collect();
+    let outcome = if evidence.is_empty() { "present" } else { "absent" };
+    let milliseconds = entry.took.as_secs_f64() * 1000.0;
+    if output == Output::Json {
+        return print(&format!(
+            "{:#}",
+            json!({
+                "route": *route.name, "backend": route.kind, "key": key, "outcome": outcome, "evidence": evidence,
+                "backendMilliseconds": milliseconds, "answer": body,
+            })
+        ));
+    }
+    print(&format!("{body:#}"))?;
+    let sets = entry.encoded.sets();
+    eprintln!("route     {} ({})", route.name, route.kind);
+    eprintln!("outcome   {outcome}, {sets} parameter set{}", if sets == 1 { "" } else { "s" });
+    for each in evidence {
+        eprintln!("evidence  {each}");
+    }
+    eprintln!("backend   {milliseconds:.1} ms");
+    eprintln!("key       {key}, fresh for {} s", route.policy.ttl().as_secs());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show_error(error: &ApiError, route: &Route, key: &str, output: Output) -> anyhow::Result<ExitCode> {
+    let status = error.code.status().as_u16();
+    if output == Output::Json {
+        let error = json!({ "code": error.code.as_str(), "status": status, "message": error.message });
+        print(&format!(
+            "{:#}",
+            json!({ "route": *route.name, "backend": route.kind, "key": key, "outcome": "unknown", "error": error })
+        ))?;
+    } else {
+        eprintln!("error: {}", error.message);
+        eprintln!(
+            "outcome   unknown: Argo CD gets {status} {} and leaves the ApplicationSet as it is",
+            error.code.as_str()
+        );
+        eprintln!("key       {key}");
+    }
+    Ok(ExitCode::from(exit::FAILED))
+}

@@ -1,0 +1,129 @@
+//! The configuration file: read, decoded and checked as a whole, with all problems at once, each with
+//! file, line and path. The sections belong to the modules that use them.
+
+pub mod decode;
+pub mod report;
+pub mod tree;
+
+use std::{collections::BTreeMap, net::SocketAddr, path::Path as FilePath};
+
+use schemars::{JsonSchema, Schema, generate::SchemaSettings};
+use serde::Deserialize;
+use serde_json::Value;
+
+pub use self::report::Report;
+use self::tree::Node;
+use crate::{
+    auth::AuthConfig, base_dir::BaseDir, cache::CacheLimits, oci::RegistryConfig, problem::Problem, route::RouteConfig,
+    telemetry::log::LogConfig, units::HumanDuration,
+};
+
+/// The whole configuration of a gateway.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Config {
+    /// The listeners and their limits.
+    #[serde(default)]
+    pub server: ServerConfig,
+    /// Log lines.
+    #[serde(default)]
+    pub log: LogConfig,
+    /// Who may call.
+    #[serde(default)]
+    pub auth: AuthConfig,
+    /// Where answers are remembered.
+    #[serde(default)]
+    pub cache: CacheLimits,
+    /// How registries are reached, by their host as it stands in image references.
+    #[serde(default)]
+    pub registries: BTreeMap<String, RegistryConfig>,
+    /// Who answers which calls; tried in this order.
+    #[serde(default)]
+    pub routes: Vec<RouteConfig>,
+}
+
+/// The listeners and their limits.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct ServerConfig {
+    /// Where Argo CD calls.
+    #[schemars(with = "String")]
+    pub listen: SocketAddr,
+    /// Where probes and metrics are.
+    #[schemars(with = "String")]
+    pub admin: SocketAddr,
+    /// When a call is given up. Argo CD gives up after 30 s and then shows no reason, so it is less.
+    pub deadline: HumanDuration,
+    /// How many requests are answered at once; more are refused with 503 and `Retry-After`.
+    #[schemars(range(min = 1))]
+    pub max_in_flight: usize,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([0, 0, 0, 0], 4355)),
+            admin: SocketAddr::from(([0, 0, 0, 0], 4356)),
+            deadline: HumanDuration::from_secs(25),
+            max_in_flight: 1024,
+        }
+    }
+}
+
+/// A configuration file that has been read: what could be decoded of it, and what could not.
+#[derive(Debug)]
+pub struct Loaded {
+    /// What could be decoded; `None` when nothing could.
+    pub config: Option<Config>,
+    /// The routes as they stand in the file.
+    pub routes: Vec<Value>,
+    /// Where relative paths start.
+    pub base: BaseDir,
+    report: Report,
+    tree: Node,
+}
+
+impl Loaded {
+    /// Reads and decodes `file`.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or is no YAML at all.
+    pub fn read(file: &FilePath) -> Result<Self, Report> {
+        let name = file.display().to_string();
+        let source = match std::fs::read_to_string(file) {
+            Ok(source) => source,
+            Err(error) => return Err(Report::unreadable(&name, &error.to_string())),
+        };
+        Self::parse(&name, source, BaseDir::of_file(file))
+    }
+
+    /// Decodes `source`, which came from a file called `name`.
+    ///
+    /// # Errors
+    /// When it is no YAML at all.
+    pub fn parse(name: &str, source: String, base: BaseDir) -> Result<Self, Report> {
+        let mut report = Report::new(name, source);
+        let Some(mut tree) = tree::parse(&mut report) else { return Err(report) };
+        let config = decode::decode(&mut tree, &mut report);
+        let value = tree.to_value();
+        let routes = value.get("routes").and_then(Value::as_array).cloned().unwrap_or_default();
+        Ok(Self { config, routes, base, report, tree })
+    }
+
+    /// All that is wrong, with `problems`, which the building of the parts found.
+    #[must_use]
+    pub fn report(mut self, problems: Vec<Problem>) -> Report {
+        for problem in problems {
+            self.report.add(&self.tree, problem);
+        }
+        self.report
+    }
+}
+
+/// The JSON Schema (2020-12) of a configuration file.
+#[must_use]
+pub fn schema() -> Schema {
+    let mut schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<Config>();
+    schema.insert("title".into(), "appset-gateway configuration".into());
+    schema
+}

@@ -1,0 +1,171 @@
+//! What is wrong with a configuration file, shown like a good compiler shows it.
+
+use std::fmt;
+
+use miette::{GraphicalReportHandler, LabeledSpan, MietteDiagnostic, NamedSource};
+use serde::Serialize;
+
+use super::tree::{Node, Position};
+use crate::problem::{Problem, Severity};
+
+/// The findings for one file.
+#[derive(Debug, Clone)]
+pub struct Report {
+    name: String,
+    source: String,
+    findings: Vec<Finding>,
+}
+
+/// One problem with its place.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Finding {
+    file: String,
+    line: u64,
+    column: u64,
+    path: String,
+    message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    help: Option<String>,
+    severity: &'static str,
+    #[serde(skip)]
+    offset: usize,
+    #[serde(skip)]
+    real: crate::problem::Path,
+}
+
+impl Report {
+    /// Nothing found yet in `source`, which came from the file `name`.
+    #[must_use]
+    pub fn new(name: &str, source: String) -> Self {
+        Self { name: name.to_owned(), source, findings: Vec::new() }
+    }
+
+    /// A file that cannot even be read.
+    #[must_use]
+    pub fn unreadable(name: &str, why: &str) -> Self {
+        let mut report = Self::new(name, String::new());
+        report.syntax(Position { line: 1, column: 1, offset: 0 }, format!("cannot read the configuration: {why}"));
+        report
+    }
+
+    /// The text of the file.
+    #[must_use]
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// Notes an error at a place that has no path.
+    pub fn syntax(&mut self, at: Position, message: String) {
+        self.push(at, crate::problem::Path::root(), message, None, Severity::Error);
+    }
+
+    /// Notes `problem`, whose path counts as `tree` does. What is said of a part in which something
+    /// was found before may only follow from that, and is left out.
+    pub fn add(&mut self, tree: &Node, problem: Problem) {
+        let (at, real) = tree.locate(&problem.path);
+        let is_echo = |finding: &Finding| finding.real != real && finding.real.is_within(&real);
+        let is_missing_key = problem.message.starts_with("the key `");
+        if !is_missing_key && self.findings.iter().any(is_echo) {
+            return;
+        }
+        self.push(at, real, problem.message, problem.help, problem.severity);
+    }
+
+    /// Whether something was found that stops the start.
+    #[must_use]
+    pub fn has_errors(&self) -> bool {
+        self.count("error") > 0
+    }
+
+    /// Whether nothing was found at all.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.findings.is_empty()
+    }
+
+    /// One line per finding: `file:line:column: path: message (help)`.
+    #[must_use]
+    pub fn lines(&self) -> Vec<String> {
+        let line = |finding: &Finding| {
+            let path = if finding.path.is_empty() { String::new() } else { format!("{}: ", finding.path) };
+            let help = finding.help.as_ref().map(|help| format!(" ({help})")).unwrap_or_default();
+            format!("{}:{}:{}: {path}{}{help}", finding.file, finding.line, finding.column, finding.message)
+        };
+        self.findings.iter().map(line).collect()
+    }
+
+    /// The findings as a JSON list.
+    #[must_use]
+    pub fn to_json(&self) -> serde_json::Value {
+        serde_json::to_value(&self.findings).unwrap_or_default()
+    }
+
+    /// `2 errors, 1 warning`
+    #[must_use]
+    pub fn summary(&self) -> String {
+        let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+        let (errors, warnings) = (self.count("error"), self.count("warning"));
+        match (errors, warnings) {
+            (0, _) => count(warnings, "warning"),
+            (_, 0) => count(errors, "error"),
+            _ => format!("{}, {}", count(errors, "error"), count(warnings, "warning")),
+        }
+    }
+
+    fn count(&self, severity: &str) -> usize {
+        self.findings.iter().filter(|finding| finding.severity == severity).count()
+    }
+
+    fn push(
+        &mut self,
+        at: Position,
+        real: crate::problem::Path,
+        message: String,
+        help: Option<String>,
+        severity: Severity,
+    ) {
+        self.findings.push(Finding {
+            file: self.name.clone(),
+            line: at.line,
+            column: at.column,
+            path: real.to_string(),
+            message,
+            help,
+            severity: match severity {
+                Severity::Error => "error",
+                Severity::Warning => "warning",
+            },
+            offset: at.offset.min(self.source.len()),
+            real,
+        });
+    }
+}
+
+impl fmt::Display for Report {
+    /// The findings with the lines they are about.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let handler = GraphicalReportHandler::new().with_width(110);
+        for finding in &self.findings {
+            let rest = &self.source[finding.offset..];
+            let length = rest.find(['\n', ':', ',', ' ', '}']).unwrap_or(rest.len()).max(usize::from(!rest.is_empty()));
+            let message = if finding.path.is_empty() {
+                finding.message.clone()
+            } else {
+                format!("{}: {}", finding.path, finding.message)
+            };
+            let mut diagnostic = MietteDiagnostic::new(message)
+                .with_severity(if finding.severity == "error" {
+                    miette::Severity::Error
+                } else {
+                    miette::Severity::Warning
+                })
+                .with_label(LabeledSpan::at(finding.offset..finding.offset + length, "here"));
+            diagnostic.help.clone_from(&finding.help);
+            let report = miette::Report::new(diagnostic)
+                .with_source_code(NamedSource::new(&self.name, self.source.clone()).with_language("yaml"));
+            handler.render_report(f, &*report)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,271 @@
+//! A YAML document as a tree in which every node knows its place, so that what is found wrong later
+//! still has a line.
+
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::{Number, Value};
+use serde_saphyr::{DuplicateKeyPolicy, Error, Location, Spanned, options::MergeKeyPolicy};
+
+use super::Report;
+use crate::problem::{Path, Segment};
+
+/// The most duplicate keys that are reported at once.
+const DUPLICATES: u32 = 20;
+
+/// A place in the text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Position {
+    /// From 1.
+    pub line: u64,
+    /// In characters, from 1.
+    pub column: u64,
+    /// In bytes, from 0.
+    pub offset: usize,
+}
+
+/// A value and where it stands.
+#[derive(Debug, Clone)]
+pub struct Node {
+    /// Where it begins.
+    pub at: Position,
+    /// What it is.
+    pub kind: Kind,
+}
+
+/// A YAML value.
+#[derive(Debug, Clone)]
+pub enum Kind {
+    /// Neither list nor mapping.
+    Scalar(Value),
+    /// A list. Each item keeps the index that it has in the file, also when one before it was left out.
+    List(Vec<(usize, Node)>),
+    /// A mapping: keys, where they stand, and values.
+    Mapping(Vec<(String, Position, Node)>),
+}
+
+/// Reads the report's source; `None` when it is no YAML, which is then in the report. Repeated keys
+/// are reported too, all of them.
+pub fn parse(report: &mut Report) -> Option<Node> {
+    let mut source = report.source().to_owned();
+    for number in 0..=DUPLICATES {
+        let error = match serde_saphyr::from_str_with_options::<Spanned<Tree>>(&source, options()) {
+            Ok(tree) => return Some(without_marks(node(tree))),
+            Err(error) => error,
+        };
+        let at = error.location().map(position).unwrap_or_default();
+        let Error::DuplicateMappingKey { key: Some(key), .. } = error.without_snippet() else {
+            report.syntax(at, message(&error));
+            return None;
+        };
+        report.syntax(at, format!("the key `{key}` stands twice in this mapping"));
+        // Stands in for the second key, so that the search goes on behind it.
+        let mark = char::from_u32(MARK + number).unwrap_or('\u{e000}').to_string().repeat(key.chars().count().max(1));
+        if !source[at.offset..].starts_with(key.as_str()) {
+            return None;
+        }
+        source.replace_range(at.offset..at.offset + key.len(), &mark);
+    }
+    None
+}
+
+/// The first of the private-use characters that mark repeated keys.
+const MARK: u32 = 0xe000;
+
+fn without_marks(mut node: Node) -> Node {
+    let is_mark = |key: &str| key.chars().next().is_some_and(|c| (MARK..=MARK + DUPLICATES).contains(&u32::from(c)));
+    node.kind = match node.kind {
+        Kind::Scalar(value) => Kind::Scalar(value),
+        Kind::List(items) => Kind::List(items.into_iter().map(|(index, item)| (index, without_marks(item))).collect()),
+        Kind::Mapping(entries) => Kind::Mapping(
+            entries
+                .into_iter()
+                .filter(|(key, _, _)| !is_mark(key))
+                .map(|(key, at, value)| (key, at, without_marks(value)))
+                .collect(),
+        ),
+    };
+    node
+}
+
+fn options() -> serde_saphyr::Options {
+    serde_saphyr::options! {
+        duplicate_keys: DuplicateKeyPolicy::Error,
+        merge_keys: MergeKeyPolicy::Error,
+        strict_booleans: true,
+        with_snippet: false,
+    }
+}
+
+impl Node {
+    /// The value, without places.
+    #[must_use]
+    pub fn to_value(&self) -> Value {
+        match &self.kind {
+            Kind::Scalar(value) => value.clone(),
+            Kind::List(items) => Value::Array(items.iter().map(|(_, item)| item.to_value()).collect()),
+            Kind::Mapping(entries) => {
+                Value::Object(entries.iter().map(|(key, _, value)| (key.clone(), value.to_value())).collect())
+            }
+        }
+    }
+
+    /// Where `path` leads as far as it leads: the place of its last known key or item, and the path as
+    /// it is in the file. `path` counts list items as they are in this tree.
+    #[must_use]
+    pub fn locate(&self, path: &Path) -> (Position, Path) {
+        let (mut node, mut at, mut real) = (Some(self), self.at, Path::root());
+        for segment in path.segments() {
+            let step = node.and_then(|node| node.child(segment));
+            real = match (&step, segment) {
+                (Some((_, index, _)), Segment::Index(_)) => real.index(*index),
+                (None, Segment::Index(index)) => real.index(*index),
+                (_, Segment::Key(key)) => real.key(key),
+            };
+            at = step.map_or(at, |(place, _, _)| place);
+            node = step.map(|(_, _, child)| child);
+        }
+        (at, real)
+    }
+
+    /// Takes out what `path` leads to; whether there was something.
+    pub fn prune(&mut self, path: &Path) -> bool {
+        let Some((last, parents)) = path.segments().split_last() else { return false };
+        let mut node = self;
+        for segment in parents {
+            let next = match (&mut node.kind, segment) {
+                (Kind::List(items), Segment::Index(index)) => items.get_mut(*index).map(|(_, item)| item),
+                (Kind::Mapping(entries), Segment::Key(key)) => {
+                    entries.iter_mut().find(|(name, _, _)| name == key).map(|(_, _, value)| value)
+                }
+                _ => None,
+            };
+            let Some(next) = next else { return false };
+            node = next;
+        }
+        match (&mut node.kind, last) {
+            (Kind::List(items), Segment::Index(index)) if *index < items.len() => {
+                items.remove(*index);
+                true
+            }
+            (Kind::Mapping(entries), Segment::Key(key)) => {
+                let before = entries.len();
+                entries.retain(|(name, _, _)| name != key);
+                entries.len() < before
+            }
+            _ => false,
+        }
+    }
+
+    /// The longest part of `path` that exists here.
+    #[must_use]
+    pub fn existing(&self, path: &Path) -> Path {
+        let (mut node, mut known) = (self, Path::root());
+        for segment in path.segments() {
+            let Some((_, _, child)) = node.child(segment) else { break };
+            node = child;
+            known = match segment {
+                Segment::Key(key) => known.key(key),
+                Segment::Index(index) => known.index(*index),
+            };
+        }
+        known
+    }
+
+    fn child(&self, segment: &Segment) -> Option<(Position, usize, &Node)> {
+        match (&self.kind, segment) {
+            (Kind::List(items), Segment::Index(index)) => items.get(*index).map(|(real, item)| (item.at, *real, item)),
+            (Kind::Mapping(entries), Segment::Key(key)) => {
+                entries.iter().find(|(name, _, _)| name == key).map(|(_, at, value)| (*at, 0, value))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn position(location: Location) -> Position {
+    let offset = location.span().byte_offset().and_then(|offset| usize::try_from(offset).ok()).unwrap_or_default();
+    Position { line: location.line(), column: location.column(), offset }
+}
+
+/// serde-saphyr's message without the place, which the report shows in its own way.
+fn message(error: &Error) -> String {
+    let text = error.without_snippet().to_string();
+    let text = text.lines().next().unwrap_or_default();
+    text.split(" at line ").next().unwrap_or(text).to_owned()
+}
+
+fn node(tree: Spanned<Tree>) -> Node {
+    let at = position(tree.referenced);
+    let kind = match tree.value {
+        Tree::Scalar(value) => Kind::Scalar(value),
+        Tree::List(items) => Kind::List(items.into_iter().map(node).enumerate().collect()),
+        Tree::Mapping(entries) => Kind::Mapping(
+            entries.into_iter().map(|(key, value)| (key.value, position(key.referenced), node(value))).collect(),
+        ),
+    };
+    Node { at, kind }
+}
+
+enum Tree {
+    Scalar(Value),
+    List(Vec<Spanned<Tree>>),
+    Mapping(Vec<(Spanned<String>, Spanned<Tree>)>),
+}
+
+impl<'de> Deserialize<'de> for Tree {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(TreeVisitor)
+    }
+}
+
+struct TreeVisitor;
+
+impl<'de> Visitor<'de> for TreeVisitor {
+    type Value = Tree;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a YAML value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Tree, E> {
+        Ok(Tree::Scalar(Value::Null))
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Tree, E> {
+        Ok(Tree::Scalar(value.into()))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Tree, E> {
+        Ok(Tree::Scalar(value.into()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Tree, E> {
+        Ok(Tree::Scalar(value.into()))
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Tree, E> {
+        let number = Number::from_f64(value).ok_or_else(|| E::custom("a number that is not finite"))?;
+        Ok(Tree::Scalar(number.into()))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Tree, E> {
+        Ok(Tree::Scalar(value.into()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Tree, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = seq.next_element()? {
+            items.push(item);
+        }
+        Ok(Tree::List(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Tree, A::Error> {
+        let mut entries = Vec::new();
+        while let Some(entry) = map.next_entry()? {
+            entries.push(entry);
+        }
+        Ok(Tree::Mapping(entries))
+    }
+}

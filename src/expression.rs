@@ -1,0 +1,155 @@
+//! Conditions and mappings over documents (CEL): an expression terminates, reaches nothing outside
+//! its variables, and turns one JSON value into another.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, LazyLock},
+};
+
+use cel::{Context, Env, Program, extensions, objects::Key};
+use serde_json::{Map, Number, Value};
+
+use crate::document::excerpt;
+
+/// The longest expression that is compiled, in bytes: the parser's stack grows with its length.
+const LONGEST: usize = 2048;
+
+/// A compiled expression.
+pub struct Expression {
+    source: String,
+    program: Program,
+}
+
+impl Expression {
+    /// Compiles `source`.
+    ///
+    /// # Errors
+    /// On a syntax error or a source longer than 2 KiB.
+    pub fn compile(source: &str) -> Result<Self, String> {
+        if source.len() > LONGEST {
+            return Err(format!("an expression has at most {LONGEST} bytes; this one has {}", source.len()));
+        }
+        let program = environment().compile(source).map_err(|errors| {
+            let messages: Vec<String> =
+                errors.errors.iter().map(|error| format!("column {}: {}", error.pos.1, error.msg)).collect();
+            messages.join("; ")
+        })?;
+        Ok(Self { source: source.to_owned(), program })
+    }
+
+    /// Evaluates with the given variables. Map keys of the result are in alphabetical order, since
+    /// CEL's maps have none.
+    ///
+    /// # Errors
+    /// When the expression does not fit the document; the text says where.
+    pub fn evaluate(&self, variables: &[(&str, &Value)]) -> Result<Value, String> {
+        let mut context = Context::with_env(Arc::clone(environment()));
+        for (name, value) in variables {
+            context.add_variable_from_value(*name, to_cel(value));
+        }
+        let result = self
+            .program
+            .execute(&context)
+            .map_err(|error| format!("`{}`: {}", self.source, excerpt(error.to_string().as_bytes(), 300)))?;
+        from_cel(&result).map_err(|error| format!("`{}`: {error}", self.source))
+    }
+}
+
+impl std::fmt::Debug for Expression {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Expression").field(&self.source).finish()
+    }
+}
+
+fn environment() -> &'static Arc<Env> {
+    static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| {
+        let mut environment = Env::stdlib();
+        let extended =
+            environment.add_extension(extensions::strings).and_then(|()| environment.add_extension(extensions::lists));
+        debug_assert!(extended.is_ok(), "the extensions declare what the standard library does not: {extended:?}");
+        Arc::new(environment)
+    });
+    &ENVIRONMENT
+}
+
+/// JSON as CEL sees it. Whole numbers become `int`, so that `n + 1` works; only what does not fit is `uint`.
+fn to_cel(value: &Value) -> cel::Value {
+    match value {
+        Value::Null => cel::Value::Null,
+        Value::Bool(value) => cel::Value::Bool(*value),
+        Value::Number(number) => number
+            .as_i64()
+            .map(cel::Value::Int)
+            .or_else(|| number.as_u64().map(cel::Value::UInt))
+            .unwrap_or_else(|| cel::Value::Float(number.as_f64().unwrap_or(f64::NAN))),
+        Value::String(text) => cel::Value::String(Arc::new(text.clone())),
+        Value::Array(items) => cel::Value::List(Arc::new(items.iter().map(to_cel).collect())),
+        Value::Object(map) => {
+            let entries: HashMap<Key, cel::Value> =
+                map.iter().map(|(key, value)| (Key::from(key.clone()), to_cel(value))).collect();
+            cel::Value::Map(entries.into())
+        }
+    }
+}
+
+fn from_cel(value: &cel::Value) -> Result<Value, String> {
+    Ok(match value {
+        cel::Value::Null => Value::Null,
+        cel::Value::Bool(value) => Value::Bool(*value),
+        cel::Value::Int(value) => Value::from(*value),
+        cel::Value::UInt(value) => Value::from(*value),
+        cel::Value::Float(value) => {
+            Number::from_f64(*value).map(Value::Number).ok_or("a number in the result is not finite")?
+        }
+        cel::Value::String(text) => Value::String(text.as_str().to_owned()),
+        cel::Value::List(items) => Value::Array(items.iter().map(from_cel).collect::<Result<_, _>>()?),
+        cel::Value::Map(map) => {
+            let mut entries: Vec<(String, &cel::Value)> =
+                map.map.iter().map(|(key, value)| (key.to_string(), value)).collect();
+            entries.sort_by(|a, b| a.0.cmp(&b.0));
+            let entries: Result<Map<_, _>, String> =
+                entries.into_iter().map(|(key, value)| Ok((key, from_cel(value)?))).collect();
+            Value::Object(entries?)
+        }
+        other => return Err(format!("the result holds a {}, which JSON cannot express", other.type_of())),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn evaluate(source: &str, body: &Value) -> Result<Value, String> {
+        Expression::compile(source)?.evaluate(&[("body", body)])
+    }
+
+    #[test]
+    fn a_document_becomes_a_list_of_maps() {
+        let body = json!({"items": [{"id": "b", "cluster": "c1", "n": 1}, {"id": "a", "cluster": "c2", "n": 2}]});
+        let mapped =
+            evaluate("body.items.map(t, {'name': t.id, 'cluster': t.cluster, 'next': t.n + 1})", &body).unwrap();
+        assert_eq!(
+            mapped.to_string(),
+            r#"[{"cluster":"c1","name":"b","next":2},{"cluster":"c2","name":"a","next":3}]"#
+        );
+        let kept = evaluate("body.items.filter(t, t.id.startsWith('a')).map(t, t.id.upperAscii())", &body).unwrap();
+        assert_eq!(kept, json!(["A"]));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_an_error_that_shows_the_expression() {
+        let error = evaluate("body.items.map(t, t)", &json!({"rows": []})).unwrap_err();
+        assert!(error.starts_with("`body.items.map(t, t)`: ") && error.contains("items"), "{error}");
+        assert!(evaluate("body.", &json!({})).unwrap_err().contains("column"));
+        assert!(Expression::compile(&"1+".repeat(2000)).unwrap_err().contains("2048"));
+        assert!(evaluate("getenv('HOME')", &json!({})).is_err());
+    }
+
+    #[test]
+    fn json_survives_the_way_through() {
+        let body = json!({"a": [null, true, 1, -1, 1.5, "x", {"y": {}}], "big": u64::MAX});
+        assert_eq!(evaluate("body", &body).unwrap(), body);
+    }
+}

@@ -1,0 +1,141 @@
+//! Image references: `registry/repository:tag` or `registry/repository@digest`.
+
+use std::{fmt, sync::LazyLock};
+
+use regex::Regex;
+
+use super::Digest;
+
+/// A registry, a repository and what is wanted of it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Reference {
+    /// Host and, where it is not the scheme's own, port: `registry.example.com:5000`.
+    pub registry: String,
+    /// The name within the registry: `org/front`.
+    pub repository: String,
+    /// The tag; `None` when only a digest is named.
+    pub tag: Option<String>,
+    /// The digest that pins the reference, if it names one.
+    pub digest: Option<Digest>,
+}
+
+impl Reference {
+    /// Parses a whole reference. The registry must be named: which one is asked is never a guess.
+    ///
+    /// # Errors
+    /// When a part does not follow the grammar of the OCI distribution specification 1.1.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let wrong = |why: &str| {
+            format!("`{}` is not an image reference: {why}", text.chars().take(200).collect::<String>().escape_debug())
+        };
+        let (registry, rest) = text.split_once('/').ok_or_else(|| wrong("it names no registry"))?;
+        if !is_registry(registry) {
+            return Err(wrong(
+                "the part before the first `/` must be a registry's host, such as `registry.example.com`",
+            ));
+        }
+        let (name, digest) = match rest.split_once('@') {
+            Some((name, digest)) => (name, Some(Digest::parse(digest).map_err(|why| wrong(&why))?)),
+            None => (rest, None),
+        };
+        let (repository, tag) = match name.rsplit_once(':') {
+            Some((repository, tag)) => (repository, Some(tag)),
+            None => (name, None),
+        };
+        if !REPOSITORY.is_match(repository) || repository.len() > 255 {
+            return Err(wrong("the repository holds lower-case letters, digits and single separators"));
+        }
+        if tag.is_some_and(|tag| !TAG.is_match(tag)) {
+            return Err(wrong(
+                "a tag holds at most 128 letters, digits, `.`, `_` and `-`, and starts with none of `.` and `-`",
+            ));
+        }
+        if tag.is_none() && digest.is_none() {
+            return Err(wrong("it names neither a tag nor a digest"));
+        }
+        Ok(Self {
+            registry: registry.to_owned(),
+            repository: repository.to_owned(),
+            tag: tag.map(str::to_owned),
+            digest,
+        })
+    }
+
+    /// What stands after `manifests/` in the registry's API: the digest if there is one, else the tag.
+    #[must_use]
+    pub fn selector(&self) -> &str {
+        self.digest.as_ref().map(Digest::as_str).or(self.tag.as_deref()).unwrap_or("latest")
+    }
+}
+
+impl fmt::Display for Reference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.registry, self.repository)?;
+        if let Some(tag) = &self.tag {
+            write!(f, ":{tag}")?;
+        }
+        if let Some(digest) = &self.digest {
+            write!(f, "@{digest}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether `text` is a host with an optional port: `localhost:5000`, `registry.example.com`, `[::1]:5000`.
+#[must_use]
+pub fn is_registry(text: &str) -> bool {
+    REGISTRY.is_match(text) && (text.contains(['.', ':']) || text == "localhost")
+}
+
+static REGISTRY: LazyLock<Regex> = LazyLock::new(|| {
+    regex(
+        r"^(?:[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?(?:\.[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?)*|\[[0-9a-fA-F:.]+\])(?::[0-9]{1,5})?$",
+    )
+});
+/// `<name>` of the OCI distribution specification 1.1, "Pulling manifests".
+static REPOSITORY: LazyLock<Regex> =
+    LazyLock::new(|| regex(r"^[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*$"));
+/// `<reference>` as a tag, ibid.
+static TAG: LazyLock<Regex> = LazyLock::new(|| regex(r"^[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}$"));
+
+#[expect(clippy::expect_used, reason = "the patterns are constants, and a test compiles each")]
+fn regex(pattern: &str) -> Regex {
+    Regex::new(pattern).expect("a constant pattern")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_of_a_reference() {
+        let reference = Reference::parse("registry.example.com:5000/org/front:feature-1").unwrap();
+        assert_eq!(reference.registry, "registry.example.com:5000");
+        assert_eq!(reference.repository, "org/front");
+        assert_eq!(reference.selector(), "feature-1");
+        assert_eq!(reference.to_string(), "registry.example.com:5000/org/front:feature-1");
+        let digest = format!("sha256:{}", "a".repeat(64));
+        let pinned = Reference::parse(&format!("localhost/front:1@{digest}")).unwrap();
+        assert_eq!(pinned.selector(), digest);
+        assert!(Reference::parse("[::1]:5000/front:1").is_ok());
+    }
+
+    #[test]
+    fn what_is_no_reference_says_why() {
+        for (bad, why) in [
+            ("front:1", "names no registry"),
+            ("org/front:1", "must be a registry's host"),
+            ("h.example/Front:1", "lower-case"),
+            ("h.example/../front:1", "lower-case"),
+            ("h.example/a//b:1", "lower-case"),
+            ("h.example/front:-x", "a tag holds"),
+            ("h.example/front:", "a tag holds"),
+            ("h.example/front", "neither a tag nor a digest"),
+            ("h.example/front@sha256:12", "not a sha256 digest"),
+            ("h.example\r\n/front:1", "must be a registry's host"),
+        ] {
+            let error = Reference::parse(bad).unwrap_err();
+            assert!(error.contains(why), "{bad}: {error}");
+        }
+    }
+}

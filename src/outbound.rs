@@ -1,0 +1,138 @@
+//! The one way out over HTTP: every request of every backend leaves here, with a deadline, a size cap
+//! while the body streams in, no redirects, no proxy from the environment and no decompression.
+
+use std::{sync::OnceLock, time::Duration};
+
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, Method, StatusCode};
+use reqwest::{Client, Url, redirect};
+use tokio::time::{Instant, timeout_at};
+
+use crate::error::{BackendError, ErrorKind};
+
+/// How long a connection may take to open, TLS included.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The pooled client. Built at its first use, since reading the system's certificates takes longer
+/// than the start of everything else.
+#[derive(Debug, Default)]
+pub struct Outbound {
+    client: OnceLock<Client>,
+}
+
+/// One request.
+#[derive(Debug)]
+pub struct Call {
+    /// The method.
+    pub method: Method,
+    /// The full URL.
+    pub url: Url,
+    /// All headers but those of the transport.
+    pub headers: HeaderMap,
+    /// The body, if there is one.
+    pub body: Option<Bytes>,
+    /// The largest body that is accepted, in bytes.
+    pub most: usize,
+    /// When the whole answer must be here.
+    pub deadline: Instant,
+}
+
+/// A whole answer.
+#[derive(Debug)]
+pub struct Reply {
+    /// Any status: judging it is the caller's business.
+    pub status: StatusCode,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// The complete body, at most the call's `most` bytes.
+    pub body: Bytes,
+}
+
+impl Outbound {
+    /// Sends `call` and reads the whole answer.
+    ///
+    /// # Errors
+    /// When no whole answer arrives in time. The message names the destination without its query.
+    pub async fn fetch(&self, call: Call) -> Result<Reply, BackendError> {
+        let destination = destination(&call.url);
+        match timeout_at(call.deadline, self.exchange(call)).await {
+            Ok(reply) => reply.map_err(|error| error.within(&destination)),
+            Err(_) => Err(BackendError::timeout(format!("{destination}: no whole answer in time"))),
+        }
+    }
+
+    async fn exchange(&self, call: Call) -> Result<Reply, BackendError> {
+        let mut request = self.client()?.request(call.method, call.url).headers(call.headers);
+        if let Some(body) = call.body {
+            request = request.body(body);
+        }
+        let mut response = request.send().await.map_err(|error| failure(&error))?;
+        let (status, headers) = (response.status(), std::mem::take(response.headers_mut()));
+        let mut body = BytesMut::new();
+        while let Some(chunk) = response.chunk().await.map_err(|error| failure(&error))? {
+            if body.len() + chunk.len() > call.most {
+                return Err(BackendError::invalid_output(format!("the answer is larger than {} bytes", call.most)));
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok(Reply { status, headers, body: body.freeze() })
+    }
+
+    fn client(&self) -> Result<&Client, BackendError> {
+        if let Some(client) = self.client.get() {
+            return Ok(client);
+        }
+        let client = Client::builder()
+            .user_agent(concat!("appset-gateway/", env!("CARGO_PKG_VERSION")))
+            .redirect(redirect::Policy::none())
+            .no_proxy()
+            .connect_timeout(CONNECT_TIMEOUT)
+            .pool_idle_timeout(Duration::from_secs(60))
+            .tcp_nodelay(true)
+            .build()
+            .map_err(|error| BackendError::unavailable(format!("cannot set up the HTTP client: {}", chain(&error))))?;
+        Ok(self.client.get_or_init(|| client))
+    }
+}
+
+/// `url` for a message: no user, no query, no fragment, since those may hold secrets.
+#[must_use]
+pub fn destination(url: &Url) -> String {
+    let host = url.host_str().unwrap_or_default();
+    let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+    format!("{}://{host}{port}{}", url.scheme(), url.path())
+}
+
+fn failure(error: &reqwest::Error) -> BackendError {
+    if error.is_timeout() {
+        return BackendError::timeout(format!("timed out: {}", chain(error)));
+    }
+    let what = if error.is_connect() {
+        "cannot connect"
+    } else if error.is_body() || error.is_decode() {
+        "the answer broke off"
+    } else {
+        "the request failed"
+    };
+    BackendError::new(ErrorKind::Unavailable, format!("{what}: {}", chain(error)))
+}
+
+/// The innermost cause, which says what happened; the layers above repeat the URL.
+fn chain(error: &reqwest::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    cause.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_destination_shows_no_secret() {
+        let url = Url::parse("https://user:pass@h.example:8443/a/b?token=secret#f").unwrap();
+        assert_eq!(destination(&url), "https://h.example:8443/a/b");
+    }
+}

@@ -1,0 +1,137 @@
+//! What is wrong with a configuration: problems are collected, each at a [`Path`], so that an
+//! operator sees all of them at once. Files and lines are [`crate::config`]'s business.
+
+use std::fmt;
+
+/// A place in the configuration: `routes[2].backend.script.timeout`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Path(Vec<Segment>);
+
+/// One step of a [`Path`].
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Segment {
+    /// A key of a mapping.
+    Key(String),
+    /// A place in a list, from 0.
+    Index(usize),
+}
+
+impl Path {
+    /// The document itself.
+    #[must_use]
+    pub const fn root() -> Self {
+        Self(Vec::new())
+    }
+
+    /// This path, one mapping key further.
+    #[must_use]
+    pub fn key(&self, key: impl Into<String>) -> Self {
+        let mut path = self.clone();
+        path.0.push(Segment::Key(key.into()));
+        path
+    }
+
+    /// This path, one list item further.
+    #[must_use]
+    pub fn index(&self, index: usize) -> Self {
+        let mut path = self.clone();
+        path.0.push(Segment::Index(index));
+        path
+    }
+
+    /// The steps from the root.
+    #[must_use]
+    pub fn segments(&self) -> &[Segment] {
+        &self.0
+    }
+
+    /// The path without its last step; `None` at the root.
+    #[must_use]
+    pub fn parent(&self) -> Option<Self> {
+        let (_, rest) = self.0.split_last()?;
+        Some(Self(rest.to_vec()))
+    }
+
+    /// Whether `self` is `other` or lies below it.
+    #[must_use]
+    pub fn is_within(&self, other: &Self) -> bool {
+        self.0.starts_with(&other.0)
+    }
+}
+
+impl FromIterator<Segment> for Path {
+    fn from_iter<I: IntoIterator<Item = Segment>>(segments: I) -> Self {
+        Self(segments.into_iter().collect())
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (position, segment) in self.0.iter().enumerate() {
+            match segment {
+                Segment::Index(index) => write!(f, "[{index}]")?,
+                Segment::Key(key) if position == 0 => f.write_str(key)?,
+                Segment::Key(key) => write!(f, ".{key}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How bad a [`Problem`] is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Severity {
+    /// The gateway does not start with it.
+    Error,
+    /// The gateway starts; `check` and the log say it.
+    Warning,
+}
+
+/// One thing that is wrong, where, and what to do about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// Where.
+    pub path: Path,
+    /// What, in one sentence.
+    pub message: String,
+    /// What to do, where that is known.
+    pub help: Option<String>,
+    /// Whether it stops the start.
+    pub severity: Severity,
+}
+
+/// A growing list of problems.
+#[derive(Debug, Default)]
+pub struct Problems(Vec<Problem>);
+
+impl Problems {
+    /// Notes an error at `path`.
+    pub fn error(&mut self, path: &Path, message: impl Into<String>) {
+        self.push(path, message.into(), None, Severity::Error);
+    }
+
+    /// Notes an error at `path` with advice.
+    pub fn error_with_help(&mut self, path: &Path, message: impl Into<String>, help: impl Into<String>) {
+        self.push(path, message.into(), Some(help.into()), Severity::Error);
+    }
+
+    /// Notes something that works but is probably not meant.
+    pub fn warning(&mut self, path: &Path, message: impl Into<String>, help: impl Into<String>) {
+        self.push(path, message.into(), Some(help.into()), Severity::Warning);
+    }
+
+    /// `Ok`'s value, or `None` with the error noted at `path`.
+    pub fn note<T, E: fmt::Display>(&mut self, path: &Path, result: Result<T, E>) -> Option<T> {
+        result.map_err(|error| self.error(path, error.to_string())).ok()
+    }
+
+    /// The list, in the order of discovery.
+    #[must_use]
+    pub fn into_vec(self) -> Vec<Problem> {
+        self.0
+    }
+
+    fn push(&mut self, path: &Path, message: String, help: Option<String>, severity: Severity) {
+        self.0.push(Problem { path: path.clone(), message, help, severity });
+    }
+}

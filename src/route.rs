@@ -1,0 +1,233 @@
+//! Which route answers a call: the one that the path names, else the first whose `match` fits, in the
+//! order of the configuration.
+
+pub mod input;
+pub mod matching;
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use indexmap::IndexMap;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+
+use self::{
+    input::{Input, InputParameter},
+    matching::{MatchConfig, Matcher},
+};
+use crate::{
+    backend::{Backend, BackendConfig, Surroundings},
+    cache::{CacheConfig, Key, KeyPrefix, Policy},
+    generator::{Parameters, Query},
+    problem::{Path, Problems},
+    shape::{Nulls, Shape},
+    telemetry::metrics::{Metrics, RouteMetrics},
+    units::HumanDuration,
+};
+
+/// One route: which calls it takes, who answers them and what the answer looks like.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RouteConfig {
+    /// The name, by which `/{name}/api/v1/getparams.execute` goes there directly: lower-case letters,
+    /// digits, `-`, `_` and `.`.
+    pub name: String,
+    /// Which calls to `/api/v1/getparams.execute` it takes. Without it the route is reached by name
+    /// only; `match: {}` takes every call.
+    #[serde(rename = "match")]
+    pub matches: Option<MatchConfig>,
+    /// The parameters that it understands. Without it, any are accepted; with it, others are refused.
+    pub input: Option<Vec<InputParameter>>,
+    /// Where the answers come from.
+    pub backend: BackendConfig,
+    /// Each parameter set as templates over the backend's item and over `params` and `applicationSet`.
+    /// Without it, the item is passed on as it is.
+    pub output: Option<IndexMap<String, String>>,
+    /// Input parameters that are copied into each parameter set.
+    #[serde(default)]
+    pub echo: Vec<String>,
+    /// Write numbers as text. Argo CD would print 1000000 as `1e+06`.
+    #[serde(default = "default_stringify")]
+    pub stringify: bool,
+    /// What a `null` means.
+    #[serde(default)]
+    pub nulls: Nulls,
+    /// How long answers live.
+    #[serde(default)]
+    pub cache: CacheConfig,
+    /// When a call is given up; the server's `deadline` unless set.
+    pub deadline: Option<HumanDuration>,
+}
+
+const fn default_stringify() -> bool {
+    true
+}
+
+/// A route, ready to answer.
+pub struct Route {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its backend's kind.
+    pub kind: &'static str,
+    /// Its backend.
+    pub backend: Arc<dyn Backend>,
+    /// The declared parameters.
+    pub input: Option<Input>,
+    /// How answers look.
+    pub shape: Shape,
+    /// How long they live.
+    pub policy: Policy,
+    /// When a call is given up.
+    pub deadline: Duration,
+    /// What is counted.
+    pub metrics: RouteMetrics,
+    matcher: Option<Matcher>,
+    prefix: KeyPrefix,
+}
+
+impl Route {
+    /// The identity of `query` on this route.
+    #[must_use]
+    pub fn key(&self, query: &Query) -> Key {
+        self.prefix.key(query)
+    }
+}
+
+impl std::fmt::Debug for Route {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Route").field("name", &self.name).field("kind", &self.kind).finish_non_exhaustive()
+    }
+}
+
+/// All routes.
+#[derive(Debug)]
+pub struct RouteTable {
+    routes: Vec<Arc<Route>>,
+    by_name: HashMap<Arc<str>, Arc<Route>>,
+}
+
+impl RouteTable {
+    /// Builds all routes. `raw` is the list as it stands in the configuration: part of each route's
+    /// cache keys, so that a changed route finds none of its former answers.
+    pub fn build(
+        configs: &[RouteConfig],
+        raw: &[Value],
+        deadline: HumanDuration,
+        around: Surroundings<'_>,
+        metrics: &Metrics,
+        path: &Path,
+        problems: &mut Problems,
+    ) -> Self {
+        let mut table = Self { routes: Vec::new(), by_name: HashMap::new() };
+        if configs.is_empty() {
+            problems.error_with_help(path, "there are no routes", "a route has at least a `name` and a `backend`");
+        }
+        let mut catch_all: Option<&str> = None;
+        for (index, config) in configs.iter().enumerate() {
+            let path = path.index(index);
+            check_name(config, &configs[..index], &path, problems);
+            if let (Some(first), Some(_)) = (catch_all, &config.matches) {
+                problems.warning(
+                    &path.key("match"),
+                    format!("never used: the route `{first}` before it takes every call"),
+                    "routes are tried in the order of the file; move the one that takes all to the end",
+                );
+            }
+            if config.matches.as_ref().is_some_and(MatchConfig::takes_everything) {
+                catch_all.get_or_insert(&config.name);
+            }
+            let raw = raw.get(index).unwrap_or(&Value::Null);
+            if let Some(route) = build_route(config, raw, deadline, around, metrics, &path, problems) {
+                let route = Arc::new(route);
+                table.by_name.insert(Arc::clone(&route.name), Arc::clone(&route));
+                table.routes.push(route);
+            }
+        }
+        table
+    }
+
+    /// The route called `name`.
+    #[must_use]
+    pub fn by_name(&self, name: &str) -> Option<&Arc<Route>> {
+        self.by_name.get(name)
+    }
+
+    /// The first route that takes a call of `application_set` with `parameters`.
+    #[must_use]
+    pub fn by_match(&self, application_set: &str, parameters: &Parameters) -> Option<&Arc<Route>> {
+        let fits = |route: &&Arc<Route>| {
+            route.matcher.as_ref().is_some_and(|matcher| matcher.fits(application_set, parameters))
+        };
+        self.routes.iter().find(fits)
+    }
+
+    /// All routes in the order of the configuration.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Route>> {
+        self.routes.iter()
+    }
+}
+
+fn check_name(config: &RouteConfig, before: &[RouteConfig], path: &Path, problems: &mut Problems) {
+    let path = path.key("name");
+    let name = &config.name;
+    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_' | '.');
+    if name.is_empty()
+        || name.len() > 63
+        || !name.chars().all(fits)
+        || !name.starts_with(|c: char| c.is_ascii_alphanumeric())
+    {
+        problems.error(
+            &path,
+            format!(
+                "`{}` cannot be a route's name: up to 63 of a-z, 0-9, `-`, `_` and `.`, first a letter or digit",
+                name.escape_debug()
+            ),
+        );
+    }
+    if before.iter().any(|other| other.name == *name) {
+        problems.error(&path, format!("two routes are called `{name}`"));
+    }
+}
+
+fn build_route(
+    config: &RouteConfig,
+    raw: &Value,
+    deadline: HumanDuration,
+    around: Surroundings<'_>,
+    metrics: &Metrics,
+    path: &Path,
+    problems: &mut Problems,
+) -> Option<Route> {
+    let matcher = config.matches.as_ref().map(|matches| Matcher::build(matches, &path.key("match"), problems));
+    let input = config.input.as_ref().map(|input| Input::build(input, &path.key("input"), problems));
+    if let (Some(input), Some(declared)) = (&input, &config.input) {
+        for (index, name) in config.echo.iter().enumerate().filter(|(_, name)| !input.has(name)) {
+            let known: Vec<&str> = declared.iter().map(|parameter| parameter.name.as_str()).collect();
+            problems.error_with_help(
+                &path.key("echo").index(index),
+                format!("`{name}` is not declared in `input`"),
+                format!("declared: {}", known.join(", ")),
+            );
+        }
+    }
+    let shape = Shape::build(config.output.as_ref(), &config.echo, config.stringify, config.nulls, path, problems);
+    let deadline_path = path.key("deadline");
+    if config.deadline.is_some_and(|deadline| deadline.0.is_zero()) {
+        problems.error(&deadline_path, "a deadline of zero answers nothing");
+    }
+    let backend = config.backend.build(around, &path.key("backend"), problems);
+    let (backend, matcher, input) = (backend?, matcher, input);
+    let reads_application_set = backend.reads_application_set() || shape.reads_application_set();
+    Some(Route {
+        name: config.name.as_str().into(),
+        kind: config.backend.kind(),
+        input,
+        shape,
+        policy: Policy::from(config.cache),
+        deadline: config.deadline.unwrap_or(deadline).0,
+        metrics: metrics.route(&config.name, config.backend.kind()),
+        matcher: matcher.flatten(),
+        prefix: KeyPrefix::new(&config.name, raw, reads_application_set),
+        backend,
+    })
+}

@@ -1,0 +1,73 @@
+//! HTTP in, HTTP out: the only module that knows axum, and with [`error`] the only one that knows a
+//! status code.
+
+pub mod admin;
+mod completion;
+pub mod error;
+mod getparams;
+mod request;
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    body::Body,
+    extract::{Path, Request, State},
+    response::{IntoResponse, Response},
+    routing::{any, get},
+};
+use http::{HeaderMap, HeaderValue, header};
+
+use self::{
+    completion::Completion,
+    error::{ApiError, Code},
+};
+use crate::app::App;
+
+/// The HTTP contract, as it is served at `/openapi.yaml`.
+pub const OPENAPI: &str = include_str!("../openapi.yaml");
+
+/// What Argo CD's controller appends to `baseUrl`.
+const GETPARAMS: &str = "/api/v1/getparams.execute";
+
+/// The router of the main listener.
+pub fn router(app: Arc<App>) -> Router {
+    Router::new()
+        .route(GETPARAMS, any(|State(app): State<Arc<App>>, request: Request| getparams::serve(app, None, request)))
+        .route(
+            &format!("/{{route}}{GETPARAMS}"),
+            any(|State(app): State<Arc<App>>, Path(route): Path<String>, request: Request| {
+                getparams::serve(app, Some(route), request)
+            }),
+        )
+        .route("/openapi.yaml", get(openapi).fallback(wrong_method))
+        .fallback(unknown_path)
+        .with_state(app)
+}
+
+async fn openapi() -> Response {
+    (HeaderMap::from_iter([(header::CONTENT_TYPE, HeaderValue::from_static("application/yaml"))]), OPENAPI)
+        .into_response()
+}
+
+async fn unknown_path(State(app): State<Arc<App>>, request: Request) -> Response {
+    let completion = Completion::start(app, request.headers());
+    let message = format!("there is nothing at this path; Argo CD calls POST {GETPARAMS}, or POST /<route>{GETPARAMS}");
+    drain(request.into_body()).await;
+    completion.refuse(ApiError::new(Code::NotFound, message))
+}
+
+async fn wrong_method(State(app): State<Arc<App>>, request: Request) -> Response {
+    let completion = Completion::start(app, request.headers());
+    drain(request.into_body()).await;
+    completion.refuse(ApiError::new(Code::MethodNotAllowed, "this path answers GET only").allow("GET, HEAD"))
+}
+
+/// Reads a small body to its end, so that the connection stays usable after a refusal: a client that
+/// sends its body separately would else find it closed. A large or slow one is left alone.
+async fn drain(body: Body) {
+    const SMALL: usize = 64 * 1024;
+    const SOON: std::time::Duration = std::time::Duration::from_secs(1);
+    let read = http_body_util::BodyExt::collect(http_body_util::Limited::new(body, SMALL));
+    let _ = tokio::time::timeout(SOON, read).await;
+}

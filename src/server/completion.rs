@@ -1,0 +1,172 @@
+//! The end of every request: its headers, its metrics and its one log line, also when the caller has
+//! gone or the code panicked.
+
+use std::{
+    fmt::Write as _,
+    hash::{BuildHasher, RandomState},
+    sync::{
+        Arc, LazyLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Instant,
+};
+
+use axum::{body::Body, response::Response};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+
+use super::error::ApiError;
+use crate::{
+    answer::{Answer, Source},
+    app::App,
+    auth::Caller,
+    route::Route,
+    telemetry::metrics::NO_ROUTE,
+};
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// RFC 9211.
+const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
+/// <https://www.w3.org/TR/server-timing/>
+const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
+
+/// A request on its way to its end.
+pub struct Completion {
+    app: Arc<App>,
+    started: Instant,
+    request_id: HeaderValue,
+    /// Who asks, once that is known.
+    pub caller: Option<Arc<Caller>>,
+    /// Which route is asked, once that is known.
+    pub route: Option<Arc<Route>>,
+    /// For which ApplicationSet, once that is known.
+    pub application_set: Option<Arc<str>>,
+    is_over: bool,
+}
+
+impl Completion {
+    /// Starts the clock.
+    pub fn start(app: Arc<App>, headers: &HeaderMap) -> Self {
+        app.metrics.in_flight.inc();
+        Self {
+            started: Instant::now(),
+            request_id: given_id(headers).unwrap_or_else(new_id),
+            app,
+            caller: None,
+            route: None,
+            application_set: None,
+            is_over: false,
+        }
+    }
+
+    /// Ends with a complete answer: the only way to a 2xx on a plugin generator's path (invariant I1).
+    pub fn answer(mut self, answer: &Answer) -> Response {
+        let encoded = &answer.entry.encoded;
+        let mut response = Response::new(Body::from(encoded.body().clone()));
+        *response.status_mut() = StatusCode::OK;
+        let headers = response.headers_mut();
+        headers.reserve(6);
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let (state, status, age) = match answer.source {
+            Source::Hit { age, left } => {
+                ("hit", text(format_args!("appset-gateway; hit; ttl={}", left.as_secs())), age)
+            }
+            Source::Miss { shared: false } => {
+                ("miss", HeaderValue::from_static("appset-gateway; fwd=miss; stored"), Default::default())
+            }
+            Source::Miss { shared: true } => {
+                ("joined", HeaderValue::from_static("appset-gateway; fwd=miss; collapsed"), Default::default())
+            }
+        };
+        headers.insert(CACHE_STATUS, status);
+        headers.insert(header::AGE, HeaderValue::from(age.as_secs()));
+        let elapsed = self.started.elapsed();
+        let total = elapsed.as_micros();
+        let timing = match answer.source {
+            Source::Hit { .. } => text(format_args!("total;dur={}.{:03}", total / 1000, total % 1000)),
+            Source::Miss { .. } => {
+                let backend = answer.entry.took.as_micros();
+                text(format_args!(
+                    "total;dur={}.{:03}, backend;dur={}.{:03}",
+                    total / 1000,
+                    total % 1000,
+                    backend / 1000,
+                    backend % 1000
+                ))
+            }
+        };
+        headers.insert(SERVER_TIMING, timing);
+        headers.insert(REQUEST_ID, self.request_id.clone());
+        if let Some(route) = &self.route {
+            route.metrics.answered.inc();
+            route.metrics.seconds.observe(elapsed.as_secs_f64());
+        }
+        self.log(200, state, Some(encoded.sets()), None);
+        self.is_over = true;
+        response
+    }
+
+    /// Ends with a refusal.
+    pub fn refuse(mut self, error: ApiError) -> Response {
+        let route = self.route.as_ref().map(|route| &*route.name);
+        let elapsed = self.started.elapsed();
+        self.app.metrics.refused(route.unwrap_or(NO_ROUTE), error.code.as_str(), elapsed);
+        self.log(error.code.status().as_u16(), "none", None, Some(&error));
+        let request_id = self.request_id.to_str().unwrap_or_default();
+        let mut response = error.into_response(route, request_id);
+        response.headers_mut().insert(REQUEST_ID, self.request_id.clone());
+        self.is_over = true;
+        response
+    }
+
+    fn log(&self, status: u16, cache: &'static str, sets: Option<usize>, error: Option<&ApiError>) {
+        let request_id = self.request_id.to_str().unwrap_or_default();
+        let route = self.route.as_ref().map(|route| &*route.name);
+        let application_set = self.application_set.as_deref();
+        let caller = self.caller.as_ref().map(|caller| caller.name.as_str());
+        let duration_us = u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let sets = sets.map(|sets| sets as u64);
+        match error {
+            None => tracing::info!(
+                target: "request", request_id, route, application_set, caller, cache, status, duration_us, sets, "answered"
+            ),
+            Some(error) => tracing::warn!(
+                target: "request", request_id, route, application_set, caller, cache, status, duration_us,
+                code = error.code.as_str(), error = error.message.escape_debug().to_string(), "refused"
+            ),
+        }
+    }
+}
+
+impl Drop for Completion {
+    fn drop(&mut self) {
+        self.app.metrics.in_flight.dec();
+        if !self.is_over {
+            // 499: "client closed request", as nginx logs it. Nobody receives it.
+            let route = self.route.as_ref().map_or(NO_ROUTE, |route| &route.name);
+            self.app.metrics.refused(route, "cancelled", self.started.elapsed());
+            self.log(499, "none", None, None);
+        }
+    }
+}
+
+/// A caller's own id, if it is one that is safe to repeat.
+fn given_id(headers: &HeaderMap) -> Option<HeaderValue> {
+    let value = headers.get(REQUEST_ID)?;
+    let fits = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    let is_safe = (1..=64).contains(&value.len()) && value.as_bytes().iter().all(fits);
+    is_safe.then(|| value.clone())
+}
+
+/// A new id: unique in this process, and unlikely to be in any other.
+fn new_id() -> HeaderValue {
+    static STATE: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    text(format_args!("{:016x}", STATE.hash_one(NEXT.fetch_add(1, Ordering::Relaxed))))
+}
+
+/// A header value of text that we wrote ourselves.
+fn text(arguments: std::fmt::Arguments<'_>) -> HeaderValue {
+    let mut text = String::with_capacity(48);
+    let _ = text.write_fmt(arguments);
+    HeaderValue::from_maybe_shared(bytes::Bytes::from(text)).unwrap_or(HeaderValue::from_static(""))
+}

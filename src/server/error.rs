@@ -1,0 +1,219 @@
+//! From what went wrong to a status and a flat JSON body: the only place that knows which status a
+//! failure has. No code here stands for a 2xx (invariant I1).
+
+use std::time::Duration;
+
+use axum::{body::Body, response::Response};
+use http::{HeaderValue, StatusCode, header};
+use serde::Serialize;
+
+use crate::{
+    answer::Failure,
+    error::{BackendError, ErrorKind},
+    route::Route,
+};
+
+/// The longest message, in characters: it stands on an ApplicationSet's condition.
+const LONGEST: usize = 2000;
+
+/// What went wrong, in the words of the contract (`openapi.yaml`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Code {
+    /// The request is not one of Argo CD's plugin generator.
+    InvalidRequest,
+    /// The token is missing, wrong, or not for this route.
+    Forbidden,
+    /// There is nothing at this path.
+    NotFound,
+    /// No route has this name, or none takes this call.
+    UnknownRoute,
+    /// The path is right, the method is not.
+    MethodNotAllowed,
+    /// The body is larger than 1 MiB.
+    PayloadTooLarge,
+    /// The parameters are not what the route or its backend needs.
+    InvalidInput,
+    /// The source asks to be left alone.
+    Throttled,
+    /// A defect of the gateway.
+    Internal,
+    /// The backend cannot be reached, failed or refuses us.
+    BackendFailed,
+    /// The backend answered something that cannot be believed.
+    BackendOutputInvalid,
+    /// Too many requests are under way.
+    Overloaded,
+    /// The backend took too long.
+    BackendTimeout,
+}
+
+impl Code {
+    /// All codes.
+    pub const ALL: [Self; 13] = [
+        Self::InvalidRequest,
+        Self::Forbidden,
+        Self::NotFound,
+        Self::UnknownRoute,
+        Self::MethodNotAllowed,
+        Self::PayloadTooLarge,
+        Self::InvalidInput,
+        Self::Throttled,
+        Self::Internal,
+        Self::BackendFailed,
+        Self::BackendOutputInvalid,
+        Self::Overloaded,
+        Self::BackendTimeout,
+    ];
+
+    /// The `code` of the body and of metrics.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::InvalidRequest => "invalid_request",
+            Self::Forbidden => "forbidden",
+            Self::NotFound => "not_found",
+            Self::UnknownRoute => "unknown_route",
+            Self::MethodNotAllowed => "method_not_allowed",
+            Self::PayloadTooLarge => "payload_too_large",
+            Self::InvalidInput => "invalid_input",
+            Self::Throttled => "throttled",
+            Self::Internal => "internal",
+            Self::BackendFailed => "backend_failed",
+            Self::BackendOutputInvalid => "backend_output_invalid",
+            Self::Overloaded => "overloaded",
+            Self::BackendTimeout => "backend_timeout",
+        }
+    }
+
+    /// The status that goes with it.
+    #[must_use]
+    pub const fn status(self) -> StatusCode {
+        match self {
+            Self::InvalidRequest => StatusCode::BAD_REQUEST,
+            Self::Forbidden => StatusCode::FORBIDDEN,
+            Self::NotFound | Self::UnknownRoute => StatusCode::NOT_FOUND,
+            Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+            Self::PayloadTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::InvalidInput => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::Throttled => StatusCode::TOO_MANY_REQUESTS,
+            Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::BackendFailed | Self::BackendOutputInvalid => StatusCode::BAD_GATEWAY,
+            Self::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
+            Self::BackendTimeout => StatusCode::GATEWAY_TIMEOUT,
+        }
+    }
+}
+
+/// A refusal: what the caller is told.
+#[derive(Debug, Clone)]
+pub struct ApiError {
+    /// What went wrong.
+    pub code: Code,
+    /// For the operator; holds no secret (invariant I6).
+    pub message: String,
+    retry_after: Option<Duration>,
+    allow: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ErrorBody<'a> {
+    message: &'a str,
+    code: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    route: Option<&'a str>,
+    request_id: &'a str,
+}
+
+impl ApiError {
+    /// A refusal with `code`.
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        let mut message: String = message.into();
+        if message.chars().count() > LONGEST {
+            message = message.chars().take(LONGEST - 1).chain(['…']).collect();
+        }
+        Self { code, message, retry_after: None, allow: None }
+    }
+
+    /// The same, with the methods that the path does answer.
+    #[must_use]
+    pub const fn allow(mut self, methods: &'static str) -> Self {
+        self.allow = Some(methods);
+        self
+    }
+
+    /// The same, with advice when to try again.
+    #[must_use]
+    pub const fn retry_after(mut self, after: Duration) -> Self {
+        self.retry_after = Some(after);
+        self
+    }
+
+    /// What a failed answer of `route` means for the caller.
+    #[must_use]
+    pub fn of(failure: Failure, route: &Route) -> Self {
+        let (name, kind) = (&route.name, route.kind);
+        match failure {
+            Failure::Backend(error) => Self::of_backend(error.within(format_args!("route {name} ({kind})"))),
+            Failure::Deadline => Self::new(
+                Code::BackendTimeout,
+                format!("route {name} ({kind}): no answer within {} s", route.deadline.as_secs_f32()),
+            ),
+            Failure::Crashed => {
+                Self::new(Code::Internal, format!("route {name} ({kind}): the gateway failed; its log says where"))
+            }
+        }
+    }
+
+    fn of_backend(error: BackendError) -> Self {
+        let code = match error.kind {
+            ErrorKind::Unavailable | ErrorKind::Denied => Code::BackendFailed,
+            ErrorKind::Timeout => Code::BackendTimeout,
+            ErrorKind::Throttled { .. } => Code::Throttled,
+            ErrorKind::InvalidInput => Code::InvalidInput,
+            ErrorKind::InvalidOutput => Code::BackendOutputInvalid,
+        };
+        let refusal = Self::new(code, error.message);
+        match error.kind {
+            ErrorKind::Throttled { retry_after } => refusal.retry_after(retry_after.unwrap_or(Duration::from_secs(60))),
+            _ => refusal,
+        }
+    }
+
+    /// The response, for a request called `request_id`.
+    #[must_use]
+    pub fn into_response(self, route: Option<&str>, request_id: &str) -> Response {
+        let body = ErrorBody { message: &self.message, code: self.code.as_str(), route, request_id };
+        // A structure of strings always has a JSON form.
+        let body = serde_json::to_vec(&body).unwrap_or_default();
+        let mut response = Response::new(Body::from(body));
+        *response.status_mut() = self.code.status();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if let Some(after) = self.retry_after {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(after.as_secs().max(1)));
+        }
+        if let Some(methods) = self.allow {
+            headers.insert(header::ALLOW, HeaderValue::from_static(methods));
+        }
+        response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_code_is_a_success_or_a_redirect() {
+        for code in Code::ALL {
+            assert!(code.status().is_client_error() || code.status().is_server_error(), "{code:?}");
+        }
+    }
+
+    #[test]
+    fn a_message_has_an_end() {
+        let error = ApiError::new(Code::Internal, "ä".repeat(5000));
+        assert_eq!(error.message.chars().count(), LONGEST);
+    }
+}

@@ -1,0 +1,158 @@
+//! `POST /api/v1/getparams.execute`, step by step: authenticate by the headers, find a place, read the
+//! body, pick the route, check the input, answer.
+
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+
+use axum::{body::Body, extract::Request, response::Response};
+use bytes::Bytes;
+use futures_util::FutureExt;
+use http::{Method, header};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use tokio::time::{Instant, timeout};
+
+use super::{
+    completion::Completion,
+    drain,
+    error::{ApiError, Code},
+    request::GetParamsRequest,
+};
+use crate::{answer::Answer, app::App, auth::Caller, generator::Query, route::Route};
+
+/// The largest body that is read, in bytes.
+const LARGEST_BODY: usize = 1024 * 1024;
+/// How long a body may take to arrive.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Serves one call, to the route called `named` or to the first that takes it.
+pub async fn serve(app: Arc<App>, named: Option<String>, request: Request) -> Response {
+    let mut completion = Completion::start(Arc::clone(&app), request.headers());
+    let steps = AssertUnwindSafe(steps(&app, named, request, &mut completion)).catch_unwind();
+    match steps.await {
+        Ok(Ok(answer)) => completion.answer(&answer),
+        Ok(Err(error)) => completion.refuse(error),
+        Err(_) => completion.refuse(ApiError::new(Code::Internal, "the gateway failed; its log says where")),
+    }
+}
+
+async fn steps(
+    app: &Arc<App>,
+    named: Option<String>,
+    request: Request,
+    completion: &mut Completion,
+) -> Result<Answer, ApiError> {
+    let (head, body) = request.into_parts();
+    let admitted = admit(app, &head, named.as_deref(), completion);
+    let (caller, _place) = match admitted {
+        Ok(admitted) => admitted,
+        Err(error) => {
+            drain(body).await;
+            return Err(error);
+        }
+    };
+    let body = read(body).await?;
+    let call = GetParamsRequest::parse(&body).map_err(|error| ApiError::new(Code::InvalidRequest, error))?;
+    completion.application_set = Some(Arc::clone(&call.application_set));
+    let route = pick(app, named.as_deref(), &call, &caller)?;
+    completion.route = Some(Arc::clone(route));
+    let parameters = match &route.input {
+        Some(input) => input
+            .accept(call.parameters)
+            .map_err(|error| ApiError::new(Code::InvalidInput, format!("route {}: {error}", route.name)))?,
+        None => call.parameters,
+    };
+    let query = Query {
+        application_set: call.application_set,
+        parameters: Arc::new(parameters),
+        deadline: Instant::now() + route.deadline,
+    };
+    app.engine.answer(route, query).await.map_err(|failure| ApiError::of(failure, route))
+}
+
+/// Everything that can be decided before the body is read.
+fn admit<'a>(
+    app: &'a App,
+    head: &http::request::Parts,
+    named: Option<&str>,
+    completion: &mut Completion,
+) -> Result<(Arc<Caller>, crate::app::Place<'a>), ApiError> {
+    if head.method != Method::POST {
+        let message = format!("Argo CD's plugin generator sends a POST, not a {}", head.method);
+        return Err(ApiError::new(Code::MethodNotAllowed, message).allow("POST"));
+    }
+    let Some(caller) = app.auth.authenticate(head.headers.get(header::AUTHORIZATION)) else {
+        let message = "the bearer token is missing or wrong; compare the Secret that the plugin's ConfigMap names with \
+                       `auth.tokens` of the gateway";
+        return Err(ApiError::new(Code::Forbidden, message));
+    };
+    completion.caller = Some(Arc::clone(caller));
+    if let Some(name) = named.filter(|name| !caller.may_ask(name)) {
+        return Err(out_of_scope(caller, name));
+    }
+    let length = head.headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    if length.is_some_and(|length| length > LARGEST_BODY as u64) {
+        return Err(too_large());
+    }
+    let Some(place) = app.in_flight.enter() else {
+        let message =
+            format!("{} requests are under way, the most that `server.maxInFlight` allows", app.in_flight.most());
+        return Err(ApiError::new(Code::Overloaded, message).retry_after(Duration::from_secs(1)));
+    };
+    Ok((Arc::clone(caller), place))
+}
+
+async fn read(body: Body) -> Result<Bytes, ApiError> {
+    let collected = timeout(BODY_TIMEOUT, Limited::new(body, LARGEST_BODY).collect()).await.map_err(|_| {
+        ApiError::new(Code::InvalidRequest, format!("the body did not arrive within {} s", BODY_TIMEOUT.as_secs()))
+    })?;
+    match collected {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
+        Err(_) => Err(ApiError::new(Code::InvalidRequest, "the body broke off")),
+    }
+}
+
+fn pick<'a>(
+    app: &'a App,
+    named: Option<&str>,
+    call: &GetParamsRequest,
+    caller: &Caller,
+) -> Result<&'a Arc<Route>, ApiError> {
+    let Some(route) = named
+        .map_or_else(|| app.routes.by_match(&call.application_set, &call.parameters), |name| app.routes.by_name(name))
+    else {
+        return Err(unknown_route(app, named, call, caller));
+    };
+    if caller.may_ask(&route.name) { Ok(route) } else { Err(out_of_scope(caller, &route.name)) }
+}
+
+fn unknown_route(app: &App, named: Option<&str>, call: &GetParamsRequest, caller: &Caller) -> ApiError {
+    let open: Vec<&str> = app.routes.iter().map(|route| &*route.name).filter(|name| caller.may_ask(name)).collect();
+    let message = match named {
+        Some(name) => format!("there is no route `{}`; there are: {}", short(name), open.join(", ")),
+        None => {
+            let parameters: Vec<String> = call.parameters.keys().take(20).map(|name| short(name)).collect();
+            format!(
+                "no route's `match` takes the ApplicationSet `{}` with the parameters [{}]; name a route in `baseUrl` \
+                 (http://<gateway>/<route>), or add a `match`; there are: {}",
+                short(&call.application_set),
+                parameters.join(", "),
+                open.join(", ")
+            )
+        }
+    };
+    ApiError::new(Code::UnknownRoute, message)
+}
+
+fn out_of_scope(caller: &Caller, route: &str) -> ApiError {
+    let message = format!("the token `{}` is not for the route `{}`; see its `routes`", caller.name, short(route));
+    ApiError::new(Code::Forbidden, message)
+}
+
+fn too_large() -> ApiError {
+    ApiError::new(Code::PayloadTooLarge, format!("the body is larger than {LARGEST_BODY} bytes"))
+}
+
+/// A stranger's text for a message: short and without control characters.
+fn short(text: &str) -> String {
+    text.chars().take(100).collect::<String>().escape_debug().to_string()
+}

@@ -1,0 +1,267 @@
+//! From what a backend found to what Argo CD gets: the `output` mapping, echoed inputs, text for
+//! numbers, and no key that Argo CD would overwrite.
+
+use indexmap::IndexMap;
+use minijinja::value::{Serde, Value as TemplateValue};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Number, Value};
+
+use crate::{
+    error::BackendError,
+    generator::{ParameterSet, Parameters, Query},
+    problem::{Path, Problems},
+    template::{Template, input_context},
+};
+
+/// Keys that the ApplicationSet controller overwrites in every parameter set, so that a value of ours
+/// would vanish without a word (Argo CD's plugin generator documentation, "Some things to note").
+const RESERVED: [&str; 2] = ["generator", "values"];
+
+/// The largest whole number that Argo CD's float64 carries without loss.
+const MAX_SAFE: u64 = 1 << 53;
+
+/// What a `null` in a parameter set means.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Nulls {
+    /// An error: Argo CD prints it as `<nil>` or `<no value>`, which nobody wants in a name.
+    #[default]
+    Refuse,
+    /// The key is left out.
+    Drop,
+}
+
+/// How a route's parameter sets look.
+#[derive(Debug)]
+pub struct Shape {
+    output: Option<Vec<(String, Template)>>,
+    echo: Vec<String>,
+    stringify: bool,
+    nulls: Nulls,
+}
+
+impl Shape {
+    /// Parses the mapping. `path` is the route's.
+    pub fn build(
+        output: Option<&IndexMap<String, String>>,
+        echo: &[String],
+        stringify: bool,
+        nulls: Nulls,
+        path: &Path,
+        problems: &mut Problems,
+    ) -> Self {
+        let reserved = |key: &str, path: &Path, problems: &mut Problems| {
+            if RESERVED.contains(&key) {
+                problems.error_with_help(
+                    path,
+                    format!("`{key}` is reserved: Argo CD overwrites it in every parameter set"),
+                    "choose another name",
+                );
+            }
+        };
+        let mapping = output.map(|output| {
+            let mut templates = Vec::new();
+            for (key, source) in output {
+                let path = path.key("output").key(key);
+                reserved(key, &path, problems);
+                let template = problems.note(&path, Template::parse_open(source));
+                templates.extend(template.map(|template| (key.clone(), template)));
+            }
+            templates
+        });
+        for (index, key) in echo.iter().enumerate() {
+            let path = path.key("echo").index(index);
+            reserved(key, &path, problems);
+            if output.is_some_and(|output| output.contains_key(key)) {
+                problems.error(&path, format!("both `output` and `echo` set `{key}`"));
+            }
+        }
+        Self { output: mapping, echo: echo.to_vec(), stringify, nulls }
+    }
+
+    /// Whether a template of the mapping looks at the ApplicationSet's name.
+    #[must_use]
+    pub fn reads_application_set(&self) -> bool {
+        self.output.iter().flatten().any(|(_, template)| template.reads_application_set())
+    }
+
+    /// Shapes all sets of one answer.
+    ///
+    /// # Errors
+    /// When one of them cannot be shaped; the text names it by its place in the list.
+    pub fn apply(&self, sets: Vec<ParameterSet>, query: &Query) -> Result<Vec<ParameterSet>, BackendError> {
+        let echoed = self.echoed(query)?;
+        sets.into_iter()
+            .enumerate()
+            .map(|(index, set)| {
+                self.apply_one(set, &echoed, query)
+                    .map_err(|error| BackendError::invalid_output(format!("parameter set {index}: {error}")))
+            })
+            .collect()
+    }
+
+    fn echoed<'a>(&'a self, query: &'a Query) -> Result<Vec<(&'a String, &'a Value)>, BackendError> {
+        let value = |key| query.parameters.get(key).map(|value| (key, value));
+        let missing = |key| {
+            BackendError::invalid_input(format!("the route echoes the parameter `{key}`, which the call does not have"))
+        };
+        self.echo.iter().map(|key| value(key).ok_or_else(|| missing(key))).collect()
+    }
+
+    fn apply_one(
+        &self,
+        set: ParameterSet,
+        echoed: &[(&String, &Value)],
+        query: &Query,
+    ) -> Result<ParameterSet, String> {
+        let mut map = match &self.output {
+            None => set.0,
+            Some(templates) => {
+                let context = item_context(&set, query);
+                let render = |(key, template): &(String, Template)| {
+                    let text = template.render(&context).map_err(|error| format!("output `{key}`: {error}"))?;
+                    Ok((key.clone(), Value::String(text)))
+                };
+                templates.iter().map(render).collect::<Result<Parameters, String>>()?
+            }
+        };
+        for (key, value) in echoed {
+            if map.contains_key(*key) {
+                return Err(format!("both the backend and `echo` set `{key}`"));
+            }
+            map.insert((*key).clone(), (*value).clone());
+        }
+        if let Some(key) = RESERVED.into_iter().find(|key| map.contains_key(*key)) {
+            return Err(format!(
+                "the key `{key}` is reserved: Argo CD would overwrite it; rename it, for example in `output`"
+            ));
+        }
+        self.settle_map(&mut map, "")?;
+        Ok(ParameterSet(map))
+    }
+
+    /// Nulls and numbers, at every depth.
+    fn settle_map(&self, map: &mut Parameters, at: &str) -> Result<(), String> {
+        if self.nulls == Nulls::Drop {
+            map.retain(|_, value| !value.is_null());
+        }
+        for (key, value) in map {
+            self.settle(value, &format!("{at}.{key}"))?;
+        }
+        Ok(())
+    }
+
+    fn settle(&self, value: &mut Value, at: &str) -> Result<(), String> {
+        match value {
+            Value::Null => Err(format!(
+                "`{}` is null, which Argo CD prints as `<nil>`; leave it out, or set `nulls: drop`",
+                at.trim_start_matches('.')
+            )),
+            Value::Number(number) => {
+                check_exact(number, self.stringify)
+                    .map_err(|error| format!("`{}`: {error}", at.trim_start_matches('.')))?;
+                if self.stringify {
+                    *value = Value::String(number.to_string());
+                }
+                Ok(())
+            }
+            Value::Array(items) => {
+                items.iter_mut().enumerate().try_for_each(|(index, item)| self.settle(item, &format!("{at}[{index}]")))
+            }
+            Value::Object(map) => self.settle_map(map, at),
+            Value::Bool(_) | Value::String(_) => Ok(()),
+        }
+    }
+}
+
+/// Refuses a number that would reach Argo CD as another one: names are made of it, and a changed name
+/// is a delete and a create.
+fn check_exact(number: &Number, stringify: bool) -> Result<(), String> {
+    let is_exact = match (number.as_i64(), number.as_u64()) {
+        (None, None) => number.as_f64().is_some_and(|float| float.abs() < 1e15),
+        (signed, unsigned) => stringify || unsigned.or(signed.map(i64::unsigned_abs)).is_some_and(|n| n <= MAX_SAFE),
+    };
+    if is_exact {
+        Ok(())
+    } else {
+        Err(format!("the number {number} cannot be carried exactly; make it a string at its source"))
+    }
+}
+
+/// The item's own keys at the top, and `params` and `applicationSet` for the call's input.
+fn item_context(set: &ParameterSet, query: &Query) -> TemplateValue {
+    let input = input_context(query);
+    let own = set.0.iter().map(|(key, value)| (key.as_str(), TemplateValue::from(Serde(value))));
+    let of_call = ["params", "applicationSet"].map(|name| (name, input.get_attr(name).unwrap_or_default()));
+    TemplateValue::from_pairs(own.chain(of_call))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use tokio::time::Instant;
+
+    use super::*;
+
+    fn shape(config: &Value) -> Shape {
+        let output: Option<IndexMap<String, String>> = serde_json::from_value(config["output"].clone()).unwrap();
+        let echo: Vec<String> = serde_json::from_value(config["echo"].clone()).unwrap_or_default();
+        let stringify = config["stringify"].as_bool().unwrap_or(true);
+        let nulls = if config["nulls"] == "drop" { Nulls::Drop } else { Nulls::Refuse };
+        Shape::build(output.as_ref(), &echo, stringify, nulls, &Path::root(), &mut Problems::default())
+    }
+
+    fn apply(config: &Value, set: Value) -> Result<String, String> {
+        let query = Query {
+            application_set: "fb".into(),
+            parameters: json!({"branch": "b1", "n": 7}).as_object().unwrap().clone().into(),
+            deadline: Instant::now(),
+        };
+        let Value::Object(map) = set else { panic!("a set is an object") };
+        let sets = shape(config).apply(vec![ParameterSet(map)], &query).map_err(|error| error.message)?;
+        Ok(Value::Object(sets[0].0.clone()).to_string())
+    }
+
+    #[test]
+    fn numbers_become_text_that_argo_prints_as_it_is() {
+        let set = json!({"a": 1_000_000, "b": [1.5, {"c": u64::MAX}], "d": true});
+        assert_eq!(
+            apply(&json!({}), set.clone()).unwrap(),
+            r#"{"a":"1000000","b":["1.5",{"c":"18446744073709551615"}],"d":true}"#
+        );
+        assert!(apply(&json!({"stringify": false}), set).unwrap_err().contains("`b[1].c`"));
+        assert_eq!(apply(&json!({"stringify": false}), json!({"a": 1})).unwrap(), r#"{"a":1}"#);
+        assert!(apply(&json!({}), json!({"a": 1e21})).unwrap_err().contains("exactly"));
+    }
+
+    #[test]
+    fn nulls_are_refused_or_dropped() {
+        let set = json!({"a": null, "o": {"p": null, "q": "x"}});
+        assert!(apply(&json!({}), set.clone()).unwrap_err().contains("`a` is null"));
+        assert_eq!(apply(&json!({"nulls": "drop"}), set).unwrap(), r#"{"o":{"q":"x"}}"#);
+        assert!(apply(&json!({"nulls": "drop"}), json!({"l": [null]})).unwrap_err().contains("`l[0]` is null"));
+    }
+
+    #[test]
+    fn reserved_keys_say_why() {
+        for key in RESERVED {
+            assert!(apply(&json!({}), json!({ key: "x" })).unwrap_err().contains("Argo CD would overwrite it"));
+        }
+    }
+
+    #[test]
+    fn a_mapping_and_an_echo() {
+        let config = json!({"output": {"z": "{{ front.digest }}", "a": "{{ params.branch }}-{{ applicationSet }}"}, "echo": ["n"]});
+        assert_eq!(apply(&config, json!({"front": {"digest": "d"}})).unwrap(), r#"{"z":"d","a":"b1-fb","n":"7"}"#);
+        assert!(apply(&config, json!({"front": {}})).unwrap_err().contains("`front.digest` is not there"));
+        assert!(
+            apply(&json!({"echo": ["branch"]}), json!({"branch": "x"}))
+                .unwrap_err()
+                .contains("both the backend and `echo`")
+        );
+        assert!(
+            apply(&json!({"echo": ["sha"]}), json!({})).unwrap_err().contains("`sha`, which the call does not have")
+        );
+    }
+}

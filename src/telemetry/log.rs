@@ -1,0 +1,201 @@
+//! Log lines, as JSON or text, on one stream. Lines are gathered and written together at least every
+//! 100 ms, so that a request does not pay for a system call; warnings and errors are written at once.
+
+use std::{
+    io::{self, Write},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread,
+    time::Duration,
+};
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use tracing::{Level, Metadata, level_filters::LevelFilter};
+use tracing_subscriber::{Layer, fmt, fmt::MakeWriter, layer::SubscriberExt, util::SubscriberInitExt};
+
+/// How long a line may wait for others.
+const GATHER: Duration = Duration::from_millis(100);
+/// At this size the waiting lines are written at once, in bytes.
+const FULL: usize = 64 * 1024;
+
+/// What is logged and how.
+#[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct LogConfig {
+    /// The form of a line.
+    pub format: Format,
+    /// The least severity that is logged. `info` logs one line per request.
+    pub level: Severity,
+}
+
+/// The form of a log line.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    /// One JSON object.
+    #[default]
+    Json,
+    /// For people.
+    Text,
+}
+
+/// How severe a log line is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Everything.
+    Debug,
+    /// What happened.
+    #[default]
+    Info,
+    /// What an operator should look at.
+    Warn,
+    /// What failed.
+    Error,
+}
+
+impl From<Severity> for LevelFilter {
+    fn from(severity: Severity) -> Self {
+        match severity {
+            Severity::Debug => Self::DEBUG,
+            Severity::Info => Self::INFO,
+            Severity::Warn => Self::WARN,
+            Severity::Error => Self::ERROR,
+        }
+    }
+}
+
+/// Where log lines go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stream {
+    /// Standard output, for a server.
+    Stdout,
+    /// Standard error, for a command whose output is something else.
+    Stderr,
+}
+
+/// Writes what is left when it is dropped.
+#[derive(Debug)]
+#[must_use = "log lines are lost when this is dropped early"]
+pub struct Flush(Arc<Sink>);
+
+impl Drop for Flush {
+    fn drop(&mut self) {
+        self.0.write_out();
+    }
+}
+
+/// Starts logging for the whole process. Panics are logged like errors.
+pub fn init(config: LogConfig, stream: Stream) -> Flush {
+    let sink = Arc::new(Sink { stream, lines: Mutex::default(), some: Condvar::new(), out: Mutex::default() });
+    let writer = Lines(Arc::clone(&sink));
+    let layer = match config.format {
+        Format::Json => fmt::layer()
+            .json()
+            .flatten_event(true)
+            .with_current_span(false)
+            .with_span_list(false)
+            .with_writer(writer)
+            .boxed(),
+        Format::Text => fmt::layer().with_ansi(false).with_writer(writer).boxed(),
+    };
+    // A second call, as in tests, leaves the first in place.
+    let _ = tracing_subscriber::registry().with(layer.with_filter(only_ours(config.level))).try_init();
+    std::panic::set_hook(Box::new(|panic| {
+        let message = panic.payload_as_str().unwrap_or("no message");
+        let location = panic.location().map(ToString::to_string).unwrap_or_default();
+        tracing::error!(target: "panic", location, "{message}");
+    }));
+    let gatherer = Arc::clone(&sink);
+    let _ = thread::Builder::new().name("log".into()).spawn(move || gatherer.gather());
+    Flush(sink)
+}
+
+/// Our own lines at `level`, those of libraries only when they warn: they would print what we do not
+/// vouch for.
+fn only_ours(level: Severity) -> tracing_subscriber::filter::Targets {
+    let level = LevelFilter::from(level);
+    tracing_subscriber::filter::Targets::new().with_default(level.min(LevelFilter::WARN)).with_targets([
+        ("appset_gateway", level),
+        ("request", level),
+        ("panic", level),
+    ])
+}
+
+#[derive(Debug)]
+struct Sink {
+    stream: Stream,
+    lines: Mutex<Vec<u8>>,
+    some: Condvar,
+    /// Held while writing, so that lines stay in order.
+    out: Mutex<()>,
+}
+
+impl Sink {
+    fn gather(&self) -> ! {
+        loop {
+            let lines = lock(&self.lines);
+            drop(self.some.wait_while(lines, |lines| lines.is_empty()).unwrap_or_else(PoisonError::into_inner));
+            thread::sleep(GATHER);
+            self.write_out();
+        }
+    }
+
+    fn write_out(&self) {
+        let _out = lock(&self.out);
+        let lines = std::mem::take(&mut *lock(&self.lines));
+        if lines.is_empty() {
+            return;
+        }
+        // Nobody is left to tell when the log itself cannot be written.
+        let _ = match self.stream {
+            Stream::Stdout => io::stdout().lock().write_all(&lines).and_then(|()| io::stdout().flush()),
+            Stream::Stderr => io::stderr().lock().write_all(&lines),
+        };
+    }
+}
+
+#[derive(Debug)]
+struct Lines(Arc<Sink>);
+
+impl<'a> MakeWriter<'a> for Lines {
+    type Writer = Line<'a>;
+
+    fn make_writer(&'a self) -> Line<'a> {
+        Line { sink: &self.0, is_urgent: false }
+    }
+
+    fn make_writer_for(&'a self, meta: &Metadata<'_>) -> Line<'a> {
+        Line { sink: &self.0, is_urgent: *meta.level() <= Level::WARN }
+    }
+}
+
+#[derive(Debug)]
+struct Line<'a> {
+    sink: &'a Sink,
+    is_urgent: bool,
+}
+
+impl Write for Line<'_> {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        let mut lines = lock(&self.sink.lines);
+        let was_empty = lines.is_empty();
+        lines.extend_from_slice(text);
+        let is_full = lines.len() >= FULL;
+        drop(lines);
+        if is_full || self.is_urgent {
+            self.sink.write_out();
+        } else if was_empty {
+            self.sink.some.notify_one();
+        }
+        Ok(text.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,154 @@
+//! Metrics in Prometheus' text format: `appset_gateway_<noun>_<unit>[_total]`, with labels only from
+//! closed sets (routes, kinds, codes, states), never from a request.
+
+use std::time::Duration;
+
+use prometheus::{
+    Encoder as _, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
+    Registry, TextEncoder,
+};
+
+/// Bounds for answers that range from a cache hit to a deadline, in seconds.
+const BUCKETS: [f64; 12] = [0.000_1, 0.000_5, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 25.0];
+
+/// All metrics.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    requests: IntCounterVec,
+    request_seconds: HistogramVec,
+    backend_seconds: HistogramVec,
+    lookups: IntCounterVec,
+    /// Requests that are being answered.
+    pub in_flight: IntGauge,
+    /// Backend runs under way.
+    pub flights: IntGauge,
+    /// Answers in memory.
+    pub cache_entries: IntGauge,
+    /// Their size.
+    pub cache_bytes: IntGauge,
+}
+
+/// One route's metrics, looked up once.
+#[derive(Debug)]
+pub struct RouteMetrics {
+    /// Requests answered with parameter sets.
+    pub answered: IntCounter,
+    /// How long requests took.
+    pub seconds: Histogram,
+    /// Answers from the cache.
+    pub hits: IntCounter,
+    /// Answers that needed a run of the backend.
+    pub misses: IntCounter,
+    /// Answers that waited for another call's run.
+    pub joined: IntCounter,
+    present: Histogram,
+    absent: Histogram,
+    unknown: Histogram,
+}
+
+impl RouteMetrics {
+    /// Notes a run of the backend: whether it was absent, or that it failed.
+    pub fn ran(&self, is_absent: &Result<bool, ()>, took: Duration) {
+        let histogram = match is_absent {
+            Ok(false) => &self.present,
+            Ok(true) => &self.absent,
+            Err(()) => &self.unknown,
+        };
+        histogram.observe(took.as_secs_f64());
+    }
+}
+
+/// What stands for the route of a request that found none.
+pub const NO_ROUTE: &str = "none";
+
+impl Metrics {
+    /// All metrics at zero.
+    ///
+    /// # Errors
+    /// Never: names are constants and registered once.
+    pub fn new() -> Result<Self, prometheus::Error> {
+        let registry = Registry::new();
+        let gauge = |name: &str, help: &str| -> Result<IntGauge, prometheus::Error> {
+            let gauge = IntGauge::new(name, help)?;
+            registry.register(Box::new(gauge.clone()))?;
+            Ok(gauge)
+        };
+        let counters = |name: &str, help: &str, labels: &[&str]| -> Result<IntCounterVec, prometheus::Error> {
+            let counters = IntCounterVec::new(Opts::new(name, help), labels)?;
+            registry.register(Box::new(counters.clone()))?;
+            Ok(counters)
+        };
+        let histograms = |name: &str, help: &str, labels: &[&str]| -> Result<HistogramVec, prometheus::Error> {
+            let histograms = HistogramVec::new(HistogramOpts::new(name, help).buckets(BUCKETS.to_vec()), labels)?;
+            registry.register(Box::new(histograms.clone()))?;
+            Ok(histograms)
+        };
+        let metrics = Self {
+            requests: counters(
+                "appset_gateway_requests_total",
+                "Requests, by route and code; the code is ok or that of the error.",
+                &["route", "code"],
+            )?,
+            request_seconds: histograms(
+                "appset_gateway_request_duration_seconds",
+                "How long requests took, by route.",
+                &["route"],
+            )?,
+            backend_seconds: histograms(
+                "appset_gateway_backend_duration_seconds",
+                "How long runs of backends took, by route, kind and outcome (present, absent, unknown).",
+                &["route", "backend", "outcome"],
+            )?,
+            lookups: counters(
+                "appset_gateway_cache_lookups_total",
+                "Lookups of answers, by route and state (hit, miss, joined).",
+                &["route", "state"],
+            )?,
+            in_flight: gauge("appset_gateway_requests_in_flight", "Requests that are being answered.")?,
+            flights: gauge("appset_gateway_backend_runs_in_flight", "Runs of backends under way.")?,
+            cache_entries: gauge("appset_gateway_cache_entries", "Answers in memory.")?,
+            cache_bytes: gauge("appset_gateway_cache_size_bytes", "Size of the answers in memory.")?,
+            registry: registry.clone(),
+        };
+        gauge("appset_gateway_config_generation", "How many configurations were loaded since the start.")?.set(1);
+        let build = Opts::new("appset_gateway_build_info", "Always 1; the labels say which build this is.");
+        let build = IntGaugeVec::new(build, &["version"])?;
+        build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
+        registry.register(Box::new(build))?;
+        Ok(metrics)
+    }
+
+    /// The metrics of one route.
+    #[must_use]
+    pub fn route(&self, route: &str, backend: &str) -> RouteMetrics {
+        let lookups = |state: &str| self.lookups.with_label_values(&[route, state]);
+        let ran = |outcome: &str| self.backend_seconds.with_label_values(&[route, backend, outcome]);
+        RouteMetrics {
+            answered: self.requests.with_label_values(&[route, "ok"]),
+            seconds: self.request_seconds.with_label_values(&[route]),
+            hits: lookups("hit"),
+            misses: lookups("miss"),
+            joined: lookups("joined"),
+            present: ran("present"),
+            absent: ran("absent"),
+            unknown: ran("unknown"),
+        }
+    }
+
+    /// Counts a request that was refused with `code`. `route` is a configured one or [`NO_ROUTE`].
+    pub fn refused(&self, route: &str, code: &str, took: Duration) {
+        self.requests.with_label_values(&[route, code]).inc();
+        self.request_seconds.with_label_values(&[route]).observe(took.as_secs_f64());
+    }
+
+    /// The exposition format, version 0.0.4.
+    ///
+    /// # Errors
+    /// When a metric cannot be encoded.
+    pub fn encode(&self) -> Result<Vec<u8>, prometheus::Error> {
+        let mut text = Vec::with_capacity(8192);
+        TextEncoder::new().encode(&self.registry.gather(), &mut text)?;
+        Ok(text)
+    }
+}

@@ -1,0 +1,264 @@
+//! Strings with `{{ … }}` (minijinja): undefined names are errors, work is bounded by fuel, and what
+//! a parameter contributes is *data*: it is encoded or refused where its place demands that, so a
+//! branch called `../../x` stays one path segment.
+
+use std::{collections::BTreeSet, fmt::Write as _, sync::LazyLock};
+
+use minijinja::{
+    Environment, Error, ErrorKind, Output, State, UndefinedBehavior, Value,
+    value::{Serde, ValueKind},
+};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+use crate::generator::Query;
+
+/// Work that one rendering may do, in minijinja's instructions.
+const FUEL: u64 = 50_000;
+
+/// The unreserved characters of RFC 3986, section 2.3; all others are percent-encoded in a URL.
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// Where a template's values will stand, which decides what they may hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// Free text.
+    Text,
+    /// A URL: values are percent-encoded.
+    Url,
+    /// An image reference: values hold only characters of names and tags, never `:` or `@`.
+    Reference,
+}
+
+/// A template that has been parsed once, so that it can be rendered later.
+#[derive(Debug, Clone)]
+pub struct Template {
+    source: String,
+    place: Place,
+    names: BTreeSet<String>,
+}
+
+impl Template {
+    /// Parses `source`, in which only the top-level names of `scope` are known.
+    ///
+    /// # Errors
+    /// On a syntax error, or a name that is not in `scope`.
+    pub fn parse(source: &str, place: Place, scope: &[&str]) -> Result<Self, String> {
+        let environment = environment(place);
+        let template = environment.template_from_str(source).map_err(|error| one_line(&error))?;
+        let is_known = |name: &str| scope.contains(&name) || environment.globals().any(|(global, _)| global == name);
+        let unknown: Vec<String> =
+            template.undeclared_variables(false).into_iter().filter(|name| !is_known(name)).collect();
+        if !unknown.is_empty() {
+            return Err(format!("unknown name `{}`; known here: {}", unknown.join("`, `"), scope.join(", ")));
+        }
+        let names = template.undeclared_variables(true).into_iter().collect();
+        Ok(Self { source: source.to_owned(), place, names })
+    }
+
+    /// Parses without a fixed scope: the names are those of a backend's items.
+    ///
+    /// # Errors
+    /// On a syntax error.
+    pub fn parse_open(source: &str) -> Result<Self, String> {
+        let template = environment(Place::Text).template_from_str(source).map_err(|error| one_line(&error))?;
+        let names = template.undeclared_variables(true).into_iter().collect();
+        Ok(Self { source: source.to_owned(), place: Place::Text, names })
+    }
+
+    /// Renders with the variables of `context`.
+    ///
+    /// # Errors
+    /// When a name is not defined there, or a value may not stand in this place.
+    pub fn render(&self, context: &Value) -> Result<String, String> {
+        environment(self.place).render_str(&self.source, context.clone()).map_err(|error| {
+            if error.kind() == ErrorKind::UndefinedError {
+                let missing: Vec<&str> =
+                    self.names.iter().map(String::as_str).filter(|name| !is_defined(context, name)).collect();
+                if !missing.is_empty() {
+                    return format!("`{}` is not there, and `{}` needs it", missing.join("`, `"), self.source);
+                }
+            }
+            format!("`{}`: {}", self.source, one_line(&error))
+        })
+    }
+
+    /// The text before the first `{{` or `{%`: what no parameter can change.
+    #[must_use]
+    pub fn fixed_prefix(&self) -> &str {
+        let end = ["{{", "{%", "{#"].iter().filter_map(|mark| self.source.find(mark)).min();
+        &self.source[..end.unwrap_or(self.source.len())]
+    }
+
+    /// The text as written.
+    #[must_use]
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// Whether the template looks at the ApplicationSet's name.
+    #[must_use]
+    pub fn reads_application_set(&self) -> bool {
+        self.names.iter().any(|name| name == "applicationSet")
+    }
+}
+
+/// The names that a template over the input can use.
+pub const INPUT_SCOPE: &[&str] = &["params", "applicationSet"];
+
+/// The variables `params` and `applicationSet` for a query.
+#[must_use]
+pub fn input_context(query: &Query) -> Value {
+    minijinja::context! {
+        params => Value::from(Serde(&*query.parameters)),
+        applicationSet => &*query.application_set,
+    }
+}
+
+/// The tag that CI gives an image of the branch `name`: as docker/metadata-action's `type=ref`, all
+/// runs of characters outside `[a-zA-Z0-9._-]` become a dash. A leading dot or dash is dropped and the length
+/// is capped at 128, the grammar of a tag in the OCI distribution specification.
+#[must_use]
+pub fn tag(name: &str) -> String {
+    let name = name.strip_prefix("refs/heads/").or_else(|| name.strip_prefix("refs/tags/")).unwrap_or(name);
+    let mut tag = String::with_capacity(name.len());
+    let mut in_run = false;
+    for c in name.chars() {
+        let fits = c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+        if fits {
+            tag.push(c);
+        } else if !in_run {
+            tag.push('-');
+        }
+        in_run = !fits;
+    }
+    tag.trim_start_matches(['.', '-']).chars().take(128).collect()
+}
+
+fn environment(place: Place) -> &'static Environment<'static> {
+    static TEXT: LazyLock<Environment<'static>> = LazyLock::new(|| new_environment(Place::Text));
+    static URL: LazyLock<Environment<'static>> = LazyLock::new(|| new_environment(Place::Url));
+    static REFERENCE: LazyLock<Environment<'static>> = LazyLock::new(|| new_environment(Place::Reference));
+    match place {
+        Place::Text => &TEXT,
+        Place::Url => &URL,
+        Place::Reference => &REFERENCE,
+    }
+}
+
+fn new_environment(place: Place) -> Environment<'static> {
+    let mut environment = Environment::new();
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    environment.set_fuel(Some(FUEL));
+    environment.add_filter("tag", |name: &str| tag(name));
+    environment.set_formatter(move |out: &mut Output, _: &mut State, value: &Value| {
+        let text = printable(value)?;
+        match place {
+            Place::Text => out.write_str(&text)?,
+            Place::Url => write!(out, "{}", utf8_percent_encode(&text, RESERVED))?,
+            Place::Reference => out.write_str(reference_part(&text)?)?,
+        }
+        Ok(())
+    });
+    environment
+}
+
+/// A scalar as text. A list or a map has no text that a reader would expect, so it is refused.
+fn printable(value: &Value) -> Result<String, Error> {
+    match value.kind() {
+        ValueKind::Undefined => Err(Error::from(ErrorKind::UndefinedError)),
+        ValueKind::Bool | ValueKind::Number | ValueKind::String => Ok(value.to_string()),
+        ValueKind::None => Err(refused("a null value cannot stand in text")),
+        kind => Err(refused(format!("a {kind} cannot stand in text; pick a part of it, or use `| tojson`"))),
+    }
+}
+
+fn reference_part(text: &str) -> Result<&str, Error> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '/');
+    if text.is_empty() || !text.chars().all(fits) {
+        return Err(refused(format!(
+            "the value `{}` cannot stand in an image reference; `| tag` turns a branch into a tag",
+            text.chars().take(80).collect::<String>().escape_debug()
+        )));
+    }
+    Ok(text)
+}
+
+fn refused(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {
+    Error::new(ErrorKind::InvalidOperation, message)
+}
+
+/// Whether the dotted name leads somewhere in `context`.
+fn is_defined(context: &Value, dotted: &str) -> bool {
+    let mut value = context.clone();
+    for part in dotted.split('.') {
+        match value.get_attr(part) {
+            Ok(next) if !next.is_undefined() => value = next,
+            _ => return false,
+        }
+    }
+    true
+}
+
+/// minijinja's message without its `(in <string>:1)`, which names a file that does not exist.
+fn one_line(error: &Error) -> String {
+    let mut text = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        let _ = write!(text, ": {cause}");
+        source = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn render(source: &str, place: Place, branch: &str) -> Result<String, String> {
+        let context = minijinja::context! { params => minijinja::context! { branch, list => [1, 2] } };
+        Template::parse(source, place, INPUT_SCOPE)?.render(&context)
+    }
+
+    #[test]
+    fn values_are_encoded_where_they_stand() {
+        let url = "https://h/a/{{ params.branch }}?b={{ params.branch }}";
+        assert_eq!(render(url, Place::Url, "x/y z&q=1").unwrap(), "https://h/a/x%2Fy%20z%26q%3D1?b=x%2Fy%20z%26q%3D1");
+        assert_eq!(render("{{ params.branch }}", Place::Text, "x/y").unwrap(), "x/y");
+        assert_eq!(render("r/f:{{ params.branch | tag }}", Place::Reference, "feat/x@1").unwrap(), "r/f:feat-x-1");
+        let error = render("r/f:{{ params.branch }}", Place::Reference, "m@sha256:00").unwrap_err();
+        assert!(error.contains("cannot stand in an image reference"), "{error}");
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let error = render("{{ params.head_sha }}", Place::Text, "b").unwrap_err();
+        assert_eq!(error, "`params.head_sha` is not there, and `{{ params.head_sha }}` needs it");
+        let error = render("{{ param.branch }}", Place::Text, "b").unwrap_err();
+        assert_eq!(error, "unknown name `param`; known here: params, applicationSet");
+        assert!(render("{{ params.branch", Place::Text, "b").is_err());
+        assert!(render("{{ params.list }}", Place::Text, "b").unwrap_err().contains("tojson"));
+    }
+
+    #[test]
+    fn work_is_bounded() {
+        let loops = "{% for i in range(9000) %}{% for j in range(9000) %}x{% endfor %}{% endfor %}";
+        let error = render(loops, Place::Text, "b").unwrap_err();
+        assert!(error.contains("fuel"), "{error}");
+    }
+
+    #[test]
+    fn the_tag_of_a_branch() {
+        for (branch, expected) in [
+            ("main", "main"),
+            ("feature/login", "feature-login"),
+            ("refs/heads/fix/a b", "fix-a-b"),
+            ("dependabot/npm_and_yarn/x-1.2", "dependabot-npm_and_yarn-x-1.2"),
+            (".a/../x", "a-..-x"),
+            ("a//b", "a-b"),
+            ("a-/b", "a--b"),
+        ] {
+            assert_eq!(tag(branch), expected, "{branch}");
+        }
+        assert_eq!(tag(&"x".repeat(300)).len(), 128);
+    }
+}

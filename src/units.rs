@@ -1,0 +1,129 @@
+//! Durations and sizes as people write them in the configuration: `30s`, `1h30m`, `64MiB`.
+
+use std::{borrow::Cow, time::Duration};
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+
+/// A duration written as `500ms`, `30s`, `5m`, `24h` or a sum such as `1h 30m`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct HumanDuration(pub Duration);
+
+impl HumanDuration {
+    /// `seconds` seconds.
+    #[must_use]
+    pub const fn from_secs(seconds: u64) -> Self {
+        Self(Duration::from_secs(seconds))
+    }
+}
+
+impl std::fmt::Display for HumanDuration {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        humantime::format_duration(self.0).fmt(f)
+    }
+}
+
+impl<'de> Deserialize<'de> for HumanDuration {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        humantime::parse_duration(&text).map(Self).map_err(|error| {
+            D::Error::custom(format!("`{text}` is not a duration such as `500ms`, `30s` or `5m`: {error}"))
+        })
+    }
+}
+
+impl Serialize for HumanDuration {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&self.to_string().replace(' ', ""))
+    }
+}
+
+impl JsonSchema for HumanDuration {
+    fn schema_name() -> Cow<'static, str> {
+        "Duration".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "string",
+            "description": "A duration: `500ms`, `30s`, `5m`, `24h`, or a sum such as `1h30m`.",
+            "examples": ["30s", "5m"],
+        })
+    }
+}
+
+/// A number of bytes written as `64KiB`, `64MiB` or `1GiB`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ByteSize(pub u64);
+
+impl ByteSize {
+    /// `n` mebibytes.
+    #[must_use]
+    pub const fn mib(n: u64) -> Self {
+        Self(n * 1024 * 1024)
+    }
+
+    /// The size as an index; saturates on a 32-bit machine.
+    #[must_use]
+    pub fn as_usize(self) -> usize {
+        usize::try_from(self.0).unwrap_or(usize::MAX)
+    }
+}
+
+impl std::fmt::Display for ByteSize {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        bytesize::ByteSize(self.0).display().iec().fmt(f)
+    }
+}
+
+impl<'de> Deserialize<'de> for ByteSize {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse::<bytesize::ByteSize>()
+            .map(|size| Self(size.as_u64()))
+            .map_err(|error| D::Error::custom(format!("`{text}` is not a size such as `512KiB` or `64MiB`: {error}")))
+    }
+}
+
+impl Serialize for ByteSize {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&self.to_string().replace(' ', ""))
+    }
+}
+
+impl JsonSchema for ByteSize {
+    fn schema_name() -> Cow<'static, str> {
+        "Size".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "string",
+            "description": "A size in bytes: `512KiB`, `64MiB`, `1GiB`.",
+            "examples": ["64MiB"],
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_and_sizes_round_trip() {
+        let duration: HumanDuration = serde_json::from_str("\"1h 30m\"").unwrap();
+        assert_eq!(duration.0, Duration::from_secs(5400));
+        assert_eq!(serde_json::to_string(&duration).unwrap(), "\"1h30m\"");
+        let size: ByteSize = serde_json::from_str("\"64MiB\"").unwrap();
+        assert_eq!(size.0, 64 << 20);
+        assert_eq!(serde_json::to_string(&size).unwrap(), "\"64.0MiB\"");
+    }
+
+    #[test]
+    fn nonsense_names_what_is_expected() {
+        let error = serde_json::from_str::<HumanDuration>("\"soon\"").unwrap_err().to_string();
+        assert!(error.contains("`soon` is not a duration such as"), "{error}");
+        let error = serde_json::from_str::<ByteSize>("\"big\"").unwrap_err().to_string();
+        assert!(error.contains("`big` is not a size such as"), "{error}");
+    }
+}

@@ -1,0 +1,8 @@
+//! The integration tests: one binary, a file per topic. Every answer that a test gets through
+//! [`support::TestApp`] is judged as Argo CD would read it.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+mod support;
+
+mod getparams;

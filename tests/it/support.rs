@@ -1,0 +1,13 @@
+//! What the tests stand on: a gateway in this process on real sockets, real programs beside it, and
+//! the judge.
+
+pub mod app;
+pub mod argo;
+pub mod wire;
+
+pub use app::TestApp;
+pub use argo::Verdict;
+pub use wire::Reply;
+
+/// The token of every gateway that the tests start, as in Argo CD's documentation.
+pub const TOKEN: &str = "strong-password";

@@ -1,0 +1,135 @@
+//! A gateway in this process.
+
+use std::{
+    net::SocketAddr,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use appset_gateway::{
+    app::App,
+    base_dir::BaseDir,
+    clock::{Clock, SystemClock, Timestamp},
+    config::{Loaded, Report},
+    edge, server,
+};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
+
+use super::{Reply, TOKEN, wire};
+
+/// The clock of a test: it stands still until it is told to go.
+#[derive(Debug)]
+pub struct TestClock(AtomicU64);
+
+impl TestClock {
+    /// Lets time pass.
+    pub fn advance(&self, by: Duration) {
+        self.0.fetch_add(u64::try_from(by.as_millis()).unwrap(), Ordering::SeqCst);
+    }
+}
+
+impl Clock for TestClock {
+    fn now(&self) -> Timestamp {
+        Timestamp(self.0.load(Ordering::SeqCst))
+    }
+}
+
+/// A running gateway; it ends when it is dropped.
+pub struct TestApp {
+    /// Its parts.
+    pub app: Arc<App>,
+    /// Its main listener.
+    pub address: SocketAddr,
+    /// Its admin listener.
+    pub admin: SocketAddr,
+    /// Its clock.
+    pub clock: Arc<TestClock>,
+    /// The folder that its configuration's relative paths start from.
+    pub folder: TempDir,
+    stop: Option<oneshot::Sender<()>>,
+    main: Option<JoinHandle<bool>>,
+}
+
+impl TestApp {
+    /// A gateway with the given `routes:` (YAML, a list) and the token [`TOKEN`].
+    pub async fn with_routes(routes: &str) -> Self {
+        Self::start(&format!("{}routes:\n{routes}", Self::auth())).await
+    }
+
+    /// The `auth:` section that lets [`TOKEN`] in.
+    pub fn auth() -> String {
+        let hash = appset_gateway::auth::hash_token(TOKEN);
+        format!("auth: {{ tokens: [ {{ name: test, sha256: \"{hash}\" }} ] }}\n")
+    }
+
+    /// A gateway with the given configuration. `listen` and `admin` are chosen by the kernel.
+    pub async fn start(config: &str) -> Self {
+        Self::start_in(tempfile::tempdir().unwrap(), config).await
+    }
+
+    /// The same, with relative paths that start from `folder`.
+    pub async fn start_in(folder: TempDir, config: &str) -> Self {
+        let clock = Arc::new(TestClock(AtomicU64::new(SystemClock.now().0)));
+        let app = match build(folder.path(), config, Arc::clone(&clock) as Arc<dyn Clock>) {
+            Ok(app) => Arc::new(app),
+            Err(report) => panic!("{}", report.lines().join("\n")),
+        };
+        let (stop, stopped) = oneshot::channel::<()>();
+        let listen = async || TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (main, admin) = (listen().await, listen().await);
+        let (address, admin_address) = (main.local_addr().unwrap(), admin.local_addr().unwrap());
+        let stopped = async move { _ = stopped.await };
+        let serving = edge::serve(main, server::router(Arc::clone(&app)), stopped, Duration::from_secs(10));
+        let main = tokio::spawn(serving);
+        let forever = std::future::pending();
+        tokio::spawn(edge::serve(admin, server::admin::router(Arc::clone(&app)), forever, Duration::ZERO));
+        Self { app, address, admin: admin_address, clock, folder, stop: Some(stop), main: Some(main) }
+    }
+
+    /// Calls `path` as Argo CD does. The reply has been judged: see [`Reply::verdict`].
+    pub async fn call(&self, path: &str, body: &Value) -> Reply {
+        self.send(&wire::argo_request(path, TOKEN, body.to_string().as_bytes())).await
+    }
+
+    /// Asks the route `name` with `parameters`.
+    pub async fn ask(&self, name: &str, parameters: Value) -> Reply {
+        let body = json!({"applicationSetName": "test", "input": {"parameters": parameters}});
+        self.call(&format!("/{name}/api/v1/getparams.execute"), &body).await
+    }
+
+    /// Sends raw bytes on a connection of their own and reads one response.
+    pub async fn send(&self, request: &[u8]) -> Reply {
+        wire::exchange(self.address, request).await
+    }
+
+    /// `GET` on the admin listener.
+    pub async fn admin(&self, path: &str) -> Reply {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: gateway\r\n\r\n");
+        wire::exchange(self.admin, request.as_bytes()).await
+    }
+
+    /// The value of one metric, written as in the exposition format; 0 when it is not there.
+    pub async fn metric(&self, name: &str) -> f64 {
+        let text = self.admin("/metrics").await.text();
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.map_or(0.0, |value| value.parse().unwrap())
+    }
+
+    /// Stops accepting and waits for what is under way; whether all of it was finished.
+    pub async fn stop(&mut self) -> bool {
+        drop(self.stop.take());
+        self.main.take().expect("stopped once").await.unwrap()
+    }
+}
+
+/// Everything but the sockets.
+pub fn build(folder: &Path, config: &str, clock: Arc<dyn Clock>) -> Result<App, Report> {
+    let loaded = Loaded::parse("test.yaml", config.to_owned(), BaseDir::new(folder))?;
+    App::build(loaded, clock).map(|(app, _)| app)
+}

@@ -1,0 +1,115 @@
+//! HTTP as bytes: what Argo CD's client sends, and what came back.
+
+use std::net::SocketAddr;
+
+use serde_json::Value;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+use super::argo::{Verdict, judge, judge_raw};
+
+/// A response, whole.
+#[derive(Debug, Clone)]
+pub struct Reply {
+    /// The status.
+    pub status: u16,
+    /// The headers, with names in lower case.
+    pub headers: Vec<(String, String)>,
+    /// The body.
+    pub body: Vec<u8>,
+    /// Every byte of it.
+    pub raw: Vec<u8>,
+}
+
+impl Reply {
+    /// A header's value.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(header, _)| header == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The body as text.
+    pub fn text(&self) -> String {
+        String::from_utf8(self.body.clone()).unwrap()
+    }
+
+    /// The body as JSON.
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.text()))
+    }
+
+    /// The `message` of an error body.
+    pub fn message(&self) -> String {
+        self.json()["message"].as_str().unwrap_or_else(|| panic!("no message: {}", self.text())).to_owned()
+    }
+
+    /// The `code` of an error body.
+    pub fn code(&self) -> String {
+        self.json()["code"].as_str().unwrap_or_else(|| panic!("no code: {}", self.text())).to_owned()
+    }
+
+    /// What Argo CD makes of it.
+    pub fn verdict(&self) -> Verdict {
+        judge_raw(&self.raw)
+    }
+
+    /// The parameter sets of an answer, as JSON text; `[]` for an explicitly empty one.
+    pub fn sets(&self) -> String {
+        match self.verdict() {
+            Verdict::Parameters(sets) => serde_json::to_string(&sets).unwrap(),
+            Verdict::ExplicitlyEmpty => "[]".to_owned(),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// A request as Argo CD's client writes it.
+pub fn argo_request(path: &str, token: &str, body: &[u8]) -> Vec<u8> {
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nHost: gateway\r\nUser-Agent: argocd-applicationset\r\nContent-Length: {}\r\n\
+         Accept-Encoding: gzip\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\n\r\n",
+        body.len()
+    );
+    [head.as_bytes(), body].concat()
+}
+
+/// Sends `request` on a new connection and reads one response.
+pub async fn exchange(address: SocketAddr, request: &[u8]) -> Reply {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(request).await.unwrap();
+    read_reply(&mut stream).await
+}
+
+/// Reads one response with a `Content-Length`, which every response of the gateway has (invariant I1).
+/// No reply of the gateway may look empty to Argo CD by accident; this panics when one does.
+pub async fn read_reply(stream: &mut TcpStream) -> Reply {
+    let mut raw = Vec::new();
+    let end = loop {
+        if let Some(end) = raw.windows(4).position(|window| window == b"\r\n\r\n") {
+            break end + 4;
+        }
+        let read = stream.read_buf(&mut raw).await.unwrap();
+        assert!(read > 0, "the connection ended in the head: {:?}", String::from_utf8_lossy(&raw));
+    };
+    let head = String::from_utf8(raw[..end].to_vec()).unwrap();
+    let mut lines = head.trim_end().split("\r\n");
+    let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
+    let headers: Vec<(String, String)> = lines
+        .map(|line| line.split_once(':').unwrap())
+        .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
+        .collect();
+    let length = headers.iter().find(|(name, _)| name == "content-length").expect("a Content-Length");
+    let length: usize = length.1.parse().unwrap();
+    while raw.len() < end + length {
+        let read = stream.read_buf(&mut raw).await.unwrap();
+        assert!(read > 0, "the connection ended in the body");
+    }
+    let reply = Reply { status, headers, body: raw[end..end + length].to_vec(), raw };
+    if reply.header("content-type") == Some("application/json") {
+        let verdict = reply.verdict();
+        assert!(!matches!(verdict, Verdict::AccidentallyEmpty { .. }), "{verdict:?}: {}", reply.text());
+        assert_eq!(verdict, judge(reply.status, &reply.headers, &reply.body));
+    }
+    reply
+}
