@@ -95,9 +95,9 @@ impl Engine {
             Boarding::Started(landing) => (wait(landing, deadline).await, false),
         };
         if shared {
-            route.metrics.joined.inc()
+            route.metrics.joined.inc();
         } else {
-            route.metrics.misses.inc()
+            route.metrics.misses.inc();
         }
         landed.map(|entry| Answer { entry, source: Source::Miss { shared } })
     }

@@ -74,7 +74,7 @@ type TokenHash = [u8; 32];
 /// The SHA-256 of a token, in hexadecimal.
 #[must_use]
 pub fn hash_token(token: &str) -> String {
-    crate::oci::digest::hex(&Sha256::digest(token.as_bytes()))
+    base16ct::lower::encode_string(&Sha256::digest(token.as_bytes()))
 }
 
 impl Auth {
@@ -146,15 +146,9 @@ fn token_hash(token: &TokenConfig, base: &BaseDir) -> Result<TokenHash, String> 
 }
 
 fn parse_hash(text: &str) -> Option<TokenHash> {
-    let text = text.as_bytes();
-    if text.len() != 64 || !text.iter().all(u8::is_ascii_hexdigit) {
-        return None;
-    }
     let mut hash = TokenHash::default();
-    for (byte, pair) in hash.iter_mut().zip(text.chunks_exact(2)) {
-        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
-    }
-    Some(hash)
+    let decoded = base16ct::mixed::decode(text, &mut hash).ok()?;
+    (decoded.len() == size_of::<TokenHash>()).then_some(hash)
 }
 
 /// One set of the globs `patterns`, or `None` with each bad one noted.

@@ -116,6 +116,7 @@ impl Loaded {
         for problem in problems {
             self.report.add(&self.tree, problem);
         }
+        self.report.sort();
         self.report
     }
 }

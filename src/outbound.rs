@@ -4,11 +4,14 @@
 use std::{sync::OnceLock, time::Duration};
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, Method, StatusCode};
+use http::{HeaderMap, Method, StatusCode, header};
 use reqwest::{Client, Url, redirect};
 use tokio::time::{Instant, timeout_at};
 
-use crate::error::{BackendError, ErrorKind};
+use crate::{
+    document::excerpt,
+    error::{BackendError, ErrorKind},
+};
 
 /// How long a connection may take to open, TLS included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -87,11 +90,37 @@ impl Outbound {
             .redirect(redirect::Policy::none())
             .no_proxy()
             .connect_timeout(CONNECT_TIMEOUT)
-            .pool_idle_timeout(Duration::from_secs(60))
+            .pool_idle_timeout(Duration::from_mins(1))
             .tcp_nodelay(true)
             .build()
             .map_err(|error| BackendError::unavailable(format!("cannot set up the HTTP client: {}", chain(&error))))?;
         Ok(self.client.get_or_init(|| client))
+    }
+}
+
+impl Reply {
+    /// What a reply with an unwelcome status means. Its body's first words are told, since they often
+    /// name the reason.
+    #[must_use]
+    pub fn refusal(&self) -> BackendError {
+        let status = self.status;
+        let said = excerpt(&self.body, 200);
+        let said = if said.is_empty() { String::new() } else { format!(": {said}") };
+        match status {
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+                BackendError::new(ErrorKind::Denied, format!("access denied ({status}){said}; check the credential"))
+            }
+            StatusCode::TOO_MANY_REQUESTS => {
+                let retry_after =
+                    self.headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+                let kind = ErrorKind::Throttled { retry_after: retry_after.map(Duration::from_secs) };
+                BackendError::new(kind, format!("too many requests ({status}){said}"))
+            }
+            _ if status.is_server_error() || status == StatusCode::REQUEST_TIMEOUT => {
+                BackendError::unavailable(format!("it failed with {status}{said}"))
+            }
+            _ => BackendError::invalid_output(format!("unexpected status {status}{said}")),
+        }
     }
 }
 

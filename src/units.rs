@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn durations_and_sizes_round_trip() {
         let duration: HumanDuration = serde_json::from_str("\"1h 30m\"").unwrap();
-        assert_eq!(duration.0, Duration::from_secs(5400));
+        assert_eq!(duration.0, Duration::from_mins(90));
         assert_eq!(serde_json::to_string(&duration).unwrap(), "\"1h30m\"");
         let size: ByteSize = serde_json::from_str("\"64MiB\"").unwrap();
         assert_eq!(size.0, 64 << 20);

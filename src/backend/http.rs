@@ -261,29 +261,11 @@ fn map_reply(
 
 /// A 2xx with a JSON content type, or why it cannot be believed.
 fn check_reply(reply: &Reply) -> Result<(), BackendError> {
-    let status = reply.status;
-    let said = document::excerpt(&reply.body, 200);
-    let said = if said.is_empty() { String::new() } else { format!(": {said}") };
-    match status {
-        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-            return Err(BackendError::new(ErrorKind::Denied, format!("access denied ({status}){said}")));
-        }
-        StatusCode::TOO_MANY_REQUESTS => {
-            let retry_after =
-                reply.headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
-            let kind = ErrorKind::Throttled { retry_after: retry_after.map(std::time::Duration::from_secs) };
-            return Err(BackendError::new(kind, format!("too many requests ({status}){said}")));
-        }
-        StatusCode::NO_CONTENT => {
-            return Err(BackendError::invalid_output("204 No Content says nothing; an empty list must be explicit"));
-        }
-        _ if status.is_server_error() => {
-            return Err(BackendError::unavailable(format!("it failed with {status}{said}")));
-        }
-        _ if !status.is_success() => {
-            return Err(BackendError::invalid_output(format!("unexpected status {status}{said}")));
-        }
-        _ => {}
+    if reply.status == StatusCode::NO_CONTENT {
+        return Err(BackendError::invalid_output("204 No Content says nothing; an empty list must be explicit"));
+    }
+    if !reply.status.is_success() {
+        return Err(reply.refusal());
     }
     let content_type = reply
         .headers
@@ -294,8 +276,9 @@ fn check_reply(reply: &Reply) -> Result<(), BackendError> {
         return Ok(());
     }
     Err(BackendError::invalid_output(format!(
-        "the content type is `{}`, not JSON{said}",
-        document::excerpt(content_type.as_bytes(), 80)
+        "the content type is `{}`, not JSON: {}",
+        document::excerpt(content_type.as_bytes(), 80),
+        document::excerpt(&reply.body, 200)
     )))
 }
 

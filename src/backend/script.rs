@@ -63,12 +63,15 @@ const fn default_max_output() -> ByteSize {
     ByteSize::mib(4)
 }
 
+/// Environment variables and their values.
+type Environment = Vec<(String, OsString)>;
+
 /// A program, found and ready to run.
 #[derive(Debug)]
 pub struct Script {
     program: PathBuf,
     arguments: Vec<String>,
-    inherited: Vec<(String, OsString)>,
+    inherited: Environment,
     env: BTreeMap<String, TextOrSecret>,
     base: BaseDir,
     timeout: HumanDuration,
@@ -109,7 +112,7 @@ impl Script {
     }
 
     /// The environment of a run, and the secrets in it.
-    fn environment(&self) -> Result<(Vec<(String, OsString)>, Vec<Secret>), BackendError> {
+    fn environment(&self) -> Result<(Environment, Vec<Secret>), BackendError> {
         let mut variables = self.inherited.clone();
         let mut secrets = Vec::new();
         for (name, value) in &self.env {

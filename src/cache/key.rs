@@ -6,7 +6,7 @@ use std::fmt;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use crate::{generator::Query, oci::digest::hex};
+use crate::generator::Query;
 
 /// A question's identity. A cryptographic hash, since branch names are chosen by strangers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -14,7 +14,7 @@ pub struct Key([u8; 32]);
 
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&hex(&self.0[..16]))
+        f.write_str(&base16ct::lower::encode_string(&self.0[..16]))
     }
 }
 
@@ -78,7 +78,9 @@ fn write_canonical(value: &Value, out: &mut Vec<u8>) {
         }
         Value::Array(items) => {
             out.push(b'[');
-            items.iter().for_each(|item| write_canonical(item, out));
+            for item in items {
+                write_canonical(item, out);
+            }
             out.push(b']');
         }
         Value::Object(map) => write_object(map, out),

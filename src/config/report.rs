@@ -72,6 +72,11 @@ impl Report {
         self.push(at, real, problem.message, problem.help, problem.severity);
     }
 
+    /// Puts the findings in the order of the file.
+    pub fn sort(&mut self) {
+        self.findings.sort_by_key(|finding| (finding.line, finding.column));
+    }
+
     /// Whether something was found that stops the start.
     #[must_use]
     pub fn has_errors(&self) -> bool {
@@ -160,7 +165,7 @@ impl fmt::Display for Report {
                 } else {
                     miette::Severity::Warning
                 })
-                .with_label(LabeledSpan::at(finding.offset..finding.offset + length, "here"));
+                .with_label(LabeledSpan::underline(finding.offset..finding.offset + length));
             diagnostic.help.clone_from(&finding.help);
             let report = miette::Report::new(diagnostic)
                 .with_source_code(NamedSource::new(&self.name, self.source.clone()).with_language("yaml"));

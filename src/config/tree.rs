@@ -118,8 +118,7 @@ impl Node {
         for segment in path.segments() {
             let step = node.and_then(|node| node.child(segment));
             real = match (&step, segment) {
-                (Some((_, index, _)), Segment::Index(_)) => real.index(*index),
-                (None, Segment::Index(index)) => real.index(*index),
+                (Some((_, index, _)), Segment::Index(_)) | (None, Segment::Index(index)) => real.index(*index),
                 (_, Segment::Key(key)) => real.key(key),
             };
             at = step.map_or(at, |(place, _, _)| place);

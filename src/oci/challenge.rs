@@ -45,12 +45,11 @@ fn parameters(mut text: &str) -> HashMap<String, String> {
     let mut found = HashMap::new();
     while let Some((name, rest)) = text.split_once('=') {
         let name = name.trim_matches([' ', ',', '\t']).to_ascii_lowercase();
-        let (value, rest) = match rest.strip_prefix('"') {
-            Some(quoted) => unquote(quoted),
-            None => {
-                let end = rest.find(',').unwrap_or(rest.len());
-                (rest[..end].trim().to_owned(), &rest[end..])
-            }
+        let (value, rest) = if let Some(quoted) = rest.strip_prefix('"') {
+            unquote(quoted)
+        } else {
+            let end = rest.find(',').unwrap_or(rest.len());
+            (rest[..end].trim().to_owned(), &rest[end..])
         };
         found.entry(name).or_insert(value);
         text = rest;

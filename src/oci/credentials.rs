@@ -23,11 +23,11 @@ pub struct Credential {
 #[derive(Deserialize)]
 struct DockerConfig {
     #[serde(default)]
-    auths: HashMap<String, Auth>,
+    auths: HashMap<String, Entry>,
 }
 
 #[derive(Deserialize, Default)]
-struct Auth {
+struct Entry {
     auth: Option<String>,
     username: Option<String>,
     password: Option<String>,

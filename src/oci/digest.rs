@@ -26,7 +26,7 @@ impl Digest {
     /// The digest of `content`.
     #[must_use]
     pub fn of(content: &[u8]) -> Self {
-        Self(format!("sha256:{}", hex(&Sha256::digest(content))))
+        Self(format!("sha256:{}", base16ct::lower::encode_string(&Sha256::digest(content))))
     }
 
     /// `sha256:…`
@@ -46,16 +46,6 @@ impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
-}
-
-/// `bytes` in lower-case hexadecimal.
-#[must_use]
-pub fn hex(bytes: &[u8]) -> String {
-    use fmt::Write as _;
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 #[cfg(test)]

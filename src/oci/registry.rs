@@ -19,7 +19,6 @@ use tokio::time::Instant;
 use super::{Digest, Reference, challenge::Challenge, credentials::Credential, reference::is_registry};
 use crate::{
     base_dir::BaseDir,
-    document,
     error::{BackendError, ErrorKind},
     outbound::{Call, Outbound, Reply},
     problem::{Path, Problems},
@@ -119,13 +118,16 @@ impl Registries {
             }
             StatusCode::NOT_FOUND if speaks_distribution(&head) => return Ok(None),
             StatusCode::NOT_FOUND => {}
-            _ => return Err(refusal(&head)),
+            _ => return Err(head.refusal()),
         }
         let reply = self.ask(Method::GET, reference, deadline).await?;
         match reply.status {
             StatusCode::OK => Ok(Some(Digest::of(&reply.body))),
             StatusCode::NOT_FOUND if speaks_distribution(&reply) => Ok(None),
-            _ => Err(refusal(&reply)),
+            StatusCode::NOT_FOUND => Err(BackendError::invalid_output(
+                "404 Not Found, but not in a registry's words, so it proves nothing; is a proxy in front of it?",
+            )),
+            _ => Err(reply.refusal()),
         }
     }
 
@@ -224,7 +226,7 @@ impl Registries {
         let call = Call { method: Method::GET, url, headers, body: None, most: MOST, deadline };
         let reply = self.outbound.fetch(call).await.map_err(|error| error.within("token server"))?;
         if reply.status != StatusCode::OK {
-            return Err(refusal(&reply).within("token server"));
+            return Err(reply.refusal().within("token server"));
         }
         let wrong = || BackendError::invalid_output("token server: its answer holds no token");
         let parsed: TokenReply = serde_json::from_slice(&reply.body).map_err(|_| wrong())?;
@@ -291,29 +293,4 @@ fn sensitive(value: &str) -> Result<HeaderValue, BackendError> {
     })?;
     value.set_sensitive(true);
     Ok(value)
-}
-
-/// The class of an answer that is neither 200 nor 404.
-fn refusal(reply: &Reply) -> BackendError {
-    let status = reply.status;
-    let body = document::excerpt(&reply.body, 200);
-    let said = if body.is_empty() { String::new() } else { format!(": {body}") };
-    match status {
-        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-            BackendError::new(ErrorKind::Denied, format!("access denied ({status}){said}; check its credential"))
-        }
-        StatusCode::TOO_MANY_REQUESTS => {
-            let retry_after =
-                reply.headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
-            let kind = ErrorKind::Throttled { retry_after: retry_after.map(Duration::from_secs) };
-            BackendError::new(kind, format!("too many requests ({status}){said}"))
-        }
-        _ if status.is_server_error() || status == StatusCode::REQUEST_TIMEOUT => {
-            BackendError::unavailable(format!("it failed with {status}{said}"))
-        }
-        StatusCode::NOT_FOUND => BackendError::invalid_output(format!(
-            "{status}, but not in a registry's words, so it proves nothing{said}; is a proxy in front of it?"
-        )),
-        _ => BackendError::invalid_output(format!("unexpected status {status}{said}")),
-    }
 }

@@ -184,21 +184,21 @@ mod tests {
 
     use super::*;
 
-    fn input(config: Value) -> Input {
-        let config: Vec<InputParameter> = serde_json::from_value(config).unwrap();
+    fn input(config: &Value) -> Input {
+        let config: Vec<InputParameter> = serde_json::from_value(config.clone()).unwrap();
         let mut problems = Problems::default();
         let input = Input::build(&config, &Path::root(), &mut problems);
         assert_eq!(problems.into_vec(), vec![]);
         input
     }
 
-    fn accept(input: &Input, parameters: Value) -> Result<String, String> {
+    fn accept(input: &Input, parameters: &Value) -> Result<String, String> {
         input.accept(parameters.as_object().unwrap().clone()).map(|map| Value::Object(map).to_string())
     }
 
     #[test]
     fn types_defaults_and_conversions() {
-        let input = input(json!([
+        let input = input(&json!([
             {"name": "branch", "required": true, "pattern": "[a-z/0-9-]+"},
             {"name": "n", "type": "number", "default": 3},
             {"name": "all", "type": "boolean"},
@@ -206,14 +206,14 @@ mod tests {
             {"name": "map", "type": "map"},
         ]));
         assert_eq!(
-            accept(&input, json!({"branch": "a/b", "all": "true"})).unwrap(),
+            accept(&input, &json!({"branch": "a/b", "all": "true"})).unwrap(),
             r#"{"branch":"a/b","n":3,"all":true,"list":[]}"#
         );
         assert_eq!(
-            accept(&input, json!({"n": "12", "branch": "x", "map": {}})).unwrap(),
+            accept(&input, &json!({"n": "12", "branch": "x", "map": {}})).unwrap(),
             r#"{"branch":"x","n":12,"list":[],"map":{}}"#
         );
-        let error = accept(&input, json!({"n": "many", "all": 1, "branch": "A", "zone": 1})).unwrap_err();
+        let error = accept(&input, &json!({"n": "many", "all": 1, "branch": "A", "zone": 1})).unwrap_err();
         for part in [
             "parameter `branch`: `A` does not match `[a-z/0-9-]+`",
             "parameter `n`: must be a number, is a string",
@@ -227,10 +227,10 @@ mod tests {
     #[test]
     fn a_pattern_is_for_the_whole_text() {
         let input =
-            input(json!([{"name": "sha", "pattern": "[0-9a-f]{4}|x", "title": "the head commit", "required": true}]));
-        assert!(accept(&input, json!({"sha": "12ab"})).is_ok());
-        assert!(accept(&input, json!({"sha": "12ab\n"})).is_err());
-        assert!(accept(&input, json!({"sha": "12abc"})).is_err());
-        assert_eq!(accept(&input, json!({"sha": null})).unwrap_err(), "parameter `sha` (the head commit) is missing");
+            input(&json!([{"name": "sha", "pattern": "[0-9a-f]{4}|x", "title": "the head commit", "required": true}]));
+        assert!(accept(&input, &json!({"sha": "12ab"})).is_ok());
+        assert!(accept(&input, &json!({"sha": "12ab\n"})).is_err());
+        assert!(accept(&input, &json!({"sha": "12abc"})).is_err());
+        assert_eq!(accept(&input, &json!({"sha": null})).unwrap_err(), "parameter `sha` (the head commit) is missing");
     }
 }

@@ -8,7 +8,7 @@ use std::{
         Arc, LazyLock,
         atomic::{AtomicU64, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use axum::{body::Body, response::Response};
@@ -71,10 +71,10 @@ impl Completion {
                 ("hit", text(format_args!("appset-gateway; hit; ttl={}", left.as_secs())), age)
             }
             Source::Miss { shared: false } => {
-                ("miss", HeaderValue::from_static("appset-gateway; fwd=miss; stored"), Default::default())
+                ("miss", HeaderValue::from_static("appset-gateway; fwd=miss; stored"), Duration::ZERO)
             }
             Source::Miss { shared: true } => {
-                ("joined", HeaderValue::from_static("appset-gateway; fwd=miss; collapsed"), Default::default())
+                ("joined", HeaderValue::from_static("appset-gateway; fwd=miss; collapsed"), Duration::ZERO)
             }
         };
         headers.insert(CACHE_STATUS, status);

@@ -175,7 +175,7 @@ impl ApiError {
         };
         let refusal = Self::new(code, error.message);
         match error.kind {
-            ErrorKind::Throttled { retry_after } => refusal.retry_after(retry_after.unwrap_or(Duration::from_secs(60))),
+            ErrorKind::Throttled { retry_after } => refusal.retry_after(retry_after.unwrap_or(Duration::from_mins(1))),
             _ => refusal,
         }
     }

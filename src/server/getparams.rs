@@ -127,18 +127,17 @@ fn pick<'a>(
 
 fn unknown_route(app: &App, named: Option<&str>, call: &GetParamsRequest, caller: &Caller) -> ApiError {
     let open: Vec<&str> = app.routes.iter().map(|route| &*route.name).filter(|name| caller.may_ask(name)).collect();
-    let message = match named {
-        Some(name) => format!("there is no route `{}`; there are: {}", short(name), open.join(", ")),
-        None => {
-            let parameters: Vec<String> = call.parameters.keys().take(20).map(|name| short(name)).collect();
-            format!(
-                "no route's `match` takes the ApplicationSet `{}` with the parameters [{}]; name a route in `baseUrl` \
+    let message = if let Some(name) = named {
+        format!("there is no route `{}`; there are: {}", short(name), open.join(", "))
+    } else {
+        let parameters: Vec<String> = call.parameters.keys().take(20).map(|name| short(name)).collect();
+        format!(
+            "no route's `match` takes the ApplicationSet `{}` with the parameters [{}]; name a route in `baseUrl` \
                  (http://<gateway>/<route>), or add a `match`; there are: {}",
-                short(&call.application_set),
-                parameters.join(", "),
-                open.join(", ")
-            )
-        }
+            short(&call.application_set),
+            parameters.join(", "),
+            open.join(", ")
+        )
     };
     ApiError::new(Code::UnknownRoute, message)
 }

@@ -5,4 +5,8 @@
 
 mod support;
 
+mod architecture;
+mod cache;
+mod cli;
 mod getparams;
+mod lifecycle;

@@ -3,6 +3,7 @@
 
 pub mod app;
 pub mod argo;
+pub mod binary;
 pub mod wire;
 
 pub use app::TestApp;

@@ -115,10 +115,10 @@ impl TestApp {
     }
 
     /// The value of one metric, written as in the exposition format; 0 when it is not there.
-    pub async fn metric(&self, name: &str) -> f64 {
+    pub async fn metric(&self, name: &str) -> u64 {
         let text = self.admin("/metrics").await.text();
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        line.map_or(0.0, |value| value.parse().unwrap())
+        line.map_or(0, |value| value.parse().unwrap())
     }
 
     /// Stops accepting and waits for what is under way; whether all of it was finished.

@@ -1,0 +1,59 @@
+# `make run` and `make test` do all their own set-up on a Debian machine with Rust.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+VENV := target/venv
+PIP_PACKAGES := kubernetes-validate==1.37.0 schemathesis==4.4.4
+
+.PHONY: help
+help: ## Show what there is to do
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+
+.PHONY: run
+run: ## Build, and serve config/gateway.yaml on 127.0.0.1:4355
+	@tools/need cc:gcc python3:python3
+	cargo run --release --locked -- serve --config config/gateway.yaml
+
+.PHONY: test
+test: lint unit contract manifests ## Everything that CI checks
+
+.PHONY: lint
+lint: ## Formatting, and clippy with warnings as errors
+	@tools/need cc:gcc
+	cargo fmt --check
+	cargo clippy --locked --all-targets -- -D warnings
+
+.PHONY: unit
+unit: ## Unit and integration tests
+	@tools/need cc:gcc python3:python3 docker-registry:docker-registry skopeo:skopeo promtool:prometheus
+	cargo test --locked
+
+.PHONY: contract
+contract: $(VENV)/done ## openapi.yaml against the running server
+	cargo build --locked
+	tests/schemathesis target/debug/appset-gateway
+
+.PHONY: manifests
+manifests: $(VENV)/done ## The Kubernetes manifests against their schemas, and their configuration
+	@tools/need kubectl:kubernetes-client
+	cargo build --locked
+	deploy/check
+
+.PHONY: bench
+bench: ## Measure speed, in ratios to a bare reference server
+	@tools/need cc:gcc python3:python3 wrk:wrk docker-registry:docker-registry skopeo:skopeo
+	cargo build --release --locked --bins --examples
+	python3 benches/run.py --gateway target/release/appset-gateway --examples target/release/examples \
+	  --json target/bench.json --markdown target/bench.md $(BENCH)
+
+.PHONY: schema
+schema: ## Write config/schema.json anew
+	cargo run --locked --quiet -- schema > config/schema.json.new
+	mv config/schema.json.new config/schema.json
+
+$(VENV)/done: Makefile
+	@tools/need python3:python3 venv:python3-venv
+	python3 -m venv $(VENV)
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check $(PIP_PACKAGES)
+	@touch $@

@@ -1,0 +1,130 @@
+//! What is remembered, for how long, and who runs a backend when many ask.
+
+use std::{sync::Arc, time::Duration};
+
+use serde_json::json;
+
+use crate::support::TestApp;
+
+/// A script that counts its runs in the file `runs` and takes a while.
+fn counting(options: &str, seconds: &str) -> String {
+    format!(
+        "  - {{ name: counted, {options} backend: {{ script: {{ command: [sh, -c, \"echo run >> runs; sleep {seconds}; wc -l < runs | sed 's/.*/[{{\\\"runs\\\":&}}]/'\"] }} }} }}\n"
+    )
+}
+
+fn runs(app: &TestApp) -> usize {
+    std::fs::read_to_string(app.folder.path().join("runs")).map_or(0, |text| text.lines().count())
+}
+
+#[tokio::test]
+async fn an_answer_is_fresh_for_its_ttl() {
+    let app = TestApp::with_routes(&counting("cache: { ttl: 30s },", "0")).await;
+    let first = app.ask("counted", json!({"b": 1, "a": {"y": 1, "x": 2}})).await;
+    assert_eq!(first.header("cache-status"), Some("appset-gateway; fwd=miss; stored"));
+    assert_eq!(first.header("age"), Some("0"));
+    assert!(first.header("server-timing").unwrap().contains("backend;dur="));
+
+    app.clock.advance(Duration::from_millis(12_500));
+    let hit = app.ask("counted", json!({"a": {"x": 2, "y": 1}, "b": 1})).await;
+    assert_eq!(hit.body, first.body, "the order of keys does not matter");
+    assert_eq!(hit.header("cache-status"), Some("appset-gateway; hit; ttl=17"));
+    assert_eq!(hit.header("age"), Some("12"));
+    assert!(!hit.header("server-timing").unwrap().contains("backend"));
+    assert_eq!(runs(&app), 1);
+
+    app.clock.advance(Duration::from_millis(17_500));
+    assert_eq!(app.ask("counted", json!({"b": 1, "a": {"x": 2, "y": 1}})).await.sets(), r#"[{"runs":"2"}]"#);
+    assert_eq!(app.ask("counted", json!({"b": "1", "a": {"x": 2, "y": 1}})).await.sets(), r#"[{"runs":"3"}]"#);
+    assert_eq!(app.metric("appset_gateway_cache_lookups_total{route=\"counted\",state=\"hit\"}").await, 1);
+    assert_eq!(app.metric("appset_gateway_cache_lookups_total{route=\"counted\",state=\"miss\"}").await, 3);
+}
+
+#[tokio::test]
+async fn a_ttl_of_zero_asks_each_time() {
+    let app = TestApp::with_routes(&counting("cache: { ttl: 0s },", "0")).await;
+    app.ask("counted", json!({})).await;
+    app.ask("counted", json!({})).await;
+    assert_eq!(runs(&app), 2);
+}
+
+#[tokio::test]
+async fn the_applicationset_counts_where_the_backend_sees_it() {
+    let routes =
+        format!("{}  - {{ name: fixed, backend: {{ fixed: {{ parameters: [{{a: b}}] }} }} }}\n", counting("", "0"));
+    let app = TestApp::with_routes(&routes).await;
+    let status = async |route: &str, application_set: &str| {
+        let body = json!({"applicationSetName": application_set, "input": {}});
+        let reply = app.call(&format!("/{route}/api/v1/getparams.execute"), &body).await;
+        reply.header("cache-status").unwrap().contains("hit")
+    };
+    assert!(!status("counted", "a").await);
+    assert!(!status("counted", "b").await, "a script sees the name");
+    assert!(!status("fixed", "a").await);
+    assert!(status("fixed", "b").await, "a fixed list does not");
+}
+
+/// Invariant I5: 1000 callers of whom 990 hang up make one run, and the rest get its answer.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_callers_of_whom_most_hang_up_make_one_run() {
+    let app = Arc::new(TestApp::with_routes(&counting("", "2")).await);
+    let callers: Vec<_> = (0..1000)
+        .map(|_| {
+            let app = Arc::clone(&app);
+            tokio::spawn(async move { app.ask("counted", json!({})).await })
+        })
+        .collect();
+    while app.metric("appset_gateway_requests_in_flight").await < 1000 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    for caller in &callers[..990] {
+        caller.abort();
+    }
+    for caller in callers.into_iter().skip(990) {
+        assert_eq!(caller.await.unwrap().sets(), r#"[{"runs":"1"}]"#);
+    }
+    assert_eq!(runs(&app), 1);
+    let cancelled = "appset_gateway_requests_total{code=\"cancelled\",route=\"counted\"}";
+    while app.metric(cancelled).await < 990 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(app.metric("appset_gateway_requests_in_flight").await, 0);
+}
+
+/// The run belongs to no caller: the only one may leave, and the answer is there for the next.
+#[tokio::test]
+async fn a_run_goes_on_when_its_only_caller_leaves() {
+    let app = Arc::new(TestApp::with_routes(&counting("", "0.5")).await);
+    let caller = tokio::spawn({
+        let app = Arc::clone(&app);
+        async move { app.ask("counted", json!({})).await }
+    });
+    while runs(&app) == 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    caller.abort();
+    assert_eq!(app.ask("counted", json!({})).await.sets(), r#"[{"runs":"1"}]"#);
+}
+
+#[tokio::test]
+async fn memory_is_bounded() {
+    let config = format!(
+        "{}cache: {{ memory: 1MiB }}\nroutes:\n  - {{ name: big, backend: {{ fixed: {{ parameters: [{{a: \"{}\"}}] }} }}, echo: [n] }}\n",
+        TestApp::auth(),
+        "x".repeat(10_000)
+    );
+    let app = TestApp::start(&config).await;
+    for n in 0..300 {
+        app.ask("big", json!({"n": n})).await;
+    }
+    let mut size = app.metric("appset_gateway_cache_size_bytes").await;
+    for _ in 0..100 {
+        if (1..=1_048_576).contains(&size) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        app.ask("big", json!({"n": 0})).await;
+        size = app.metric("appset_gateway_cache_size_bytes").await;
+    }
+    panic!("{size} bytes");
+}

@@ -1,0 +1,184 @@
+//! From start to end: the real program, probes, metrics, logs, signals.
+
+use std::{io::Write, process::Stdio, time::Duration};
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use crate::support::{
+    TOKEN, TestApp,
+    binary::{Gateway, command},
+    wire::{argo_request, exchange},
+};
+
+fn config(folder: &std::path::Path, routes: &str) -> std::path::PathBuf {
+    let file = folder.join("gateway.yaml");
+    let server = "server: { listen: \"127.0.0.1:0\", admin: \"127.0.0.1:0\" }\n";
+    std::fs::write(&file, format!("{server}{}routes:\n{routes}", TestApp::auth())).unwrap();
+    file
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sigterm_finishes_what_was_started() {
+    let folder = tempfile::tempdir().unwrap();
+    let slow = "  - { name: slow, backend: { script: { command: [sh, -c, \"echo started >> runs; sleep 1; echo '[{\\\"a\\\":1}]'\"] } } }\n";
+    let mut gateway = Gateway::serve(&config(folder.path(), slow));
+    let (address, admin) = (gateway.address, gateway.admin);
+    let request = argo_request("/slow/api/v1/getparams.execute", TOKEN, b"{}");
+    let call = tokio::spawn(async move { exchange(address, &request).await });
+    while !folder.path().join("runs").exists() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let probe =
+        async |path: &str| exchange(admin, format!("GET {path} HTTP/1.1\r\nHost: g\r\n\r\n").as_bytes()).await.status;
+    assert_eq!((probe("/livez").await, probe("/readyz").await), (200, 200));
+    gateway.signal(Signal::SIGTERM);
+    while probe("/readyz").await == 200 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(probe("/livez").await, 200, "it lives while it drains");
+    assert_eq!(call.await.unwrap().sets(), r#"[{"a":"1"}]"#);
+    let (status, log) = gateway.wait(Duration::from_secs(10));
+    assert!(status.success(), "{status}");
+    assert!(log.contains("\"message\":\"ended\""), "{log}");
+}
+
+#[tokio::test]
+async fn a_drain_waits_for_requests_under_way() {
+    let mut app = TestApp::with_routes(
+        "  - { name: slow, backend: { script: { command: [sh, -c, \"sleep 0.5; echo '[]'\"] } } }",
+    )
+    .await;
+    let address = app.address;
+    let call =
+        tokio::spawn(
+            async move { exchange(address, &argo_request("/slow/api/v1/getparams.execute", TOKEN, b"{}")).await },
+        );
+    while app.metric("appset_gateway_requests_in_flight").await < 1 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(app.stop().await);
+    assert_eq!(call.await.unwrap().sets(), "[]");
+    assert!(tokio::net::TcpStream::connect(address).await.is_err(), "nobody listens any more");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_log_line_per_request_with_everything_but_secrets() {
+    let folder = tempfile::tempdir().unwrap();
+    let routes = "  - { name: fixed, match: { applicationSet: \"fb-*\" }, backend: { fixed: { parameters: [{a: b}, {a: c}] } } }\n";
+    let mut gateway = Gateway::serve(&config(folder.path(), routes));
+    let body = json!({"applicationSetName": "fb-x", "input": {"parameters": {"branch": "canary-in-body"}}}).to_string();
+    let good = argo_request("/api/v1/getparams.execute", TOKEN, body.as_bytes());
+    for request in [&good, &good, &argo_request("/api/v1/getparams.execute", "canary-token", b"{}")] {
+        exchange(gateway.address, request).await;
+    }
+    exchange(
+        gateway.address,
+        &argo_request("/api/v1/getparams.execute", TOKEN, b"{\"applicationSetName\":\"x\\u001b[31m\\n{\""),
+    )
+    .await;
+    gateway.signal(Signal::SIGINT);
+    let (status, log) = gateway.wait(Duration::from_secs(10));
+    assert!(status.success());
+    let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let requests: Vec<&Value> = lines.iter().filter(|line| line["target"] == "request").collect();
+    assert_eq!(requests.len(), 4, "{log}");
+    for key in ["timestamp", "request_id", "duration_us"] {
+        assert!(requests.iter().all(|line| !line[key].is_null()), "{key}: {log}");
+    }
+    let shown = |line: &Value| {
+        let keys = ["level", "route", "application_set", "caller", "cache", "status", "sets", "code"];
+        keys.map(|key| line[key].to_string().replace('"', "")).join(" ")
+    };
+    assert_eq!(shown(requests[0]), "INFO fixed fb-x test miss 200 2 null");
+    assert_eq!(shown(requests[1]), "INFO fixed fb-x test hit 200 2 null");
+    assert_eq!(shown(requests[2]), "WARN null null null none 403 null forbidden");
+    assert_eq!(shown(requests[3]), "WARN null null test none 400 null invalid_request");
+    for secret in [TOKEN, "canary-token", "canary-in-body", "\u{1b}"] {
+        assert!(!log.contains(secret), "{secret} is in the log: {log}");
+    }
+}
+
+#[tokio::test]
+async fn metrics_are_what_prometheus_expects() {
+    let app =
+        TestApp::with_routes("  - { name: fixed, match: {}, backend: { fixed: { parameters: [{a: b}] } } }").await;
+    app.ask("fixed", json!({})).await;
+    app.ask("fixed", json!({})).await;
+    app.ask("secret-canary-route", json!({"p": "secret-canary"})).await;
+    let reply = app.admin("/metrics").await;
+    assert_eq!(reply.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
+    let text = reply.text();
+    for (metric, value) in [
+        ("appset_gateway_requests_total{code=\"ok\",route=\"fixed\"}", 2),
+        ("appset_gateway_requests_total{code=\"unknown_route\",route=\"none\"}", 1),
+        ("appset_gateway_request_duration_seconds_count{route=\"fixed\"}", 2),
+        ("appset_gateway_backend_duration_seconds_count{backend=\"fixed\",outcome=\"present\",route=\"fixed\"}", 1),
+        ("appset_gateway_cache_lookups_total{route=\"fixed\",state=\"hit\"}", 1),
+        ("appset_gateway_config_generation", 1),
+        (concat!("appset_gateway_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"}"), 1),
+        ("appset_gateway_requests_in_flight", 0),
+    ] {
+        assert_eq!(app.metric(metric).await, value, "{metric}\n{text}");
+    }
+    assert!(!text.contains("canary"), "a label came from a request: {text}");
+
+    let mut promtool = std::process::Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("promtool, of the Debian package prometheus");
+    promtool.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let checked = promtool.wait_with_output().unwrap();
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+}
+
+#[tokio::test]
+async fn the_admin_listener_answers_probes_and_nothing_else() {
+    let app = TestApp::with_routes("  - { name: fixed, backend: { fixed: { parameters: [] } } }").await;
+    assert_eq!(app.admin("/livez").await.text(), "ok\n");
+    assert_eq!(app.admin("/readyz").await.text(), "ok\n");
+    for path in ["/", "/api/v1/getparams.execute", "/admin", "/livez/x"] {
+        let reply = app.admin(path).await;
+        assert_eq!((reply.status, reply.code().as_str()), (404, "not_found"), "{path}");
+    }
+    app.app.start_draining();
+    assert_eq!(app.admin("/readyz").await.status, 503);
+    assert_eq!(app.admin("/livez").await.status, 200);
+}
+
+#[test]
+fn a_gateway_without_a_token_does_not_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("gateway.yaml");
+    let route = "routes: [ { name: a, backend: { fixed: { parameters: [] } } } ]\n";
+    std::fs::write(folder.path().join("empty"), "\n").unwrap();
+    for (auth, says) in [
+        ("", "no token is configured"),
+        ("auth: { tokens: [] }\n", "no token is configured"),
+        ("auth: { tokens: [ { name: a, file: empty } ] }\n", "is empty"),
+        ("auth: { tokens: [ { name: a, file: missing } ] }\n", "cannot read the secret file"),
+        ("auth: { tokens: [ { name: a } ] }\n", "exactly one of"),
+    ] {
+        std::fs::write(&file, format!("{auth}{route}")).unwrap();
+        let output = command().arg("serve").arg("-c").arg(&file).output().unwrap();
+        assert_eq!(output.status.code(), Some(78), "{auth}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains(says), "{auth}: {output:?}");
+    }
+}
+
+#[test]
+fn an_address_in_use_is_named() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = config(folder.path(), "  - { name: a, backend: { fixed: { parameters: [] } } }\n");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    std::fs::write(&file, text.replacen("127.0.0.1:0", &address, 1)).unwrap();
+    let output = command().arg("serve").arg("-c").arg(&file).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(stderr.contains(&format!("cannot listen on {address} (server.listen)")), "{stderr}");
+}

@@ -1,0 +1,76 @@
+//! The built program as a process.
+
+use std::{
+    io::{BufRead, BufReader, Read},
+    net::SocketAddr,
+    path::Path,
+    process::{Child, ChildStdout, Command, ExitStatus, Stdio},
+    time::{Duration, Instant},
+};
+
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+
+/// A gateway in a process of its own, killed when it is dropped.
+pub struct Gateway {
+    child: Child,
+    log: BufReader<ChildStdout>,
+    /// Where Argo CD calls.
+    pub address: SocketAddr,
+    /// Where probes and metrics are.
+    pub admin: SocketAddr,
+}
+
+/// The program.
+pub fn command() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_appset-gateway"))
+}
+
+impl Gateway {
+    /// Serves `config`, a file that listens on port 0 and logs JSON.
+    pub fn serve(config: &Path) -> Self {
+        let mut child = command().arg("serve").arg("-c").arg(config).stdout(Stdio::piped()).spawn().unwrap();
+        let mut log = BufReader::new(child.stdout.take().unwrap());
+        let mut lines = Vec::new();
+        let ready = loop {
+            let mut line = String::new();
+            assert!(log.read_line(&mut line).unwrap() > 0, "it ended before it was ready: {lines:?}");
+            let parsed: serde_json::Value = serde_json::from_str(&line).unwrap();
+            lines.push(line);
+            if parsed["message"] == "ready" {
+                break parsed;
+            }
+        };
+        let address = |key: &str| ready[key].as_str().unwrap().parse().unwrap();
+        Self { address: address("listen"), admin: address("admin"), child, log }
+    }
+
+    /// Sends a signal.
+    pub fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(i32::try_from(self.child.id()).unwrap()), signal).unwrap();
+    }
+
+    /// Waits for its end, at most `most`; the exit status and the rest of the log.
+    pub fn wait(&mut self, most: Duration) -> (ExitStatus, String) {
+        let until = Instant::now() + most;
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(Instant::now() < until, "it does not end");
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        let mut rest = String::new();
+        self.log.read_to_string(&mut rest).unwrap();
+        (status, rest)
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
