@@ -161,6 +161,18 @@ impl RouteTable {
         self.routes.iter().find(fits)
     }
 
+    /// Puts another backend behind all routes, which nobody may have taken yet.
+    #[cfg(test)]
+    pub fn replace_backends(&mut self, backend: &Arc<dyn Backend>) {
+        self.by_name.clear();
+        for route in &mut self.routes {
+            if let Some(route) = Arc::get_mut(route) {
+                route.backend = Arc::clone(backend);
+            }
+            self.by_name.insert(Arc::clone(&route.name), Arc::clone(route));
+        }
+    }
+
     /// All routes in the order of the configuration.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Route>> {
         self.routes.iter()

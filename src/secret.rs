@@ -22,8 +22,8 @@ pub const REDACTED: &str = "[redacted]";
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum SecretRef {
-    /// A file with the value; one trailing newline is trimmed. Relative to the configuration file.
-    /// Read at every use, so that a rotated Secret is picked up.
+    /// A file with the value, relative to the configuration file; one trailing newline is trimmed.
+    /// Backends read it at every use, so that a rotated Secret is picked up.
     File(PathBuf),
     /// An environment variable of the gateway.
     Env(String),

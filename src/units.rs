@@ -87,7 +87,7 @@ impl<'de> Deserialize<'de> for ByteSize {
 
 impl Serialize for ByteSize {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&self.to_string().replace(' ', ""))
+        serializer.collect_str(&self.to_string().replace(' ', "").replace(".0", ""))
     }
 }
 
@@ -116,7 +116,7 @@ mod tests {
         assert_eq!(serde_json::to_string(&duration).unwrap(), "\"1h30m\"");
         let size: ByteSize = serde_json::from_str("\"64MiB\"").unwrap();
         assert_eq!(size.0, 64 << 20);
-        assert_eq!(serde_json::to_string(&size).unwrap(), "\"64.0MiB\"");
+        assert_eq!(serde_json::to_string(&size).unwrap(), "\"64MiB\"");
     }
 
     #[test]

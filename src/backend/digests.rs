@@ -24,6 +24,7 @@ use crate::{
 
 /// Images and what to do when one is missing.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[schemars(rename = "DigestsBackend")]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Config {
     /// The images by the name that `output` uses for them.

@@ -12,6 +12,7 @@ use crate::{
 
 /// The list.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[schemars(rename = "FixedBackend")]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Config {
     /// The parameter sets, one per Application.

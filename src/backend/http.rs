@@ -32,6 +32,7 @@ const LARGE: usize = 32 * 1024;
 
 /// A request and how to read its answer.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[schemars(rename = "HttpBackend")]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Config {
     /// The method. A call may be repeated at any time, so it must change nothing.

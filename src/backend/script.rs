@@ -31,6 +31,7 @@ use crate::{
 
 /// A program and what it is given.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[schemars(rename = "ScriptBackend")]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Config {
     /// The program and its arguments. No shell is involved. A bare name is looked up in `PATH` at the

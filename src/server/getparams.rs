@@ -155,3 +155,55 @@ fn too_large() -> ApiError {
 fn short(text: &str) -> String {
     text.chars().take(100).collect::<String>().escape_debug().to_string()
 }
+
+#[cfg(test)]
+mod tests {
+    use async_trait::async_trait;
+    use serde_json::Value;
+
+    use super::*;
+    use crate::{
+        backend::Backend,
+        base_dir::BaseDir,
+        clock::SystemClock,
+        config::Loaded,
+        error::BackendError,
+        generator::{Outcome, ParameterSet},
+    };
+
+    struct Panicking;
+
+    #[async_trait]
+    impl Backend for Panicking {
+        async fn resolve(&self, query: &Query) -> Result<Outcome, BackendError> {
+            assert!(query.parameters.is_empty(), "secret-canary");
+            Ok(Outcome::Present(vec![ParameterSet::default()]))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_a_flat_error_and_the_next_call_works() {
+        let hash = crate::auth::hash_token("t");
+        let config = format!(
+            "auth: {{ tokens: [ {{ name: t, sha256: \"{hash}\" }} ] }}\n\
+             routes: [ {{ name: r, match: {{}}, backend: {{ fixed: {{ parameters: [] }} }} }} ]"
+        );
+        let loaded = Loaded::parse("t.yaml", config, BaseDir::default()).unwrap();
+        let (mut app, _) = App::build(loaded, Arc::new(SystemClock)).unwrap();
+        app.routes.replace_backends(&(Arc::new(Panicking) as Arc<dyn Backend>));
+        let app = Arc::new(app);
+        let call = async |parameters: &str| {
+            let body = format!("{{\"input\":{{\"parameters\":{parameters}}}}}");
+            let request = Request::post("/").header("authorization", "Bearer t").body(Body::from(body)).unwrap();
+            let response = serve(Arc::clone(&app), None, request).await;
+            let status = response.status().as_u16();
+            let body = response.into_body().collect().await.unwrap().to_bytes();
+            (status, serde_json::from_slice::<Value>(&body).unwrap())
+        };
+        let (status, body) = call(r#"{"a":1}"#).await;
+        assert_eq!((status, &body["code"]), (500, &"internal".into()));
+        assert_eq!(body["message"], "route r (fixed): the gateway failed; its log says where");
+        assert_eq!(call("{}").await.0, 200);
+        assert_eq!(app.in_flight.now(), 0);
+    }
+}
