@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 VENV := target/venv
-PIP_PACKAGES := kubernetes-validate==1.37.0 schemathesis==4.4.4
+PIP_PACKAGES := kubernetes-validate==1.37.0 schemathesis==4.32.5
 
 .PHONY: help
 help: ## Show what there is to do

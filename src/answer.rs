@@ -20,7 +20,8 @@ use crate::{
     telemetry::metrics::Metrics,
 };
 
-/// A flight ends this long before its first caller's deadline, so that its reason still arrives.
+/// A flight ends this long before its first caller's deadline, so that its reason still arrives; and the
+/// backend as long before the flight's end, since it knows best what it was waiting for.
 const MARGIN: Duration = Duration::from_millis(100);
 
 /// A complete answer.
@@ -123,7 +124,9 @@ impl Engine {
         let (memory, clock) = (self.memory.clone(), Arc::clone(&self.clock));
         async move {
             let started = StdInstant::now();
-            let until = query.deadline.checked_sub(MARGIN).unwrap_or(query.deadline);
+            let margin = MARGIN.min(route.deadline / 10);
+            let until = query.deadline.checked_sub(margin).unwrap_or(query.deadline);
+            let query = Query { deadline: until.checked_sub(margin).unwrap_or(until), ..query };
             let run = AssertUnwindSafe(resolve(&route, &query)).catch_unwind();
             let result = match timeout_at(until, run).await {
                 Ok(Ok(result)) => result.map_err(Failure::Backend),

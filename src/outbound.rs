@@ -1,7 +1,7 @@
 //! The one way out over HTTP: every request of every backend leaves here, with a deadline, a size cap
 //! while the body streams in, no redirects, no proxy from the environment and no decompression.
 
-use std::{sync::OnceLock, time::Duration};
+use std::{fmt, sync::OnceLock, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, Method, StatusCode, header};
@@ -9,8 +9,8 @@ use reqwest::{Client, Url, redirect};
 use tokio::time::{Instant, timeout_at};
 
 use crate::{
-    document::excerpt,
     error::{BackendError, ErrorKind},
+    secret::Secrets,
 };
 
 /// How long a connection may take to open, TLS included.
@@ -49,22 +49,25 @@ pub struct Reply {
     pub headers: HeaderMap,
     /// The complete body, at most the call's `most` bytes.
     pub body: Bytes,
+    /// What the call's sensitive headers held, which nothing that is told of this answer may repeat.
+    pub secrets: Secrets,
 }
 
 impl Outbound {
     /// Sends `call` and reads the whole answer.
     ///
     /// # Errors
-    /// When no whole answer arrives in time. The message names the destination without its query.
+    /// When no whole answer arrives in time. The message names method and URL, without the query.
     pub async fn fetch(&self, call: Call) -> Result<Reply, BackendError> {
-        let destination = destination(&call.url);
+        let asked = call.to_string();
         match timeout_at(call.deadline, self.exchange(call)).await {
-            Ok(reply) => reply.map_err(|error| error.within(&destination)),
-            Err(_) => Err(BackendError::timeout(format!("{destination}: no whole answer in time"))),
+            Ok(reply) => reply.map_err(|error| error.within(&asked)),
+            Err(_) => Err(BackendError::timeout(format!("{asked}: no whole answer in time"))),
         }
     }
 
     async fn exchange(&self, call: Call) -> Result<Reply, BackendError> {
+        let secrets = Secrets::of_headers(&call.headers);
         let mut request = self.client()?.request(call.method, call.url).headers(call.headers);
         if let Some(body) = call.body {
             request = request.body(body);
@@ -78,7 +81,7 @@ impl Outbound {
             }
             body.extend_from_slice(&chunk);
         }
-        Ok(Reply { status, headers, body: body.freeze() })
+        Ok(Reply { status, headers, body: body.freeze(), secrets })
     }
 
     fn client(&self) -> Result<&Client, BackendError> {
@@ -98,13 +101,25 @@ impl Outbound {
     }
 }
 
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.method, destination(&self.url))
+    }
+}
+
 impl Reply {
+    /// The body's first words for a message, `most` characters of them.
+    #[must_use]
+    pub fn excerpt(&self, most: usize) -> String {
+        self.secrets.excerpt(&self.body, most)
+    }
+
     /// What a reply with an unwelcome status means. Its body's first words are told, since they often
     /// name the reason.
     #[must_use]
     pub fn refusal(&self) -> BackendError {
         let status = self.status;
-        let said = excerpt(&self.body, 200);
+        let said = self.excerpt(200);
         let said = if said.is_empty() { String::new() } else { format!(": {said}") };
         match status {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
@@ -114,7 +129,7 @@ impl Reply {
                 let retry_after =
                     self.headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
                 let kind = ErrorKind::Throttled { retry_after: retry_after.map(Duration::from_secs) };
-                BackendError::new(kind, format!("too many requests ({status}){said}"))
+                BackendError::new(kind, format!("it asks for a pause with {status}{said}"))
             }
             _ if status.is_server_error() || status == StatusCode::REQUEST_TIMEOUT => {
                 BackendError::unavailable(format!("it failed with {status}{said}"))
@@ -125,8 +140,7 @@ impl Reply {
 }
 
 /// `url` for a message: no user, no query, no fragment, since those may hold secrets.
-#[must_use]
-pub fn destination(url: &Url) -> String {
+fn destination(url: &Url) -> String {
     let host = url.host_str().unwrap_or_default();
     let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
     format!("{}://{host}{port}{}", url.scheme(), url.path())

@@ -3,6 +3,8 @@
 
 use std::{fmt, path::PathBuf};
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use http::HeaderMap;
 use schemars::JsonSchema;
 use secrecy::{ExposeSecret, SecretString};
 use serde::{
@@ -12,11 +14,15 @@ use serde::{
 
 use crate::{
     base_dir::BaseDir,
+    document::excerpt,
+    error::BackendError,
     problem::{Path, Problems},
 };
 
 /// What stands for a secret wherever text is shown.
 pub const REDACTED: &str = "[redacted]";
+/// Parts of a secret that are shorter than this are too common to be looked for, in bytes.
+const SHORTEST_PART: usize = 4;
 
 /// Where a secret's value comes from.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -39,12 +45,6 @@ impl Secret {
     pub fn expose(&self) -> &str {
         self.0.expose_secret()
     }
-
-    /// `text` with every occurrence of this secret replaced by [`REDACTED`].
-    #[must_use]
-    pub fn redact(&self, text: &str) -> String {
-        text.replace(self.expose(), REDACTED)
-    }
 }
 
 impl From<String> for Secret {
@@ -57,6 +57,64 @@ impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(REDACTED)
     }
+}
+
+/// The secrets that one question needs: whatever is told of its end is cleaned of them.
+#[derive(Debug, Clone, Default)]
+pub struct Secrets(Vec<Secret>);
+
+impl Secrets {
+    /// What stands in the headers that are marked as sensitive.
+    #[must_use]
+    pub fn of_headers(headers: &HeaderMap) -> Self {
+        let sensitive = headers.values().filter(|value| value.is_sensitive());
+        let texts = sensitive.filter_map(|value| value.to_str().ok());
+        Self(texts.map(|text| Secret::from(text.to_owned())).collect())
+    }
+
+    /// One more.
+    pub fn push(&mut self, secret: Secret) {
+        self.0.push(secret);
+    }
+
+    /// `text` with every secret in it replaced by [`REDACTED`]: whole, as it looks when it was escaped, by
+    /// its lines, and without the scheme of an `Authorization` header. To be used before a text is cut,
+    /// since half a secret is not recognised.
+    #[must_use]
+    pub fn redact(&self, text: &str) -> String {
+        let mut forms: Vec<String> = self.0.iter().flat_map(forms).collect();
+        forms.sort_by_key(|form| std::cmp::Reverse(form.len()));
+        forms.iter().fold(text.to_owned(), |text, form| text.replace(form, REDACTED))
+    }
+
+    /// `error`, without the secrets in its message.
+    #[must_use]
+    pub fn clean(&self, error: &BackendError) -> BackendError {
+        BackendError::new(error.kind, self.redact(&error.message))
+    }
+
+    /// The first `most` characters of `bytes` for a message, without the secrets.
+    #[must_use]
+    pub fn excerpt(&self, bytes: &[u8], most: usize) -> String {
+        excerpt(self.redact(&String::from_utf8_lossy(bytes)).as_bytes(), most)
+    }
+}
+
+/// The shapes in which a secret may come back.
+fn forms(secret: &Secret) -> Vec<String> {
+    let whole = secret.expose();
+    let mut forms = vec![whole.to_owned(), whole.escape_debug().to_string()];
+    forms.extend(whole.lines().map(str::trim).filter(|line| line.len() >= SHORTEST_PART).map(str::to_owned));
+    if let Some((scheme, rest)) = whole.split_once(' ')
+        && rest.len() >= SHORTEST_PART
+    {
+        forms.push(rest.to_owned());
+        let decoded = STANDARD.decode(rest).ok().and_then(|pair| String::from_utf8(pair).ok());
+        let password = decoded.as_deref().and_then(|pair| pair.split_once(':')).map(|(_, password)| password);
+        let password = password.filter(|password| scheme.eq_ignore_ascii_case("basic") && !password.is_empty());
+        forms.extend(password.map(str::to_owned));
+    }
+    forms
 }
 
 impl SecretRef {
@@ -146,7 +204,19 @@ mod tests {
     fn a_secret_never_prints() {
         let secret = Secret::from("hunter2".to_owned());
         assert_eq!(format!("{secret:?}"), REDACTED);
-        assert_eq!(secret.redact("the password is hunter2."), "the password is [redacted].");
+        let mut secrets = Secrets::default();
+        secrets.push(secret);
+        assert_eq!(secrets.redact("the password is hunter2."), "the password is [redacted].");
+        assert_eq!(format!("{secrets:?}"), "Secrets([[redacted]])");
+    }
+
+    #[test]
+    fn a_secret_is_recognised_in_parts() {
+        let redact = |secret: &str, text: &str| Secrets(vec![Secret::from(secret.to_owned())]).redact(text);
+        assert_eq!(redact("Bearer abcd", "not abcd"), "not [redacted]");
+        assert_eq!(redact("Basic Y2k6aHVudGVyMg==", "Y2k6aHVudGVyMg== is hunter2"), "[redacted] is [redacted]");
+        assert_eq!(redact("line one\nline two", "line two, line one"), "[redacted], [redacted]");
+        assert_eq!(redact("a\"b", r#"the key `a\"b`"#), "the key `[redacted]`");
     }
 
     #[test]

@@ -166,7 +166,9 @@ fn new_environment(place: Place) -> Environment<'static> {
 fn printable(value: &Value) -> Result<String, Error> {
     match value.kind() {
         ValueKind::Undefined => Err(Error::from(ErrorKind::UndefinedError)),
-        ValueKind::Bool | ValueKind::Number | ValueKind::String => Ok(value.to_string()),
+        // Jinja writes `True`; the input, Argo CD and most APIs write `true`.
+        ValueKind::Bool => Ok(value.is_true().to_string()),
+        ValueKind::Number | ValueKind::String => Ok(value.to_string()),
         ValueKind::None => Err(refused("a null value cannot stand in text")),
         kind => Err(refused(format!("a {kind} cannot stand in text; pick a part of it, or use `| tojson`"))),
     }

@@ -20,9 +20,9 @@ use crate::{
     error::{BackendError, ErrorKind},
     expression::Expression,
     generator::{Evidence, Outcome, ParameterSet, Query},
-    outbound::{Call, Outbound, Reply, destination},
+    outbound::{Call, Outbound, Reply},
     problem::{Path, Problems},
-    secret::{Secret, TextOrSecret},
+    secret::TextOrSecret,
     template::{INPUT_SCOPE, Place, Template, input_context},
     units::{ByteSize, HumanDuration},
 };
@@ -133,7 +133,7 @@ impl Http {
         })
     }
 
-    fn call(&self, query: &Query) -> Result<(Call, Vec<Secret>), BackendError> {
+    fn call(&self, query: &Query) -> Result<Call, BackendError> {
         let context = input_context(query);
         let invalid = BackendError::invalid_input;
         let url = self.url.render(&context).map_err(|error| invalid(format!("url: {error}")))?;
@@ -141,9 +141,8 @@ impl Http {
         let url = Url::parse(&url).map_err(|error| invalid(format!("url: {error}")))?;
         let mut headers = HeaderMap::new();
         headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
-        let mut secrets = Vec::new();
         for (name, source) in &self.headers {
-            headers.insert(name, self.header(name, source, &context, &mut secrets)?);
+            headers.insert(name, self.header(name, source, &context)?);
         }
         let body = match &self.body {
             Some(tree) => {
@@ -158,7 +157,7 @@ impl Http {
             Method::Post => http::Method::POST,
         };
         let deadline = query.deadline.min(Instant::now() + self.timeout.0);
-        Ok((Call { method, url, headers, body, most: self.max_body, deadline }, secrets))
+        Ok(Call { method, url, headers, body, most: self.max_body, deadline })
     }
 
     fn header(
@@ -166,7 +165,6 @@ impl Http {
         name: &HeaderName,
         source: &HeaderSource,
         context: &TemplateValue,
-        secrets: &mut Vec<Secret>,
     ) -> Result<HeaderValue, BackendError> {
         match source {
             HeaderSource::Template(template) => {
@@ -186,7 +184,6 @@ impl Http {
                     )
                 })?;
                 value.set_sensitive(true);
-                secrets.push(secret);
                 Ok(value)
             }
         }
@@ -196,15 +193,11 @@ impl Http {
 #[async_trait]
 impl Backend for Http {
     async fn resolve(&self, query: &Query) -> Result<Outcome, BackendError> {
-        let (call, secrets) = self.call(query)?;
-        let asked = format!("{} {}", call.method, destination(&call.url));
-        let clean = |error: BackendError| BackendError {
-            message: secrets.iter().fold(error.message, |text, secret| secret.redact(&text)),
-            ..error
-        };
-        let reply = self.outbound.fetch(call).await.map_err(clean)?;
-        let answered = reply.status.to_string();
-        let sets = self.map(reply, query).await.map_err(|error| clean(error.within(&asked)))?;
+        let call = self.call(query)?;
+        let asked = call.to_string();
+        let reply = self.outbound.fetch(call).await?;
+        let (answered, secrets) = (reply.status.to_string(), reply.secrets.clone());
+        let sets = self.map(reply, query).await.map_err(|error| secrets.clean(&error).within(&asked))?;
         Ok(Outcome::of_list(sets, || Evidence { asked, answered: format!("{answered}, an explicit empty list") }))
     }
 
@@ -240,7 +233,7 @@ fn map_reply(
     let body = document::parse(&reply.body).map_err(|error| {
         BackendError::invalid_output(format!(
             "not one JSON document: {error} (it begins with `{}`)",
-            document::excerpt(&reply.body, 120)
+            reply.excerpt(120)
         ))
     })?;
     let headers: Map<String, Value> = reply
@@ -262,8 +255,11 @@ fn map_reply(
 
 /// A 2xx with a JSON content type, or why it cannot be believed.
 fn check_reply(reply: &Reply) -> Result<(), BackendError> {
-    if reply.status == StatusCode::NO_CONTENT {
-        return Err(BackendError::invalid_output("204 No Content says nothing; an empty list must be explicit"));
+    if matches!(reply.status, StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT | StatusCode::PARTIAL_CONTENT) {
+        let status = reply.status;
+        return Err(BackendError::invalid_output(format!(
+            "{status} is no whole answer; an empty list must be explicit"
+        )));
     }
     if !reply.status.is_success() {
         return Err(reply.refusal());
@@ -279,7 +275,7 @@ fn check_reply(reply: &Reply) -> Result<(), BackendError> {
     Err(BackendError::invalid_output(format!(
         "the content type is `{}`, not JSON: {}",
         document::excerpt(content_type.as_bytes(), 80),
-        document::excerpt(&reply.body, 200)
+        reply.excerpt(200)
     )))
 }
 

@@ -25,7 +25,7 @@ use crate::{
     error::BackendError,
     generator::{Evidence, Outcome, ParameterSet, Query},
     problem::{Path, Problems},
-    secret::{Secret, TextOrSecret},
+    secret::{Secrets, TextOrSecret},
     units::{ByteSize, HumanDuration},
 };
 
@@ -113,9 +113,9 @@ impl Script {
     }
 
     /// The environment of a run, and the secrets in it.
-    fn environment(&self) -> Result<(Environment, Vec<Secret>), BackendError> {
+    fn environment(&self) -> Result<(Environment, Secrets), BackendError> {
         let mut variables = self.inherited.clone();
-        let mut secrets = Vec::new();
+        let mut secrets = Secrets::default();
         for (name, value) in &self.env {
             match value {
                 TextOrSecret::Text(text) => variables.push((name.clone(), text.into())),
@@ -145,24 +145,20 @@ impl Backend for Script {
             folder: self.base.as_path(),
             input: format!("{request}\n").into_bytes(),
             most: self.max_output,
+            secrets: &secrets,
             until: query.deadline.min(Instant::now() + self.timeout.0),
         };
         let name = self.program.file_name().unwrap_or_default().to_string_lossy();
-        let clean = |error: BackendError| BackendError {
-            message: secrets.iter().fold(error.message, |text, secret| secret.redact(&text)),
-            ..error
-        };
-        let output = run(job).await.map_err(clean).map_err(|error| error.within(&name))?;
-        let sets = read_output(&output)
-            .map_err(|error| clean(error.within("its output")))
-            .map_err(|error| error.within(&name))?;
+        let output = run(job).await.map_err(|error| error.within(&name))?;
+        let sets =
+            read_output(&output, &secrets).map_err(|error| secrets.clean(&error).within("its output").within(&name))?;
         Ok(Outcome::of_list(sets, || Evidence { asked: format!("ran {name}"), answered: "an explicit []".into() }))
     }
 }
 
-fn read_output(output: &[u8]) -> Result<Vec<ParameterSet>, BackendError> {
+fn read_output(output: &[u8], secrets: &Secrets) -> Result<Vec<ParameterSet>, BackendError> {
     let document = document::parse(output).map_err(|error| {
-        let shown = document::excerpt(output, 120);
+        let shown = secrets.excerpt(output, 120);
         let shown = if shown.is_empty() { String::new() } else { format!(" (it begins with `{shown}`)") };
         BackendError::invalid_output(format!("not one JSON document: {error}{shown}"))
     })?;
@@ -209,8 +205,9 @@ mod tests {
 
     #[test]
     fn the_two_forms_of_output() {
-        assert_eq!(read_output(b"[{\"a\":1}]").unwrap().len(), 1);
-        assert_eq!(read_output(br#"{"output":{"parameters":[]}}"#).unwrap().len(), 0);
+        let read = |output| read_output(output, &Secrets::default());
+        assert_eq!(read(b"[{\"a\":1}]").unwrap().len(), 1);
+        assert_eq!(read(br#"{"output":{"parameters":[]}}"#).unwrap().len(), 0);
         for (bad, says) in [
             (&b""[..], "blank"),
             (b"[1]", "item 0 is a number"),
@@ -221,7 +218,7 @@ mod tests {
             (b"<html>", "begins with `<html>`"),
             (b"[] []", "trailing"),
         ] {
-            let error = read_output(bad).unwrap_err().message;
+            let error = read(bad).unwrap_err().message;
             assert!(error.contains(says), "{error}");
         }
     }

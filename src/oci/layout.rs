@@ -19,7 +19,6 @@ pub struct Layout {
 
 #[derive(Deserialize)]
 struct Index {
-    #[serde(default)]
     manifests: Vec<Descriptor>,
 }
 

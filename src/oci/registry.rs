@@ -19,6 +19,7 @@ use tokio::time::Instant;
 use super::{Digest, Reference, challenge::Challenge, credentials::Credential, reference::is_registry};
 use crate::{
     base_dir::BaseDir,
+    document::excerpt,
     error::{BackendError, ErrorKind},
     outbound::{Call, Outbound, Reply},
     problem::{Path, Problems},
@@ -122,7 +123,7 @@ impl Registries {
         }
         let reply = self.ask(Method::GET, reference, deadline).await?;
         match reply.status {
-            StatusCode::OK => Ok(Some(Digest::of(&reply.body))),
+            StatusCode::OK => vouched_for(&reply).map(Some),
             StatusCode::NOT_FOUND if speaks_distribution(&reply) => Ok(None),
             StatusCode::NOT_FOUND => Err(BackendError::invalid_output(
                 "404 Not Found, but not in a registry's words, so it proves nothing; is a proxy in front of it?",
@@ -281,8 +282,40 @@ fn speaks_distribution(reply: &Reply) -> bool {
         })
 }
 
+/// The digest of a manifest that was fetched whole, which a sign-in page or a cut body is not.
+fn vouched_for(reply: &Reply) -> Result<Digest, BackendError> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Manifest {
+        schema_version: u32,
+    }
+    let wrong = |why: String| BackendError::invalid_output(format!("it answered {}, but {why}", reply.status));
+    let kind = reply.headers.get(header::CONTENT_TYPE).map_or_else(Default::default, HeaderValue::as_bytes);
+    let kind = String::from_utf8_lossy(kind);
+    let essence = kind.split(';').next().unwrap_or_default().trim();
+    if !ACCEPT.split(", ").any(|known| known.eq_ignore_ascii_case(essence)) {
+        return Err(wrong(format!(
+            "`{}` is not a manifest's content type: {}",
+            excerpt(kind.as_bytes(), 80),
+            reply.excerpt(120)
+        )));
+    }
+    let parsed =
+        serde_json::from_slice::<Manifest>(&reply.body).map_err(|error| wrong(format!("no manifest: {error}")))?;
+    if parsed.schema_version != 2 {
+        return Err(wrong(format!("a manifest of version {}, not 2", parsed.schema_version)));
+    }
+    let digest = Digest::of(&reply.body);
+    match reply.headers.get(DIGEST).map(parse_digest).transpose()? {
+        Some(told) if told != digest => {
+            Err(wrong(format!("the body's digest is {digest}, not the {told} of its header")))
+        }
+        _ => Ok(digest),
+    }
+}
+
 fn parse_digest(value: &HeaderValue) -> Result<Digest, BackendError> {
-    let text = String::from_utf8_lossy(value.as_bytes());
+    let text = excerpt(value.as_bytes(), 200);
     Digest::parse(&text).map_err(|error| BackendError::invalid_output(format!("Docker-Content-Digest: {error}")))
 }
 

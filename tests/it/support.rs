@@ -4,6 +4,9 @@
 pub mod app;
 pub mod argo;
 pub mod binary;
+pub mod contract;
+pub mod registry;
+pub mod upstream;
 pub mod wire;
 
 pub use app::TestApp;

@@ -17,6 +17,7 @@ use tokio::{
 use crate::{
     document::excerpt,
     error::{BackendError, ErrorKind},
+    secret::Secrets,
 };
 
 /// What of stderr is kept: its end.
@@ -41,6 +42,8 @@ pub struct Job<'a> {
     pub input: Vec<u8>,
     /// The most it may write to stdout, in bytes.
     pub most: usize,
+    /// What no message may repeat of its stderr.
+    pub secrets: &'a Secrets,
     /// When it must be done.
     pub until: Instant,
 }
@@ -74,28 +77,29 @@ pub async fn run(job: Job<'_>) -> Result<Bytes, BackendError> {
     };
     let (mut output, mut errors) = (Captured::default(), Captured::default());
     let watched = async {
-        let reading =
-            async { tokio::join!(output.read_whole(stdout, job.most), errors.read_tail(stderr, STDERR_TAIL),) };
+        let reading = async { tokio::try_join!(output.read(stdout, job.most), errors.read_tail(stderr, STDERR_TAIL)) };
         tokio::pin!(reading, feed);
         let (mut is_read, mut is_fed) = (false, false);
         let status = loop {
             tokio::select! {
                 status = child.wait() => break status,
-                (overflow, ()) = &mut reading, if !is_read => {
-                    if overflow { return None }
+                ended = &mut reading, if !is_read => {
+                    // At once: a program that is cut off ends by a signal that says nothing of why.
+                    ended.ok()?;
                     is_read = true;
                 }
                 () = &mut feed, if !is_fed => is_fed = true,
             }
         };
-        if !is_read && matches!(timeout(AFTER_EXIT, &mut reading).await, Ok((true, ()))) {
+        if !is_read && matches!(timeout(AFTER_EXIT, &mut reading).await, Ok(Err(TooMuch))) {
             return None;
         }
         Some(status)
     };
     let ended = timeout_at(job.until, watched).await;
     let told = || {
-        let tail = excerpt(last(&errors.bytes, 600), 600);
+        let text = job.secrets.redact(&String::from_utf8_lossy(&errors.bytes));
+        let tail = excerpt(last(&text, 600).as_bytes(), 600);
         if tail.is_empty() { String::new() } else { format!("; stderr: {tail}") }
     };
     match ended {
@@ -148,6 +152,10 @@ impl Drop for Group {
     }
 }
 
+/// A pipe delivered more than it may.
+#[derive(Debug)]
+struct TooMuch;
+
 /// What a pipe delivered so far; kept outside the reading future, which may be dropped.
 #[derive(Default)]
 struct Captured {
@@ -155,28 +163,30 @@ struct Captured {
 }
 
 impl Captured {
-    /// Reads to the end; whether there was more than `most`.
-    async fn read_whole(&mut self, pipe: Option<impl AsyncRead + Unpin>, most: usize) -> bool {
-        let Some(mut pipe) = pipe else { return false };
+    /// Reads to the end, or until there is more than `most`.
+    async fn read(&mut self, pipe: Option<impl AsyncRead + Unpin>, most: usize) -> Result<(), TooMuch> {
+        let Some(mut pipe) = pipe else { return Ok(()) };
         while matches!(pipe.read_buf(&mut self.bytes).await, Ok(1..)) {
             if self.bytes.len() > most {
-                return true;
+                return Err(TooMuch);
             }
         }
-        false
+        Ok(())
     }
 
     /// Reads to the end and keeps about the last `most` bytes.
-    async fn read_tail(&mut self, pipe: Option<impl AsyncRead + Unpin>, most: usize) {
-        let Some(mut pipe) = pipe else { return };
+    async fn read_tail(&mut self, pipe: Option<impl AsyncRead + Unpin>, most: usize) -> Result<(), TooMuch> {
+        let Some(mut pipe) = pipe else { return Ok(()) };
         while matches!(pipe.read_buf(&mut self.bytes).await, Ok(1..)) {
             if self.bytes.len() > 2 * most {
                 let _ = self.bytes.split_to(self.bytes.len() - most);
             }
         }
+        Ok(())
     }
 }
 
-fn last(bytes: &[u8], most: usize) -> &[u8] {
-    &bytes[bytes.len().saturating_sub(most)..]
+/// About the last `most` bytes.
+fn last(text: &str, most: usize) -> &str {
+    &text[text.ceil_char_boundary(text.len().saturating_sub(most))..]
 }

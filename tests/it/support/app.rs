@@ -21,7 +21,11 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
 
-use super::{Reply, TOKEN, wire};
+use super::{
+    Reply, TOKEN,
+    contract::{self, Listener},
+    wire,
+};
 
 /// The clock of a test: it stands still until it is told to go.
 #[derive(Debug)]
@@ -103,15 +107,19 @@ impl TestApp {
         self.call(&format!("/{name}/api/v1/getparams.execute"), &body).await
     }
 
-    /// Sends raw bytes on a connection of their own and reads one response.
+    /// Sends raw bytes on a connection of their own and reads one response, which is what the contract says.
     pub async fn send(&self, request: &[u8]) -> Reply {
-        wire::exchange(self.address, request).await
+        let reply = wire::exchange(self.address, request).await;
+        contract::conforms(Listener::Main, request, &reply);
+        reply
     }
 
     /// `GET` on the admin listener.
     pub async fn admin(&self, path: &str) -> Reply {
         let request = format!("GET {path} HTTP/1.1\r\nHost: gateway\r\n\r\n");
-        wire::exchange(self.admin, request.as_bytes()).await
+        let reply = wire::exchange(self.admin, request.as_bytes()).await;
+        contract::conforms(Listener::Admin, request.as_bytes(), &reply);
+        reply
     }
 
     /// The value of one metric, written as in the exposition format; 0 when it is not there.

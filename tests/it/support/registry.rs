@@ -1,0 +1,159 @@
+//! A real registry beside the gateway: Debian's `docker-registry`, filled and asked by `skopeo`.
+
+use std::{
+    ffi::OsStr,
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::Stdio,
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
+};
+
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    process::{Child, Command},
+    time::{Instant, sleep},
+};
+
+/// The user of a registry that asks for one.
+pub const USER: &str = "ci";
+/// That user's password.
+pub const PASSWORD: &str = "right-password";
+/// [`PASSWORD`] as `htpasswd -B` writes it.
+const PASSWORD_HASH: &str = "$2y$05$abcdefghijklmnopqrstuuBO.kmgTJhdt40M5ZyHgFmcpBdUb9aS.";
+/// How long a registry may take to start.
+const START: Duration = Duration::from_secs(20);
+
+/// A registry process; it ends when this is dropped.
+pub struct Registry {
+    /// Host and port, as they stand in image references.
+    pub host: String,
+    folder: TempDir,
+    name: String,
+    has_user: bool,
+    child: Option<Child>,
+}
+
+impl Registry {
+    /// An empty registry that anyone may ask.
+    pub async fn start() -> Self {
+        Self::start_with(false).await
+    }
+
+    /// An empty registry that wants [`USER`] and [`PASSWORD`].
+    pub async fn with_user() -> Self {
+        Self::start_with(true).await
+    }
+
+    async fn start_with(has_user: bool) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("test-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let folder = tempfile::tempdir().unwrap();
+        let mut registry = Self { host: String::new(), folder, name, has_user, child: None };
+        // The program cannot choose a port by itself, and a free one may be taken before it starts.
+        for _ in 0..5 {
+            let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+            registry.host = free.to_string();
+            if registry.launch().await {
+                return registry;
+            }
+        }
+        panic!("docker-registry found no free port");
+    }
+
+    /// Ends the process; its images stay.
+    pub async fn stop(&mut self) {
+        self.child.take().expect("a running registry").kill().await.unwrap();
+    }
+
+    /// Starts the process again, at the same address.
+    pub async fn restart(&mut self) {
+        assert!(self.launch().await, "docker-registry did not start again on {}", self.host);
+    }
+
+    /// Copies an image of the demonstration layout, such as `front:feature-branch-1`, to `image`, such as `front:1`.
+    pub async fn push(&self, name: &str, image: &str) {
+        let (from, to) = (format!("oci:{}:{name}", demo_images().display()), format!("docker://{}/{image}", self.host));
+        let mut arguments = vec!["--insecure-policy", "copy", "--quiet", "--dest-tls-verify=false"];
+        let user = format!("--dest-creds={USER}:{PASSWORD}");
+        arguments.extend(self.has_user.then_some(&*user));
+        skopeo(arguments.into_iter().chain([&*from, &*to])).await;
+    }
+
+    /// The digest of `image`, in skopeo's eyes.
+    pub async fn inspect(&self, image: &str) -> String {
+        let image = format!("docker://{}/{image}", self.host);
+        let user = format!("--creds={USER}:{PASSWORD}");
+        let mut arguments = vec!["inspect", "--tls-verify=false", "--format", "{{.Digest}}"];
+        arguments.extend(self.has_user.then_some(&*user));
+        skopeo(arguments.into_iter().chain([&*image])).await.trim().to_owned()
+    }
+
+    /// Whether a process of ours serves the address, which it does until `stop`.
+    async fn launch(&mut self) -> bool {
+        let mut child = start("docker-registry", ["serve".as_ref(), self.write_config().as_os_str()])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap_or_else(|error| missing("docker-registry", &error));
+        let until = Instant::now() + START;
+        while Instant::now() < until && child.try_wait().unwrap().is_none() {
+            // Another test's registry may have taken the port.
+            if self.greeting().await.is_some_and(|greeting| greeting.contains(&self.name)) {
+                self.child = Some(child);
+                return true;
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+        false
+    }
+
+    async fn greeting(&self) -> Option<String> {
+        let mut stream = TcpStream::connect(&self.host).await.ok()?;
+        let request = format!("GET /v2/ HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.host);
+        stream.write_all(request.as_bytes()).await.ok()?;
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).await.ok()?;
+        Some(reply)
+    }
+
+    fn write_config(&self) -> PathBuf {
+        let (file, users) = (self.folder.path().join("config.yml"), self.folder.path().join("users"));
+        std::fs::write(&users, format!("{USER}:{PASSWORD_HASH}\n")).unwrap();
+        let auth = format!("auth: {{ htpasswd: {{ realm: test, path: {} }} }}\n", users.display());
+        let config = format!(
+            "version: 0.1\nlog: {{ level: error, accesslog: {{ disabled: true }} }}\n\
+             storage: {{ filesystem: {{ rootdirectory: {} }} }}\n\
+             http: {{ addr: \"{}\", headers: {{ X-Name: [{}] }} }}\n{}",
+            self.folder.path().join("data").display(),
+            self.host,
+            self.name,
+            if self.has_user { &auth } else { "" }
+        );
+        std::fs::write(&file, config).unwrap();
+        file
+    }
+}
+
+/// The image layout of the demonstration.
+pub fn demo_images() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("config/demo/images")
+}
+
+async fn skopeo(arguments: impl Iterator<Item = &str>) -> String {
+    let output = start("skopeo", arguments).output().await.unwrap_or_else(|error| missing("skopeo", &error));
+    assert!(output.status.success(), "skopeo: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn start(program: &str, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
+    command
+}
+
+fn missing(program: &str, error: &std::io::Error) -> ! {
+    panic!("this test needs the program `{program}` (Debian's package of that name): {error}")
+}

@@ -1,0 +1,189 @@
+//! An upstream that behaves as badly as a test wants: it reads a request, notes it, and plays back
+//! steps, byte by byte if need be.
+
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use serde_json::Value;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    task::{AbortHandle, JoinSet},
+    time::sleep,
+};
+
+use super::{Reply, Verdict};
+
+/// One thing that an upstream does. After the last one it closes the connection.
+#[derive(Debug, Clone)]
+pub enum Step {
+    /// Sends these bytes at once.
+    Send(Vec<u8>),
+    /// Sends these bytes one by one, with a pause before each.
+    Drip(Vec<u8>, Duration),
+    /// Keeps the connection open and says no more.
+    Hang,
+    /// Resets the connection.
+    Reset,
+}
+
+/// What an upstream was asked.
+#[derive(Debug, Clone, Default)]
+pub struct Request {
+    /// The method.
+    pub method: String,
+    /// Path and query, as they stood in the request line.
+    pub target: String,
+    /// The headers, with names in lower case.
+    pub headers: Vec<(String, String)>,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+impl Request {
+    /// A header's value.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(header, _)| header == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The response to this request, without a body if it is a `HEAD`. `headers` is lines without their ends.
+    pub fn answer(&self, status: u16, headers: &str, body: impl AsRef<[u8]>) -> Vec<Step> {
+        let mut bytes = response(status, headers, body.as_ref());
+        if self.method == "HEAD" {
+            bytes.truncate(bytes.len() - body.as_ref().len());
+        }
+        vec![Step::Send(bytes)]
+    }
+}
+
+/// A whole response with a `Content-Length`, after which the connection ends.
+pub fn response(status: u16, headers: &str, body: impl AsRef<[u8]>) -> Vec<u8> {
+    let body = body.as_ref();
+    let headers = if headers.is_empty() { String::new() } else { format!("{headers}\r\n") };
+    let head = format!("HTTP/1.1 {status} X\r\nConnection: close\r\nContent-Length: {}\r\n{headers}\r\n", body.len());
+    [head.as_bytes(), body].concat()
+}
+
+/// A 200 with `body` as JSON.
+pub fn json_response(body: impl AsRef<[u8]>) -> Vec<u8> {
+    response(200, "Content-Type: application/json", body)
+}
+
+/// A running upstream; it ends, with all its connections, when it is dropped.
+pub struct Upstream {
+    /// Where it listens.
+    pub address: SocketAddr,
+    requests: Arc<Mutex<Vec<Request>>>,
+    task: AbortHandle,
+}
+
+impl Upstream {
+    /// An upstream that plays what `play` makes of each request.
+    pub async fn start(play: impl Fn(&Request) -> Vec<Step> + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (address, play) = (listener.local_addr().unwrap(), Arc::new(play));
+        let requests: Arc<Mutex<Vec<Request>>> = Arc::default();
+        let record = Arc::clone(&requests);
+        let task = tokio::spawn(async move {
+            let mut connections = JoinSet::new();
+            loop {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let (play, record) = (Arc::clone(&play), Arc::clone(&record));
+                connections.spawn(async move {
+                    if let Some(request) = read_request(&mut stream).await {
+                        let steps = play(&request);
+                        record.lock().unwrap().push(request);
+                        perform(stream, steps).await;
+                    }
+                });
+            }
+        });
+        Self { address, requests, task: task.abort_handle() }
+    }
+
+    /// An upstream that answers each request with the same bytes.
+    pub async fn always(response: Vec<u8>) -> Self {
+        Self::start(move |_| vec![Step::Send(response.clone())]).await
+    }
+
+    /// What it was asked so far.
+    pub fn requests(&self) -> Vec<Request> {
+        self.requests.lock().unwrap().clone()
+    }
+}
+
+impl Drop for Upstream {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn read_request(stream: &mut TcpStream) -> Option<Request> {
+    let mut bytes = Vec::new();
+    let end = loop {
+        if let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {
+            break end;
+        }
+        stream.read_buf(&mut bytes).await.ok().filter(|read| *read > 0)?;
+    };
+    let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
+    let mut lines = head.split("\r\n");
+    let mut line = lines.next().unwrap().split(' ').map(str::to_owned);
+    let mut request = Request { method: line.next()?, target: line.next()?, ..Request::default() };
+    request.headers = lines
+        .map(|line| line.split_once(':').unwrap())
+        .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
+        .collect();
+    let length: usize = request.header("content-length").map_or(0, |length| length.parse().unwrap());
+    while bytes.len() < end + 4 + length {
+        stream.read_buf(&mut bytes).await.ok().filter(|read| *read > 0)?;
+    }
+    request.body = bytes[end + 4..].to_vec();
+    Some(request)
+}
+
+/// Plays `steps` as far as the other side listens.
+async fn perform(mut stream: TcpStream, steps: Vec<Step>) {
+    for step in steps {
+        match step {
+            Step::Send(bytes) => {
+                if stream.write_all(&bytes).await.is_err() {
+                    return;
+                }
+            }
+            Step::Drip(bytes, pause) => {
+                for byte in bytes {
+                    sleep(pause).await;
+                    if stream.write_all(&[byte]).await.is_err() {
+                        return;
+                    }
+                }
+            }
+            Step::Hang => std::future::pending().await,
+            Step::Reset => return stream.set_zero_linger().unwrap(),
+        }
+    }
+    // Ends the answer, and lets the other side read it: a socket closed with unread input resets.
+    let _ = stream.shutdown().await;
+    let _ = stream.read_to_end(&mut Vec::new()).await;
+}
+
+/// Checks how a fault looks from outside: an error to Argo CD, with `status`, a flat body with `code`, and a
+/// message that names the route and says `says`. Returns the message.
+#[track_caller]
+pub fn refused(reply: &Reply, status: u16, code: &str, says: &str) -> String {
+    assert!(matches!(reply.verdict(), Verdict::Error { status: Some(_), .. }), "{says}: {:?}", reply.verdict());
+    let (message, body) = (reply.message(), reply.json());
+    assert_eq!((reply.status, &*reply.code()), (status, code), "{says}: {message}");
+    let keys: Vec<&String> = body.as_object().unwrap().keys().collect();
+    assert_eq!(keys, ["message", "code", "route", "requestId"], "{message}");
+    assert!(body.as_object().unwrap().values().all(Value::is_string), "{body}");
+    assert_eq!(body["requestId"].as_str(), reply.header("x-request-id"), "{message}");
+    assert!(message.starts_with(&format!("route {}", body["route"].as_str().unwrap())), "{message}");
+    assert!(message.contains(says), "`{message}` does not say `{says}`");
+    assert!(!message.contains(char::is_control), "{message:?}");
+    message
+}
