@@ -14,3 +14,4 @@ mod http;
 mod lifecycle;
 mod openapi;
 mod script;
+mod secrets;

@@ -1,0 +1,97 @@
+//! A canary: secrets in every place that can hold one, every output of the program read, and no secret found.
+
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use serde_json::json;
+
+use crate::support::{
+    binary::{Gateway, command},
+    upstream::Upstream,
+    wire::{argo_request, exchange},
+};
+
+/// Part of every secret here.
+const CANARY: &str = "c4n4ry";
+
+/// Repeats what it was sent, as careless services do.
+async fn echoing(status: u16, headers: &'static str) -> Upstream {
+    Upstream::start(move |request| {
+        let seen = request.header("authorization").unwrap_or("none").to_owned();
+        request.answer(status, headers, format!("you sent {seen}"))
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_output_holds_a_secret() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, content: String| std::fs::write(folder.path().join(name), content).unwrap();
+    let upstream = echoing(500, "").await;
+    let registry = echoing(401, "WWW-Authenticate: Basic realm=\"r\"").await;
+    write("token", format!("caller-{CANARY}"));
+    write("header", format!("Bearer upstream-{CANARY}"));
+    write("variable", format!("script-{CANARY}"));
+    let host = registry.address.to_string();
+    write(
+        "docker.json",
+        json!({"auths": {&host: {"username": "ci", "password": format!("registry-{CANARY}")}}}).to_string(),
+    );
+    let routes = json!([
+        {"name": "script", "backend": {"script": {"command": ["sh", "-c", "echo $SECRET >&2; echo $SECRET"],
+            "env": {"SECRET": {"file": "variable"}}}}},
+        {"name": "failing", "backend": {"script": {"command": ["sh", "-c", "env >&2; exit 1"],
+            "env": {"SECRET": {"file": "variable"}}}}},
+        {"name": "http", "backend": {"http": {"url": format!("http://{}/", upstream.address),
+            "headers": {"Authorization": {"file": "header"}}}}},
+        {"name": "digests", "backend": {"digests": {"images": {"a": {"image": format!("{host}/org/app:1")}}}}},
+        {"name": "fixed", "match": {}, "backend": {"fixed": {"parameters": [{"a": "b"}]}}},
+    ]);
+    let config = folder.path().join("gateway.yaml");
+    write(
+        "gateway.yaml",
+        json!({
+            "server": {"listen": "127.0.0.1:0", "admin": "127.0.0.1:0"},
+            "log": {"level": "debug"},
+            "auth": {"tokens": [{"name": "caller", "file": "token"}]},
+            "registries": {&host: {"plainHttp": true, "dockerConfig": "docker.json"}},
+            "routes": routes,
+        })
+        .to_string(),
+    );
+
+    let mut seen = String::new();
+    let mut gateway = Gateway::serve(&config);
+    let tokens = [format!("caller-{CANARY}"), format!("wrong-{CANARY}")];
+    for token in &tokens {
+        for route in ["script", "failing", "http", "digests", "fixed", "none"] {
+            let body = format!("{{\"input\":{{\"parameters\":{{\"password\":\"body-{CANARY}\"}}}}}}");
+            let path = format!("/{route}/api/v1/getparams.execute");
+            let reply = exchange(gateway.address, &argo_request(&path, token, body.as_bytes())).await;
+            assert_eq!(reply.status == 200, route == "fixed" && token.starts_with("caller"), "{route}");
+            seen += &String::from_utf8_lossy(&reply.raw);
+        }
+    }
+    let metrics = exchange(gateway.admin, b"GET /metrics HTTP/1.1\r\nHost: g\r\n\r\n").await;
+    seen += &metrics.text();
+    gateway.signal(Signal::SIGTERM);
+    let (_, log) = gateway.wait(Duration::from_secs(10));
+    assert!(log.lines().count() >= 12, "{log}");
+    seen += &log;
+    for arguments in [
+        vec!["check"],
+        vec!["call", "script"],
+        vec!["call", "failing", "-o", "json"],
+        vec!["call", "http"],
+        vec!["call", "digests"],
+    ] {
+        let output = command().args(&arguments).arg("-c").arg(&config).env("RUST_BACKTRACE", "1").output().unwrap();
+        assert_eq!(output.status.success(), arguments == ["check"], "{arguments:?}");
+        seen += &String::from_utf8_lossy(&output.stdout);
+        seen += &String::from_utf8_lossy(&output.stderr);
+    }
+    assert!(upstream.requests().iter().all(|request| request.header("authorization").unwrap().contains(CANARY)));
+    assert!(seen.contains("[redacted]"), "the sources did not repeat it: {seen}");
+    let found: Vec<&str> = seen.lines().filter(|line| line.contains(CANARY)).collect();
+    assert!(found.is_empty(), "{found:#?}");
+}
