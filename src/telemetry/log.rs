@@ -13,6 +13,8 @@ use serde::Deserialize;
 use tracing::{Level, Metadata, level_filters::LevelFilter};
 use tracing_subscriber::{Layer, fmt, fmt::MakeWriter, layer::SubscriberExt, util::SubscriberInitExt};
 
+use super::json::JsonLine;
+
 /// How long a line may wait for others.
 const GATHER: Duration = Duration::from_millis(100);
 /// At this size the waiting lines are written at once, in bytes.
@@ -90,13 +92,7 @@ pub fn init(config: LogConfig, stream: Stream) -> Flush {
     let sink = Arc::new(Sink { stream, lines: Mutex::default(), some: Condvar::new(), out: Mutex::default() });
     let writer = Lines(Arc::clone(&sink));
     let layer = match config.format {
-        Format::Json => fmt::layer()
-            .json()
-            .flatten_event(true)
-            .with_current_span(false)
-            .with_span_list(false)
-            .with_writer(writer)
-            .boxed(),
+        Format::Json => fmt::layer().event_format(JsonLine).with_writer(writer).boxed(),
         Format::Text => fmt::layer().with_ansi(false).with_writer(writer).boxed(),
     };
     // A second call, as in tests, leaves the first in place.

@@ -1,0 +1,164 @@
+//! A log line as one JSON object, written straight into the line: half the price of a hit would else be
+//! its log line.
+
+use std::fmt::{self, Write};
+
+use tracing::{
+    Event, Subscriber,
+    field::{Field, Visit},
+};
+use tracing_subscriber::{
+    fmt::{
+        FmtContext, FormatEvent, FormatFields,
+        format::Writer,
+        time::{FormatTime, SystemTime},
+    },
+    registry::LookupSpan,
+};
+
+/// `{"timestamp":…,"level":…,<the event's fields>,"target":…}` and a newline.
+#[derive(Debug)]
+pub struct JsonLine;
+
+impl<S, N> FormatEvent<S, N> for JsonLine
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(&self, _: &FmtContext<'_, S, N>, mut line: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+        line.write_str("{\"timestamp\":\"")?;
+        SystemTime.format_time(&mut line)?;
+        line.write_str("\",\"level\":\"")?;
+        line.write_str(event.metadata().level().as_str())?;
+        line.write_char('"')?;
+        let mut fields = Fields { line: &mut line, result: Ok(()) };
+        event.record(&mut fields);
+        fields.result?;
+        line.write_str(",\"target\":\"")?;
+        Escaped(&mut line).write_str(event.metadata().target())?;
+        line.write_str("\"}\n")
+    }
+}
+
+/// Writes each field that it is shown.
+struct Fields<'a, 'w> {
+    line: &'a mut Writer<'w>,
+    result: fmt::Result,
+}
+
+impl Fields<'_, '_> {
+    fn field(&mut self, field: &Field, value: impl FnOnce(&mut Writer<'_>) -> fmt::Result) {
+        let write = || {
+            self.line.write_str(",\"")?;
+            // A field's name is an identifier of ours, with nothing to escape.
+            self.line.write_str(field.name())?;
+            self.line.write_str("\":")?;
+            value(self.line)
+        };
+        self.result = self.result.and_then(|()| write());
+    }
+
+    fn text(&mut self, field: &Field, write: impl FnOnce(&mut Escaped<'_, '_>) -> fmt::Result) {
+        self.field(field, |line| {
+            line.write_char('"')?;
+            write(&mut Escaped(line))?;
+            line.write_char('"')
+        });
+    }
+}
+
+impl Visit for Fields<'_, '_> {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.text(field, |line| line.write_str(value));
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.field(field, |line| write!(line, "{value}"));
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.field(field, |line| write!(line, "{value}"));
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        // JSON knows no infinity.
+        self.field(field, |line| if value.is_finite() { write!(line, "{value}") } else { line.write_str("null") });
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.field(field, |line| write!(line, "{value}"));
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.text(field, |line| write!(line, "{value:?}"));
+    }
+}
+
+/// What is written here stands inside a JSON string.
+struct Escaped<'a, 'w>(&'a mut Writer<'w>);
+
+impl Write for Escaped<'_, '_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let is_special = |byte: u8| byte < 0x20 || matches!(byte, b'"' | b'\\');
+        let mut rest = text;
+        while let Some(position) = rest.bytes().position(is_special) {
+            let (plain, tail) = rest.split_at(position);
+            self.0.write_str(plain)?;
+            match tail.as_bytes()[0] {
+                b'"' => self.0.write_str("\\\"")?,
+                b'\\' => self.0.write_str("\\\\")?,
+                byte => write!(self.0, "\\u{byte:04x}")?,
+            }
+            rest = &tail[1..];
+        }
+        self.0.write_str(rest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io,
+        sync::{Arc, Mutex},
+    };
+
+    use serde_json::{Value, json};
+    use tracing_subscriber::{fmt, layer::SubscriberExt};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Memory(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Memory {
+        fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(text)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_line_is_one_object_whatever_stands_in_it() {
+        let memory = Memory::default();
+        let writer = memory.clone();
+        let layer = fmt::layer().event_format(JsonLine).with_writer(move || writer.clone());
+        let nasty = "\"quoted\"\\ \n\r\t\u{1} \u{7f}\u{2028} 🚀";
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+            let (option, none): (_, Option<&str>) = (Some(nasty), None);
+            tracing::info!(text = nasty, shown = %nasty, debug = ?option, none, yes = true, n = 7_u64, i = -7, f = 0.5, nan = f64::NAN, "{nasty}");
+        });
+        let written = String::from_utf8(memory.0.lock().unwrap().clone()).unwrap();
+        assert_eq!(written.matches('\n').count(), 1, "{written}");
+        let mut line: Value = serde_json::from_str(&written).unwrap();
+        let timestamp = line["timestamp"].take();
+        assert!(humantime::parse_rfc3339(timestamp.as_str().unwrap()).is_ok(), "{timestamp}");
+        let expected = json!({
+            "timestamp": null, "level": "INFO", "message": nasty, "text": nasty, "shown": nasty,
+            "debug": format!("{:?}", Some(nasty)), "yes": true, "n": 7, "i": -7, "f": 0.5, "nan": null, "target": module_path!(),
+        });
+        assert_eq!(line, expected);
+    }
+}
