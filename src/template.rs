@@ -29,13 +29,17 @@ pub enum Place {
     Reference,
 }
 
-/// A template that has been parsed once, so that it can be rendered later.
-#[derive(Debug, Clone)]
+/// A template, parsed once.
+#[derive(Debug)]
 pub struct Template {
     source: String,
-    place: Place,
+    /// Holds the parsed template as [`ONLY`]: minijinja's templates live in an environment.
+    environment: Box<Environment<'static>>,
     names: BTreeSet<String>,
 }
+
+/// The name of the one template in a [`Template`]'s environment.
+const ONLY: &str = "only";
 
 impl Template {
     /// Parses `source`, in which only the top-level names of `scope` are known.
@@ -43,16 +47,15 @@ impl Template {
     /// # Errors
     /// On a syntax error, or a name that is not in `scope`.
     pub fn parse(source: &str, place: Place, scope: &[&str]) -> Result<Self, String> {
-        let environment = environment(place);
-        let template = environment.template_from_str(source).map_err(|error| one_line(&error))?;
-        let is_known = |name: &str| scope.contains(&name) || environment.globals().any(|(global, _)| global == name);
-        let unknown: Vec<String> =
-            template.undeclared_variables(false).into_iter().filter(|name| !is_known(name)).collect();
-        if !unknown.is_empty() {
-            return Err(format!("unknown name `{}`; known here: {}", unknown.join("`, `"), scope.join(", ")));
+        let template = Self::compile(source, place)?;
+        let is_known =
+            |name: &str| scope.contains(&name) || template.environment.globals().any(|(global, _)| global == name);
+        let tops: BTreeSet<&str> = template.names.iter().filter_map(|name| name.split('.').next()).collect();
+        let unknown: Vec<&str> = tops.into_iter().filter(|name| !is_known(name)).collect();
+        if unknown.is_empty() {
+            return Ok(template);
         }
-        let names = template.undeclared_variables(true).into_iter().collect();
-        Ok(Self { source: source.to_owned(), place, names })
+        Err(format!("unknown name `{}`; known here: {}", unknown.join("`, `"), scope.join(", ")))
     }
 
     /// Parses without a fixed scope: the names are those of a backend's items.
@@ -60,9 +63,15 @@ impl Template {
     /// # Errors
     /// On a syntax error.
     pub fn parse_open(source: &str) -> Result<Self, String> {
-        let template = environment(Place::Text).template_from_str(source).map_err(|error| one_line(&error))?;
+        Self::compile(source, Place::Text)
+    }
+
+    fn compile(source: &str, place: Place) -> Result<Self, String> {
+        let mut environment = Box::new(environment(place).clone());
+        let added = environment.add_template_owned(ONLY, source.to_owned());
+        let template = added.and_then(|()| environment.get_template(ONLY)).map_err(|error| one_line(&error))?;
         let names = template.undeclared_variables(true).into_iter().collect();
-        Ok(Self { source: source.to_owned(), place: Place::Text, names })
+        Ok(Self { source: source.to_owned(), environment, names })
     }
 
     /// Renders with the variables of `context`.
@@ -70,7 +79,8 @@ impl Template {
     /// # Errors
     /// When a name is not defined there, or a value may not stand in this place.
     pub fn render(&self, context: &Value) -> Result<String, String> {
-        environment(self.place).render_str(&self.source, context.clone()).map_err(|error| {
+        let rendered = self.environment.get_template(ONLY).and_then(|template| template.render(context));
+        rendered.map_err(|error| {
             if error.kind() == ErrorKind::UndefinedError {
                 let missing: Vec<&str> =
                     self.names.iter().map(String::as_str).filter(|name| !is_defined(context, name)).collect();
@@ -98,7 +108,7 @@ impl Template {
     /// Whether the template looks at the ApplicationSet's name.
     #[must_use]
     pub fn reads_application_set(&self) -> bool {
-        self.names.iter().any(|name| name == "applicationSet")
+        self.names.iter().any(|name| name.split('.').next() == Some("applicationSet"))
     }
 }
 
