@@ -1,5 +1,5 @@
 //! The engine: from a query to a complete answer. Lookup, else one flight for all who ask the same:
-//! backend, shape, encode, record. Knows neither HTTP nor status codes.
+//! backend, shape, encode, record. What the backend does not know is answered with what it last knew. Knows neither HTTP nor status codes.
 
 use std::{
     panic::AssertUnwindSafe,
@@ -11,9 +11,9 @@ use futures_util::FutureExt;
 use tokio::time::{Instant, timeout_at};
 
 use crate::{
-    cache::{Encoded, Entry, Key, Memory, State},
-    clock::Clock,
-    error::BackendError,
+    cache::{Encoded, Entry, Failing, Key, Memory, Stale, State},
+    clock::{Clock, Timestamp},
+    error::{BackendError, ErrorKind},
     flight::{Boarding, Flights, Landing},
     generator::{Outcome, Query},
     route::Route,
@@ -34,15 +34,19 @@ pub struct Answer {
 }
 
 /// Where an answer came from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub enum Source {
-    /// From the cache.
+    /// From the cache, fresh.
     Hit {
         /// Since the backend had it.
         age: Duration,
         /// Until it is fresh no more.
         left: Duration,
     },
+    /// From the cache, while a run in the background renews it.
+    StaleWhileRevalidate(Stale),
+    /// From the cache, since the backend does not know.
+    StaleIfError(Stale, Unknown),
     /// From the backend, just now.
     Miss {
         /// Whether another call had started the run.
@@ -50,7 +54,16 @@ pub enum Source {
     },
 }
 
-/// Why there is no answer.
+/// Why there is no new answer.
+#[derive(Debug, Clone)]
+pub struct Unknown {
+    /// What happened.
+    pub failure: Failure,
+    /// That it happened to an earlier call, and when the backend is asked again at the earliest.
+    pub rests: Option<Duration>,
+}
+
+/// How a run ended that brought no answer.
 #[derive(Debug, Clone)]
 pub enum Failure {
     /// The backend does not know.
@@ -61,11 +74,22 @@ pub enum Failure {
     Crashed,
 }
 
+impl Failure {
+    /// For how long the source wants to be left alone.
+    fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Backend(BackendError { kind: ErrorKind::Throttled { retry_after }, .. }) => *retry_after,
+            _ => None,
+        }
+    }
+}
+
 type Landed = Result<Arc<Entry>, Failure>;
 
 /// Answers queries, and remembers.
 pub struct Engine {
     memory: Memory,
+    failing: Failing<Failure>,
     flights: Flights<Key, Landed>,
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
@@ -74,23 +98,54 @@ pub struct Engine {
 impl Engine {
     /// An engine that has answered nothing yet.
     pub fn new(memory: Memory, clock: Arc<dyn Clock>, metrics: Arc<Metrics>) -> Self {
-        Self { memory, flights: Flights::default(), clock, metrics }
+        Self { memory, failing: Failing::default(), flights: Flights::default(), clock, metrics }
     }
 
     /// Answers `query` on `route`, from the cache or its backend.
     ///
     /// # Errors
     /// When no complete answer is known by the query's deadline.
-    pub async fn answer(&self, route: &Arc<Route>, query: Query) -> Result<Answer, Failure> {
+    pub async fn answer(&self, route: &Arc<Route>, query: Query) -> Result<Answer, Unknown> {
         let key = route.key(&query);
-        if let Some(answer) = self.look_up(route, &key) {
-            route.metrics.hits.inc();
-            return Ok(answer);
+        let now = self.clock.now();
+        let Some((entry, worth)) = self.remembered(route, &key, now) else {
+            return self.ask(route, key, query, now).await;
+        };
+        match worth {
+            State::Fresh { age, left } => {
+                route.metrics.hits.inc();
+                Ok(Answer { entry, source: Source::Hit { age, left } })
+            }
+            State::StaleWhileRevalidate(stale) => {
+                route.metrics.stale.inc();
+                if self.failing.resting(&key, now).is_none() {
+                    // The run needs nobody who waits for it.
+                    drop(self.board(route, key, query));
+                }
+                Ok(Answer { entry, source: Source::StaleWhileRevalidate(stale) })
+            }
+            State::StaleIfError(stale) => self.ask(route, key, query, now).await.or_else(|unknown| {
+                route.metrics.stale_if_error.inc();
+                Ok(Answer { entry, source: Source::StaleIfError(stale, unknown) })
+            }),
+            State::Expired => self.ask(route, key, query, now).await,
+        }
+    }
+
+    fn remembered(&self, route: &Route, key: &Key, now: Timestamp) -> Option<(Arc<Entry>, State)> {
+        let entry = self.memory.get(key)?;
+        let state = route.policy.state(entry.stored_at, entry.life, now);
+        Some((entry, state))
+    }
+
+    /// Waits for a run of the backend, unless it failed just now.
+    async fn ask(&self, route: &Arc<Route>, key: Key, query: Query, now: Timestamp) -> Result<Answer, Unknown> {
+        if let Some((rest, left)) = self.failing.resting(&key, now) {
+            route.metrics.failing.inc();
+            return Err(Unknown { failure: rest.failure, rests: Some(left) });
         }
         let deadline = query.deadline;
-        let recheck = || self.look_up(route, &key).map(|answer| Ok(answer.entry));
-        let boarding = self.flights.board(key, recheck, || self.fly(Arc::clone(route), key, query));
-        let (landed, shared) = match boarding {
+        let (landed, shared) = match self.board(route, key, query) {
             Boarding::Landed(landed) => (landed, true),
             Boarding::Joined(landing) => (wait(landing, deadline).await, true),
             Boarding::Started(landing) => (wait(landing, deadline).await, false),
@@ -100,7 +155,17 @@ impl Engine {
         } else {
             route.metrics.misses.inc();
         }
-        landed.map(|entry| Answer { entry, source: Source::Miss { shared } })
+        let entry = landed.map_err(|failure| Unknown { failure, rests: None })?;
+        Ok(Answer { entry, source: Source::Miss { shared } })
+    }
+
+    /// Joins the run for `key`, or starts it.
+    fn board(&self, route: &Arc<Route>, key: Key, query: Query) -> Boarding<Landed> {
+        let recheck = || match self.remembered(route, &key, self.clock.now()) {
+            Some((entry, State::Fresh { .. })) => Some(Ok(entry)),
+            _ => None,
+        };
+        self.flights.board(key, recheck, || self.fly(Arc::clone(route), key, query))
     }
 
     /// The size of the cache in entries and bytes, and the number of runs under way, for metrics.
@@ -111,17 +176,9 @@ impl Engine {
         self.metrics.flights.set(as_gauge(self.flights.len() as u64));
     }
 
-    fn look_up(&self, route: &Route, key: &Key) -> Option<Answer> {
-        let entry = self.memory.get(key)?;
-        match route.policy.state(entry.stored_at, self.clock.now()) {
-            State::Fresh { age, left } => Some(Answer { entry, source: Source::Hit { age, left } }),
-            State::Expired => None,
-        }
-    }
-
     /// The work of a flight: detached from its callers, so it owns all it needs.
     fn fly(&self, route: Arc<Route>, key: Key, query: Query) -> impl Future<Output = Landed> + Send + 'static {
-        let (memory, clock) = (self.memory.clone(), Arc::clone(&self.clock));
+        let (memory, failing, clock) = (self.memory.clone(), self.failing.clone(), Arc::clone(&self.clock));
         async move {
             let started = StdInstant::now();
             let margin = MARGIN.min(route.deadline / 10);
@@ -135,11 +192,14 @@ impl Engine {
             };
             let took = started.elapsed();
             route.metrics.ran(&result.as_ref().map(|(_, evidence)| !evidence.is_empty()).map_err(|_| ()), took);
-            let (encoded, evidence) = result?;
-            let entry = Arc::new(Entry { encoded, stored_at: clock.now(), took, evidence });
-            if !route.policy.ttl().is_zero() {
+            let now = clock.now();
+            let (encoded, evidence) =
+                result.inspect_err(|failure| failing.failed(key, failure.clone(), failure.retry_after(), now))?;
+            let entry = Arc::new(Entry { encoded, stored_at: now, life: route.policy.life(&key, now), took, evidence });
+            if !route.policy.horizon().is_zero() {
                 memory.insert(key, Arc::clone(&entry));
             }
+            failing.recovered(&key);
             Ok(entry)
         }
     }
@@ -155,7 +215,7 @@ async fn wait(landing: Landing<Landed>, deadline: Instant) -> Landed {
 async fn resolve(route: &Route, query: &Query) -> Result<(Encoded, Vec<crate::generator::Evidence>), BackendError> {
     let (sets, evidence) = match route.backend.resolve(query).await? {
         Outcome::Present(sets) => (route.shape.apply(sets, query)?, Vec::new()),
-        Outcome::Absent(evidence) => (Vec::new(), evidence),
+        Outcome::Absent(evidence) => (route.shape.apply(Vec::new(), query)?, evidence),
     };
     let encoded = Encoded::encode(&sets)
         .map_err(|error| BackendError::invalid_output(format!("the answer cannot be written as JSON: {error}")))?;

@@ -16,7 +16,7 @@ use crate::{
     oci::Registries,
     outbound::Outbound,
     problem::{Path, Problems},
-    route::RouteTable,
+    route::{RouteTable, check_deadline},
     telemetry::metrics::Metrics,
 };
 
@@ -99,16 +99,7 @@ impl App {
 }
 
 fn check_server(server: &ServerConfig, path: &Path, problems: &mut Problems) {
-    if server.deadline.0.is_zero() {
-        problems.error(&path.key("deadline"), "a deadline of zero answers nothing");
-    }
-    if server.deadline.0.as_secs() >= 30 {
-        problems.warning(
-            &path.key("deadline"),
-            "Argo CD gives up after 30 s and then shows no reason",
-            "keep it below 30 s, or raise `requestTimeout` in the plugin's ConfigMap",
-        );
-    }
+    check_deadline(server.deadline, &path.key("deadline"), problems);
     if server.max_in_flight == 0 {
         problems.error(&path.key("maxInFlight"), "with 0 every request would be refused");
     }

@@ -1,11 +1,13 @@
 //! What is remembered: answers by [`Key`], judged by [`policy`], stored in [`Memory`].
 
 pub mod entry;
+pub mod failing;
 pub mod key;
 pub mod memory;
 pub mod policy;
 
 pub use entry::{Encoded, Entry};
+pub use failing::Failing;
 pub use key::{Key, KeyPrefix};
 pub use memory::{CacheLimits, Memory};
-pub use policy::{CacheConfig, Policy, State};
+pub use policy::{CacheConfig, Policy, Stale, State};

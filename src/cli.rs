@@ -92,8 +92,9 @@ pub fn run() -> ExitCode {
         Command::Schema => print(&format!("{:#}", config::schema().to_value())),
         Command::HashToken => print_token_hash(),
         Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "appset-gateway", &mut std::io::stdout());
-            Ok(ExitCode::SUCCESS)
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "appset-gateway", &mut script);
+            print(String::from_utf8_lossy(&script).trim_end())
         }
     };
     result.unwrap_or_else(|error| {

@@ -6,10 +6,13 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
-use cel::{Context, Env, Program, extensions, objects::Key};
+use cel::{
+    Context, Env, IdedExpr, Program,
+    common::ast::{EntryExpr, Expr},
+    extensions,
+    objects::Key,
+};
 use serde_json::{Map, Number, Value};
-
-use crate::document::excerpt;
 
 /// The longest expression that is compiled, in bytes: the parser's stack grows with its length.
 const LONGEST: usize = 2048;
@@ -47,10 +50,12 @@ impl Expression {
         for (name, value) in variables {
             context.add_variable_from_value(*name, to_cel(value));
         }
+        check_ranges(self.program.expression(), &context).map_err(|error| format!("`{}`: {error}", self.source))?;
+        // Not cut here: half a secret in it would not be recognised.
         let result = self
             .program
             .execute(&context)
-            .map_err(|error| format!("`{}`: {}", self.source, excerpt(error.to_string().as_bytes(), 300)))?;
+            .map_err(|error| format!("`{}`: {}", self.source, error.to_string().replace(char::is_control, " ")))?;
         from_cel(&result).map_err(|error| format!("`{}`: {error}", self.source))
     }
 }
@@ -58,6 +63,38 @@ impl Expression {
 impl std::fmt::Debug for Expression {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Expression").field(&self.source).finish()
+    }
+}
+
+/// Refuses `map`, `filter` and their kind over an object. CEL goes through its keys, so that an error document
+/// such as `{}` would become an empty list. A range within another comprehension is not known here.
+fn check_ranges(expression: &IdedExpr, context: &Context<'_, '_>) -> Result<(), String> {
+    let check_all = |parts: &mut dyn Iterator<Item = &IdedExpr>| {
+        for part in parts {
+            check_ranges(part, context)?;
+        }
+        Ok(())
+    };
+    match &expression.expr {
+        Expr::Comprehension(inner) => {
+            if matches!(cel::Value::resolve(&inner.iter_range, context), Ok(cel::Value::Map(_))) {
+                return Err("an object, where a list is expected".to_owned());
+            }
+            check_all(&mut [&inner.iter_range, &inner.accu_init, &inner.loop_step, &inner.result].into_iter())
+        }
+        Expr::Call(call) => check_all(&mut call.target.as_deref().into_iter().chain(&call.args)),
+        Expr::List(list) => check_all(&mut list.elements.iter()),
+        Expr::Select(select) => check_ranges(&select.operand, context),
+        Expr::Map(map) => check_all(&mut map.entries.iter().map(|entry| value_of(&entry.expr))),
+        Expr::Struct(fields) => check_all(&mut fields.entries.iter().map(|entry| value_of(&entry.expr))),
+        Expr::Ident(_) | Expr::Literal(_) | Expr::Unspecified => Ok(()),
+    }
+}
+
+const fn value_of(entry: &EntryExpr) -> &IdedExpr {
+    match entry {
+        EntryExpr::StructField(field) => &field.value,
+        EntryExpr::MapEntry(entry) => &entry.value,
     }
 }
 
@@ -142,6 +179,7 @@ mod tests {
     fn what_does_not_fit_is_an_error_that_shows_the_expression() {
         let error = evaluate("body.items.map(t, t)", &json!({"rows": []})).unwrap_err();
         assert!(error.starts_with("`body.items.map(t, t)`: ") && error.contains("items"), "{error}");
+        assert!(evaluate("body.items.map(t, t)", &json!({"items": {}})).unwrap_err().contains("an object"));
         assert!(evaluate("body.", &json!({})).unwrap_err().contains("column"));
         assert!(Expression::compile(&"1+".repeat(2000)).unwrap_err().contains("2048"));
         assert!(evaluate("getenv('HOME')", &json!({})).is_err());

@@ -1,7 +1,7 @@
 //! What is wrong with a configuration: problems are collected, each at a [`Path`], so that an
 //! operator sees all of them at once. Files and lines are [`crate::config`]'s business.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 /// A place in the configuration: `routes[2].backend.script.timeout`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -118,6 +118,13 @@ impl Problems {
     /// Notes something that works but is probably not meant.
     pub fn warning(&mut self, path: &Path, message: impl Into<String>, help: impl Into<String>) {
         self.push(path, message.into(), Some(help.into()), Severity::Warning);
+    }
+
+    /// Notes an error at `path` when `time` is none at all.
+    pub fn check_not_zero(&mut self, path: &Path, time: Duration) {
+        if time.is_zero() {
+            self.error(path, "with no time at all nothing is answered");
+        }
     }
 
     /// `Ok`'s value, or `None` with the error noted at `path`.

@@ -179,6 +179,18 @@ impl RouteTable {
     }
 }
 
+/// Notes what is wrong with a deadline for Argo CD's calls.
+pub fn check_deadline(deadline: HumanDuration, path: &Path, problems: &mut Problems) {
+    problems.check_not_zero(path, deadline.0);
+    if deadline.0.as_secs() >= 30 {
+        problems.warning(
+            path,
+            "Argo CD gives up after 30 s and then shows no reason",
+            "keep it below 30 s, or raise `requestTimeout` in the plugin's ConfigMap",
+        );
+    }
+}
+
 fn check_name(config: &RouteConfig, before: &[RouteConfig], path: &Path, problems: &mut Problems) {
     let path = path.key("name");
     let name = &config.name;
@@ -224,8 +236,8 @@ fn build_route(
     }
     let shape = Shape::build(config.output.as_ref(), &config.echo, config.stringify, config.nulls, path, problems);
     let deadline_path = path.key("deadline");
-    if config.deadline.is_some_and(|deadline| deadline.0.is_zero()) {
-        problems.error(&deadline_path, "a deadline of zero answers nothing");
+    if let Some(deadline) = config.deadline {
+        check_deadline(deadline, &deadline_path, problems);
     }
     let backend = config.backend.build(around, &path.key("backend"), problems);
     let (backend, matcher, input) = (backend?, matcher, input);
@@ -235,7 +247,7 @@ fn build_route(
         kind: config.backend.kind(),
         input,
         shape,
-        policy: Policy::from(config.cache),
+        policy: Policy::new(config.cache),
         deadline: config.deadline.unwrap_or(deadline).0,
         metrics: metrics.route(&config.name, config.backend.kind()),
         matcher: matcher.flatten(),

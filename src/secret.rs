@@ -63,6 +63,12 @@ impl fmt::Debug for Secret {
 #[derive(Debug, Clone, Default)]
 pub struct Secrets(Vec<Secret>);
 
+impl FromIterator<Secret> for Secrets {
+    fn from_iter<I: IntoIterator<Item = Secret>>(secrets: I) -> Self {
+        Self(secrets.into_iter().collect())
+    }
+}
+
 impl Secrets {
     /// What stands in the headers that are marked as sensitive.
     #[must_use]
@@ -103,7 +109,7 @@ impl Secrets {
 /// The shapes in which a secret may come back.
 fn forms(secret: &Secret) -> Vec<String> {
     let whole = secret.expose();
-    let mut forms = vec![whole.to_owned(), whole.escape_debug().to_string()];
+    let mut forms = vec![whole.to_owned(), whole.escape_debug().to_string(), STANDARD.encode(whole)];
     forms.extend(whole.lines().map(str::trim).filter(|line| line.len() >= SHORTEST_PART).map(str::to_owned));
     if let Some((scheme, rest)) = whole.split_once(' ')
         && rest.len() >= SHORTEST_PART

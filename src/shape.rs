@@ -60,6 +60,13 @@ impl Shape {
                 );
             }
         };
+        if output.is_some_and(IndexMap::is_empty) {
+            problems.error_with_help(
+                &path.key("output"),
+                "an empty mapping makes empty parameter sets",
+                "leave `output` out to pass the backend's items on",
+            );
+        }
         let mapping = output.map(|output| {
             let mut templates = Vec::new();
             for (key, source) in output {

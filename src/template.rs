@@ -15,6 +15,9 @@ use crate::generator::Query;
 /// Work that one rendering may do, in minijinja's instructions.
 const FUEL: u64 = 50_000;
 
+/// The longest tag, in characters.
+const LONGEST_TAG: usize = 128;
+
 /// The unreserved characters of RFC 3986, section 2.3; all others are percent-encoded in a URL.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
@@ -125,10 +128,12 @@ pub fn input_context(query: &Query) -> Value {
 }
 
 /// The tag that CI gives an image of the branch `name`: as docker/metadata-action's `type=ref`, all
-/// runs of characters outside `[a-zA-Z0-9._-]` become a dash. A leading dot or dash is dropped and the length
-/// is capped at 128, the grammar of a tag in the OCI distribution specification.
-#[must_use]
-pub fn tag(name: &str) -> String {
+/// runs of characters outside `[a-zA-Z0-9._-]` become a dash. A leading dot or dash is dropped.
+///
+/// # Errors
+/// When it is longer than the 128 characters that a tag may have (OCI distribution specification 1.1): cut, it
+/// could be another branch's.
+pub fn tag(name: &str) -> Result<String, String> {
     let name = name.strip_prefix("refs/heads/").or_else(|| name.strip_prefix("refs/tags/")).unwrap_or(name);
     let mut tag = String::with_capacity(name.len());
     let mut in_run = false;
@@ -141,7 +146,11 @@ pub fn tag(name: &str) -> String {
         }
         in_run = !fits;
     }
-    tag.trim_start_matches(['.', '-']).chars().take(128).collect()
+    let tag = tag.trim_start_matches(['.', '-']);
+    if tag.len() > LONGEST_TAG {
+        return Err(format!("the tag of this branch has {} characters, and a tag at most {LONGEST_TAG}", tag.len()));
+    }
+    Ok(tag.to_owned())
 }
 
 fn environment(place: Place) -> &'static Environment<'static> {
@@ -159,7 +168,9 @@ fn new_environment(place: Place) -> Environment<'static> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_fuel(Some(FUEL));
-    environment.add_filter("tag", |name: &str| tag(name));
+    // It prints all variables, those that the template does not name too.
+    environment.remove_global("debug");
+    environment.add_filter("tag", |name: &str| tag(name).map_err(refused));
     environment.set_formatter(move |out: &mut Output, _: &mut State, value: &Value| {
         let text = printable(value)?;
         match place {
@@ -269,8 +280,9 @@ mod tests {
             ("a//b", "a-b"),
             ("a-/b", "a--b"),
         ] {
-            assert_eq!(tag(branch), expected, "{branch}");
+            assert_eq!(tag(branch).unwrap(), expected, "{branch}");
         }
-        assert_eq!(tag(&"x".repeat(300)).len(), 128);
+        assert!(tag(&"x".repeat(129)).unwrap_err().contains("129 characters"));
+        assert!(render("{{ debug() }}", Place::Text, "b").is_err());
     }
 }

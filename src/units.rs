@@ -9,6 +9,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HumanDuration(pub Duration);
 
+/// The longest duration: sums with it stay in range.
+const LONGEST: Duration = Duration::from_hours(365 * 24);
+
 impl HumanDuration {
     /// `seconds` seconds.
     #[must_use]
@@ -26,9 +29,13 @@ impl std::fmt::Display for HumanDuration {
 impl<'de> Deserialize<'de> for HumanDuration {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        humantime::parse_duration(&text).map(Self).map_err(|error| {
+        let duration = humantime::parse_duration(&text).map_err(|error| {
             D::Error::custom(format!("`{text}` is not a duration such as `500ms`, `30s` or `5m`: {error}"))
-        })
+        })?;
+        if duration > LONGEST {
+            return Err(D::Error::custom(format!("`{text}` is longer than 365 days")));
+        }
+        Ok(Self(duration))
     }
 }
 

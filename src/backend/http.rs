@@ -119,6 +119,7 @@ impl Http {
         if config.body.is_some() && config.method == Method::Get {
             problems.error_with_help(&path.key("body"), "a GET has no body", "write `method: POST`");
         }
+        problems.check_not_zero(&path.key("timeout"), config.timeout.0);
         let parameters = problems.note(&path.key("parameters"), Expression::compile(&config.parameters));
         Some(Self {
             outbound: Arc::clone(around.outbound),
@@ -255,28 +256,55 @@ fn map_reply(
 
 /// A 2xx with a JSON content type, or why it cannot be believed.
 fn check_reply(reply: &Reply) -> Result<(), BackendError> {
-    if matches!(reply.status, StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT | StatusCode::PARTIAL_CONTENT) {
-        let status = reply.status;
-        return Err(BackendError::invalid_output(format!(
-            "{status} is no whole answer; an empty list must be explicit"
-        )));
-    }
+    let invalid = |why: String| Err(BackendError::invalid_output(why));
     if !reply.status.is_success() {
         return Err(reply.refusal());
     }
-    let content_type = reply
-        .headers
-        .get(header::CONTENT_TYPE)
-        .map_or_else(String::new, |value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+    // 202 is not done yet, 206 a part, 207 several answers, 204 nothing at all.
+    if !matches!(reply.status, StatusCode::OK | StatusCode::CREATED) {
+        return invalid(format!("{} is no whole answer; an empty list must be an explicit 200", reply.status));
+    }
+    if names_a_next_page(&reply.headers) {
+        return invalid("it is one page of several (`Link` with rel=\"next\"); ask for all at once".into());
+    }
+    if reply.headers.contains_key(header::CONTENT_RANGE) {
+        return invalid("it is a part (`Content-Range`), and a part is no answer".into());
+    }
+    let text =
+        |name| reply.headers.get(name).map_or_else(Default::default, |value| String::from_utf8_lossy(value.as_bytes()));
+    let encoding = text(header::CONTENT_ENCODING);
+    if !encoding.is_empty() && !encoding.eq_ignore_ascii_case("identity") {
+        let shown = reply.secrets.excerpt(encoding.as_bytes(), 40);
+        return invalid(format!("it is encoded (`{shown}`), which was not asked for"));
+    }
+    let content_type = text(header::CONTENT_TYPE);
     let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     if essence == "application/json" || (essence.starts_with("application/") && essence.ends_with("+json")) {
         return Ok(());
     }
     Err(BackendError::invalid_output(format!(
         "the content type is `{}`, not JSON: {}",
-        document::excerpt(content_type.as_bytes(), 80),
+        reply.secrets.excerpt(content_type.as_bytes(), 80),
         reply.excerpt(200)
     )))
+}
+
+/// RFC 8288: whether a `Link` leads on.
+fn names_a_next_page(headers: &HeaderMap) -> bool {
+    let links = headers
+        .get_all(header::LINK)
+        .iter()
+        .map(|value| String::from_utf8_lossy(value.as_bytes()).to_ascii_lowercase());
+    links.into_iter().any(|link| {
+        link.split(';').any(|part| {
+            let Some(relations) = part.trim().strip_prefix("rel").and_then(|rest| rest.trim_start().strip_prefix('='))
+            else {
+                return false;
+            };
+            let relations = relations.split(',').next().unwrap_or_default();
+            relations.trim().trim_matches('"').split_ascii_whitespace().any(|relation| relation == "next")
+        })
+    })
 }
 
 fn build_url(source: &str, path: &Path, problems: &mut Problems) -> Option<Template> {
@@ -343,13 +371,15 @@ fn build_headers(
     headers
 }
 
-/// Refuses `.` and `..` as segments, in every spelling: URL parsers resolve them, so a value could
-/// leave the path that the configuration gave.
+/// Refuses `.` and `..` as segments, in every spelling: URL parsers resolve them, so a value could leave the
+/// path that the configuration gave. Refuses an empty segment too: `/v1//items` is another resource.
 fn check_segments(url: &str) -> Result<(), String> {
     let after_scheme = url.split_once("://").map_or(url, |(_, rest)| rest);
     let path = after_scheme.split(['?', '#']).next().unwrap_or_default();
-    for segment in path.split(['/', '\\']).skip(1) {
-        if matches!(&*segment.to_ascii_lowercase().replace("%2e", "."), "." | "..") {
+    let segments: Vec<&str> = path.split(['/', '\\']).skip(1).collect();
+    for (index, segment) in segments.iter().enumerate() {
+        let is_hole = segment.is_empty() && index + 1 < segments.len();
+        if is_hole || matches!(&*segment.to_ascii_lowercase().replace("%2e", "."), "." | "..") {
             return Err(format!("a value made the path segment `{segment}`"));
         }
     }
@@ -436,7 +466,10 @@ mod tests {
         {
             assert!(check_segments(bad).is_err(), "{bad}");
         }
-        for good in ["https://h/a..b/c", "https://h/a?x=../..", "https://h/...", "https://h"] {
+        assert!(check_segments("https://h/v1//items").is_err());
+        for good in
+            ["https://h/a/", "https://h/", "https://h/a..b/c", "https://h/a?x=../..", "https://h/...", "https://h"]
+        {
             assert!(check_segments(good).is_ok(), "{good}");
         }
     }

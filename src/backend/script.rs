@@ -25,7 +25,7 @@ use crate::{
     error::BackendError,
     generator::{Evidence, Outcome, ParameterSet, Query},
     problem::{Path, Problems},
-    secret::{Secrets, TextOrSecret},
+    secret::{Secret, Secrets, TextOrSecret},
     units::{ByteSize, HumanDuration},
 };
 
@@ -41,7 +41,8 @@ pub struct Config {
     /// Environment variables. A value is text, or a secret reference.
     #[serde(default)]
     pub env: BTreeMap<String, TextOrSecret>,
-    /// Variables of the gateway's own environment that are passed on. All others are not.
+    /// Variables of the gateway's own environment that are passed on. All others are not. Like those of `env`,
+    /// their values never show in a message.
     #[serde(default = "default_inherit_env")]
     pub inherit_env: Vec<String>,
     /// How long a run may take.
@@ -52,8 +53,13 @@ pub struct Config {
     pub max_output: ByteSize,
 }
 
+/// Variables that everyone may see.
+const PUBLIC: [&str; 3] = ["PATH", "LANG", "TZ"];
+/// An inherited value that is shorter is no secret, in bytes.
+const SHORTEST_SECRET: usize = 8;
+
 fn default_inherit_env() -> Vec<String> {
-    ["PATH", "LANG", "TZ"].map(str::to_owned).into()
+    PUBLIC.map(str::to_owned).into()
 }
 
 const fn default_timeout() -> HumanDuration {
@@ -91,6 +97,7 @@ impl Script {
                 secret.check(around.base, &path, problems);
             }
         }
+        problems.check_not_zero(&path.key("timeout"), config.timeout.0);
         let path = &path.key("command");
         let Some((program, arguments)) = config.command.split_first() else {
             problems.error_with_help(path, "the command is empty", "name a program: `command: [python3, branches.py]`");
@@ -115,7 +122,10 @@ impl Script {
     /// The environment of a run, and the secrets in it.
     fn environment(&self) -> Result<(Environment, Secrets), BackendError> {
         let mut variables = self.inherited.clone();
-        let mut secrets = Secrets::default();
+        let inherited = self.inherited.iter().filter(|(name, _)| !PUBLIC.contains(&name.as_str()));
+        let inherited =
+            inherited.filter_map(|(_, value)| value.to_str().filter(|value| value.len() >= SHORTEST_SECRET));
+        let mut secrets: Secrets = inherited.map(|value| Secret::from(value.to_owned())).collect();
         for (name, value) in &self.env {
             match value {
                 TextOrSecret::Text(text) => variables.push((name.clone(), text.into())),
@@ -164,6 +174,10 @@ fn read_output(output: &[u8], secrets: &Secrets) -> Result<Vec<ParameterSet>, Ba
     })?;
     match document {
         Value::Object(mut map) => {
+            let is_said = |key: &&str| map.get(*key).is_some_and(|value| !value.is_null());
+            if let Some(key) = ["error", "errors"].into_iter().find(is_said) {
+                return Err(BackendError::invalid_output(format!("it holds `{key}`: {}", map[key])));
+            }
             let parameters = map.get_mut("output").and_then(|output| output.get_mut("parameters")).map(Value::take);
             parameter_sets(parameters.ok_or_else(|| {
                 BackendError::invalid_output(

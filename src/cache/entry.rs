@@ -56,6 +56,8 @@ pub struct Entry {
     pub encoded: Encoded,
     /// When the backend had it.
     pub stored_at: Timestamp,
+    /// For how long it is fresh.
+    pub life: Duration,
     /// How long the backend took.
     pub took: Duration,
     /// Why there is nothing, where there is nothing.

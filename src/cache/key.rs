@@ -6,11 +6,28 @@ use std::fmt;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use crate::generator::Query;
+use crate::{clock::Timestamp, generator::Query};
 
 /// A question's identity. A cryptographic hash, since branch names are chosen by strangers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Key([u8; 32]);
+
+impl Key {
+    /// A key of known bytes.
+    #[must_use]
+    pub const fn of_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// A number in 0..=1 that looks random, but is the same for the same key and time.
+    #[must_use]
+    pub fn spread(&self, now: Timestamp) -> f64 {
+        let [a, b, c, d, ..] = self.0;
+        // Fibonacci hashing: neighbours in time lie far apart.
+        let mixed = (u64::from(u32::from_le_bytes([a, b, c, d])) ^ now.0).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        f64::from(u32::try_from(mixed >> 32).unwrap_or_default()) / f64::from(u32::MAX)
+    }
+}
 
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

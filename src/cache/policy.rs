@@ -5,20 +5,29 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::Key;
 use crate::{clock::Timestamp, units::HumanDuration};
 
 /// How long a route's answers live.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct CacheConfig {
-    /// For how long an answer is served without asking the backend again. `0s` asks each time;
-    /// concurrent calls still share one run.
+    /// For how long, give or take a tenth, an answer is served without asking the backend again. `0s` asks
+    /// each time; concurrent calls still share one run.
     pub ttl: HumanDuration,
+    /// For how long after that it is still served at once, while one run in the background renews it.
+    pub stale_while_revalidate: HumanDuration,
+    /// For how long after that it is served when the backend, asked first, does not know.
+    pub stale_if_error: HumanDuration,
 }
 
 impl Default for CacheConfig {
     fn default() -> Self {
-        Self { ttl: HumanDuration::from_secs(60) }
+        Self {
+            ttl: HumanDuration::from_secs(60),
+            stale_while_revalidate: HumanDuration::from_secs(5 * 60),
+            stale_if_error: HumanDuration::from_secs(24 * 60 * 60),
+        }
     }
 }
 
@@ -26,9 +35,11 @@ impl Default for CacheConfig {
 #[derive(Debug, Clone, Copy)]
 pub struct Policy {
     ttl: Duration,
+    while_revalidate: Duration,
+    if_error: Duration,
 }
 
-/// What an answer's age makes of it.
+/// What an answer's age makes of it (RFC 5861 names the windows).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     /// Served at once.
@@ -38,31 +49,72 @@ pub enum State {
         /// Until it is fresh no more.
         left: Duration,
     },
-    /// Of no use: the backend is asked.
+    /// Served at once, and renewed behind the caller's back.
+    StaleWhileRevalidate(Stale),
+    /// The backend is asked; served if it does not know.
+    StaleIfError(Stale),
+    /// Of no use: the backend is asked, and what it does not know is an error.
     Expired,
 }
 
-impl From<CacheConfig> for Policy {
-    fn from(config: CacheConfig) -> Self {
-        Self { ttl: config.ttl.0 }
-    }
+/// How old an answer is that is fresh no more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stale {
+    /// Since it was stored.
+    pub age: Duration,
+    /// Since it was fresh.
+    pub over: Duration,
 }
 
 impl Policy {
-    /// The state at `now` of what was stored at `stored_at`. An age below zero, as after a clock
-    /// jump, says nothing about freshness and counts as expired.
+    /// The rules that `config` describes.
     #[must_use]
-    pub fn state(&self, stored_at: Timestamp, now: Timestamp) -> State {
-        match now.since(stored_at) {
-            Some(age) if age < self.ttl => State::Fresh { age, left: self.ttl.saturating_sub(age) },
-            _ => State::Expired,
+    pub fn new(config: CacheConfig) -> Self {
+        // Whoever wants each call to ask does not want the answer of five minutes ago at once.
+        let while_revalidate = if config.ttl.0.is_zero() { Duration::ZERO } else { config.stale_while_revalidate.0 };
+        Self { ttl: config.ttl.0, while_revalidate, if_error: config.stale_if_error.0 }
+    }
+
+    /// For how long the answer to `key` that is stored at `now` is fresh: the `ttl`, give or take a tenth, so
+    /// that answers that came together do not leave together.
+    #[must_use]
+    pub fn life(&self, key: &Key, now: Timestamp) -> Duration {
+        self.ttl.mul_f64(0.9 + 0.2 * key.spread(now))
+    }
+
+    /// The state at `now` of what was stored at `stored_at` and is fresh for `life`. An age below zero, as
+    /// after a clock jump, says nothing about freshness: such an answer is renewed, and served meanwhile.
+    #[must_use]
+    pub fn state(&self, stored_at: Timestamp, life: Duration, now: Timestamp) -> State {
+        let Some(age) = now.since(stored_at) else {
+            let stale = Stale { age: Duration::ZERO, over: Duration::ZERO };
+            return if self.while_revalidate.is_zero() {
+                State::StaleIfError(stale)
+            } else {
+                State::StaleWhileRevalidate(stale)
+            };
+        };
+        let Some(over) = age.checked_sub(life) else { return State::Fresh { age, left: life.saturating_sub(age) } };
+        let stale = Stale { age, over };
+        if over < self.while_revalidate {
+            State::StaleWhileRevalidate(stale)
+        } else if over < self.while_revalidate.saturating_add(self.if_error) {
+            State::StaleIfError(stale)
+        } else {
+            State::Expired
         }
     }
 
-    /// For how long an answer is fresh.
+    /// For how long an answer is fresh, about.
     #[must_use]
     pub const fn ttl(&self) -> Duration {
         self.ttl
+    }
+
+    /// For how long an answer may be of any use.
+    #[must_use]
+    pub const fn horizon(&self) -> Duration {
+        self.ttl.saturating_add(self.while_revalidate).saturating_add(self.if_error)
     }
 }
 
@@ -70,15 +122,47 @@ impl Policy {
 mod tests {
     use super::*;
 
+    fn policy(ttl: u64, while_revalidate: u64, if_error: u64) -> Policy {
+        let config = CacheConfig {
+            ttl: HumanDuration::from_secs(ttl),
+            stale_while_revalidate: HumanDuration::from_secs(while_revalidate),
+            stale_if_error: HumanDuration::from_secs(if_error),
+        };
+        Policy::new(config)
+    }
+
     #[test]
     fn states_by_age() {
-        let policy = Policy::from(CacheConfig { ttl: HumanDuration::from_secs(60) });
-        let at = |milliseconds: u64| policy.state(Timestamp(100_000), Timestamp(milliseconds));
+        let policy = policy(60, 300, 3600);
+        let life = Duration::from_mins(1);
+        let at = |milliseconds: u64| policy.state(Timestamp(100_000), life, Timestamp(milliseconds));
         let fresh = |age, left| State::Fresh { age: Duration::from_millis(age), left: Duration::from_millis(left) };
+        let stale = |age, over| Stale { age: Duration::from_millis(age), over: Duration::from_millis(over) };
         assert_eq!(at(100_000), fresh(0, 60_000));
         assert_eq!(at(159_999), fresh(59_999, 1));
-        assert_eq!(at(160_000), State::Expired);
-        assert_eq!(at(99_999), State::Expired, "the clock went back");
+        assert_eq!(at(160_000), State::StaleWhileRevalidate(stale(60_000, 0)));
+        assert_eq!(at(459_999), State::StaleWhileRevalidate(stale(359_999, 299_999)));
+        assert_eq!(at(460_000), State::StaleIfError(stale(360_000, 300_000)));
+        assert_eq!(at(4_059_999), State::StaleIfError(stale(3_959_999, 3_899_999)));
+        assert_eq!(at(4_060_000), State::Expired);
         assert_eq!(at(u64::MAX), State::Expired);
+        assert_eq!(at(99_999), State::StaleWhileRevalidate(stale(0, 0)), "the clock went back");
+    }
+
+    #[test]
+    fn a_ttl_of_zero_asks_each_time() {
+        let policy = policy(0, 300, 3600);
+        let stale = Stale { age: Duration::ZERO, over: Duration::ZERO };
+        assert_eq!(policy.state(Timestamp(5), Duration::ZERO, Timestamp(5)), State::StaleIfError(stale));
+        assert_eq!(policy.state(Timestamp(6), Duration::ZERO, Timestamp(5)), State::StaleIfError(stale));
+    }
+
+    #[test]
+    fn lives_differ_by_a_tenth() {
+        let policy = policy(100, 0, 0);
+        let lives: Vec<f64> =
+            (0..1000).map(|n| policy.life(&Key::of_bytes([7; 32]), Timestamp(n)).as_secs_f64()).collect();
+        assert!(lives.iter().all(|life| (90.0..=110.0).contains(life)));
+        assert!(lives.iter().any(|life| *life < 92.0) && lives.iter().any(|life| *life > 108.0));
     }
 }

@@ -78,7 +78,7 @@ pub fn run(arguments: &CallArgs) -> anyhow::Result<ExitCode> {
             deadline: Instant::now() + route.deadline,
         };
         let key = route.key(&query).to_string();
-        let answer = app.engine.answer(&route, query).await.map_err(|failure| ApiError::of(failure, &route));
+        let answer = app.engine.answer(&route, query).await.map_err(|unknown| ApiError::of(unknown, &route));
         match answer {
             Ok(answer) => show_answer(&answer, &route, &key, arguments.output),
             Err(error) => show_error(&error, &route, &key, arguments.output),

@@ -1,8 +1,9 @@
 //! What is wrong with a configuration file, shown like a good compiler shows it.
 
-use std::fmt;
+use std::{fmt, sync::LazyLock};
 
 use miette::{GraphicalReportHandler, LabeledSpan, MietteDiagnostic, NamedSource};
+use regex::{Captures, Regex};
 use serde::Serialize;
 
 use super::tree::{Node, Position};
@@ -147,10 +148,22 @@ impl Report {
     }
 }
 
+/// `source` with stars in the place of values that may be secrets, written here by mistake: a report is printed
+/// into logs.
+fn masked(source: &str) -> String {
+    static VALUE: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        Regex::new(r#"(?i)((?:token|password|secret|sha256|authorization)["']?[ \t]*:[ \t]*)("[^"\n]*"|'[^'\n]*'|[^\s\[{&*#,}][^\n,}]*)"#).ok()
+    });
+    let Some(value) = &*VALUE else { return String::new() };
+    let stars = |found: &Captures<'_>| format!("{}{}", &found[1], "*".repeat(found[2].len()));
+    value.replace_all(source, stars).into_owned()
+}
+
 impl fmt::Display for Report {
     /// The findings with the lines they are about.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let handler = GraphicalReportHandler::new().with_width(110);
+        let source = masked(&self.source);
         for finding in &self.findings {
             let rest = &self.source[finding.offset..];
             let length = rest.find(['\n', ':', ',', ' ', '}']).unwrap_or(rest.len()).max(usize::from(!rest.is_empty()));
@@ -168,9 +181,32 @@ impl fmt::Display for Report {
                 .with_label(LabeledSpan::underline(finding.offset..finding.offset + length));
             diagnostic.help.clone_from(&finding.help);
             let report = miette::Report::new(diagnostic)
-                .with_source_code(NamedSource::new(&self.name, self.source.clone()).with_language("yaml"));
+                .with_source_code(NamedSource::new(&self.name, source.clone()).with_language("yaml"));
             handler.render_report(f, &*report)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_be_a_secret_is_not_shown() {
+        for (source, shown) in [
+            ("tokens: [{name: a, token: hunter2}]", "tokens: [{name: a, token: *******}]"),
+            ("sha256: \"hunter2\" # x", "sha256: ********* # x"),
+            ("{\"password\": 'hunter, 2'}", "{\"password\": ***********}"),
+            ("Authorization: Bearer hunter2\nx: y", "Authorization: **************\nx: y"),
+            ("tokens:\n  - name: a\n    file: b", "tokens:\n  - name: a\n    file: b"),
+            ("Authorization: { file: b }", "Authorization: { file: b }"),
+        ] {
+            assert_eq!(masked(source), shown);
+        }
+        let report = Report::new("g.yaml", "token: hunter2".to_owned());
+        let mut report = report;
+        report.syntax(Position { line: 1, column: 1, offset: 0 }, "unknown key".to_owned());
+        assert!(!report.to_string().contains("hunter2"), "{report}");
     }
 }

@@ -69,7 +69,11 @@ impl Credential {
 /// `registry.example.com:5000` of `https://registry.example.com:5000/v1/`.
 fn host_of(key: &str) -> &str {
     let key = key.strip_prefix("https://").or_else(|| key.strip_prefix("http://")).unwrap_or(key);
-    key.split('/').next().unwrap_or(key)
+    match key.split('/').next().unwrap_or(key) {
+        // What `docker login` writes for Docker Hub.
+        "index.docker.io" | "registry-1.docker.io" => "docker.io",
+        host => host,
+    }
 }
 
 #[cfg(test)]

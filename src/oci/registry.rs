@@ -89,7 +89,14 @@ impl Registries {
             let mut registry = registry.clone();
             if let Some(file) = &mut registry.docker_config {
                 *file = base.resolve(&*file);
-                problems.note(&path.key("dockerConfig"), Credential::find(file, host));
+                let path = path.key("dockerConfig");
+                if let Some(None) = problems.note(&path, Credential::find(file, host)) {
+                    problems.warning(
+                        &path,
+                        format!("the file holds no user and password for `{host}`, which is then asked anonymously"),
+                        "log in to it with `docker login`; credential helpers are not asked",
+                    );
+                }
             }
             configured.insert(host.clone(), registry);
         }
@@ -117,16 +124,16 @@ impl Registries {
                     return parse_digest(value).map(Some);
                 }
             }
-            StatusCode::NOT_FOUND if speaks_distribution(&head) => return Ok(None),
             StatusCode::NOT_FOUND => {}
             _ => return Err(head.refusal()),
         }
         let reply = self.ask(Method::GET, reference, deadline).await?;
         match reply.status {
             StatusCode::OK => vouched_for(&reply).map(Some),
-            StatusCode::NOT_FOUND if speaks_distribution(&reply) => Ok(None),
+            StatusCode::NOT_FOUND if denies_the_manifest(&reply) => Ok(None),
             StatusCode::NOT_FOUND => Err(BackendError::invalid_output(
-                "404 Not Found, but not in a registry's words, so it proves nothing; is a proxy in front of it?",
+                "404 Not Found, but not in the words of a registry that has no such manifest, so it proves nothing; is a \
+                 proxy in front of it?",
             )),
             _ => Err(reply.refusal()),
         }
@@ -264,10 +271,10 @@ impl Registries {
     }
 }
 
-/// Whether a registry wrote this answer, and not a proxy before it that knows no such path: only then
-/// is a 404 a proof. By the header that registries send since Docker's first, or by the error body of
-/// the distribution specification 1.1, "Error Codes".
-fn speaks_distribution(reply: &Reply) -> bool {
+/// Whether a registry says, and says nothing else than, that there is no such manifest: by the error body
+/// of the distribution specification 1.1, "Error Codes". `NOT_FOUND` is Harbor's word. A 404 by itself proves
+/// nothing: proxies send it too.
+fn denies_the_manifest(reply: &Reply) -> bool {
     #[derive(Deserialize)]
     struct Errors {
         errors: Vec<Code>,
@@ -276,10 +283,9 @@ fn speaks_distribution(reply: &Reply) -> bool {
     struct Code {
         code: String,
     }
-    reply.headers.contains_key("docker-distribution-api-version")
-        || serde_json::from_slice::<Errors>(&reply.body).is_ok_and(|body| {
-            body.errors.iter().any(|error| matches!(&*error.code, "MANIFEST_UNKNOWN" | "NAME_UNKNOWN"))
-        })
+    let denies = |error: &Code| matches!(&*error.code, "MANIFEST_UNKNOWN" | "NAME_UNKNOWN" | "NOT_FOUND");
+    serde_json::from_slice::<Errors>(&reply.body)
+        .is_ok_and(|body| !body.errors.is_empty() && body.errors.iter().all(denies))
 }
 
 /// The digest of a manifest that was fetched whole, which a sign-in page or a cut body is not.

@@ -165,6 +165,9 @@ fn check((parameter, pattern): &(InputParameter, Option<Regex>), value: Value) -
         .kind
         .convert(value)
         .map_err(|value| format!("must be {}, is {}", parameter.kind.article(), kind_of(&value)))?;
+    if parameter.required && value.as_str().is_some_and(str::is_empty) {
+        return Err("is required and empty".to_owned());
+    }
     match (pattern, value.as_str()) {
         (Some(pattern), Some(text)) if !pattern.is_match(text) => {
             let shown: String = text.chars().take(80).collect();
@@ -231,6 +234,10 @@ mod tests {
         assert!(accept(&input, &json!({"sha": "12ab"})).is_ok());
         assert!(accept(&input, &json!({"sha": "12ab\n"})).is_err());
         assert!(accept(&input, &json!({"sha": "12abc"})).is_err());
+        assert_eq!(
+            accept(&input, &json!({"sha": ""})).unwrap_err(),
+            "parameter `sha` (the head commit): is required and empty"
+        );
         assert_eq!(accept(&input, &json!({"sha": null})).unwrap_err(), "parameter `sha` (the head commit) is missing");
     }
 }

@@ -66,9 +66,25 @@ impl Completion {
         let headers = response.headers_mut();
         headers.reserve(6);
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        let (state, status, age) = match answer.source {
+        let mut because = None;
+        let (state, status, age) = match &answer.source {
             Source::Hit { age, left } => {
-                ("hit", text(format_args!("appset-gateway; hit; ttl={}", left.as_secs())), age)
+                ("hit", text(format_args!("appset-gateway; hit; ttl={}", left.as_secs())), *age)
+            }
+            Source::StaleWhileRevalidate(stale) => {
+                ("stale", text(format_args!("appset-gateway; hit; ttl=-{}", stale.over.as_secs())), stale.age)
+            }
+            Source::StaleIfError(stale, unknown) => {
+                let error = self.route.as_deref().map(|route| ApiError::of(unknown.clone(), route));
+                let detail = error.as_ref().map_or("unknown", |error| error.code.as_str());
+                because = error;
+                let over = stale.over.as_secs();
+                ("stale_if_error", text(format_args!("appset-gateway; hit; ttl=-{over}; detail={detail}")), stale.age)
+            }
+            Source::Miss { shared: false }
+                if self.route.as_ref().is_some_and(|route| route.policy.horizon().is_zero()) =>
+            {
+                ("miss", HeaderValue::from_static("appset-gateway; fwd=miss"), Duration::ZERO)
             }
             Source::Miss { shared: false } => {
                 ("miss", HeaderValue::from_static("appset-gateway; fwd=miss; stored"), Duration::ZERO)
@@ -81,8 +97,10 @@ impl Completion {
         headers.insert(header::AGE, HeaderValue::from(age.as_secs()));
         let elapsed = self.started.elapsed();
         let total = elapsed.as_micros();
-        let timing = match answer.source {
-            Source::Hit { .. } => text(format_args!("total;dur={}.{:03}", total / 1000, total % 1000)),
+        let timing = match &answer.source {
+            Source::Hit { .. } | Source::StaleWhileRevalidate(_) | Source::StaleIfError(..) => {
+                text(format_args!("total;dur={}.{:03}", total / 1000, total % 1000))
+            }
             Source::Miss { .. } => {
                 let backend = answer.entry.took.as_micros();
                 text(format_args!(
@@ -100,7 +118,7 @@ impl Completion {
             route.metrics.answered.inc();
             route.metrics.seconds.observe(elapsed.as_secs_f64());
         }
-        self.log(200, state, Some(encoded.sets()), None);
+        self.log(200, state, Some(encoded.sets()), because.as_ref());
         self.is_over = true;
         response
     }
@@ -131,7 +149,8 @@ impl Completion {
             ),
             Some(error) => tracing::warn!(
                 target: "request", request_id, route, application_set, caller, cache, status, duration_us,
-                code = error.code.as_str(), error = error.message.escape_debug().to_string(), "refused"
+                sets, code = error.code.as_str(), error = error.message.as_str(),
+                "{}", if status == 200 { "answered from an earlier answer" } else { "refused" }
             ),
         }
     }

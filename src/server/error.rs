@@ -1,14 +1,14 @@
 //! From what went wrong to a status and a flat JSON body: the only place that knows which status a
 //! failure has. No code here stands for a 2xx (invariant I1).
 
-use std::time::Duration;
+use std::{fmt::Write as _, time::Duration};
 
 use axum::{body::Body, response::Response};
 use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;
 
 use crate::{
-    answer::Failure,
+    answer::{Failure, Unknown},
     error::{BackendError, ErrorKind},
     route::Route,
 };
@@ -151,7 +151,14 @@ impl ApiError {
 
     /// What a failed answer of `route` means for the caller.
     #[must_use]
-    pub fn of(failure: Failure, route: &Route) -> Self {
+    pub fn of(unknown: Unknown, route: &Route) -> Self {
+        let Some(rests) = unknown.rests else { return Self::of_failure(unknown.failure, route) };
+        let mut error = Self::of_failure(unknown.failure, route);
+        let _ = write!(error.message, "; it is asked again in {} s", rests.as_secs() + 1);
+        error.retry_after(rests + Duration::from_secs(1))
+    }
+
+    fn of_failure(failure: Failure, route: &Route) -> Self {
         let (name, kind) = (&route.name, route.kind);
         match failure {
             Failure::Backend(error) => Self::of_backend(error.within(format_args!("route {name} ({kind})"))),

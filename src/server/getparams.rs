@@ -65,7 +65,7 @@ async fn steps(
         parameters: Arc::new(parameters),
         deadline: Instant::now() + route.deadline,
     };
-    app.engine.answer(route, query).await.map_err(|failure| ApiError::of(failure, route))
+    app.engine.answer(route, query).await.map_err(|unknown| ApiError::of(unknown, route))
 }
 
 /// Everything that can be decided before the body is read.

@@ -36,8 +36,14 @@ pub struct RouteMetrics {
     pub answered: IntCounter,
     /// How long requests took.
     pub seconds: Histogram,
-    /// Answers from the cache.
+    /// Fresh answers from the cache.
     pub hits: IntCounter,
+    /// Answers from the cache that were renewed in the background.
+    pub stale: IntCounter,
+    /// Answers from the cache that stood in for a backend that did not know.
+    pub stale_if_error: IntCounter,
+    /// Questions that the backend was not asked, since it failed just now.
+    pub failing: IntCounter,
     /// Answers that needed a run of the backend.
     pub misses: IntCounter,
     /// Answers that waited for another call's run.
@@ -102,7 +108,7 @@ impl Metrics {
             )?,
             lookups: counters(
                 "appset_gateway_cache_lookups_total",
-                "Lookups of answers, by route and state (hit, miss, joined).",
+                "Lookups of answers, by route and state (hit, stale, stale_if_error, failing, miss, joined).",
                 &["route", "state"],
             )?,
             in_flight: gauge("appset_gateway_requests_in_flight", "Requests that are being answered.")?,
@@ -128,6 +134,9 @@ impl Metrics {
             answered: self.requests.with_label_values(&[route, "ok"]),
             seconds: self.request_seconds.with_label_values(&[route]),
             hits: lookups("hit"),
+            stale: lookups("stale"),
+            stale_if_error: lookups("stale_if_error"),
+            failing: lookups("failing"),
             misses: lookups("miss"),
             joined: lookups("joined"),
             present: ran("present"),

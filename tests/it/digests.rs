@@ -59,11 +59,11 @@ async fn app_of(upstream: &Upstream) -> TestApp {
 }
 
 async fn ask_app(upstream: &Upstream) -> Reply {
-    app_of(upstream).await.ask("d", json!({"tag": "1"})).await
+    app_of(upstream).await.ask_afresh("d", json!({"tag": "1"})).await
 }
 
 async fn branch(app: &TestApp, branch: &str) -> Reply {
-    app.ask("d", json!({"branch": branch})).await
+    app.ask_afresh("d", json!({"branch": branch})).await
 }
 
 #[tokio::test]
@@ -188,7 +188,7 @@ async fn a_token_is_fetched_once() {
         let registry = with_tokens(move |request| request.answer(200, JSON, answer)).await;
         let app = app_of(&registry).await;
         for tag in ["1", "2", "3"] {
-            let reply = app.ask("d", json!({"tag": tag})).await;
+            let reply = app.ask_afresh("d", json!({"tag": tag})).await;
             assert_eq!(reply.sets(), json!([{"app": digest(MANIFEST).as_str()}]).to_string());
         }
         let requests = registry.requests();
@@ -214,7 +214,7 @@ async fn a_token_is_fetched_once() {
     .await;
     let app = app_of(&registry).await;
     for _ in 0..3 {
-        assert_eq!(app.ask("d", json!({"tag": "1"})).await.status, 200);
+        assert_eq!(app.ask_afresh("d", json!({"tag": "1"})).await.status, 200);
     }
 }
 
@@ -276,7 +276,7 @@ async fn a_credential_is_never_shown() {
         let images = json!({"app": {"image": format!("{host}/org/app:1")}});
         let entry = json!({"plainHttp": true, "dockerConfig": "docker.json"});
         let app = TestApp::start_in(folder, &config(&[(&host, entry)], &images, json!({}))).await;
-        let message = refused(&app.ask("d", json!({})).await, 502, "backend_failed", "");
+        let message = refused(&app.ask_afresh("d", json!({})).await, 502, "backend_failed", "");
         assert!(!message.contains("hunter2") && !message.contains(&STANDARD.encode("ci:hunter2")), "{message}");
     }
 }
@@ -296,10 +296,10 @@ async fn only_a_registrys_own_words_count() {
         ("a digest", (200, &*found, ""), never, Ok(&*present)),
         ("no digest header", silent, (200, OCI, MANIFEST), Ok(&*present)),
         ("no 404 to a GET", gone, (200, &*found, MANIFEST), Ok(&*present)),
-        ("404 by the header", (404, api, ""), never, Ok("[]")),
-        ("404 by the body", gone, (404, JSON, UNKNOWN), Ok("[]")),
+        ("a 404 by a registry", gone, (404, JSON, UNKNOWN), Ok("[]")),
         ("no repository", gone, (404, JSON, r#"{"errors":[{"code":"NAME_UNKNOWN"}]}"#), Ok("[]")),
-        ("gone in between", silent, (404, api, ""), Ok("[]")),
+        ("Harbor", gone, (404, JSON, r#"{"errors":[{"code":"NOT_FOUND"}]}"#), Ok("[]")),
+        ("gone in between", silent, (404, JSON, UNKNOWN), Ok("[]")),
         // A 404 that proves nothing.
         (
             "nginx",
@@ -308,6 +308,14 @@ async fn only_a_registrys_own_words_count() {
             Err("proves nothing"),
         ),
         ("no body", gone, gone, Err("proves nothing")),
+        ("the header alone", (404, api, ""), (404, api, HTML), Err("proves nothing")),
+        ("denied", (404, api, ""), (404, api, r#"{"errors":[{"code":"DENIED"}]}"#), Err("proves nothing")),
+        (
+            "two errors",
+            gone,
+            (404, JSON, r#"{"errors":[{"code":"MANIFEST_UNKNOWN"},{"code":"TOOMANYREQUESTS"}]}"#),
+            Err("proves nothing"),
+        ),
         ("another error", gone, (404, JSON, r#"{"errors":[{"code":"DENIED"}]}"#), Err("proves nothing")),
         ("no error", gone, (404, JSON, r#"{"errors":[]}"#), Err("proves nothing")),
         ("JSON", gone, (404, JSON, "{}"), Err("proves nothing")),
@@ -389,8 +397,7 @@ async fn a_registry_in_trouble_is_unknown() {
 
 #[tokio::test]
 async fn branch_names_are_data() {
-    let registry =
-        Upstream::start(|request| request.answer(404, "Docker-Distribution-Api-Version: registry/2.0", "")).await;
+    let registry = Upstream::start(|request| request.answer(404, JSON, UNKNOWN)).await;
     let host = registry.address.to_string();
     for (image, expected) in [
         ("org/app:{{ params.branch | tag }}", "/v2/org/app/manifests/"),
@@ -469,7 +476,10 @@ async fn a_layout_names_its_images() {
     };
     let both = json!([{"front": digest("front:feature-branch-1"), "back": digest("back:feature-branch-1")}]);
     assert_eq!(branch(&app, "feature-branch-1").await.sets(), both.to_string());
-    for name in ["never-built", "", "../../x", "../images:front:feature-branch-1", "\u{0}", "🚀", "a\r\nb", "%2e"] {
+    for name in ["", "../images:front:feature-branch-1", "\u{0}", "🚀", "a\r\nb", "%2e"] {
+        refused(&branch(&app, name).await, 422, "invalid_input", "cannot stand in an image reference");
+    }
+    for name in ["never-built", "../../x"] {
         assert_eq!(branch(&app, name).await.sets(), "[]", "{name}");
     }
     assert_eq!(branch(&app, &"x".repeat(10_000)).await.sets(), "[]");

@@ -46,7 +46,7 @@ impl Source {
             if folder.contains("{{") || folder.contains("{%") || folder.is_empty() {
                 return Err("the folder of an image layout must stand here as it is, without `{{`".to_owned());
             }
-            let name = Template::parse(name, Place::Text, INPUT_SCOPE)?;
+            let name = Template::parse(name, Place::Reference, INPUT_SCOPE)?;
             return Ok(Self::Layout { layout: Layout::new(base.resolve(folder)), name });
         }
         let template = Template::parse(image, Place::Reference, INPUT_SCOPE)?;

@@ -107,6 +107,12 @@ impl TestApp {
         self.call(&format!("/{name}/api/v1/getparams.execute"), &body).await
     }
 
+    /// The same, when everything that was remembered is of no use any more.
+    pub async fn ask_afresh(&self, name: &str, parameters: Value) -> Reply {
+        self.clock.advance(Duration::from_hours(48));
+        self.ask(name, parameters).await
+    }
+
     /// Sends raw bytes on a connection of their own and reads one response, which is what the contract says.
     pub async fn send(&self, request: &[u8]) -> Reply {
         let reply = wire::exchange(self.address, request).await;
