@@ -15,7 +15,8 @@ use crate::{
     clock::{Clock, Timestamp},
     error::{BackendError, ErrorKind},
     flight::{Boarding, Flights, Landing},
-    generator::{Outcome, Query},
+    generator::{Evidence, Outcome, ParameterSet, Query},
+    guard::{Held, Ledger},
     route::Route,
     telemetry::metrics::Metrics,
 };
@@ -72,6 +73,8 @@ pub enum Failure {
     Deadline,
     /// The run panicked.
     Crashed,
+    /// The backend answered, and the guard does not believe it yet.
+    Held(Box<Held>),
 }
 
 impl Failure {
@@ -90,6 +93,7 @@ type Landed = Result<Arc<Entry>, Failure>;
 pub struct Engine {
     memory: Memory,
     failing: Failing<Failure>,
+    held: Ledger<Key>,
     flights: Flights<Key, Landed>,
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
@@ -98,7 +102,14 @@ pub struct Engine {
 impl Engine {
     /// An engine that has answered nothing yet.
     pub fn new(memory: Memory, clock: Arc<dyn Clock>, metrics: Arc<Metrics>) -> Self {
-        Self { memory, failing: Failing::default(), flights: Flights::default(), clock, metrics }
+        Self {
+            memory,
+            failing: Failing::default(),
+            held: Ledger::default(),
+            flights: Flights::default(),
+            clock,
+            metrics,
+        }
     }
 
     /// Answers `query` on `route`, from the cache or its backend.
@@ -107,9 +118,11 @@ impl Engine {
     /// When no complete answer is known by the query's deadline.
     pub async fn answer(&self, route: &Arc<Route>, query: Query) -> Result<Answer, Unknown> {
         let key = route.key(&query);
+        let lineage = route.lineage(&query, key);
         let now = self.clock.now();
         let Some((entry, worth)) = self.remembered(route, &key, now) else {
-            return self.ask(route, key, query, now).await;
+            let asked = self.ask(route, key, query, now).await;
+            return asked.or_else(|unknown| self.stand_in(route, &lineage, unknown, now));
         };
         match worth {
             State::Fresh { age, left } => {
@@ -128,8 +141,23 @@ impl Engine {
                 route.metrics.stale_if_error.inc();
                 Ok(Answer { entry, source: Source::StaleIfError(stale, unknown) })
             }),
-            State::Expired => self.ask(route, key, query, now).await,
+            State::Expired => {
+                let asked = self.ask(route, key, query, now).await;
+                asked.or_else(|unknown| self.stand_in(route, &lineage, unknown, now))
+            }
         }
+    }
+
+    /// The last good answer of `lineage`, for a question that has none of its own.
+    fn stand_in(&self, route: &Route, lineage: &Key, unknown: Unknown, now: Timestamp) -> Result<Answer, Unknown> {
+        let Some((entry, worth)) = self.remembered(route, lineage, now) else { return Err(unknown) };
+        let stale = match worth {
+            State::Fresh { age, .. } => Stale { age, over: Duration::ZERO },
+            State::StaleWhileRevalidate(stale) | State::StaleIfError(stale) => stale,
+            State::Expired => return Err(unknown),
+        };
+        route.metrics.stale_if_error.inc();
+        Ok(Answer { entry, source: Source::StaleIfError(stale, unknown) })
     }
 
     fn remembered(&self, route: &Route, key: &Key, now: Timestamp) -> Option<(Arc<Entry>, State)> {
@@ -174,11 +202,13 @@ impl Engine {
         self.metrics.cache_entries.set(as_gauge(self.memory.len()));
         self.metrics.cache_bytes.set(as_gauge(self.memory.size()));
         self.metrics.flights.set(as_gauge(self.flights.len() as u64));
+        self.metrics.held.set(as_gauge(self.held.len() as u64));
     }
 
     /// The work of a flight: detached from its callers, so it owns all it needs.
     fn fly(&self, route: Arc<Route>, key: Key, query: Query) -> impl Future<Output = Landed> + Send + 'static {
-        let (memory, failing, clock) = (self.memory.clone(), self.failing.clone(), Arc::clone(&self.clock));
+        let (memory, failing, held) = (self.memory.clone(), self.failing.clone(), self.held.clone());
+        let (clock, lineage) = (Arc::clone(&self.clock), route.lineage(&query, key));
         async move {
             let started = StdInstant::now();
             let margin = MARGIN.min(route.deadline / 10);
@@ -191,13 +221,21 @@ impl Engine {
                 Err(_) => Err(Failure::Deadline),
             };
             let took = started.elapsed();
-            route.metrics.ran(&result.as_ref().map(|(_, evidence)| !evidence.is_empty()).map_err(|_| ()), took);
+            route.metrics.ran(&result.as_ref().map(|found| !found.evidence.is_empty()).map_err(|_| ()), took);
             let now = clock.now();
-            let (encoded, evidence) =
-                result.inspect_err(|failure| failing.failed(key, failure.clone(), failure.retry_after(), now))?;
+            let reviewed = result.and_then(|found| {
+                review(&held, &memory, &route, lineage, &found, now)?;
+                Ok(found)
+            });
+            let found =
+                reviewed.inspect_err(|failure| failing.failed(key, failure.clone(), failure.retry_after(), now))?;
+            let (encoded, evidence) = (found.encoded, found.evidence);
             let entry = Arc::new(Entry { encoded, stored_at: now, life: route.policy.life(&key, now), took, evidence });
             if !route.policy.horizon().is_zero() {
                 memory.insert(key, Arc::clone(&entry));
+                if lineage != key {
+                    memory.insert(lineage, Arc::clone(&entry));
+                }
             }
             failing.recovered(&key);
             Ok(entry)
@@ -212,12 +250,37 @@ async fn wait(landing: Landing<Landed>, deadline: Instant) -> Landed {
     }
 }
 
-async fn resolve(route: &Route, query: &Query) -> Result<(Encoded, Vec<crate::generator::Evidence>), BackendError> {
+/// What a run found, in the form that Argo CD gets.
+struct Found {
+    sets: Vec<ParameterSet>,
+    encoded: Encoded,
+    evidence: Vec<Evidence>,
+}
+
+async fn resolve(route: &Route, query: &Query) -> Result<Found, BackendError> {
     let (sets, evidence) = match route.backend.resolve(query).await? {
         Outcome::Present(sets) => (route.shape.apply(sets, query)?, Vec::new()),
         Outcome::Absent(evidence) => (route.shape.apply(Vec::new(), query)?, evidence),
     };
     let encoded = Encoded::encode(&sets)
         .map_err(|error| BackendError::invalid_output(format!("the answer cannot be written as JSON: {error}")))?;
-    Ok((encoded, evidence))
+    Ok(Found { sets, encoded, evidence })
+}
+
+/// Holds `found` against the last good answer of its lineage.
+fn review(
+    held: &Ledger<Key>,
+    memory: &Memory,
+    route: &Route,
+    lineage: Key,
+    found: &Found,
+    now: Timestamp,
+) -> Result<(), Failure> {
+    let last = memory.get(&lineage).filter(|last| route.policy.state(last.stored_at, last.life, now) != State::Expired);
+    let last = last.map(|last| last.encoded.decode()).unwrap_or_default();
+    match held.review(lineage, &route.guard, &last, &found.sets, now) {
+        Ok(None) => Ok(()),
+        Ok(Some(held)) => Err(Failure::Held(Box::new(held))),
+        Err(error) => Err(Failure::Backend(BackendError::invalid_output(error))),
+    }
 }

@@ -50,6 +50,7 @@ pub mod clock;
 pub mod document;
 pub mod error;
 pub mod generator;
+pub mod guard;
 pub mod problem;
 pub mod secret;
 pub mod units;

@@ -19,6 +19,7 @@ use crate::{
     backend::{Backend, BackendConfig, Surroundings},
     cache::{CacheConfig, Key, KeyPrefix, Policy},
     generator::{Parameters, Query},
+    guard::{Guard, GuardConfig},
     problem::{Path, Problems},
     shape::{Nulls, Shape},
     telemetry::metrics::{Metrics, RouteMetrics},
@@ -55,6 +56,12 @@ pub struct RouteConfig {
     /// How long answers live.
     #[serde(default)]
     pub cache: CacheConfig,
+    /// The parameters that stay when a commit moves on, such as the branch: the answer to the commit before stands
+    /// in for one that is not known yet. Without it, a question is followed by itself only.
+    pub lineage: Option<Vec<String>>,
+    /// What an answer may lose before it is held.
+    #[serde(default)]
+    pub guard: GuardConfig,
     /// When a call is given up; the server's `deadline` unless set.
     pub deadline: Option<HumanDuration>,
 }
@@ -77,10 +84,13 @@ pub struct Route {
     pub shape: Shape,
     /// How long they live.
     pub policy: Policy,
+    /// What they may lose.
+    pub guard: Guard,
     /// When a call is given up.
     pub deadline: Duration,
     /// What is counted.
     pub metrics: RouteMetrics,
+    lineage: Option<Vec<String>>,
     matcher: Option<Matcher>,
     prefix: KeyPrefix,
 }
@@ -90,6 +100,12 @@ impl Route {
     #[must_use]
     pub fn key(&self, query: &Query) -> Key {
         self.prefix.key(query)
+    }
+
+    /// What `query`, whose key is `key`, has in common with those that it follows.
+    #[must_use]
+    pub fn lineage(&self, query: &Query, key: Key) -> Key {
+        self.lineage.as_ref().map_or(key, |names| self.prefix.lineage(query, names))
     }
 }
 
@@ -213,6 +229,45 @@ fn check_name(config: &RouteConfig, before: &[RouteConfig], path: &Path, problem
     }
 }
 
+/// Says what is wrong with a lineage, or that there should be one: a commit that is asked about for the first time
+/// has no answer of its own, and an empty one deletes the preview of the commit before.
+fn check_lineage(config: &RouteConfig, raw: &Value, path: &Path, problems: &mut Problems) {
+    let path = path.key("lineage");
+    let declared: Vec<&str> = config.input.iter().flatten().map(|parameter| parameter.name.as_str()).collect();
+    let Some(lineage) = &config.lineage else {
+        let text = raw.to_string();
+        let uses = |name: &&&str| declared.contains(name) || text.contains(&format!("params.{name}"));
+        if let Some(commit) = COMMITS.iter().find(uses) {
+            problems.warning(
+                &path,
+                format!("the route uses the commit `{commit}` and names no lineage"),
+                "name the parameters that stay when the commit moves on, such as `lineage: [branch]`; else each new commit \
+                 begins without a last good answer",
+            );
+        }
+        return;
+    };
+    if lineage.is_empty() {
+        problems.error_with_help(
+            &path,
+            "the lineage is empty, so that all questions would be one",
+            "leave it out, or name parameters",
+        );
+    }
+    for (index, name) in
+        lineage.iter().enumerate().filter(|(_, name)| config.input.is_some() && !declared.contains(&name.as_str()))
+    {
+        problems.error_with_help(
+            &path.index(index),
+            format!("`{name}` is not declared in `input`"),
+            format!("declared: {}", declared.join(", ")),
+        );
+    }
+}
+
+/// What generators call a commit; Argo CD's pull request generator gives the first three.
+const COMMITS: [&str; 6] = ["head_sha", "head_short_sha", "head_short_sha_7", "sha", "commit", "revision"];
+
 fn build_route(
     config: &RouteConfig,
     raw: &Value,
@@ -235,6 +290,7 @@ fn build_route(
         }
     }
     let shape = Shape::build(config.output.as_ref(), &config.echo, config.stringify, config.nulls, path, problems);
+    check_lineage(config, raw, path, problems);
     let deadline_path = path.key("deadline");
     if let Some(deadline) = config.deadline {
         check_deadline(deadline, &deadline_path, problems);
@@ -248,6 +304,8 @@ fn build_route(
         input,
         shape,
         policy: Policy::new(config.cache),
+        guard: Guard::build(&config.guard, &path.key("guard"), problems),
+        lineage: config.lineage.clone(),
         deadline: config.deadline.unwrap_or(deadline).0,
         metrics: metrics.route(&config.name, config.backend.kind()),
         matcher: matcher.flatten(),

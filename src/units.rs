@@ -59,6 +59,56 @@ impl JsonSchema for HumanDuration {
     }
 }
 
+/// A share written as `30%`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Percent(pub u8);
+
+impl Percent {
+    /// Whether `part` is more than this share of `whole`.
+    #[must_use]
+    pub const fn is_exceeded(self, part: usize, whole: usize) -> bool {
+        part.saturating_mul(100) > whole.saturating_mul(self.0 as usize)
+    }
+}
+
+impl std::fmt::Display for Percent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}%", self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Percent {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let number = text.strip_suffix('%').and_then(|number| number.trim_end().parse().ok());
+        number
+            .filter(|number| *number <= 100)
+            .map(Self)
+            .ok_or_else(|| D::Error::custom(format!("`{text}` is not a share from `0%` to `100%`")))
+    }
+}
+
+impl Serialize for Percent {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl JsonSchema for Percent {
+    fn schema_name() -> Cow<'static, str> {
+        "Percent".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "string",
+            "pattern": "^(100|[0-9]{1,2}) *%$",
+            "description": "A share from `0%` to `100%`.",
+            "examples": ["30%"],
+        })
+    }
+}
+
 /// A number of bytes written as `64KiB`, `64MiB` or `1GiB`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ByteSize(pub u64);

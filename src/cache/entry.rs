@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     clock::Timestamp,
@@ -40,6 +40,21 @@ impl Encoded {
     #[must_use]
     pub const fn body(&self) -> &Bytes {
         &self.body
+    }
+
+    /// The parameter sets, read back.
+    #[must_use]
+    pub fn decode(&self) -> Vec<ParameterSet> {
+        #[derive(Deserialize)]
+        struct Body {
+            output: Output,
+        }
+        #[derive(Deserialize)]
+        struct Output {
+            parameters: Vec<Parameters>,
+        }
+        let body = serde_json::from_slice::<Body>(&self.body);
+        body.map(|body| body.output.parameters.into_iter().map(ParameterSet).collect()).unwrap_or_default()
     }
 
     /// The number of parameter sets in it.
@@ -88,7 +103,8 @@ mod tests {
     #[test]
     fn keys_keep_their_order() {
         let set = ParameterSet(json!({"z": 1, "a": "ü\u{1}"}).as_object().unwrap().clone());
-        let encoded = Encoded::encode(&[set]).unwrap();
+        let encoded = Encoded::encode(std::slice::from_ref(&set)).unwrap();
+        assert_eq!(encoded.decode(), [set]);
         assert_eq!(
             std::str::from_utf8(encoded.body()).unwrap(),
             r#"{"output":{"parameters":[{"z":1,"a":"ü\u0001"}]}}"#

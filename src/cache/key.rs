@@ -6,7 +6,10 @@ use std::fmt;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use crate::{clock::Timestamp, generator::Query};
+use crate::{
+    clock::Timestamp,
+    generator::{Parameters, Query},
+};
 
 /// A question's identity. A cryptographic hash, since branch names are chosen by strangers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -61,11 +64,23 @@ impl KeyPrefix {
     /// The key of `query`.
     #[must_use]
     pub fn key(&self, query: &Query) -> Key {
-        let mut text = Vec::with_capacity(256);
+        self.finish(Vec::with_capacity(256), query, &query.parameters)
+    }
+
+    /// The key that `query` shares with all others that agree with it in the parameters called `names`.
+    #[must_use]
+    pub fn lineage(&self, query: &Query, names: &[String]) -> Key {
+        let kept = query.parameters.iter().filter(|(name, _)| names.contains(name));
+        let kept = kept.map(|(name, value)| (name.clone(), value.clone())).collect();
+        // No question's own key begins so: neither an object nor a text's length does.
+        self.finish(b"lineage".to_vec(), query, &kept)
+    }
+
+    fn finish(&self, mut text: Vec<u8>, query: &Query, parameters: &Parameters) -> Key {
         if self.with_application_set {
             write_text(&query.application_set, &mut text);
         }
-        write_object(&query.parameters, &mut text);
+        write_object(parameters, &mut text);
         let mut hasher = self.hasher.clone();
         hasher.update(&text);
         Key(hasher.finalize().into())
@@ -148,6 +163,15 @@ mod tests {
         {
             assert_ne!(one, key(&route, "a", &other), "{other}");
         }
+        let lineage = |parameters: Value| {
+            let parameters = parameters.as_object().unwrap().clone().into();
+            let query = Query { application_set: "a".into(), parameters, deadline: Instant::now() };
+            route.lineage(&query, &["branch".to_owned()])
+        };
+        let first = lineage(json!({"branch": "x", "sha": "1"}));
+        assert_eq!(first, lineage(json!({"sha": "2", "branch": "x"})));
+        assert_ne!(first, lineage(json!({"branch": "y", "sha": "1"})));
+        assert_ne!(first, key(&route, "a", &json!({"branch": "x"})));
         let changed = KeyPrefix::new("r", &json!({"ttl": 2}), false);
         assert_ne!(key(&route, "a", &json!({})), key(&changed, "a", &json!({})));
         let named = KeyPrefix::new("r", &json!({"ttl": 1}), true);

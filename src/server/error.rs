@@ -43,13 +43,15 @@ pub enum Code {
     BackendOutputInvalid,
     /// Too many requests are under way.
     Overloaded,
+    /// The answer would delete too much, and is not believed yet.
+    Held,
     /// The backend took too long.
     BackendTimeout,
 }
 
 impl Code {
     /// All codes.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::InvalidRequest,
         Self::Forbidden,
         Self::NotFound,
@@ -62,6 +64,7 @@ impl Code {
         Self::BackendFailed,
         Self::BackendOutputInvalid,
         Self::Overloaded,
+        Self::Held,
         Self::BackendTimeout,
     ];
 
@@ -81,6 +84,7 @@ impl Code {
             Self::BackendFailed => "backend_failed",
             Self::BackendOutputInvalid => "backend_output_invalid",
             Self::Overloaded => "overloaded",
+            Self::Held => "held",
             Self::BackendTimeout => "backend_timeout",
         }
     }
@@ -98,7 +102,7 @@ impl Code {
             Self::Throttled => StatusCode::TOO_MANY_REQUESTS,
             Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
             Self::BackendFailed | Self::BackendOutputInvalid => StatusCode::BAD_GATEWAY,
-            Self::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Overloaded | Self::Held => StatusCode::SERVICE_UNAVAILABLE,
             Self::BackendTimeout => StatusCode::GATEWAY_TIMEOUT,
         }
     }
@@ -166,6 +170,9 @@ impl ApiError {
                 Code::BackendTimeout,
                 format!("route {name} ({kind}): no answer within {} s", route.deadline.as_secs_f32()),
             ),
+            Failure::Held(held) => {
+                Self::new(Code::Held, format!("route {name} ({kind}): {held}")).retry_after(held.apart)
+            }
             Failure::Crashed => {
                 Self::new(Code::Internal, format!("route {name} ({kind}): the gateway failed; its log says where"))
             }

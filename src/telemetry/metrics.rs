@@ -23,6 +23,8 @@ pub struct Metrics {
     pub in_flight: IntGauge,
     /// Backend runs under way.
     pub flights: IntGauge,
+    /// Answers that the guard holds.
+    pub held: IntGauge,
     /// Answers in memory.
     pub cache_entries: IntGauge,
     /// Their size.
@@ -113,6 +115,7 @@ impl Metrics {
             )?,
             in_flight: gauge("appset_gateway_requests_in_flight", "Requests that are being answered.")?,
             flights: gauge("appset_gateway_backend_runs_in_flight", "Runs of backends under way.")?,
+            held: gauge("appset_gateway_held_answers", "Answers that the guard does not believe yet.")?,
             cache_entries: gauge("appset_gateway_cache_entries", "Answers in memory.")?,
             cache_bytes: gauge("appset_gateway_cache_size_bytes", "Size of the answers in memory.")?,
             registry: registry.clone(),

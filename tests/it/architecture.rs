@@ -11,6 +11,7 @@ const ROWS: &[&[&str]] = &[
     &["config"],
     &["auth", "answer"],
     &["route"],
+    &["guard"],
     &["flight", "cache", "shape"],
     &["backend"],
     &["oci"],

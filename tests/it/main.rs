@@ -10,6 +10,7 @@ mod cache;
 mod cli;
 mod digests;
 mod getparams;
+mod guard;
 mod http;
 mod lifecycle;
 mod openapi;

@@ -161,6 +161,7 @@ const ROUTES: &str = r#"
   - { name: typed, input: [ { name: n, type: number, required: true } ], backend: { fixed: { parameters: [] } } }
   - { name: gated, backend: { script: { command: [sh, -c, "until test -e open; do sleep 0.02; done; echo []"] } } }
   - { name: failing, backend: { script: { command: ["false"] } } }
+  - { name: few, guard: { minItems: 1 }, backend: { fixed: { parameters: [] } } }
   - { name: blank, backend: { script: { command: ["true"] } } }
   - { name: slow, backend: { script: { command: [sleep, "60"], timeout: 100ms } } }
 "#;
@@ -238,6 +239,7 @@ async fn every_refusal_that_can_be_provoked_conforms() {
         ("throttled", call(&format!("/throttled{GETPARAMS}"), TOKEN, "{}")),
         ("backend_failed", call(&format!("/failing{GETPARAMS}"), TOKEN, "{}")),
         ("backend_output_invalid", call(&format!("/blank{GETPARAMS}"), TOKEN, "{}")),
+        ("held", call(&format!("/few{GETPARAMS}"), TOKEN, "{}")),
         ("backend_timeout", call(&format!("/slow{GETPARAMS}"), TOKEN, "{}")),
     ];
     let mut seen = BTreeSet::from(["internal", "overloaded"].map(str::to_owned));

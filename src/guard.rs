@@ -1,0 +1,392 @@
+//! The guard (invariant I4): an answer that would delete Applications is held until it was seen again, or an
+//! operator says so. [`Guard::judge`] compares two answers and is pure; [`Ledger`] counts who agrees.
+
+use std::{
+    collections::{HashMap, HashSet},
+    fmt,
+    hash::Hash,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+use crate::{
+    clock::Timestamp,
+    generator::ParameterSet,
+    problem::{Path, Problems},
+    units::{HumanDuration, Percent},
+};
+
+/// How many held answers are remembered; those looked at least leave first, and begin anew.
+const MOST_HELD: usize = 10_000;
+/// How many names of what would be deleted are told.
+const MOST_NAMED: usize = 20;
+
+/// What a route's answers may lose from one to the next.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct GuardConfig {
+    /// What an empty answer means after one that was not.
+    pub on_empty: OnEmpty,
+    /// An answer with fewer parameter sets is held.
+    pub min_items: usize,
+    /// An answer with more parameter sets is held.
+    pub max_items: Option<usize>,
+    /// An answer that loses more of the parameter sets before it is held.
+    pub max_shrink: Percent,
+    /// The keys that say which Application a parameter set stands for. Without them sets are counted, so that
+    /// one which changed is not one that is gone.
+    pub identity: Vec<String>,
+    /// How many further runs must agree with a held answer before it is believed.
+    pub confirm_after: u32,
+    /// How far apart those runs must be.
+    pub confirm_for: HumanDuration,
+}
+
+impl Default for GuardConfig {
+    fn default() -> Self {
+        Self {
+            on_empty: OnEmpty::default(),
+            min_items: 0,
+            max_items: None,
+            max_shrink: Percent(30),
+            identity: Vec::new(),
+            confirm_after: 2,
+            confirm_for: HumanDuration::from_secs(60),
+        }
+    }
+}
+
+/// What an empty answer means after one that was not.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum OnEmpty {
+    /// It is believed at once.
+    Allow,
+    /// It is held until further runs agree.
+    #[default]
+    Confirm,
+    /// It is an error, also where nothing came before.
+    Error,
+    /// It is held for good.
+    Keep,
+}
+
+/// A route's guard.
+#[derive(Debug)]
+pub struct Guard(GuardConfig);
+
+/// Why an answer is held.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Breach {
+    /// In words.
+    pub reason: String,
+    /// The parameter sets that would be gone, by identity.
+    pub gone: Vec<String>,
+    /// Whether agreement of further runs is enough.
+    pub can_be_confirmed: bool,
+}
+
+impl Guard {
+    /// Checks the rules against each other; `path` is the route's `guard`.
+    pub fn build(config: &GuardConfig, path: &Path, problems: &mut Problems) -> Self {
+        if config.max_items.is_some_and(|most| most < config.min_items) {
+            problems.error(&path.key("maxItems"), "is less than `minItems`, so that every answer would be held");
+        }
+        Self(config.clone())
+    }
+
+    /// Compares `new` with the `last` good answer: a breach, or nothing when it may pass.
+    ///
+    /// # Errors
+    /// When the new answer cannot be meant at all: two sets with one identity, or none where it is needed.
+    pub fn judge(&self, last: &[ParameterSet], new: &[ParameterSet]) -> Result<Option<Breach>, String> {
+        let rules = &self.0;
+        let identities = self.identities(new)?;
+        if new.is_empty() && rules.on_empty == OnEmpty::Error {
+            return Err("an empty list, which the route's `guard.onEmpty` calls an error".to_owned());
+        }
+        let known: HashSet<&String> = identities.iter().collect();
+        // What was let through before is not judged again.
+        let gone: Vec<String> =
+            last.iter().filter_map(|set| self.identity(set).ok()).filter(|id| !known.contains(id)).collect();
+        let losses = if rules.identity.is_empty() { last.len().saturating_sub(new.len()) } else { gone.len() };
+        let (count, before) = (new.len(), last.len());
+        let reason = if new.is_empty() && before > 0 {
+            (rules.on_empty != OnEmpty::Allow).then(|| format!("an empty list after one of {before}"))
+        } else if count < rules.min_items {
+            Some(format!("{count} parameter sets, fewer than `guard.minItems: {}`", rules.min_items))
+        } else if let Some(most) = rules.max_items.filter(|most| count > *most) {
+            Some(format!("{count} parameter sets, more than `guard.maxItems: {most}`"))
+        } else if rules.max_shrink.is_exceeded(losses, before) {
+            Some(format!(
+                "{losses} of {before} parameter sets would be gone, more than `guard.maxShrink: {}`",
+                rules.max_shrink
+            ))
+        } else {
+            None
+        };
+        let can_be_confirmed = !(new.is_empty() && rules.on_empty == OnEmpty::Keep);
+        Ok(reason.map(|reason| Breach { reason, gone, can_be_confirmed }))
+    }
+
+    /// What two answers that agree have in common: who is in them.
+    fn fingerprint(&self, sets: &[ParameterSet]) -> Result<[u8; 32], String> {
+        let mut identities = self.identities(sets)?;
+        identities.sort_unstable();
+        let mut hasher = Sha256::new();
+        for identity in identities {
+            hasher.update((identity.len() as u64).to_le_bytes());
+            hasher.update(identity);
+        }
+        Ok(hasher.finalize().into())
+    }
+
+    fn identities(&self, sets: &[ParameterSet]) -> Result<Vec<String>, String> {
+        let mut seen: HashMap<String, usize> = HashMap::with_capacity(sets.len());
+        let mut identities = Vec::with_capacity(sets.len());
+        for (index, set) in sets.iter().enumerate() {
+            let identity = self.identity(set).map_err(|why| format!("parameter set {index}: {why}"))?;
+            if let Some(first) = seen.insert(identity.clone(), index) {
+                return Err(format!("the parameter sets {first} and {index} are both `{}`", short(&identity)));
+            }
+            identities.push(identity);
+        }
+        Ok(identities)
+    }
+
+    fn identity(&self, set: &ParameterSet) -> Result<String, String> {
+        if self.0.identity.is_empty() {
+            return Ok(canonical(&Value::Object(set.0.clone())));
+        }
+        let part = |key: &String| match set.0.get(key) {
+            Some(Value::String(text)) => Ok(text.clone()),
+            Some(other) => Ok(canonical(other)),
+            None => Err(format!("it has no `{key}`, which `guard.identity` needs")),
+        };
+        Ok(self.0.identity.iter().map(part).collect::<Result<Vec<_>, _>>()?.join("/"))
+    }
+}
+
+/// JSON with the keys of every object in order.
+fn canonical(value: &Value) -> String {
+    let mut value = value.clone();
+    value.sort_all_objects();
+    value.to_string()
+}
+
+fn short(text: &str) -> String {
+    text.chars().take(120).collect()
+}
+
+/// An answer that waits for agreement.
+#[derive(Debug, Clone)]
+pub struct Held {
+    /// Why.
+    pub breach: Breach,
+    /// How many runs have agreed since the first.
+    pub agreed: u32,
+    /// How many must.
+    pub wanted: u32,
+    /// How far apart.
+    pub apart: Duration,
+    fingerprint: [u8; 32],
+    counted_at: Timestamp,
+}
+
+impl fmt::Display for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "held: {}", self.breach.reason)?;
+        if !self.breach.gone.is_empty() {
+            let named: Vec<String> = self.breach.gone.iter().take(MOST_NAMED).map(|name| short(name)).collect();
+            let rest = self.breach.gone.len() - named.len();
+            let rest = if rest > 0 { format!(" and {rest} more") } else { String::new() };
+            write!(f, "; Argo CD would delete what was made of {}{rest}", named.join(", "))?;
+        }
+        if self.breach.can_be_confirmed {
+            let apart = humantime::format_duration(self.apart);
+            write!(f, "; believed once {} further runs, {apart} apart, agree ({} so far)", self.wanted, self.agreed)
+        } else {
+            f.write_str("; `guard.onEmpty: keep` never believes it")
+        }
+    }
+}
+
+/// The answers that are held, by lineage.
+#[derive(Debug)]
+pub struct Ledger<K>(Arc<Mutex<HashMap<K, Held>>>);
+
+impl<K> Clone for Ledger<K> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<K> Default for Ledger<K> {
+    fn default() -> Self {
+        Self(Arc::default())
+    }
+}
+
+impl<K: Hash + Eq + Copy> Ledger<K> {
+    /// Decides on `new` after `last` at `now`: `None` lets it pass, and forgets what was held.
+    ///
+    /// # Errors
+    /// As [`Guard::judge`].
+    pub fn review(
+        &self,
+        lineage: K,
+        guard: &Guard,
+        last: &[ParameterSet],
+        new: &[ParameterSet],
+        now: Timestamp,
+    ) -> Result<Option<Held>, String> {
+        let breach = guard.judge(last, new)?;
+        let fingerprint = guard.fingerprint(new)?;
+        let mut held = self.lock();
+        let Some(breach) = breach else {
+            held.remove(&lineage);
+            return Ok(None);
+        };
+        let (wanted, apart) = (guard.0.confirm_after, guard.0.confirm_for.0);
+        let mut record = Held { breach, agreed: 0, wanted, apart, fingerprint, counted_at: now };
+        if let Some(before) = held.get(&lineage).filter(|before| before.fingerprint == fingerprint) {
+            // A clock that went back counts from here.
+            let is_apart = now.since(before.counted_at).is_some_and(|passed| passed >= apart);
+            let has_jumped = now < before.counted_at;
+            record.agreed = before.agreed + u32::from(is_apart);
+            record.counted_at = if is_apart || has_jumped { now } else { before.counted_at };
+        }
+        if record.breach.can_be_confirmed && record.agreed >= wanted {
+            held.remove(&lineage);
+            return Ok(None);
+        }
+        if held.len() >= MOST_HELD && !held.contains_key(&lineage) {
+            let oldest = held.iter().min_by_key(|(_, held)| held.counted_at).map(|(key, _)| *key);
+            oldest.map(|key| held.remove(&key));
+        }
+        held.insert(lineage, record.clone());
+        Ok(Some(record))
+    }
+
+    /// How many answers are held.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// Whether none is.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<K, Held>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn guard(config: &Value) -> Guard {
+        let config: GuardConfig = serde_json::from_value(config.clone()).unwrap();
+        let mut problems = Problems::default();
+        let guard = Guard::build(&config, &Path::root(), &mut problems);
+        assert_eq!(problems.into_vec(), vec![]);
+        guard
+    }
+
+    /// Parameter sets called `names`, each with another digest.
+    fn sets(names: &[&str], digest: &str) -> Vec<ParameterSet> {
+        let set = |name: &&str| ParameterSet(json!({"name": name, "digest": digest}).as_object().unwrap().clone());
+        names.iter().map(set).collect()
+    }
+
+    #[test]
+    fn what_is_held_and_why() {
+        let twelve: Vec<String> = (0..12).map(|n| format!("n{n}")).collect();
+        let twelve: Vec<&str> = twelve.iter().map(String::as_str).collect();
+        let named = json!({"identity": ["name"]});
+        for (config, last, new, held) in [
+            (json!({}), &twelve[..], &twelve[..], None),
+            (json!({}), &twelve, &twelve[..9], None),
+            (json!({}), &twelve, &twelve[..8], Some("4 of 12 parameter sets would be gone")),
+            (json!({}), &twelve, &[], Some("an empty list after one of 12")),
+            (json!({}), &[], &[], None),
+            (json!({}), &[], &twelve, None),
+            (json!({"onEmpty": "allow"}), &twelve, &[], None),
+            (json!({"onEmpty": "allow"}), &twelve, &twelve[..1], Some("11 of 12")),
+            (json!({"onEmpty": "keep"}), &twelve, &[], Some("an empty list")),
+            (json!({"maxShrink": "100%"}), &twelve, &twelve[..1], None),
+            (json!({"maxShrink": "0%"}), &twelve, &twelve[..11], Some("1 of 12")),
+            (json!({"minItems": 2}), &[], &["a"], Some("fewer than `guard.minItems: 2`")),
+            (json!({"maxItems": 2}), &[], &twelve, Some("more than `guard.maxItems: 2`")),
+            // Sets are counted, unless it is known which is which.
+            (json!({}), &["a", "b"], &["c", "d"], None),
+            (named.clone(), &["a", "b"], &["c", "d"], Some("2 of 2")),
+            (named, &["a", "b"], &["b", "a"], None),
+        ] {
+            let breach = guard(&config).judge(&sets(last, "1"), &sets(new, "2")).unwrap();
+            match held {
+                None => assert_eq!(breach, None, "{config} {last:?} {new:?}"),
+                Some(reason) => assert!(breach.as_ref().unwrap().reason.contains(reason), "{breach:?}"),
+            }
+        }
+        let breach = guard(&json!({"identity": ["name"]})).judge(&sets(&["a", "b"], "1"), &[]).unwrap().unwrap();
+        assert_eq!(breach.gone, ["a", "b"]);
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_an_error() {
+        let judge = |config: &Value, new: &[ParameterSet]| guard(config).judge(&[], new).unwrap_err();
+        let twins = [sets(&["a"], "1"), sets(&["a"], "2")].concat();
+        let error = judge(&json!({"identity": ["name"]}), &twins);
+        assert_eq!(error, "the parameter sets 0 and 1 are both `a`");
+        assert!(judge(&json!({}), &sets(&["a", "a"], "1")).contains("0 and 1"));
+        assert!(guard(&json!({})).judge(&[], &twins).is_ok());
+        assert!(judge(&json!({"identity": ["id"]}), &twins).contains("parameter set 0: it has no `id`"));
+        assert!(judge(&json!({"onEmpty": "error"}), &[]).contains("onEmpty"));
+    }
+
+    #[test]
+    fn agreement_releases_and_anything_else_begins_anew() {
+        let (guard, ledger) = (guard(&json!({})), Ledger::default());
+        let (all, half, none) = (sets(&["a", "b", "c", "d"], "1"), sets(&["a", "b"], "2"), Vec::new());
+        let seconds = std::cell::Cell::new(1000);
+        let review = |after: u64, new: &[ParameterSet]| {
+            seconds.set(seconds.get() + after);
+            ledger.review(0, &guard, &all, new, Timestamp(seconds.get() * 1000)).unwrap().map(|held| held.agreed)
+        };
+        assert_eq!(
+            [review(0, &half), review(59, &half), review(1, &half), review(59, &half)],
+            [Some(0), Some(0), Some(1), Some(1)]
+        );
+        assert_eq!(ledger.len(), 1);
+        assert_eq!((review(1, &half), ledger.len()), (None, 0));
+        // Another loss, a recovery and a clock that went back all begin anew.
+        assert_eq!([review(60, &half), review(60, &half), review(60, &none)], [Some(0), Some(1), Some(0)]);
+        assert_eq!([review(60, &half), review(60, &half), review(60, &all)], [Some(0), Some(1), None]);
+        for _ in 0..100 {
+            assert_eq!([review(60, &half), review(60, &all)], [Some(0), None], "an oscillating source");
+        }
+        assert_eq!(review(60, &half), Some(0));
+        seconds.set(10);
+        assert_eq!([review(0, &half), review(60, &half), review(60, &half)], [Some(0), Some(1), None]);
+    }
+
+    #[test]
+    fn what_is_kept_is_never_released() {
+        let (guard, ledger) = (guard(&json!({"onEmpty": "keep"})), Ledger::default());
+        for n in 0..100 {
+            assert!(ledger.review(0, &guard, &sets(&["a"], "1"), &[], Timestamp(n * 600_000)).unwrap().is_some());
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Invariant I4: an answer that would delete Applications is not believed at once, whatever the source says.
+
+use std::{fmt::Write as _, time::Duration};
+
+use serde_json::json;
+
+use crate::support::{Reply, TestApp};
+
+/// A route `s` with the YAML `rules`, whose script prints the file `answer-<sha>` or else `answer`; with a way to
+/// set the latter.
+async fn fleet(rules: &str) -> (TestApp, impl Fn(&[&str])) {
+    let script = "input=$(cat); sha=$(printf %s \"$input\" | sed -n 's/.*\"sha\":\"\\([a-z0-9]*\\)\".*/\\1/p'); \
+                  cat answer-$sha 2>/dev/null || cat answer";
+    let route = json!({"command": ["sh", "-c", script]});
+    let app = TestApp::with_routes(&format!("  - {{ name: s, {rules} backend: {{ script: {route} }} }}")).await;
+    let file = app.folder.path().join("answer");
+    (app, move |names: &[&str]| std::fs::write(&file, list(names)).unwrap())
+}
+
+fn list(names: &[&str]) -> String {
+    let sets: Vec<_> = names.iter().map(|name| json!({"name": name})).collect();
+    json!(sets).to_string()
+}
+
+/// Asks again when the answer is stale and no rest lasts.
+async fn ask_later(app: &TestApp) -> Reply {
+    app.clock.advance(Duration::from_mins(10));
+    app.ask("s", json!({})).await
+}
+
+fn detail(reply: &Reply) -> &str {
+    reply.header("cache-status").unwrap().rsplit_once("detail=").map_or("", |(_, detail)| detail)
+}
+
+#[tokio::test]
+async fn an_empty_answer_is_held_until_two_more_agree() {
+    let (app, print) = fleet("").await;
+    print(&["a", "b"]);
+    let good = app.ask("s", json!({})).await.sets();
+    print(&[]);
+    for _ in 0..2 {
+        let reply = ask_later(&app).await;
+        assert_eq!((reply.sets(), detail(&reply)), (good.clone(), "held"));
+        assert_eq!(app.metric("appset_gateway_held_answers").await, 1);
+    }
+    let reply = ask_later(&app).await;
+    assert_eq!((reply.sets().as_str(), detail(&reply)), ("[]", ""));
+    assert_eq!(app.metric("appset_gateway_held_answers").await, 0);
+}
+
+#[tokio::test]
+async fn a_source_that_oscillates_never_gets_a_loss_through() {
+    let (app, print) = fleet("guard: { identity: [name] },").await;
+    let names: Vec<String> = (0..12).map(|n| format!("n{n:02}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    print(&names);
+    let good = app.ask("s", json!({})).await.sets();
+    for round in 0..20 {
+        print(if round % 3 == 2 { &names } else { &names[round % 6..round % 6 + 6] });
+        assert_eq!(ask_later(&app).await.sets(), good, "round {round}");
+    }
+}
+
+#[tokio::test]
+async fn without_a_last_good_answer_a_held_one_is_an_error() {
+    let (app, print) = fleet("guard: { minItems: 3 },").await;
+    print(&["a"]);
+    let reply = app.ask("s", json!({})).await;
+    assert_eq!((reply.status, reply.code().as_str(), reply.header("retry-after")), (503, "held", Some("60")));
+    assert!(reply.message().contains("held: 1 parameter sets, fewer than `guard.minItems: 3`"), "{}", reply.message());
+    assert_eq!(ask_later(&app).await.code(), "held");
+    assert_eq!(ask_later(&app).await.sets(), r#"[{"name":"a"}]"#, "confirmed");
+}
+
+#[tokio::test]
+async fn the_rules_of_a_route_are_followed() {
+    for (rules, expected) in [
+        ("guard: { onEmpty: allow },", ["[]", ""]),
+        ("guard: { onEmpty: keep, confirmAfter: 0 },", [r#"[{"name":"a"}]"#, "held"]),
+        ("guard: { onEmpty: error },", [r#"[{"name":"a"}]"#, "backend_output_invalid"]),
+        ("guard: { confirmAfter: 0 },", ["[]", ""]),
+    ] {
+        let (app, print) = fleet(rules).await;
+        print(&["a"]);
+        app.ask("s", json!({})).await;
+        print(&[]);
+        let reply = ask_later(&app).await;
+        assert_eq!([reply.sets().as_str(), detail(&reply)], expected, "{rules}");
+    }
+    let (app, print) = fleet("").await;
+    print(&["a", "b", "a"]);
+    let reply = app.ask("s", json!({})).await;
+    assert_eq!(reply.code(), "backend_output_invalid");
+    assert!(reply.message().contains("the parameter sets 0 and 2 are both"), "{}", reply.message());
+}
+
+/// The next commit of a pull request is another question; what CI has not built yet must not delete the preview.
+#[tokio::test]
+async fn a_new_commit_lives_on_the_answer_of_the_one_before() {
+    let (app, print) = fleet("lineage: [branch],").await;
+    let ask = async |branch: &str, sha: &str| app.ask("s", json!({"branch": branch, "sha": sha})).await;
+    print(&[]);
+    let built = |sha: &str| std::fs::write(app.folder.path().join(format!("answer-{sha}")), list(&[sha])).unwrap();
+    built("c1");
+    assert_eq!(ask("x", "c1").await.sets(), r#"[{"name":"c1"}]"#);
+
+    let waiting = ask("x", "c2").await;
+    assert_eq!((waiting.sets().as_str(), detail(&waiting)), (r#"[{"name":"c1"}]"#, "held"));
+    assert_eq!(ask("y", "c2").await.sets(), "[]", "another branch has nothing to lose");
+    assert_eq!(ask("x", "c1").await.header("cache-status").map(|status| status.contains("detail")), Some(false));
+    built("c2");
+    app.clock.advance(Duration::from_secs(5));
+    assert_eq!(ask("x", "c2").await.sets(), r#"[{"name":"c2"}]"#);
+
+    // A source that is down, and a commit that was never asked about.
+    std::fs::remove_file(app.folder.path().join("answer")).unwrap();
+    let down = ask("x", "c3").await;
+    assert_eq!((down.sets().as_str(), detail(&down)), (r#"[{"name":"c2"}]"#, "backend_failed"));
+    assert_eq!(ask("z", "c3").await.status, 502);
+}
+
+#[test]
+fn a_commit_without_a_lineage_is_pointed_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("gateway.yaml");
+    let check = |lineage: &str| {
+        let mut config = TestApp::auth();
+        let url = "http://127.0.0.1:1/{{ params.head_sha }}";
+        writeln!(config, "routes: [{{ name: s, {lineage} backend: {{ http: {{ url: \"{url}\" }} }} }}]").unwrap();
+        std::fs::write(&file, config).unwrap();
+        let output = crate::support::binary::command().arg("check").arg("-c").arg(&file).output().unwrap();
+        String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
+    };
+    let told = check("");
+    assert!(told.contains("uses the commit `head_sha` and names no lineage"), "{told}");
+    assert!(!check("lineage: [branch],").contains("lineage"));
+    assert!(check("lineage: [],").contains("the lineage is empty"));
+}
