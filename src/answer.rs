@@ -11,7 +11,7 @@ use futures_util::FutureExt;
 use tokio::time::{Instant, timeout_at};
 
 use crate::{
-    cache::{Encoded, Entry, Failing, Key, Memory, Stale, State},
+    cache::{Answers, Encoded, Entry, Failing, Key, Memory, Stale, State},
     clock::{Clock, Timestamp},
     error::{BackendError, ErrorKind},
     flight::{Boarding, Flights, Landing},
@@ -91,7 +91,7 @@ type Landed = Result<Arc<Entry>, Failure>;
 
 /// Answers queries, and remembers.
 pub struct Engine {
-    memory: Memory,
+    answers: Answers,
     failing: Failing<Failure>,
     held: Ledger<Key>,
     flights: Flights<Key, Landed>,
@@ -103,13 +103,19 @@ impl Engine {
     /// An engine that has answered nothing yet.
     pub fn new(memory: Memory, clock: Arc<dyn Clock>, metrics: Arc<Metrics>) -> Self {
         Self {
-            memory,
+            answers: Answers::new(memory),
             failing: Failing::default(),
             held: Ledger::default(),
             flights: Flights::default(),
             clock,
             metrics,
         }
+    }
+
+    /// What is remembered.
+    #[must_use]
+    pub const fn answers(&self) -> &Answers {
+        &self.answers
     }
 
     /// Answers `query` on `route`, from the cache or its backend.
@@ -161,7 +167,7 @@ impl Engine {
     }
 
     fn remembered(&self, route: &Route, key: &Key, now: Timestamp) -> Option<(Arc<Entry>, State)> {
-        let entry = self.memory.get(key)?;
+        let entry = self.answers.get(key)?;
         let state = route.policy.state(entry.stored_at, entry.life, now);
         Some((entry, state))
     }
@@ -199,15 +205,15 @@ impl Engine {
     /// The size of the cache in entries and bytes, and the number of runs under way, for metrics.
     pub fn observe(&self) {
         let as_gauge = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
-        self.metrics.cache_entries.set(as_gauge(self.memory.len()));
-        self.metrics.cache_bytes.set(as_gauge(self.memory.size()));
+        self.metrics.cache_entries.set(as_gauge(self.answers.memory().len()));
+        self.metrics.cache_bytes.set(as_gauge(self.answers.memory().size()));
         self.metrics.flights.set(as_gauge(self.flights.len() as u64));
         self.metrics.held.set(as_gauge(self.held.len() as u64));
     }
 
     /// The work of a flight: detached from its callers, so it owns all it needs.
     fn fly(&self, route: Arc<Route>, key: Key, query: Query) -> impl Future<Output = Landed> + Send + 'static {
-        let (memory, failing, held) = (self.memory.clone(), self.failing.clone(), self.held.clone());
+        let (answers, failing, held) = (self.answers.clone(), self.failing.clone(), self.held.clone());
         let (clock, lineage) = (Arc::clone(&self.clock), route.lineage(&query, key));
         async move {
             let started = StdInstant::now();
@@ -224,7 +230,7 @@ impl Engine {
             route.metrics.ran(&result.as_ref().map(|found| !found.evidence.is_empty()).map_err(|_| ()), took);
             let now = clock.now();
             let reviewed = result.and_then(|found| {
-                review(&held, &memory, &route, lineage, &found, now)?;
+                review(&held, &answers, &route, lineage, &found, now)?;
                 Ok(found)
             });
             let found =
@@ -232,9 +238,9 @@ impl Engine {
             let (encoded, evidence) = (found.encoded, found.evidence);
             let entry = Arc::new(Entry { encoded, stored_at: now, life: route.policy.life(&key, now), took, evidence });
             if !route.policy.horizon().is_zero() {
-                memory.insert(key, Arc::clone(&entry));
+                answers.insert(key, &entry);
                 if lineage != key {
-                    memory.insert(lineage, Arc::clone(&entry));
+                    answers.insert(lineage, &entry);
                 }
             }
             failing.recovered(&key);
@@ -270,13 +276,14 @@ async fn resolve(route: &Route, query: &Query) -> Result<Found, BackendError> {
 /// Holds `found` against the last good answer of its lineage.
 fn review(
     held: &Ledger<Key>,
-    memory: &Memory,
+    answers: &Answers,
     route: &Route,
     lineage: Key,
     found: &Found,
     now: Timestamp,
 ) -> Result<(), Failure> {
-    let last = memory.get(&lineage).filter(|last| route.policy.state(last.stored_at, last.life, now) != State::Expired);
+    let last =
+        answers.get(&lineage).filter(|last| route.policy.state(last.stored_at, last.life, now) != State::Expired);
     let last = last.map(|last| last.encoded.decode()).unwrap_or_default();
     match held.review(lineage, &route.guard, &last, &found.sets, now) {
         Ok(None) => Ok(()),

@@ -10,7 +10,8 @@ use crate::{
     answer::Engine,
     auth::Auth,
     backend::Surroundings,
-    cache::Memory,
+    base_dir::BaseDir,
+    cache::{CacheLimits, Disk, Memory},
     clock::Clock,
     config::{Loaded, Report, ServerConfig},
     oci::Registries,
@@ -34,6 +35,8 @@ pub struct App {
     pub metrics: Arc<Metrics>,
     /// The requests under way.
     pub in_flight: InFlight,
+    limits: CacheLimits,
+    base: BaseDir,
     is_draining: AtomicBool,
 }
 
@@ -54,7 +57,7 @@ impl App {
             }
         };
         check_server(&config.server, &root.key("server"), &mut problems);
-        let base = &loaded.base;
+        let base = &loaded.base.clone();
         let auth = Auth::build(&config.auth, base, &root.key("auth"), &mut problems);
         let outbound = Arc::new(Outbound::default());
         let registries =
@@ -78,12 +81,31 @@ impl App {
             server: config.server,
             auth,
             routes,
-            engine: Engine::new(Memory::new(config.cache), clock, Arc::clone(&metrics)),
+            engine: Engine::new(Memory::new(&config.cache), clock, Arc::clone(&metrics)),
             metrics,
             in_flight: InFlight { now: AtomicUsize::new(0), most: config.server.max_in_flight },
+            limits: config.cache,
+            base: base.clone(),
             is_draining: AtomicBool::new(false),
         };
         Ok((app, report))
+    }
+
+    /// Opens the file of last good answers, if one is configured. Not part of [`Self::build`], since only one process can
+    /// hold it. A disk in trouble is told and survived.
+    pub fn open_disk(&self) {
+        let Some(path) = &self.limits.path else {
+            tracing::info!("last good answers live in memory only; set `cache.path` to keep them over a restart");
+            return;
+        };
+        let path = self.base.resolve(path);
+        match Disk::open(&path, self.limits.disk, self.metrics.disk.clone()) {
+            Ok(disk) => self.engine.answers().keep_on(disk),
+            Err(why) => {
+                self.metrics.disk.errors.inc();
+                tracing::error!(why, "last good answers live in memory only: `cache.path` cannot be used");
+            }
+        }
     }
 
     /// Makes `/readyz` say that no new calls are wanted.

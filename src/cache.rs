@@ -1,11 +1,15 @@
 //! What is remembered: answers by [`Key`], judged by [`policy`], stored in [`Memory`].
 
+pub mod answers;
+pub mod disk;
 pub mod entry;
 pub mod failing;
 pub mod key;
 pub mod memory;
 pub mod policy;
 
+pub use answers::Answers;
+pub use disk::Disk;
 pub use entry::{Encoded, Entry};
 pub use failing::Failing;
 pub use key::{Key, KeyPrefix};

@@ -2,6 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
@@ -41,7 +42,7 @@ impl Outcome {
 }
 
 /// Why a backend is sure that there is nothing.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Evidence {
     /// What was asked: `HEAD registry.example.com/org/front:main`.
     pub asked: String,

@@ -42,9 +42,20 @@ impl Encoded {
         &self.body
     }
 
+    /// A body that was encoded before, from a disk; `None` when it is not one with `sets` sets.
+    #[must_use]
+    pub fn restore(body: Bytes, sets: usize) -> Option<Self> {
+        let restored = Self { body, sets };
+        (restored.decode_checked()?.len() == sets).then_some(restored)
+    }
+
     /// The parameter sets, read back.
     #[must_use]
     pub fn decode(&self) -> Vec<ParameterSet> {
+        self.decode_checked().unwrap_or_default()
+    }
+
+    fn decode_checked(&self) -> Option<Vec<ParameterSet>> {
         #[derive(Deserialize)]
         struct Body {
             output: Output,
@@ -53,8 +64,8 @@ impl Encoded {
         struct Output {
             parameters: Vec<Parameters>,
         }
-        let body = serde_json::from_slice::<Body>(&self.body);
-        body.map(|body| body.output.parameters.into_iter().map(ParameterSet).collect()).unwrap_or_default()
+        let body = serde_json::from_slice::<Body>(&self.body).ok()?;
+        Some(body.output.parameters.into_iter().map(ParameterSet).collect())
     }
 
     /// The number of parameter sets in it.

@@ -22,6 +22,12 @@ impl Key {
         Self(bytes)
     }
 
+    /// Its bytes.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
     /// A number in 0..=1 that looks random, but is the same for the same key and time.
     #[must_use]
     pub fn spread(&self, now: Timestamp) -> f64 {

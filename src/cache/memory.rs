@@ -1,7 +1,7 @@
 //! Answers in memory: moka as storage with a size limit in bytes. What they are worth is
 //! [`super::policy`]'s business, who asks again is [`crate::flight`]'s.
 
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 
 use moka::sync::Cache;
 use schemars::JsonSchema;
@@ -11,16 +11,21 @@ use super::{Entry, Key};
 use crate::units::ByteSize;
 
 /// How much is remembered.
-#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct CacheLimits {
     /// The most memory that answers take; those used least leave first.
     pub memory: ByteSize,
+    /// The file in which last good answers outlive a restart, relative to the configuration file. Without it they
+    /// live in memory only. One gateway to a file.
+    pub path: Option<PathBuf>,
+    /// The most room that they take in the file, about; those written longest ago leave first.
+    pub disk: ByteSize,
 }
 
 impl Default for CacheLimits {
     fn default() -> Self {
-        Self { memory: ByteSize::mib(64) }
+        Self { memory: ByteSize::mib(64), path: None, disk: ByteSize::mib(256) }
     }
 }
 
@@ -33,7 +38,7 @@ pub struct Memory {
 impl Memory {
     /// Room for about as many bytes of answers as `limits` allow.
     #[must_use]
-    pub fn new(limits: CacheLimits) -> Self {
+    pub fn new(limits: &CacheLimits) -> Self {
         let weight = |_: &Key, entry: &Arc<Entry>| u32::try_from(size_of::<Key>() + entry.weight()).unwrap_or(u32::MAX);
         Self { entries: Cache::builder().max_capacity(limits.memory.0).weigher(weight).build() }
     }

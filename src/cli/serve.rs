@@ -21,6 +21,9 @@ use crate::{
 /// What finishing may take beyond the deadline that every request has.
 const MARGIN: Duration = Duration::from_secs(1);
 
+/// How long the last answers may take to reach the disk.
+const FLUSH: Duration = Duration::from_secs(5);
+
 /// Serves what `file` describes until SIGTERM or SIGINT.
 pub fn run(file: &Path) -> anyhow::Result<ExitCode> {
     let loaded = match Loaded::read(file) {
@@ -46,6 +49,7 @@ pub fn run(file: &Path) -> anyhow::Result<ExitCode> {
 }
 
 async fn serve(app: Arc<App>, file: &Path) -> anyhow::Result<ExitCode> {
+    app.open_disk();
     // Before the first connection: a signal that came earlier would end the process at once.
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let bind = async |address, key: &str| {
@@ -83,6 +87,9 @@ async fn serve(app: Arc<App>, file: &Path) -> anyhow::Result<ExitCode> {
     let _ = admin.await;
     if !is_whole {
         tracing::warn!(in_flight = app.in_flight.now(), "some requests were not finished in time");
+    }
+    if let Some(disk) = app.engine.answers().disk() {
+        disk.flush(FLUSH);
     }
     tracing::info!("ended");
     Ok(ExitCode::SUCCESS)

@@ -25,10 +25,21 @@ pub struct Metrics {
     pub flights: IntGauge,
     /// Answers that the guard holds.
     pub held: IntGauge,
+    /// What is counted of the disk.
+    pub disk: DiskMetrics,
     /// Answers in memory.
     pub cache_entries: IntGauge,
     /// Their size.
     pub cache_bytes: IntGauge,
+}
+
+/// What is counted of the file of last good answers.
+#[derive(Debug, Clone)]
+pub struct DiskMetrics {
+    /// Answers that are safe on disk.
+    pub writes: IntCounter,
+    /// Reads and writes that failed.
+    pub errors: IntCounter,
 }
 
 /// One route's metrics, looked up once.
@@ -92,6 +103,12 @@ impl Metrics {
             registry.register(Box::new(histograms.clone()))?;
             Ok(histograms)
         };
+        let disk_errors =
+            IntCounter::new("appset_gateway_disk_errors_total", "Reads and writes of last good answers that failed.")?;
+        registry.register(Box::new(disk_errors.clone()))?;
+        let disk_writes =
+            IntCounter::new("appset_gateway_disk_writes_total", "Last good answers that are safe on disk.")?;
+        registry.register(Box::new(disk_writes.clone()))?;
         let metrics = Self {
             requests: counters(
                 "appset_gateway_requests_total",
@@ -116,6 +133,7 @@ impl Metrics {
             in_flight: gauge("appset_gateway_requests_in_flight", "Requests that are being answered.")?,
             flights: gauge("appset_gateway_backend_runs_in_flight", "Runs of backends under way.")?,
             held: gauge("appset_gateway_held_answers", "Answers that the guard does not believe yet.")?,
+            disk: DiskMetrics { writes: disk_writes, errors: disk_errors },
             cache_entries: gauge("appset_gateway_cache_entries", "Answers in memory.")?,
             cache_bytes: gauge("appset_gateway_cache_size_bytes", "Size of the answers in memory.")?,
             registry: registry.clone(),

@@ -9,6 +9,7 @@ mod architecture;
 mod cache;
 mod cli;
 mod digests;
+mod disk;
 mod getparams;
 mod guard;
 mod http;

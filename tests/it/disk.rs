@@ -1,0 +1,164 @@
+//! Last good answers on disk: a restart, a crash, and a disk in every kind of trouble.
+
+use std::{
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use nix::sys::signal::Signal;
+use serde_json::json;
+
+use crate::support::{
+    Reply, TOKEN, TestApp,
+    binary::Gateway,
+    wire::{argo_request, exchange},
+};
+
+/// A gateway's configuration in `folder`, with a route `s` whose script prints the file `answer`.
+fn config(folder: &Path) -> PathBuf {
+    let file = folder.join("gateway.yaml");
+    let config = format!(
+        "server: {{ listen: \"127.0.0.1:0\", admin: \"127.0.0.1:0\" }}\n{}cache: {{ path: answers.redb }}\n\
+         routes: [ {{ name: s, echo: [n], backend: {{ script: {{ command: [cat, answer] }} }} }} ]\n",
+        TestApp::auth()
+    );
+    std::fs::write(&file, config).unwrap();
+    file
+}
+
+fn works(folder: &Path, does_work: bool) {
+    let file = folder.join("answer");
+    if does_work { std::fs::write(file, r#"[{"a":"b"}]"#).unwrap() } else { std::fs::remove_file(file).unwrap() }
+}
+
+async fn ask(gateway: &Gateway, n: usize) -> Reply {
+    let body = json!({"input": {"parameters": {"n": n.to_string()}}}).to_string();
+    exchange(gateway.address, &argo_request("/s/api/v1/getparams.execute", TOKEN, body.as_bytes())).await
+}
+
+async fn metric(gateway: &Gateway, name: &str) -> usize {
+    let text = exchange(gateway.admin, b"GET /metrics HTTP/1.1\r\nHost: g\r\n\r\n").await.text();
+    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok()).unwrap()
+}
+
+fn expected(n: usize) -> String {
+    json!([{"a": "b", "n": n.to_string()}]).to_string()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_forgets_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path());
+    works(folder.path(), true);
+    let mut gateway = Gateway::serve(&config);
+    assert_eq!(ask(&gateway, 1).await.sets(), expected(1));
+    gateway.signal(Signal::SIGTERM);
+    gateway.wait(Duration::from_secs(10));
+
+    works(folder.path(), false);
+    let gateway = Gateway::serve(&config);
+    let reply = ask(&gateway, 1).await;
+    assert_eq!(reply.sets(), expected(1));
+    // Nothing is fresh after a restart: what happened meanwhile is not known.
+    assert!(reply.header("cache-status").unwrap().starts_with("appset-gateway; hit; ttl=-"));
+    assert_eq!(ask(&gateway, 2).await.status, 502);
+}
+
+/// What the gateway counts as safe on disk is there after `kill -9`, 200 times in a row, and is whole.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_hundred_kills_lose_nothing() {
+    const EACH: usize = 8;
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path());
+    let (mut safe, mut total) = (Vec::new(), 0);
+    works(folder.path(), true);
+    for round in 0..200 {
+        let gateway = Gateway::serve(&config);
+        works(folder.path(), false);
+        for n in &safe {
+            assert_eq!(ask(&gateway, *n).await.sets(), expected(*n), "round {round}");
+        }
+        works(folder.path(), true);
+        let asked: Vec<usize> = (round * EACH..(round + 1) * EACH).collect();
+        for n in &asked {
+            assert_eq!(ask(&gateway, *n).await.sets(), expected(*n));
+        }
+        // Runs in the background may have renewed those of the round before; ours were put after them.
+        let writes = metric(&gateway, "appset_gateway_disk_writes_total").await;
+        safe = asked.into_iter().take(writes.saturating_sub(safe.len())).collect();
+        total += safe.len();
+        assert_eq!(metric(&gateway, "appset_gateway_disk_errors_total").await, 0);
+        // Dropped, which kills, with more writes under way.
+        tokio::join!(ask(&gateway, 100_000 + round), ask(&gateway, 200_000 + round));
+    }
+    assert!(
+        !std::fs::read_dir(folder.path()).unwrap().any(|file| file
+            .unwrap()
+            .path()
+            .to_string_lossy()
+            .contains("damaged"))
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_file_never_makes_a_wrong_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path());
+    works(folder.path(), true);
+    let mut gateway = Gateway::serve(&config);
+    for n in 0..20 {
+        ask(&gateway, n).await;
+    }
+    gateway.signal(Signal::SIGTERM);
+    gateway.wait(Duration::from_secs(10));
+    works(folder.path(), false);
+    let file = folder.path().join("answers.redb");
+    let whole = std::fs::read(&file).unwrap();
+    let flipped = |every: usize| {
+        let mut bytes = whole.clone();
+        bytes.iter_mut().skip(every / 2).step_by(every).for_each(|byte| *byte ^= 0x10);
+        bytes
+    };
+    for (name, bytes) in [
+        ("empty", Vec::new()),
+        ("cut", whole[..whole.len() / 2].to_vec()),
+        ("a head only", whole[..600].to_vec()),
+        ("zeros", vec![0; whole.len()]),
+        ("no database", b"<html>".repeat(10_000)),
+        ("flipped here and there", flipped(50_000)),
+        ("flipped often", flipped(700)),
+        ("flipped everywhere", flipped(1)),
+    ] {
+        std::fs::write(&file, bytes).unwrap();
+        let gateway = Gateway::serve(&config);
+        for n in 0..20 {
+            let reply = ask(&gateway, n).await;
+            assert!(reply.status == 502 || reply.sets() == expected(n), "{name}: {}", reply.text());
+        }
+        works(folder.path(), true);
+        assert_eq!(ask(&gateway, 1000).await.sets(), expected(1000), "{name}");
+        works(folder.path(), false);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disk_that_cannot_be_used_is_survived() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path());
+    works(folder.path(), true);
+    // Another process holds the file.
+    let first = Gateway::serve(&config);
+    let second = Gateway::serve(&config);
+    assert_eq!(ask(&second, 1).await.sets(), expected(1));
+    assert_eq!(metric(&second, "appset_gateway_disk_errors_total").await, 1);
+    drop((first, second));
+    // A folder stands in its place; one cannot be written to.
+    std::fs::remove_file(folder.path().join("answers.redb")).unwrap();
+    std::fs::create_dir(folder.path().join("answers.redb")).unwrap();
+    std::fs::set_permissions(folder.path().join("answers.redb"), PermissionsExt::from_mode(0o500)).unwrap();
+    let gateway = Gateway::serve(&config);
+    assert_eq!(ask(&gateway, 1).await.sets(), expected(1));
+    assert_eq!(metric(&gateway, "appset_gateway_disk_errors_total").await, 1);
+    assert!(folder.path().join("answers.redb").is_dir());
+}
