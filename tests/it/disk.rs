@@ -92,6 +92,7 @@ async fn two_hundred_kills_lose_nothing() {
         // Dropped, which kills, with more writes under way.
         tokio::join!(ask(&gateway, 100_000 + round), ask(&gateway, 200_000 + round));
     }
+    assert!(total > 200, "only {total} answers were safe when the gateway was killed");
     assert!(
         !std::fs::read_dir(folder.path()).unwrap().any(|file| file
             .unwrap()
