@@ -195,9 +195,11 @@ impl Engine {
 
     /// Joins the run for `key`, or starts it.
     fn board(&self, route: &Arc<Route>, key: Key, query: Query) -> Boarding<Landed> {
-        let recheck = || match self.remembered(route, &key, self.clock.now()) {
-            Some((entry, State::Fresh { .. })) => Some(Ok(entry)),
-            _ => None,
+        // In memory only: what comes from a disk is not fresh, and the table of flights is locked meanwhile.
+        let recheck = || {
+            let entry = self.answers.memory().get(&key)?;
+            let state = route.policy.state(entry.stored_at, entry.life, self.clock.now());
+            matches!(state, State::Fresh { .. }).then_some(Ok(entry))
         };
         self.flights.board(key, recheck, || self.fly(Arc::clone(route), key, query))
     }

@@ -98,7 +98,7 @@ impl Auth {
                 problems.error(&path.key("name"), "a token needs a printable name");
             }
             let routes = build_globs(&token.routes, &path.key("routes"), problems);
-            let hash = problems.note(&path, token_hash(token, base));
+            let hash = problems.note(&source_path(token, &path), token_hash(token, base));
             if let (Some(hash), Some(routes)) = (hash, routes) {
                 tokens.push((hash, Arc::new(Caller { name: token.name.clone(), routes })));
             }
@@ -125,6 +125,16 @@ fn bearer(header: &[u8]) -> Option<&[u8]> {
     let (scheme, token) = header.split_at_checked(7)?;
     let token = token.trim_ascii();
     (scheme.eq_ignore_ascii_case(b"bearer ") && !token.is_empty()).then_some(token)
+}
+
+/// Where a token's value comes from, as far as that is clear.
+fn source_path(token: &TokenConfig, path: &Path) -> Path {
+    match (&token.file, &token.env, &token.sha256) {
+        (Some(_), None, None) => path.key("file"),
+        (None, Some(_), None) => path.key("env"),
+        (None, None, Some(_)) => path.key("sha256"),
+        _ => path.clone(),
+    }
 }
 
 fn token_hash(token: &TokenConfig, base: &BaseDir) -> Result<TokenHash, String> {
@@ -217,7 +227,8 @@ mod tests {
         assert!(problems("{}")[0].starts_with("auth.tokens: no token is configured"));
         let both = r#"{"tokens":[{"name":"a","env":"X","sha256":"00"}]}"#;
         assert_eq!(problems(both), ["auth.tokens[0]: a token has exactly one of `file`, `env` and `sha256`"]);
-        assert!(problems(r#"{"tokens":[{"name":"a","sha256":"xyz"}]}"#)[0].contains("64 hexadecimal digits"));
+        let short = &problems(r#"{"tokens":[{"name":"a","sha256":"xyz"}]}"#)[0];
+        assert!(short.starts_with("auth.tokens[0].sha256: `sha256` is 64 hexadecimal digits"), "{short}");
         assert!(problems(r#"{"tokens":[{"name":"a","env":"APPSET_GATEWAY_NOT_SET"}]}"#)[0].contains("is not set"));
     }
 }

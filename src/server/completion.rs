@@ -19,6 +19,7 @@ use crate::{
     answer::{Answer, Source},
     app::App,
     auth::Caller,
+    generator::Evidence,
     route::Route,
     telemetry::metrics::NO_ROUTE,
 };
@@ -119,6 +120,9 @@ impl Completion {
             route.metrics.seconds.observe(elapsed.as_secs_f64());
         }
         self.log(200, state, Some(encoded.sets()), because.as_ref());
+        if matches!(answer.source, Source::Miss { shared: false }) {
+            self.log_evidence(&answer.entry.evidence);
+        }
         self.is_over = true;
         response
     }
@@ -134,6 +138,15 @@ impl Completion {
         response.headers_mut().insert(REQUEST_ID, self.request_id.clone());
         self.is_over = true;
         response
+    }
+
+    /// Why there is nothing: once per run, since whoever misses an Application will want to know.
+    fn log_evidence(&self, evidence: &[Evidence]) {
+        let request_id = self.request_id.to_str().unwrap_or_default();
+        let route = self.route.as_ref().map(|route| &*route.name);
+        for each in evidence {
+            tracing::info!(request_id, route, asked = each.asked, answered = each.answered, "absent");
+        }
     }
 
     fn log(&self, status: u16, cache: &'static str, sets: Option<usize>, error: Option<&ApiError>) {

@@ -117,7 +117,7 @@ routes:
         shown,
         [
             "2:3 error server.deadlin",
-            "3:19 error auth.tokens[0]",
+            "3:35 error auth.tokens[0].env",
             "5:5 error routes[0].name",
             "6:46 error routes[0].backend.digests.images.front.image",
             "9:15 error routes[1].backend.http.url",

@@ -100,6 +100,22 @@ async fn one_log_line_per_request_with_everything_but_secrets() {
 }
 
 #[tokio::test]
+async fn the_log_says_why_there_is_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let routes = "  - { name: none, backend: { script: { command: [echo, \"[]\"] } } }\n";
+    let mut gateway = Gateway::serve(&config(folder.path(), routes));
+    for _ in 0..2 {
+        exchange(gateway.address, &argo_request("/none/api/v1/getparams.execute", TOKEN, b"{}")).await;
+    }
+    gateway.signal(Signal::SIGTERM);
+    let (_, log) = gateway.wait(Duration::from_secs(10));
+    let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let absent: Vec<&Value> = lines.iter().filter(|line| line["message"] == "absent").collect();
+    assert_eq!(absent.len(), 1, "once per run: {log}");
+    assert_eq!((&absent[0]["asked"], &absent[0]["answered"]), (&"ran echo".into(), &"an explicit []".into()));
+}
+
+#[tokio::test]
 async fn metrics_are_what_prometheus_expects() {
     let app =
         TestApp::with_routes("  - { name: fixed, match: {}, backend: { fixed: { parameters: [{a: b}] } } }").await;
