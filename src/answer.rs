@@ -47,7 +47,7 @@ pub enum Source {
     /// From the cache, while a run in the background renews it.
     StaleWhileRevalidate(Stale),
     /// From the cache, since the backend does not know.
-    StaleIfError(Stale, Unknown),
+    StaleIfError(Stale, Box<Unknown>),
     /// From the backend, just now.
     Miss {
         /// Whether another call had started the run.
@@ -127,7 +127,7 @@ impl Engine {
         let lineage = route.lineage(&query, key);
         let now = self.clock.now();
         let Some((entry, worth)) = self.remembered(route, &key, now) else {
-            let asked = self.ask(route, key, query, now).await;
+            let asked = Box::pin(self.ask(route, key, query, now)).await;
             return asked.or_else(|unknown| self.stand_in(route, &lineage, unknown, now));
         };
         match worth {
@@ -143,12 +143,12 @@ impl Engine {
                 }
                 Ok(Answer { entry, source: Source::StaleWhileRevalidate(stale) })
             }
-            State::StaleIfError(stale) => self.ask(route, key, query, now).await.or_else(|unknown| {
+            State::StaleIfError(stale) => Box::pin(self.ask(route, key, query, now)).await.or_else(|unknown| {
                 route.metrics.stale_if_error.inc();
-                Ok(Answer { entry, source: Source::StaleIfError(stale, unknown) })
+                Ok(Answer { entry, source: Source::StaleIfError(stale, Box::new(unknown)) })
             }),
             State::Expired => {
-                let asked = self.ask(route, key, query, now).await;
+                let asked = Box::pin(self.ask(route, key, query, now)).await;
                 asked.or_else(|unknown| self.stand_in(route, &lineage, unknown, now))
             }
         }
@@ -163,7 +163,7 @@ impl Engine {
             State::Expired => return Err(unknown),
         };
         route.metrics.stale_if_error.inc();
-        Ok(Answer { entry, source: Source::StaleIfError(stale, unknown) })
+        Ok(Answer { entry, source: Source::StaleIfError(stale, Box::new(unknown)) })
     }
 
     fn remembered(&self, route: &Route, key: &Key, now: Timestamp) -> Option<(Arc<Entry>, State)> {
@@ -172,7 +172,8 @@ impl Engine {
         Some((entry, state))
     }
 
-    /// Waits for a run of the backend, unless it failed just now.
+    /// Waits for a run of the backend, unless it failed just now. Boxed by its callers, so that a hit does not carry its
+    /// state around.
     async fn ask(&self, route: &Arc<Route>, key: Key, query: Query, now: Timestamp) -> Result<Answer, Unknown> {
         if let Some((rest, left)) = self.failing.resting(&key, now) {
             route.metrics.failing.inc();

@@ -106,7 +106,9 @@ impl Guard {
     /// When the new answer cannot be meant at all: two sets with one identity, or none where it is needed.
     pub fn judge(&self, last: &[ParameterSet], new: &[ParameterSet]) -> Result<Option<Breach>, String> {
         let rules = &self.0;
-        let identities = self.identities(new)?;
+        // One set with nothing before it is nobody's twin.
+        let is_alone = new.len() < 2 && last.is_empty() && rules.identity.is_empty();
+        let identities = if is_alone { Vec::new() } else { self.identities(new)? };
         if new.is_empty() && rules.on_empty == OnEmpty::Error {
             return Err("an empty list, which the route's `guard.onEmpty` calls an error".to_owned());
         }
@@ -245,13 +247,12 @@ impl<K: Hash + Eq + Copy> Ledger<K> {
         new: &[ParameterSet],
         now: Timestamp,
     ) -> Result<Option<Held>, String> {
-        let breach = guard.judge(last, new)?;
-        let fingerprint = guard.fingerprint(new)?;
-        let mut held = self.lock();
-        let Some(breach) = breach else {
-            held.remove(&lineage);
+        let Some(breach) = guard.judge(last, new)? else {
+            self.lock().remove(&lineage);
             return Ok(None);
         };
+        let fingerprint = guard.fingerprint(new)?;
+        let mut held = self.lock();
         let (wanted, apart) = (guard.0.confirm_after, guard.0.confirm_for.0);
         let mut record = Held { breach, agreed: 0, wanted, apart, fingerprint, counted_at: now };
         if let Some(before) = held.get(&lineage).filter(|before| before.fingerprint == fingerprint) {

@@ -67,7 +67,9 @@ impl<F: Clone + Send + Sync + 'static> Failing<F> {
 
     /// Forgets the failures of `key`, which is well again.
     pub fn recovered(&self, key: &Key) {
-        self.0.invalidate(key);
+        if self.0.contains_key(key) {
+            self.0.invalidate(key);
+        }
     }
 }
 

@@ -76,7 +76,7 @@ impl Completion {
                 ("stale", text(format_args!("appset-gateway; hit; ttl=-{}", stale.over.as_secs())), stale.age)
             }
             Source::StaleIfError(stale, unknown) => {
-                let error = self.route.as_deref().map(|route| ApiError::of(unknown.clone(), route));
+                let error = self.route.as_deref().map(|route| ApiError::of((**unknown).clone(), route));
                 let detail = error.as_ref().map_or("unknown", |error| error.code.as_str());
                 because = error;
                 let over = stale.over.as_secs();
