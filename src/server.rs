@@ -12,7 +12,7 @@ use std::sync::Arc;
 use axum::{
     Router,
     body::Body,
-    extract::{Path, Request, State},
+    extract::{Path, Request, State, rejection::PathRejection},
     response::{IntoResponse, Response},
     routing::{any, get},
 };
@@ -36,8 +36,10 @@ pub fn router(app: Arc<App>) -> Router {
         .route(GETPARAMS, any(|State(app): State<Arc<App>>, request: Request| getparams::serve(app, None, request)))
         .route(
             &format!("/{{route}}{GETPARAMS}"),
-            any(|State(app): State<Arc<App>>, Path(route): Path<String>, request: Request| {
-                getparams::serve(app, Some(route), request)
+            any(|State(app): State<Arc<App>>, route: Result<Path<String>, PathRejection>, request: Request| {
+                // A name that is no UTF-8 is no route's; axum's own refusal would not have our form.
+                let name = route.map_or_else(|_| char::REPLACEMENT_CHARACTER.into(), |Path(name)| name);
+                getparams::serve(app, Some(name), request)
             }),
         )
         .route("/openapi.yaml", get(openapi).fallback(wrong_method))

@@ -228,6 +228,8 @@ async fn every_refusal_that_can_be_provoked_conforms() {
         ("not_found", call(&format!("/a/b{GETPARAMS}"), TOKEN, "{}")),
         ("unknown_route", call(GETPARAMS, TOKEN, "{}")),
         ("unknown_route", call(&format!("/fixd{GETPARAMS}"), TOKEN, "{}")),
+        ("unknown_route", call(&format!("/%ff{GETPARAMS}"), TOKEN, "{}")),
+        ("forbidden", call(&format!("/%ff{GETPARAMS}"), "wrong", "{}")),
         ("method_not_allowed", format!("GET {GETPARAMS} HTTP/1.1\r\nHost: gateway\r\n\r\n").into()),
         ("payload_too_large", format!("{head}Content-Length: {too_large}\r\n\r\n").into()),
         (
