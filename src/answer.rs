@@ -1,5 +1,6 @@
 //! The engine: from a query to a complete answer. Lookup, else one flight for all who ask the same:
-//! backend, shape, encode, record. What the backend does not know is answered with what it last knew. Knows neither HTTP nor status codes.
+//! backend, shape, encode, record. What the backend does not know is answered with what it last knew.
+//! Knows neither HTTP nor status codes.
 
 use std::{
     panic::AssertUnwindSafe,
@@ -124,18 +125,13 @@ impl Engine {
     /// When no complete answer is known by the query's deadline.
     pub async fn answer(&self, route: &Arc<Route>, query: Query) -> Result<Answer, Unknown> {
         let key = route.key(&query);
-        let lineage = route.lineage(&query, key);
         let now = self.clock.now();
-        let Some((entry, worth)) = self.remembered(route, &key, now) else {
-            let asked = Box::pin(self.ask(route, key, query, now)).await;
-            return asked.or_else(|unknown| self.stand_in(route, &lineage, unknown, now));
-        };
-        match worth {
-            State::Fresh { age, left } => {
+        match usable(&self.answers, route, &key, now) {
+            Some((entry, State::Fresh { age, left })) => {
                 route.metrics.hits.inc();
                 Ok(Answer { entry, source: Source::Hit { age, left } })
             }
-            State::StaleWhileRevalidate(stale) => {
+            Some((entry, State::StaleWhileRevalidate(stale))) => {
                 route.metrics.stale.inc();
                 if self.failing.resting(&key, now).is_none() {
                     // The run needs nobody who waits for it.
@@ -143,33 +139,27 @@ impl Engine {
                 }
                 Ok(Answer { entry, source: Source::StaleWhileRevalidate(stale) })
             }
-            State::StaleIfError(stale) => Box::pin(self.ask(route, key, query, now)).await.or_else(|unknown| {
-                route.metrics.stale_if_error.inc();
-                Ok(Answer { entry, source: Source::StaleIfError(stale, Box::new(unknown)) })
-            }),
-            State::Expired => {
+            Some((entry, State::StaleIfError(stale))) => {
                 let asked = Box::pin(self.ask(route, key, query, now)).await;
-                asked.or_else(|unknown| self.stand_in(route, &lineage, unknown, now))
+                asked.or_else(|unknown| Ok(stand_in(route, entry, stale, unknown)))
+            }
+            None | Some((_, State::Expired)) => {
+                let lineage = route.lineage(&query, key);
+                let asked = Box::pin(self.ask(route, key, query, now)).await;
+                asked.or_else(|unknown| self.follow(route, &lineage, unknown, now))
             }
         }
     }
 
     /// The last good answer of `lineage`, for a question that has none of its own.
-    fn stand_in(&self, route: &Route, lineage: &Key, unknown: Unknown, now: Timestamp) -> Result<Answer, Unknown> {
-        let Some((entry, worth)) = self.remembered(route, lineage, now) else { return Err(unknown) };
+    fn follow(&self, route: &Route, lineage: &Key, unknown: Unknown, now: Timestamp) -> Result<Answer, Unknown> {
+        let Some((entry, worth)) = usable(&self.answers, route, lineage, now) else { return Err(unknown) };
         let stale = match worth {
             State::Fresh { age, .. } => Stale { age, over: Duration::ZERO },
             State::StaleWhileRevalidate(stale) | State::StaleIfError(stale) => stale,
             State::Expired => return Err(unknown),
         };
-        route.metrics.stale_if_error.inc();
-        Ok(Answer { entry, source: Source::StaleIfError(stale, Box::new(unknown)) })
-    }
-
-    fn remembered(&self, route: &Route, key: &Key, now: Timestamp) -> Option<(Arc<Entry>, State)> {
-        let entry = self.answers.get(key)?;
-        let state = route.policy.state(entry.stored_at, entry.life, now);
-        Some((entry, state))
+        Ok(stand_in(route, entry, stale, unknown))
     }
 
     /// Waits for a run of the backend, unless it failed just now. Boxed by its callers, so that a hit does not carry its
@@ -252,6 +242,19 @@ impl Engine {
     }
 }
 
+/// What is remembered under `key`, unless it has expired.
+fn usable(answers: &Answers, route: &Route, key: &Key, now: Timestamp) -> Option<(Arc<Entry>, State)> {
+    let entry = answers.get(key)?;
+    let state = route.policy.state(entry.stored_at, entry.life, now);
+    (state != State::Expired).then_some((entry, state))
+}
+
+/// `entry` in the place of the answer that is not known.
+fn stand_in(route: &Route, entry: Arc<Entry>, stale: Stale, unknown: Unknown) -> Answer {
+    route.metrics.stale_if_error.inc();
+    Answer { entry, source: Source::StaleIfError(stale, Box::new(unknown)) }
+}
+
 async fn wait(landing: Landing<Landed>, deadline: Instant) -> Landed {
     match timeout_at(deadline, landing).await {
         Ok(landed) => landed.unwrap_or(Err(Failure::Crashed)),
@@ -285,9 +288,7 @@ fn review(
     found: &Found,
     now: Timestamp,
 ) -> Result<(), Failure> {
-    let last =
-        answers.get(&lineage).filter(|last| route.policy.state(last.stored_at, last.life, now) != State::Expired);
-    let last = last.map(|last| last.encoded.decode()).unwrap_or_default();
+    let last = usable(answers, route, &lineage, now).map(|(last, _)| last.encoded.decode()).unwrap_or_default();
     match held.review(lineage, &route.guard, &last, &found.sets, now) {
         Ok(None) => Ok(()),
         Ok(Some(held)) => Err(Failure::Held(Box::new(held))),

@@ -105,10 +105,7 @@ impl Disk {
             }
             Ok(entry)
         };
-        // redb reads a damaged page as far as it makes sense, and panics beyond.
-        let result =
-            catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|_| Err(redb::Error::Corrupted("it panicked".into())));
-        result.unwrap_or_else(|error| {
+        survive(read).unwrap_or_else(|error| {
             tracing::error!(%error, "the last good answers on disk cannot be read");
             self.metrics.errors.inc();
             None
@@ -130,6 +127,11 @@ impl Disk {
             let _ = is_done.recv_timeout(most);
         }
     }
+}
+
+/// Makes an error of a panic: redb reads a damaged page as far as it makes sense, and panics beyond.
+fn survive<T>(work: impl FnOnce() -> Result<T, redb::Error>) -> Result<T, redb::Error> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(redb::Error::Corrupted("it panicked".into())))
 }
 
 enum Trouble {
@@ -249,7 +251,7 @@ struct Writer {
 impl Writer {
     /// Writes what comes, several at once when several wait, until nobody is left to send.
     fn run(mut self, orders: &Receiver<Order>) {
-        if let Err(error) = self.count() {
+        if let Err(error) = survive(|| self.count()) {
             self.trouble(&error);
         }
         while let Ok(first) = orders.recv() {
@@ -260,11 +262,8 @@ impl Writer {
                     Order::Flush(done) => waiting.push(done),
                 }
             }
-            let written = catch_unwind(AssertUnwindSafe(|| self.write(&records)));
-            match written {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => self.trouble(&error),
-                Err(_) => self.trouble(&redb::Error::Corrupted("it panicked".into())),
+            if let Err(error) = survive(|| self.write(&records)) {
+                self.trouble(&error);
             }
             for done in waiting {
                 let _ = done.send(());
