@@ -2,29 +2,25 @@
 //! backend, shape, encode, record. What the backend does not know is answered with what it last knew.
 //! Knows neither HTTP nor status codes.
 
-use std::{
-    panic::AssertUnwindSafe,
-    sync::Arc,
-    time::{Duration, Instant as StdInstant},
-};
+mod run;
+pub mod upkeep;
+pub mod warm;
 
-use futures_util::FutureExt;
+use std::{fmt, sync::Arc, time::Duration};
+
 use tokio::time::{Instant, timeout_at};
 
+use self::run::{Known, Run};
 use crate::{
-    cache::{Answers, Encoded, Entry, Failing, Key, Memory, Stale, State},
+    cache::{Answers, Entry, Key, Memory, Stale, State},
     clock::{Clock, Timestamp},
     error::{BackendError, ErrorKind},
     flight::{Boarding, Flights, Landing},
-    generator::{Evidence, Outcome, ParameterSet, Query},
-    guard::{Held, Ledger},
+    generator::{Evidence, Query, Question},
+    guard::Held,
     route::Route,
     telemetry::metrics::Metrics,
 };
-
-/// A flight ends this long before its first caller's deadline, so that its reason still arrives; and the
-/// backend as long before the flight's end, since it knows best what it was waiting for.
-const MARGIN: Duration = Duration::from_millis(100);
 
 /// A complete answer.
 #[derive(Debug, Clone)]
@@ -79,6 +75,23 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// What was learned of each item, where there are several.
+    #[must_use]
+    pub fn evidence(&self) -> &[Evidence] {
+        if let Self::Backend(error) = self { &error.evidence } else { &[] }
+    }
+
+    /// The name in metrics and logs.
+    #[must_use]
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Backend(error) => error.kind.as_str(),
+            Self::Deadline => "timeout",
+            Self::Crashed => "crashed",
+            Self::Held(_) => "held",
+        }
+    }
+
     /// For how long the source wants to be left alone.
     fn retry_after(&self) -> Option<Duration> {
         match self {
@@ -88,14 +101,34 @@ impl Failure {
     }
 }
 
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Backend(error) => error.fmt(f),
+            Self::Deadline => f.write_str("no answer by the deadline"),
+            Self::Crashed => f.write_str("the gateway failed; its log says where"),
+            Self::Held(held) => held.fmt(f),
+        }
+    }
+}
+
 type Landed = Result<Arc<Entry>, Failure>;
+
+/// Who wants a run of the backend.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    /// A caller, who waits for it.
+    Now,
+    /// A caller, who has an answer already.
+    Behind,
+    /// Nobody just now: a caller did at that time.
+    Since(Timestamp),
+}
 
 /// Answers queries, and remembers.
 pub struct Engine {
-    answers: Answers,
-    failing: Failing<Failure>,
-    held: Ledger<Key>,
-    flights: Flights<Key, Landed>,
+    known: Known,
+    flights: Flights<Key, Question, Landed>,
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
 }
@@ -103,20 +136,13 @@ pub struct Engine {
 impl Engine {
     /// An engine that has answered nothing yet.
     pub fn new(memory: Memory, clock: Arc<dyn Clock>, metrics: Arc<Metrics>) -> Self {
-        Self {
-            answers: Answers::new(memory),
-            failing: Failing::default(),
-            held: Ledger::default(),
-            flights: Flights::default(),
-            clock,
-            metrics,
-        }
+        Self { known: Known::new(Answers::new(memory)), flights: Flights::default(), clock, metrics }
     }
 
     /// What is remembered.
     #[must_use]
     pub const fn answers(&self) -> &Answers {
-        &self.answers
+        &self.known.answers
     }
 
     /// Answers `query` on `route`, from the cache or its backend.
@@ -126,20 +152,21 @@ impl Engine {
     pub async fn answer(&self, route: &Arc<Route>, query: Query) -> Result<Answer, Unknown> {
         let key = route.key(&query);
         let now = self.clock.now();
-        match usable(&self.answers, route, &key, now) {
+        match self.known.usable(route, &key, now) {
             Some((entry, State::Fresh { age, left })) => {
                 route.metrics.hits.inc();
                 Ok(Answer { entry, source: Source::Hit { age, left } })
             }
             Some((entry, State::StaleWhileRevalidate(stale))) => {
                 route.metrics.stale.inc();
-                if self.failing.resting(&key, now).is_none() {
+                if self.known.failing.resting(&key, now).is_none() {
                     // The run needs nobody who waits for it.
-                    drop(self.board(route, key, query));
+                    drop(self.board(route, key, query, Wanted::Behind));
                 }
                 Ok(Answer { entry, source: Source::StaleWhileRevalidate(stale) })
             }
             Some((entry, State::StaleIfError(stale))) => {
+                self.known.answers.used(key);
                 let asked = Box::pin(self.ask(route, key, query, now)).await;
                 asked.or_else(|unknown| Ok(stand_in(route, entry, stale, unknown)))
             }
@@ -153,24 +180,25 @@ impl Engine {
 
     /// The last good answer of `lineage`, for a question that has none of its own.
     fn follow(&self, route: &Route, lineage: &Key, unknown: Unknown, now: Timestamp) -> Result<Answer, Unknown> {
-        let Some((entry, worth)) = usable(&self.answers, route, lineage, now) else { return Err(unknown) };
+        let Some((entry, worth)) = self.known.usable(route, lineage, now) else { return Err(unknown) };
         let stale = match worth {
             State::Fresh { age, .. } => Stale { age, over: Duration::ZERO },
             State::StaleWhileRevalidate(stale) | State::StaleIfError(stale) => stale,
             State::Expired => return Err(unknown),
         };
+        self.known.answers.used(*lineage);
         Ok(stand_in(route, entry, stale, unknown))
     }
 
     /// Waits for a run of the backend, unless it failed just now. Boxed by its callers, so that a hit does not carry its
     /// state around.
     async fn ask(&self, route: &Arc<Route>, key: Key, query: Query, now: Timestamp) -> Result<Answer, Unknown> {
-        if let Some((rest, left)) = self.failing.resting(&key, now) {
+        if let Some((rest, left)) = self.known.failing.resting(&key, now) {
             route.metrics.failing.inc();
-            return Err(Unknown { failure: rest.failure, rests: Some(left) });
+            return Err(Unknown { failure: rest.failure.failure, rests: Some(left) });
         }
         let deadline = query.deadline;
-        let (landed, shared) = match self.board(route, key, query) {
+        let (landed, shared) = match self.board(route, key, query, Wanted::Now) {
             Boarding::Landed(landed) => (landed, true),
             Boarding::Joined(landing) => (wait(landing, deadline).await, true),
             Boarding::Started(landing) => (wait(landing, deadline).await, false),
@@ -185,68 +213,26 @@ impl Engine {
     }
 
     /// Joins the run for `key`, or starts it.
-    fn board(&self, route: &Arc<Route>, key: Key, query: Query) -> Boarding<Landed> {
+    fn board(&self, route: &Arc<Route>, key: Key, query: Query, wanted: Wanted) -> Boarding<Landed> {
         // In memory only: what comes from a disk is not fresh, and the table of flights is locked meanwhile.
         let recheck = || {
-            let entry = self.answers.memory().get(&key)?;
+            let entry = self.known.answers.memory().get(&key)?;
             let state = route.policy.state(entry.stored_at, entry.life, self.clock.now());
             matches!(state, State::Fresh { .. }).then_some(Ok(entry))
         };
-        self.flights.board(key, recheck, || self.fly(Arc::clone(route), key, query))
+        let question = route.question(&query);
+        let label = question.clone();
+        self.flights.board(
+            key,
+            recheck,
+            || label,
+            |seat| {
+                let lineage = route.lineage(&query, key);
+                let run = Run { route: Arc::clone(route), key, lineage, question, query, wanted, seat };
+                run.fly(self.known.clone(), Arc::clone(&self.clock))
+            },
+        )
     }
-
-    /// The size of the cache in entries and bytes, and the number of runs under way, for metrics.
-    pub fn observe(&self) {
-        let as_gauge = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
-        self.metrics.cache_entries.set(as_gauge(self.answers.memory().len()));
-        self.metrics.cache_bytes.set(as_gauge(self.answers.memory().size()));
-        self.metrics.flights.set(as_gauge(self.flights.len() as u64));
-        self.metrics.held.set(as_gauge(self.held.len() as u64));
-    }
-
-    /// The work of a flight: detached from its callers, so it owns all it needs.
-    fn fly(&self, route: Arc<Route>, key: Key, query: Query) -> impl Future<Output = Landed> + Send + 'static {
-        let (answers, failing, held) = (self.answers.clone(), self.failing.clone(), self.held.clone());
-        let (clock, lineage) = (Arc::clone(&self.clock), route.lineage(&query, key));
-        async move {
-            let started = StdInstant::now();
-            let margin = MARGIN.min(route.deadline / 10);
-            let until = query.deadline.checked_sub(margin).unwrap_or(query.deadline);
-            let query = Query { deadline: until.checked_sub(margin).unwrap_or(until), ..query };
-            let run = AssertUnwindSafe(resolve(&route, &query)).catch_unwind();
-            let result = match timeout_at(until, run).await {
-                Ok(Ok(result)) => result.map_err(Failure::Backend),
-                Ok(Err(_)) => Err(Failure::Crashed),
-                Err(_) => Err(Failure::Deadline),
-            };
-            let took = started.elapsed();
-            route.metrics.ran(&result.as_ref().map(|found| !found.evidence.is_empty()).map_err(|_| ()), took);
-            let now = clock.now();
-            let reviewed = result.and_then(|found| {
-                review(&held, &answers, &route, lineage, &found, now)?;
-                Ok(found)
-            });
-            let found =
-                reviewed.inspect_err(|failure| failing.failed(key, failure.clone(), failure.retry_after(), now))?;
-            let (encoded, evidence) = (found.encoded, found.evidence);
-            let entry = Arc::new(Entry { encoded, stored_at: now, life: route.policy.life(&key, now), took, evidence });
-            if !route.policy.horizon().is_zero() {
-                answers.insert(key, &entry);
-                if lineage != key {
-                    answers.insert(lineage, &entry);
-                }
-            }
-            failing.recovered(&key);
-            Ok(entry)
-        }
-    }
-}
-
-/// What is remembered under `key`, unless it has expired.
-fn usable(answers: &Answers, route: &Route, key: &Key, now: Timestamp) -> Option<(Arc<Entry>, State)> {
-    let entry = answers.get(key)?;
-    let state = route.policy.state(entry.stored_at, entry.life, now);
-    (state != State::Expired).then_some((entry, state))
 }
 
 /// `entry` in the place of the answer that is not known.
@@ -259,39 +245,5 @@ async fn wait(landing: Landing<Landed>, deadline: Instant) -> Landed {
     match timeout_at(deadline, landing).await {
         Ok(landed) => landed.unwrap_or(Err(Failure::Crashed)),
         Err(_) => Err(Failure::Deadline),
-    }
-}
-
-/// What a run found, in the form that Argo CD gets.
-struct Found {
-    sets: Vec<ParameterSet>,
-    encoded: Encoded,
-    evidence: Vec<Evidence>,
-}
-
-async fn resolve(route: &Route, query: &Query) -> Result<Found, BackendError> {
-    let (sets, evidence) = match route.backend.resolve(query).await? {
-        Outcome::Present(sets) => (route.shape.apply(sets, query)?, Vec::new()),
-        Outcome::Absent(evidence) => (route.shape.apply(Vec::new(), query)?, evidence),
-    };
-    let encoded = Encoded::encode(&sets)
-        .map_err(|error| BackendError::invalid_output(format!("the answer cannot be written as JSON: {error}")))?;
-    Ok(Found { sets, encoded, evidence })
-}
-
-/// Holds `found` against the last good answer of its lineage.
-fn review(
-    held: &Ledger<Key>,
-    answers: &Answers,
-    route: &Route,
-    lineage: Key,
-    found: &Found,
-    now: Timestamp,
-) -> Result<(), Failure> {
-    let last = usable(answers, route, &lineage, now).map(|(last, _)| last.encoded.decode()).unwrap_or_default();
-    match held.review(lineage, &route.guard, &last, &found.sets, now) {
-        Ok(None) => Ok(()),
-        Ok(Some(held)) => Err(Failure::Held(Box::new(held))),
-        Err(error) => Err(Failure::Backend(BackendError::invalid_output(error))),
     }
 }

@@ -100,7 +100,7 @@ impl App {
         };
         let path = self.base.resolve(path);
         match Disk::open(&path, self.limits.disk, self.metrics.disk.clone()) {
-            Ok(disk) => self.engine.answers().keep_on(disk),
+            Ok(disk) => self.engine.keep_on(disk, &self.routes),
             Err(why) => {
                 self.metrics.disk.errors.inc();
                 tracing::error!(why, "last good answers live in memory only: `cache.path` cannot be used");

@@ -38,13 +38,22 @@ pub struct TokenConfig {
     pub env: Option<String>,
     /// The token's SHA-256 in hexadecimal, as `appset-gateway hash-token` prints it.
     pub sha256: Option<String>,
-    /// The routes that it opens, as globs over their names.
-    #[serde(default = "default_routes")]
-    pub routes: Vec<String>,
+    /// What it is for.
+    #[serde(default)]
+    pub role: Role,
+    /// The routes that it opens, as globs over their names; all of them unless set. Not with the role `admin`.
+    pub routes: Option<Vec<String>>,
 }
 
-fn default_routes() -> Vec<String> {
-    vec!["*".to_owned()]
+/// What a token is for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Role {
+    /// To ask routes, as Argo CD does.
+    #[default]
+    Caller,
+    /// To see and change what is remembered and held, on the admin listener.
+    Admin,
 }
 
 /// An authenticated caller.
@@ -52,6 +61,8 @@ fn default_routes() -> Vec<String> {
 pub struct Caller {
     /// The name of its token.
     pub name: String,
+    /// What it may do.
+    pub role: Role,
     routes: GlobSet,
 }
 
@@ -59,7 +70,7 @@ impl Caller {
     /// Whether this caller may ask `route`.
     #[must_use]
     pub fn may_ask(&self, route: &str) -> bool {
-        self.routes.is_match(route)
+        self.role == Role::Caller && self.routes.is_match(route)
     }
 }
 
@@ -81,10 +92,10 @@ impl Auth {
     /// Reads all tokens. No token at all, or an empty one, is an error: an open gateway is never a default.
     pub fn build(config: &AuthConfig, base: &BaseDir, path: &Path, problems: &mut Problems) -> Self {
         let path = path.key("tokens");
-        if config.tokens.is_empty() {
+        if config.tokens.iter().all(|token| token.role == Role::Admin) {
             problems.error_with_help(
                 &path,
-                "no token is configured, so nobody could call",
+                "no token is configured that may ask routes, so nobody could call",
                 "name one: `tokens: [ { name: argocd, file: /var/run/argo/token } ]`",
             );
         }
@@ -97,10 +108,18 @@ impl Auth {
             if token.name.is_empty() || token.name.chars().any(char::is_control) {
                 problems.error(&path.key("name"), "a token needs a printable name");
             }
-            let routes = build_globs(&token.routes, &path.key("routes"), problems);
+            if token.role == Role::Admin && token.routes.is_some() {
+                problems.error_with_help(
+                    &path.key("routes"),
+                    "a token with the role `admin` opens no routes",
+                    "leave `routes` out, and name another token for callers",
+                );
+            }
+            let all = &["*".to_owned()];
+            let routes = build_globs(token.routes.as_deref().unwrap_or(all), &path.key("routes"), problems);
             let hash = problems.note(&source_path(token, &path), token_hash(token, base));
             if let (Some(hash), Some(routes)) = (hash, routes) {
-                tokens.push((hash, Arc::new(Caller { name: token.name.clone(), routes })));
+                tokens.push((hash, Arc::new(Caller { name: token.name.clone(), role: token.role, routes })));
             }
         }
         Self { tokens }
@@ -180,7 +199,8 @@ mod tests {
             file: None,
             env: None,
             sha256: Some(hash_token(token)),
-            routes: vec![(*routes).to_owned()],
+            role: Role::Caller,
+            routes: Some(vec![(*routes).to_owned()]),
         });
         let mut problems = Problems::default();
         let config = AuthConfig { tokens: tokens.collect() };
@@ -225,6 +245,11 @@ mod tests {
             problems.into_vec().into_iter().map(|p| format!("{}: {}", p.path, p.message)).collect::<Vec<_>>()
         };
         assert!(problems("{}")[0].starts_with("auth.tokens: no token is configured"));
+        let hash = hash_token("t");
+        let admin =
+            |more: &str| problems(&format!(r#"{{"tokens":[{{"name":"a","sha256":"{hash}","role":"admin"{more}}}]}}"#));
+        assert!(admin("")[0].contains("nobody could call"));
+        assert!(admin(r#","routes":["x"]"#)[1].contains("opens no routes"));
         let both = r#"{"tokens":[{"name":"a","env":"X","sha256":"00"}]}"#;
         assert_eq!(problems(both), ["auth.tokens[0]: a token has exactly one of `file`, `env` and `sha256`"]);
         let short = &problems(r#"{"tokens":[{"name":"a","sha256":"xyz"}]}"#)[0];

@@ -8,10 +8,10 @@ pub mod key;
 pub mod memory;
 pub mod policy;
 
-pub use answers::Answers;
+pub use answers::{Answers, Listed};
 pub use disk::Disk;
 pub use entry::{Encoded, Entry};
 pub use failing::Failing;
 pub use key::{Key, KeyPrefix};
 pub use memory::{CacheLimits, Memory};
-pub use policy::{CacheConfig, Policy, Stale, State};
+pub use policy::{CacheConfig, Life, Policy, Stale, State};

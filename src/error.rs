@@ -2,6 +2,8 @@
 
 use std::{fmt, time::Duration};
 
+use crate::generator::Evidence;
+
 /// A backend that does not know the answer. Never turned into an empty list (invariant I2).
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{message}")]
@@ -11,6 +13,8 @@ pub struct BackendError {
     /// For the operator who reads it on an ApplicationSet's condition: what failed, where, what to do.
     /// Holds no secret (invariant I6).
     pub message: String,
+    /// What was learned of each item, where there are several.
+    pub evidence: Vec<Evidence>,
 }
 
 /// Classes of failure.
@@ -57,7 +61,7 @@ impl ErrorKind {
 impl BackendError {
     /// An error of the given kind.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into() }
+        Self { kind, message: message.into(), evidence: Vec::new() }
     }
 
     /// The source cannot be reached or failed.

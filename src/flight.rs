@@ -4,7 +4,10 @@
 use std::{
     collections::HashMap,
     hash::Hash,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use futures_util::{
@@ -16,10 +19,21 @@ use tokio::sync::oneshot;
 /// The end of a flight; `None` when its work panicked.
 pub type Landing<T> = Shared<BoxFuture<'static, Option<T>>>;
 
-/// The flights that are under way.
+/// The flights that are under way, by key `K`; each with a label `L` that says what it is about.
 #[derive(Debug)]
-pub struct Flights<K, T> {
-    under_way: Arc<Mutex<HashMap<K, Landing<T>>>>,
+pub struct Flights<K, L, T>(Arc<Table<K, L, T>>);
+
+#[derive(Debug)]
+struct Table<K, L, T> {
+    under_way: Mutex<HashMap<K, Flight<L, T>>>,
+    turns: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Flight<L, T> {
+    turn: u64,
+    label: L,
+    landing: Landing<T>,
 }
 
 /// How a caller gets its value.
@@ -33,51 +47,66 @@ pub enum Boarding<T> {
     Started(Landing<T>),
 }
 
-impl<K, T> Default for Flights<K, T> {
+impl<K, L, T> Default for Flights<K, L, T> {
     fn default() -> Self {
-        Self { under_way: Arc::default() }
+        Self(Arc::new(Table { under_way: Mutex::default(), turns: AtomicU64::new(1) }))
     }
 }
 
-impl<K, T> Flights<K, T>
+impl<K, L, T> Flights<K, L, T>
 where
     K: Hash + Eq + Copy + Send + 'static,
+    L: Send + 'static,
     T: Clone + Send + Sync + 'static,
 {
-    /// Joins the flight for `key`, or starts `work`. `recheck` runs under the lock when there is no
-    /// flight: one may have landed since the caller looked, and `work` must have recorded its result
-    /// before it ends.
-    pub fn board<W>(&self, key: K, recheck: impl FnOnce() -> Option<T>, work: impl FnOnce() -> W) -> Boarding<T>
+    /// Joins the flight for `key`, or starts `work`, which is about `label`. `recheck` runs under the lock when
+    /// there is no flight: one may have landed since the caller looked, and `work` must have recorded its result
+    /// with [`Seat::land`] before it ends.
+    pub fn board<W>(
+        &self,
+        key: K,
+        recheck: impl FnOnce() -> Option<T>,
+        label: impl FnOnce() -> L,
+        work: impl FnOnce(Seat<K, L, T>) -> W,
+    ) -> Boarding<T>
     where
         W: Future<Output = T> + Send + 'static,
     {
-        let mut under_way = lock(&self.under_way);
-        if let Some(landing) = under_way.get(&key) {
-            return Boarding::Joined(landing.clone());
+        let mut under_way = self.0.lock();
+        if let Some(flight) = under_way.get(&key) {
+            return Boarding::Joined(flight.landing.clone());
         }
         if let Some(value) = recheck() {
             return Boarding::Landed(value);
         }
         let (land, landed) = oneshot::channel();
         let landing = landed.map(Result::ok).boxed().shared();
-        under_way.insert(key, landing.clone());
+        let turn = self.0.turns.fetch_add(1, Ordering::Relaxed);
+        under_way.insert(key, Flight { turn, label: label(), landing: landing.clone() });
         drop(under_way);
 
-        let seat = Seat { under_way: Arc::clone(&self.under_way), key };
-        let work = work();
+        let work = work(Seat { table: Arc::clone(&self.0), key, turn });
         tokio::spawn(async move {
-            let seat = seat;
             let value = work.await;
-            drop(seat);
             let _ = land.send(value);
         });
         Boarding::Started(landing)
     }
 
+    /// Cuts off the flights whose label `is_meant`: who waits for them still gets their value, who comes from now on
+    /// starts another. Runs `record` before any of them can land. The number of flights that were cut off.
+    pub fn supersede(&self, is_meant: impl Fn(&L) -> bool, record: impl FnOnce()) -> usize {
+        let mut under_way = self.0.lock();
+        let before = under_way.len();
+        under_way.retain(|_, flight| !is_meant(&flight.label));
+        record();
+        before - under_way.len()
+    }
+
     /// How many flights are under way.
     #[must_use]
     pub fn len(&self) -> usize {
-        lock(&self.under_way).len()
+        self.0.lock().len()
     }
 
     /// Whether no flight is under way.
@@ -87,20 +116,42 @@ where
     }
 }
 
-/// A flight's place in the table, given up however the flight ends, panics included.
-struct Seat<K: Hash + Eq, T> {
-    under_way: Arc<Mutex<HashMap<K, Landing<T>>>>,
-    key: K,
-}
-
-impl<K: Hash + Eq, T> Drop for Seat<K, T> {
-    fn drop(&mut self) {
-        lock(&self.under_way).remove(&self.key);
+impl<K, L, T> Table<K, L, T> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<K, Flight<L, T>>> {
+        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+/// A flight's place in the table, given up when it is dropped: however the flight ends, panics included.
+#[derive(Debug)]
+pub struct Seat<K: Hash + Eq, L, T> {
+    table: Arc<Table<K, L, T>>,
+    key: K,
+    turn: u64,
+}
+
+impl<K: Hash + Eq, L, T> Seat<K, L, T> {
+    /// A number that is higher the later the flight began.
+    #[must_use]
+    pub const fn turn(&self) -> u64 {
+        self.turn
+    }
+
+    /// Records the flight's end with `record`, which is told whether the flight was not cut off meanwhile. Nobody
+    /// boards or cuts off a flight until it returns.
+    pub fn land<R>(&self, record: impl FnOnce(bool) -> R) -> R {
+        let under_way = self.table.lock();
+        record(under_way.get(&self.key).is_some_and(|flight| flight.turn == self.turn))
+    }
+}
+
+impl<K: Hash + Eq, L, T> Drop for Seat<K, L, T> {
+    fn drop(&mut self) {
+        let mut under_way = self.table.lock();
+        if under_way.get(&self.key).is_some_and(|flight| flight.turn == self.turn) {
+            under_way.remove(&self.key);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -121,7 +172,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_thousand_callers_of_whom_most_leave_make_one_run() {
-        let flights = Arc::new(Flights::<u8, usize>::default());
+        let flights = Arc::new(Flights::<u8, (), usize>::default());
         let runs = Arc::new(AtomicUsize::new(0));
         let stored = Arc::new(AtomicUsize::new(0));
         let callers: Vec<_> = (0..1000)
@@ -130,12 +181,12 @@ mod tests {
                 tokio::spawn(async move {
                     let recheck = || Some(stored.load(Ordering::SeqCst)).filter(|value| *value > 0);
                     let stored = stored.clone();
-                    let work = || async move {
+                    let work = |seat: Seat<_, _, _>| async move {
                         tokio::time::sleep(Duration::from_secs(1)).await;
-                        stored.store(runs.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                        seat.land(|_| stored.store(runs.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst));
                         1
                     };
-                    landed(flights.board(1, recheck, work)).await
+                    landed(flights.board(1, recheck, || (), work)).await
                 })
             })
             .collect();
@@ -150,12 +201,45 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_ends_the_flight_and_the_next_one_starts() {
-        let flights = Flights::<u8, u8>::default();
-        let crashed = flights.board(1, || None, || async { panic!("as meant by this test") });
-        assert_eq!(landed(crashed).await, None);
-        let next = flights.board(1, || None, || async { 7 });
+        let flights = Flights::<u8, (), u8>::default();
+        let board = |recheck: Option<u8>, value: Option<u8>| {
+            let work = |seat: Seat<_, _, _>| async move {
+                let _seat = seat;
+                value.expect("as meant by this test")
+            };
+            flights.board(1, || recheck, || (), work)
+        };
+        assert_eq!(landed(board(None, None)).await, None);
+        let next = board(None, Some(7));
         assert!(matches!(next, Boarding::Started(_)));
         assert_eq!(landed(next).await, Some(7));
-        assert!(matches!(flights.board(1, || Some(8), || async { 9 }), Boarding::Landed(8)));
+        assert!(matches!(board(Some(8), Some(9)), Boarding::Landed(8)));
+    }
+
+    #[tokio::test]
+    async fn a_flight_that_is_cut_off_knows_it_and_leaves_the_next_one_alone() {
+        let flights = Flights::<u8, &str, (bool, u64)>::default();
+        let (first_gate, second_gate) = (Arc::new(tokio::sync::Notify::new()), Arc::new(tokio::sync::Notify::new()));
+        let board = |gate: &Arc<tokio::sync::Notify>| {
+            let gate = Arc::clone(gate);
+            let work = |seat: Seat<_, _, _>| async move {
+                gate.notified().await;
+                (seat.land(|is_current| is_current), seat.turn())
+            };
+            flights.board(1, || None, || "about x", work)
+        };
+        let first = board(&first_gate);
+        assert_eq!(flights.supersede(|label| *label == "about y", || ()), 0);
+        assert_eq!(flights.supersede(|label| *label == "about x", || ()), 1);
+        let second = board(&second_gate);
+        assert!(matches!(second, Boarding::Started(_)));
+        first_gate.notify_one();
+        let (is_current, first_turn) = landed(first).await.unwrap();
+        assert!(!is_current);
+        assert_eq!(flights.len(), 1, "the second still flies");
+        second_gate.notify_one();
+        let (is_current, second_turn) = landed(second).await.unwrap();
+        assert!(is_current && second_turn > first_turn);
+        assert!(flights.is_empty());
     }
 }

@@ -1,6 +1,6 @@
 //! The domain's words: what Argo CD's plugin generator asks and what it may be told. No I/O.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -20,38 +20,152 @@ pub struct Query {
     pub deadline: Instant,
 }
 
+/// What was asked: kept with the answer, so that it can be named and asked again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Question {
+    /// The route's name.
+    pub route: Arc<str>,
+    /// The ApplicationSet's name, where the answer may depend on it.
+    pub application_set: Option<Arc<str>>,
+    /// The input parameters.
+    pub parameters: Arc<Parameters>,
+}
+
+/// Which questions are meant: those that fit everything that is given.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Selector {
+    /// The route's name.
+    pub route: Option<String>,
+    /// The ApplicationSet's name. An answer that does not depend on it belongs to all.
+    pub application_set: Option<String>,
+    /// Parameters and their values; others may have any.
+    pub parameters: Parameters,
+}
+
+impl Selector {
+    /// Whether `question` is meant.
+    #[must_use]
+    pub fn selects(&self, question: &Question) -> bool {
+        let is_unlike = |wanted: &Option<String>, name: &str| wanted.as_ref().is_some_and(|wanted| wanted != name);
+        let is_other_set = question.application_set.as_ref().is_some_and(|name| is_unlike(&self.application_set, name));
+        let has = |(name, value): (&String, &Value)| question.parameters.get(name) == Some(value);
+        !is_unlike(&self.route, &question.route) && !is_other_set && self.parameters.iter().all(has)
+    }
+}
+
 /// One item of an answer: Argo CD renders one Application from it.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ParameterSet(pub Parameters);
 
-/// What a backend knows. What it does not know is a [`crate::error::BackendError`] (invariant I2).
+/// What a backend knows: parameter sets, or proof that there are none. What it does not know is a
+/// [`crate::error::BackendError`] (invariant I2).
 #[derive(Debug, Clone, PartialEq)]
-pub enum Outcome {
-    /// There is something: at least one parameter set.
-    Present(Vec<ParameterSet>),
-    /// There is provably nothing.
-    Absent(Vec<Evidence>),
+pub struct Outcome {
+    sets: Vec<ParameterSet>,
+    evidence: Vec<Evidence>,
+    ttl: Option<Duration>,
 }
 
 impl Outcome {
-    /// The outcome of a complete list: present, or absent with `evidence` when it is explicitly empty.
+    /// There is something; `evidence` says where each of its items was found.
     #[must_use]
-    pub fn of_list(sets: Vec<ParameterSet>, evidence: impl FnOnce() -> Evidence) -> Self {
-        if sets.is_empty() { Self::Absent(vec![evidence()]) } else { Self::Present(sets) }
+    pub fn present(set: ParameterSet, evidence: Vec<Evidence>) -> Self {
+        Self { sets: vec![set], evidence, ttl: None }
+    }
+
+    /// There is provably nothing; `evidence` holds the proof.
+    #[must_use]
+    pub const fn absent(evidence: Vec<Evidence>) -> Self {
+        Self { sets: Vec::new(), evidence, ttl: None }
+    }
+
+    /// The outcome of a complete list that `asked` gave: `empty` is what it answers when it is explicitly empty.
+    #[must_use]
+    pub fn of_list(sets: Vec<ParameterSet>, asked: impl Into<String>, empty: impl Into<String>) -> Self {
+        let evidence = if sets.is_empty() { vec![Evidence::absent(asked, empty)] } else { Vec::new() };
+        Self { sets, evidence, ttl: None }
+    }
+
+    /// The same, fresh for as long as the source itself says, if it does.
+    #[must_use]
+    pub const fn lasting(mut self, ttl: Option<Duration>) -> Self {
+        self.ttl = ttl;
+        self
+    }
+
+    /// The parameter sets, what was learned of each item, and for how long the source says that it lasts.
+    #[must_use]
+    pub fn into_parts(self) -> (Vec<ParameterSet>, Vec<Evidence>, Option<Duration>) {
+        (self.sets, self.evidence, self.ttl)
     }
 }
 
-/// Why a backend is sure that there is nothing.
+/// What was learned of one item, and how.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Evidence {
-    /// What was asked: `HEAD registry.example.com/org/front:main`.
+    /// Which of several items, such as an image's name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub item: Option<String>,
+    /// Whether it is there.
+    pub verdict: Verdict,
+    /// What was asked: `the manifest of registry.example.com/org/front:main`.
     pub asked: String,
-    /// What was answered: `404`.
+    /// What was answered: `404, there is none`.
     pub answered: String,
+}
+
+/// Whether something is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// It is.
+    Present,
+    /// It provably is not.
+    Absent,
+    /// That is not known.
+    Unknown,
+}
+
+impl Verdict {
+    /// The name in logs.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Present => "present",
+            Self::Absent => "absent",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+impl Evidence {
+    /// That it is there.
+    pub fn present(asked: impl Into<String>, answered: impl Into<String>) -> Self {
+        Self { item: None, verdict: Verdict::Present, asked: asked.into(), answered: answered.into() }
+    }
+
+    /// That it is not.
+    pub fn absent(asked: impl Into<String>, answered: impl Into<String>) -> Self {
+        Self { verdict: Verdict::Absent, ..Self::present(asked, answered) }
+    }
+
+    /// That it is not known.
+    pub fn unknown(asked: impl Into<String>, answered: impl Into<String>) -> Self {
+        Self { verdict: Verdict::Unknown, ..Self::present(asked, answered) }
+    }
+
+    /// The same, of the item called `name`.
+    #[must_use]
+    pub fn of(self, name: &str) -> Self {
+        Self { item: Some(name.to_owned()), ..self }
+    }
 }
 
 impl fmt::Display for Evidence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.asked, self.answered)
+        if let Some(item) = &self.item {
+            write!(f, "{item}: ")?;
+        }
+        write!(f, "{}, {}: {}", self.verdict.as_str(), self.asked, self.answered)
     }
 }

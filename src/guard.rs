@@ -1,30 +1,21 @@
 //! The guard (invariant I4): an answer that would delete Applications is held until it was seen again, or an
 //! operator says so. [`Guard::judge`] compares two answers and is pure; [`Ledger`] counts who agrees.
 
-use std::{
-    collections::{HashMap, HashSet},
-    fmt,
-    hash::Hash,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+mod ledger;
+
+use std::collections::{HashMap, HashSet};
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
+pub use self::ledger::{Decision, Held, Ledger, Review, Standing};
 use crate::{
-    clock::Timestamp,
     generator::ParameterSet,
     problem::{Path, Problems},
     units::{HumanDuration, Percent},
 };
-
-/// How many held answers are remembered; those looked at least leave first, and begin anew.
-const MOST_HELD: usize = 10_000;
-/// How many names of what would be deleted are told.
-const MOST_NAMED: usize = 20;
 
 /// What a route's answers may lose from one to the next.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -81,7 +72,7 @@ pub enum OnEmpty {
 pub struct Guard(GuardConfig);
 
 /// Why an answer is held.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Breach {
     /// In words.
     pub reason: String,
@@ -185,119 +176,13 @@ fn short(text: &str) -> String {
     text.chars().take(120).collect()
 }
 
-/// An answer that waits for agreement.
-#[derive(Debug, Clone)]
-pub struct Held {
-    /// Why.
-    pub breach: Breach,
-    /// How many runs have agreed since the first.
-    pub agreed: u32,
-    /// How many must.
-    pub wanted: u32,
-    /// How far apart.
-    pub apart: Duration,
-    fingerprint: [u8; 32],
-    counted_at: Timestamp,
-}
-
-impl fmt::Display for Held {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "held: {}", self.breach.reason)?;
-        if !self.breach.gone.is_empty() {
-            let named: Vec<String> = self.breach.gone.iter().take(MOST_NAMED).map(|name| short(name)).collect();
-            let rest = self.breach.gone.len() - named.len();
-            let rest = if rest > 0 { format!(" and {rest} more") } else { String::new() };
-            write!(f, "; Argo CD would delete what was made of {}{rest}", named.join(", "))?;
-        }
-        if self.breach.can_be_confirmed {
-            let apart = humantime::format_duration(self.apart);
-            write!(f, "; believed once {} further runs, {apart} apart, agree ({} so far)", self.wanted, self.agreed)
-        } else {
-            f.write_str("; `guard.onEmpty: keep` never believes it")
-        }
-    }
-}
-
-/// The answers that are held, by lineage.
-#[derive(Debug)]
-pub struct Ledger<K>(Arc<Mutex<HashMap<K, Held>>>);
-
-impl<K> Clone for Ledger<K> {
-    fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
-    }
-}
-
-impl<K> Default for Ledger<K> {
-    fn default() -> Self {
-        Self(Arc::default())
-    }
-}
-
-impl<K: Hash + Eq + Copy> Ledger<K> {
-    /// Decides on `new` after `last` at `now`: `None` lets it pass, and forgets what was held.
-    ///
-    /// # Errors
-    /// As [`Guard::judge`].
-    pub fn review(
-        &self,
-        lineage: K,
-        guard: &Guard,
-        last: &[ParameterSet],
-        new: &[ParameterSet],
-        now: Timestamp,
-    ) -> Result<Option<Held>, String> {
-        let Some(breach) = guard.judge(last, new)? else {
-            self.lock().remove(&lineage);
-            return Ok(None);
-        };
-        let fingerprint = guard.fingerprint(new)?;
-        let mut held = self.lock();
-        let (wanted, apart) = (guard.0.confirm_after, guard.0.confirm_for.0);
-        let mut record = Held { breach, agreed: 0, wanted, apart, fingerprint, counted_at: now };
-        if let Some(before) = held.get(&lineage).filter(|before| before.fingerprint == fingerprint) {
-            // A clock that went back counts from here.
-            let is_apart = now.since(before.counted_at).is_some_and(|passed| passed >= apart);
-            let has_jumped = now < before.counted_at;
-            record.agreed = before.agreed + u32::from(is_apart);
-            record.counted_at = if is_apart || has_jumped { now } else { before.counted_at };
-        }
-        if record.breach.can_be_confirmed && record.agreed >= wanted {
-            held.remove(&lineage);
-            return Ok(None);
-        }
-        if held.len() >= MOST_HELD && !held.contains_key(&lineage) {
-            let oldest = held.iter().min_by_key(|(_, held)| held.counted_at).map(|(key, _)| *key);
-            oldest.map(|key| held.remove(&key));
-        }
-        held.insert(lineage, record.clone());
-        Ok(Some(record))
-    }
-
-    /// How many answers are held.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.lock().len()
-    }
-
-    /// Whether none is.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<K, Held>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
 
-    fn guard(config: &Value) -> Guard {
+    pub(super) fn guard(config: &Value) -> Guard {
         let config: GuardConfig = serde_json::from_value(config.clone()).unwrap();
         let mut problems = Problems::default();
         let guard = Guard::build(&config, &Path::root(), &mut problems);
@@ -306,7 +191,7 @@ mod tests {
     }
 
     /// Parameter sets called `names`, each with another digest.
-    fn sets(names: &[&str], digest: &str) -> Vec<ParameterSet> {
+    pub(super) fn sets(names: &[&str], digest: &str) -> Vec<ParameterSet> {
         let set = |name: &&str| ParameterSet(json!({"name": name, "digest": digest}).as_object().unwrap().clone());
         names.iter().map(set).collect()
     }
@@ -355,39 +240,5 @@ mod tests {
         assert!(guard(&json!({})).judge(&[], &twins).is_ok());
         assert!(judge(&json!({"identity": ["id"]}), &twins).contains("parameter set 0: it has no `id`"));
         assert!(judge(&json!({"onEmpty": "error"}), &[]).contains("onEmpty"));
-    }
-
-    #[test]
-    fn agreement_releases_and_anything_else_begins_anew() {
-        let (guard, ledger) = (guard(&json!({})), Ledger::default());
-        let (all, half, none) = (sets(&["a", "b", "c", "d"], "1"), sets(&["a", "b"], "2"), Vec::new());
-        let seconds = std::cell::Cell::new(1000);
-        let review = |after: u64, new: &[ParameterSet]| {
-            seconds.set(seconds.get() + after);
-            ledger.review(0, &guard, &all, new, Timestamp(seconds.get() * 1000)).unwrap().map(|held| held.agreed)
-        };
-        assert_eq!(
-            [review(0, &half), review(59, &half), review(1, &half), review(59, &half)],
-            [Some(0), Some(0), Some(1), Some(1)]
-        );
-        assert_eq!(ledger.len(), 1);
-        assert_eq!((review(1, &half), ledger.len()), (None, 0));
-        // Another loss, a recovery and a clock that went back all begin anew.
-        assert_eq!([review(60, &half), review(60, &half), review(60, &none)], [Some(0), Some(1), Some(0)]);
-        assert_eq!([review(60, &half), review(60, &half), review(60, &all)], [Some(0), Some(1), None]);
-        for _ in 0..100 {
-            assert_eq!([review(60, &half), review(60, &all)], [Some(0), None], "an oscillating source");
-        }
-        assert_eq!(review(60, &half), Some(0));
-        seconds.set(10);
-        assert_eq!([review(0, &half), review(60, &half), review(60, &half)], [Some(0), Some(1), None]);
-    }
-
-    #[test]
-    fn what_is_kept_is_never_released() {
-        let (guard, ledger) = (guard(&json!({"onEmpty": "keep"})), Ledger::default());
-        for n in 0..100 {
-            assert!(ledger.review(0, &guard, &sets(&["a"], "1"), &[], Timestamp(n * 600_000)).unwrap().is_some());
-        }
     }
 }

@@ -10,6 +10,7 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
+use tokio::time::Instant;
 
 use self::{
     input::{Input, InputParameter},
@@ -18,7 +19,7 @@ use self::{
 use crate::{
     backend::{Backend, BackendConfig, Surroundings},
     cache::{CacheConfig, Key, KeyPrefix, Policy},
-    generator::{Parameters, Query},
+    generator::{Parameters, Query, Question},
     guard::{Guard, GuardConfig},
     problem::{Path, Problems},
     shape::{Nulls, Shape},
@@ -100,6 +101,40 @@ impl Route {
     #[must_use]
     pub fn key(&self, query: &Query) -> Key {
         self.prefix.key(query)
+    }
+
+    /// What `query` is called in a message: its key, and the values of the parameters that the lineage names.
+    #[must_use]
+    pub fn describe(&self, query: &Query) -> String {
+        let value = |name: &String| {
+            let text = match query.parameters.get(name)? {
+                Value::String(text) => text.escape_debug().to_string(),
+                other => other.to_string(),
+            };
+            Some(format!("{name}={}, ", text.chars().take(80).collect::<String>()))
+        };
+        let named: String = self.lineage.iter().flatten().filter_map(value).collect();
+        format!("{named}key {}", self.key(query))
+    }
+
+    /// What is kept of `query` with its answer.
+    #[must_use]
+    pub fn question(&self, query: &Query) -> Question {
+        Question {
+            route: Arc::clone(&self.name),
+            application_set: self.prefix.has_application_set().then(|| Arc::clone(&query.application_set)),
+            parameters: Arc::clone(&query.parameters),
+        }
+    }
+
+    /// `question` asked again, now.
+    #[must_use]
+    pub fn query(&self, question: &Question) -> Query {
+        Query {
+            application_set: question.application_set.clone().unwrap_or_default(),
+            parameters: Arc::clone(&question.parameters),
+            deadline: Instant::now() + self.deadline,
+        }
     }
 
     /// What `query`, whose key is `key`, has in common with those that it follows.

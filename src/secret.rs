@@ -96,7 +96,7 @@ impl Secrets {
     /// `error`, without the secrets in its message.
     #[must_use]
     pub fn clean(&self, error: &BackendError) -> BackendError {
-        BackendError::new(error.kind, self.redact(&error.message))
+        BackendError { message: self.redact(&error.message), ..error.clone() }
     }
 
     /// The first `most` characters of `bytes` for a message, without the secrets.

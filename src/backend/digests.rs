@@ -12,11 +12,11 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use self::source::{Found, Source};
+use self::source::Source;
 use super::{Backend, Surroundings};
 use crate::{
     error::BackendError,
-    generator::{Evidence, Outcome, ParameterSet, Parameters, Query},
+    generator::{Evidence, Outcome, ParameterSet, Parameters, Query, Verdict},
     oci::Registries,
     problem::{Path, Problems},
     template::input_context,
@@ -87,32 +87,37 @@ impl Digests {
 impl Backend for Digests {
     async fn resolve(&self, query: &Query) -> Result<Outcome, BackendError> {
         let context = &input_context(query);
-        let lookups = self.images.iter().map(async |(name, source)| {
-            let found = source.look_up(context, &self.registries, query.deadline).await;
-            (name, found.map_err(|error| error.within(format_args!("image {name}"))))
-        });
-        let (mut set, mut missing, mut errors) = (Parameters::new(), Vec::new(), Vec::new());
+        let lookups = self
+            .images
+            .iter()
+            .map(async |(name, source)| (name, source.look_up(context, &self.registries, query.deadline).await));
+        let (mut set, mut evidence, mut errors) = (Parameters::new(), Vec::new(), Vec::new());
         for (name, found) in join_all(lookups).await {
             match found {
-                Ok(Found::Present(item)) => {
-                    set.insert(name.clone(), Value::Object(item));
+                Ok(found) => {
+                    evidence.push(found.evidence.of(name));
+                    set.extend(found.image.map(|image| (name.clone(), Value::Object(image))));
                 }
-                Ok(Found::Missing(evidence)) => missing.push(evidence),
-                Err(error) => errors.push(error),
+                Err(mut error) => {
+                    evidence.extend(error.evidence.drain(..).map(|evidence| evidence.of(name)));
+                    errors.push(error.within(format_args!("image {name}")));
+                }
             }
         }
         if let Some(first) = errors.first() {
             let messages: Vec<&str> = errors.iter().map(|error| error.message.as_str()).collect();
-            return Err(BackendError::new(first.kind, messages.join("; ")));
+            return Err(BackendError { kind: first.kind, message: messages.join("; "), evidence });
         }
-        if missing.is_empty() {
-            return Ok(Outcome::Present(vec![ParameterSet(set)]));
+        if set.len() == self.images.len() {
+            return Ok(Outcome::present(ParameterSet(set), evidence));
         }
         match self.on_missing {
-            OnMissing::Omit => Ok(Outcome::Absent(missing)),
+            OnMissing::Omit => Ok(Outcome::absent(evidence)),
             OnMissing::Error => {
-                let told: Vec<String> = missing.iter().map(Evidence::to_string).collect();
-                Err(BackendError::invalid_input(format!("not built: {}", told.join("; "))))
+                let missing = evidence.iter().filter(|evidence| evidence.verdict == Verdict::Absent);
+                let told: Vec<String> = missing.map(Evidence::to_string).collect();
+                let error = BackendError::invalid_input(format!("not built: {}", told.join("; ")));
+                Err(BackendError { evidence, ..error })
             }
         }
     }

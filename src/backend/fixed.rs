@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::Backend;
 use crate::{
     error::BackendError,
-    generator::{Evidence, Outcome, ParameterSet, Parameters, Query},
+    generator::{Outcome, ParameterSet, Parameters, Query},
 };
 
 /// The list.
@@ -36,10 +36,7 @@ impl Fixed {
 #[async_trait]
 impl Backend for Fixed {
     async fn resolve(&self, _: &Query) -> Result<Outcome, BackendError> {
-        Ok(Outcome::of_list(self.sets.clone(), || Evidence {
-            asked: "the configuration".into(),
-            answered: "an empty list".into(),
-        }))
+        Ok(Outcome::of_list(self.sets.clone(), "the configuration", "an empty list"))
     }
 
     fn reads_application_set(&self) -> bool {

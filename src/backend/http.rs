@@ -1,10 +1,11 @@
 //! `http`: a JSON API. The request is made of templates, the answer becomes a list through one CEL
 //! expression. Anything but a 2xx with JSON that maps to a list of objects is *unknown*.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use headers::{Age, CacheControl, HeaderMapExt};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use minijinja::Value as TemplateValue;
 use reqwest::Url;
@@ -19,7 +20,7 @@ use crate::{
     document,
     error::{BackendError, ErrorKind},
     expression::Expression,
-    generator::{Evidence, Outcome, ParameterSet, Query},
+    generator::{Outcome, ParameterSet, Query},
     outbound::{Call, Outbound, Reply},
     problem::{Path, Problems},
     secret::TextOrSecret,
@@ -29,6 +30,9 @@ use crate::{
 
 /// Documents larger than this are mapped off the async threads, in bytes.
 const LARGE: usize = 32 * 1024;
+
+/// The longest life that is taken from an answer.
+const LONGEST_LIFE: Duration = Duration::from_hours(24);
 
 /// A request and how to read its answer.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -50,6 +54,9 @@ pub struct Config {
     /// A CEL expression over `body`, `status`, `headers` and `params` that gives the list of objects.
     #[serde(default = "default_parameters")]
     pub parameters: String,
+    /// Let the answer's `Cache-Control` say for how long it is fresh, in place of the route's `cache.ttl`.
+    #[serde(default)]
+    pub honor_cache_control: bool,
     /// How long the whole exchange may take.
     #[serde(default = "default_timeout")]
     pub timeout: HumanDuration,
@@ -91,6 +98,7 @@ pub struct Http {
     headers: Vec<(HeaderName, HeaderSource)>,
     body: Option<Tree>,
     parameters: Arc<Expression>,
+    honor_cache_control: bool,
     timeout: HumanDuration,
     max_body: usize,
 }
@@ -129,6 +137,7 @@ impl Http {
             headers,
             body: body.flatten(),
             parameters: Arc::new(parameters?),
+            honor_cache_control: config.honor_cache_control,
             timeout: config.timeout,
             max_body: config.max_body.as_usize(),
         })
@@ -197,9 +206,10 @@ impl Backend for Http {
         let call = self.call(query)?;
         let asked = call.to_string();
         let reply = self.outbound.fetch(call).await?;
-        let (answered, secrets) = (reply.status.to_string(), reply.secrets.clone());
+        let (empty, secrets) = (format!("{}, an explicit empty list", reply.status), reply.secrets.clone());
+        let ttl = if self.honor_cache_control { time_to_live(&reply.headers) } else { None };
         let sets = self.map(reply, query).await.map_err(|error| secrets.clean(&error).within(&asked))?;
-        Ok(Outcome::of_list(sets, || Evidence { asked, answered: format!("{answered}, an explicit empty list") }))
+        Ok(Outcome::of_list(sets, asked, empty).lasting(ttl))
     }
 
     fn reads_application_set(&self) -> bool {
@@ -224,6 +234,18 @@ impl Http {
             .await
             .map_err(|error| BackendError::invalid_output(format!("mapping the answer failed: {error}")))?
     }
+}
+
+/// For how long a reply says that it is fresh: `max-age` less its `Age` (RFC 9111, section 4.2), nothing at all with
+/// `no-store` and `no-cache`. `s-maxage` and `private` are for caches that answer several users; here all answers
+/// belong to the one whose credential was sent.
+fn time_to_live(headers: &HeaderMap) -> Option<Duration> {
+    let control: CacheControl = headers.typed_get()?;
+    if control.no_store() || control.no_cache() {
+        return Some(Duration::ZERO);
+    }
+    let age = headers.typed_get::<Age>().map_or(Duration::ZERO, |age| Duration::from_secs(age.as_secs()));
+    control.max_age().map(|life| life.saturating_sub(age).min(LONGEST_LIFE))
 }
 
 fn map_reply(

@@ -9,6 +9,7 @@ use std::{
     ffi::OsString,
     os::unix::fs::PermissionsExt,
     path::{Path as FilePath, PathBuf},
+    time::Duration,
 };
 
 use async_trait::async_trait;
@@ -23,7 +24,7 @@ use crate::{
     base_dir::BaseDir,
     document::{self, kind_of},
     error::BackendError,
-    generator::{Evidence, Outcome, ParameterSet, Query},
+    generator::{Outcome, ParameterSet, Query},
     problem::{Path, Problems},
     secret::{Secret, Secrets, TextOrSecret},
     units::{ByteSize, HumanDuration},
@@ -160,13 +161,14 @@ impl Backend for Script {
         };
         let name = self.program.file_name().unwrap_or_default().to_string_lossy();
         let output = run(job).await.map_err(|error| error.within(&name))?;
-        let sets =
+        let (sets, ttl) =
             read_output(&output, &secrets).map_err(|error| secrets.clean(&error).within("its output").within(&name))?;
-        Ok(Outcome::of_list(sets, || Evidence { asked: format!("ran {name}"), answered: "an explicit []".into() }))
+        Ok(Outcome::of_list(sets, format!("ran {name}"), "an explicit []").lasting(ttl))
     }
 }
 
-fn read_output(output: &[u8], secrets: &Secrets) -> Result<Vec<ParameterSet>, BackendError> {
+/// The parameter sets of an output, and for how long it says that they last.
+fn read_output(output: &[u8], secrets: &Secrets) -> Result<(Vec<ParameterSet>, Option<Duration>), BackendError> {
     let document = document::parse(output).map_err(|error| {
         let shown = secrets.excerpt(output, 120);
         let shown = if shown.is_empty() { String::new() } else { format!(" (it begins with `{shown}`)") };
@@ -174,21 +176,46 @@ fn read_output(output: &[u8], secrets: &Secrets) -> Result<Vec<ParameterSet>, Ba
     })?;
     match document {
         Value::Object(mut map) => {
-            let is_said = |key: &&str| map.get(*key).is_some_and(|value| !value.is_null());
+            let is_said = |key: &&str| map.get(*key).is_some_and(|value| !is_blank(value));
             if let Some(key) = ["error", "errors"].into_iter().find(is_said) {
                 return Err(BackendError::invalid_output(format!("it holds `{key}`: {}", map[key])));
             }
+            let ttl = map.remove("cache").map(read_ttl).transpose()?;
             let parameters = map.get_mut("output").and_then(|output| output.get_mut("parameters")).map(Value::take);
-            parameter_sets(parameters.ok_or_else(|| {
+            let parameters = parameters.ok_or_else(|| {
                 BackendError::invalid_output(
                     "an object without `output.parameters`; write a list, or Argo CD's own form",
                 )
-            })?)
-            .map_err(|error| error.within("output.parameters"))
+            })?;
+            let sets = parameter_sets(parameters).map_err(|error| error.within("output.parameters"))?;
+            Ok((sets, ttl))
         }
-        Value::Array(_) => parameter_sets(document),
+        Value::Array(_) => Ok((parameter_sets(document)?, None)),
         other => Err(BackendError::invalid_output(format!("expected a list of objects, found {}", kind_of(&other)))),
     }
+}
+
+/// Whether a program that always writes its `error` says with `value` that there was none.
+fn is_blank(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(list) => list.is_empty(),
+        Value::Object(map) => map.is_empty(),
+        Value::Bool(true) | Value::Number(_) => false,
+    }
+}
+
+/// Reads `{"ttl": "30s"}`. A life that cannot be read is an error: whoever set one meant it.
+fn read_ttl(cache: Value) -> Result<Duration, BackendError> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Cache {
+        ttl: HumanDuration,
+    }
+    let cache: Cache = serde_json::from_value(cache)
+        .map_err(|error| BackendError::invalid_output(format!("cache: {error}; write {{\"ttl\": \"30s\"}}")))?;
+    Ok(cache.ttl.0)
 }
 
 /// The program's absolute path: an environment that was cleared finds no bare name, and an unknown
@@ -220,8 +247,11 @@ mod tests {
     #[test]
     fn the_two_forms_of_output() {
         let read = |output| read_output(output, &Secrets::default());
-        assert_eq!(read(b"[{\"a\":1}]").unwrap().len(), 1);
-        assert_eq!(read(br#"{"output":{"parameters":[]}}"#).unwrap().len(), 0);
+        let lengths = |output| read(output).map(|(sets, ttl)| (sets.len(), ttl)).unwrap();
+        assert_eq!(lengths(b"[{\"a\":1}]"), (1, None));
+        assert_eq!(lengths(br#"{"output":{"parameters":[]},"error":"","errors":[]}"#), (0, None));
+        let lasting = br#"{"output":{"parameters":[{}]},"cache":{"ttl":"1m30s"}}"#;
+        assert_eq!(lengths(lasting), (1, Some(Duration::from_secs(90))));
         for (bad, says) in [
             (&b""[..], "blank"),
             (b"[1]", "item 0 is a number"),
@@ -231,6 +261,11 @@ mod tests {
             (b"null", "found null"),
             (b"<html>", "begins with `<html>`"),
             (b"[] []", "trailing"),
+            (br#"{"output":{"parameters":[]},"error":"x"}"#, "it holds `error`"),
+            (br#"{"output":{"parameters":[]},"cache":{"ttl":30}}"#, "cache: "),
+            (br#"{"output":{"parameters":[]},"cache":{"ttl":"soon"}}"#, "`soon` is not a duration"),
+            (br#"{"output":{"parameters":[]},"cache":{"swr":"1s"}}"#, "unknown field `swr`"),
+            (br#"{"output":{"parameters":[]},"cache":null}"#, "cache: "),
         ] {
             let error = read(bad).unwrap_err().message;
             assert!(error.contains(says), "{error}");

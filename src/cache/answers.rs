@@ -1,14 +1,73 @@
 //! The remembered answers: in memory, and behind it on disk where a path is configured.
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    collections::HashMap,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
-use super::{Disk, Entry, Key, Memory};
+use super::{Disk, Entry, Key, Life, Memory, disk::record::Head};
+use crate::{
+    clock::Timestamp,
+    generator::{Evidence, Question, Selector},
+};
 
 /// Memory with a disk behind it.
 #[derive(Debug, Clone)]
 pub struct Answers {
     memory: Memory,
     disk: Arc<OnceLock<Disk>>,
+}
+
+/// What is told of a remembered answer.
+#[derive(Debug, Clone)]
+pub struct Listed {
+    /// What was asked.
+    pub question: Question,
+    /// When the backend had it.
+    pub stored_at: Timestamp,
+    /// When a caller last wanted it anew.
+    pub asked_at: Timestamp,
+    /// For how long it is fresh.
+    pub life: Life,
+    /// How long the backend took.
+    pub took: Duration,
+    /// About how many bytes it takes.
+    pub size: usize,
+    /// How many parameter sets it holds.
+    pub sets: usize,
+    /// What was learned of each item.
+    pub evidence: Vec<Evidence>,
+}
+
+impl Listed {
+    /// Of an answer on disk.
+    #[must_use]
+    pub(super) fn kept(head: Head, size: usize) -> Self {
+        Self {
+            question: head.question,
+            stored_at: head.stored_at,
+            asked_at: head.asked_at,
+            life: if head.is_over { Life::For(Duration::ZERO) } else { Life::Restored },
+            took: Duration::from_micros(head.took_us),
+            size,
+            sets: head.sets,
+            evidence: head.evidence,
+        }
+    }
+
+    fn remembered(entry: &Entry) -> Self {
+        Self {
+            question: entry.question.clone(),
+            stored_at: entry.stored_at,
+            asked_at: entry.asked_at,
+            life: entry.life,
+            took: entry.took,
+            size: entry.weight(),
+            sets: entry.encoded.sets(),
+            evidence: entry.evidence.clone(),
+        }
+    }
 }
 
 impl Answers {
@@ -29,17 +88,47 @@ impl Answers {
         if let Some(entry) = self.memory.get(key) {
             return Some(entry);
         }
-        let entry = Arc::new(self.disk.get()?.get(key)?);
-        self.memory.insert(*key, Arc::clone(&entry));
-        Some(entry)
+        let disk = self.disk.get()?;
+        let entry = Arc::new(disk.get(key)?);
+        disk.used(*key);
+        Some(self.memory.restore(*key, entry))
     }
 
-    /// Remembers `entry` under `key`.
+    /// Remembers `entry` under `key`, unless a later run brought what is there.
     pub fn insert(&self, key: Key, entry: &Arc<Entry>) {
+        if self.memory.get(&key).is_some_and(|other| other.turn > entry.turn) {
+            return;
+        }
         self.memory.insert(key, Arc::clone(entry));
         if let Some(disk) = self.disk.get() {
             disk.put(key, entry);
         }
+    }
+
+    /// Notes that the answer under `key` was of use, though it is old.
+    pub fn used(&self, key: Key) {
+        if let Some(disk) = self.disk.get() {
+            disk.used(key);
+        }
+    }
+
+    /// Lets no answer in memory that is selected be served before its backend was asked. Which those are.
+    #[must_use]
+    pub fn expire_in_memory(&self, selector: &Selector) -> Vec<(Key, Question)> {
+        let mut expired = Vec::new();
+        for (key, entry) in self.memory.iter().filter(|(_, entry)| selector.selects(&entry.question)) {
+            expired.push((key, entry.question.clone()));
+            self.memory.insert(key, Arc::new(Entry { life: Life::For(Duration::ZERO), ..(*entry).clone() }));
+        }
+        expired
+    }
+
+    /// All remembered answers. Reads the whole file.
+    #[must_use]
+    pub fn list(&self) -> HashMap<Key, Listed> {
+        let mut all: HashMap<Key, Listed> = self.disk.get().map(Disk::list).into_iter().flatten().collect();
+        all.extend(self.memory.iter().map(|(key, entry)| (key, Listed::remembered(&entry))));
+        all
     }
 
     /// What is in memory.

@@ -1,38 +1,41 @@
 //! Last good answers on disk (redb), so that a restart does not forget them. Written by a thread of its own, off
 //! every answer's path; read when memory has nothing. Whatever is wrong with the disk is logged and counted, and
 //! the gateway serves on.
-//!
-//! A record is `version (1 byte) | SHA-256 of the rest (8 bytes of it) | length of the head (4 bytes, little endian) |
-//! head (JSON) | body`. A record that does not fit its checksum counts as missing.
+
+pub(super) mod record;
+mod writer;
 
 use std::{
-    collections::{BTreeMap, HashMap},
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     sync::{
         Arc,
-        mpsc::{Receiver, SyncSender, sync_channel},
+        mpsc::{SyncSender, sync_channel},
     },
     thread,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use bytes::Bytes;
 use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, StorageError, TableDefinition};
-use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
+use serde::{Serialize, de::DeserializeOwned};
 
-use super::{Encoded, Entry, Key};
-use crate::{clock::Timestamp, generator::Evidence, telemetry::metrics::DiskMetrics, units::ByteSize};
+use self::{
+    record::{Head, decode, encode},
+    writer::{Order, Writer},
+};
+use super::{Entry, Key, answers::Listed};
+use crate::{
+    generator::{Question, Selector},
+    telemetry::metrics::DiskMetrics,
+    units::ByteSize,
+};
 
-const ANSWERS: TableDefinition<'_, &[u8; 32], &[u8]> = TableDefinition::new("answers");
-const VERSION: u8 = 1;
-/// Version and checksum, in bytes.
-const PREFIX: usize = 9;
-/// How many answers may wait to be written; with more, the newest is not kept.
+type Records = TableDefinition<'static, &'static [u8; 32], &'static [u8]>;
+
+const ANSWERS: Records = TableDefinition::new("answers");
+const HELD: Records = TableDefinition::new("held");
+/// How many orders may wait for the writer; with more, the newest answer is not kept.
 const QUEUE: usize = 1024;
-/// How many answers are written in one transaction.
-const BATCH: usize = 256;
 
 /// The store, once it is open.
 #[derive(Debug, Clone)]
@@ -40,21 +43,6 @@ pub struct Disk {
     database: Arc<Database>,
     queue: SyncSender<Order>,
     metrics: DiskMetrics,
-}
-
-#[derive(Debug)]
-enum Order {
-    Put(Key, Vec<u8>),
-    /// Somebody waits until all before it is written.
-    Flush(SyncSender<()>),
-}
-
-#[derive(Serialize, Deserialize)]
-struct Head {
-    stored_at: u64,
-    took_us: u64,
-    sets: usize,
-    evidence: Vec<Evidence>,
 }
 
 impl Disk {
@@ -79,10 +67,17 @@ impl Disk {
             }
             Err(trouble) => return Err(format!("{shown}: {trouble}")),
         };
+        Self::start(database, most, metrics)
+    }
+
+    /// Keeps about `most` bytes in `database`, which has the format of this version.
+    ///
+    /// # Errors
+    /// When no thread can be had.
+    fn start(database: Database, most: ByteSize, metrics: DiskMetrics) -> Result<Self, String> {
         let database = Arc::new(database);
         let (queue, orders) = sync_channel(QUEUE);
-        let writer =
-            Writer { database: Arc::clone(&database), most: most.0, metrics: metrics.clone(), sizes: Sizes::default() };
+        let writer = Writer::new(Arc::clone(&database), most.0, metrics.clone());
         let spawned = thread::Builder::new().name("store".into()).spawn(move || writer.run(&orders));
         spawned.map_err(|error| format!("no thread to write with: {error}"))?;
         Ok(Self { database, queue, metrics })
@@ -100,24 +95,90 @@ impl Disk {
             let Some(record) = table.get(key.as_bytes())? else { return Ok(None) };
             let entry = decode(record.value());
             if entry.is_none() {
-                tracing::warn!(%key, "a last good answer on disk is damaged and counts as missing");
-                self.metrics.errors.inc();
+                self.damaged(key);
             }
             Ok(entry)
         };
+        self.attempt(read)
+    }
+
+    /// All answers that are kept.
+    #[must_use]
+    pub fn list(&self) -> Vec<(Key, Listed)> {
+        self.read_all::<Head, _>(ANSWERS, |key, head, size| (key, Listed::kept(head, size)))
+    }
+
+    /// What is held, by lineage.
+    #[must_use]
+    pub fn held<T: DeserializeOwned>(&self) -> Vec<(Key, T)> {
+        self.read_all::<T, _>(HELD, |key, held, _| (key, held))
+    }
+
+    fn read_all<H: DeserializeOwned, T>(&self, records: Records, made: impl Fn(Key, H, usize) -> T) -> Vec<T> {
+        let read = || -> Result<Vec<T>, redb::Error> {
+            let transaction = self.database.begin_read()?;
+            let table = match transaction.open_table(records) {
+                Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
+                table => table?,
+            };
+            let mut all = Vec::new();
+            for row in table.iter()? {
+                let (key, record) = row?;
+                let key = Key::of_bytes(*key.value());
+                match record::open(record.value()) {
+                    Some((head, _)) => all.push(made(key, head, record.value().len())),
+                    None => self.damaged(&key),
+                }
+            }
+            Ok(all)
+        };
+        self.attempt(read)
+    }
+
+    fn damaged(&self, key: &Key) {
+        tracing::warn!(%key, "a record on disk is damaged and counts as missing");
+        self.metrics.errors.inc();
+    }
+
+    fn attempt<T: Default>(&self, read: impl FnOnce() -> Result<T, redb::Error>) -> T {
         survive(read).unwrap_or_else(|error| {
             tracing::error!(%error, "the last good answers on disk cannot be read");
             self.metrics.errors.inc();
-            None
+            T::default()
         })
     }
 
     /// Keeps `entry` under `key`, soon.
     pub fn put(&self, key: Key, entry: &Entry) {
-        let Some(record) = encode(entry) else { return };
-        if self.queue.try_send(Order::Put(key, record)).is_err() {
+        if let Some(record) = encode(entry) {
+            self.order(Order::Put(key, record));
+        }
+    }
+
+    /// Keeps what is held under `key`, soon, or forgets it.
+    pub fn hold<T: Serialize>(&self, key: Key, held: Option<&T>) {
+        let record = held.and_then(|held| record::seal(held, &[]));
+        self.order(Order::Hold(key, record));
+    }
+
+    /// Notes that what is under `key` was of use.
+    pub fn used(&self, key: Key) {
+        let _ = self.queue.try_send(Order::Used(key));
+    }
+
+    fn order(&self, order: Order) {
+        if self.queue.try_send(order).is_err() {
             self.metrics.errors.inc();
         }
+    }
+
+    /// Lets no answer that is selected be served before its backend was asked, and waits until that is written. Which
+    /// those are.
+    #[must_use]
+    pub fn expire(&self, selector: Selector) -> Vec<(Key, Question)> {
+        let (told, expired) = sync_channel(1);
+        let _ = self.queue.send(Order::Expire(selector, told));
+        expired.recv().unwrap_or_default()
     }
 
     /// Waits until everything that was put is on disk, at most `most`.
@@ -169,172 +230,28 @@ fn set_aside(path: &Path) -> std::io::Result<PathBuf> {
     Ok(aside)
 }
 
-fn encode(entry: &Entry) -> Option<Vec<u8>> {
-    let head = Head {
-        stored_at: entry.stored_at.0,
-        took_us: u64::try_from(entry.took.as_micros()).unwrap_or(u64::MAX),
-        sets: entry.encoded.sets(),
-        evidence: entry.evidence.clone(),
-    };
-    let head = serde_json::to_vec(&head).ok()?;
-    let length = u32::try_from(head.len()).ok()?.to_le_bytes();
-    let mut record = vec![VERSION; PREFIX];
-    record.extend_from_slice(&length);
-    record.extend_from_slice(&head);
-    record.extend_from_slice(entry.encoded.body());
-    let sum = checksum(&record[PREFIX..]);
-    record[1..PREFIX].copy_from_slice(&sum);
-    Some(record)
-}
-
-fn decode(record: &[u8]) -> Option<Entry> {
-    let (&version, rest) = record.split_first()?;
-    let (sum, content) = rest.split_first_chunk::<8>()?;
-    if version != VERSION || *sum != checksum(content) {
-        return None;
-    }
-    let (length, rest) = content.split_first_chunk::<4>()?;
-    let (head, body) = rest.split_at_checked(usize::try_from(u32::from_le_bytes(*length)).ok()?)?;
-    let head: Head = serde_json::from_slice(head).ok()?;
-    Some(Entry {
-        encoded: Encoded::restore(Bytes::copy_from_slice(body), head.sets)?,
-        stored_at: Timestamp(head.stored_at),
-        life: Duration::ZERO,
-        took: Duration::from_micros(head.took_us),
-        evidence: head.evidence,
-    })
-}
-
-fn checksum(content: &[u8]) -> [u8; 8] {
-    let mut sum = [0; 8];
-    sum.copy_from_slice(&Sha256::digest(content)[..8]);
-    sum
-}
-
-/// Which records there are, by the time at which they were written last.
-#[derive(Default)]
-struct Sizes {
-    by_key: HashMap<[u8; 32], (u64, u64)>,
-    by_turn: BTreeMap<u64, [u8; 32]>,
-    turn: u64,
-    total: u64,
-}
-
-impl Sizes {
-    fn note(&mut self, key: [u8; 32], size: u64) {
-        self.forget(&key);
-        self.turn += 1;
-        self.by_key.insert(key, (self.turn, size));
-        self.by_turn.insert(self.turn, key);
-        self.total += size;
-    }
-
-    fn forget(&mut self, key: &[u8; 32]) {
-        if let Some((turn, size)) = self.by_key.remove(key) {
-            self.by_turn.remove(&turn);
-            self.total -= size;
-        }
-    }
-
-    fn oldest(&self) -> Option<[u8; 32]> {
-        self.by_turn.values().next().copied()
-    }
-}
-
-struct Writer {
-    database: Arc<Database>,
-    most: u64,
-    metrics: DiskMetrics,
-    sizes: Sizes,
-}
-
-impl Writer {
-    /// Writes what comes, several at once when several wait, until nobody is left to send.
-    fn run(mut self, orders: &Receiver<Order>) {
-        if let Err(error) = survive(|| self.count()) {
-            self.trouble(&error);
-        }
-        while let Ok(first) = orders.recv() {
-            let (mut records, mut waiting) = (HashMap::new(), Vec::new());
-            for order in std::iter::once(first).chain(orders.try_iter().take(BATCH)) {
-                match order {
-                    Order::Put(key, record) => _ = records.insert(*key.as_bytes(), record),
-                    Order::Flush(done) => waiting.push(done),
-                }
-            }
-            if let Err(error) = survive(|| self.write(&records)) {
-                self.trouble(&error);
-            }
-            for done in waiting {
-                let _ = done.send(());
-            }
-        }
-    }
-
-    /// Takes stock of a file that was there before.
-    fn count(&mut self) -> Result<(), redb::Error> {
-        let transaction = self.database.begin_read()?;
-        let table = match transaction.open_table(ANSWERS) {
-            Err(redb::TableError::TableDoesNotExist(_)) => return Ok(()),
-            table => table?,
-        };
-        let mut found = Vec::new();
-        for row in table.iter()? {
-            let (key, record) = row?;
-            let stored_at = decode(record.value()).map_or(0, |entry| entry.stored_at.0);
-            found.push((stored_at, *key.value(), record.value().len() as u64));
-        }
-        found.sort_unstable();
-        for (_, key, size) in found {
-            self.sizes.note(key, size);
-        }
-        Ok(())
-    }
-
-    fn write(&mut self, records: &HashMap<[u8; 32], Vec<u8>>) -> Result<(), redb::Error> {
-        if records.is_empty() {
-            return Ok(());
-        }
-        let transaction = self.database.begin_write()?;
-        {
-            let mut table = transaction.open_table(ANSWERS)?;
-            for (key, record) in records {
-                table.insert(key, record.as_slice())?;
-                self.sizes.note(*key, record.len() as u64);
-            }
-            while self.sizes.total > self.most
-                && let Some(oldest) = self.sizes.oldest()
-            {
-                table.remove(&oldest)?;
-                self.sizes.forget(&oldest);
-            }
-        }
-        transaction.commit()?;
-        self.metrics.writes.inc_by(records.len() as u64);
-        Ok(())
-    }
-
-    fn trouble(&self, error: &redb::Error) {
-        self.metrics.errors.inc();
-        tracing::error!(%error, "the last good answers cannot be kept on disk; they stay in memory");
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::generator::ParameterSet;
+    use crate::{
+        cache::{Encoded, Life},
+        clock::Timestamp,
+        generator::{Evidence, ParameterSet, Parameters, Question},
+    };
 
     fn entry(text: &str) -> Entry {
         let set = ParameterSet(json!({ "a": text }).as_object().unwrap().clone());
         Entry {
             encoded: Encoded::encode(&[set]).unwrap(),
+            question: Question { route: "r".into(), application_set: None, parameters: Arc::default() },
             stored_at: Timestamp(1_700_000_000_000),
-            life: Duration::from_mins(1),
+            asked_at: Timestamp(1_700_000_000_000),
+            turn: 7,
+            life: Life::For(Duration::from_mins(1)),
             took: Duration::from_micros(7),
-            evidence: vec![Evidence { asked: "a".into(), answered: "b".into() }],
+            evidence: vec![Evidence::absent("a", "b").of("c")],
         }
     }
 
@@ -372,8 +289,8 @@ mod tests {
         let (kept, put) = (disk.get(&key(1)).unwrap(), entry("x"));
         assert_eq!((kept.encoded.body(), kept.encoded.sets()), (put.encoded.body(), 1));
         assert_eq!(
-            (kept.stored_at, kept.life, kept.took, kept.evidence),
-            (put.stored_at, Duration::ZERO, put.took, put.evidence)
+            (kept.question, kept.stored_at, kept.life, kept.took, kept.evidence),
+            (put.question, put.stored_at, Life::Restored, put.took, put.evidence)
         );
         assert!(Disk::open(&path, ByteSize(1), metrics()).unwrap_err().contains("another process"));
     }
@@ -382,7 +299,7 @@ mod tests {
     fn the_size_is_bounded_and_the_oldest_leave() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("answers.redb");
-        let disk = open(&path, 5000);
+        let disk = open(&path, 6000);
         for n in 0..20 {
             disk.put(key(n), &entry(&"x".repeat(1000)));
             disk.flush(Duration::from_secs(10));
@@ -390,11 +307,51 @@ mod tests {
         let there: Vec<u8> = (0..20).filter(|n| disk.get(&key(*n)).is_some()).collect();
         assert_eq!(there, [16, 17, 18, 19]);
         close(disk, &path);
-        let disk = open(&path, 2500);
+        let disk = open(&path, 3000);
         disk.put(key(30), &entry("x"));
         disk.flush(Duration::from_secs(10));
         let there: Vec<u8> = (0..31).filter(|n| disk.get(&key(*n)).is_some()).collect();
         assert_eq!(there, [18, 19, 30]);
+    }
+
+    #[test]
+    fn what_is_used_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = open(&folder.path().join("answers.redb"), 6000);
+        for n in 0..20 {
+            disk.put(key(n), &entry(&"x".repeat(1000)));
+            disk.used(key(0));
+            disk.flush(Duration::from_secs(10));
+        }
+        let there: Vec<u8> = (0..20).filter(|n| disk.get(&key(*n)).is_some()).collect();
+        assert_eq!(there, [0, 17, 18, 19]);
+    }
+
+    #[test]
+    fn what_is_over_stays_over_and_what_is_held_stays_held() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("answers.redb");
+        let disk = open(&path, 1 << 20);
+        let asking = |branch: &str| {
+            let parameters: Parameters = json!({ "branch": branch }).as_object().unwrap().clone();
+            let entry = entry(branch);
+            let question = Question { parameters: Arc::new(parameters.clone()), ..entry.question };
+            (Entry { question, ..entry }, Selector { parameters, ..Selector::default() })
+        };
+        let ((x, select_x), (y, _)) = (asking("x"), asking("y"));
+        disk.put(key(1), &x);
+        disk.put(key(2), &y);
+        disk.hold(key(3), Some(&"why"));
+        disk.hold(key(4), Some(&"gone"));
+        disk.hold::<&str>(key(4), None);
+        let expired: Vec<Key> = disk.expire(select_x).into_iter().map(|(key, _)| key).collect();
+        assert_eq!(expired, [key(1)]);
+        close(disk, &path);
+        let disk = open(&path, 1 << 20);
+        let lives = [1, 2].map(|n| disk.get(&key(n)).unwrap().life);
+        assert_eq!(lives, [Life::For(Duration::ZERO), Life::Restored]);
+        assert_eq!(disk.held::<String>(), [(key(3), "why".to_owned())]);
+        assert_eq!(disk.list().len(), 2);
     }
 
     #[test]

@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
+use super::Life;
 use crate::{
     clock::Timestamp,
-    generator::{Evidence, ParameterSet, Parameters},
+    generator::{Evidence, ParameterSet, Parameters, Question},
 };
 
 /// The body of a complete answer. Only [`Encoded::encode`] makes one, and it takes the whole list, so
@@ -80,13 +82,19 @@ impl Encoded {
 pub struct Entry {
     /// The answer.
     pub encoded: Encoded,
+    /// What was asked.
+    pub question: Question,
     /// When the backend had it.
     pub stored_at: Timestamp,
+    /// When a caller last had to wait for it, or made it be renewed.
+    pub asked_at: Timestamp,
+    /// The number of the run that brought it; a later run has a higher one. 0 after a restart.
+    pub turn: u64,
     /// For how long it is fresh.
-    pub life: Duration,
+    pub life: Life,
     /// How long the backend took.
     pub took: Duration,
-    /// Why there is nothing, where there is nothing.
+    /// What was learned of each item, and why there is nothing where there is nothing.
     pub evidence: Vec<Evidence>,
 }
 
@@ -94,8 +102,20 @@ impl Entry {
     /// About how much memory it takes, in bytes.
     #[must_use]
     pub fn weight(&self) -> usize {
-        let evidence: usize = self.evidence.iter().map(|each| each.asked.len() + each.answered.len() + 48).sum();
-        size_of::<Self>() + self.encoded.body.len() + evidence
+        let evidence: usize = self.evidence.iter().map(|each| each.asked.len() + each.answered.len() + 96).sum();
+        let parameters: usize = self.question.parameters.iter().map(|(name, value)| name.len() + weight(value)).sum();
+        size_of::<Self>() + self.encoded.body.len() + evidence + parameters
+    }
+}
+
+/// About how much memory `value` takes, in bytes.
+fn weight(value: &Value) -> usize {
+    let own = size_of::<Value>() + size_of::<u64>();
+    match value {
+        Value::String(text) => own + text.len(),
+        Value::Array(items) => own + items.iter().map(weight).sum::<usize>(),
+        Value::Object(map) => own + map.iter().map(|(name, value)| name.len() + 24 + weight(value)).sum::<usize>(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => own,
     }
 }
 

@@ -56,6 +56,21 @@ impl<F: Clone + Send + Sync + 'static> Failing<F> {
         Some((rest, left))
     }
 
+    /// All that rests at `now`, and for how long on.
+    pub fn resting_all(&self, now: Timestamp) -> impl Iterator<Item = (Key, Rest<F>, Duration)> {
+        self.0.iter().filter_map(move |(key, rest)| {
+            let left = rest.left(now)?;
+            Some((*key, rest, left))
+        })
+    }
+
+    /// Forgets the failures that `is_meant`.
+    pub fn forget(&self, is_meant: impl Fn(&F) -> bool) {
+        for (key, _) in self.0.iter().filter(|(_, rest)| is_meant(&rest.failure)) {
+            self.0.invalidate(&*key);
+        }
+    }
+
     /// Notes a failure: one second of rest, then twice as long each time up to a minute, give or take a tenth;
     /// longer where the source `asked` for it.
     pub fn failed(&self, key: Key, failure: F, asked: Option<Duration>, now: Timestamp) {

@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
@@ -12,7 +13,7 @@ use crate::{
 };
 
 /// A question's identity. A cryptographic hash, since branch names are chosen by strangers.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Key([u8; 32]);
 
 impl Key {
@@ -65,6 +66,12 @@ impl KeyPrefix {
         write_text(name, &mut text);
         write_canonical(config, &mut text);
         Self { hasher: Sha256::new_with_prefix(&text), with_application_set }
+    }
+
+    /// Whether the ApplicationSet's name is part of the keys.
+    #[must_use]
+    pub const fn has_application_set(&self) -> bool {
+        self.with_application_set
     }
 
     /// The key of `query`.

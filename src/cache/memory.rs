@@ -19,7 +19,7 @@ pub struct CacheLimits {
     /// The file in which last good answers outlive a restart, relative to the configuration file. Without it they
     /// live in memory only. One gateway to a file.
     pub path: Option<PathBuf>,
-    /// The most room that they take in the file, about; those written longest ago leave first.
+    /// The most room that they take in the file, about; those used least recently leave first.
     pub disk: ByteSize,
 }
 
@@ -52,6 +52,16 @@ impl Memory {
     /// Remembers `entry`.
     pub fn insert(&self, key: Key, entry: Arc<Entry>) {
         self.entries.insert(key, entry);
+    }
+
+    /// Remembers `entry`, unless something is there; what is there now.
+    pub fn restore(&self, key: Key, entry: Arc<Entry>) -> Arc<Entry> {
+        self.entries.entry(key).or_insert(entry).into_value()
+    }
+
+    /// All that is remembered.
+    pub fn iter(&self) -> impl Iterator<Item = (Key, Arc<Entry>)> {
+        self.entries.iter().map(|(key, entry)| (*key, entry))
     }
 
     /// How many answers are remembered, about.

@@ -39,6 +39,15 @@ pub struct Policy {
     if_error: Duration,
 }
 
+/// For how long an answer is fresh.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Life {
+    /// For so long. One that was never fresh is asked about before it is served again.
+    For(Duration),
+    /// It was kept over a restart: no more, since what happened meanwhile is not known.
+    Restored,
+}
+
 /// What an answer's age makes of it (RFC 5861 names the windows).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
@@ -66,6 +75,19 @@ pub struct Stale {
     pub over: Duration,
 }
 
+impl State {
+    /// The name by which operators are told.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Fresh { .. } => "fresh",
+            Self::StaleWhileRevalidate(_) => "stale_while_revalidate",
+            Self::StaleIfError(_) => "stale_if_error",
+            Self::Expired => "expired",
+        }
+    }
+}
+
 impl Policy {
     /// The rules that `config` describes.
     #[must_use]
@@ -76,29 +98,34 @@ impl Policy {
     }
 
     /// For how long the answer to `key` that is stored at `now` is fresh: the `ttl`, give or take a tenth, so
-    /// that answers that came together do not leave together.
+    /// that answers that came together do not leave together; or, a tenth less at most, what its source says.
     #[must_use]
-    pub fn life(&self, key: &Key, now: Timestamp) -> Duration {
-        self.ttl.mul_f64(0.9 + 0.2 * key.spread(now))
+    pub fn life(&self, key: &Key, own: Option<Duration>, now: Timestamp) -> Life {
+        let spread = key.spread(now);
+        Life::For(match own {
+            Some(own) => own.mul_f64(0.9 + 0.1 * spread),
+            None => self.ttl.mul_f64(0.9 + 0.2 * spread),
+        })
     }
 
     /// The state at `now` of what was stored at `stored_at` and is fresh for `life`. An age below zero, as
     /// after a clock jump, says nothing about freshness: such an answer is renewed, and served meanwhile.
     #[must_use]
-    pub fn state(&self, stored_at: Timestamp, life: Duration, now: Timestamp) -> State {
-        let Some(age) = now.since(stored_at) else {
-            let stale = Stale { age: Duration::ZERO, over: Duration::ZERO };
-            return if self.while_revalidate.is_zero() {
-                State::StaleIfError(stale)
-            } else {
-                State::StaleWhileRevalidate(stale)
-            };
+    pub fn state(&self, stored_at: Timestamp, life: Life, now: Timestamp) -> State {
+        let age = now.since(stored_at);
+        let over = match (age, life) {
+            (None, _) => Duration::ZERO,
+            (Some(age), Life::Restored) => age,
+            (Some(age), Life::For(life)) => match age.checked_sub(life) {
+                Some(over) => over,
+                None => return State::Fresh { age, left: life.saturating_sub(age) },
+            },
         };
-        let Some(over) = age.checked_sub(life) else { return State::Fresh { age, left: life.saturating_sub(age) } };
-        let stale = Stale { age, over };
-        if over < self.while_revalidate {
+        let stale = Stale { age: age.unwrap_or_default(), over };
+        let while_revalidate = if life == Life::For(Duration::ZERO) { Duration::ZERO } else { self.while_revalidate };
+        if over < while_revalidate {
             State::StaleWhileRevalidate(stale)
-        } else if over < self.while_revalidate.saturating_add(self.if_error) {
+        } else if over < self.while_revalidate.saturating_add(self.if_error) || age.is_none() {
             State::StaleIfError(stale)
         } else {
             State::Expired
@@ -109,12 +136,6 @@ impl Policy {
     #[must_use]
     pub const fn ttl(&self) -> Duration {
         self.ttl
-    }
-
-    /// For how long an answer may be of any use.
-    #[must_use]
-    pub const fn horizon(&self) -> Duration {
-        self.ttl.saturating_add(self.while_revalidate).saturating_add(self.if_error)
     }
 }
 
@@ -134,7 +155,7 @@ mod tests {
     #[test]
     fn states_by_age() {
         let policy = policy(60, 300, 3600);
-        let life = Duration::from_mins(1);
+        let life = Life::For(Duration::from_mins(1));
         let at = |milliseconds: u64| policy.state(Timestamp(100_000), life, Timestamp(milliseconds));
         let fresh = |age, left| State::Fresh { age: Duration::from_millis(age), left: Duration::from_millis(left) };
         let stale = |age, over| Stale { age: Duration::from_millis(age), over: Duration::from_millis(over) };
@@ -153,16 +174,36 @@ mod tests {
     fn a_ttl_of_zero_asks_each_time() {
         let policy = policy(0, 300, 3600);
         let stale = Stale { age: Duration::ZERO, over: Duration::ZERO };
-        assert_eq!(policy.state(Timestamp(5), Duration::ZERO, Timestamp(5)), State::StaleIfError(stale));
-        assert_eq!(policy.state(Timestamp(6), Duration::ZERO, Timestamp(5)), State::StaleIfError(stale));
+        assert_eq!(policy.state(Timestamp(5), Life::For(Duration::ZERO), Timestamp(5)), State::StaleIfError(stale));
+        assert_eq!(policy.state(Timestamp(6), Life::For(Duration::ZERO), Timestamp(5)), State::StaleIfError(stale));
+    }
+
+    #[test]
+    fn what_never_was_fresh_is_asked_about_and_what_was_kept_is_renewed() {
+        let policy = policy(60, 300, 3600);
+        let at = |life, milliseconds: u64| policy.state(Timestamp(0), life, Timestamp(milliseconds));
+        assert!(matches!(at(Life::For(Duration::ZERO), 0), State::StaleIfError(_)));
+        assert!(matches!(at(Life::For(Duration::ZERO), 3_899_999), State::StaleIfError(_)));
+        assert_eq!(at(Life::For(Duration::ZERO), 3_900_000), State::Expired);
+        assert!(matches!(at(Life::Restored, 0), State::StaleWhileRevalidate(_)));
+        assert!(matches!(at(Life::Restored, 300_000), State::StaleIfError(_)));
     }
 
     #[test]
     fn lives_differ_by_a_tenth() {
         let policy = policy(100, 0, 0);
-        let lives: Vec<f64> =
-            (0..1000).map(|n| policy.life(&Key::of_bytes([7; 32]), Timestamp(n)).as_secs_f64()).collect();
-        assert!(lives.iter().all(|life| (90.0..=110.0).contains(life)));
-        assert!(lives.iter().any(|life| *life < 92.0) && lives.iter().any(|life| *life > 108.0));
+        let lives = |own: Option<Duration>| -> Vec<f64> {
+            let life = |n| match policy.life(&Key::of_bytes([7; 32]), own, Timestamp(n)) {
+                Life::For(life) => life.as_secs_f64(),
+                Life::Restored => panic!("it is new"),
+            };
+            (0..1000).map(life).collect()
+        };
+        let usual = lives(None);
+        assert!(usual.iter().all(|life| (90.0..=110.0).contains(life)));
+        assert!(usual.iter().any(|life| *life < 92.0) && usual.iter().any(|life| *life > 108.0));
+        let own = lives(Some(Duration::from_secs(1000)));
+        assert!(own.iter().all(|life| (900.0..=1000.0).contains(life)));
+        assert!(own.iter().any(|life| *life < 910.0) && own.iter().any(|life| *life > 990.0));
     }
 }

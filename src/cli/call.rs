@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::{ConfigFile, Output, exit, print};
 use crate::{
-    answer::Answer,
+    answer::{Answer, Unknown},
     app::App,
     clock::SystemClock,
     config::Loaded,
@@ -78,10 +78,9 @@ pub fn run(arguments: &CallArgs) -> anyhow::Result<ExitCode> {
             deadline: Instant::now() + route.deadline,
         };
         let key = route.key(&query).to_string();
-        let answer = app.engine.answer(&route, query).await.map_err(|unknown| ApiError::of(unknown, &route));
-        match answer {
+        match app.engine.answer(&route, query.clone()).await {
             Ok(answer) => show_answer(&answer, &route, &key, arguments.output),
-            Err(error) => show_error(&error, &route, &key, arguments.output),
+            Err(unknown) => show_unknown(unknown, &route, &query, arguments.output),
         }
     })
 }
@@ -115,14 +114,14 @@ fn pick(app: &App, arguments: &CallArgs, parameters: &Parameters) -> anyhow::Res
 fn show_answer(answer: &Answer, route: &Route, key: &str, output: Output) -> anyhow::Result<ExitCode> {
     let entry = &answer.entry;
     let body: Value = serde_json::from_slice(entry.encoded.body())?;
-    let evidence: Vec<String> = entry.evidence.iter().map(ToString::to_string).collect();
-    let outcome = if evidence.is_empty() { "present" } else { "absent" };
+    let outcome = if entry.encoded.sets() == 0 { "absent" } else { "present" };
     let milliseconds = entry.took.as_secs_f64() * 1000.0;
     if output == Output::Json {
         return print(&format!(
             "{:#}",
             json!({
-                "route": *route.name, "backend": route.kind, "key": key, "outcome": outcome, "evidence": evidence,
+                "route": *route.name, "backend": route.kind, "key": key, "outcome": outcome,
+                "evidence": entry.evidence,
                 "backendMilliseconds": milliseconds, "answer": body,
             })
         ));
@@ -131,7 +130,7 @@ fn show_answer(answer: &Answer, route: &Route, key: &str, output: Output) -> any
     let sets = entry.encoded.sets();
     eprintln!("route     {} ({})", route.name, route.kind);
     eprintln!("outcome   {outcome}, {sets} parameter set{}", if sets == 1 { "" } else { "s" });
-    for each in evidence {
+    for each in &entry.evidence {
         eprintln!("evidence  {each}");
     }
     eprintln!("backend   {milliseconds:.1} ms");
@@ -139,20 +138,26 @@ fn show_answer(answer: &Answer, route: &Route, key: &str, output: Output) -> any
     Ok(ExitCode::SUCCESS)
 }
 
-fn show_error(error: &ApiError, route: &Route, key: &str, output: Output) -> anyhow::Result<ExitCode> {
+fn show_unknown(unknown: Unknown, route: &Route, query: &Query, output: Output) -> anyhow::Result<ExitCode> {
+    let key = route.key(query).to_string();
+    let evidence = unknown.failure.evidence().to_vec();
+    let error = ApiError::of_nothing(unknown, route, query);
     let status = error.code.status().as_u16();
     if output == Output::Json {
         let error = json!({ "code": error.code.as_str(), "status": status, "message": error.message });
         print(&format!(
             "{:#}",
-            json!({ "route": *route.name, "backend": route.kind, "key": key, "outcome": "unknown", "error": error })
+            json!({
+                "route": *route.name, "backend": route.kind, "key": key, "outcome": "unknown", "evidence": evidence,
+                "error": error,
+            })
         ))?;
     } else {
         eprintln!("error: {}", error.message);
-        eprintln!(
-            "outcome   unknown: Argo CD gets {status} {} and leaves the ApplicationSet as it is",
-            error.code.as_str()
-        );
+        eprintln!("outcome   unknown: Argo CD gets {status} {}", error.code.as_str());
+        for each in evidence {
+            eprintln!("evidence  {each}");
+        }
         eprintln!("key       {key}");
     }
     Ok(ExitCode::from(exit::FAILED))

@@ -19,7 +19,6 @@ use crate::{
     answer::{Answer, Source},
     app::App,
     auth::Caller,
-    generator::Evidence,
     route::Route,
     telemetry::metrics::NO_ROUTE,
 };
@@ -82,11 +81,6 @@ impl Completion {
                 let over = stale.over.as_secs();
                 ("stale_if_error", text(format_args!("appset-gateway; hit; ttl=-{over}; detail={detail}")), stale.age)
             }
-            Source::Miss { shared: false }
-                if self.route.as_ref().is_some_and(|route| route.policy.horizon().is_zero()) =>
-            {
-                ("miss", HeaderValue::from_static("appset-gateway; fwd=miss"), Duration::ZERO)
-            }
             Source::Miss { shared: false } => {
                 ("miss", HeaderValue::from_static("appset-gateway; fwd=miss; stored"), Duration::ZERO)
             }
@@ -120,9 +114,6 @@ impl Completion {
             route.metrics.seconds.observe(elapsed.as_secs_f64());
         }
         self.log(200, state, Some(encoded.sets()), because.as_ref());
-        if matches!(answer.source, Source::Miss { shared: false }) {
-            self.log_evidence(&answer.entry.evidence);
-        }
         self.is_over = true;
         response
     }
@@ -138,15 +129,6 @@ impl Completion {
         response.headers_mut().insert(REQUEST_ID, self.request_id.clone());
         self.is_over = true;
         response
-    }
-
-    /// Why there is nothing: once per run, since whoever misses an Application will want to know.
-    fn log_evidence(&self, evidence: &[Evidence]) {
-        let request_id = self.request_id.to_str().unwrap_or_default();
-        let route = self.route.as_ref().map(|route| &*route.name);
-        for each in evidence {
-            tracing::info!(request_id, route, asked = each.asked, answered = each.answered, "absent");
-        }
     }
 
     fn log(&self, status: u16, cache: &'static str, sets: Option<usize>, error: Option<&ApiError>) {

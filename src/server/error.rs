@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::{
     answer::{Failure, Unknown},
     error::{BackendError, ErrorKind},
+    generator::Query,
     route::Route,
 };
 
@@ -119,6 +120,11 @@ pub struct ApiError {
     allow: Option<&'static str>,
 }
 
+/// The first `most` characters of `text`.
+fn cut(text: String, most: usize) -> String {
+    if text.chars().count() <= most { text } else { text.chars().take(most.saturating_sub(1)).chain(['…']).collect() }
+}
+
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ErrorBody<'a> {
@@ -132,11 +138,7 @@ struct ErrorBody<'a> {
 impl ApiError {
     /// A refusal with `code`.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        let mut message: String = message.into();
-        if message.chars().count() > LONGEST {
-            message = message.chars().take(LONGEST - 1).chain(['…']).collect();
-        }
-        Self { code, message, retry_after: None, allow: None }
+        Self { code, message: cut(message.into(), LONGEST), retry_after: None, allow: None }
     }
 
     /// The same, with the methods that the path does answer.
@@ -156,10 +158,21 @@ impl ApiError {
     /// What a failed answer of `route` means for the caller.
     #[must_use]
     pub fn of(unknown: Unknown, route: &Route) -> Self {
-        let Some(rests) = unknown.rests else { return Self::of_failure(unknown.failure, route) };
         let mut error = Self::of_failure(unknown.failure, route);
-        let _ = write!(error.message, "; it is asked again in {} s", rests.as_secs() + 1);
-        error.retry_after(rests + Duration::from_secs(1))
+        if let Some(rests) = unknown.rests {
+            let _ = write!(error.message, "; it is asked again in {} s", rests.as_secs() + 1);
+            error = error.retry_after(rests + Duration::from_secs(1));
+        }
+        error
+    }
+
+    /// The same, when nothing stands in for the answer to `query`.
+    #[must_use]
+    pub fn of_nothing(unknown: Unknown, route: &Route, query: &Query) -> Self {
+        let question = route.describe(query);
+        let rest = format!("; there is no last good answer ({question}), so the ApplicationSet is left as it is");
+        let error = Self::of(unknown, route);
+        Self { message: cut(error.message, LONGEST.saturating_sub(rest.chars().count())) + &rest, ..error }
     }
 
     fn of_failure(failure: Failure, route: &Route) -> Self {

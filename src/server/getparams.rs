@@ -16,7 +16,13 @@ use super::{
     error::{ApiError, Code},
     request::GetParamsRequest,
 };
-use crate::{answer::Answer, app::App, auth::Caller, generator::Query, route::Route};
+use crate::{
+    answer::Answer,
+    app::App,
+    auth::{Caller, Role},
+    generator::Query,
+    route::Route,
+};
 
 /// The largest body that is read, in bytes.
 const LARGEST_BODY: usize = 1024 * 1024;
@@ -65,7 +71,8 @@ async fn steps(
         parameters: Arc::new(parameters),
         deadline: Instant::now() + route.deadline,
     };
-    app.engine.answer(route, query).await.map_err(|unknown| ApiError::of(unknown, route))
+    let answer = app.engine.answer(route, query.clone()).await;
+    answer.map_err(|unknown| ApiError::of_nothing(unknown, route, &query))
 }
 
 /// Everything that can be decided before the body is read.
@@ -143,7 +150,11 @@ fn unknown_route(app: &App, named: Option<&str>, call: &GetParamsRequest, caller
 }
 
 fn out_of_scope(caller: &Caller, route: &str) -> ApiError {
-    let message = format!("the token `{}` is not for the route `{}`; see its `routes`", caller.name, short(route));
+    let name = &caller.name;
+    let message = match caller.role {
+        Role::Caller => format!("the token `{name}` is not for the route `{}`; see its `routes`", short(route)),
+        Role::Admin => format!("the token `{name}` has the role `admin` and opens no routes; callers need another"),
+    };
     ApiError::new(Code::Forbidden, message)
 }
 
@@ -177,7 +188,7 @@ mod tests {
     impl Backend for Panicking {
         async fn resolve(&self, query: &Query) -> Result<Outcome, BackendError> {
             assert!(query.parameters.is_empty(), "secret-canary");
-            Ok(Outcome::Present(vec![ParameterSet::default()]))
+            Ok(Outcome::present(ParameterSet::default(), Vec::new()))
         }
     }
 
@@ -202,7 +213,11 @@ mod tests {
         };
         let (status, body) = call(r#"{"a":1}"#).await;
         assert_eq!((status, &body["code"]), (500, &"internal".into()));
-        assert_eq!(body["message"], "route r (fixed): the gateway failed; its log says where");
+        let message = body["message"].as_str().unwrap();
+        assert!(
+            message.starts_with("route r (fixed): the gateway failed; its log says where; there is no"),
+            "{message}"
+        );
         assert_eq!(call("{}").await.0, 200);
         assert_eq!(app.in_flight.now(), 0);
     }

@@ -8,6 +8,8 @@ use prometheus::{
     Registry, TextEncoder,
 };
 
+use crate::generator::Verdict;
+
 /// Bounds for answers that range from a cache hit to a deadline, in seconds.
 const BUCKETS: [f64; 12] = [0.000_1, 0.000_5, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 25.0];
 
@@ -19,6 +21,7 @@ pub struct Metrics {
     request_seconds: HistogramVec,
     backend_seconds: HistogramVec,
     lookups: IntCounterVec,
+    failures: IntCounterVec,
     /// Requests that are being answered.
     pub in_flight: IntGauge,
     /// Backend runs under way.
@@ -64,17 +67,24 @@ pub struct RouteMetrics {
     present: Histogram,
     absent: Histogram,
     unknown: Histogram,
+    route: String,
+    failures: IntCounterVec,
 }
 
 impl RouteMetrics {
-    /// Notes a run of the backend: whether it was absent, or that it failed.
-    pub fn ran(&self, is_absent: &Result<bool, ()>, took: Duration) {
-        let histogram = match is_absent {
-            Ok(false) => &self.present,
-            Ok(true) => &self.absent,
-            Err(()) => &self.unknown,
+    /// Notes a run of the backend.
+    pub fn ran(&self, outcome: Verdict, took: Duration) {
+        let histogram = match outcome {
+            Verdict::Present => &self.present,
+            Verdict::Absent => &self.absent,
+            Verdict::Unknown => &self.unknown,
         };
         histogram.observe(took.as_secs_f64());
+    }
+
+    /// Notes that a run brought no answer, or none that is believed; `kind` says why.
+    pub fn failed(&self, kind: &str) {
+        self.failures.with_label_values(&[&self.route, kind]).inc();
     }
 }
 
@@ -130,6 +140,12 @@ impl Metrics {
                 "Lookups of answers, by route and state (hit, stale, stale_if_error, failing, miss, joined).",
                 &["route", "state"],
             )?,
+            failures: counters(
+                "appset_gateway_backend_failures_total",
+                "Runs of backends that brought no answer, by route and kind (unavailable, timeout, throttled, denied, \
+                 invalid_input, invalid_output, crashed, held).",
+                &["route", "kind"],
+            )?,
             in_flight: gauge("appset_gateway_requests_in_flight", "Requests that are being answered.")?,
             flights: gauge("appset_gateway_backend_runs_in_flight", "Runs of backends under way.")?,
             held: gauge("appset_gateway_held_answers", "Answers that the guard does not believe yet.")?,
@@ -163,6 +179,8 @@ impl Metrics {
             present: ran("present"),
             absent: ran("absent"),
             unknown: ran("unknown"),
+            route: route.to_owned(),
+            failures: self.failures.clone(),
         }
     }
 

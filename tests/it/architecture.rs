@@ -17,7 +17,8 @@ const ROWS: &[&[&str]] = &[
     &["oci"],
     &["outbound"],
     &["template", "expression", "telemetry", "secret"],
-    &["base_dir", "clock", "document", "error", "generator", "problem", "units"],
+    &["error"],
+    &["base_dir", "clock", "document", "generator", "problem", "units"],
 ];
 
 fn sources(folder: &Path, found: &mut Vec<(String, String)>) {

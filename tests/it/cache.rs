@@ -51,6 +51,35 @@ async fn a_ttl_of_zero_asks_each_time() {
     assert_eq!(runs(&app), 2);
 }
 
+/// The source knows best for how long its answer lasts.
+#[tokio::test]
+async fn a_script_says_how_long_its_answer_lasts() {
+    let (app, _) = printer("ttl: 60s, staleWhileRevalidate: 5m, staleIfError: 1h").await;
+    let print = |ttl: &str, value: &str| {
+        let answer = json!({"output": {"parameters": [{"a": value}]}, "cache": {"ttl": ttl}});
+        std::fs::write(app.folder.path().join("answer"), answer.to_string()).unwrap();
+    };
+    print("1h", "long");
+    app.ask("s", json!({})).await;
+    print("0s", "never fresh");
+    app.clock.advance(Duration::from_mins(50));
+    let reply = app.ask("s", json!({})).await;
+    assert_eq!((reply.sets().as_str(), runs(&app)), (r#"[{"a":"long"}]"#, 1));
+    assert!(reply.header("cache-status").unwrap().starts_with("appset-gateway; hit; ttl="));
+    app.clock.advance(Duration::from_mins(20));
+    while runs(&app) == 1 {
+        app.ask("s", json!({})).await;
+    }
+    assert_eq!(app.ask("s", json!({})).await.sets(), r#"[{"a":"never fresh"}]"#);
+    let before = runs(&app);
+    app.ask("s", json!({})).await;
+    assert_eq!(runs(&app), before + 1, "asked each time, by the source's own word");
+    std::fs::write(app.folder.path().join("answer"), r#"{"output":{"parameters":[]},"cache":{"ttl":5}}"#).unwrap();
+    let reply = app.ask("s", json!({})).await;
+    assert_eq!(reply.sets(), r#"[{"a":"never fresh"}]"#);
+    assert!(reply.header("cache-status").unwrap().ends_with("detail=backend_output_invalid"));
+}
+
 #[tokio::test]
 async fn the_applicationset_counts_where_the_backend_sees_it() {
     let routes =
@@ -152,10 +181,10 @@ async fn the_last_answer_stands_in_for_a_backend_that_does_not_know() {
     );
     assert_eq!(runs(&app), 3);
 
-    // An answer ends the trouble at once, and an explicit nothing is an answer.
-    std::fs::write(app.folder.path().join("answer"), "[]").unwrap();
+    // An answer ends the trouble at once.
+    print("new");
     app.clock.advance(Duration::from_secs(5));
-    assert_eq!(app.ask("s", json!({})).await.sets(), "[]");
+    assert_eq!(app.ask("s", json!({})).await.sets(), r#"[{"a":"new"}]"#);
     assert_eq!(app.ask("s", json!({})).await.header("age"), Some("0"));
 }
 

@@ -154,7 +154,12 @@ fn call_prints_the_answer_and_why() {
     assert!(output.status.success(), "{}", stderr(&output));
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(answer["output"]["parameters"][0]["digestFront"].as_str().unwrap().starts_with("sha256:"));
-    for part in ["route     pr-digests (digests)", "outcome   present, 1 parameter set", "key       "] {
+    for part in [
+        "route     pr-digests (digests)",
+        "outcome   present, 1 parameter set",
+        "evidence  front: present, ",
+        "key       ",
+    ] {
         assert!(stderr(&output).contains(part), "{part}: {}", stderr(&output));
     }
 
@@ -162,7 +167,7 @@ fn call_prints_the_answer_and_why() {
     assert!(absent.status.success(), "{}", stderr(&absent));
     let report: Value = serde_json::from_slice(&absent.stdout).unwrap();
     assert_eq!((&report["route"], &report["outcome"]), (&"pr-digests".into(), &"absent".into()));
-    assert!(report["evidence"][0].as_str().unwrap().contains("the index names none"), "{report}");
+    assert!(report["evidence"][0]["answered"].as_str().unwrap().contains("the index names none"), "{report}");
     assert_eq!(report["answer"]["output"]["parameters"], Value::Array(vec![]));
 
     for (arguments, says) in [
@@ -190,7 +195,8 @@ fn call_says_why_not() {
     assert_eq!(output.status.code(), Some(1));
     let text = stderr(&output);
     assert!(text.contains("route broken (script): sh: exit status: 3; stderr: no disk"), "{text}");
-    assert!(text.contains("unknown: Argo CD gets 502 backend_failed and leaves the ApplicationSet as it is"), "{text}");
+    assert!(text.contains("unknown: Argo CD gets 502 backend_failed"), "{text}");
+    assert!(text.contains("there is no last good answer (key "), "{text}");
 }
 
 #[test]

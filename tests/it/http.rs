@@ -48,6 +48,36 @@ fn json(body: &str) -> Vec<Step> {
     send(json_response(body))
 }
 
+/// RFC 9111, as far as the route lets it.
+#[tokio::test]
+async fn cache_control_is_honoured_where_the_route_says_so() {
+    for (honor, headers, seconds) in [
+        (true, "Cache-Control: private, max-age=600, s-maxage=1", Some(540..=600)),
+        (true, "Cache-Control: max-age=600\r\nAge: 500", Some(90..=100)),
+        (true, "Cache-Control: max-age=600\r\nAge: 700", None),
+        (true, "Cache-Control: no-cache, max-age=600", None),
+        (true, "Cache-Control: no-store", None),
+        (true, "Cache-Control: max-age=99999999", Some(77_760..=86_400)),
+        (true, "Cache-Control: public", Some(27..=33)),
+        (true, "Cache-Control: max-age=soon", Some(27..=33)),
+        (true, "", Some(27..=33)),
+        (false, "Cache-Control: max-age=600", Some(27..=33)),
+    ] {
+        let answer = response(200, format!("Content-Type: application/json\r\n{headers}").trim_end(), SETS);
+        let upstream = Upstream::start(move |_| vec![Step::Send(answer.clone())]).await;
+        let config = config(&upstream, "/", json!({"honorCacheControl": honor})).replace("\"0s\"", "\"30s\"");
+        let app = TestApp::start(&config).await;
+        app.ask("h", json!({})).await;
+        let again = app.ask("h", json!({})).await;
+        let left = again.header("cache-status").unwrap().strip_prefix("appset-gateway; hit; ttl=");
+        let left: Option<u64> = left.map(|left| left.parse().unwrap());
+        match seconds {
+            Some(range) => assert!(range.contains(&left.unwrap()), "{headers}: {left:?}"),
+            None => assert_eq!(left, None, "{headers}"),
+        }
+    }
+}
+
 fn gzip(text: &str) -> Vec<u8> {
     let mut child = std::process::Command::new("gzip")
         .stdin(std::process::Stdio::piped())

@@ -61,7 +61,7 @@ async fn whole_lists_are_answered() {
         (r#"{"output":{"parameters":[]}}"#, "[]"),
     ] {
         print(output.as_bytes());
-        let reply = app.ask_afresh("s", json!({})).await;
+        let reply = app.ask("s", json!({ "output": output })).await;
         assert_eq!(reply.status, 200, "{output}: {}", reply.text());
         assert_eq!(reply.json()["output"]["parameters"], sets.parse::<Value>().unwrap(), "{output}");
     }

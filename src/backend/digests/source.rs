@@ -1,14 +1,14 @@
 //! Where one image is looked up: a registry, or an OCI image layout in a folder.
 
 use minijinja::Value as TemplateValue;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::{
     base_dir::BaseDir,
     error::BackendError,
     generator::{Evidence, Parameters},
-    oci::{Layout, Reference, Registries, reference::is_registry},
+    oci::{Digest, Layout, Reference, Registries, reference::is_registry},
     template::{INPUT_SCOPE, Place, Template},
 };
 
@@ -26,13 +26,13 @@ pub enum Source {
     },
 }
 
-/// What was learned of one image.
+/// What is known of one image.
 #[derive(Debug)]
-pub enum Found {
-    /// Its parts, under the names that templates use.
-    Present(Parameters),
-    /// There is provably none.
-    Missing(Evidence),
+pub struct Found {
+    /// Its parts, under the names that templates use; `None` when there is provably none.
+    pub image: Option<Parameters>,
+    /// How that is known.
+    pub evidence: Evidence,
 }
 
 impl Source {
@@ -72,35 +72,32 @@ impl Source {
         registries: &Registries,
         deadline: Instant,
     ) -> Result<Found, BackendError> {
+        let (Self::Registry(template) | Self::Layout { name: template, .. }) = self;
+        let text =
+            template.render(context).map_err(|error| unclear("its reference", BackendError::invalid_input(error)))?;
         match self {
-            Self::Registry(template) => {
-                let text = template.render(context).map_err(BackendError::invalid_input)?;
-                let reference = Reference::parse(&text).map_err(BackendError::invalid_input)?;
-                let Some(digest) = registries.digest(&reference, deadline).await? else {
-                    return Ok(Found::Missing(Evidence {
-                        asked: format!("the manifest of {reference}"),
-                        answered: "404, there is none".into(),
-                    }));
-                };
-                let item = json!({
-                    "registry": reference.registry,
-                    "repository": reference.repository,
-                    "tag": reference.tag.as_deref().unwrap_or_default(),
-                    "digest": digest.as_str(),
-                    "pinned": format!("{}/{}@{digest}", reference.registry, reference.repository),
+            Self::Registry(_) => {
+                let reference = Reference::parse(&text)
+                    .map_err(|error| unclear("its reference", BackendError::invalid_input(error)))?;
+                let asked = format!("the manifest of {reference}");
+                let found = registries.digest(&reference, deadline).await.map_err(|error| unclear(&asked, error))?;
+                let image = found.as_ref().map(|digest| {
+                    json!({
+                        "registry": reference.registry,
+                        "repository": reference.repository,
+                        "tag": reference.tag.as_deref().unwrap_or_default(),
+                        "digest": digest.as_str(),
+                        "pinned": format!("{}/{}@{digest}", reference.registry, reference.repository),
+                    })
                 });
-                Ok(Found::present(item))
+                Ok(Found::of(image, asked, found.as_ref(), "404, there is none"))
             }
-            Self::Layout { layout, name } => {
-                let name = name.render(context).map_err(BackendError::invalid_input)?;
-                let Some(digest) = layout.digest(&name).await? else {
-                    return Ok(Found::Missing(Evidence {
-                        asked: format!("the manifest of {name} in {}", layout.folder().display()),
-                        answered: "the index names none".into(),
-                    }));
-                };
-                let tag = name.rsplit_once(':').map_or(name.as_str(), |(_, tag)| tag);
-                Ok(Found::present(json!({ "tag": tag, "digest": digest.as_str() })))
+            Self::Layout { layout, .. } => {
+                let asked = format!("the manifest of {text} in {}", layout.folder().display());
+                let found = layout.digest(&text).await.map_err(|error| unclear(&asked, error))?;
+                let tag = text.rsplit_once(':').map_or(text.as_str(), |(_, tag)| tag);
+                let image = found.as_ref().map(|digest| json!({ "tag": tag, "digest": digest.as_str() }));
+                Ok(Found::of(image, asked, found.as_ref(), "the index names none"))
             }
         }
     }
@@ -115,12 +112,20 @@ impl Source {
 }
 
 impl Found {
-    fn present(item: serde_json::Value) -> Self {
-        match item {
-            serde_json::Value::Object(item) => Self::Present(item),
-            _ => Self::Present(Parameters::new()),
-        }
+    fn of(image: Option<Value>, asked: String, digest: Option<&Digest>, missing: &str) -> Self {
+        let evidence = match digest {
+            Some(digest) => Evidence::present(asked, digest.as_str()),
+            None => Evidence::absent(asked, missing),
+        };
+        let parts = |image| if let Value::Object(parts) = image { parts } else { Parameters::new() };
+        Self { image: image.map(parts), evidence }
     }
+}
+
+/// `error`, with what was asked as evidence.
+fn unclear(asked: &str, mut error: BackendError) -> BackendError {
+    error.evidence = vec![Evidence::unknown(asked, error.message.as_str())];
+    error
 }
 
 #[cfg(test)]

@@ -1,0 +1,212 @@
+//! One run of a backend, detached from whoever waits for it: resolve, shape, review, record.
+
+use std::{
+    panic::AssertUnwindSafe,
+    sync::Arc,
+    time::{Duration, Instant as StdInstant},
+};
+
+use futures_util::FutureExt;
+use tokio::time::timeout_at;
+
+use super::{Failure, Landed, Wanted};
+use crate::{
+    cache::{Answers, Encoded, Entry, Failing, Key, Life, State},
+    clock::{Clock, Timestamp},
+    error::BackendError,
+    flight::Seat,
+    generator::{Evidence, ParameterSet, Query, Question, Verdict},
+    guard::{Ledger, Review, Standing},
+    route::Route,
+};
+
+/// A flight ends this long before its first caller's deadline, so that its reason still arrives; and the
+/// backend as long before the flight's end, since it knows best what it was waiting for.
+const MARGIN: Duration = Duration::from_millis(100);
+
+/// A question that failed, and how.
+#[derive(Debug, Clone)]
+pub(super) struct Failed {
+    pub question: Question,
+    pub failure: Failure,
+}
+
+/// What is known of questions.
+#[derive(Clone)]
+pub(super) struct Known {
+    pub answers: Answers,
+    pub failing: Failing<Failed>,
+    pub held: Ledger,
+}
+
+impl Known {
+    pub fn new(answers: Answers) -> Self {
+        Self { answers, failing: Failing::default(), held: Ledger::default() }
+    }
+
+    /// What is remembered under `key`, unless it has expired.
+    pub fn usable(&self, route: &Route, key: &Key, now: Timestamp) -> Option<(Arc<Entry>, State)> {
+        let entry = self.answers.get(key)?;
+        let state = route.policy.state(entry.stored_at, entry.life, now);
+        (state != State::Expired).then_some((entry, state))
+    }
+}
+
+/// A run and all that it needs.
+pub(super) struct Run {
+    pub route: Arc<Route>,
+    pub key: Key,
+    pub lineage: Key,
+    pub question: Question,
+    pub query: Query,
+    pub wanted: Wanted,
+    pub seat: Seat<Key, Question, Landed>,
+}
+
+/// What a run found, in the form that Argo CD gets.
+struct Found {
+    sets: Vec<ParameterSet>,
+    encoded: Encoded,
+    evidence: Vec<Evidence>,
+    ttl: Option<Duration>,
+}
+
+impl Run {
+    pub async fn fly(self, known: Known, clock: Arc<dyn Clock>) -> Landed {
+        let started = StdInstant::now();
+        let result = self.resolve().await;
+        let took = started.elapsed();
+        let outcome = match &result {
+            Ok(found) if found.sets.is_empty() => Verdict::Absent,
+            Ok(_) => Verdict::Present,
+            Err(_) => Verdict::Unknown,
+        };
+        self.route.metrics.ran(outcome, took);
+        let now = clock.now();
+        let reviewed = result.and_then(|found| self.review(&known, found, now));
+        match reviewed {
+            Ok(found) => Ok(self.record(&known, found, took, now)),
+            Err(failure) => {
+                self.route.metrics.failed(failure.as_str());
+                self.log_failure(&failure);
+                let key = self.key;
+                self.seat.land(|is_current| {
+                    if is_current {
+                        let failed = Failed { question: self.question.clone(), failure: failure.clone() };
+                        known.failing.failed(key, failed, failure.retry_after(), now);
+                    }
+                });
+                Err(failure)
+            }
+        }
+    }
+
+    async fn resolve(&self) -> Result<Found, Failure> {
+        let margin = MARGIN.min(self.route.deadline / 10);
+        let until = self.query.deadline.checked_sub(margin).unwrap_or(self.query.deadline);
+        let query = Query { deadline: until.checked_sub(margin).unwrap_or(until), ..self.query.clone() };
+        let run = AssertUnwindSafe(resolve(&self.route, &query)).catch_unwind();
+        match timeout_at(until, run).await {
+            Ok(Ok(result)) => result.map_err(Failure::Backend),
+            Ok(Err(_)) => Err(Failure::Crashed),
+            Err(_) => Err(Failure::Deadline),
+        }
+    }
+
+    /// Holds `found` against the last good answer of its lineage, however old that is.
+    fn review(&self, known: &Known, found: Found, now: Timestamp) -> Result<Found, Failure> {
+        let last = known.answers.get(&self.lineage).map(|last| last.encoded.decode()).unwrap_or_default();
+        let of = Standing { question: &self.question, key: self.key, lineage: self.lineage };
+        let review = known.held.review(of, &self.route.guard, &last, &found.sets, now);
+        let disk = known.answers.disk();
+        match review.map_err(|error| Failure::Backend(BackendError::invalid_output(error)))? {
+            Review::Passed => Ok(found),
+            Review::Cleared(held) => {
+                tracing::info!(
+                    route = &*self.route.name, id = %self.lineage, sets = found.sets.len(), agreed = held.agreed,
+                    "nothing is held any more"
+                );
+                if let Some(disk) = disk {
+                    disk.hold(self.lineage, None::<&()>);
+                }
+                Ok(found)
+            }
+            Review::Held(held) => {
+                if let Some(disk) = disk {
+                    disk.hold(self.lineage, Some(&*held));
+                }
+                Err(Failure::Held(held))
+            }
+        }
+    }
+
+    fn record(&self, known: &Known, found: Found, took: Duration, now: Timestamp) -> Arc<Entry> {
+        self.log_absence(&found.evidence);
+        let asked_at = if let Wanted::Since(then) = self.wanted { then } else { now };
+        let own = found.ttl;
+        let mut entry = Entry {
+            encoded: found.encoded,
+            question: self.question.clone(),
+            stored_at: now,
+            asked_at,
+            turn: self.seat.turn(),
+            life: self.route.policy.life(&self.key, own, now),
+            took,
+            evidence: found.evidence,
+        };
+        self.seat.land(|is_current| {
+            if !is_current {
+                // It began before it was said that what is known is not to be trusted.
+                entry.life = Life::For(Duration::ZERO);
+            }
+            let entry = Arc::new(entry);
+            known.answers.insert(self.key, &entry);
+            if self.lineage != self.key {
+                known.answers.insert(self.lineage, &entry);
+            }
+            if is_current {
+                known.failing.recovered(&self.key);
+            }
+            entry
+        })
+    }
+
+    /// Why there is nothing: once per run, since whoever misses an Application will want to know.
+    fn log_absence(&self, evidence: &[Evidence]) {
+        if !evidence.iter().any(|each| each.verdict == Verdict::Absent) {
+            return;
+        }
+        for each in evidence {
+            self.log_evidence(each);
+        }
+    }
+
+    /// What went wrong: to the caller's own line, if there is a caller, this adds the items.
+    fn log_failure(&self, failure: &Failure) {
+        if self.wanted != Wanted::Now {
+            tracing::warn!(
+                route = &*self.route.name, application_set = self.question.application_set.as_deref(), key = %self.key,
+                kind = failure.as_str(), error = %failure, "a run in the background brought no answer"
+            );
+        }
+        for each in failure.evidence() {
+            self.log_evidence(each);
+        }
+    }
+
+    fn log_evidence(&self, evidence: &Evidence) {
+        tracing::info!(
+            route = &*self.route.name, application_set = self.question.application_set.as_deref(), key = %self.key,
+            item = evidence.item, asked = evidence.asked, answered = evidence.answered,
+            "{}", evidence.verdict.as_str()
+        );
+    }
+}
+
+async fn resolve(route: &Route, query: &Query) -> Result<Found, BackendError> {
+    let (sets, evidence, ttl) = route.backend.resolve(query).await?.into_parts();
+    let sets = route.shape.apply(sets, query)?;
+    let encoded = Encoded::encode(&sets)
+        .map_err(|error| BackendError::invalid_output(format!("the answer cannot be written as JSON: {error}")))?;
+    Ok(Found { sets, encoded, evidence, ttl })
+}

@@ -1,0 +1,99 @@
+//! The form of a record: `version (1 byte) | SHA-256 of the rest (8 bytes of it) | length of the head (4 bytes, little
+//! endian) | head (JSON) | body`. What does not fit its checksum counts as missing.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use sha2::{Digest as _, Sha256};
+
+use super::super::{Encoded, Entry, Life};
+use crate::{
+    clock::Timestamp,
+    generator::{Evidence, Question},
+};
+
+const VERSION: u8 = 2;
+/// Version and checksum, in bytes.
+const PREFIX: usize = 9;
+
+/// All of an answer but its body.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::cache) struct Head {
+    /// What was asked.
+    pub question: Question,
+    /// When the backend had the answer.
+    pub stored_at: Timestamp,
+    /// When a caller last wanted it anew.
+    pub asked_at: Timestamp,
+    /// How long the backend took, in microseconds.
+    pub took_us: u64,
+    /// How many parameter sets there are.
+    pub sets: usize,
+    /// Whether it must not be served before the backend was asked.
+    pub is_over: bool,
+    /// What was learned of each item.
+    pub evidence: Vec<Evidence>,
+}
+
+/// A record of `head` and `body`.
+pub(super) fn seal<H: Serialize>(head: &H, body: &[u8]) -> Option<Vec<u8>> {
+    let head = serde_json::to_vec(head).ok()?;
+    let length = u32::try_from(head.len()).ok()?.to_le_bytes();
+    let mut record = vec![VERSION; PREFIX];
+    record.extend_from_slice(&length);
+    record.extend_from_slice(&head);
+    record.extend_from_slice(body);
+    let sum = checksum(&record[PREFIX..]);
+    record[1..PREFIX].copy_from_slice(&sum);
+    Some(record)
+}
+
+/// The head and the body of a record that is whole.
+#[must_use]
+pub(super) fn open<H: DeserializeOwned>(record: &[u8]) -> Option<(H, &[u8])> {
+    let (&version, rest) = record.split_first()?;
+    let (sum, content) = rest.split_first_chunk::<8>()?;
+    if version != VERSION || *sum != checksum(content) {
+        return None;
+    }
+    let (length, rest) = content.split_first_chunk::<4>()?;
+    let (head, body) = rest.split_at_checked(usize::try_from(u32::from_le_bytes(*length)).ok()?)?;
+    Some((serde_json::from_slice(head).ok()?, body))
+}
+
+fn checksum(content: &[u8]) -> [u8; 8] {
+    let mut sum = [0; 8];
+    sum.copy_from_slice(&Sha256::digest(content)[..8]);
+    sum
+}
+
+/// The record of an answer.
+pub(super) fn encode(entry: &Entry) -> Option<Vec<u8>> {
+    let head = Head {
+        question: entry.question.clone(),
+        stored_at: entry.stored_at,
+        asked_at: entry.asked_at,
+        took_us: u64::try_from(entry.took.as_micros()).unwrap_or(u64::MAX),
+        sets: entry.encoded.sets(),
+        is_over: entry.life == Life::For(Duration::ZERO),
+        evidence: entry.evidence.clone(),
+    };
+    seal(&head, entry.encoded.body())
+}
+
+/// The answer of a record: fresh no more.
+#[must_use]
+pub(super) fn decode(record: &[u8]) -> Option<Entry> {
+    let (head, body) = open::<Head>(record)?;
+    Some(Entry {
+        encoded: Encoded::restore(Bytes::copy_from_slice(body), head.sets)?,
+        question: head.question,
+        stored_at: head.stored_at,
+        asked_at: head.asked_at,
+        turn: 0,
+        life: if head.is_over { Life::For(Duration::ZERO) } else { Life::Restored },
+        took: Duration::from_micros(head.took_us),
+        evidence: head.evidence,
+    })
+}
