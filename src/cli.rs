@@ -2,6 +2,7 @@
 
 mod call;
 mod check;
+mod held;
 mod serve;
 
 use std::{path::PathBuf, process::ExitCode};
@@ -45,6 +46,8 @@ enum Command {
     },
     /// Ask a route here, without a server, and print what Argo CD would get, or why not.
     Call(call::CallArgs),
+    /// Show what the guard holds in a running gateway, and release or reject it.
+    Held(held::HeldArgs),
     /// Print the JSON Schema of the configuration, for editors and CI.
     Schema,
     /// Read a token from standard input and print its SHA-256, for `auth.tokens[].sha256`.
@@ -66,7 +69,8 @@ struct ConfigFile {
         short = 'c',
         value_name = "FILE",
         env = "APPSET_GATEWAY_CONFIG",
-        default_value = "/etc/appset-gateway/gateway.yaml"
+        default_value = "/etc/appset-gateway/gateway.yaml",
+        global = true
     )]
     path: PathBuf,
 }
@@ -89,6 +93,7 @@ pub fn run() -> ExitCode {
         Command::Serve(file) => serve::run(&file.path),
         Command::Check { file, output } => check::run(&file.path, output),
         Command::Call(arguments) => call::run(&arguments),
+        Command::Held(arguments) => held::run(&arguments),
         Command::Schema => print(&format!("{:#}", config::schema().to_value())),
         Command::HashToken => print_token_hash(),
         Command::Completions { shell } => {

@@ -2,6 +2,7 @@
 //! status code.
 
 pub mod admin;
+mod body;
 mod completion;
 pub mod error;
 mod getparams;
@@ -11,7 +12,6 @@ use std::sync::Arc;
 
 use axum::{
     Router,
-    body::Body,
     extract::{Path, Request, State, rejection::PathRejection},
     response::{IntoResponse, Response},
     routing::{any, get},
@@ -19,6 +19,7 @@ use axum::{
 use http::{HeaderMap, HeaderValue, header};
 
 use self::{
+    body::{drain, is_too_large, read, too_large},
     completion::Completion,
     error::{ApiError, Code},
 };
@@ -63,13 +64,4 @@ async fn wrong_method(State(app): State<Arc<App>>, request: Request) -> Response
     let completion = Completion::start(app, request.headers());
     drain(request.into_body()).await;
     completion.refuse(ApiError::new(Code::MethodNotAllowed, "this path answers GET only").allow("GET, HEAD"))
-}
-
-/// Reads a small body to its end, so that the connection stays usable after a refusal: a client that
-/// sends its body separately would else find it closed. A large or slow one is left alone.
-async fn drain(body: Body) {
-    const SMALL: usize = 64 * 1024;
-    const SOON: std::time::Duration = std::time::Duration::from_secs(1);
-    let read = http_body_util::BodyExt::collect(http_body_util::Limited::new(body, SMALL));
-    let _ = tokio::time::timeout(SOON, read).await;
 }

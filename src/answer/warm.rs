@@ -32,7 +32,9 @@ impl Engine {
                 .map(|(route, ..)| route.policy.state(answer.stored_at, answer.life, now));
             is_recent && matches!(state, Some(State::StaleWhileRevalidate(_) | State::StaleIfError(_)))
         };
-        let mut wanted: Vec<(Key, Listed)> = self.answers().list().into_iter().filter(is_wanted).collect();
+        let answers = self.answers().clone();
+        let all = tokio::task::spawn_blocking(move || answers.list()).await.unwrap_or_default();
+        let mut wanted: Vec<(Key, Listed)> = all.into_iter().filter(is_wanted).collect();
         wanted.sort_unstable_by_key(|(_, answer)| Reverse(answer.stored_at));
         let known = wanted.len();
         let mut turnstile = interval(Duration::from_secs(1) / RATE);

@@ -72,6 +72,8 @@ async fn serve(app: Arc<App>, file: &Path) -> anyhow::Result<ExitCode> {
         let over = async move { _ = is_finished.wait_for(|over| *over).await };
         edge::serve(admin, admin_router, over, MARGIN).await
     });
+    let warming = Arc::clone(&app);
+    let warming = tokio::spawn(async move { warming.engine.warm_up(&warming.routes).await });
     let draining = Arc::clone(&app);
     let shutdown = async move {
         let name = tokio::select! {
@@ -79,6 +81,7 @@ async fn serve(app: Arc<App>, file: &Path) -> anyhow::Result<ExitCode> {
             _ = interrupt.recv() => "SIGINT",
         };
         draining.start_draining();
+        warming.abort();
         tracing::info!(signal = name, in_flight = draining.in_flight.now(), "finishing what was started");
     };
     let longest = app.routes.iter().map(|route| route.deadline).max().unwrap_or_default();

@@ -1,28 +1,48 @@
-//! The admin listener: probes and metrics. Neither depends on an upstream: a probe that did would
-//! restart a healthy gateway, and its cache with it, because something else is ill.
+//! The admin listener: probes, metrics, and what operators see and do. No probe depends on an upstream: one that did
+//! would restart a healthy gateway, and its cache with it, because something else is ill.
 
-use std::sync::Arc;
+mod answers;
+mod held;
+
+use std::{panic::AssertUnwindSafe, sync::Arc};
 
 use axum::{
     Router,
-    extract::{Request, State},
+    extract::{Path, Request, State, rejection::PathRejection},
     response::{IntoResponse, Response},
-    routing::get,
+    routing::{get, post},
 };
-use http::{StatusCode, header};
+use bytes::Bytes;
+use futures_util::FutureExt;
+use http::{StatusCode, Uri, header};
+use serde_json::Value;
 
 use super::{
     completion::Completion,
+    drain,
     error::{ApiError, Code},
+    read, wrong_method,
 };
-use crate::app::App;
+use crate::{app::App, auth::Role, guard::Decision};
 
 /// The router of the admin listener.
 pub fn router(app: Arc<App>) -> Router {
+    let decide = |decision: Decision| {
+        post(move |State(app): State<Arc<App>>, id: Result<Path<String>, PathRejection>, request: Request| {
+            let id = id.map_or_else(|_| String::new(), |Path(id)| id);
+            authorized(app, request, async move |app: Arc<App>, _, _| held::decide(app, &id, decision).await)
+        })
+        .fallback(post_only)
+    };
     Router::new()
         .route("/livez", get(livez).fallback(wrong_method))
         .route("/readyz", get(readyz).fallback(wrong_method))
         .route("/metrics", get(metrics).fallback(wrong_method))
+        .route("/admin/answers", get(list_answers).fallback(wrong_method))
+        .route("/admin/answers/invalidate", post(invalidate).fallback(post_only))
+        .route("/admin/held", get(list_held).fallback(wrong_method))
+        .route("/admin/held/{id}/release", decide(Decision::Released))
+        .route("/admin/held/{id}/reject", decide(Decision::Rejected))
         .fallback(unknown_path)
         .with_state(app)
 }
@@ -48,12 +68,59 @@ async fn metrics(State(app): State<Arc<App>>, request: Request) -> Response {
     }
 }
 
-async fn unknown_path(State(app): State<Arc<App>>, request: Request) -> Response {
-    let message = "there is nothing at this path; the admin listener has /livez, /readyz and /metrics";
-    Completion::start(app, request.headers()).refuse(ApiError::new(Code::NotFound, message))
+async fn list_answers(State(app): State<Arc<App>>, request: Request) -> Response {
+    authorized(app, request, async |app, uri, _| answers::list(app, &uri).await).await
 }
 
-async fn wrong_method(State(app): State<Arc<App>>, request: Request) -> Response {
-    Completion::start(app, request.headers())
-        .refuse(ApiError::new(Code::MethodNotAllowed, "this path answers GET only").allow("GET, HEAD"))
+async fn invalidate(State(app): State<Arc<App>>, request: Request) -> Response {
+    authorized(app, request, async |app, _, body| answers::invalidate(app, &body).await).await
+}
+
+async fn list_held(State(app): State<Arc<App>>, request: Request) -> Response {
+    authorized(app, request, async |app, _, _| Ok(held::list(&app))).await
+}
+
+/// Does `work` for a caller whose token has the role `admin`.
+async fn authorized<F>(app: Arc<App>, request: Request, work: impl FnOnce(Arc<App>, Uri, Bytes) -> F) -> Response
+where
+    F: Future<Output = Result<Value, ApiError>>,
+{
+    let mut completion = Completion::start(Arc::clone(&app), request.headers());
+    let (head, body) = request.into_parts();
+    let caller = app.auth.authenticate(head.headers.get(header::AUTHORIZATION));
+    completion.caller = caller.map(Arc::clone);
+    if caller.is_none_or(|caller| caller.role != Role::Admin) {
+        drain(body).await;
+        let message = "this needs a token with `role: admin`, see `auth.tokens`";
+        return completion.refuse(ApiError::new(Code::Forbidden, message));
+    }
+    let steps = async {
+        let body = read(body).await?;
+        work(app, head.uri, body).await
+    };
+    match AssertUnwindSafe(steps).catch_unwind().await {
+        Ok(Ok(told)) => completion.tell(&told),
+        Ok(Err(error)) => completion.refuse(error),
+        Err(_) => completion.refuse(ApiError::new(Code::Internal, "the gateway failed; its log says where")),
+    }
+}
+
+/// Runs what reads files, off the threads that serve.
+async fn off_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, ApiError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| ApiError::new(Code::Internal, format!("the gateway failed: {error}")))
+}
+
+async fn unknown_path(State(app): State<Arc<App>>, request: Request) -> Response {
+    let completion = Completion::start(app, request.headers());
+    drain(request.into_body()).await;
+    let message = "there is nothing at this path; the admin listener has /livez, /readyz, /metrics, /admin/answers \
+                   and /admin/held";
+    completion.refuse(ApiError::new(Code::NotFound, message))
+}
+
+async fn post_only(State(app): State<Arc<App>>, request: Request) -> Response {
+    let completion = Completion::start(app, request.headers());
+    drain(request.into_body()).await;
+    completion.refuse(ApiError::new(Code::MethodNotAllowed, "this path answers POST only").allow("POST"))
 }

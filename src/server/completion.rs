@@ -13,6 +13,7 @@ use std::{
 
 use axum::{body::Body, response::Response};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use serde_json::Value;
 
 use super::error::ApiError;
 use crate::{
@@ -118,11 +119,24 @@ impl Completion {
         response
     }
 
+    /// Ends with what an operator asked for.
+    pub fn tell(mut self, told: &Value) -> Response {
+        let elapsed = self.started.elapsed();
+        self.app.metrics.ended(NO_ROUTE, "ok", elapsed);
+        self.log(200, "none", None, None);
+        self.is_over = true;
+        let mut response = Response::new(Body::from(told.to_string()));
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(REQUEST_ID, self.request_id.clone());
+        response
+    }
+
     /// Ends with a refusal.
     pub fn refuse(mut self, error: ApiError) -> Response {
         let route = self.route.as_ref().map(|route| &*route.name);
         let elapsed = self.started.elapsed();
-        self.app.metrics.refused(route.unwrap_or(NO_ROUTE), error.code.as_str(), elapsed);
+        self.app.metrics.ended(route.unwrap_or(NO_ROUTE), error.code.as_str(), elapsed);
         self.log(error.code.status().as_u16(), "none", None, Some(&error));
         let request_id = self.request_id.to_str().unwrap_or_default();
         let mut response = error.into_response(route, request_id);
@@ -157,7 +171,7 @@ impl Drop for Completion {
         if !self.is_over {
             // 499: "client closed request", as nginx logs it. Nobody receives it.
             let route = self.route.as_ref().map_or(NO_ROUTE, |route| &route.name);
-            self.app.metrics.refused(route, "cancelled", self.started.elapsed());
+            self.app.metrics.ended(route, "cancelled", self.started.elapsed());
             self.log(499, "none", None, None);
         }
     }

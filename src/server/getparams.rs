@@ -3,18 +3,18 @@
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
-use axum::{body::Body, extract::Request, response::Response};
-use bytes::Bytes;
+use axum::{extract::Request, response::Response};
 use futures_util::FutureExt;
 use http::{Method, header};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use super::{
     completion::Completion,
     drain,
     error::{ApiError, Code},
+    is_too_large, read,
     request::GetParamsRequest,
+    too_large,
 };
 use crate::{
     answer::Answer,
@@ -23,11 +23,6 @@ use crate::{
     generator::Query,
     route::Route,
 };
-
-/// The largest body that is read, in bytes.
-const LARGEST_BODY: usize = 1024 * 1024;
-/// How long a body may take to arrive.
-const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Serves one call, to the route called `named` or to the first that takes it.
 pub async fn serve(app: Arc<App>, named: Option<String>, request: Request) -> Response {
@@ -95,8 +90,7 @@ fn admit<'a>(
     if let Some(name) = named.filter(|name| !caller.may_ask(name)) {
         return Err(out_of_scope(caller, name));
     }
-    let length = head.headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-    if length.is_some_and(|length| length > LARGEST_BODY as u64) {
+    if is_too_large(&head.headers) {
         return Err(too_large());
     }
     let Some(place) = app.in_flight.enter() else {
@@ -105,17 +99,6 @@ fn admit<'a>(
         return Err(ApiError::new(Code::Overloaded, message).retry_after(Duration::from_secs(1)));
     };
     Ok((Arc::clone(caller), place))
-}
-
-async fn read(body: Body) -> Result<Bytes, ApiError> {
-    let collected = timeout(BODY_TIMEOUT, Limited::new(body, LARGEST_BODY).collect()).await.map_err(|_| {
-        ApiError::new(Code::InvalidRequest, format!("the body did not arrive within {} s", BODY_TIMEOUT.as_secs()))
-    })?;
-    match collected {
-        Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
-        Err(_) => Err(ApiError::new(Code::InvalidRequest, "the body broke off")),
-    }
 }
 
 fn pick<'a>(
@@ -158,10 +141,6 @@ fn out_of_scope(caller: &Caller, route: &str) -> ApiError {
     ApiError::new(Code::Forbidden, message)
 }
 
-fn too_large() -> ApiError {
-    ApiError::new(Code::PayloadTooLarge, format!("the body is larger than {LARGEST_BODY} bytes"))
-}
-
 /// A stranger's text for a message: short and without control characters.
 fn short(text: &str) -> String {
     text.chars().take(100).collect::<String>().escape_debug().to_string()
@@ -170,6 +149,8 @@ fn short(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use async_trait::async_trait;
+    use axum::body::Body;
+    use http_body_util::BodyExt;
     use serde_json::Value;
 
     use super::*;

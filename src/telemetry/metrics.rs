@@ -184,8 +184,8 @@ impl Metrics {
         }
     }
 
-    /// Counts a request that was refused with `code`. `route` is a configured one or [`NO_ROUTE`].
-    pub fn refused(&self, route: &str, code: &str, took: Duration) {
+    /// Counts a request that ended with `code`. `route` is a configured one or [`NO_ROUTE`].
+    pub fn ended(&self, route: &str, code: &str, took: Duration) {
         self.requests.with_label_values(&[route, code]).inc();
         self.request_seconds.with_label_values(&[route]).observe(took.as_secs_f64());
     }

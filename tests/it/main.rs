@@ -5,6 +5,7 @@
 
 mod support;
 
+mod admin;
 mod architecture;
 mod cache;
 mod cli;

@@ -22,10 +22,12 @@ const OF_ROUTE: &str = "/{route}/api/v1/getparams.execute";
 
 /// Which operations can end with `code`, besides paths that there are not.
 fn can_end_with(code: Code, template: &str) -> bool {
+    let is_operators = template.starts_with("/admin/");
     match code {
-        Code::NotFound => false,
+        Code::NotFound => template.contains("{id}"),
         Code::MethodNotAllowed => true,
-        Code::Internal => matches!(template, GETPARAMS | OF_ROUTE | "/metrics"),
+        Code::Internal => matches!(template, GETPARAMS | OF_ROUTE | "/metrics") || is_operators,
+        Code::InvalidRequest | Code::Forbidden | Code::PayloadTooLarge if is_operators => true,
         _ => matches!(template, GETPARAMS | OF_ROUTE),
     }
 }

@@ -15,3 +15,5 @@ pub use wire::Reply;
 
 /// The token of every gateway that the tests start, as in Argo CD's documentation.
 pub const TOKEN: &str = "strong-password";
+/// The token of every gateway's operator.
+pub const ADMIN_TOKEN: &str = "operators-password";

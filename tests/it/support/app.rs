@@ -22,7 +22,7 @@ use tempfile::TempDir;
 use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
 
 use super::{
-    Reply, TOKEN,
+    ADMIN_TOKEN, Reply, TOKEN,
     contract::{self, Listener},
     wire,
 };
@@ -66,10 +66,13 @@ impl TestApp {
         Self::start(&format!("{}routes:\n{routes}", Self::auth())).await
     }
 
-    /// The `auth:` section that lets [`TOKEN`] in.
+    /// The `auth:` section that lets [`TOKEN`] in, and [`ADMIN_TOKEN`] on the admin listener.
     pub fn auth() -> String {
-        let hash = appset_gateway::auth::hash_token(TOKEN);
-        format!("auth: {{ tokens: [ {{ name: test, sha256: \"{hash}\" }} ] }}\n")
+        let [caller, admin] = [TOKEN, ADMIN_TOKEN].map(appset_gateway::auth::hash_token);
+        format!(
+            "auth: {{ tokens: [ {{ name: test, sha256: \"{caller}\" }}, \
+             {{ name: operator, role: admin, sha256: \"{admin}\" }} ] }}\n"
+        )
     }
 
     /// A gateway with the given configuration. `listen` and `admin` are chosen by the kernel.
@@ -123,7 +126,16 @@ impl TestApp {
     /// `GET` on the admin listener.
     pub async fn admin(&self, path: &str) -> Reply {
         let request = format!("GET {path} HTTP/1.1\r\nHost: gateway\r\n\r\n");
-        let reply = wire::exchange(self.admin, request.as_bytes()).await;
+        let reply = wire::exchange_admin(self.admin, request.as_bytes()).await;
+        contract::conforms(Listener::Admin, request.as_bytes(), &reply);
+        reply
+    }
+
+    /// What the admin listener says to an operator who sends `body` to `path`, or gets it if there is none.
+    pub async fn operate(&self, path: &str, body: Option<Value>) -> Reply {
+        let (method, body) = body.map_or(("GET", String::new()), |body| ("POST", body.to_string()));
+        let request = wire::operator_request(method, path, &body);
+        let reply = wire::exchange_admin(self.admin, request.as_bytes()).await;
         contract::conforms(Listener::Admin, request.as_bytes(), &reply);
         reply
     }

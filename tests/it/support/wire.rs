@@ -8,7 +8,10 @@ use tokio::{
     net::TcpStream,
 };
 
-use super::argo::{Verdict, judge, judge_raw};
+use super::{
+    ADMIN_TOKEN,
+    argo::{Verdict, judge, judge_raw},
+};
 
 /// A response, whole.
 #[derive(Debug, Clone)]
@@ -74,6 +77,14 @@ pub fn argo_request(path: &str, token: &str, body: &[u8]) -> Vec<u8> {
     [head.as_bytes(), body].concat()
 }
 
+/// A request of an operator to the admin listener.
+pub fn operator_request(method: &str, path: &str, body: &str) -> String {
+    format!(
+        "{method} {path} HTTP/1.1\r\nHost: gateway\r\nAuthorization: Bearer {ADMIN_TOKEN}\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}
+
 /// Sends `request` on a new connection and reads one response.
 pub async fn exchange(address: SocketAddr, request: &[u8]) -> Reply {
     let mut stream = TcpStream::connect(address).await.unwrap();
@@ -81,9 +92,26 @@ pub async fn exchange(address: SocketAddr, request: &[u8]) -> Reply {
     read_reply(&mut stream).await
 }
 
-/// Reads one response with a `Content-Length`, which every response of the gateway has (invariant I1).
-/// No reply of the gateway may look empty to Argo CD by accident; this panics when one does.
+/// The same, of the admin listener, whose answers are not for Argo CD.
+pub async fn exchange_admin(address: SocketAddr, request: &[u8]) -> Reply {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(request).await.unwrap();
+    read_whole(&mut stream).await
+}
+
+/// Reads one response. No reply of the main listener may look empty to Argo CD by accident; this panics when one does.
 pub async fn read_reply(stream: &mut TcpStream) -> Reply {
+    let reply = read_whole(stream).await;
+    if reply.header("content-type") == Some("application/json") {
+        let verdict = reply.verdict();
+        assert!(!matches!(verdict, Verdict::AccidentallyEmpty { .. }), "{verdict:?}: {}", reply.text());
+        assert_eq!(verdict, judge(reply.status, &reply.headers, &reply.body));
+    }
+    reply
+}
+
+/// Reads one response with a `Content-Length`, which every response of the gateway has (invariant I1).
+async fn read_whole(stream: &mut TcpStream) -> Reply {
     let mut raw = Vec::new();
     let end = loop {
         if let Some(end) = raw.windows(4).position(|window| window == b"\r\n\r\n") {
@@ -105,11 +133,5 @@ pub async fn read_reply(stream: &mut TcpStream) -> Reply {
         let read = stream.read_buf(&mut raw).await.unwrap();
         assert!(read > 0, "the connection ended in the body");
     }
-    let reply = Reply { status, headers, body: raw[end..end + length].to_vec(), raw };
-    if reply.header("content-type") == Some("application/json") {
-        let verdict = reply.verdict();
-        assert!(!matches!(verdict, Verdict::AccidentallyEmpty { .. }), "{verdict:?}: {}", reply.text());
-        assert_eq!(verdict, judge(reply.status, &reply.headers, &reply.body));
-    }
-    reply
+    Reply { status, headers, body: raw[end..end + length].to_vec(), raw }
 }

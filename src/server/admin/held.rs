@@ -1,0 +1,64 @@
+//! `GET /admin/held`, `POST /admin/held/{id}/release` and `…/reject`.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::answers::rfc3339;
+use crate::{
+    app::App,
+    cache::Key,
+    guard::{Decision, Held},
+    server::error::{ApiError, Code},
+};
+
+pub(super) fn list(app: &App) -> Value {
+    let mut held = app.engine.held();
+    held.sort_by_key(|(_, held)| held.since);
+    let told: Vec<Value> = held.iter().map(|(lineage, held)| tell(*lineage, held)).collect();
+    json!({ "held": told })
+}
+
+pub(super) fn tell(lineage: Key, held: &Held) -> Value {
+    let mut told = json!({
+        "id": lineage.to_string(),
+        "route": *held.question.route,
+        "input": *held.question.parameters,
+        "reason": held.breach.reason,
+        "gone": held.breach.gone,
+        "parameterSets": held.sets,
+        "agreed": held.agreed,
+        "wanted": held.wanted,
+        "apartSeconds": held.apart.as_secs_f64(),
+        "since": rfc3339(held.since),
+        "seenAt": rfc3339(held.seen_at),
+        "message": held.to_string(),
+    });
+    if let Some(name) = &held.question.application_set {
+        told["applicationSet"] = (**name).into();
+    }
+    if let Some(decision) = held.decision {
+        told["decision"] = json!(decision);
+    }
+    told
+}
+
+pub(super) async fn decide(app: Arc<App>, id: &str, decision: Decision) -> Result<Value, ApiError> {
+    let Some(decided) = app.engine.decide(&app.routes, id, decision).await else {
+        let message = "nothing is held under this id; GET /admin/held lists what is";
+        return Err(ApiError::new(Code::NotFound, message));
+    };
+    let message = match (decision, &decided.is, &decided.unknown) {
+        (Decision::Rejected, ..) => "no number of runs that agree lets it pass; the last good answer stays".to_owned(),
+        (Decision::Released, None, None) => "the source says so still, and it is believed now".to_owned(),
+        (Decision::Released, None, Some(unknown)) => format!("nothing is held any more: {}", unknown.failure),
+        (Decision::Released, Some(held), _) if held.decision.is_none() => {
+            format!("the source says something else by now, which is {held}")
+        }
+        (Decision::Released, Some(_), Some(unknown)) => {
+            format!("it is believed once the source says it again; now: {}", unknown.failure)
+        }
+        (Decision::Released, Some(_), None) => "it is believed once the source says it again".to_owned(),
+    };
+    Ok(json!({ "id": id, "isHeld": decided.is.is_some(), "message": message }))
+}

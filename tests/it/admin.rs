@@ -1,0 +1,336 @@
+//! What operators see and do: the remembered answers, invalidation, and what is held.
+
+use std::{path::Path, time::Duration};
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use crate::support::{
+    ADMIN_TOKEN, Reply, TOKEN, TestApp,
+    binary::{Gateway, command},
+    wire::{argo_request, exchange, exchange_admin, operator_request},
+};
+
+/// Prints the file `answer`, notes its runs, and waits while there is a file `gate`.
+const SCRIPT: &str = "echo run >> runs; cat answer || exit 1; while test -e gate; do sleep 0.01; done";
+
+/// A gateway with the routes `s` (a script), `follows` (the same, with a lineage) and `fixed`.
+async fn gateway() -> TestApp {
+    let app = TestApp::start(&format!("{}{}", TestApp::auth(), routes())).await;
+    print(app.folder.path(), &["a", "b"]);
+    app
+}
+
+fn routes() -> String {
+    let script = json!({"script": {"command": ["sh", "-c", SCRIPT]}});
+    let routes = json!([
+        {"name": "s", "backend": script},
+        {"name": "follows", "lineage": ["branch"], "backend": script},
+        {"name": "fixed", "backend": {"fixed": {"parameters": [{"a": "b"}]}}},
+    ]);
+    format!("routes: {routes}\n")
+}
+
+fn print(folder: &Path, names: &[&str]) {
+    let sets: Vec<Value> = names.iter().map(|name| json!({ "name": name })).collect();
+    std::fs::write(folder.join("answer"), json!(sets).to_string()).unwrap();
+}
+
+fn runs(folder: &Path) -> usize {
+    std::fs::read_to_string(folder.join("runs")).map_or(0, |text| text.lines().count())
+}
+
+async fn answers(app: &TestApp, query: &str) -> Vec<Value> {
+    let reply = app.operate(&format!("/admin/answers{query}"), None).await;
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    reply.json()["answers"].as_array().unwrap().clone()
+}
+
+async fn invalidate(app: &TestApp, what: Value) -> Reply {
+    app.operate("/admin/answers/invalidate", Some(what)).await
+}
+
+#[tokio::test]
+async fn what_is_remembered_is_listed() {
+    let app = gateway().await;
+    app.ask("s", json!({"x": 1})).await;
+    app.ask("fixed", json!({})).await;
+    app.ask("follows", json!({"branch": "main", "sha": "c1"})).await;
+    app.clock.advance(Duration::from_secs(30));
+    let all = answers(&app, "").await;
+    assert_eq!(all.len(), 3, "{all:?}");
+    let [listed] = &answers(&app, "?route=s").await[..] else { panic!("{all:?}") };
+    assert_eq!(
+        [&listed["route"], &listed["applicationSet"], &listed["input"], &listed["state"]],
+        [&json!("s"), &json!("test"), &json!({"x": 1}), &json!("fresh")]
+    );
+    assert_eq!([&listed["ageSeconds"], &listed["parameterSets"]], [30, 2]);
+    assert!((24..=36).contains(&listed["freshForSeconds"].as_u64().unwrap()));
+    assert!(listed["sizeBytes"].as_u64().unwrap() > 40 && listed["key"].as_str().unwrap().len() == 32);
+    assert_eq!(
+        answers(&app, "?applicationSet=other").await.len(),
+        1,
+        "what depends on no ApplicationSet is everyone's"
+    );
+    let limited = app.operate("/admin/answers?limit=1", None).await.json();
+    assert_eq!((limited["answers"].as_array().unwrap().len(), &limited["total"]), (1, &json!(3)));
+
+    // A question that has no answer, one that is held, and evidence.
+    print(app.folder.path(), &[]);
+    app.ask("s", json!({"x": 2})).await;
+    app.clock.advance(Duration::from_mins(10));
+    app.ask("s", json!({"x": 1})).await;
+    std::fs::remove_file(app.folder.path().join("answer")).unwrap();
+    app.ask("s", json!({"x": 3})).await;
+    let of = |all: &[Value], x: u64| all.iter().find(|each| each["input"]["x"] == x).unwrap().clone();
+    let all = answers(&app, "?route=s").await;
+    assert_eq!(of(&all, 2)["evidence"][0]["verdict"], "absent");
+    assert_eq!(of(&all, 1)["state"], "stale_if_error");
+    assert_eq!(of(&all, 1)["held"]["reason"], "an empty list after one of 2");
+    assert_eq!(of(&all, 1)["failing"]["kind"], "held");
+    let failing = of(&all, 3);
+    assert_eq!((&failing["state"], &failing["failing"]["kind"]), (&json!("failing"), &json!("unavailable")));
+    assert!(failing["failing"]["message"].as_str().unwrap().contains("No such file"), "{failing}");
+}
+
+#[tokio::test]
+async fn what_is_invalidated_is_asked_for_again_and_stays_the_last_good_answer() {
+    let app = gateway().await;
+    for x in [1, 2] {
+        app.ask("s", json!({ "x": x })).await;
+        app.ask("follows", json!({"branch": "main", "sha": x})).await;
+    }
+    let (folder, before) = (app.folder.path(), runs(app.folder.path()));
+    for (what, expected) in [
+        (json!({"route": "s", "input": {"x": 1}}), 1),
+        (json!({"route": "fixed"}), 0),
+        (json!({"input": {"branch": "main"}}), 2),
+        (json!({"applicationSet": "other"}), 0),
+        (json!({"applicationSet": "test", "route": "s"}), 2),
+    ] {
+        let reply = invalidate(&app, what.clone()).await;
+        assert_eq!(reply.json(), json!({"answers": expected, "runs": 0}), "{what}");
+    }
+    assert_eq!(runs(folder), before, "nobody asked");
+    assert_eq!(answers(&app, "?route=s").await[0]["state"], "stale_if_error");
+    print(folder, &["c", "b"]);
+    assert_eq!(app.ask("s", json!({"x": 1})).await.sets(), r#"[{"name":"c"},{"name":"b"}]"#);
+
+    // What a loss is measured against is still there, and so is what stands in for a source that fails.
+    print(folder, &[]);
+    let held = app.ask("s", json!({"x": 2})).await;
+    assert!(held.header("cache-status").unwrap().ends_with("detail=held"));
+    assert_eq!(held.sets(), r#"[{"name":"a"},{"name":"b"}]"#);
+
+    for (bad, says) in [
+        (json!({}), "name at least one of"),
+        (json!({"route": "nowhere"}), "there is no route `nowhere`"),
+        (json!({"routes": "s"}), "unknown field `routes`"),
+        (json!([]), "the body: "),
+    ] {
+        let reply = invalidate(&app, bad).await;
+        assert_eq!((reply.status, reply.code().as_str()), (400, "invalid_request"));
+        assert!(reply.message().contains(says), "{}", reply.message());
+    }
+    assert_eq!(app.operate("/admin/answers?rout=s", None).await.code(), "invalid_request");
+}
+
+/// A run that began before an invalidation brought what was true before it.
+#[tokio::test]
+async fn an_invalidation_during_a_run_sticks() {
+    let app = std::sync::Arc::new(gateway().await);
+    let folder = app.folder.path();
+    std::fs::write(folder.join("gate"), "").unwrap();
+    let ask = || {
+        let app = std::sync::Arc::clone(&app);
+        tokio::spawn(async move { app.ask("s", json!({})).await })
+    };
+    let first = ask();
+    while runs(folder) < 1 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    // The run has printed what it knows by now; whoever comes after the invalidation gets a run of their own.
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert_eq!(invalidate(&app, json!({"route": "s"})).await.json(), json!({"answers": 0, "runs": 1}));
+    print(folder, &["new", "newer"]);
+    let second = ask();
+    while runs(folder) < 2 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    std::fs::remove_file(folder.join("gate")).unwrap();
+    assert_eq!(first.await.unwrap().sets(), r#"[{"name":"a"},{"name":"b"}]"#, "who came before");
+    let new = r#"[{"name":"new"},{"name":"newer"}]"#;
+    assert_eq!(second.await.unwrap().sets(), new);
+    let hit = app.ask("s", json!({})).await;
+    assert!(hit.header("cache-status").unwrap().starts_with("appset-gateway; hit; ttl="));
+    assert_eq!((hit.sets().as_str(), runs(folder)), (new, 2));
+}
+
+async fn held(app: &TestApp) -> Vec<Value> {
+    app.operate("/admin/held", None).await.json()["held"].as_array().unwrap().clone()
+}
+
+#[tokio::test]
+async fn an_operator_releases_or_rejects_what_is_held() {
+    let app = gateway().await;
+    let decide = async |id: &str, what: &str| app.operate(&format!("/admin/held/{id}/{what}"), Some(json!({}))).await;
+    app.ask("s", json!({})).await;
+    print(app.folder.path(), &["a"]);
+    let later = async || {
+        app.clock.advance(Duration::from_mins(10));
+        app.ask("s", json!({})).await.sets()
+    };
+    let good = r#"[{"name":"a"},{"name":"b"}]"#;
+    assert_eq!(later().await, good);
+    let [first] = &held(&app).await[..] else { panic!("nothing is held") };
+    assert_eq!(
+        [&first["route"], &first["reason"], &first["gone"], &first["agreed"], &first["wanted"]],
+        [
+            &json!("s"),
+            &json!("1 of 2 parameter sets would be gone, more than `guard.maxShrink: 30%`"),
+            &json!([r#"{"name":"b"}"#]),
+            &json!(0),
+            &json!(2)
+        ]
+    );
+    let id = first["id"].as_str().unwrap();
+    let rejected = decide(id, "reject").await.json();
+    assert_eq!(rejected["isHeld"], true);
+    for _ in 0..5 {
+        assert_eq!(later().await, good, "rejected");
+    }
+    assert_eq!(held(&app).await[0]["decision"], "rejected");
+    let released = decide(id, "release").await.json();
+    assert_eq!((&released["isHeld"], held(&app).await.len()), (&json!(false), 0), "{released}");
+    assert_eq!(app.ask("s", json!({})).await.sets(), r#"[{"name":"a"}]"#);
+
+    // A release goes for what was held, not for whatever the source says next.
+    print(app.folder.path(), &[]);
+    assert_eq!(later().await, r#"[{"name":"a"}]"#);
+    std::fs::remove_file(app.folder.path().join("answer")).unwrap();
+    let waiting = decide(id, "release").await.json();
+    assert_eq!(waiting["isHeld"], true);
+    assert!(waiting["message"].as_str().unwrap().contains("once the source says it again; now: "), "{waiting}");
+    print(app.folder.path(), &[]);
+    assert_eq!(later().await, "[]");
+
+    for what in ["release", "reject"] {
+        let unknown = decide("0123456789abcdef0123456789abcdef", what).await;
+        assert_eq!((unknown.status, unknown.code().as_str()), (404, "not_found"));
+        assert!(unknown.message().contains("nothing is held under this id"));
+    }
+}
+
+#[tokio::test]
+async fn each_token_is_for_its_own_listener() {
+    let app = gateway().await;
+    for (method, path) in [
+        ("GET", "/admin/answers"),
+        ("POST", "/admin/answers/invalidate"),
+        ("GET", "/admin/held"),
+        ("POST", "/admin/held/x/release"),
+        ("POST", "/admin/held/x/reject"),
+    ] {
+        let request = operator_request(method, path, "{}");
+        for request in [request.replace(ADMIN_TOKEN, TOKEN), request.replace("Authorization", "X-Other")] {
+            let reply = exchange_admin(app.admin, request.as_bytes()).await;
+            assert_eq!((reply.status, reply.code().as_str()), (403, "forbidden"), "{path}");
+        }
+        let other = if method == "GET" { "POST" } else { "GET" };
+        let reply = exchange_admin(app.admin, operator_request(other, path, "{}").as_bytes()).await;
+        assert_eq!(reply.status, 405, "{path}");
+    }
+    let request = argo_request("/s/api/v1/getparams.execute", ADMIN_TOKEN, b"{}");
+    let reply = app.send(&request).await;
+    assert_eq!((reply.status, reply.code().as_str()), (403, "forbidden"));
+    assert!(reply.message().contains("has the role `admin` and opens no routes"), "{}", reply.message());
+}
+
+/// The configuration of a gateway of its own in `folder`, with a token for operators in a file.
+fn configure(folder: &Path, cache: &str) -> std::path::PathBuf {
+    std::fs::write(folder.join("admin-token"), ADMIN_TOKEN).unwrap();
+    let hash = appset_gateway::auth::hash_token(TOKEN);
+    let script = json!(["sh", "-c", SCRIPT]);
+    let config = format!(
+        "server: {{ listen: \"127.0.0.1:0\", admin: \"127.0.0.1:0\" }}\n\
+         auth: {{ tokens: [ {{ name: t, sha256: \"{hash}\" }}, {{ name: o, role: admin, file: admin-token }} ] }}\n\
+         cache: {{ path: answers.redb }}\n\
+         routes: [ {{ name: s, {cache} backend: {{ script: {{ command: {script} }} }} }} ]\n"
+    );
+    let file = folder.join("gateway.yaml");
+    std::fs::write(&file, config).unwrap();
+    file
+}
+
+async fn ask(gateway: &Gateway) -> Reply {
+    exchange(gateway.address, &argo_request("/s/api/v1/getparams.execute", TOKEN, b"{}")).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_held_survives_a_restart_and_the_command_releases_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = configure(folder.path(), "cache: { ttl: 0s }, guard: { confirmFor: 1h },");
+    print(folder.path(), &["a", "b"]);
+    let mut gateway = Gateway::serve(&config);
+    let good = ask(&gateway).await.sets();
+    print(folder.path(), &[]);
+    assert_eq!(ask(&gateway).await.sets(), good);
+    gateway.signal(Signal::SIGTERM);
+    gateway.wait(Duration::from_secs(10));
+
+    std::fs::write(folder.path().join("gate"), "").unwrap();
+    let gateway = Gateway::serve(&config);
+    let run = |arguments: &[&str]| {
+        let admin = format!("http://{}", gateway.admin);
+        let output = command().arg("held").args(arguments).arg("-c").arg(&config).args(["--admin", &admin]).output();
+        let output = output.unwrap();
+        (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+    };
+    // The run after the start hangs still, so this is what was written before it.
+    let (code, listed) = run(&["list"]);
+    assert_eq!(code, Some(0), "{listed}");
+    assert!(listed.contains("held: an empty list after one of 2; Argo CD would delete"), "{listed}");
+    let (_, json) = run(&["list", "-o", "json"]);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    let id = json["held"][0]["id"].as_str().unwrap();
+    assert!(listed.starts_with(id), "{listed}");
+    std::fs::remove_file(folder.path().join("gate")).unwrap();
+
+    let (code, told) = run(&["reject", id]);
+    assert_eq!((code, told.contains("the last good answer stays")), (Some(0), true), "{told}");
+    let (code, told) = run(&["release", "0"]);
+    assert_eq!((code, told.contains("nothing is held under this id")), (Some(1), true), "{told}");
+    let (code, told) = run(&["release", id]);
+    assert_eq!((code, told.contains("it is believed now")), (Some(0), true), "{told}");
+    assert_eq!(run(&["list"]).1, "nothing is held\n");
+    assert_eq!(ask(&gateway).await.sets(), "[]");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_known_is_renewed_after_a_start_before_anyone_asks() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = configure(folder.path(), "");
+    print(folder.path(), &["a", "b"]);
+    let mut gateway = Gateway::serve(&config);
+    ask(&gateway).await;
+    gateway.signal(Signal::SIGTERM);
+    gateway.wait(Duration::from_secs(10));
+    print(folder.path(), &["c", "d"]);
+
+    let mut gateway = Gateway::serve(&config);
+    let listed = async || {
+        let reply = exchange_admin(gateway.admin, operator_request("GET", "/admin/answers", "").as_bytes()).await;
+        reply.json()["answers"][0]["state"].clone()
+    };
+    while listed().await != "fresh" {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let reply = ask(&gateway).await;
+    assert_eq!((reply.sets().as_str(), runs(folder.path())), (r#"[{"name":"c"},{"name":"d"}]"#, 2));
+    let status = reply.header("cache-status").unwrap();
+    assert!(status.starts_with("appset-gateway; hit; ttl=") && !status.contains("ttl=-"), "{status}");
+    gateway.signal(Signal::SIGTERM);
+    let (_, log) = gateway.wait(Duration::from_secs(10));
+    assert!(log.contains("what was known before the start is asked again"), "{log}");
+}
