@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
 /// Parses exactly one JSON value.
@@ -18,6 +18,17 @@ pub fn parse(bytes: &[u8]) -> Result<Value, String> {
         return Err("it is blank".to_owned());
     }
     serde_json::from_slice::<Strict>(bytes).map(|strict| strict.0).map_err(|error| error.to_string())
+}
+
+/// Reads an object into `T`. Serde alone would take a list too, for the fields in their order.
+///
+/// # Errors
+/// When it is no object, or not one of `T`'s.
+pub fn read_object<T: DeserializeOwned>(value: Value) -> Result<T, String> {
+    if !value.is_object() {
+        return Err(format!("expected an object, found {}", kind_of(&value)));
+    }
+    serde_json::from_value(value).map_err(|error| error.to_string())
 }
 
 /// What a JSON value is, in a message: `an object`, `a string`.

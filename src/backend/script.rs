@@ -213,7 +213,7 @@ fn read_ttl(cache: Value) -> Result<Duration, BackendError> {
     struct Cache {
         ttl: HumanDuration,
     }
-    let cache: Cache = serde_json::from_value(cache)
+    let cache: Cache = document::read_object(cache)
         .map_err(|error| BackendError::invalid_output(format!("cache: {error}; write {{\"ttl\": \"30s\"}}")))?;
     Ok(cache.ttl.0)
 }
@@ -265,7 +265,8 @@ mod tests {
             (br#"{"output":{"parameters":[]},"cache":{"ttl":30}}"#, "cache: "),
             (br#"{"output":{"parameters":[]},"cache":{"ttl":"soon"}}"#, "`soon` is not a duration"),
             (br#"{"output":{"parameters":[]},"cache":{"swr":"1s"}}"#, "unknown field `swr`"),
-            (br#"{"output":{"parameters":[]},"cache":null}"#, "cache: "),
+            (br#"{"output":{"parameters":[]},"cache":null}"#, "cache: expected an object"),
+            (br#"{"output":{"parameters":[]},"cache":["30s"]}"#, "cache: expected an object"),
         ] {
             let error = read(bad).unwrap_err().message;
             assert!(error.contains(says), "{error}");

@@ -107,6 +107,7 @@ async fn what_is_invalidated_is_asked_for_again_and_stays_the_last_good_answer()
         (json!({"input": {"branch": "main"}}), 2),
         (json!({"applicationSet": "other"}), 0),
         (json!({"applicationSet": "test", "route": "s"}), 2),
+        (json!({}), 4),
     ] {
         let reply = invalidate(&app, what.clone()).await;
         assert_eq!(reply.json(), json!({"answers": expected, "runs": 0}), "{what}");
@@ -123,16 +124,19 @@ async fn what_is_invalidated_is_asked_for_again_and_stays_the_last_good_answer()
     assert_eq!(held.sets(), r#"[{"name":"a"},{"name":"b"}]"#);
 
     for (bad, says) in [
-        (json!({}), "name at least one of"),
-        (json!({"route": "nowhere"}), "there is no route `nowhere`"),
+        (json!({"route": 1}), "invalid type"),
         (json!({"routes": "s"}), "unknown field `routes`"),
-        (json!([]), "the body: "),
+        (json!([null, null]), "the body: expected an object, found a list"),
     ] {
         let reply = invalidate(&app, bad).await;
         assert_eq!((reply.status, reply.code().as_str()), (400, "invalid_request"));
         assert!(reply.message().contains(says), "{}", reply.message());
     }
-    assert_eq!(app.operate("/admin/answers?rout=s", None).await.code(), "invalid_request");
+    let unknown = invalidate(&app, json!({"route": "nowhere"})).await;
+    assert_eq!((unknown.code(), unknown.message()), ("unknown_route".into(), "there is no route `nowhere`".into()));
+    for query in ["rout=s", "limit=-1", "limit=1000001"] {
+        assert_eq!(app.operate(&format!("/admin/answers?{query}"), None).await.code(), "invalid_request", "{query}");
+    }
 }
 
 /// A run that began before an invalidation brought what was true before it.

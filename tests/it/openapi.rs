@@ -25,6 +25,7 @@ fn can_end_with(code: Code, template: &str) -> bool {
     let is_operators = template.starts_with("/admin/");
     match code {
         Code::NotFound => template.contains("{id}"),
+        Code::UnknownRoute if template == "/admin/answers/invalidate" => true,
         Code::MethodNotAllowed => true,
         Code::Internal => matches!(template, GETPARAMS | OF_ROUTE | "/metrics") || is_operators,
         Code::InvalidRequest | Code::Forbidden | Code::PayloadTooLarge if is_operators => true,

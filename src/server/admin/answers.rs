@@ -22,6 +22,8 @@ use crate::{
 
 /// How many answers are told unless more are asked for.
 const USUAL: usize = 1000;
+/// How many may be asked for.
+const MOST: usize = 1_000_000;
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -32,8 +34,11 @@ struct Wanted {
 }
 
 pub(super) async fn list(app: Arc<App>, uri: &Uri) -> Result<Value, ApiError> {
-    let invalid = |error| ApiError::new(Code::InvalidRequest, format!("the query: {error}"));
+    let invalid = |error: String| ApiError::new(Code::InvalidRequest, format!("the query: {error}"));
     let Query(wanted) = Query::<Wanted>::try_from_uri(uri).map_err(|error| invalid(error.body_text()))?;
+    if wanted.limit.is_some_and(|limit| limit > MOST) {
+        return Err(invalid(format!("`limit` is at most {MOST}")));
+    }
     let selector =
         Selector { route: wanted.route, application_set: wanted.application_set, parameters: Parameters::new() };
     let all = off_thread(move || app.engine.list(&app.routes, &selector)).await?;
@@ -92,15 +97,12 @@ struct Meant {
 
 pub(super) async fn invalidate(app: Arc<App>, body: &[u8]) -> Result<Value, ApiError> {
     let invalid = |error: String| ApiError::new(Code::InvalidRequest, error);
-    let meant: Meant = document::parse(body)
-        .and_then(|body| serde_json::from_value(body).map_err(|error| error.to_string()))
-        .map_err(|error| invalid(format!("the body: {error}")))?;
+    let meant: Meant =
+        document::parse(body).and_then(document::read_object).map_err(|error| invalid(format!("the body: {error}")))?;
     let selector = Selector { route: meant.route, application_set: meant.application_set, parameters: meant.input };
-    if selector == Selector::default() {
-        return Err(invalid("the body: name at least one of `route`, `applicationSet` and `input`".to_owned()));
-    }
     if let Some(name) = selector.route.as_ref().filter(|name| app.routes.by_name(name).is_none()) {
-        return Err(invalid(format!("there is no route `{}`", name.escape_debug())));
+        let message = format!("there is no route `{}`", name.escape_debug());
+        return Err(ApiError::new(Code::UnknownRoute, message));
     }
     let done = off_thread(move || app.engine.invalidate(&app.routes, &selector)).await?;
     Ok(json!({ "answers": done.answers, "runs": done.runs }))
