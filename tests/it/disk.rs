@@ -177,3 +177,31 @@ async fn a_disk_that_cannot_be_used_is_survived() {
     assert_eq!(metric(&gateway, "appset_gateway_disk_errors_total").await, 1);
     assert!(folder.path().join("answers.redb").is_dir());
 }
+
+/// No byte more fits on the disk: what was kept stays, what is new stays in memory, and everyone is answered.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_disk_is_survived() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path());
+    let large = json!([{ "a": "x".repeat(100_000) }]).to_string();
+    std::fs::write(folder.path().join("answer"), &large).unwrap();
+    let mut gateway = Gateway::serve_limited(&config, 4 * 1024 * 1024);
+    for n in 0..60 {
+        assert_eq!(ask(&gateway, n).await.sets().len(), large.len() + r#""n":"","#.len() + n.to_string().len());
+    }
+    while metric(&gateway, "appset_gateway_disk_errors_total").await == 0 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let safe = metric(&gateway, "appset_gateway_disk_writes_total").await;
+    assert!((1..60).contains(&safe), "{safe}");
+    assert!(ask(&gateway, 59).await.header("cache-status").unwrap().starts_with("appset-gateway; hit"));
+    gateway.signal(Signal::SIGTERM);
+    let (status, log) = gateway.wait(Duration::from_secs(10));
+    assert!(status.success() && log.contains("cannot be kept on disk; they stay in memory"), "{status}");
+
+    // What was written before is whole.
+    works(folder.path(), false);
+    let gateway = Gateway::serve(&config);
+    assert_eq!(ask(&gateway, 0).await.sets().len(), large.len() + r#""n":"0","#.len());
+    assert_eq!(metric(&gateway, "appset_gateway_disk_errors_total").await, 0);
+}

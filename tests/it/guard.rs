@@ -116,7 +116,29 @@ async fn a_new_commit_lives_on_the_answer_of_the_one_before() {
     std::fs::remove_file(app.folder.path().join("answer")).unwrap();
     let down = ask("x", "c3").await;
     assert_eq!((down.sets().as_str(), detail(&down)), (r#"[{"name":"c2"}]"#, "backend_failed"));
-    assert_eq!(ask("z", "c3").await.status, 502);
+    let unknown = ask("z", "c3").await;
+    assert_eq!(unknown.status, 502);
+    let said = "there is no last good answer (branch=z, key ";
+    assert!(unknown.message().contains(said) && unknown.message().ends_with("so the ApplicationSet is left as it is"));
+}
+
+/// A matrix asks once for each pull request, and its first error ends the whole ApplicationSet's run.
+#[tokio::test]
+async fn a_pull_request_that_fails_takes_no_other_along() {
+    let (app, print) = fleet("lineage: [branch],").await;
+    print(&["good"]);
+    let ask = async |n: usize| app.ask("s", json!({"branch": format!("b{n}"), "sha": format!("c{n}")})).await;
+    for n in 0..20 {
+        ask(n).await;
+    }
+    // Of one commit the source answers nonsense, the rest is as it was.
+    std::fs::write(app.folder.path().join("answer-c7"), "<html>").unwrap();
+    app.clock.advance(Duration::from_mins(10));
+    for n in 0..20 {
+        let reply = ask(n).await;
+        assert_eq!(reply.sets(), r#"[{"name":"good"}]"#, "{n}");
+        assert_eq!(detail(&reply), if n == 7 { "backend_output_invalid" } else { "" }, "{n}");
+    }
 }
 
 #[test]

@@ -31,7 +31,18 @@ pub fn command() -> Command {
 impl Gateway {
     /// Serves `config`, a file that listens on port 0 and logs JSON.
     pub fn serve(config: &Path) -> Self {
-        let mut child = command().arg("serve").arg("-c").arg(config).stdout(Stdio::piped()).spawn().unwrap();
+        Self::start(command().arg("serve").arg("-c").arg(config))
+    }
+
+    /// The same, with no file larger than `most` bytes: to write more fails, as on a full disk.
+    pub fn serve_limited(config: &Path, most: usize) -> Self {
+        // A signal that is ignored stays so in the program; a block is 512 bytes.
+        let script = format!("trap '' XFSZ; ulimit -f {}; exec \"$0\" serve -c \"$1\"", most / 512);
+        Self::start(Command::new("sh").arg("-c").arg(script).arg(env!("CARGO_BIN_EXE_appset-gateway")).arg(config))
+    }
+
+    fn start(command: &mut Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut log = BufReader::new(child.stdout.take().unwrap());
         let mut lines = Vec::new();
         let ready = loop {
