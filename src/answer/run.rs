@@ -115,7 +115,13 @@ impl Run {
 
     /// Holds `found` against the last good answer of its lineage, however old that is.
     fn review(&self, known: &Known, found: Found, now: Timestamp) -> Result<Found, Failure> {
-        let last = known.answers.get(&self.lineage).map(|last| last.encoded.decode()).unwrap_or_default();
+        let last = known.answers.try_get(&self.lineage);
+        if last.is_err() && found.sets.is_empty() {
+            // Without a measure, nothing is the one answer that cannot be believed.
+            let message = "an empty list, while it cannot be read from disk what was there before; see `cache.path`";
+            return Err(Failure::Backend(BackendError::unavailable(message)));
+        }
+        let last = last.ok().flatten().map(|last| last.encoded.decode()).unwrap_or_default();
         let of = Standing { question: &self.question, key: self.key, lineage: self.lineage };
         let review = known.held.review(of, &self.route.guard, &last, &found.sets, now);
         let disk = known.answers.disk();

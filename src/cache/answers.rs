@@ -6,7 +6,10 @@ use std::{
     time::Duration,
 };
 
-use super::{Disk, Entry, Key, Life, Memory, disk::record::Head};
+use super::{
+    Disk, Entry, Key, Life, Memory,
+    disk::{Unreadable, record::Head},
+};
 use crate::{
     clock::Timestamp,
     generator::{Evidence, Question, Selector},
@@ -82,16 +85,24 @@ impl Answers {
         let _ = self.disk.set(disk);
     }
 
-    /// What is remembered under `key`.
+    /// What is remembered under `key`, as far as it can be read.
     #[must_use]
     pub fn get(&self, key: &Key) -> Option<Arc<Entry>> {
+        self.try_get(key).ok().flatten()
+    }
+
+    /// What is remembered under `key`.
+    ///
+    /// # Errors
+    /// When it is not in memory, and the disk cannot be read.
+    pub fn try_get(&self, key: &Key) -> Result<Option<Arc<Entry>>, Unreadable> {
         if let Some(entry) = self.memory.get(key) {
-            return Some(entry);
+            return Ok(Some(entry));
         }
-        let disk = self.disk.get()?;
-        let entry = Arc::new(disk.get(key)?);
+        let Some(disk) = self.disk.get() else { return Ok(None) };
+        let Some(entry) = disk.get(key)? else { return Ok(None) };
         disk.used(*key);
-        Some(self.memory.restore(*key, entry))
+        Ok(Some(self.memory.restore(*key, Arc::new(entry))))
     }
 
     /// Remembers `entry` under `key`, unless a later run brought what is there.

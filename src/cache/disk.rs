@@ -2,24 +2,25 @@
 //! every answer's path; read when memory has nothing. Whatever is wrong with the disk is logged and counted, and
 //! the gateway serves on.
 
+mod file;
 pub(super) mod record;
 mod writer;
 
 use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
-    path::{Path, PathBuf},
+    path::Path,
     sync::{
         Arc,
         mpsc::{SyncSender, sync_channel},
     },
     thread,
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::Duration,
 };
 
-use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, StorageError, TableDefinition};
+use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 use serde::{Serialize, de::DeserializeOwned};
 
 use self::{
+    file::File,
     record::{Head, decode, encode},
     writer::{Order, Writer},
 };
@@ -37,10 +38,14 @@ const HELD: Records = TableDefinition::new("held");
 /// How many orders may wait for the writer; with more, the newest answer is not kept.
 const QUEUE: usize = 1024;
 
+/// That the file cannot be read, so that nobody knows what is in it. The log says why.
+#[derive(Debug, Clone, Copy)]
+pub struct Unreadable;
+
 /// The store, once it is open.
 #[derive(Debug, Clone)]
 pub struct Disk {
-    database: Arc<Database>,
+    file: Arc<File>,
     queue: SyncSender<Order>,
     metrics: DiskMetrics,
 }
@@ -52,42 +57,26 @@ impl Disk {
     /// # Errors
     /// When there can be no file: the reason, for the log.
     pub fn open(path: &Path, most: ByteSize, metrics: DiskMetrics) -> Result<Self, String> {
-        let shown = path.display();
-        if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-        }
-        let database = match create(path) {
-            Ok(database) => database,
-            Err(Trouble::Damaged(why)) => {
-                let aside = set_aside(path)
-                    .map_err(|error| format!("{shown} is damaged ({why}), and cannot be moved: {error}"))?;
-                tracing::error!(damaged = %aside.display(), why, "the file of last good answers was damaged and is set aside; a new one begins");
-                metrics.errors.inc();
-                create(path).map_err(|trouble| format!("{shown}: {trouble}"))?
-            }
-            Err(trouble) => return Err(format!("{shown}: {trouble}")),
-        };
-        Self::start(database, most, metrics)
+        Self::start(File::open(path, &metrics)?, most, metrics)
     }
 
-    /// Keeps about `most` bytes in `database`, which has the format of this version.
-    ///
-    /// # Errors
-    /// When no thread can be had.
-    fn start(database: Database, most: ByteSize, metrics: DiskMetrics) -> Result<Self, String> {
-        let database = Arc::new(database);
+    /// Keeps about `most` bytes in `file`.
+    fn start(file: File, most: ByteSize, metrics: DiskMetrics) -> Result<Self, String> {
+        let file = Arc::new(file);
         let (queue, orders) = sync_channel(QUEUE);
-        let writer = Writer::new(Arc::clone(&database), most.0, metrics.clone());
+        let writer = Writer::new(Arc::clone(&file), most.0, metrics.clone());
         let spawned = thread::Builder::new().name("store".into()).spawn(move || writer.run(&orders));
         spawned.map_err(|error| format!("no thread to write with: {error}"))?;
-        Ok(Self { database, queue, metrics })
+        Ok(Self { file, queue, metrics })
     }
 
     /// What is kept under `key`, fresh no more: what happened since it was stored is not known.
-    #[must_use]
-    pub fn get(&self, key: &Key) -> Option<Entry> {
-        let read = || -> Result<Option<Entry>, redb::Error> {
-            let transaction = self.database.begin_read()?;
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn get(&self, key: &Key) -> Result<Option<Entry>, Unreadable> {
+        self.attempt(|database| {
+            let transaction = database.begin_read()?;
             let table = match transaction.open_table(ANSWERS) {
                 Err(redb::TableError::TableDoesNotExist(_)) => return Ok(None),
                 table => table?,
@@ -98,8 +87,7 @@ impl Disk {
                 self.damaged(key);
             }
             Ok(entry)
-        };
-        self.attempt(read)
+        })
     }
 
     /// All answers that are kept.
@@ -115,8 +103,8 @@ impl Disk {
     }
 
     fn read_all<H: DeserializeOwned, T>(&self, records: Records, made: impl Fn(Key, H, usize) -> T) -> Vec<T> {
-        let read = || -> Result<Vec<T>, redb::Error> {
-            let transaction = self.database.begin_read()?;
+        let read = |database: &Database| {
+            let transaction = database.begin_read()?;
             let table = match transaction.open_table(records) {
                 Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
                 table => table?,
@@ -132,7 +120,7 @@ impl Disk {
             }
             Ok(all)
         };
-        self.attempt(read)
+        self.attempt(read).unwrap_or_default()
     }
 
     fn damaged(&self, key: &Key) {
@@ -140,11 +128,11 @@ impl Disk {
         self.metrics.errors.inc();
     }
 
-    fn attempt<T: Default>(&self, read: impl FnOnce() -> Result<T, redb::Error>) -> T {
-        survive(read).unwrap_or_else(|error| {
+    fn attempt<T>(&self, read: impl FnOnce(&Database) -> Result<T, redb::Error>) -> Result<T, Unreadable> {
+        self.file.with(read).map_err(|error| {
             tracing::error!(%error, "the last good answers on disk cannot be read");
             self.metrics.errors.inc();
-            T::default()
+            Unreadable
         })
     }
 
@@ -190,51 +178,14 @@ impl Disk {
     }
 }
 
-/// Makes an error of a panic: redb reads a damaged page as far as it makes sense, and panics beyond.
-fn survive<T>(work: impl FnOnce() -> Result<T, redb::Error>) -> Result<T, redb::Error> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err(redb::Error::Corrupted("it panicked".into())))
-}
-
-enum Trouble {
-    Damaged(String),
-    Other(String),
-}
-
-impl std::fmt::Display for Trouble {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Damaged(why) | Self::Other(why) => f.write_str(why),
-        }
-    }
-}
-
-fn create(path: &Path) -> Result<Database, Trouble> {
-    let opened = catch_unwind(|| Database::create(path)).unwrap_or_else(|_| Err(DatabaseError::RepairAborted));
-    opened.map_err(|error| match &error {
-        DatabaseError::DatabaseAlreadyOpen => Trouble::Other("another process holds it".to_owned()),
-        DatabaseError::Storage(StorageError::Io(io))
-            if io.kind() != std::io::ErrorKind::InvalidData && io.kind() != std::io::ErrorKind::UnexpectedEof =>
-        {
-            Trouble::Other(error.to_string())
-        }
-        _ => Trouble::Damaged(error.to_string()),
-    })
-}
-
-fn set_aside(path: &Path) -> std::io::Result<PathBuf> {
-    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".damaged-{seconds}"));
-    let aside = path.with_file_name(name);
-    std::fs::rename(path, &aside)?;
-    Ok(aside)
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
-    use super::*;
+    use super::{
+        file::{Trouble, create},
+        *,
+    };
     use crate::{
         cache::{Encoded, Life},
         clock::Timestamp,
@@ -282,11 +233,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("deep/answers.redb");
         let disk = open(&path, 1 << 20);
-        assert!(disk.get(&key(1)).is_none());
+        assert!(disk.get(&key(1)).unwrap().is_none());
         disk.put(key(1), &entry("x"));
         close(disk, &path);
         let disk = open(&path, 1 << 20);
-        let (kept, put) = (disk.get(&key(1)).unwrap(), entry("x"));
+        let (kept, put) = (disk.get(&key(1)).unwrap().unwrap(), entry("x"));
         assert_eq!((kept.encoded.body(), kept.encoded.sets()), (put.encoded.body(), 1));
         assert_eq!(
             (kept.question, kept.stored_at, kept.life, kept.took, kept.evidence),
@@ -304,13 +255,13 @@ mod tests {
             disk.put(key(n), &entry(&"x".repeat(1000)));
             disk.flush(Duration::from_secs(10));
         }
-        let there: Vec<u8> = (0..20).filter(|n| disk.get(&key(*n)).is_some()).collect();
+        let there: Vec<u8> = (0..20).filter(|n| disk.get(&key(*n)).unwrap().is_some()).collect();
         assert_eq!(there, [16, 17, 18, 19]);
         close(disk, &path);
         let disk = open(&path, 3000);
         disk.put(key(30), &entry("x"));
         disk.flush(Duration::from_secs(10));
-        let there: Vec<u8> = (0..31).filter(|n| disk.get(&key(*n)).is_some()).collect();
+        let there: Vec<u8> = (0..31).filter(|n| disk.get(&key(*n)).unwrap().is_some()).collect();
         assert_eq!(there, [18, 19, 30]);
     }
 
@@ -323,7 +274,7 @@ mod tests {
             disk.used(key(0));
             disk.flush(Duration::from_secs(10));
         }
-        let there: Vec<u8> = (0..20).filter(|n| disk.get(&key(*n)).is_some()).collect();
+        let there: Vec<u8> = (0..20).filter(|n| disk.get(&key(*n)).unwrap().is_some()).collect();
         assert_eq!(there, [0, 17, 18, 19]);
     }
 
@@ -348,7 +299,7 @@ mod tests {
         assert_eq!(expired, [key(1)]);
         close(disk, &path);
         let disk = open(&path, 1 << 20);
-        let lives = [1, 2].map(|n| disk.get(&key(n)).unwrap().life);
+        let lives = [1, 2].map(|n| disk.get(&key(n)).unwrap().unwrap().life);
         assert_eq!(lives, [Life::For(Duration::ZERO), Life::Restored]);
         assert_eq!(disk.held::<String>(), [(key(3), "why".to_owned())]);
         assert_eq!(disk.list().len(), 2);
@@ -377,7 +328,7 @@ mod tests {
             assert_eq!(disk.metrics.errors.get(), 1);
             disk.put(key(1), &entry("x"));
             disk.flush(Duration::from_secs(10));
-            assert!(disk.get(&key(1)).is_some());
+            assert!(disk.get(&key(1)).unwrap().is_some());
             let names: Vec<String> = std::fs::read_dir(folder.path())
                 .unwrap()
                 .map(|file| file.unwrap().file_name().into_string().unwrap())

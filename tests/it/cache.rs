@@ -9,7 +9,7 @@ use crate::support::TestApp;
 /// A script that counts its runs in the file `runs` and takes a while.
 fn counting(options: &str, seconds: &str) -> String {
     format!(
-        "  - {{ name: counted, {options} backend: {{ script: {{ command: [sh, -c, \"echo run >> runs; sleep {seconds}; wc -l < runs | sed 's/.*/[{{\\\"runs\\\":&}}]/'\"] }} }} }}\n"
+        "  - {{ name: counted, {options} backend: {{ script: {{ command: [sh, -c, \"echo run >> runs; sleep {seconds}; wc -l < runs | sed 's/.*/[{{\\\"runs\\\":&}}]/'\"], timeout: 10m }} }} }}\n"
     )
 }
 
@@ -193,7 +193,7 @@ async fn the_last_answer_stands_in_for_a_backend_that_does_not_know() {
 async fn a_thousand_callers_of_whom_most_hang_up_make_one_run() {
     // The run goes on until all callers are there, however slow the machine is.
     let gate = "0; until test -e open; do sleep 0.05; done";
-    let app = Arc::new(TestApp::with_routes(&counting("", gate)).await);
+    let app = Arc::new(TestApp::with_routes(&counting("deadline: 10m,", gate)).await);
     let callers: Vec<_> = (0..1000)
         .map(|_| {
             let app = Arc::clone(&app);
@@ -206,15 +206,16 @@ async fn a_thousand_callers_of_whom_most_hang_up_make_one_run() {
     for caller in &callers[..990] {
         caller.abort();
     }
+    // Not before the gateway has noticed that they are gone.
+    let cancelled = "appset_gateway_requests_total{code=\"cancelled\",route=\"counted\"}";
+    while app.metric(cancelled).await < 990 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
     std::fs::write(app.folder.path().join("open"), "").unwrap();
     for caller in callers.into_iter().skip(990) {
         assert_eq!(caller.await.unwrap().sets(), r#"[{"runs":"1"}]"#);
     }
     assert_eq!(runs(&app), 1);
-    let cancelled = "appset_gateway_requests_total{code=\"cancelled\",route=\"counted\"}";
-    while app.metric(cancelled).await < 990 {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
     assert_eq!(app.metric("appset_gateway_requests_in_flight").await, 0);
 }
 

@@ -195,6 +195,14 @@ async fn a_full_disk_is_survived() {
     let safe = metric(&gateway, "appset_gateway_disk_writes_total").await;
     assert!((1..60).contains(&safe), "{safe}");
     assert!(ask(&gateway, 59).await.header("cache-status").unwrap().starts_with("appset-gateway; hit"));
+    // Once there is room again, it is used.
+    gateway.unlimit();
+    for n in 60.. {
+        ask(&gateway, n).await;
+        if metric(&gateway, "appset_gateway_disk_writes_total").await > safe {
+            break;
+        }
+    }
     gateway.signal(Signal::SIGTERM);
     let (status, log) = gateway.wait(Duration::from_secs(10));
     assert!(status.success() && log.contains("cannot be kept on disk; they stay in memory"), "{status}");

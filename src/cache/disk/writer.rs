@@ -6,14 +6,15 @@ use std::{
         Arc,
         mpsc::{Receiver, SyncSender},
     },
+    time::{Duration, Instant},
 };
 
 use redb::{Database, ReadableDatabase, ReadableTable, Table};
 
 use super::{
     ANSWERS, HELD,
+    file::File,
     record::{Head, open, seal},
-    survive,
 };
 use crate::{
     cache::Key,
@@ -23,6 +24,8 @@ use crate::{
 
 /// How many orders are carried out in one transaction.
 const BATCH: usize = 256;
+/// How often trouble is told, which goes on.
+const TOLD_EVERY: Duration = Duration::from_mins(1);
 
 /// What the writer is told to do.
 #[derive(Debug)]
@@ -79,10 +82,11 @@ type Records<'a> = Table<'a, &'static [u8; 32], &'static [u8]>;
 
 /// The one who writes.
 pub struct Writer {
-    database: Arc<Database>,
+    file: Arc<File>,
     most: u64,
     metrics: DiskMetrics,
     sizes: Sizes,
+    told_at: Option<Instant>,
 }
 
 /// What is told once all is written.
@@ -92,20 +96,21 @@ enum Reply {
 }
 
 impl Writer {
-    /// Keeps about `most` bytes in `database`.
-    pub fn new(database: Arc<Database>, most: u64, metrics: DiskMetrics) -> Self {
-        Self { database, most, metrics, sizes: Sizes::default() }
+    /// Keeps about `most` bytes in `file`.
+    pub fn new(file: Arc<File>, most: u64, metrics: DiskMetrics) -> Self {
+        Self { file, most, metrics, sizes: Sizes::default(), told_at: None }
     }
 
     /// Does what comes, several orders at once when several wait, until nobody is left to send.
     pub fn run(mut self, orders: &Receiver<Order>) {
-        if let Err(error) = survive(|| self.count()) {
+        let file = Arc::clone(&self.file);
+        if let Err(error) = file.with(|database| self.count(database)) {
             self.trouble(&error);
         }
         while let Ok(first) = orders.recv() {
             let batch: Vec<Order> = std::iter::once(first).chain(orders.try_iter().take(BATCH)).collect();
             let mut replies = Vec::new();
-            if let Err(error) = survive(|| self.carry_out(batch, &mut replies)) {
+            if let Err(error) = file.with(|database| self.carry_out(database, batch, &mut replies)) {
                 self.trouble(&error);
             }
             for reply in replies {
@@ -118,8 +123,8 @@ impl Writer {
     }
 
     /// Takes stock of a file that was there before.
-    fn count(&mut self) -> Result<(), redb::Error> {
-        let transaction = self.database.begin_read()?;
+    fn count(&mut self, database: &Database) -> Result<(), redb::Error> {
+        let transaction = database.begin_read()?;
         let table = match transaction.open_table(ANSWERS) {
             Err(redb::TableError::TableDoesNotExist(_)) => return Ok(()),
             table => table?,
@@ -137,7 +142,12 @@ impl Writer {
         Ok(())
     }
 
-    fn carry_out(&mut self, batch: Vec<Order>, replies: &mut Vec<Reply>) -> Result<(), redb::Error> {
+    fn carry_out(
+        &mut self,
+        database: &Database,
+        batch: Vec<Order>,
+        replies: &mut Vec<Reply>,
+    ) -> Result<(), redb::Error> {
         let changes = |order: &Order| !matches!(order, Order::Used(_) | Order::Flush(_));
         if !batch.iter().any(changes) {
             for order in batch {
@@ -150,7 +160,7 @@ impl Writer {
             return Ok(());
         }
         let mut puts = 0;
-        let transaction = self.database.begin_write()?;
+        let transaction = database.begin_write()?;
         {
             let (mut answers, mut held) = (transaction.open_table(ANSWERS)?, transaction.open_table(HELD)?);
             for order in batch {
@@ -181,9 +191,19 @@ impl Writer {
         Ok(())
     }
 
-    fn trouble(&self, error: &redb::Error) {
+    /// Tells it, at most once a minute, and opens the file again: what was to be written is lost to it, what comes need
+    /// not be.
+    fn trouble(&mut self, error: &redb::Error) {
         self.metrics.errors.inc();
+        let reopened = self.file.reopen();
+        if self.told_at.is_some_and(|told_at| told_at.elapsed() < TOLD_EVERY) {
+            return;
+        }
+        self.told_at = Some(Instant::now());
         tracing::error!(%error, "the last good answers cannot be kept on disk; they stay in memory");
+        if let Err(why) = reopened {
+            tracing::error!(why, "the file of last good answers cannot be opened again");
+        }
     }
 }
 

@@ -37,8 +37,15 @@ impl Gateway {
     /// The same, with no file larger than `most` bytes: to write more fails, as on a full disk.
     pub fn serve_limited(config: &Path, most: usize) -> Self {
         // A signal that is ignored stays so in the program; a block is 512 bytes.
-        let script = format!("trap '' XFSZ; ulimit -f {}; exec \"$0\" serve -c \"$1\"", most / 512);
+        let script = format!("trap '' XFSZ; ulimit -S -f {}; exec \"$0\" serve -c \"$1\"", most / 512);
         Self::start(Command::new("sh").arg("-c").arg(script).arg(env!("CARGO_BIN_EXE_appset-gateway")).arg(config))
+    }
+
+    /// Takes the limit of [`Self::serve_limited`] away.
+    pub fn unlimit(&self) {
+        let pid = self.child.id().to_string();
+        let status = Command::new("prlimit").args(["--pid", &pid, "--fsize=unlimited:"]).status();
+        assert!(status.expect("this test needs the program `prlimit`").success());
     }
 
     fn start(command: &mut Command) -> Self {

@@ -1,0 +1,99 @@
+//! The file: opened, set aside when it is damaged, and opened again after an I/O error, since redb does nothing more
+//! with a file that failed once.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::{Path, PathBuf},
+    sync::{PoisonError, RwLock},
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use redb::{Database, DatabaseError, StorageError};
+
+use crate::telemetry::metrics::DiskMetrics;
+
+/// A file that may have to be opened again.
+#[derive(Debug)]
+pub(super) struct File {
+    path: PathBuf,
+    database: RwLock<Option<Database>>,
+}
+
+impl File {
+    /// Opens or makes the file at `path`; sets a damaged one aside.
+    ///
+    /// # Errors
+    /// When there can be no file: the reason, for the log.
+    pub(super) fn open(path: &Path, metrics: &DiskMetrics) -> Result<Self, String> {
+        let shown = path.display();
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        }
+        let database = match create(path) {
+            Ok(database) => database,
+            Err(Trouble::Damaged(why)) => {
+                let aside = set_aside(path)
+                    .map_err(|error| format!("{shown} is damaged ({why}), and cannot be moved: {error}"))?;
+                tracing::error!(damaged = %aside.display(), why, "the file of last good answers was damaged and is set aside; a new one begins");
+                metrics.errors.inc();
+                create(path).map_err(|trouble| format!("{shown}: {trouble}"))?
+            }
+            Err(trouble) => return Err(format!("{shown}: {trouble}")),
+        };
+        Ok(Self { path: path.to_owned(), database: RwLock::new(Some(database)) })
+    }
+
+    /// Works with the file. A panic of redb's, which reads a damaged page as far as it makes sense, is an error.
+    pub(super) fn with<T>(&self, work: impl FnOnce(&Database) -> Result<T, redb::Error>) -> Result<T, redb::Error> {
+        let database = self.database.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(database) = database.as_ref() else { return Err(redb::Error::PreviousIo) };
+        catch_unwind(AssertUnwindSafe(|| work(database)))
+            .unwrap_or_else(|_| Err(redb::Error::Corrupted("it panicked".into())))
+    }
+
+    /// Closes the file and opens it again; one that is damaged by now stays closed.
+    ///
+    /// # Errors
+    /// When it cannot be opened: the reason, for the log.
+    pub(super) fn reopen(&self) -> Result<(), String> {
+        let mut database = self.database.write().unwrap_or_else(PoisonError::into_inner);
+        *database = None;
+        *database = Some(create(&self.path).map_err(|trouble| trouble.to_string())?);
+        Ok(())
+    }
+}
+
+pub(super) enum Trouble {
+    Damaged(String),
+    Other(String),
+}
+
+impl std::fmt::Display for Trouble {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Damaged(why) | Self::Other(why) => f.write_str(why),
+        }
+    }
+}
+
+pub(super) fn create(path: &Path) -> Result<Database, Trouble> {
+    let opened = catch_unwind(|| Database::create(path)).unwrap_or_else(|_| Err(DatabaseError::RepairAborted));
+    opened.map_err(|error| match &error {
+        DatabaseError::DatabaseAlreadyOpen => Trouble::Other("another process holds it".to_owned()),
+        DatabaseError::Storage(StorageError::Io(io))
+            if io.kind() != std::io::ErrorKind::InvalidData && io.kind() != std::io::ErrorKind::UnexpectedEof =>
+        {
+            Trouble::Other(error.to_string())
+        }
+        _ => Trouble::Damaged(error.to_string()),
+    })
+}
+
+fn set_aside(path: &Path) -> std::io::Result<PathBuf> {
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".damaged-{seconds}"));
+    let aside = path.with_file_name(name);
+    std::fs::rename(path, &aside)?;
+    Ok(aside)
+}
