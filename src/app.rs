@@ -1,9 +1,12 @@
 //! The wiring: from a configuration to everything that answers. No globals; clock and sockets are
 //! handed in.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicUsize, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 
 use crate::{
@@ -11,7 +14,7 @@ use crate::{
     auth::Auth,
     backend::Surroundings,
     base_dir::BaseDir,
-    cache::{CacheLimits, Disk, Memory},
+    cache::{CacheLimits, Disk, Memory, Trouble},
     clock::Clock,
     config::{Loaded, Report, ServerConfig},
     oci::Registries,
@@ -20,6 +23,9 @@ use crate::{
     route::{RouteTable, check_deadline},
     telemetry::metrics::Metrics,
 };
+
+/// How often a file is tried that another process holds.
+const LOCKED_RETRY: Duration = Duration::from_secs(1);
 
 /// Everything that a request may need.
 pub struct App {
@@ -93,18 +99,34 @@ impl App {
 
     /// Opens the file of last good answers, if one is configured. Not part of [`Self::build`], since only one process can
     /// hold it. A disk in trouble is told and survived.
-    pub fn open_disk(&self) {
+    pub fn open_disk(self: &Arc<Self>) {
         let Some(path) = &self.limits.path else {
             tracing::info!("last good answers live in memory only; set `cache.path` to keep them over a restart");
             return;
         };
         let path = self.base.resolve(path);
-        match Disk::open(&path, self.limits.disk, self.metrics.disk.clone()) {
-            Ok(disk) => self.engine.keep_on(disk, &self.routes),
-            Err(why) => {
-                self.metrics.disk.errors.inc();
-                tracing::error!(why, "last good answers live in memory only: `cache.path` cannot be used");
-            }
+        let open = move |app: &Self| {
+            let disk = Disk::open(&path, app.limits.disk, app.metrics.disk.clone())?;
+            app.engine.keep_on(disk, &app.routes);
+            Ok::<(), Trouble>(())
+        };
+        let Err(why) = open(self) else { return };
+        self.metrics.disk.errors.inc();
+        tracing::error!(%why, "last good answers live in memory only: `cache.path` cannot be used");
+        if let Trouble::Locked(_) = why {
+            let app = Arc::downgrade(self);
+            // The gateway before this one, which ends soon.
+            std::thread::spawn(move || {
+                loop {
+                    std::thread::sleep(LOCKED_RETRY);
+                    let Some(app) = app.upgrade() else { return };
+                    match open(&app) {
+                        Err(Trouble::Locked(_)) => {}
+                        Ok(()) => return tracing::info!("the file of last good answers is free, and used"),
+                        Err(why) => return tracing::error!(%why, "the file of last good answers cannot be used"),
+                    }
+                }
+            });
         }
     }
 

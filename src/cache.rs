@@ -9,7 +9,7 @@ pub mod memory;
 pub mod policy;
 
 pub use answers::{Answers, Listed};
-pub use disk::Disk;
+pub use disk::{Disk, Trouble};
 pub use entry::{Encoded, Entry};
 pub use failing::Failing;
 pub use key::{Key, KeyPrefix};

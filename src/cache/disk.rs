@@ -19,6 +19,7 @@ use std::{
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 use serde::{Serialize, de::DeserializeOwned};
 
+pub use self::file::Trouble;
 use self::{
     file::File,
     record::{Head, decode, encode},
@@ -55,18 +56,18 @@ impl Disk {
     /// that says so.
     ///
     /// # Errors
-    /// When there can be no file: the reason, for the log.
-    pub fn open(path: &Path, most: ByteSize, metrics: DiskMetrics) -> Result<Self, String> {
+    /// When there can be no file.
+    pub fn open(path: &Path, most: ByteSize, metrics: DiskMetrics) -> Result<Self, Trouble> {
         Self::start(File::open(path, &metrics)?, most, metrics)
     }
 
     /// Keeps about `most` bytes in `file`.
-    fn start(file: File, most: ByteSize, metrics: DiskMetrics) -> Result<Self, String> {
+    fn start(file: File, most: ByteSize, metrics: DiskMetrics) -> Result<Self, Trouble> {
         let file = Arc::new(file);
         let (queue, orders) = sync_channel(QUEUE);
         let writer = Writer::new(Arc::clone(&file), most.0, metrics.clone());
         let spawned = thread::Builder::new().name("store".into()).spawn(move || writer.run(&orders));
-        spawned.map_err(|error| format!("no thread to write with: {error}"))?;
+        spawned.map_err(|error| Trouble::Other(format!("no thread to write with: {error}")))?;
         Ok(Self { file, queue, metrics })
     }
 
@@ -182,10 +183,7 @@ impl Disk {
 mod tests {
     use serde_json::json;
 
-    use super::{
-        file::{Trouble, create},
-        *,
-    };
+    use super::{file::create, *};
     use crate::{
         cache::{Encoded, Life},
         clock::Timestamp,
@@ -223,7 +221,7 @@ mod tests {
     fn close(disk: Disk, path: &Path) {
         disk.flush(Duration::from_secs(10));
         drop(disk);
-        while matches!(create(path), Err(Trouble::Other(_))) {
+        while matches!(create(path), Err(Trouble::Locked(_))) {
             thread::sleep(Duration::from_millis(1));
         }
     }
@@ -243,7 +241,7 @@ mod tests {
             (kept.question, kept.stored_at, kept.life, kept.took, kept.evidence),
             (put.question, put.stored_at, Life::Restored, put.took, put.evidence)
         );
-        assert!(Disk::open(&path, ByteSize(1), metrics()).unwrap_err().contains("another process"));
+        assert!(Disk::open(&path, ByteSize(1), metrics()).unwrap_err().to_string().contains("another process"));
     }
 
     #[test]

@@ -5,12 +5,15 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     sync::{PoisonError, RwLock},
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use redb::{Database, DatabaseError, StorageError};
 
 use crate::telemetry::metrics::DiskMetrics;
+
+/// How long a lock may be a leftover.
+const MOMENT: Duration = Duration::from_millis(250);
 
 /// A file that may have to be opened again.
 #[derive(Debug)]
@@ -23,22 +26,22 @@ impl File {
     /// Opens or makes the file at `path`; sets a damaged one aside.
     ///
     /// # Errors
-    /// When there can be no file: the reason, for the log.
-    pub(super) fn open(path: &Path, metrics: &DiskMetrics) -> Result<Self, String> {
-        let shown = path.display();
+    /// When there can be no file.
+    pub(super) fn open(path: &Path, metrics: &DiskMetrics) -> Result<Self, Trouble> {
+        let within = |trouble: Trouble| trouble.within(path);
         if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+            std::fs::create_dir_all(folder).map_err(|error| Trouble::Other(error.to_string()).within(folder))?;
         }
-        let database = match create(path) {
+        let database = match patiently(path) {
             Ok(database) => database,
             Err(Trouble::Damaged(why)) => {
                 let aside = set_aside(path)
-                    .map_err(|error| format!("{shown} is damaged ({why}), and cannot be moved: {error}"))?;
+                    .map_err(|error| within(Trouble::Damaged(format!("{why}, and cannot be moved: {error}"))))?;
                 tracing::error!(damaged = %aside.display(), why, "the file of last good answers was damaged and is set aside; a new one begins");
                 metrics.errors.inc();
-                create(path).map_err(|trouble| format!("{shown}: {trouble}"))?
+                create(path).map_err(within)?
             }
-            Err(trouble) => return Err(format!("{shown}: {trouble}")),
+            Err(trouble) => return Err(within(trouble)),
         };
         Ok(Self { path: path.to_owned(), database: RwLock::new(Some(database)) })
     }
@@ -63,15 +66,44 @@ impl File {
     }
 }
 
-pub(super) enum Trouble {
+/// Why there is no file.
+#[derive(Debug)]
+pub enum Trouble {
+    /// Another process has it open.
+    Locked(String),
+    /// What is in it makes no sense.
     Damaged(String),
+    /// Anything else.
     Other(String),
+}
+
+impl Trouble {
+    fn within(self, path: &Path) -> Self {
+        let shown = path.display();
+        match self {
+            Self::Locked(why) => Self::Locked(format!("{shown}: {why}")),
+            Self::Damaged(why) => Self::Damaged(format!("{shown} is damaged: {why}")),
+            Self::Other(why) => Self::Other(format!("{shown}: {why}")),
+        }
+    }
 }
 
 impl std::fmt::Display for Trouble {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Damaged(why) | Self::Other(why) => f.write_str(why),
+            Self::Locked(why) | Self::Damaged(why) | Self::Other(why) => f.write_str(why),
+        }
+    }
+}
+
+/// Opens a file that may be locked for a moment still: a child that a killed gateway was about to start holds the lock
+/// until it runs.
+fn patiently(path: &Path) -> Result<Database, Trouble> {
+    let until = Instant::now() + MOMENT;
+    loop {
+        match create(path) {
+            Err(Trouble::Locked(_)) if Instant::now() < until => std::thread::sleep(MOMENT / 25),
+            created => return created,
         }
     }
 }
@@ -79,7 +111,7 @@ impl std::fmt::Display for Trouble {
 pub(super) fn create(path: &Path) -> Result<Database, Trouble> {
     let opened = catch_unwind(|| Database::create(path)).unwrap_or_else(|_| Err(DatabaseError::RepairAborted));
     opened.map_err(|error| match &error {
-        DatabaseError::DatabaseAlreadyOpen => Trouble::Other("another process holds it".to_owned()),
+        DatabaseError::DatabaseAlreadyOpen => Trouble::Locked("another process holds it".to_owned()),
         DatabaseError::Storage(StorageError::Io(io))
             if io.kind() != std::io::ErrorKind::InvalidData && io.kind() != std::io::ErrorKind::UnexpectedEof =>
         {
