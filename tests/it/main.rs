@@ -11,6 +11,7 @@ mod cache;
 mod cli;
 mod digests;
 mod disk;
+mod faults;
 mod getparams;
 mod guard;
 mod http;

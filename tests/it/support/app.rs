@@ -36,6 +36,11 @@ impl TestClock {
     pub fn advance(&self, by: Duration) {
         self.0.fetch_add(u64::try_from(by.as_millis()).unwrap(), Ordering::SeqCst);
     }
+
+    /// Puts the clock back.
+    pub fn put_back(&self, by: Duration) {
+        self.0.fetch_sub(u64::try_from(by.as_millis()).unwrap(), Ordering::SeqCst);
+    }
 }
 
 impl Clock for TestClock {
@@ -56,8 +61,10 @@ pub struct TestApp {
     pub clock: Arc<TestClock>,
     /// The folder that its configuration's relative paths start from.
     pub folder: TempDir,
+    config: String,
     stop: Option<oneshot::Sender<()>>,
     main: Option<JoinHandle<bool>>,
+    admin_task: JoinHandle<bool>,
 }
 
 impl TestApp {
@@ -82,7 +89,10 @@ impl TestApp {
 
     /// The same, with relative paths that start from `folder`.
     pub async fn start_in(folder: TempDir, config: &str) -> Self {
-        let clock = Arc::new(TestClock(AtomicU64::new(SystemClock.now().0)));
+        Self::start_with(folder, config, Arc::new(TestClock(AtomicU64::new(SystemClock.now().0)))).await
+    }
+
+    async fn start_with(folder: TempDir, config: &str, clock: Arc<TestClock>) -> Self {
         let app = match build(folder.path(), config, Arc::clone(&clock) as Arc<dyn Clock>) {
             Ok(app) => Arc::new(app),
             Err(report) => panic!("{}", report.lines().join("\n")),
@@ -95,8 +105,33 @@ impl TestApp {
         let serving = edge::serve(main, server::router(Arc::clone(&app)), stopped, Duration::from_secs(10));
         let main = tokio::spawn(serving);
         let forever = std::future::pending();
-        tokio::spawn(edge::serve(admin, server::admin::router(Arc::clone(&app)), forever, Duration::ZERO));
-        Self { app, address, admin: admin_address, clock, folder, stop: Some(stop), main: Some(main) }
+        let admin_task = edge::serve(admin, server::admin::router(Arc::clone(&app)), forever, Duration::ZERO);
+        let (admin_task, config) = (tokio::spawn(admin_task), config.to_owned());
+        Self {
+            app,
+            address,
+            admin: admin_address,
+            clock,
+            folder,
+            config,
+            stop: Some(stop),
+            main: Some(main),
+            admin_task,
+        }
+    }
+
+    /// The same gateway, ended and started again; it has not opened its disk yet. `meanwhile` gets its folder.
+    pub async fn restart(mut self, meanwhile: impl AsyncFnOnce(&Path)) -> Self {
+        if let Some(disk) = self.app.engine.answers().disk() {
+            disk.flush(Duration::from_secs(10));
+        }
+        self.stop().await;
+        self.admin_task.abort();
+        _ = (&mut self.admin_task).await;
+        let Self { app, clock, folder, config, .. } = self;
+        drop(app);
+        meanwhile(folder.path()).await;
+        Self::start_with(folder, &config, clock).await
     }
 
     /// Calls `path` as Argo CD does. The reply has been judged: see [`Reply::verdict`].

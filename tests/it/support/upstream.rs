@@ -2,8 +2,11 @@
 //! steps, byte by byte if need be.
 
 use std::{
-    net::SocketAddr,
-    sync::{Arc, Mutex},
+    net::{Ipv4Addr, SocketAddr},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU16, Ordering},
+    },
     time::Duration,
 };
 
@@ -11,7 +14,7 @@ use serde_json::Value;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
-    task::{AbortHandle, JoinSet},
+    task::{JoinHandle, JoinSet},
     time::sleep,
 };
 
@@ -24,6 +27,8 @@ pub enum Step {
     Send(Vec<u8>),
     /// Sends these bytes one by one, with a pause before each.
     Drip(Vec<u8>, Duration),
+    /// Sends these bytes again and again, for as long as the other side takes them.
+    Flood(Vec<u8>),
     /// Keeps the connection open and says no more.
     Hang,
     /// Resets the connection.
@@ -72,36 +77,36 @@ pub fn json_response(body: impl AsRef<[u8]>) -> Vec<u8> {
     response(200, "Content-Type: application/json", body)
 }
 
+/// What an upstream makes of a request.
+pub type Play = dyn Fn(&Request) -> Vec<Step> + Send + Sync;
+
 /// A running upstream; it ends, with all its connections, when it is dropped.
 pub struct Upstream {
     /// Where it listens.
     pub address: SocketAddr,
+    play: Arc<Play>,
     requests: Arc<Mutex<Vec<Request>>>,
-    task: AbortHandle,
+    task: JoinHandle<()>,
 }
 
 impl Upstream {
     /// An upstream that plays what `play` makes of each request.
     pub async fn start(play: impl Fn(&Request) -> Vec<Step> + Send + Sync + 'static) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let (address, play) = (listener.local_addr().unwrap(), Arc::new(play));
-        let requests: Arc<Mutex<Vec<Request>>> = Arc::default();
-        let record = Arc::clone(&requests);
-        let task = tokio::spawn(async move {
-            let mut connections = JoinSet::new();
-            loop {
-                let (mut stream, _) = listener.accept().await.unwrap();
-                let (play, record) = (Arc::clone(&play), Arc::clone(&record));
-                connections.spawn(async move {
-                    if let Some(request) = read_request(&mut stream).await {
-                        let steps = play(&request);
-                        record.lock().unwrap().push(request);
-                        perform(stream, steps).await;
-                    }
-                });
-            }
-        });
-        Self { address, requests, task: task.abort_handle() }
+        Self::start_at(Ipv4Addr::LOCALHOST, Arc::new(play)).await
+    }
+
+    /// The same at a loopback address of its own, so that nobody else takes its port while it refuses.
+    pub async fn start_apart(play: impl Fn(&Request) -> Vec<Step> + Send + Sync + 'static) -> Self {
+        static COUNT: AtomicU16 = AtomicU16::new(1);
+        let [high, low] = COUNT.fetch_add(1, Ordering::Relaxed).to_be_bytes();
+        Self::start_at(Ipv4Addr::new(127, 77, high, low), Arc::new(play)).await
+    }
+
+    async fn start_at(ip: Ipv4Addr, play: Arc<Play>) -> Self {
+        let listener = TcpListener::bind((ip, 0)).await.unwrap();
+        let (address, requests) = (listener.local_addr().unwrap(), Arc::default());
+        let task = tokio::spawn(serve(listener, Arc::clone(&play), Arc::clone(&requests)));
+        Self { address, play, requests, task }
     }
 
     /// An upstream that answers each request with the same bytes.
@@ -112,6 +117,33 @@ impl Upstream {
     /// What it was asked so far.
     pub fn requests(&self) -> Vec<Request> {
         self.requests.lock().unwrap().clone()
+    }
+
+    /// Closes its port and all its connections.
+    pub async fn refuse(&mut self) {
+        self.task.abort();
+        _ = (&mut self.task).await;
+    }
+
+    /// Opens its port again, after [`Self::refuse`].
+    pub async fn listen(&mut self) {
+        let listener = TcpListener::bind(self.address).await.unwrap();
+        self.task = tokio::spawn(serve(listener, Arc::clone(&self.play), Arc::clone(&self.requests)));
+    }
+}
+
+async fn serve(listener: TcpListener, play: Arc<Play>, record: Arc<Mutex<Vec<Request>>>) {
+    let mut connections = JoinSet::new();
+    loop {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let (play, record) = (Arc::clone(&play), Arc::clone(&record));
+        connections.spawn(async move {
+            if let Some(request) = read_request(&mut stream).await {
+                let steps = play(&request);
+                record.lock().unwrap().push(request);
+                perform(stream, steps).await;
+            }
+        });
     }
 }
 
@@ -162,6 +194,7 @@ async fn perform(mut stream: TcpStream, steps: Vec<Step>) {
                     }
                 }
             }
+            Step::Flood(bytes) => while stream.write_all(&bytes).await.is_ok() {},
             Step::Hang => std::future::pending().await,
             Step::Reset => return stream.set_zero_linger().unwrap(),
         }

@@ -1,0 +1,268 @@
+//! A gateway with a route for each fault and kind, led through one state.
+
+use std::{panic::AssertUnwindSafe, path::Path, time::Duration};
+
+use appset_gateway::{
+    clock::{Clock as _, Timestamp},
+    generator::Query,
+};
+use futures_util::{FutureExt as _, future::join_all};
+use serde_json::{Value, json};
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, sleep},
+};
+
+use super::{
+    expected::{Because, Expected, Found, Worth},
+    rendition::{Ailment, Fault, Kind, TIMEOUT},
+    source::{Mode, Source},
+    state::State,
+};
+use crate::support::{Reply, TestApp};
+
+/// Whatever answers at once is asked a few at a time, so that nothing else takes long.
+static TURNSTILE: Semaphore = Semaphore::const_new(16);
+const STORE: &str = "answers.redb";
+
+/// One fault and one kind in one state.
+pub struct Outcome {
+    /// The place of the fault in the catalogue.
+    pub fault: usize,
+    /// The backend.
+    pub kind: Kind,
+    /// The state.
+    pub state: State,
+    /// What was answered, in short, in the order of the calls.
+    pub told: Vec<String>,
+    /// Where that is not what it must be.
+    pub wrong: Vec<String>,
+    /// Whether Argo CD would have acted on one of them.
+    pub is_wrong_success: bool,
+}
+
+/// The route for one outcome.
+struct Cell {
+    outcome: Outcome,
+    kind: Kind,
+    route: String,
+    code: &'static str,
+    source: Source,
+}
+
+/// A gateway and its cells.
+pub struct Board {
+    cells: Vec<Cell>,
+    /// Another holder of the store; it goes before the folder does.
+    _holder: Option<redb::Database>,
+    app: TestApp,
+    ailment: Option<Ailment>,
+    /// When the good answers were stored, at the earliest and at the latest.
+    stored: (Timestamp, Timestamp),
+    is_restarted: bool,
+    mode: Mode,
+}
+
+impl Board {
+    /// A gateway with routes for `faults`, which all have the same ailment or none.
+    pub async fn start(state: State, faults: &[(usize, &Fault)]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut cells = Vec::new();
+        for (index, fault) in faults {
+            for kind in Kind::ALL {
+                let code = match kind {
+                    Kind::Script => fault.script.code,
+                    Kind::Http => fault.http.code,
+                    Kind::Digests => fault.digests.code,
+                };
+                let route = format!("f{index:02}-{}", kind.name());
+                let source = Source::start(fault, kind, &route, folder.path()).await;
+                let (told, wrong) = (Vec::new(), Vec::new());
+                let outcome = Outcome { fault: *index, kind, state, told, wrong, is_wrong_success: false };
+                cells.push(Cell { outcome, kind, route, code, source });
+            }
+        }
+        let ailment = faults.iter().find_map(|(_, fault)| fault.ailment);
+        let is_locked = ailment == Some(Ailment::StoreLocked);
+        let holder = is_locked.then(|| redb::Database::create(folder.path().join(STORE)).unwrap());
+        let app = TestApp::start_in(folder, &config(&cells, ailment.is_some())).await;
+        app.app.open_disk();
+        assert_eq!(app.app.metrics.disk.errors.get(), u64::from(is_locked), "{ailment:?}");
+        let now = app.clock.now();
+        Self { cells, app, ailment, stored: (now, now), is_restarted: false, mode: Mode::Well, _holder: holder }
+    }
+
+    /// Lets time pass.
+    pub fn advance(&self, by: Duration) {
+        self.app.clock.advance(by);
+    }
+
+    /// Gets every route's good answer.
+    pub async fn begin(&mut self) {
+        self.stored.0 = self.app.clock.now();
+        let mut missing: Vec<usize> = (0..self.cells.len()).collect();
+        // A machine that is busy may need longer than the faults that hang.
+        for _ in 0..20 {
+            let replies = missing.iter().map(async |cell| (*cell, self.reply(&self.cells[*cell], &json!({})).await));
+            let replies = join_all(replies).await;
+            missing = replies
+                .into_iter()
+                .filter(|(_, reply)| reply.as_ref().map_or(0, |reply| reply.status) != 200)
+                .map(|(cell, _)| cell)
+                .collect();
+            self.stored.1 = self.app.clock.now();
+            if missing.is_empty() {
+                return self.settle().await;
+            }
+            self.advance(Duration::from_secs(2));
+        }
+        let names: Vec<&str> = missing.iter().map(|cell| &*self.cells[*cell].route).collect();
+        panic!("no good answer to begin with: {names:?}");
+    }
+
+    /// Changes how all sources are; with a fault comes what ails the gateway.
+    pub async fn turn(mut self, to: Mode) -> Self {
+        self.mode = to;
+        for cell in &mut self.cells {
+            cell.source.turn(to).await;
+        }
+        match self.ailment.filter(|_| to == Mode::AtFault) {
+            Some(Ailment::ClockBack) => self.app.clock.put_back(Duration::from_hours(1)),
+            Some(Ailment::ClockReset) => self.app.clock.put_back(Duration::from_millis(self.app.clock.now().0)),
+            Some(Ailment::ClockAhead) => self.advance(Duration::from_mins(30)),
+            Some(Ailment::ClockFarAhead) => self.advance(Duration::from_hours(100 * 365 * 24)),
+            Some(Ailment::StoreOverwritten) => damage(self.app.folder.path()),
+            Some(ailment @ (Ailment::StoreLost | Ailment::Restart)) => {
+                let is_damaged = ailment == Ailment::StoreLost;
+                self.app = self
+                    .app
+                    .restart(async |folder: &Path| {
+                        free(folder).await;
+                        if is_damaged {
+                            damage(folder);
+                        }
+                    })
+                    .await;
+                self.app.app.open_disk();
+                assert_eq!(self.app.app.metrics.disk.errors.get(), u64::from(is_damaged), "{ailment:?}");
+                self.is_restarted = true;
+            }
+            Some(Ailment::StoreLocked) | None => {}
+        }
+        self
+    }
+
+    /// Asks every route with `parameters`, waits until all is quiet, and judges.
+    pub async fn ask(&mut self, parameters: &Value, because: Because) {
+        let asked: Vec<Option<usize>> = self.cells.iter().map(|cell| cell.source.asked()).collect();
+        let worth = if parameters == &json!({}) { self.worth() } else { Worth::Nothing };
+        let replies = join_all(self.cells.iter().map(|cell| self.reply(cell, parameters))).await;
+        self.settle().await;
+        for (index, reply) in replies.into_iter().enumerate() {
+            let key = self.key(&self.cells[index], parameters);
+            let cell = &mut self.cells[index];
+            let asked = asked[index].zip(cell.source.asked()).map(|(before, after)| after - before);
+            let expected = Expected { worth, because, kind: cell.kind, route: &cell.route, code: cell.code, key };
+            match reply.and_then(|reply| expected.judge(&reply, asked)) {
+                // That it is said again while the source rests goes without saying.
+                Ok(told) => cell.outcome.told.extend((because != Because::Resting).then_some(told)),
+                Err(Found { what, is_success }) => {
+                    cell.outcome.told.push(format!("**{what}**"));
+                    cell.outcome.wrong.push(format!("{what} instead of {expected:?}"));
+                    cell.outcome.is_wrong_success |= is_success;
+                }
+            }
+        }
+    }
+
+    /// Ends the gateway and its sources.
+    pub fn end(self) -> Vec<Outcome> {
+        self.cells.into_iter().map(|cell| cell.outcome).collect()
+    }
+
+    /// Whether the gateway has lost all that it knew.
+    pub fn is_lost(&self) -> bool {
+        self.is_restarted && self.ailment == Some(Ailment::StoreLost)
+    }
+
+    async fn reply(&self, cell: &Cell, parameters: &Value) -> Result<Reply, Found> {
+        // What hangs may do so all at once.
+        let hangs = cell.code == TIMEOUT && self.mode == Mode::AtFault;
+        let _turn = if hangs { None } else { Some(TURNSTILE.acquire().await.unwrap()) };
+        let asked = AssertUnwindSafe(self.app.ask(&cell.route, parameters.clone())).catch_unwind().await;
+        asked.map_err(|panic| {
+            let text = panic.downcast_ref::<String>().map_or("a panic", String::as_str);
+            // The decoder panics when Argo CD would take it for an empty list.
+            Found { what: format!("a reply that is none: {text}"), is_success: text.contains("AccidentallyEmpty") }
+        })
+    }
+
+    /// Waits until no backend runs any more.
+    async fn settle(&self) {
+        let until = Instant::now() + Duration::from_mins(1);
+        loop {
+            self.app.app.engine.observe();
+            if self.app.app.metrics.flights.get() == 0 {
+                return;
+            }
+            assert!(Instant::now() < until, "a run does not end");
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// What the good answers are worth now, by the table of states.
+    fn worth(&self) -> Worth {
+        if self.is_lost() {
+            return Worth::Nothing;
+        }
+        let now = self.app.clock.now();
+        // A clock that was put back says nothing about an age.
+        let Some(least) = now.since(self.stored.1) else { return Worth::Stale };
+        let most = now.since(self.stored.0).unwrap_or_default();
+        Worth::of(least, most, self.is_restarted)
+    }
+
+    fn key(&self, cell: &Cell, parameters: &Value) -> String {
+        let route = self.app.app.routes.by_name(&cell.route).unwrap();
+        let parameters = parameters.as_object().unwrap().clone().into();
+        let query = Query { application_set: "test".into(), parameters, deadline: Instant::now() };
+        route.key(&query).to_string()
+    }
+}
+
+fn config(cells: &[Cell], has_store: bool) -> String {
+    let hosts = cells.iter().filter_map(|cell| cell.source.host());
+    let registries: Value = hosts.map(|host| (host, json!({"plainHttp": true}))).collect();
+    let routes: Vec<Value> = cells.iter().map(route).collect();
+    let store = if has_store { format!("cache: {{ path: {STORE} }}\n") } else { String::new() };
+    format!("{}{store}registries: {registries}\nroutes: {}\n", TestApp::auth(), json!(routes))
+}
+
+fn route(cell: &Cell) -> Value {
+    let mut route = json!({
+        "name": cell.route,
+        "backend": cell.source.backend(cell.kind, &cell.route),
+        "cache": {"ttl": "60s", "staleWhileRevalidate": "5m", "staleIfError": "1h"},
+    });
+    if cell.kind == Kind::Digests {
+        route["output"] = json!({"app": "{{ app.digest }}"});
+    }
+    if cell.code == TIMEOUT {
+        route["deadline"] = json!("3s");
+    }
+    route
+}
+
+/// Overwrites the store.
+fn damage(folder: &Path) {
+    std::fs::write(folder.join(STORE), b"<html>".repeat(100_000)).unwrap();
+}
+
+/// Waits until nobody holds the store.
+async fn free(folder: &Path) {
+    let until = Instant::now() + Duration::from_secs(30);
+    while let Err(error) = redb::Database::create(folder.join(STORE)) {
+        assert!(Instant::now() < until, "{error}");
+        sleep(Duration::from_millis(5)).await;
+    }
+}

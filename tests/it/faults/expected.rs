@@ -1,0 +1,150 @@
+//! What a cell must say, and whether it does.
+
+use std::time::Duration;
+
+use super::rendition::{FAILED, INVALID, Kind, THROTTLED, TIMEOUT};
+use crate::support::{Reply, Verdict};
+
+/// What a last good answer is worth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Worth {
+    /// It is served, and nobody is asked.
+    Fresh,
+    /// It is served, and the source asked behind its back.
+    Stale,
+    /// It is served if the source does not know.
+    IfError,
+    /// There is none, or it has expired.
+    Nothing,
+}
+
+impl Worth {
+    /// By an age of at least `least` and at most `most`. What was kept over a restart was never fresh.
+    pub fn of(least: Duration, most: Duration, is_restored: bool) -> Self {
+        // Lives differ by a tenth of the minute.
+        let life = if is_restored { [0, 0] } else { [54, 66] };
+        let [shortest, longest] = life.map(Duration::from_secs);
+        let (stale, if_error) = (Duration::from_mins(5), Duration::from_mins(65));
+        if most < shortest {
+            Self::Fresh
+        } else if least >= longest && most < shortest + stale {
+            Self::Stale
+        } else if least >= longest + stale && most < shortest + if_error {
+            Self::IfError
+        } else {
+            assert!(least >= longest + if_error, "no state by itself: {least:?} to {most:?}");
+            Self::Nothing
+        }
+    }
+}
+
+/// What the source would say, if it were asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Because {
+    /// That it does not know.
+    AtFault,
+    /// Nothing, since it said just now that it does not know, and rests.
+    Resting,
+    /// That there is nothing, which is not believed.
+    Held,
+}
+
+/// What a cell must say.
+#[derive(Debug)]
+pub struct Expected<'a> {
+    pub worth: Worth,
+    pub because: Because,
+    pub kind: Kind,
+    pub route: &'a str,
+    /// The fault's code.
+    pub code: &'static str,
+    /// The question's key.
+    pub key: String,
+}
+
+/// What a cell says instead.
+#[derive(Debug)]
+pub struct Found {
+    pub what: String,
+    /// Whether Argo CD would act on it: a 2xx that is not the good answer, or one where there is none.
+    pub is_success: bool,
+}
+
+impl Expected<'_> {
+    /// What the reply is, in short, when it is as it must be. The source was `asked` so often for it.
+    ///
+    /// # Errors
+    /// With what it is instead.
+    pub fn judge(&self, reply: &Reply, asked: Option<usize>) -> Result<String, Found> {
+        let wrong = |what: String| Err(Found { what, is_success: false });
+        let told = match reply.verdict() {
+            Verdict::Parameters(sets) => {
+                let sets = serde_json::to_string(&sets).unwrap();
+                if sets != self.kind.good() {
+                    return Err(Found { what: format!("200 {sets}"), is_success: true });
+                }
+                format!("good, {}", said(reply))
+            }
+            Verdict::Error { status: Some(status), condition } => {
+                if let Some(missing) = self.missing(reply, &condition) {
+                    return wrong(format!("{status} without {missing}: {condition}"));
+                }
+                format!("{status} {}", reply.code())
+            }
+            other => return Err(Found { what: format!("{} {other:?}", reply.status), is_success: true }),
+        };
+        let code = if self.because == Because::Held { "held" } else { self.code };
+        let must = match self.worth {
+            Worth::Fresh => "good, hit".to_owned(),
+            Worth::Stale => "good, stale".to_owned(),
+            Worth::IfError => format!("good, {code}"),
+            Worth::Nothing => format!("{} {code}", status(code)),
+        };
+        if told != must {
+            let is_success = self.worth == Worth::Nothing && reply.status < 300;
+            return Err(Found { what: told, is_success });
+        }
+        let may_ask = self.worth != Worth::Fresh && self.because != Because::Resting;
+        match asked {
+            Some(0) if may_ask => wrong(format!("{told}, but the source was not asked")),
+            Some(1..) if !may_ask => wrong(format!("{told}, but the source was asked")),
+            _ => Ok(told),
+        }
+    }
+
+    /// What the operator would miss on the ApplicationSet's condition.
+    fn missing(&self, reply: &Reply, condition: &str) -> Option<String> {
+        let mut wanted = vec![
+            format!("route {} ({}): ", self.route, self.kind.name()),
+            format!("; there is no last good answer (key {})", self.key),
+        ];
+        if self.because == Because::Resting {
+            wanted.push("; it is asked again in ".to_owned());
+            if reply.header("retry-after").is_none() {
+                return Some("Retry-After".to_owned());
+            }
+        }
+        wanted.into_iter().find(|wanted| !condition.contains(wanted))
+    }
+}
+
+/// What `Cache-Status` says of a good answer.
+fn said(reply: &Reply) -> String {
+    let status = reply.header("cache-status").unwrap_or_default();
+    let Some(rest) = status.strip_prefix("appset-gateway; hit; ttl=") else { return status.to_owned() };
+    match (rest.starts_with('-'), rest.split_once("; detail=")) {
+        (true, Some((_, detail))) => detail.to_owned(),
+        (true, None) => "stale".to_owned(),
+        (false, None) => "hit".to_owned(),
+        (false, Some(_)) => status.to_owned(),
+    }
+}
+
+fn status(code: &str) -> u16 {
+    match code {
+        FAILED | INVALID => 502,
+        TIMEOUT => 504,
+        THROTTLED => 429,
+        _ => 503,
+    }
+}

@@ -1,0 +1,266 @@
+//! What a fault is: what it does on the wire, what a script does that suffers it, and what else ails the gateway.
+
+use std::sync::Arc;
+
+use appset_gateway::oci::Digest;
+
+use crate::support::upstream::{Play, Request, Step, json_response, response};
+
+/// The codes of what is not known.
+pub const FAILED: &str = "backend_failed";
+pub const INVALID: &str = "backend_output_invalid";
+pub const TIMEOUT: &str = "backend_timeout";
+pub const THROTTLED: &str = "throttled";
+
+pub const JSON: &str = "Content-Type: application/json";
+pub const HTML: &str = "Content-Type: text/html";
+pub const OCI: &str = "Content-Type: application/vnd.oci.image.manifest.v1+json";
+pub const MANIFEST: &str = r#"{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json"}"#;
+/// A registry's word for a tag that it does not have.
+pub const UNKNOWN: &str = r#"{"errors":[{"code":"MANIFEST_UNKNOWN","message":"manifest unknown"}]}"#;
+const SETS: &str = r#"[{"name":"a"},{"name":"b"},{"name":"c"}]"#;
+
+/// The backends of the matrix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Script,
+    Http,
+    Digests,
+}
+
+impl Kind {
+    pub const ALL: [Self; 3] = [Self::Script, Self::Http, Self::Digests];
+
+    /// As in a configuration.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Script => "script",
+            Self::Http => "http",
+            Self::Digests => "digests",
+        }
+    }
+
+    /// The parameter sets of the good answer.
+    pub fn good(self) -> String {
+        if self == Self::Digests { format!(r#"[{{"app":"{}"}}]"#, digest(MANIFEST)) } else { SETS.to_owned() }
+    }
+
+    /// How a source answers that is well.
+    pub fn well(self, request: &Request) -> Vec<Step> {
+        match self {
+            Self::Digests => request.answer(200, &format!("{OCI}\r\nDocker-Content-Digest: {}", digest(MANIFEST)), ""),
+            Self::Script | Self::Http => vec![Step::Send(json_response(SETS))],
+        }
+    }
+
+    /// How a source answers that provably has nothing.
+    pub fn nothing(self, request: &Request) -> Vec<Step> {
+        let (status, body) = self.nothing_parts();
+        request.answer(status, JSON, body)
+    }
+
+    const fn nothing_parts(self) -> (u16, &'static str) {
+        if matches!(self, Self::Digests) { (404, UNKNOWN) } else { (200, "[]") }
+    }
+}
+
+/// One fault and its renditions, each of them one that says nothing about what there is.
+pub struct Fault {
+    pub name: &'static str,
+    pub script: Rendition<Does>,
+    pub http: Rendition<Wire>,
+    pub digests: Rendition<Wire>,
+    pub ailment: Option<Ailment>,
+}
+
+/// What is done, and the code that the gateway has for it.
+pub struct Rendition<T> {
+    pub does: T,
+    pub code: &'static str,
+}
+
+/// What a script at fault does.
+pub enum Does {
+    /// Prints this and ends well.
+    Prints(Vec<u8>),
+    /// Runs this line of shell.
+    Runs(String),
+}
+
+/// What a source at fault does on the wire.
+#[derive(Clone)]
+pub enum Wire {
+    /// Nobody listens.
+    Refuses,
+    /// Its answers are these.
+    Plays(Arc<Play>),
+}
+
+/// What befalls the gateway while its source refuses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ailment {
+    /// Its clock is put back an hour.
+    ClockBack,
+    /// Its clock begins anew, in 1970.
+    ClockReset,
+    /// Its clock jumps half an hour ahead.
+    ClockAhead,
+    /// Its clock jumps a century ahead.
+    ClockFarAhead,
+    /// Another process holds its store from the start.
+    StoreLocked,
+    /// Its store is overwritten while it runs.
+    StoreOverwritten,
+    /// It is started again, and its store was damaged meanwhile.
+    StoreLost,
+    /// It is started again.
+    Restart,
+}
+
+impl Fault {
+    pub fn new(name: &'static str, script: Rendition<Does>, http: Rendition<Wire>, digests: Rendition<Wire>) -> Self {
+        Self { name, script, http, digests, ailment: None }
+    }
+
+    /// Nobody listens; the script is told so.
+    pub fn refused(name: &'static str) -> Self {
+        let refuses = || Rendition { does: Wire::Refuses, code: FAILED };
+        Self::new(name, runs(FAILED, "echo 'connect: connection refused' >&2; exit 7"), refuses(), refuses())
+    }
+
+    /// The same, and something befalls the gateway.
+    pub fn ailing(name: &'static str, ailment: Ailment) -> Self {
+        Self { ailment: Some(ailment), ..Self::refused(name) }
+    }
+
+    /// Whatever is asked, `distort` makes the answer of what that of a source that has nothing would be.
+    pub fn on_the_wire(
+        name: &'static str,
+        code: &'static str,
+        script: Rendition<Does>,
+        distort: fn(&Whole) -> Vec<Step>,
+    ) -> Self {
+        let wire = |kind: Kind| plays(code, move |_| distort(&Whole::of(kind)));
+        Self::new(name, script, wire(Kind::Http), wire(Kind::Digests))
+    }
+
+    /// The same where there is a body: a `HEAD` is answered as it should be.
+    pub fn in_the_body(
+        name: &'static str,
+        code: &'static str,
+        script: Rendition<Does>,
+        distort: fn(&Whole) -> Vec<Step>,
+    ) -> Self {
+        let wire = |kind: Kind| {
+            plays(
+                code,
+                move |request| {
+                    if request.method == "HEAD" { kind.nothing(request) } else { distort(&Whole::of(kind)) }
+                },
+            )
+        };
+        Self::new(name, script, wire(Kind::Http), wire(Kind::Digests))
+    }
+
+    /// What a source says that has nothing, with another status.
+    pub fn status(
+        name: &'static str,
+        code: &'static str,
+        script: Rendition<Does>,
+        status: u16,
+        headers: &'static str,
+    ) -> Self {
+        let headers = if headers.is_empty() { JSON.to_owned() } else { format!("{JSON}\r\n{headers}") };
+        let wire = |kind: Kind| {
+            let headers = headers.clone();
+            plays(code, move |request| request.answer(status, &headers, kind.nothing_parts().1))
+        };
+        Self::new(name, script, wire(Kind::Http), wire(Kind::Digests))
+    }
+
+    /// A whole answer of a source that is well, by all outer signs: a script and an API say `content`, a registry says
+    /// `(status, headers, body)`.
+    pub fn content(name: &'static str, content: impl Into<Vec<u8>>, registry: (u16, &str, &[u8])) -> Self {
+        let content = content.into();
+        Self::new(name, prints(content.clone()), says(INVALID, 200, JSON, content), {
+            let (status, headers, body) = registry;
+            says(INVALID, status, headers, body)
+        })
+    }
+}
+
+/// The whole response of a source that has nothing, in parts.
+pub struct Whole {
+    /// Up to the blank line, without `Content-Length`.
+    head: String,
+    pub body: &'static str,
+}
+
+impl Whole {
+    fn of(kind: Kind) -> Self {
+        let (status, body) = kind.nothing_parts();
+        Self { head: format!("HTTP/1.1 {status} X\r\n{JSON}\r\nConnection: close\r\n"), body }
+    }
+
+    /// As it should be.
+    pub fn bytes(&self) -> Vec<u8> {
+        self.claiming(self.body.len())
+    }
+
+    /// With another `Content-Length`.
+    pub fn claiming(&self, length: usize) -> Vec<u8> {
+        self.with(&format!("Content-Length: {length}"), self.body)
+    }
+
+    /// With the chunks `pieces`, and no last one.
+    pub fn chunks(&self, pieces: &[&str]) -> Vec<u8> {
+        let chunk = |piece: &&str| format!("{:x}\r\n{piece}\r\n", piece.len()).into_bytes();
+        self.with("Transfer-Encoding: chunked", pieces.iter().flat_map(chunk).collect::<Vec<u8>>())
+    }
+
+    /// With `headers` and `body` in the place of its own.
+    pub fn with(&self, headers: &str, body: impl AsRef<[u8]>) -> Vec<u8> {
+        [format!("{}{headers}\r\n\r\n", self.head).as_bytes(), body.as_ref()].concat()
+    }
+
+    /// Without its last bytes, of which there are `missing`.
+    pub fn cut(&self, missing: usize) -> Vec<u8> {
+        let mut bytes = self.bytes();
+        bytes.truncate(bytes.len() - missing);
+        bytes
+    }
+
+    /// Its head alone.
+    pub fn head(&self) -> Vec<u8> {
+        self.cut(self.body.len())
+    }
+}
+
+pub fn send(bytes: impl Into<Vec<u8>>) -> Vec<Step> {
+    vec![Step::Send(bytes.into())]
+}
+
+pub fn runs(code: &'static str, line: &str) -> Rendition<Does> {
+    Rendition { does: Does::Runs(line.to_owned()), code }
+}
+
+pub fn prints(output: impl Into<Vec<u8>>) -> Rendition<Does> {
+    Rendition { does: Does::Prints(output.into()), code: INVALID }
+}
+
+pub fn plays(code: &'static str, play: impl Fn(&Request) -> Vec<Step> + Send + Sync + 'static) -> Rendition<Wire> {
+    Rendition { does: Wire::Plays(Arc::new(play)), code }
+}
+
+/// One whole response, whatever is asked.
+pub fn says(code: &'static str, status: u16, headers: &str, body: impl Into<Vec<u8>>) -> Rendition<Wire> {
+    let (headers, body) = (headers.to_owned(), body.into());
+    plays(code, move |request| match &*request.method {
+        "HEAD" => request.answer(status, &headers, &body),
+        _ => send(response(status, &headers, &body)),
+    })
+}
+
+pub fn digest(content: &str) -> Digest {
+    Digest::of(content.as_bytes())
+}

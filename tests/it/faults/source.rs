@@ -1,0 +1,117 @@
+//! A source that is well, has provably nothing, or is at fault, as it is told.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU8, Ordering},
+    },
+};
+
+use serde_json::{Value, json};
+
+use super::rendition::{Does, Fault, Kind, Wire};
+use crate::support::upstream::Upstream;
+
+/// How a source is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// It has the good answer.
+    Well,
+    /// It says that there is nothing, and proves it.
+    Nothing,
+    /// It does not know.
+    AtFault,
+}
+
+/// The source of one route.
+pub enum Source {
+    /// A script that looks into a file to see how it is, and notes its runs in another.
+    Script { mode: PathBuf, runs: PathBuf },
+    /// An upstream that is asked over the wire.
+    Wire { mode: Arc<AtomicU8>, upstream: Upstream, wire: Wire },
+}
+
+impl Source {
+    /// The source of the route `name`, which is well. A script is written to `folder`, where it runs.
+    pub async fn start(fault: &Fault, kind: Kind, name: &str, folder: &Path) -> Self {
+        let wire = match kind {
+            Kind::Script => return Self::script(&fault.script.does, name, folder),
+            Kind::Http => fault.http.does.clone(),
+            Kind::Digests => fault.digests.does.clone(),
+        };
+        let mode = Arc::new(AtomicU8::new(Mode::Well as u8));
+        let (told, plays) = (Arc::clone(&mode), wire.clone());
+        let upstream = Upstream::start_apart(move |request| match (told.load(Ordering::SeqCst), &plays) {
+            (mode, _) if mode == Mode::Well as u8 => kind.well(request),
+            (mode, Wire::Plays(play)) if mode == Mode::AtFault as u8 => play(request),
+            _ => kind.nothing(request),
+        })
+        .await;
+        Self::Wire { mode, upstream, wire }
+    }
+
+    fn script(does: &Does, name: &str, folder: &Path) -> Self {
+        let line = match does {
+            Does::Prints(output) => {
+                std::fs::write(folder.join(format!("{name}.out")), output).unwrap();
+                format!("exec cat {name}.out")
+            }
+            Does::Runs(line) => line.clone(),
+        };
+        let good = Kind::Script.good();
+        let script = format!(
+            "echo run >> {name}.runs\nread -r mode < {name}.mode\n\
+             case $mode in\nWell) echo '{good}'; exit ;;\nNothing) echo '[]'; exit ;;\nesac\n{line}\n"
+        );
+        let path = |what: &str| folder.join(format!("{name}.{what}"));
+        std::fs::write(path("sh"), script).unwrap();
+        std::fs::write(path("mode"), "Well\n").unwrap();
+        Self::Script { mode: path("mode"), runs: path("runs") }
+    }
+
+    /// The backend of its route, which is called `name`.
+    pub fn backend(&self, kind: Kind, name: &str) -> Value {
+        match (self, kind) {
+            (Self::Wire { upstream, .. }, Kind::Digests) => {
+                json!({"digests": {"images": {"app": {"image": format!("{}/org/app:1", upstream.address)}}}})
+            }
+            (Self::Wire { upstream, .. }, _) => {
+                json!({"http": {"url": format!("http://{}/list", upstream.address), "maxBody": "1MiB"}})
+            }
+            (Self::Script { .. }, _) => {
+                json!({"script": {"command": ["sh", format!("{name}.sh")], "maxOutput": "1MiB"}})
+            }
+        }
+    }
+
+    /// Where it listens, as a registry's host.
+    pub fn host(&self) -> Option<String> {
+        if let Self::Wire { upstream, .. } = self { Some(upstream.address.to_string()) } else { None }
+    }
+
+    /// Changes how it is.
+    pub async fn turn(&mut self, to: Mode) {
+        match self {
+            Self::Script { mode, .. } => std::fs::write(mode, format!("{to:?}\n")).unwrap(),
+            Self::Wire { mode, upstream, wire } => {
+                let refuses = |mode: u8| matches!(wire, Wire::Refuses) && mode == Mode::AtFault as u8;
+                let was = mode.swap(to as u8, Ordering::SeqCst);
+                match (refuses(was), refuses(to as u8)) {
+                    (false, true) => upstream.refuse().await,
+                    (true, false) => upstream.listen().await,
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// How often it was asked so far; `None` when nobody could notice.
+    pub fn asked(&self) -> Option<usize> {
+        match self {
+            Self::Script { runs, .. } => Some(std::fs::read_to_string(runs).map_or(0, |runs| runs.lines().count())),
+            Self::Wire { mode, wire: Wire::Refuses, .. } if mode.load(Ordering::SeqCst) == Mode::AtFault as u8 => None,
+            Self::Wire { upstream, .. } => Some(upstream.requests().len()),
+        }
+    }
+}

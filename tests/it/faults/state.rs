@@ -1,0 +1,84 @@
+//! The six states of a cache, and how a gateway comes into each.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::{
+    board::{Board, Outcome},
+    expected::Because,
+    source::Mode,
+};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    Fresh,
+    StaleWhileRevalidating,
+    StaleIfError,
+    Expired,
+    Failing,
+    Held,
+}
+
+impl State {
+    pub const ALL: [Self; 6] =
+        [Self::Fresh, Self::StaleWhileRevalidating, Self::StaleIfError, Self::Expired, Self::Failing, Self::Held];
+
+    /// In the words of the table.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fresh => "fresh",
+            Self::StaleWhileRevalidating => "stale while revalidating",
+            Self::StaleIfError => "stale if error",
+            Self::Expired => "expired",
+            Self::Failing => "failing",
+            Self::Held => "held",
+        }
+    }
+
+    /// How old the good answer is when the fault comes.
+    const fn age(self) -> Duration {
+        match self {
+            Self::Fresh => Duration::ZERO,
+            Self::StaleWhileRevalidating => Duration::from_secs(90),
+            Self::StaleIfError | Self::Failing | Self::Held => Duration::from_mins(10),
+            Self::Expired => Duration::from_hours(48),
+        }
+    }
+
+    /// Gets a good answer, comes into the state, lets the faults loose, asks and judges.
+    pub async fn lead(self, mut board: Board) -> Vec<Outcome> {
+        let (same, other) = (json!({}), json!({"never": "asked before"}));
+        board.begin().await;
+        board.advance(self.age());
+        if self == Self::Held {
+            board = board.turn(Mode::Nothing).await;
+            board.ask(&same, Because::Held).await;
+        }
+        board = board.turn(Mode::AtFault).await;
+        if self == Self::Held {
+            // What is held rests as well.
+            board.advance(Duration::from_mins(2));
+        }
+        board.ask(&same, Because::AtFault).await;
+        match self {
+            Self::Fresh | Self::StaleIfError | Self::Expired => {}
+            Self::StaleWhileRevalidating => board.ask(&same, Because::Resting).await,
+            Self::Failing => {
+                board.ask(&other, Because::AtFault).await;
+                board.ask(&same, Because::Resting).await;
+                board.ask(&other, Because::Resting).await;
+            }
+            // A fault is no agreement: two runs must agree with the first, and this is one. What was lost is not held.
+            Self::Held => {
+                if !board.is_lost() {
+                    board = board.turn(Mode::Nothing).await;
+                    // No source may ask for a longer rest than 10 minutes.
+                    board.advance(Duration::from_mins(11));
+                    board.ask(&same, Because::Held).await;
+                }
+            }
+        }
+        board.end()
+    }
+}
