@@ -217,7 +217,7 @@ impl Engine {
         // In memory only: what comes from a disk is not fresh, and the table of flights is locked meanwhile.
         let recheck = || {
             let entry = self.known.answers.memory().get(&key)?;
-            let state = route.policy.state(entry.stored_at, entry.life, self.clock.now());
+            let state = route.state(entry.revision, entry.stored_at, entry.life, self.clock.now());
             matches!(state, State::Fresh { .. }).then_some(Ok(entry))
         };
         let question = route.question(&query);

@@ -12,6 +12,6 @@ pub use answers::{Answers, Listed};
 pub use disk::{Disk, Trouble};
 pub use entry::{Encoded, Entry};
 pub use failing::Failing;
-pub use key::{Key, KeyPrefix};
+pub use key::{Key, KeyPrefix, Revision};
 pub use memory::{CacheLimits, Memory};
 pub use policy::{CacheConfig, Life, Policy, Stale, State};

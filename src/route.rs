@@ -18,7 +18,8 @@ use self::{
 };
 use crate::{
     backend::{Backend, BackendConfig, Surroundings},
-    cache::{CacheConfig, Key, KeyPrefix, Policy},
+    cache::{CacheConfig, Key, KeyPrefix, Life, Policy, Revision, State},
+    clock::Timestamp,
     generator::{Parameters, Query, Question},
     guard::{Guard, GuardConfig},
     problem::{Path, Problems},
@@ -94,6 +95,7 @@ pub struct Route {
     lineage: Option<Vec<String>>,
     matcher: Option<Matcher>,
     prefix: KeyPrefix,
+    revision: Revision,
 }
 
 impl Route {
@@ -101,6 +103,25 @@ impl Route {
     #[must_use]
     pub fn key(&self, query: &Query) -> Key {
         self.prefix.key(query)
+    }
+
+    /// Whether `parameters`, which an earlier configuration accepted, would be accepted as they are.
+    #[must_use]
+    pub fn accepts(&self, parameters: &Parameters) -> bool {
+        self.input.as_ref().is_none_or(|input| input.accept(parameters.clone()).is_ok_and(|same| same == *parameters))
+    }
+
+    /// What makes its answers what they are.
+    #[must_use]
+    pub const fn revision(&self) -> Revision {
+        self.revision
+    }
+
+    /// The state at `now` of an answer that `revision` made at `stored_at`, and that is fresh for `life`. What another
+    /// revision made is of no use to callers.
+    #[must_use]
+    pub fn state(&self, revision: Revision, stored_at: Timestamp, life: Life, now: Timestamp) -> State {
+        if revision == self.revision { self.policy.state(stored_at, life, now) } else { State::Expired }
     }
 
     /// What `query` is called in a message: its key, and the values of the parameters that the lineage names.
@@ -158,8 +179,8 @@ pub struct RouteTable {
 }
 
 impl RouteTable {
-    /// Builds all routes. `raw` is the list as it stands in the configuration: part of each route's
-    /// cache keys, so that a changed route finds none of its former answers.
+    /// Builds all routes. `raw` is the list as it stands in the configuration: a route whose answers are made in another
+    /// way serves none of its former ones.
     pub fn build(
         configs: &[RouteConfig],
         raw: &[Value],
@@ -344,7 +365,8 @@ fn build_route(
         deadline: config.deadline.unwrap_or(deadline).0,
         metrics: metrics.route(&config.name, config.backend.kind()),
         matcher: matcher.flatten(),
-        prefix: KeyPrefix::new(&config.name, raw, reads_application_set),
+        prefix: KeyPrefix::new(&config.name, reads_application_set),
+        revision: Revision::of(raw),
         backend,
     })
 }

@@ -47,7 +47,7 @@ impl Known {
     /// What is remembered under `key`, unless it has expired.
     pub fn usable(&self, route: &Route, key: &Key, now: Timestamp) -> Option<(Arc<Entry>, State)> {
         let entry = self.answers.get(key)?;
-        let state = route.policy.state(entry.stored_at, entry.life, now);
+        let state = route.state(entry.revision, entry.stored_at, entry.life, now);
         (state != State::Expired).then_some((entry, state))
     }
 }
@@ -115,7 +115,11 @@ impl Run {
 
     /// Holds `found` against the last good answer of its lineage, however old that is.
     fn review(&self, known: &Known, found: Found, now: Timestamp) -> Result<Found, Failure> {
-        let last = known.answers.try_get(&self.lineage);
+        // A lineage that was named since has no answer of its own yet.
+        let last = known.answers.try_get(&self.lineage).and_then(|last| match last {
+            Some(last) => Ok(Some(last)),
+            None => known.answers.try_get(&self.key),
+        });
         if last.is_err() && found.sets.is_empty() {
             // Without a measure, nothing is the one answer that cannot be believed.
             let message = "an empty list, while it cannot be read from disk what was there before; see `cache.path`";
@@ -153,6 +157,7 @@ impl Run {
         let mut entry = Entry {
             encoded: found.encoded,
             question: self.question.clone(),
+            revision: self.route.revision(),
             stored_at: now,
             asked_at,
             turn: self.seat.turn(),

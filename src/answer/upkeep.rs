@@ -49,7 +49,7 @@ impl Engine {
     /// Keeps answers on `disk` too, from now on, and takes over what was held on it.
     pub fn keep_on(&self, disk: Disk, routes: &RouteTable) {
         for (lineage, held) in disk.held::<Held>() {
-            // Another configuration's is nobody's.
+            // What no route answers any more is nobody's.
             if live(routes, &held.question).is_some_and(|(_, key, now)| key == held.key && now == lineage) {
                 self.known.held.restore(lineage, held);
             } else {
@@ -87,7 +87,7 @@ impl Engine {
         all
     }
 
-    /// `None` for what is kept for a lineage, which is another key's copy, and for what belongs to another configuration.
+    /// `None` for what is kept for a lineage, which is another key's copy, and for what no route answers any more.
     fn overview(
         &self,
         routes: &RouteTable,
@@ -98,7 +98,7 @@ impl Engine {
     ) -> Option<Overview> {
         let (route, _, lineage) = live(routes, &question).filter(|(_, own, _)| *own == key)?;
         let now = self.clock.now();
-        let state = answer.as_ref().map(|answer| route.policy.state(answer.stored_at, answer.life, now));
+        let state = answer.as_ref().map(|answer| route.state(answer.revision, answer.stored_at, answer.life, now));
         let state_name = state.map_or("failing", State::as_str);
         let fresh_for = if let Some(State::Fresh { left, .. }) = state { Some(left) } else { None };
         Some(Overview {

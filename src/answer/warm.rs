@@ -21,14 +21,16 @@ const AT_ONCE: usize = 4;
 const ASKED_WITHIN: Duration = Duration::from_hours(24);
 
 impl Engine {
-    /// Renews what is remembered and not fresh, the latest first; what has expired, and what nobody asked for in the last
-    /// day, is left alone. A failure leaves everything as it is. How many answers were renewed.
+    /// Renews what is remembered and not fresh, the latest first; what is too old, what nobody asked for in the last day,
+    /// and what the route's `input` would not accept any more is left alone. A failure leaves everything as it is. How
+    /// many answers were renewed.
     pub async fn warm_up(&self, routes: &RouteTable) -> usize {
         let now = self.clock.now();
         let is_wanted = |(key, answer): &(Key, Listed)| {
             let is_recent = now.since(answer.asked_at).is_none_or(|idle| idle < ASKED_WITHIN);
+            // Whatever made it: after a change of the configuration all answers are missing.
             let state = live(routes, &answer.question)
-                .filter(|(_, own, _)| own == key)
+                .filter(|(route, own, _)| own == key && route.accepts(&answer.question.parameters))
                 .map(|(route, ..)| route.policy.state(answer.stored_at, answer.life, now));
             is_recent && matches!(state, Some(State::StaleWhileRevalidate(_) | State::StaleIfError(_)))
         };

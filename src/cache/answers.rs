@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    Disk, Entry, Key, Life, Memory,
+    Disk, Entry, Key, Life, Memory, Revision,
     disk::{Unreadable, record::Head},
 };
 use crate::{
@@ -27,6 +27,8 @@ pub struct Answers {
 pub struct Listed {
     /// What was asked.
     pub question: Question,
+    /// What made it.
+    pub revision: Revision,
     /// When the backend had it.
     pub stored_at: Timestamp,
     /// When a caller last wanted it anew.
@@ -49,6 +51,7 @@ impl Listed {
     pub(super) fn kept(head: Head, size: usize) -> Self {
         Self {
             question: head.question,
+            revision: head.revision,
             stored_at: head.stored_at,
             asked_at: head.asked_at,
             life: if head.is_over { Life::For(Duration::ZERO) } else { Life::Restored },
@@ -62,6 +65,7 @@ impl Listed {
     fn remembered(entry: &Entry) -> Self {
         Self {
             question: entry.question.clone(),
+            revision: entry.revision,
             stored_at: entry.stored_at,
             asked_at: entry.asked_at,
             life: entry.life,

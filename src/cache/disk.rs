@@ -185,7 +185,7 @@ mod tests {
 
     use super::{file::create, *};
     use crate::{
-        cache::{Encoded, Life},
+        cache::{Encoded, Life, Revision},
         clock::Timestamp,
         generator::{Evidence, ParameterSet, Parameters, Question},
     };
@@ -195,6 +195,7 @@ mod tests {
         Entry {
             encoded: Encoded::encode(&[set]).unwrap(),
             question: Question { route: "r".into(), application_set: None, parameters: Arc::default() },
+            revision: Revision::of(&json!({})),
             stored_at: Timestamp(1_700_000_000_000),
             asked_at: Timestamp(1_700_000_000_000),
             turn: 7,

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::Life;
+use super::{Life, Revision};
 use crate::{
     clock::Timestamp,
     generator::{Evidence, ParameterSet, Parameters, Question},
@@ -84,6 +84,8 @@ pub struct Entry {
     pub encoded: Encoded,
     /// What was asked.
     pub question: Question,
+    /// What made it.
+    pub revision: Revision,
     /// When the backend had it.
     pub stored_at: Timestamp,
     /// When a caller last had to wait for it, or made it be renewed.

@@ -1,5 +1,5 @@
-//! Which questions are the same: a hash of the route, its configuration, the input with its keys in
-//! order, and the ApplicationSet's name where an answer may depend on it.
+//! Which questions are the same: a hash of the route, the input with its keys in order, and the ApplicationSet's name
+//! where an answer may depend on it. Which answers are of the same making: a [`Revision`] of the route.
 
 use std::fmt;
 
@@ -51,6 +51,30 @@ impl fmt::Debug for Key {
     }
 }
 
+/// What a route's answers are made by: a hash of the parts of its configuration that shape them. An answer of another
+/// revision is not served; what Argo CD made from it is still there, so a loss is measured against it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Revision(u64);
+
+impl Revision {
+    /// What decides who is asked, how often, and what is believed, but not what is answered.
+    const NO_PART: [&'static str; 6] = ["name", "match", "cache", "lineage", "guard", "deadline"];
+
+    /// Of a route's configuration as it stands in the file.
+    #[must_use]
+    pub fn of(route: &Value) -> Self {
+        let mut parts = route.clone();
+        if let Value::Object(parts) = &mut parts {
+            parts.retain(|name, _| !Self::NO_PART.contains(&name.as_str()));
+        }
+        let mut text = Vec::with_capacity(256);
+        write_canonical(&parts, &mut text);
+        let mut start = [0; 8];
+        start.copy_from_slice(&Sha256::digest(&text)[..8]);
+        Self(u64::from_le_bytes(start))
+    }
+}
+
 /// The part of a key that all questions of one route share, hashed once.
 #[derive(Clone)]
 pub struct KeyPrefix {
@@ -59,12 +83,11 @@ pub struct KeyPrefix {
 }
 
 impl KeyPrefix {
-    /// For the route `name` with the configuration `config`.
+    /// For the route `name`.
     #[must_use]
-    pub fn new(name: &str, config: &Value, with_application_set: bool) -> Self {
-        let mut text = Vec::with_capacity(256);
+    pub fn new(name: &str, with_application_set: bool) -> Self {
+        let mut text = Vec::with_capacity(64);
         write_text(name, &mut text);
-        write_canonical(config, &mut text);
         Self { hasher: Sha256::new_with_prefix(&text), with_application_set }
     }
 
@@ -168,7 +191,7 @@ mod tests {
 
     #[test]
     fn order_does_not_matter_and_everything_else_does() {
-        let route = KeyPrefix::new("r", &json!({"ttl": 1}), false);
+        let route = KeyPrefix::new("r", false);
         let one = key(&route, "a", &json!({"x": 1, "y": {"b": 1, "a": [1, 2]}}));
         assert_eq!(one, key(&route, "b", &json!({"y": {"a": [1, 2], "b": 1}, "x": 1})));
         for other in
@@ -185,10 +208,19 @@ mod tests {
         assert_eq!(first, lineage(json!({"sha": "2", "branch": "x"})));
         assert_ne!(first, lineage(json!({"branch": "y", "sha": "1"})));
         assert_ne!(first, key(&route, "a", &json!({"branch": "x"})));
-        let changed = KeyPrefix::new("r", &json!({"ttl": 2}), false);
+        let changed = KeyPrefix::new("s", false);
         assert_ne!(key(&route, "a", &json!({})), key(&changed, "a", &json!({})));
-        let named = KeyPrefix::new("r", &json!({"ttl": 1}), true);
+        let named = KeyPrefix::new("r", true);
         assert_ne!(key(&named, "a", &json!({})), key(&named, "b", &json!({})));
+    }
+
+    #[test]
+    fn a_revision_is_what_shapes_the_answers() {
+        let of = |route: Value| Revision::of(&route);
+        let first = of(json!({"name": "r", "backend": {"fixed": {}}, "echo": ["a"], "cache": {"ttl": "1s"}}));
+        assert_eq!(first, of(json!({"echo": ["a"], "backend": {"fixed": {}}, "guard": {}, "lineage": ["a"]})));
+        assert_ne!(first, of(json!({"echo": ["b"], "backend": {"fixed": {}}})));
+        assert_ne!(first, of(json!({"echo": ["a"], "backend": {"script": {}}})));
     }
 
     fn any_json() -> impl Strategy<Value = Value> {

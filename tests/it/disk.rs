@@ -65,6 +65,42 @@ async fn a_restart_forgets_nothing() {
     assert_eq!(ask(&gateway, 2).await.status, 502);
 }
 
+/// What another configuration made is not served, but Argo CD has made Applications from it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_of_the_configuration_does_not_open_the_guard() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = config(folder.path());
+    let text = std::fs::read_to_string(&file).unwrap();
+    let restart = |from: &str, to: &str| {
+        std::fs::write(&file, text.replace(from, to)).unwrap();
+        Gateway::serve(&file)
+    };
+    let end = |mut gateway: Gateway| {
+        gateway.signal(Signal::SIGTERM);
+        gateway.wait(Duration::from_secs(10));
+    };
+    works(folder.path(), true);
+    let gateway = restart("", "");
+    assert_eq!(ask(&gateway, 1).await.sets(), expected(1));
+    end(gateway);
+
+    // How long answers live, and what is believed, says nothing of what is in them.
+    works(folder.path(), false);
+    let gateway = restart("name: s,", "name: s, cache: { ttl: 1s }, lineage: [n], match: {},");
+    assert_eq!(ask(&gateway, 1).await.sets(), expected(1));
+    end(gateway);
+
+    let gateway = restart("[cat, answer]", "[cat, -u, answer]");
+    let reply = ask(&gateway, 1).await;
+    assert_eq!((reply.status, reply.code().as_str()), (502, "backend_failed"), "made in another way");
+    end(gateway);
+    std::fs::write(folder.path().join("answer"), "[]").unwrap();
+    let gateway = restart("[cat, answer]", "[cat, -u, answer]");
+    let reply = ask(&gateway, 1).await;
+    assert_eq!((reply.status, reply.code().as_str()), (503, "held"));
+    assert_eq!(ask(&gateway, 2).await.sets(), "[]", "it never was anything else");
+}
+
 /// What the gateway counts as safe on disk is there after `kill -9`, 200 times in a row, and is whole.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_hundred_kills_lose_nothing() {

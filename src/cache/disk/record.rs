@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use sha2::{Digest as _, Sha256};
 
-use super::super::{Encoded, Entry, Life};
+use super::super::{Encoded, Entry, Life, Revision};
 use crate::{
     clock::Timestamp,
     generator::{Evidence, Question},
@@ -22,6 +22,8 @@ const PREFIX: usize = 9;
 pub(in crate::cache) struct Head {
     /// What was asked.
     pub question: Question,
+    /// What made the answer.
+    pub revision: Revision,
     /// When the backend had the answer.
     pub stored_at: Timestamp,
     /// When a caller last wanted it anew.
@@ -72,6 +74,7 @@ fn checksum(content: &[u8]) -> [u8; 8] {
 pub(super) fn encode(entry: &Entry) -> Option<Vec<u8>> {
     let head = Head {
         question: entry.question.clone(),
+        revision: entry.revision,
         stored_at: entry.stored_at,
         asked_at: entry.asked_at,
         took_us: u64::try_from(entry.took.as_micros()).unwrap_or(u64::MAX),
@@ -89,6 +92,7 @@ pub(super) fn decode(record: &[u8]) -> Option<Entry> {
     Some(Entry {
         encoded: Encoded::restore(Bytes::copy_from_slice(body), head.sets)?,
         question: head.question,
+        revision: head.revision,
         stored_at: head.stored_at,
         asked_at: head.asked_at,
         turn: 0,
