@@ -2,6 +2,8 @@
 //! backend, shape, encode, record. What the backend does not know is answered with what it last knew.
 //! Knows neither HTTP nor status codes.
 
+#[cfg(test)]
+mod model;
 mod run;
 pub mod upkeep;
 pub mod warm;

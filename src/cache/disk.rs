@@ -61,6 +61,12 @@ impl Disk {
         Self::start(File::open(path, &metrics)?, most, metrics)
     }
 
+    /// A store without a file.
+    #[cfg(test)]
+    pub(crate) fn in_memory(metrics: DiskMetrics) -> Self {
+        Self::start(File::in_memory(), ByteSize::mib(256), metrics).unwrap()
+    }
+
     /// Keeps about `most` bytes in `file`.
     fn start(file: File, most: ByteSize, metrics: DiskMetrics) -> Result<Self, Trouble> {
         let file = Arc::new(file);

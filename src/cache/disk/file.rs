@@ -64,6 +64,13 @@ impl File {
         *database = Some(create(&self.path).map_err(|trouble| trouble.to_string())?);
         Ok(())
     }
+
+    /// A file that is none.
+    #[cfg(test)]
+    pub(super) fn in_memory() -> Self {
+        let database = Database::builder().create_with_backend(redb::backends::InMemoryBackend::new()).unwrap();
+        Self { path: PathBuf::new(), database: RwLock::new(Some(database)) }
+    }
 }
 
 /// Why there is no file.

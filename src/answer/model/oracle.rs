@@ -1,0 +1,292 @@
+//! What the engine must know and answer: the tables of states, rests and losses, without concurrency, storage or bytes.
+//! Runs are numbers in the source's log. What the engine spreads, lives and rests, is read off it and held to its bounds.
+
+use std::collections::BTreeMap;
+
+use super::{
+    rules::{Asked, Judgement, Slot},
+    source::{Ended, Ran, Says},
+};
+use crate::{clock::Timestamp, error::ErrorKind, guard::Decision};
+
+/// What an answer is worth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Worth {
+    Fresh,
+    WhileRevalidate,
+    IfError,
+    Nothing,
+}
+
+/// For how many milliseconds an answer is fresh.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fresh {
+    For(u64),
+    /// It was, before the restart.
+    Before,
+    /// It was said that it is not to be trusted.
+    Never,
+}
+
+/// A remembered answer.
+#[derive(Debug, Clone)]
+pub struct Known {
+    pub ran: Ran,
+    pub at: Timestamp,
+    pub fresh: Fresh,
+    /// Which runs began after it.
+    turn: usize,
+}
+
+/// A question that failed.
+#[derive(Debug, Clone, Copy)]
+pub struct Rest {
+    pub why: &'static str,
+    times: u32,
+    since: Timestamp,
+    lasts: u64,
+}
+
+/// An answer that waits for others that agree.
+#[derive(Debug, Clone)]
+pub struct Held {
+    pub ran: Ran,
+    agreed: u32,
+    counted_at: Timestamp,
+    seen_at: Timestamp,
+    decision: Option<Decision>,
+}
+
+/// A run under way.
+#[derive(Debug, Clone, Copy)]
+struct Flight {
+    run: usize,
+    asked: Asked,
+    is_current: bool,
+}
+
+/// What a run came to.
+#[derive(Debug, Clone)]
+pub enum Landed {
+    Good(Known),
+    /// Why there is nothing.
+    Bad(&'static str),
+}
+
+/// What the engine chose within its bounds, in milliseconds.
+pub trait Spread {
+    /// For how long the answer to `asked` is fresh that was stored at `at`.
+    fn life(&self, asked: Asked, at: Timestamp) -> Option<u64>;
+    /// For how long `asked` rests, which failed at `since`.
+    fn rest(&self, asked: Asked, since: Timestamp) -> Option<u64>;
+}
+
+/// All that is known.
+#[derive(Debug, Default)]
+pub struct Oracle {
+    pub known: BTreeMap<Slot, Known>,
+    pub rests: BTreeMap<Asked, Rest>,
+    pub held: BTreeMap<Slot, Held>,
+    flights: Vec<Flight>,
+}
+
+impl Oracle {
+    /// What the answer in `slot` is worth.
+    pub fn worth(&self, slot: Slot, now: Timestamp) -> Worth {
+        let Some(known) = self.known.get(&slot) else { return Worth::Nothing };
+        let rules = slot.asked().rules();
+        let is_meant_to_wait = known.fresh == Fresh::Never || rules.ttl == 0;
+        let Some(age) = now.0.checked_sub(known.at.0) else {
+            // The clock was put back.
+            let is_served = !is_meant_to_wait && rules.while_revalidate > 0;
+            return if is_served { Worth::WhileRevalidate } else { Worth::IfError };
+        };
+        let over = match known.fresh {
+            Fresh::For(life) if age < life => return Worth::Fresh,
+            Fresh::For(life) => age - life,
+            Fresh::Before | Fresh::Never => age,
+        };
+        let while_revalidate = if rules.ttl == 0 { 0 } else { rules.while_revalidate * 1000 };
+        if over < while_revalidate && !is_meant_to_wait {
+            Worth::WhileRevalidate
+        } else if over < while_revalidate + rules.if_error * 1000 {
+            Worth::IfError
+        } else {
+            Worth::Nothing
+        }
+    }
+
+    /// Why `asked` is not asked, if it failed of late.
+    pub fn resting(&self, asked: Asked, now: Timestamp) -> Option<&'static str> {
+        let rest = self.rests.get(&asked)?;
+        let passed = now.0.checked_sub(rest.since.0)?;
+        (passed < rest.lasts).then_some(rest.why)
+    }
+
+    /// The run that one who asks joins.
+    pub fn flight(&self, asked: Asked) -> Option<usize> {
+        self.flights.iter().find(|flight| flight.asked == asked && flight.is_current).map(|flight| flight.run)
+    }
+
+    /// `run` began.
+    pub fn fly(&mut self, run: usize, asked: Asked) {
+        self.flights.push(Flight { run, asked, is_current: true });
+    }
+
+    /// Those under way, from the first.
+    pub fn flights(&self) -> impl Iterator<Item = usize> {
+        self.flights.iter().map(|flight| flight.run)
+    }
+
+    /// `run` ended: what became of it, and what is known now.
+    pub fn land(&mut self, run: usize, ran: Ran, spread: &impl Spread) -> Result<Landed, String> {
+        let index = self.flights.iter().position(|flight| flight.run == run).ok_or("a run that never began")?;
+        let Flight { asked, is_current, .. } = self.flights.remove(index);
+        let (at, ended) = ran.ended.ok_or("a run that has not ended")?;
+        let why = match (&ran.says, ended) {
+            (_, Ended::Dropped) => Some("timeout"),
+            (Says::Crash, _) => Some("crashed"),
+            (Says::Unknown(fault), _) => Some(fault.kind().as_str()),
+            _ => self.review(asked, &ran, at),
+        };
+        if let Some(why) = why {
+            if is_current {
+                let asks = if ended == Ended::Said { asks(&ran) } else { 0 };
+                self.rest(asked, why, at, asks, spread)?;
+            }
+            return Ok(Landed::Bad(why));
+        }
+        let mut new = Known { ran, at, fresh: Fresh::Never, turn: run + 1 };
+        if self.known.get(&Slot::Own(asked)).is_none_or(|known| known.turn <= new.turn) {
+            new.fresh = life(&new, is_current, spread.life(asked, at))?;
+        }
+        for slot in [Slot::Own(asked), asked.lineage()] {
+            if self.known.get(&slot).is_none_or(|known| known.turn <= new.turn) {
+                self.known.insert(slot, new.clone());
+            }
+        }
+        if is_current {
+            self.rests.remove(&asked);
+        }
+        Ok(Landed::Good(new))
+    }
+
+    /// Why the answer of `ran` is not believed.
+    fn review(&mut self, asked: Asked, ran: &Ran, at: Timestamp) -> Option<&'static str> {
+        let (rules, lineage) = (asked.rules(), asked.lineage());
+        let last = self.known.get(&lineage).map(|known| &known.ran);
+        let can_be_confirmed = match rules.judge(last, ran) {
+            Judgement::Good => {
+                self.held.remove(&lineage);
+                return None;
+            }
+            Judgement::Nonsense => return Some("invalid_output"),
+            Judgement::Loss { can_be_confirmed } => can_be_confirmed,
+        };
+        let mut held = Held { ran: ran.clone(), agreed: 0, counted_at: at, seen_at: at, decision: None };
+        if let Some(before) = self.held.remove(&lineage).filter(|before| rules.agree(&before.ran, ran)) {
+            let is_apart = at.0 >= before.counted_at.0 + rules.confirm_for * 1000;
+            held.agreed = before.agreed + u32::from(is_apart);
+            if !is_apart && at >= before.counted_at {
+                held.counted_at = before.counted_at;
+            }
+            held.decision = before.decision;
+        }
+        let is_believed = match held.decision {
+            Some(decision) => decision == Decision::Released,
+            None => can_be_confirmed && held.agreed >= rules.confirm_after,
+        };
+        if is_believed {
+            return None;
+        }
+        self.held.insert(lineage, held);
+        Some("held")
+    }
+
+    fn rest(
+        &mut self,
+        asked: Asked,
+        why: &'static str,
+        at: Timestamp,
+        asks: u64,
+        spread: &impl Spread,
+    ) -> Result<(), String> {
+        let times = self.rests.get(&asked).map_or(0, |rest| rest.times) + 1;
+        let usual = (1000 << (times - 1).min(10)).min(60_000);
+        let lasts =
+            spread.rest(asked, at).ok_or_else(|| format!("{asked:?} does not rest after its failure ({why})"))?;
+        let (least, most) = (usual * 9 / 10, usual * 11 / 10);
+        if !(least.max(asks)..=most.max(asks)).contains(&lasts) {
+            return Err(format!("{asked:?} rests for {lasts} ms after {times} failures, {least} to {most} are meant"));
+        }
+        self.rests.insert(asked, Rest { why, times, since: at, lasts });
+        Ok(())
+    }
+
+    /// Says that nothing that `is_meant` is to be trusted: how many answers that are, and how many runs.
+    pub fn invalidate(&mut self, is_meant: impl Fn(Asked) -> bool) -> (usize, usize) {
+        let (mut answers, mut runs) = (0, 0);
+        for (slot, known) in self.known.iter_mut().filter(|(_, known)| is_meant(known.ran.asked)) {
+            known.fresh = Fresh::Never;
+            answers += usize::from(matches!(slot, Slot::Own(_)));
+        }
+        for flight in self.flights.iter_mut().filter(|flight| flight.is_current && is_meant(flight.asked)) {
+            flight.is_current = false;
+            runs += 1;
+        }
+        self.rests.retain(|asked, _| !is_meant(*asked));
+        (answers, runs)
+    }
+
+    /// Ends the process and starts another.
+    pub fn restart(&mut self, has_disk: bool) {
+        self.flights.clear();
+        self.rests.clear();
+        if !has_disk {
+            (self.known, self.held) = (BTreeMap::new(), BTreeMap::new());
+        }
+        for known in self.known.values_mut() {
+            known.turn = 0;
+            let never = known.fresh == Fresh::Never || known.fresh == Fresh::For(0);
+            known.fresh = if never { Fresh::Never } else { Fresh::Before };
+        }
+    }
+
+    /// An operator decides on what is held for `lineage`; the question that brought it, if there is any.
+    pub fn decide(&mut self, lineage: Slot, decision: Decision) -> Option<Asked> {
+        let held = self.held.get_mut(&lineage)?;
+        held.decision = Some(decision);
+        let asked = held.ran.asked;
+        if decision == Decision::Released {
+            self.rests.remove(&asked);
+        }
+        Some(asked)
+    }
+
+    /// What nobody has asked about for a day is no longer held.
+    pub fn forget(&mut self, now: Timestamp) {
+        self.held.retain(|_, held| now.0 <= held.seen_at.0 + 24 * 3_600_000);
+    }
+}
+
+/// For how many milliseconds the source wants to be left alone; ten minutes are granted at most.
+fn asks(ran: &Ran) -> u64 {
+    let Says::Unknown(fault) = ran.says else { return 0 };
+    let ErrorKind::Throttled { retry_after: Some(asks) } = fault.kind() else { return 0 };
+    asks.as_secs().min(600) * 1000
+}
+
+/// For how long the answer is fresh that the engine says is fresh for `chosen`.
+fn life(new: &Known, is_current: bool, chosen: Option<u64>) -> Result<Fresh, String> {
+    let asked = new.ran.asked;
+    let chosen = chosen.ok_or_else(|| format!("the answer to {asked:?} is not remembered"))?;
+    let (least, most) = match new.ran.says {
+        _ if !is_current => (0, 0),
+        Says::List { lasting: Some(own), .. } => (own * 900, own * 1000),
+        _ => (asked.rules().ttl * 900, asked.rules().ttl * 1100),
+    };
+    if !(least..=most).contains(&chosen) {
+        return Err(format!("the answer to {asked:?} is fresh for {chosen} ms, {least} to {most} are meant"));
+    }
+    Ok(if is_current { Fresh::For(chosen) } else { Fresh::Never })
+}

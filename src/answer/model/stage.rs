@@ -1,0 +1,112 @@
+//! What stays when a case ends: the routes, the source behind them; and how an engine is started and looked into.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use super::{
+    oracle::Spread,
+    rules::{Asked, ROUTES, Rules, Slot, Wall},
+    source::Source,
+};
+use crate::{
+    answer::Engine,
+    backend::{Backend, Surroundings},
+    base_dir::BaseDir,
+    cache::{CacheLimits, Disk, Entry, Key, Life, Memory},
+    clock::{Clock, Timestamp},
+    generator::Question,
+    oci::Registries,
+    outbound::Outbound,
+    problem::{Path, Problems},
+    route::RouteTable,
+    telemetry::metrics::Metrics,
+    units::HumanDuration,
+};
+
+/// What all cases of a test share.
+pub struct Stage {
+    pub source: Arc<Source>,
+    pub routes: Arc<RouteTable>,
+    pub metrics: Arc<Metrics>,
+    keys: BTreeMap<Slot, Key>,
+}
+
+impl Default for Stage {
+    fn default() -> Self {
+        let (metrics, base, outbound) = (Metrics::new().unwrap(), BaseDir::default(), Arc::new(Outbound::default()));
+        let (path, mut problems) = (Path::root(), Problems::default());
+        let registries =
+            Registries::build(&BTreeMap::default(), &base, Arc::clone(&outbound), &path, &mut problems).into();
+        let around = Surroundings { base: &base, outbound: &outbound, registries: &registries };
+        let raw: Vec<_> = ROUTES.iter().map(Rules::config).collect();
+        let configs: Vec<_> = raw.iter().map(|route| serde_json::from_value(route.clone()).unwrap()).collect();
+        let deadline = HumanDuration::from_secs(25);
+        let mut routes = RouteTable::build(&configs, &raw, deadline, around, &metrics, &path, &mut problems);
+        assert_eq!(problems.into_vec(), vec![]);
+        let source = Arc::new(Source::default());
+        routes.replace_backends(&(Arc::clone(&source) as Arc<dyn Backend>));
+        let keys = Asked::all().flat_map(|asked| [Slot::Own(asked), asked.lineage()]);
+        let keys = keys.map(|slot| (slot, key(&routes, slot))).collect();
+        Self { source, routes: Arc::new(routes), metrics: Arc::new(metrics), keys }
+    }
+}
+
+impl Stage {
+    /// A process starts.
+    pub fn start(&self, wall: &Arc<Wall>, disk: Option<&Disk>) -> Arc<Engine> {
+        let clock = Arc::clone(wall) as Arc<dyn Clock>;
+        let engine = Engine::new(Memory::new(&CacheLimits::default()), clock, Arc::clone(&self.metrics));
+        if let Some(disk) = disk {
+            engine.keep_on(disk.clone(), &self.routes);
+        }
+        Arc::new(engine)
+    }
+
+    /// The key under which an answer is remembered.
+    pub fn key(&self, slot: Slot) -> Key {
+        self.keys[&slot]
+    }
+}
+
+pub fn question(asked: Asked) -> Question {
+    let parameters = Arc::new(asked.parameters());
+    Question { route: asked.rules().name.into(), application_set: None, parameters }
+}
+
+fn key(routes: &RouteTable, slot: Slot) -> Key {
+    let route = routes.by_name(slot.asked().rules().name).unwrap();
+    let query = route.query(&question(slot.asked()));
+    let own = route.key(&query);
+    if let Slot::Own(_) = slot { own } else { route.lineage(&query, own) }
+}
+
+/// A look into the engine.
+pub struct Peek<'a> {
+    pub engine: &'a Engine,
+    pub stage: &'a Stage,
+    pub wall: &'a Wall,
+}
+
+impl Peek<'_> {
+    /// What is remembered in `slot`; unlike a caller, without bringing it from the disk to memory.
+    pub fn entry(&self, slot: Slot) -> Option<Arc<Entry>> {
+        let (key, answers) = (self.stage.key(slot), self.engine.answers());
+        answers.memory().get(&key).or_else(|| answers.disk()?.get(&key).ok().flatten().map(Arc::new))
+    }
+}
+
+impl Spread for Peek<'_> {
+    fn life(&self, asked: Asked, at: Timestamp) -> Option<u64> {
+        let entry = self.entry(Slot::Own(asked)).filter(|entry| entry.stored_at == at)?;
+        if let Life::For(life) = entry.life { Some(ceil(life)) } else { None }
+    }
+
+    fn rest(&self, asked: Asked, since: Timestamp) -> Option<u64> {
+        let now = self.wall.now();
+        let (_, left) = self.engine.known.failing.resting(&self.stage.key(Slot::Own(asked)), now)?;
+        Some(ceil(left + now.since(since)?))
+    }
+}
+
+fn ceil(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap()
+}
