@@ -91,12 +91,15 @@ impl Guard {
         Self(config.clone())
     }
 
-    /// Compares `new` with the `last` good answer: a breach, or nothing when it may pass.
+    /// Compares `new` with the `last` good answer: a breach, or nothing when it may pass. `None` for `last` means that
+    /// there may have been one, and nobody knows which; an empty list, that there was none.
     ///
     /// # Errors
     /// When the new answer cannot be meant at all: two sets with one identity, or none where it is needed.
-    pub fn judge(&self, last: &[ParameterSet], new: &[ParameterSet]) -> Result<Option<Breach>, String> {
+    pub fn judge(&self, last: Option<&[ParameterSet]>, new: &[ParameterSet]) -> Result<Option<Breach>, String> {
         let rules = &self.0;
+        let is_lost = last.is_none();
+        let last = last.unwrap_or_default();
         // One set with nothing before it is nobody's twin.
         let is_alone = new.len() < 2 && last.is_empty() && rules.identity.is_empty();
         let identities = if is_alone { Vec::new() } else { self.identities(new)? };
@@ -111,6 +114,9 @@ impl Guard {
         let (count, before) = (new.len(), last.len());
         let reason = if new.is_empty() && before > 0 {
             (rules.on_empty != OnEmpty::Allow).then(|| format!("an empty list after one of {before}"))
+        } else if new.is_empty() && is_lost {
+            let reason = "an empty list, while it is not known what was there before: it cannot be read from disk";
+            (rules.on_empty != OnEmpty::Allow).then(|| reason.to_owned())
         } else if count < rules.min_items {
             Some(format!("{count} parameter sets, fewer than `guard.minItems: {}`", rules.min_items))
         } else if let Some(most) = rules.max_items.filter(|most| count > *most) {
@@ -220,24 +226,28 @@ mod tests {
             (named.clone(), &["a", "b"], &["c", "d"], Some("2 of 2")),
             (named, &["a", "b"], &["b", "a"], None),
         ] {
-            let breach = guard(&config).judge(&sets(last, "1"), &sets(new, "2")).unwrap();
+            let breach = guard(&config).judge(Some(&sets(last, "1")), &sets(new, "2")).unwrap();
             match held {
                 None => assert_eq!(breach, None, "{config} {last:?} {new:?}"),
                 Some(reason) => assert!(breach.as_ref().unwrap().reason.contains(reason), "{breach:?}"),
             }
         }
-        let breach = guard(&json!({"identity": ["name"]})).judge(&sets(&["a", "b"], "1"), &[]).unwrap().unwrap();
+        let breach = guard(&json!({"identity": ["name"]})).judge(Some(&sets(&["a", "b"], "1")), &[]).unwrap().unwrap();
         assert_eq!(breach.gone, ["a", "b"]);
+        let lost = |config: &Value, new: &[&str]| guard(config).judge(None, &sets(new, "1")).unwrap();
+        let breach = lost(&json!({}), &[]).unwrap();
+        assert!(breach.reason.contains("not known what was there before") && breach.can_be_confirmed);
+        assert_eq!([lost(&json!({}), &["a"]), lost(&json!({"onEmpty": "allow"}), &[])], [None, None]);
     }
 
     #[test]
     fn what_cannot_be_meant_is_an_error() {
-        let judge = |config: &Value, new: &[ParameterSet]| guard(config).judge(&[], new).unwrap_err();
+        let judge = |config: &Value, new: &[ParameterSet]| guard(config).judge(Some(&[]), new).unwrap_err();
         let twins = [sets(&["a"], "1"), sets(&["a"], "2")].concat();
         let error = judge(&json!({"identity": ["name"]}), &twins);
         assert_eq!(error, "the parameter sets 0 and 1 are both `a`");
         assert!(judge(&json!({}), &sets(&["a", "a"], "1")).contains("0 and 1"));
-        assert!(guard(&json!({})).judge(&[], &twins).is_ok());
+        assert!(guard(&json!({})).judge(Some(&[]), &twins).is_ok());
         assert!(judge(&json!({"identity": ["id"]}), &twins).contains("parameter set 0: it has no `id`"));
         assert!(judge(&json!({"onEmpty": "error"}), &[]).contains("onEmpty"));
     }

@@ -120,14 +120,9 @@ impl Run {
             Some(last) => Ok(Some(last)),
             None => known.answers.try_get(&self.key),
         });
-        if last.is_err() && found.sets.is_empty() {
-            // Without a measure, nothing is the one answer that cannot be believed.
-            let message = "an empty list, while it cannot be read from disk what was there before; see `cache.path`";
-            return Err(Failure::Backend(BackendError::unavailable(message)));
-        }
-        let last = last.ok().flatten().map(|last| last.encoded.decode()).unwrap_or_default();
+        let last = last.map(|last| last.map(|last| last.encoded.decode()).unwrap_or_default()).ok();
         let of = Standing { question: &self.question, key: self.key, lineage: self.lineage };
-        let review = known.held.review(of, &self.route.guard, &last, &found.sets, now);
+        let review = known.held.review(of, &self.route.guard, last.as_deref(), &found.sets, now);
         let disk = known.answers.disk();
         match review.map_err(|error| Failure::Backend(BackendError::invalid_output(error)))? {
             Review::Passed => Ok(found),

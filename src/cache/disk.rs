@@ -39,7 +39,7 @@ const HELD: Records = TableDefinition::new("held");
 /// How many orders may wait for the writer; with more, the newest answer is not kept.
 const QUEUE: usize = 1024;
 
-/// That the file cannot be read, so that nobody knows what is in it. The log says why.
+/// That the file, or a record in it, cannot be read, so that nobody knows what was there. The log says why.
 #[derive(Debug, Clone, Copy)]
 pub struct Unreadable;
 
@@ -80,9 +80,9 @@ impl Disk {
     /// What is kept under `key`, fresh no more: what happened since it was stored is not known.
     ///
     /// # Errors
-    /// When the file cannot be read.
+    /// When there may have been something, and it cannot be read.
     pub fn get(&self, key: &Key) -> Result<Option<Entry>, Unreadable> {
-        self.attempt(|database| {
+        let read = self.attempt(|database| {
             let transaction = database.begin_read()?;
             let table = match transaction.open_table(ANSWERS) {
                 Err(redb::TableError::TableDoesNotExist(_)) => return Ok(None),
@@ -93,8 +93,13 @@ impl Disk {
             if entry.is_none() {
                 self.damaged(key);
             }
-            Ok(entry)
-        })
+            Ok(Some(entry))
+        })?;
+        match read {
+            Some(entry) => entry.map(Some).ok_or(Unreadable),
+            None if self.file.is_anew => Err(Unreadable),
+            None => Ok(None),
+        }
     }
 
     /// All answers that are kept.
@@ -325,12 +330,14 @@ mod tests {
 
     #[test]
     fn a_damaged_file_is_set_aside_and_named() {
+        // What was in it is not known, other than in a file that is new.
         for damage in [b"not a database".to_vec(), vec![0; 100_000]] {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("answers.redb");
             std::fs::write(&path, &damage).unwrap();
             let disk = open(&path, 1 << 20);
             assert_eq!(disk.metrics.errors.get(), 1);
+            assert!(disk.get(&key(2)).is_err());
             disk.put(key(1), &entry("x"));
             disk.flush(Duration::from_secs(10));
             assert!(disk.get(&key(1)).unwrap().is_some());

@@ -115,7 +115,7 @@ impl Ledger {
         &self,
         of: Standing<'_>,
         guard: &Guard,
-        last: &[ParameterSet],
+        last: Option<&[ParameterSet]>,
         new: &[ParameterSet],
         now: Timestamp,
     ) -> Result<Review, String> {
@@ -230,7 +230,7 @@ mod tests {
             self.seconds.set(self.seconds.get() + after);
             let question = Question { route: "r".into(), application_set: None, parameters: Arc::default() };
             let of = Standing { question: &question, key: LINEAGE, lineage: LINEAGE };
-            match self.ledger.review(of, &self.guard, &self.last, new, self.now()).unwrap() {
+            match self.ledger.review(of, &self.guard, Some(&self.last), new, self.now()).unwrap() {
                 Review::Held(held) => Some(held.agreed),
                 Review::Passed | Review::Cleared(_) => None,
             }

@@ -18,6 +18,8 @@ const MOMENT: Duration = Duration::from_millis(250);
 /// A file that may have to be opened again.
 #[derive(Debug)]
 pub(super) struct File {
+    /// Whether it took the place of one that was damaged: whatever was in that is lost.
+    pub(super) is_anew: bool,
     path: PathBuf,
     database: RwLock<Option<Database>>,
 }
@@ -32,18 +34,18 @@ impl File {
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder).map_err(|error| Trouble::Other(error.to_string()).within(folder))?;
         }
-        let database = match patiently(path) {
-            Ok(database) => database,
+        let (database, is_anew) = match patiently(path) {
+            Ok(database) => (database, false),
             Err(Trouble::Damaged(why)) => {
                 let aside = set_aside(path)
                     .map_err(|error| within(Trouble::Damaged(format!("{why}, and cannot be moved: {error}"))))?;
                 tracing::error!(damaged = %aside.display(), why, "the file of last good answers was damaged and is set aside; a new one begins");
                 metrics.errors.inc();
-                create(path).map_err(within)?
+                (create(path).map_err(within)?, true)
             }
             Err(trouble) => return Err(within(trouble)),
         };
-        Ok(Self { path: path.to_owned(), database: RwLock::new(Some(database)) })
+        Ok(Self { is_anew, path: path.to_owned(), database: RwLock::new(Some(database)) })
     }
 
     /// Works with the file. A panic of redb's, which reads a damaged page as far as it makes sense, is an error.
@@ -69,7 +71,7 @@ impl File {
     #[cfg(test)]
     pub(super) fn in_memory() -> Self {
         let database = Database::builder().create_with_backend(redb::backends::InMemoryBackend::new()).unwrap();
-        Self { path: PathBuf::new(), database: RwLock::new(Some(database)) }
+        Self { is_anew: false, path: PathBuf::new(), database: RwLock::new(Some(database)) }
     }
 }
 
