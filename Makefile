@@ -47,6 +47,12 @@ bench: ## Measure speed, in ratios to a bare reference server
 	python3 benches/run.py --gateway target/release/appset-gateway --examples target/release/examples \
 	  --json target/bench.json --markdown target/bench.md $(BENCH)
 
+.PHONY: soak
+soak: ## Ask 10,000 questions round and round for ten minutes, and watch the memory
+	@tools/need cc:gcc python3:python3
+	cargo build --release --locked --bins --examples
+	python3 benches/soak.py --gateway target/release/appset-gateway --examples target/release/examples $(SOAK)
+
 .PHONY: schema
 schema: ## Write config/schema.json anew
 	cargo run --locked --quiet -- schema > config/schema.json.new
