@@ -43,8 +43,8 @@ pub enum Source {
         /// Until it is fresh no more.
         left: Duration,
     },
-    /// From the cache, while a run in the background renews it.
-    StaleWhileRevalidate(Stale),
+    /// From the cache, while a run in the background renews it; or why none does just now.
+    StaleWhileRevalidate(Stale, Option<Box<Unknown>>),
     /// From the cache, since the backend does not know.
     StaleIfError(Stale, Box<Unknown>),
     /// From the backend, just now.
@@ -161,11 +161,14 @@ impl Engine {
             }
             Some((entry, State::StaleWhileRevalidate(stale))) => {
                 route.metrics.stale.inc();
-                if self.known.failing.resting(&key, now).is_none() {
+                let resting = self.known.failing.resting(&key, now);
+                if resting.is_none() {
                     // The run needs nobody who waits for it.
                     drop(self.board(route, key, query, Wanted::Behind));
                 }
-                Ok(Answer { entry, source: Source::StaleWhileRevalidate(stale) })
+                let unknown =
+                    resting.map(|(rest, left)| Box::new(Unknown { failure: rest.failure.failure, rests: Some(left) }));
+                Ok(Answer { entry, source: Source::StaleWhileRevalidate(stale, unknown) })
             }
             Some((entry, State::StaleIfError(stale))) => {
                 self.known.answers.used(key);

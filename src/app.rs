@@ -112,9 +112,11 @@ impl App {
         };
         let Err(why) = open(self) else { return };
         self.metrics.disk.errors.inc();
+        self.engine.answers().miss_disk();
         tracing::error!(%why, "last good answers live in memory only: `cache.path` cannot be used");
         if let Trouble::Locked(_) = why {
             let app = Arc::downgrade(self);
+            let runtime = tokio::runtime::Handle::try_current();
             // The gateway before this one, which ends soon.
             std::thread::spawn(move || {
                 loop {
@@ -122,11 +124,27 @@ impl App {
                     let Some(app) = app.upgrade() else { return };
                     match open(&app) {
                         Err(Trouble::Locked(_)) => {}
-                        Ok(()) => return tracing::info!("the file of last good answers is free, and used"),
+                        Ok(()) => {
+                            tracing::info!("the file of last good answers is free, and used");
+                            return drop(runtime.map(|runtime| runtime.spawn(async move { app.warm_up().await })));
+                        }
                         Err(why) => return tracing::error!(%why, "the file of last good answers cannot be used"),
                     }
                 }
             });
+        }
+    }
+
+    /// Asks again what is known, until the gateway is going to end.
+    pub async fn warm_up(&self) {
+        let draining = async {
+            while !self.is_draining() {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        };
+        tokio::select! {
+            _ = self.engine.warm_up(&self.routes) => {}
+            () = draining => {}
         }
     }
 

@@ -76,7 +76,7 @@ pub struct Guard(GuardConfig);
 pub struct Breach {
     /// In words.
     pub reason: String,
-    /// The parameter sets that would be gone, by identity.
+    /// The parameter sets that would be gone, by identity or name; a hundred of them at most.
     pub gone: Vec<String>,
     /// Whether agreement of further runs is enough.
     pub can_be_confirmed: bool,
@@ -87,6 +87,17 @@ impl Guard {
     pub fn build(config: &GuardConfig, path: &Path, problems: &mut Problems) -> Self {
         if config.max_items.is_some_and(|most| most < config.min_items) {
             problems.error(&path.key("maxItems"), "is less than `minItems`, so that every answer would be held");
+        }
+        let is_idle = |name: &str| {
+            (name == "confirmAfter" && config.confirm_after == 0)
+                || (name == "confirmFor" && config.confirm_after > 0 && config.confirm_for.0.is_zero())
+        };
+        for name in ["confirmAfter", "confirmFor"].into_iter().filter(|name| is_idle(name)) {
+            problems.warning(
+                &path.key(name),
+                "with 0 a loss that lasts a moment is believed",
+                "leave it out, or set it to how long the source's hiccups last",
+            );
         }
         Self(config.clone())
     }
@@ -108,15 +119,17 @@ impl Guard {
         }
         let known: HashSet<&String> = identities.iter().collect();
         // What was let through before is not judged again.
-        let gone: Vec<String> =
-            last.iter().filter_map(|set| self.identity(set).ok()).filter(|id| !known.contains(id)).collect();
+        let is_gone = |set: &&ParameterSet| self.identity(set).is_ok_and(|identity| !known.contains(&identity));
+        let gone: Vec<&ParameterSet> = last.iter().filter(is_gone).collect();
         let losses = if rules.identity.is_empty() { last.len().saturating_sub(new.len()) } else { gone.len() };
+        let gone: Vec<String> = gone.into_iter().take(MOST_GONE).map(|set| self.label(set)).collect();
         let (count, before) = (new.len(), last.len());
+        let is_allowed = rules.on_empty == OnEmpty::Allow && rules.min_items == 0;
         let reason = if new.is_empty() && before > 0 {
-            (rules.on_empty != OnEmpty::Allow).then(|| format!("an empty list after one of {before}"))
+            (!is_allowed).then(|| format!("an empty list after one of {before}"))
         } else if new.is_empty() && is_lost {
-            let reason = "an empty list, while it is not known what was there before: it cannot be read from disk";
-            (rules.on_empty != OnEmpty::Allow).then(|| reason.to_owned())
+            let reason = "an empty list, while it is not known any more what was there before";
+            (!is_allowed).then(|| reason.to_owned())
         } else if count < rules.min_items {
             Some(format!("{count} parameter sets, fewer than `guard.minItems: {}`", rules.min_items))
         } else if let Some(most) = rules.max_items.filter(|most| count > *most) {
@@ -151,7 +164,7 @@ impl Guard {
         for (index, set) in sets.iter().enumerate() {
             let identity = self.identity(set).map_err(|why| format!("parameter set {index}: {why}"))?;
             if let Some(first) = seen.insert(identity.clone(), index) {
-                return Err(format!("the parameter sets {first} and {index} are both `{}`", short(&identity)));
+                return Err(format!("the parameter sets {first} and {index} are both `{}`", self.label(set)));
             }
             identities.push(identity);
         }
@@ -163,13 +176,34 @@ impl Guard {
             return Ok(canonical(&Value::Object(set.0.clone())));
         }
         let part = |key: &String| match set.0.get(key) {
-            Some(Value::String(text)) => Ok(text.clone()),
-            Some(other) => Ok(canonical(other)),
+            Some(value) => Ok(value.clone()),
             None => Err(format!("it has no `{key}`, which `guard.identity` needs")),
         };
-        Ok(self.0.identity.iter().map(part).collect::<Result<Vec<_>, _>>()?.join("/"))
+        let parts = self.0.identity.iter().map(part).collect::<Result<Vec<_>, _>>()?;
+        Ok(canonical(&parts.into()))
+    }
+
+    /// What a parameter set is called in a message: by its identity, else by what names things. Never all of it, which
+    /// may hold anything.
+    fn label(&self, set: &ParameterSet) -> String {
+        let shown = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let by = |names: &[&str]| {
+            let parts: Vec<String> = names.iter().filter_map(|name| set.0.get(*name)).map(shown).collect();
+            (!parts.is_empty()).then(|| short(&parts.join("/")))
+        };
+        let identity: Vec<&str> = self.0.identity.iter().map(String::as_str).collect();
+        let name = || NAMES.iter().find_map(|name| by(&[name]));
+        by(&identity).or_else(name).unwrap_or_else(|| {
+            let keys: Vec<&str> = set.0.keys().map(String::as_str).collect();
+            short(&format!("one with {}", keys.join(", ")))
+        })
     }
 }
+
+/// What generators call the thing that a parameter set stands for.
+const NAMES: [&str; 7] = ["name", "branch", "cluster", "path", "id", "number", "url"];
+/// How many of those that would be gone are told.
+const MOST_GONE: usize = 100;
 
 /// JSON with the keys of every object in order.
 fn canonical(value: &Value) -> String {
@@ -216,6 +250,7 @@ mod tests {
             (json!({}), &[], &twelve, None),
             (json!({"onEmpty": "allow"}), &twelve, &[], None),
             (json!({"onEmpty": "allow"}), &twelve, &twelve[..1], Some("11 of 12")),
+            (json!({"onEmpty": "allow", "minItems": 5}), &twelve, &[], Some("an empty list")),
             (json!({"onEmpty": "keep"}), &twelve, &[], Some("an empty list")),
             (json!({"maxShrink": "100%"}), &twelve, &twelve[..1], None),
             (json!({"maxShrink": "0%"}), &twelve, &twelve[..11], Some("1 of 12")),
@@ -236,7 +271,7 @@ mod tests {
         assert_eq!(breach.gone, ["a", "b"]);
         let lost = |config: &Value, new: &[&str]| guard(config).judge(None, &sets(new, "1")).unwrap();
         let breach = lost(&json!({}), &[]).unwrap();
-        assert!(breach.reason.contains("not known what was there before") && breach.can_be_confirmed);
+        assert!(breach.reason.contains("not known any more") && breach.can_be_confirmed);
         assert_eq!([lost(&json!({}), &["a"]), lost(&json!({"onEmpty": "allow"}), &[])], [None, None]);
     }
 

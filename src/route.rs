@@ -158,10 +158,15 @@ impl Route {
         }
     }
 
-    /// What `query`, whose key is `key`, has in common with those that it follows.
+    /// What `query`, whose key is `key`, has in common with those that it follows: nothing, unless all the parameters are
+    /// there that the lineage names.
     #[must_use]
     pub fn lineage(&self, query: &Query, key: Key) -> Key {
-        self.lineage.as_ref().map_or(key, |names| self.prefix.lineage(query, names))
+        let Some(names) = &self.lineage else { return key };
+        let is_there = |name: &String| {
+            query.parameters.get(name).is_some_and(|value| !value.is_null() && value.as_str() != Some(""))
+        };
+        if names.iter().all(is_there) { self.prefix.lineage(query, names) } else { key }
     }
 }
 

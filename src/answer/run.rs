@@ -2,7 +2,7 @@
 
 use std::{
     panic::AssertUnwindSafe,
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant as StdInstant},
 };
 
@@ -37,11 +37,14 @@ pub(super) struct Known {
     pub answers: Answers,
     pub failing: Failing<Failed>,
     pub held: Ledger,
+    /// Held from the look at what came before to the record of what comes now, so that two commits that land together are
+    /// not both measured against a third.
+    judging: Arc<Mutex<()>>,
 }
 
 impl Known {
     pub fn new(answers: Answers) -> Self {
-        Self { answers, failing: Failing::default(), held: Ledger::default() }
+        Self { answers, failing: Failing::default(), held: Ledger::default(), judging: Arc::default() }
     }
 
     /// What is remembered under `key`, unless it has expired.
@@ -83,9 +86,13 @@ impl Run {
         };
         self.route.metrics.ran(outcome, took);
         let now = clock.now();
-        let reviewed = result.and_then(|found| self.review(&known, found, now));
-        match reviewed {
-            Ok(found) => Ok(self.record(&known, found, took, now)),
+        let recorded = result.and_then(|found| {
+            let _judging = known.judging.lock().unwrap_or_else(PoisonError::into_inner);
+            let found = self.review(&known, found, now)?;
+            Ok(self.record(&known, found, took, now))
+        });
+        match recorded {
+            Ok(entry) => Ok(entry),
             Err(failure) => {
                 self.route.metrics.failed(failure.as_str());
                 self.log_failure(&failure);
@@ -115,15 +122,20 @@ impl Run {
 
     /// Holds `found` against the last good answer of its lineage, however old that is.
     fn review(&self, known: &Known, found: Found, now: Timestamp) -> Result<Found, Failure> {
+        let own = known.answers.try_get(&self.key);
+        let is_new = matches!(own, Ok(None)) && self.lineage != self.key;
         // A lineage that was named since has no answer of its own yet.
-        let last = known.answers.try_get(&self.lineage).and_then(|last| match last {
-            Some(last) => Ok(Some(last)),
-            None => known.answers.try_get(&self.key),
-        });
+        let last = known.answers.try_get(&self.lineage).and_then(|last| last.map_or(own, |last| Ok(Some(last))));
         let last = last.map(|last| last.map(|last| last.encoded.decode()).unwrap_or_default()).ok();
-        let of = Standing { question: &self.question, key: self.key, lineage: self.lineage };
+        let is_current = self.seat.land(|is_current| is_current);
+        let of = Standing { question: &self.question, key: self.key, lineage: self.lineage, is_new, is_current };
         let review = known.held.review(of, &self.route.guard, last.as_deref(), &found.sets, now);
         let disk = known.answers.disk();
+        for forgotten in known.held.take_forgotten() {
+            if let Some(disk) = disk {
+                disk.hold(forgotten, None::<&()>);
+            }
+        }
         match review.map_err(|error| Failure::Backend(BackendError::invalid_output(error)))? {
             Review::Passed => Ok(found),
             Review::Cleared(held) => {
@@ -137,7 +149,7 @@ impl Run {
                 Ok(found)
             }
             Review::Held(held) => {
-                if let Some(disk) = disk {
+                if let Some(disk) = disk.filter(|_| is_current) {
                     disk.hold(self.lineage, Some(&*held));
                 }
                 Err(Failure::Held(held))
@@ -155,6 +167,7 @@ impl Run {
             revision: self.route.revision(),
             stored_at: now,
             asked_at,
+            first_at: known.answers.get(&self.key).map_or(now, |before| before.first_at.min(now)),
             turn: self.seat.turn(),
             life: self.route.policy.life(&self.key, own, now),
             took,
@@ -168,7 +181,7 @@ impl Run {
             let entry = Arc::new(entry);
             known.answers.insert(self.key, &entry);
             if self.lineage != self.key {
-                known.answers.insert(self.lineage, &entry);
+                known.answers.lead(self.lineage, &entry);
             }
             if is_current {
                 known.failing.recovered(&self.key);

@@ -65,7 +65,7 @@ impl Engine {
         self.metrics.cache_entries.set(as_gauge(self.answers().memory().len()));
         self.metrics.cache_bytes.set(as_gauge(self.answers().memory().size()));
         self.metrics.flights.set(as_gauge(self.flights.len() as u64));
-        self.metrics.held.set(as_gauge(self.held().len() as u64));
+        self.metrics.held.set(as_gauge(self.known.held.count(self.clock.now()) as u64));
     }
 
     /// What is known of the questions to `routes` that `selector` selects, in the order of their keys. Reads the whole
@@ -110,7 +110,7 @@ impl Engine {
             state: state_name,
             fresh_for,
             failing: failed.map(|(failed, left)| (failed.failure, left)),
-            held: self.known.held.get(&lineage),
+            held: self.known.held.get(&lineage, now),
         })
     }
 
@@ -120,7 +120,7 @@ impl Engine {
         let mut expired = HashMap::new();
         let runs = self.flights.supersede(
             |question| selector.selects(question),
-            || expired.extend(self.answers().expire_in_memory(selector)),
+            || expired.extend(self.answers().expire_in_memory(selector, self.clock.now())),
         );
         expired.extend(self.answers().disk().map(|disk| disk.expire(selector.clone())).into_iter().flatten());
         self.known.failing.forget(|failed| selector.selects(&failed.question));
@@ -140,19 +140,13 @@ impl Engine {
     /// What is held, by lineage.
     #[must_use]
     pub fn held(&self) -> Vec<(Key, Held)> {
-        let (held, forgotten) = self.known.held.list(self.clock.now());
-        if let Some(disk) = self.answers().disk() {
-            for lineage in forgotten {
-                disk.hold(lineage, None::<&()>);
-            }
-        }
-        held
+        self.known.held.list(self.clock.now())
     }
 
     /// Writes `decision` on what is held under `id`; after a release asks the backend once more. What is then still
     /// held under `id` and why nothing new is known, or `None` when there is no such `id`.
     pub async fn decide(&self, routes: &RouteTable, id: &str, decision: Decision) -> Option<Decided> {
-        let (lineage, held) = self.known.held.decide(id, decision)?;
+        let (lineage, held) = self.known.held.decide(id, decision, self.clock.now())?;
         if let Some(disk) = self.answers().disk() {
             disk.hold(lineage, Some(&held));
         }
@@ -165,7 +159,7 @@ impl Engine {
             let asked = self.ask(route, key, route.query(&held.question), self.clock.now()).await;
             unknown = asked.err();
         }
-        Some(Decided { was: held, is: self.known.held.get(&lineage), unknown })
+        Some(Decided { was: held, is: self.known.held.get(&lineage, self.clock.now()), unknown })
     }
 }
 

@@ -1,8 +1,11 @@
 //! The remembered answers: in memory, and behind it on disk where a path is configured.
 
 use std::{
-    collections::HashMap,
-    sync::{Arc, OnceLock},
+    collections::{HashMap, VecDeque},
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -19,8 +22,20 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct Answers {
     memory: Memory,
-    disk: Arc<OnceLock<Disk>>,
+    behind: Arc<Behind>,
 }
+
+#[derive(Debug, Default)]
+struct Behind {
+    disk: OnceLock<Disk>,
+    /// That there should be a disk, and is none yet.
+    is_missing: AtomicBool,
+    /// What was invalidated of late, and when: the disk may hold it still.
+    invalidated: Mutex<VecDeque<(Selector, Timestamp)>>,
+}
+
+/// How many invalidations are remembered.
+const MOST_INVALIDATED: usize = 1000;
 
 /// What is told of a remembered answer.
 #[derive(Debug, Clone)]
@@ -81,12 +96,18 @@ impl Answers {
     /// With nothing but memory.
     #[must_use]
     pub fn new(memory: Memory) -> Self {
-        Self { memory, disk: Arc::default() }
+        Self { memory, behind: Arc::default() }
     }
 
     /// Keeps answers on `disk` too, from now on.
     pub fn keep_on(&self, disk: Disk) {
-        let _ = self.disk.set(disk);
+        let _ = self.behind.disk.set(disk);
+        self.behind.is_missing.store(false, Ordering::Relaxed);
+    }
+
+    /// Notes that there should be a disk, so that what is on it is not taken for what never was.
+    pub fn miss_disk(&self) {
+        self.behind.is_missing.store(true, Ordering::Relaxed);
     }
 
     /// What is remembered under `key`, as far as it can be read.
@@ -98,38 +119,70 @@ impl Answers {
     /// What is remembered under `key`.
     ///
     /// # Errors
-    /// When it is not in memory, and the disk cannot be read.
+    /// When there may have been something that is not in memory, and cannot be read.
     pub fn try_get(&self, key: &Key) -> Result<Option<Arc<Entry>>, Unreadable> {
         if let Some(entry) = self.memory.get(key) {
             return Ok(Some(entry));
         }
-        let Some(disk) = self.disk.get() else { return Ok(None) };
-        let Some(entry) = disk.get(key)? else { return Ok(None) };
-        disk.used(*key);
+        let kept = match self.disk() {
+            Some(disk) => disk.get(key)?,
+            None if self.behind.is_missing.load(Ordering::Relaxed) => return Err(Unreadable),
+            None => None,
+        };
+        let Some(mut entry) = kept else {
+            return if self.memory.has_pushed_out(key) { Err(Unreadable) } else { Ok(None) };
+        };
+        self.used(*key);
+        if self.is_invalidated(&entry) {
+            entry.life = Life::For(Duration::ZERO);
+        }
         Ok(Some(self.memory.restore(*key, Arc::new(entry))))
+    }
+
+    fn is_invalidated(&self, entry: &Entry) -> bool {
+        let invalidated = self.behind.invalidated.lock().unwrap_or_else(PoisonError::into_inner);
+        invalidated.iter().any(|(selector, at)| entry.stored_at <= *at && selector.selects(&entry.question))
     }
 
     /// Remembers `entry` under `key`, unless a later run brought what is there.
     pub fn insert(&self, key: Key, entry: &Arc<Entry>) {
-        if self.memory.get(&key).is_some_and(|other| other.turn > entry.turn) {
-            return;
+        if self.memory.get(&key).is_none_or(|other| other.turn <= entry.turn) {
+            self.put(key, entry);
         }
+    }
+
+    /// Remembers `entry` for those that come after its question in `lineage`, unless a later question was answered: an
+    /// earlier one that is asked again, as after a start, does not take them back. A clock that was put back begins anew.
+    pub fn lead(&self, lineage: Key, entry: &Arc<Entry>) {
+        let is_later = |other: Arc<Entry>| {
+            (other.first_at, other.turn) > (entry.first_at, entry.turn) && other.first_at <= entry.stored_at
+        };
+        if !self.get(&lineage).is_some_and(is_later) {
+            self.put(lineage, entry);
+        }
+    }
+
+    fn put(&self, key: Key, entry: &Arc<Entry>) {
         self.memory.insert(key, Arc::clone(entry));
-        if let Some(disk) = self.disk.get() {
+        if let Some(disk) = self.behind.disk.get() {
             disk.put(key, entry);
         }
     }
 
     /// Notes that the answer under `key` was of use, though it is old.
     pub fn used(&self, key: Key) {
-        if let Some(disk) = self.disk.get() {
+        if let Some(disk) = self.behind.disk.get() {
             disk.used(key);
         }
     }
 
     /// Lets no answer in memory that is selected be served before its backend was asked. Which those are.
     #[must_use]
-    pub fn expire_in_memory(&self, selector: &Selector) -> Vec<(Key, Question)> {
+    pub fn expire_in_memory(&self, selector: &Selector, now: Timestamp) -> Vec<(Key, Question)> {
+        let mut invalidated = self.behind.invalidated.lock().unwrap_or_else(PoisonError::into_inner);
+        invalidated.truncate(MOST_INVALIDATED - 1);
+        invalidated.push_front((selector.clone(), now));
+        drop(invalidated);
         let mut expired = Vec::new();
         for (key, entry) in self.memory.iter().filter(|(_, entry)| selector.selects(&entry.question)) {
             expired.push((key, entry.question.clone()));
@@ -141,7 +194,7 @@ impl Answers {
     /// All remembered answers. Reads the whole file.
     #[must_use]
     pub fn list(&self) -> HashMap<Key, Listed> {
-        let mut all: HashMap<Key, Listed> = self.disk.get().map(Disk::list).into_iter().flatten().collect();
+        let mut all: HashMap<Key, Listed> = self.behind.disk.get().map(Disk::list).into_iter().flatten().collect();
         all.extend(self.memory.iter().map(|(key, entry)| (key, Listed::remembered(&entry))));
         all
     }
@@ -155,6 +208,6 @@ impl Answers {
     /// The disk, if there is one.
     #[must_use]
     pub fn disk(&self) -> Option<&Disk> {
-        self.disk.get()
+        self.behind.disk.get()
     }
 }

@@ -209,6 +209,7 @@ mod tests {
             revision: Revision::of(&json!({})),
             stored_at: Timestamp(1_700_000_000_000),
             asked_at: Timestamp(1_700_000_000_000),
+            first_at: Timestamp(1_700_000_000_000),
             turn: 7,
             life: Life::For(Duration::from_mins(1)),
             took: Duration::from_micros(7),

@@ -90,6 +90,8 @@ pub struct Entry {
     pub stored_at: Timestamp,
     /// When a caller last had to wait for it, or made it be renewed.
     pub asked_at: Timestamp,
+    /// When its question was answered for the first time: what came later moves a lineage on.
+    pub first_at: Timestamp,
     /// The number of the run that brought it; a later run has a higher one. 0 after a restart.
     pub turn: u64,
     /// For how long it is fresh.

@@ -1,9 +1,13 @@
 //! Answers in memory: moka as storage with a size limit in bytes. What they are worth is
 //! [`super::policy`]'s business, who asks again is [`crate::flight`]'s.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    collections::HashSet,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+};
 
-use moka::sync::Cache;
+use moka::{notification::RemovalCause, sync::Cache};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -33,6 +37,38 @@ impl Default for CacheLimits {
 #[derive(Debug, Clone)]
 pub struct Memory {
     entries: Cache<Key, Arc<Entry>>,
+    pushed_out: Arc<Mutex<PushedOut>>,
+}
+
+/// Whose answers had to leave: where nothing is remembered any more, there may have been something.
+#[derive(Debug, Default)]
+struct PushedOut {
+    /// The beginnings of their keys.
+    keys: HashSet<[u8; 8]>,
+    /// That there were too many to know them all.
+    are_many: bool,
+}
+
+impl PushedOut {
+    /// How many are known, at 8 bytes each.
+    const MOST: usize = 200_000;
+
+    fn add(&mut self, key: &Key) {
+        self.are_many |= self.keys.len() >= Self::MOST;
+        if !self.are_many {
+            self.keys.insert(Self::beginning(key));
+        }
+    }
+
+    fn has(&self, key: &Key) -> bool {
+        self.are_many || self.keys.contains(&Self::beginning(key))
+    }
+
+    fn beginning(key: &Key) -> [u8; 8] {
+        let mut beginning = [0; 8];
+        beginning.copy_from_slice(&key.as_bytes()[..8]);
+        beginning
+    }
 }
 
 impl Memory {
@@ -40,7 +76,22 @@ impl Memory {
     #[must_use]
     pub fn new(limits: &CacheLimits) -> Self {
         let weight = |_: &Key, entry: &Arc<Entry>| u32::try_from(size_of::<Key>() + entry.weight()).unwrap_or(u32::MAX);
-        Self { entries: Cache::builder().max_capacity(limits.memory.0).weigher(weight).build() }
+        let pushed_out = Arc::<Mutex<PushedOut>>::default();
+        let book = Arc::clone(&pushed_out);
+        let listener = move |key: Arc<Key>, _, cause| {
+            if cause == RemovalCause::Size {
+                book.lock().unwrap_or_else(PoisonError::into_inner).add(&key);
+            }
+        };
+        let entries =
+            Cache::builder().max_capacity(limits.memory.0).weigher(weight).eviction_listener(listener).build();
+        Self { entries, pushed_out }
+    }
+
+    /// Whether an answer under `key` had to leave for want of room.
+    #[must_use]
+    pub fn has_pushed_out(&self, key: &Key) -> bool {
+        self.pushed_out.lock().unwrap_or_else(PoisonError::into_inner).has(key)
     }
 
     /// What is remembered under `key`.
@@ -80,5 +131,45 @@ impl Memory {
     #[must_use]
     pub fn size(&self) -> u64 {
         self.entries.weighted_size()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        cache::{Encoded, Life, Revision},
+        clock::Timestamp,
+        generator::Question,
+    };
+
+    #[test]
+    fn who_had_to_leave_is_known() {
+        let memory = Memory::new(&CacheLimits { memory: ByteSize(20_000), ..CacheLimits::default() });
+        let entry = Arc::new(Entry {
+            encoded: Encoded::encode(&[]).unwrap(),
+            question: Question { route: "r".into(), application_set: None, parameters: Arc::default() },
+            revision: Revision::of(&json!({})),
+            stored_at: Timestamp(0),
+            asked_at: Timestamp(0),
+            first_at: Timestamp(0),
+            turn: 1,
+            life: Life::For(Duration::ZERO),
+            took: Duration::ZERO,
+            evidence: Vec::new(),
+        });
+        let keys: Vec<Key> = (0..200).map(|n| Key::of_bytes([n; 32])).collect();
+        for key in &keys {
+            memory.insert(*key, Arc::clone(&entry));
+        }
+        memory.entries.run_pending_tasks();
+        let (there, gone): (Vec<Key>, Vec<Key>) = keys.iter().partition(|key| memory.get(key).is_some());
+        assert!(!there.is_empty() && gone.len() > 50);
+        assert!(gone.iter().all(|key| memory.has_pushed_out(key)));
+        assert!(!there.iter().any(|key| memory.has_pushed_out(key)));
     }
 }

@@ -73,7 +73,7 @@ async fn serve(app: Arc<App>, file: &Path) -> anyhow::Result<ExitCode> {
         edge::serve(admin, admin_router, over, MARGIN).await
     });
     let warming = Arc::clone(&app);
-    let warming = tokio::spawn(async move { warming.engine.warm_up(&warming.routes).await });
+    tokio::spawn(async move { warming.warm_up().await });
     let draining = Arc::clone(&app);
     let shutdown = async move {
         let name = tokio::select! {
@@ -81,7 +81,6 @@ async fn serve(app: Arc<App>, file: &Path) -> anyhow::Result<ExitCode> {
             _ = interrupt.recv() => "SIGINT",
         };
         draining.start_draining();
-        warming.abort();
         tracing::info!(signal = name, in_flight = draining.in_flight.now(), "finishing what was started");
     };
     let longest = app.routes.iter().map(|route| route.deadline).max().unwrap_or_default();

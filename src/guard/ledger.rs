@@ -30,6 +30,8 @@ pub struct Held {
     pub question: Question,
     /// The key of that question.
     pub key: Key,
+    /// The key that it shares with those that it follows, by which it is called.
+    pub lineage: Key,
     /// Why it is held.
     pub breach: Breach,
     /// How many parameter sets it has.
@@ -46,6 +48,8 @@ pub struct Held {
     pub seen_at: Timestamp,
     /// What an operator decided.
     pub decision: Option<Decision>,
+    /// Whether runs were counted that may take something away.
+    counts: bool,
     fingerprint: [u8; 32],
     counted_at: Timestamp,
 }
@@ -70,13 +74,14 @@ impl fmt::Display for Held {
             write!(f, "; Argo CD would delete what was made of {}{rest}", named.join(", "))?;
         }
         if self.decision == Some(Decision::Rejected) {
-            f.write_str("; an operator rejected it")
+            f.write_str("; an operator rejected it")?;
         } else if self.breach.can_be_confirmed {
             let apart = humantime::format_duration(self.apart);
-            write!(f, "; believed once {} further runs, {apart} apart, agree ({} so far)", self.wanted, self.agreed)
+            write!(f, "; believed once {} further runs, {apart} apart, agree ({} so far)", self.wanted, self.agreed)?;
         } else {
-            f.write_str("; `guard.onEmpty: keep` never believes it")
+            f.write_str("; it is not believed however often it is said")?;
         }
+        write!(f, "; `appset-gateway held release {}` believes it", self.lineage)
     }
 }
 
@@ -89,6 +94,11 @@ pub struct Standing<'a> {
     pub key: Key,
     /// The key that it shares with those that it follows.
     pub lineage: Key,
+    /// Whether it was never answered, and only follows others. That there is nothing for it yet, as while CI builds a
+    /// commit, is no reason to take away what the others have, however often it is said.
+    pub is_new: bool,
+    /// Whether it is not outdated: what is said by a run that an invalidation cut off is no word in the matter.
+    pub is_current: bool,
 }
 
 /// What a review came to.
@@ -102,9 +112,16 @@ pub enum Review {
     Held(Box<Held>),
 }
 
-/// The answers that are held, by lineage.
+/// The answers that are held, by lineage. What nobody has asked about for a day is forgotten.
 #[derive(Debug, Clone, Default)]
-pub struct Ledger(Arc<Mutex<HashMap<Key, Held>>>);
+pub struct Ledger(Arc<Mutex<Book>>);
+
+#[derive(Debug, Default)]
+struct Book {
+    held: HashMap<Key, Held>,
+    /// What was forgotten since that was last asked.
+    forgotten: Vec<Key>,
+}
 
 impl Ledger {
     /// Decides on `new` after `last` at `now`.
@@ -120,13 +137,19 @@ impl Ledger {
         now: Timestamp,
     ) -> Result<Review, String> {
         let cleared = |held: Option<Held>| held.map_or(Review::Passed, |held| Review::Cleared(Box::new(held)));
-        let Some(breach) = guard.judge(last, new)? else { return Ok(cleared(self.lock().remove(&of.lineage))) };
+        let Some(breach) = guard.judge(last, new)? else {
+            let before = if of.is_current { self.open(now).held.remove(&of.lineage) } else { None };
+            return Ok(cleared(before));
+        };
+        let counts = !(of.is_new && new.is_empty());
+        let breach = Breach { can_be_confirmed: breach.can_be_confirmed && counts, ..breach };
         let fingerprint = guard.fingerprint(new)?;
-        let mut book = self.lock();
+        let mut book = self.open(now);
         let (wanted, apart) = (guard.0.confirm_after, guard.0.confirm_for.0);
         let mut held = Held {
             question: of.question.clone(),
             key: of.key,
+            lineage: of.lineage,
             breach,
             sets: new.len(),
             agreed: 0,
@@ -135,15 +158,23 @@ impl Ledger {
             since: now,
             seen_at: now,
             decision: None,
+            counts,
             fingerprint,
             counted_at: now,
         };
-        if let Some(before) = book.get(&of.lineage).filter(|before| before.fingerprint == fingerprint) {
+        if !of.is_current {
+            return Ok(Review::Held(Box::new(held)));
+        }
+        if let Some(before) = book.held.get(&of.lineage).filter(|before| before.fingerprint == fingerprint) {
             // A clock that went back counts from here.
             let is_apart = now.since(before.counted_at).is_some_and(|passed| passed >= apart);
             let has_jumped = now < before.counted_at;
-            held.agreed = before.agreed.saturating_add(u32::from(is_apart));
-            held.counted_at = if is_apart || has_jumped { now } else { before.counted_at };
+            if !counts {
+                (held.agreed, held.counted_at, held.counts) = (before.agreed, before.counted_at, before.counts);
+            } else if before.counts {
+                held.agreed = before.agreed.saturating_add(u32::from(is_apart));
+                held.counted_at = if is_apart || has_jumped { now } else { before.counted_at };
+            }
             held.since = before.since.min(now);
             held.decision = before.decision;
         }
@@ -153,50 +184,74 @@ impl Ledger {
             None => held.breach.can_be_confirmed && held.agreed >= wanted,
         };
         if is_believed {
-            book.remove(&of.lineage);
+            book.held.remove(&of.lineage);
             return Ok(cleared(Some(held)));
         }
-        if book.len() >= MOST_HELD && !book.contains_key(&of.lineage) {
-            let oldest = book.iter().min_by_key(|(_, held)| held.seen_at).map(|(key, _)| *key);
-            oldest.map(|key| book.remove(&key));
+        if book.held.len() >= MOST_HELD && !book.held.contains_key(&of.lineage) {
+            let oldest = book.held.iter().min_by_key(|(_, held)| held.seen_at).map(|(key, _)| *key);
+            book.held.retain(|key, _| Some(*key) != oldest);
+            book.forgotten.extend(oldest);
         }
-        book.insert(of.lineage, held.clone());
+        book.held.insert(of.lineage, held.clone());
         Ok(Review::Held(Box::new(held)))
     }
 
-    /// Writes `decision` on what is held under `id`, the lineage's key as it is printed.
+    /// Writes `decision` on what is held under `id`: the lineage's key as it is printed, or a beginning of it that only
+    /// one has.
     #[must_use]
-    pub fn decide(&self, id: &str, decision: Decision) -> Option<(Key, Held)> {
-        let mut book = self.lock();
-        let (lineage, held) = book.iter_mut().find(|(lineage, _)| lineage.to_string() == id)?;
+    pub fn decide(&self, id: &str, decision: Decision, now: Timestamp) -> Option<(Key, Held)> {
+        let mut book = self.open(now);
+        let mut meant = book.held.iter_mut().filter(|(lineage, _)| lineage.to_string().starts_with(id));
+        let (Some((lineage, held)), None) = (meant.next(), meant.next()) else { return None };
         held.decision = Some(decision);
         Some((*lineage, held.clone()))
     }
 
     /// What is held under `lineage`.
     #[must_use]
-    pub fn get(&self, lineage: &Key) -> Option<Held> {
-        self.lock().get(lineage).cloned()
+    pub fn get(&self, lineage: &Key, now: Timestamp) -> Option<Held> {
+        self.open(now).held.get(lineage).cloned()
     }
 
-    /// What is held, by lineage; forgets first what nobody has asked about for a day, and says what that was.
+    /// How many answers are held.
     #[must_use]
-    pub fn list(&self, now: Timestamp) -> (Vec<(Key, Held)>, Vec<Key>) {
-        let mut book = self.lock();
-        let is_old = |held: &Held| now.since(held.seen_at).is_some_and(|idle| idle > FORGOTTEN_AFTER);
-        let forgotten: Vec<Key> = book.iter().filter(|(_, held)| is_old(held)).map(|(key, _)| *key).collect();
-        for key in &forgotten {
-            book.remove(key);
-        }
-        (book.iter().map(|(key, held)| (*key, held.clone())).collect(), forgotten)
+    pub fn count(&self, now: Timestamp) -> usize {
+        self.open(now).held.len()
+    }
+
+    /// What is held, by lineage.
+    #[must_use]
+    pub fn list(&self, now: Timestamp) -> Vec<(Key, Held)> {
+        self.open(now).held.iter().map(|(key, held)| (*key, held.clone())).collect()
     }
 
     /// Takes over what was held before a restart.
     pub fn restore(&self, lineage: Key, held: Held) {
-        self.lock().entry(lineage).or_insert(held);
+        self.lock().held.entry(lineage).or_insert(held);
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Held>> {
+    /// What was forgotten since this was last asked.
+    #[must_use]
+    pub fn take_forgotten(&self) -> Vec<Key> {
+        std::mem::take(&mut self.lock().forgotten)
+    }
+
+    /// The book without what is forgotten at `now`.
+    fn open(&self, now: Timestamp) -> MutexGuard<'_, Book> {
+        let mut book = self.lock();
+        let is_old = |held: &Held| now.since(held.seen_at).is_some_and(|idle| idle > FORGOTTEN_AFTER);
+        let Book { held, forgotten } = &mut *book;
+        held.retain(|key, held| {
+            let is_old = is_old(held);
+            if is_old {
+                forgotten.push(*key);
+            }
+            !is_old
+        });
+        book
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Book> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -229,7 +284,7 @@ mod tests {
         fn review(&self, after: u64, new: &[ParameterSet]) -> Option<u32> {
             self.seconds.set(self.seconds.get() + after);
             let question = Question { route: "r".into(), application_set: None, parameters: Arc::default() };
-            let of = Standing { question: &question, key: LINEAGE, lineage: LINEAGE };
+            let of = Standing { question: &question, key: LINEAGE, lineage: LINEAGE, is_new: false, is_current: true };
             match self.ledger.review(of, &self.guard, Some(&self.last), new, self.now()).unwrap() {
                 Review::Held(held) => Some(held.agreed),
                 Review::Passed | Review::Cleared(_) => None,
@@ -241,7 +296,7 @@ mod tests {
         }
 
         fn len(&self) -> usize {
-            self.ledger.list(self.now()).0.len()
+            self.ledger.count(self.now())
         }
     }
 
@@ -274,9 +329,9 @@ mod tests {
             assert!(reviewer.review(600, &[]).is_some());
         }
         let id = LINEAGE.to_string();
-        assert!(reviewer.ledger.decide(&id, Decision::Released).is_some());
+        assert!(reviewer.ledger.decide(&id, Decision::Released, reviewer.now()).is_some());
         assert_eq!((reviewer.review(1, &[]), reviewer.len()), (None, 0));
-        assert!(reviewer.ledger.decide(&id, Decision::Released).is_none());
+        assert!(reviewer.ledger.decide(&id, Decision::Released, reviewer.now()).is_none());
     }
 
     #[test]
@@ -285,11 +340,11 @@ mod tests {
         let reviewer = Reviewer::new(guard(&json!({})), all);
         let id = LINEAGE.to_string();
         reviewer.review(0, &half);
-        reviewer.ledger.decide(&id, Decision::Rejected).unwrap();
+        reviewer.ledger.decide(&id, Decision::Rejected, reviewer.now()).unwrap();
         for _ in 0..100 {
             assert!(reviewer.review(60, &half).is_some(), "rejected");
         }
-        reviewer.ledger.decide(&id, Decision::Released).unwrap();
+        reviewer.ledger.decide(&id, Decision::Released, reviewer.now()).unwrap();
         assert_eq!(reviewer.review(1, &[]), Some(0), "another answer than the one that was released");
         assert_eq!(reviewer.review(1, &half), Some(0), "and that is forgotten with it");
     }
@@ -301,7 +356,7 @@ mod tests {
         reviewer.seconds.set(reviewer.seconds.get() + 24 * 3600);
         assert_eq!(reviewer.len(), 1);
         reviewer.seconds.set(reviewer.seconds.get() + 1);
-        assert_eq!(reviewer.ledger.list(reviewer.now()).1, [LINEAGE]);
         assert_eq!(reviewer.len(), 0);
+        assert_eq!((reviewer.ledger.take_forgotten(), reviewer.ledger.take_forgotten()), (vec![LINEAGE], vec![]));
     }
 }

@@ -72,8 +72,18 @@ impl Completion {
             Source::Hit { age, left } => {
                 ("hit", text(format_args!("appset-gateway; hit; ttl={}", left.as_secs())), *age)
             }
-            Source::StaleWhileRevalidate(stale) => {
+            Source::StaleWhileRevalidate(stale, None) => {
                 ("stale", text(format_args!("appset-gateway; hit; ttl=-{}", stale.over.as_secs())), stale.age)
+            }
+            Source::StaleWhileRevalidate(stale, Some(unknown)) => {
+                let error = self.route.as_deref().map(|route| ApiError::of((**unknown).clone(), route));
+                let detail = error.as_ref().map_or("unknown", |error| error.code.as_str());
+                because = error;
+                (
+                    "stale",
+                    text(format_args!("appset-gateway; hit; ttl=-{}; detail={detail}", stale.over.as_secs())),
+                    stale.age,
+                )
             }
             Source::StaleIfError(stale, unknown) => {
                 let error = self.route.as_deref().map(|route| ApiError::of((**unknown).clone(), route));
@@ -94,7 +104,7 @@ impl Completion {
         let elapsed = self.started.elapsed();
         let total = elapsed.as_micros();
         let timing = match &answer.source {
-            Source::Hit { .. } | Source::StaleWhileRevalidate(_) | Source::StaleIfError(..) => {
+            Source::Hit { .. } | Source::StaleWhileRevalidate(..) | Source::StaleIfError(..) => {
                 text(format_args!("total;dur={}.{:03}", total / 1000, total % 1000))
             }
             Source::Miss { .. } => {

@@ -193,7 +193,7 @@ async fn an_operator_releases_or_rejects_what_is_held() {
         [
             &json!("s"),
             &json!("1 of 2 parameter sets would be gone, more than `guard.maxShrink: 30%`"),
-            &json!([r#"{"name":"b"}"#]),
+            &json!(["b"]),
             &json!(0),
             &json!(2)
         ]

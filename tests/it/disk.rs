@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::support::{
     Reply, TOKEN, TestApp,
     binary::Gateway,
-    wire::{argo_request, exchange},
+    wire::{argo_request, exchange, exchange_admin, operator_request},
 };
 
 /// A gateway's configuration in `folder`, with a route `s` whose script prints the file `answer`.
@@ -207,8 +207,12 @@ async fn a_disk_that_cannot_be_used_is_survived() {
     works(folder.path(), true);
     // Another process holds the file.
     let first = Gateway::serve(&config);
+    assert_eq!(ask(&first, 1).await.sets(), expected(1));
     let second = Gateway::serve(&config);
-    assert_eq!(ask(&second, 1).await.sets(), expected(1));
+    // What is in the file is not known yet, so that nothing is no answer that can be believed.
+    std::fs::write(folder.path().join("answer"), "[]").unwrap();
+    assert_eq!(ask(&second, 1).await.code(), "held");
+    works(folder.path(), true);
     assert_eq!(metric(&second, "appset_gateway_disk_errors_total").await, 1);
     // It gets the file once that process is gone.
     drop(first);
@@ -247,6 +251,10 @@ async fn a_full_disk_is_survived() {
     let safe = metric(&gateway, "appset_gateway_disk_writes_total").await;
     assert!((1..60).contains(&safe), "{safe}");
     assert!(ask(&gateway, 59).await.header("cache-status").unwrap().starts_with("appset-gateway; hit"));
+    // What the disk cannot be told goes for what comes from it too.
+    let request = operator_request("POST", "/admin/answers/invalidate", r#"{"route":"s"}"#);
+    assert_eq!(exchange_admin(gateway.admin, request.as_bytes()).await.status, 200);
+    assert!(!ask(&gateway, 0).await.header("cache-status").unwrap().contains("hit"));
     // Once there is room again, it is used.
     gateway.unlimit();
     for n in 60.. {

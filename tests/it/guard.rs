@@ -122,6 +122,103 @@ async fn a_new_commit_lives_on_the_answer_of_the_one_before() {
     assert!(unknown.message().contains(said) && unknown.message().ends_with("so the ApplicationSet is left as it is"));
 }
 
+/// However many commits CI is slow with, and however often each is asked about.
+#[tokio::test]
+async fn commits_that_are_not_built_do_not_agree_their_preview_away() {
+    let (app, print) = fleet("lineage: [branch],").await;
+    let ask = async |sha: &str| {
+        app.clock.advance(Duration::from_mins(10));
+        app.ask("s", json!({"branch": "x", "sha": sha})).await
+    };
+    let built = |sha: &str, names: &[&str]| {
+        std::fs::write(app.folder.path().join(format!("answer-{sha}")), list(names)).unwrap();
+    };
+    print(&[]);
+    built("c1", &["c1"]);
+    ask("c1").await;
+    for round in 0..12 {
+        let reply = ask(["c2", "c3", "c4"][round % 3]).await;
+        assert_eq!((reply.sets().as_str(), detail(&reply)), (r#"[{"name":"c1"}]"#, "held"), "{round}");
+    }
+    let held = app.operate("/admin/held", None).await.json()["held"][0]["message"].as_str().unwrap().to_owned();
+    assert!(held.contains("it is not believed however often it is said; `appset-gateway held release "), "{held}");
+
+    // What was there for a commit, and is not any more, is another matter.
+    built("c1", &[]);
+    for _ in 0..2 {
+        assert_eq!(ask("c1").await.sets(), r#"[{"name":"c1"}]"#);
+    }
+    assert_eq!(ask("c1").await.sets(), "[]");
+}
+
+/// The preview stays on the last commit that was built, also when an earlier one is asked about again.
+#[tokio::test]
+async fn an_earlier_commit_does_not_take_its_branch_back() {
+    let (app, print) = fleet("lineage: [branch],").await;
+    print(&[]);
+    let ask = async |sha: &str| {
+        app.clock.advance(Duration::from_mins(10));
+        app.ask("s", json!({"branch": "x", "sha": sha})).await.sets()
+    };
+    for sha in ["c1", "c2"] {
+        std::fs::write(app.folder.path().join(format!("answer-{sha}")), list(&[sha])).unwrap();
+        ask(sha).await;
+    }
+    assert_eq!(ask("c1").await, r#"[{"name":"c1"}]"#);
+    assert_eq!(ask("c3").await, r#"[{"name":"c2"}]"#);
+}
+
+/// A parameter that is missing makes a stranger of a question, not one of everybody's family.
+#[tokio::test]
+async fn without_the_parameters_of_its_lineage_a_question_follows_nobody() {
+    let (app, print) = fleet("lineage: [branch],").await;
+    print(&["a"]);
+    for parameters in [json!({"sha": "c1"}), json!({"sha": "c1", "branch": ""}), json!({"sha": "c1", "branch": null})] {
+        app.ask("s", parameters).await;
+    }
+    std::fs::remove_file(app.folder.path().join("answer")).unwrap();
+    for parameters in [json!({"sha": "c2"}), json!({"sha": "c2", "branch": ""}), json!({"sha": "c2", "branch": null})] {
+        assert_eq!(app.ask("s", parameters).await.status, 502);
+    }
+}
+
+#[tokio::test]
+async fn what_is_held_shows_while_the_answer_is_renewed_behind_the_callers_back() {
+    let (app, print) = fleet("").await;
+    print(&["a", "b"]);
+    app.ask("s", json!({})).await;
+    print(&[]);
+    app.clock.advance(Duration::from_secs(90));
+    while detail(&app.ask("s", json!({})).await) != "held" {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let failures = "appset_gateway_backend_failures_total{kind=\"held\",route=\"s\"}";
+    assert_eq!(app.metric(failures).await, 1);
+}
+
+/// Memory is bounded, and what had to leave it cannot be measured against any more.
+#[tokio::test]
+async fn an_empty_answer_is_held_where_the_last_one_had_to_leave_memory() {
+    let script = json!({"command": ["cat", "answer"]});
+    let config = format!(
+        "{}cache: {{ memory: 64KiB }}\nroutes: [ {{ name: s, backend: {{ script: {script} }} }} ]\n",
+        TestApp::auth()
+    );
+    let app = TestApp::start(&config).await;
+    let file = app.folder.path().join("answer");
+    std::fs::write(&file, list(&["x".repeat(4000).as_str()])).unwrap();
+    for n in 0..100 {
+        app.ask("s", json!({ "n": n })).await;
+    }
+    std::fs::write(&file, "[]").unwrap();
+    app.clock.advance(Duration::from_mins(10));
+    for n in 0..100 {
+        let reply = app.ask("s", json!({ "n": n })).await;
+        assert!(reply.status == 503 || detail(&reply) == "held", "{n}: {}", reply.text());
+    }
+    assert_eq!(app.ask("s", json!({"n": "new"})).await.sets(), "[]");
+}
+
 /// A matrix asks once for each pull request, and its first error ends the whole ApplicationSet's run.
 #[tokio::test]
 async fn a_pull_request_that_fails_takes_no_other_along() {

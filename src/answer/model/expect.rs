@@ -40,7 +40,7 @@ impl Got {
         let (asked, at) = (Asked::of(&answer.entry.question.parameters), answer.entry.stored_at);
         match &answer.source {
             Source::Hit { .. } => Self::Hit(asked, at),
-            Source::StaleWhileRevalidate(_) => Self::Stale(asked, at),
+            Source::StaleWhileRevalidate(..) => Self::Stale(asked, at),
             Source::StaleIfError(_, unknown) => Self::Instead(asked, at, Why::of(unknown)),
             Source::Miss { .. } => Self::New(asked, at),
         }

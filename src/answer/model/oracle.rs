@@ -34,6 +34,8 @@ pub struct Known {
     pub ran: Ran,
     pub at: Timestamp,
     pub fresh: Fresh,
+    /// When its question was answered for the first time.
+    first: Timestamp,
     /// Which runs began after it.
     turn: usize,
 }
@@ -55,6 +57,8 @@ pub struct Held {
     counted_at: Timestamp,
     seen_at: Timestamp,
     decision: Option<Decision>,
+    /// Whether it was said by those who had something.
+    counts: bool,
 }
 
 /// A run under way.
@@ -142,12 +146,13 @@ impl Oracle {
     pub fn land(&mut self, run: usize, ran: Ran, spread: &impl Spread) -> Result<Landed, String> {
         let index = self.flights.iter().position(|flight| flight.run == run).ok_or("a run that never began")?;
         let Flight { asked, is_current, .. } = self.flights.remove(index);
+        let rules = asked.rules();
         let (at, ended) = ran.ended.ok_or("a run that has not ended")?;
         let why = match (&ran.says, ended) {
             (_, Ended::Dropped) => Some("timeout"),
             (Says::Crash, _) => Some("crashed"),
             (Says::Unknown(fault), _) => Some(fault.kind().as_str()),
-            _ => self.review(asked, &ran, at),
+            _ => self.review(asked, &ran, at, is_current),
         };
         if let Some(why) = why {
             if is_current {
@@ -156,14 +161,18 @@ impl Oracle {
             }
             return Ok(Landed::Bad(why));
         }
-        let mut new = Known { ran, at, fresh: Fresh::Never, turn: run + 1 };
+        let first = self.known.get(&Slot::Own(asked)).map_or(at, |known| known.first.min(at));
+        let mut new = Known { ran, at, fresh: Fresh::Never, first, turn: run + 1 };
         if self.known.get(&Slot::Own(asked)).is_none_or(|known| known.turn <= new.turn) {
             new.fresh = life(&new, is_current, spread.life(asked, at))?;
         }
-        for slot in [Slot::Own(asked), asked.lineage()] {
-            if self.known.get(&slot).is_none_or(|known| known.turn <= new.turn) {
-                self.known.insert(slot, new.clone());
-            }
+        if self.known.get(&Slot::Own(asked)).is_none_or(|known| known.turn <= new.turn) {
+            self.known.insert(Slot::Own(asked), new.clone());
+        }
+        // A commit that was known before another does not take their branch back.
+        let is_later = |known: &Known| (known.first, known.turn) > (new.first, new.turn) && known.first <= at;
+        if rules.follows && !self.known.get(&asked.lineage()).is_some_and(is_later) {
+            self.known.insert(asked.lineage(), new.clone());
         }
         if is_current {
             self.rests.remove(&asked);
@@ -172,23 +181,39 @@ impl Oracle {
     }
 
     /// Why the answer of `ran` is not believed.
-    fn review(&mut self, asked: Asked, ran: &Ran, at: Timestamp) -> Option<&'static str> {
+    fn review(&mut self, asked: Asked, ran: &Ran, at: Timestamp, is_current: bool) -> Option<&'static str> {
+        self.forget(at);
         let (rules, lineage) = (asked.rules(), asked.lineage());
         let last = self.known.get(&lineage).map(|known| &known.ran);
-        let can_be_confirmed = match rules.judge(last, ran) {
+        let (can_be_confirmed, counts) = match rules.judge(last, ran) {
             Judgement::Good => {
-                self.held.remove(&lineage);
+                // What is outdated has no word in the matter.
+                if is_current {
+                    self.held.remove(&lineage);
+                }
                 return None;
             }
             Judgement::Nonsense => return Some("invalid_output"),
-            Judgement::Loss { can_be_confirmed } => can_be_confirmed,
+            // That a commit is not there yet says nothing about the one before.
+            Judgement::Loss { can_be_confirmed } => {
+                let is_new = rules.follows && !self.known.contains_key(&Slot::Own(asked));
+                let counts = !(is_new && ran.names() == Some(Vec::new()));
+                (can_be_confirmed && counts, counts)
+            }
         };
-        let mut held = Held { ran: ran.clone(), agreed: 0, counted_at: at, seen_at: at, decision: None };
+        if !is_current {
+            return Some("held");
+        }
+        let mut held = Held { ran: ran.clone(), agreed: 0, counted_at: at, seen_at: at, decision: None, counts };
         if let Some(before) = self.held.remove(&lineage).filter(|before| rules.agree(&before.ran, ran)) {
             let is_apart = at.0 >= before.counted_at.0 + rules.confirm_for * 1000;
-            held.agreed = before.agreed + u32::from(is_apart);
-            if !is_apart && at >= before.counted_at {
-                held.counted_at = before.counted_at;
+            if !counts {
+                (held.agreed, held.counted_at, held.counts) = (before.agreed, before.counted_at, before.counts);
+            } else if before.counts {
+                held.agreed = before.agreed + u32::from(is_apart);
+                if !is_apart && at >= before.counted_at {
+                    held.counted_at = before.counted_at;
+                }
             }
             held.decision = before.decision;
         }
@@ -253,7 +278,8 @@ impl Oracle {
     }
 
     /// An operator decides on what is held for `lineage`; the question that brought it, if there is any.
-    pub fn decide(&mut self, lineage: Slot, decision: Decision) -> Option<Asked> {
+    pub fn decide(&mut self, lineage: Slot, decision: Decision, now: Timestamp) -> Option<Asked> {
+        self.forget(now);
         let held = self.held.get_mut(&lineage)?;
         held.decision = Some(decision);
         let asked = held.ran.asked;

@@ -172,7 +172,7 @@ impl Rules {
         }
         if after.is_empty() && !before.is_empty() {
             return match self.on_empty {
-                "allow" => Judgement::Good,
+                "allow" if self.least == 0 => Judgement::Good,
                 "keep" => Judgement::Loss { can_be_confirmed: false },
                 _ => Judgement::Loss { can_be_confirmed: true },
             };

@@ -16,7 +16,7 @@ use crate::{
     generator::Question,
     oci::Registries,
     outbound::Outbound,
-    problem::{Path, Problems},
+    problem::{Path, Problems, Severity},
     route::RouteTable,
     telemetry::metrics::Metrics,
     units::HumanDuration,
@@ -41,7 +41,7 @@ impl Default for Stage {
         let configs: Vec<_> = raw.iter().map(|route| serde_json::from_value(route.clone()).unwrap()).collect();
         let deadline = HumanDuration::from_secs(25);
         let mut routes = RouteTable::build(&configs, &raw, deadline, around, &metrics, &path, &mut problems);
-        assert_eq!(problems.into_vec(), vec![]);
+        assert!(problems.into_vec().iter().all(|problem| problem.severity == Severity::Warning));
         let source = Arc::new(Source::default());
         routes.replace_backends(&(Arc::clone(&source) as Arc<dyn Backend>));
         let keys = Asked::all().flat_map(|asked| [Slot::Own(asked), asked.lineage()]);

@@ -356,7 +356,7 @@ impl<'a> World<'a> {
     }
 
     async fn decide(&mut self, lineage: Slot, decision: Decision) -> Checked {
-        let held = self.oracle.decide(lineage, decision);
+        let held = self.oracle.decide(lineage, decision, self.wall.now());
         let (mut run, mut begun) = (None, None);
         if let Some(asked) = held {
             self.watch.decided(lineage, decision);

@@ -2,6 +2,8 @@
 //! with a file that failed once.
 
 use std::{
+    fs::OpenOptions,
+    os::unix::fs::OpenOptionsExt,
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     sync::{PoisonError, RwLock},
@@ -14,6 +16,9 @@ use crate::telemetry::metrics::DiskMetrics;
 
 /// How long a lock may be a leftover.
 const MOMENT: Duration = Duration::from_millis(250);
+
+/// How much of the file redb keeps in memory, in bytes; its own choice would be 1 GiB. What is asked often is in our memory.
+const PAGES: usize = 16 * 1024 * 1024;
 
 /// A file that may have to be opened again.
 #[derive(Debug)]
@@ -117,8 +122,16 @@ fn patiently(path: &Path) -> Result<Database, Trouble> {
     }
 }
 
+/// With a file that nobody else can read: questions and answers are nobody else's business.
+fn open_or_make(path: &Path) -> Result<Database, DatabaseError> {
+    let mut options = OpenOptions::new();
+    let file = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
+    let file = file.map_err(|error| DatabaseError::Storage(StorageError::Io(error)))?;
+    Database::builder().set_cache_size(PAGES).create_file(file)
+}
+
 pub(super) fn create(path: &Path) -> Result<Database, Trouble> {
-    let opened = catch_unwind(|| Database::create(path)).unwrap_or_else(|_| Err(DatabaseError::RepairAborted));
+    let opened = catch_unwind(|| open_or_make(path)).unwrap_or_else(|_| Err(DatabaseError::RepairAborted));
     opened.map_err(|error| match &error {
         DatabaseError::DatabaseAlreadyOpen => Trouble::Locked("another process holds it".to_owned()),
         DatabaseError::Storage(StorageError::Io(io))

@@ -28,6 +28,8 @@ pub(in crate::cache) struct Head {
     pub stored_at: Timestamp,
     /// When a caller last wanted it anew.
     pub asked_at: Timestamp,
+    /// When the question was answered for the first time.
+    pub first_at: Timestamp,
     /// How long the backend took, in microseconds.
     pub took_us: u64,
     /// How many parameter sets there are.
@@ -77,6 +79,7 @@ pub(super) fn encode(entry: &Entry) -> Option<Vec<u8>> {
         revision: entry.revision,
         stored_at: entry.stored_at,
         asked_at: entry.asked_at,
+        first_at: entry.first_at,
         took_us: u64::try_from(entry.took.as_micros()).unwrap_or(u64::MAX),
         sets: entry.encoded.sets(),
         is_over: entry.life == Life::For(Duration::ZERO),
@@ -95,6 +98,7 @@ pub(super) fn decode(record: &[u8]) -> Option<Entry> {
         revision: head.revision,
         stored_at: head.stored_at,
         asked_at: head.asked_at,
+        first_at: head.first_at,
         turn: 0,
         life: if head.is_over { Life::For(Duration::ZERO) } else { Life::Restored },
         took: Duration::from_micros(head.took_us),

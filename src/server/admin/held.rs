@@ -1,16 +1,19 @@
 //! `GET /admin/held`, `POST /admin/held/{id}/release` and `…/reject`.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 
-use super::answers::rfc3339;
+use super::{answers::rfc3339, off_thread};
 use crate::{
     app::App,
     cache::Key,
     guard::{Decision, Held},
     server::error::{ApiError, Code},
 };
+
+/// How long a decision may take to reach the disk.
+const FLUSH: Duration = Duration::from_secs(5);
 
 pub(super) fn list(app: &App) -> Value {
     let mut held = app.engine.held();
@@ -45,9 +48,13 @@ pub(super) fn tell(lineage: Key, held: &Held) -> Value {
 
 pub(super) async fn decide(app: Arc<App>, id: &str, decision: Decision) -> Result<Value, ApiError> {
     let Some(decided) = app.engine.decide(&app.routes, id, decision).await else {
-        let message = "nothing is held under this id; GET /admin/held lists what is";
+        let message = "nothing is held under this id; `appset-gateway held list`, or GET /admin/held, lists what is";
         return Err(ApiError::new(Code::NotFound, message));
     };
+    let id = decided.was.lineage.to_string();
+    if let Some(disk) = app.engine.answers().disk().cloned() {
+        off_thread(move || disk.flush(FLUSH)).await?;
+    }
     let message = match (decision, &decided.is, &decided.unknown) {
         (Decision::Rejected, ..) => "no number of runs that agree lets it pass; the last good answer stays".to_owned(),
         (Decision::Released, None, None) => "the source says so still, and it is believed now".to_owned(),

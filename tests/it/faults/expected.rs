@@ -96,8 +96,8 @@ impl Expected<'_> {
         let code = if self.because == Because::Held { "held" } else { self.code };
         let must = match self.worth {
             Worth::Fresh => "good, hit".to_owned(),
-            Worth::Stale => "good, stale".to_owned(),
-            Worth::IfError => format!("good, {code}"),
+            Worth::Stale if self.because != Because::Resting => "good, stale".to_owned(),
+            Worth::Stale | Worth::IfError => format!("good, {code}"),
             Worth::Nothing => format!("{} {code}", status(code)),
         };
         if told != must {
