@@ -27,7 +27,7 @@ pub struct GuardConfig {
     pub min_items: usize,
     /// An answer with more parameter sets is held.
     pub max_items: Option<usize>,
-    /// An answer that loses more of the parameter sets before it is held.
+    /// An answer that loses more of the last good one, or of the largest of the last hour, is held.
     pub max_shrink: Percent,
     /// The keys that say which Application a parameter set stands for. Without them sets are counted, so that
     /// one which changed is not one that is gone.
@@ -102,12 +102,18 @@ impl Guard {
         Self(config.clone())
     }
 
-    /// Compares `new` with the `last` good answer: a breach, or nothing when it may pass. `None` for `last` means that
-    /// there may have been one, and nobody knows which; an empty list, that there was none.
+    /// Compares `new` with the `last` good answer, and with the `peak`, the most sets that were believed of late: a breach,
+    /// or nothing when it may pass. `None` for `last` means that there may have been one, and nobody knows which; an empty
+    /// list, that there was none.
     ///
     /// # Errors
     /// When the new answer cannot be meant at all: two sets with one identity, or none where it is needed.
-    pub fn judge(&self, last: Option<&[ParameterSet]>, new: &[ParameterSet]) -> Result<Option<Breach>, String> {
+    pub fn judge(
+        &self,
+        last: Option<&[ParameterSet]>,
+        peak: usize,
+        new: &[ParameterSet],
+    ) -> Result<Option<Breach>, String> {
         let rules = &self.0;
         let is_lost = last.is_none();
         let last = last.unwrap_or_default();
@@ -137,6 +143,12 @@ impl Guard {
         } else if rules.max_shrink.is_exceeded(losses, before) {
             Some(format!(
                 "{losses} of {before} parameter sets would be gone, more than `guard.maxShrink: {}`",
+                rules.max_shrink
+            ))
+        } else if count > 0 && rules.max_shrink.is_exceeded(peak.saturating_sub(count), peak) {
+            let losses = peak - count;
+            Some(format!(
+                "{losses} of the {peak} parameter sets of the last hour would be gone, more than `guard.maxShrink: {}`",
                 rules.max_shrink
             ))
         } else {
@@ -261,15 +273,18 @@ mod tests {
             (named.clone(), &["a", "b"], &["c", "d"], Some("2 of 2")),
             (named, &["a", "b"], &["b", "a"], None),
         ] {
-            let breach = guard(&config).judge(Some(&sets(last, "1")), &sets(new, "2")).unwrap();
+            let breach = guard(&config).judge(Some(&sets(last, "1")), 0, &sets(new, "2")).unwrap();
             match held {
                 None => assert_eq!(breach, None, "{config} {last:?} {new:?}"),
                 Some(reason) => assert!(breach.as_ref().unwrap().reason.contains(reason), "{breach:?}"),
             }
         }
-        let breach = guard(&json!({"identity": ["name"]})).judge(Some(&sets(&["a", "b"], "1")), &[]).unwrap().unwrap();
+        let breach =
+            guard(&json!({"identity": ["name"]})).judge(Some(&sets(&["a", "b"], "1")), 0, &[]).unwrap().unwrap();
         assert_eq!(breach.gone, ["a", "b"]);
-        let lost = |config: &Value, new: &[&str]| guard(config).judge(None, &sets(new, "1")).unwrap();
+        let small = guard(&json!({})).judge(Some(&sets(&["a", "b", "c"], "1")), 12, &sets(&["a", "b", "c"], "1"));
+        assert!(small.unwrap().unwrap().reason.contains("9 of the 12 parameter sets of the last hour"));
+        let lost = |config: &Value, new: &[&str]| guard(config).judge(None, 0, &sets(new, "1")).unwrap();
         let breach = lost(&json!({}), &[]).unwrap();
         assert!(breach.reason.contains("not known any more") && breach.can_be_confirmed);
         assert_eq!([lost(&json!({}), &["a"]), lost(&json!({"onEmpty": "allow"}), &[])], [None, None]);
@@ -277,12 +292,12 @@ mod tests {
 
     #[test]
     fn what_cannot_be_meant_is_an_error() {
-        let judge = |config: &Value, new: &[ParameterSet]| guard(config).judge(Some(&[]), new).unwrap_err();
+        let judge = |config: &Value, new: &[ParameterSet]| guard(config).judge(Some(&[]), 0, new).unwrap_err();
         let twins = [sets(&["a"], "1"), sets(&["a"], "2")].concat();
         let error = judge(&json!({"identity": ["name"]}), &twins);
         assert_eq!(error, "the parameter sets 0 and 1 are both `a`");
         assert!(judge(&json!({}), &sets(&["a", "a"], "1")).contains("0 and 1"));
-        assert!(guard(&json!({})).judge(Some(&[]), &twins).is_ok());
+        assert!(guard(&json!({})).judge(Some(&[]), 0, &twins).is_ok());
         assert!(judge(&json!({"identity": ["id"]}), &twins).contains("parameter set 0: it has no `id`"));
         assert!(judge(&json!({"onEmpty": "error"}), &[]).contains("onEmpty"));
     }

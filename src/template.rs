@@ -2,6 +2,8 @@
 //! a parameter contributes is *data*: it is encoded or refused where its place demands that, so a
 //! branch called `../../x` stays one path segment.
 
+mod names;
+
 use std::{collections::BTreeSet, fmt::Write as _, sync::LazyLock};
 
 use minijinja::{
@@ -14,9 +16,6 @@ use crate::generator::Query;
 
 /// Work that one rendering may do, in minijinja's instructions.
 const FUEL: u64 = 50_000;
-
-/// The longest tag, in characters.
-const LONGEST_TAG: usize = 128;
 
 /// The unreserved characters of RFC 3986, section 2.3; all others are percent-encoded in a URL.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -127,32 +126,6 @@ pub fn input_context(query: &Query) -> Value {
     }
 }
 
-/// The tag that CI gives an image of the branch `name`: as docker/metadata-action's `type=ref`, all
-/// runs of characters outside `[a-zA-Z0-9._-]` become a dash. A leading dot or dash is dropped.
-///
-/// # Errors
-/// When it is longer than the 128 characters that a tag may have (OCI distribution specification 1.1): cut, it
-/// could be another branch's.
-pub fn tag(name: &str) -> Result<String, String> {
-    let name = name.strip_prefix("refs/heads/").or_else(|| name.strip_prefix("refs/tags/")).unwrap_or(name);
-    let mut tag = String::with_capacity(name.len());
-    let mut in_run = false;
-    for c in name.chars() {
-        let fits = c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-        if fits {
-            tag.push(c);
-        } else if !in_run {
-            tag.push('-');
-        }
-        in_run = !fits;
-    }
-    let tag = tag.trim_start_matches(['.', '-']);
-    if tag.len() > LONGEST_TAG {
-        return Err(format!("the tag of this branch has {} characters, and a tag at most {LONGEST_TAG}", tag.len()));
-    }
-    Ok(tag.to_owned())
-}
-
 fn environment(place: Place) -> &'static Environment<'static> {
     static TEXT: LazyLock<Environment<'static>> = LazyLock::new(|| new_environment(Place::Text));
     static URL: LazyLock<Environment<'static>> = LazyLock::new(|| new_environment(Place::Url));
@@ -170,7 +143,9 @@ fn new_environment(place: Place) -> Environment<'static> {
     environment.set_fuel(Some(FUEL));
     // It prints all variables, those that the template does not name too.
     environment.remove_global("debug");
-    environment.add_filter("tag", |name: &str| tag(name).map_err(refused));
+    environment.add_filter("tag", |name: &str| names::tag(name).map_err(refused));
+    environment.add_filter("slug", names::slug);
+    environment.add_filter("sha8", |commit: &str| names::sha8(commit).map_err(refused));
     environment.set_formatter(move |out: &mut Output, _: &mut State, value: &Value| {
         let text = printable(value)?;
         match place {
@@ -267,22 +242,13 @@ mod tests {
         let loops = "{% for i in range(9000) %}{% for j in range(9000) %}x{% endfor %}{% endfor %}";
         let error = render(loops, Place::Text, "b").unwrap_err();
         assert!(error.contains("fuel"), "{error}");
+        assert!(render("{{ debug() }}", Place::Text, "b").is_err());
     }
 
     #[test]
-    fn the_tag_of_a_branch() {
-        for (branch, expected) in [
-            ("main", "main"),
-            ("feature/login", "feature-login"),
-            ("refs/heads/fix/a b", "fix-a-b"),
-            ("dependabot/npm_and_yarn/x-1.2", "dependabot-npm_and_yarn-x-1.2"),
-            (".a/../x", "a-..-x"),
-            ("a//b", "a-b"),
-            ("a-/b", "a--b"),
-        ] {
-            assert_eq!(tag(branch).unwrap(), expected, "{branch}");
-        }
-        assert!(tag(&"x".repeat(129)).unwrap_err().contains("129 characters"));
-        assert!(render("{{ debug() }}", Place::Text, "b").is_err());
+    fn filters_say_what_they_cannot_name() {
+        let error = render("r/f:{{ params.branch | sha8 }}", Place::Reference, "main").unwrap_err();
+        assert!(error.contains("`main` is not a commit"), "{error}");
+        assert_eq!(render("{{ params.branch | slug }}", Place::Text, "Feat/Ü_1").unwrap(), "feat-u-1");
     }
 }

@@ -11,12 +11,12 @@ use tokio::time::timeout_at;
 
 use super::{Failure, Landed, Wanted};
 use crate::{
-    cache::{Answers, Encoded, Entry, Failing, Key, Life, State},
+    cache::{Answers, Encoded, Entry, Failing, Key, Life, Peak, State},
     clock::{Clock, Timestamp},
     error::BackendError,
     flight::Seat,
     generator::{Evidence, ParameterSet, Query, Question, Verdict},
-    guard::{Ledger, Review, Standing},
+    guard::{Held, Ledger, Review, Standing},
     route::Route,
 };
 
@@ -88,8 +88,8 @@ impl Run {
         let now = clock.now();
         let recorded = result.and_then(|found| {
             let _judging = known.judging.lock().unwrap_or_else(PoisonError::into_inner);
-            let found = self.review(&known, found, now)?;
-            Ok(self.record(&known, found, took, now))
+            let (found, peak) = self.review(&known, found, now)?;
+            Ok(self.record(&known, found, peak, took, now))
         });
         match recorded {
             Ok(entry) => Ok(entry),
@@ -121,32 +121,36 @@ impl Run {
     }
 
     /// Holds `found` against the last good answer of its lineage, however old that is.
-    fn review(&self, known: &Known, found: Found, now: Timestamp) -> Result<Found, Failure> {
+    fn review(&self, known: &Known, found: Found, now: Timestamp) -> Result<(Found, Peak), Failure> {
         let own = known.answers.try_get(&self.key);
         let is_new = matches!(own, Ok(None)) && self.lineage != self.key;
         // A lineage that was named since has no answer of its own yet.
         let last = known.answers.try_get(&self.lineage).and_then(|last| last.map_or(own, |last| Ok(Some(last))));
+        let peak = last.as_ref().ok().and_then(|last| Some(last.as_ref()?.peak));
+        let peak = peak.unwrap_or(Peak { sets: 0, at: now });
         let last = last.map(|last| last.map(|last| last.encoded.decode()).unwrap_or_default()).ok();
         let is_current = self.seat.land(|is_current| is_current);
         let of = Standing { question: &self.question, key: self.key, lineage: self.lineage, is_new, is_current };
-        let review = known.held.review(of, &self.route.guard, last.as_deref(), &found.sets, now);
+        let review = known.held.review(of, &self.route.guard, last.as_deref(), peak.at(now), &found.sets, now);
         let disk = known.answers.disk();
-        for forgotten in known.held.take_forgotten() {
+        let sets = found.sets.len();
+        let forget = |lineage: Key| {
             if let Some(disk) = disk {
-                disk.hold(forgotten, None::<&()>);
+                disk.hold(lineage, None::<&()>);
             }
-        }
+        };
+        known.held.take_forgotten().into_iter().for_each(forget);
         match review.map_err(|error| Failure::Backend(BackendError::invalid_output(error)))? {
-            Review::Passed => Ok(found),
+            Review::Passed => Ok((found, peak.after(sets, now))),
             Review::Cleared(held) => {
-                tracing::info!(
-                    route = &*self.route.name, id = %self.lineage, sets = found.sets.len(), agreed = held.agreed,
-                    "nothing is held any more"
-                );
-                if let Some(disk) = disk {
-                    disk.hold(self.lineage, None::<&()>);
-                }
-                Ok(found)
+                self.log_no_more("what was held is not what the source says now", &held, sets);
+                forget(self.lineage);
+                Ok((found, peak.after(sets, now)))
+            }
+            Review::Believed(held) => {
+                self.log_no_more("what was held is believed", &held, sets);
+                forget(self.lineage);
+                Ok((found, Peak { sets, at: now }))
             }
             Review::Held(held) => {
                 if let Some(disk) = disk.filter(|_| is_current) {
@@ -157,7 +161,7 @@ impl Run {
         }
     }
 
-    fn record(&self, known: &Known, found: Found, took: Duration, now: Timestamp) -> Arc<Entry> {
+    fn record(&self, known: &Known, found: Found, peak: Peak, took: Duration, now: Timestamp) -> Arc<Entry> {
         self.log_absence(&found.evidence);
         let asked_at = if let Wanted::Since(then) = self.wanted { then } else { now };
         let own = found.ttl;
@@ -170,6 +174,7 @@ impl Run {
             first_at: known.answers.get(&self.key).map_or(now, |before| before.first_at.min(now)),
             turn: self.seat.turn(),
             life: self.route.policy.life(&self.key, own, now),
+            peak,
             took,
             evidence: found.evidence,
         };
@@ -188,6 +193,12 @@ impl Run {
             }
             entry
         })
+    }
+
+    fn log_no_more(&self, why: &str, held: &Held, sets: usize) {
+        tracing::info!(
+            route = &*self.route.name, id = %self.lineage, reason = held.breach.reason, sets, agreed = held.agreed, "{why}"
+        );
     }
 
     /// Why there is nothing: once per run, since whoever misses an Application will want to know.

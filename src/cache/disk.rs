@@ -196,7 +196,7 @@ mod tests {
 
     use super::{file::create, *};
     use crate::{
-        cache::{Encoded, Life, Revision},
+        cache::{Encoded, Life, Peak, Revision},
         clock::Timestamp,
         generator::{Evidence, ParameterSet, Parameters, Question},
     };
@@ -210,6 +210,7 @@ mod tests {
             stored_at: Timestamp(1_700_000_000_000),
             asked_at: Timestamp(1_700_000_000_000),
             first_at: Timestamp(1_700_000_000_000),
+            peak: Peak { sets: 1, at: Timestamp(1_700_000_000_000) },
             turn: 7,
             life: Life::For(Duration::from_mins(1)),
             took: Duration::from_micros(7),
@@ -269,7 +270,7 @@ mod tests {
         let there: Vec<u8> = (0..20).filter(|n| disk.get(&key(*n)).unwrap().is_some()).collect();
         assert_eq!(there, [16, 17, 18, 19]);
         close(disk, &path);
-        let disk = open(&path, 3000);
+        let disk = open(&path, 3400);
         disk.put(key(30), &entry("x"));
         disk.flush(Duration::from_secs(10));
         let there: Vec<u8> = (0..31).filter(|n| disk.get(&key(*n)).unwrap().is_some()).collect();

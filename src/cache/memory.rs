@@ -142,7 +142,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        cache::{Encoded, Life, Revision},
+        cache::{Encoded, Life, Peak, Revision},
         clock::Timestamp,
         generator::Question,
     };
@@ -157,6 +157,7 @@ mod tests {
             stored_at: Timestamp(0),
             asked_at: Timestamp(0),
             first_at: Timestamp(0),
+            peak: Peak { sets: 0, at: Timestamp(0) },
             turn: 1,
             life: Life::For(Duration::ZERO),
             took: Duration::ZERO,

@@ -123,9 +123,12 @@ impl Policy {
         };
         let stale = Stale { age: age.unwrap_or_default(), over };
         let while_revalidate = if life == Life::For(Duration::ZERO) { Duration::ZERO } else { self.while_revalidate };
+        // Who may be served is told by the age alone: that an answer is never fresh does not shorten its life.
+        let was_fresh = if matches!(life, Life::For(life) if !life.is_zero()) { Duration::ZERO } else { self.ttl };
+        let limit = was_fresh.saturating_add(self.while_revalidate).saturating_add(self.if_error);
         if over < while_revalidate {
             State::StaleWhileRevalidate(stale)
-        } else if over < self.while_revalidate.saturating_add(self.if_error) || age.is_none() {
+        } else if over < limit || age.is_none() {
             State::StaleIfError(stale)
         } else {
             State::Expired
@@ -183,10 +186,12 @@ mod tests {
         let policy = policy(60, 300, 3600);
         let at = |life, milliseconds: u64| policy.state(Timestamp(0), life, Timestamp(milliseconds));
         assert!(matches!(at(Life::For(Duration::ZERO), 0), State::StaleIfError(_)));
-        assert!(matches!(at(Life::For(Duration::ZERO), 3_899_999), State::StaleIfError(_)));
-        assert_eq!(at(Life::For(Duration::ZERO), 3_900_000), State::Expired);
+        assert!(matches!(at(Life::For(Duration::ZERO), 3_959_999), State::StaleIfError(_)));
+        assert_eq!(at(Life::For(Duration::ZERO), 3_960_000), State::Expired);
         assert!(matches!(at(Life::Restored, 0), State::StaleWhileRevalidate(_)));
         assert!(matches!(at(Life::Restored, 300_000), State::StaleIfError(_)));
+        assert!(matches!(at(Life::Restored, 3_959_999), State::StaleIfError(_)));
+        assert_eq!(at(Life::Restored, 3_960_000), State::Expired);
     }
 
     #[test]

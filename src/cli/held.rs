@@ -37,8 +37,8 @@ Exit codes: 0 done, 1 not done.")]
 pub struct HeldArgs {
     #[command(subcommand)]
     command: HeldCommand,
-    /// The admin listener's URL, such as `http://localhost:4356`.
-    #[arg(long, global = true, value_name = "URL", env = "APPSET_GATEWAY_ADMIN")]
+    /// The admin listener's URL or address, such as `http://localhost:4356`.
+    #[arg(long, global = true, value_name = "URL", env = "APPSET_GATEWAY_ADMIN", value_parser = parse_admin)]
     admin: Option<Url>,
     /// A file with a token that has the role `admin`.
     #[arg(long, global = true, value_name = "FILE", env = "APPSET_GATEWAY_ADMIN_TOKEN_FILE")]
@@ -67,6 +67,16 @@ enum HeldCommand {
     },
 }
 
+fn parse_admin(text: &str) -> Result<Url, String> {
+    let url = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
+    let url = Url::parse(&url).map_err(|error| error.to_string())?;
+    if matches!(url.scheme(), "http" | "https") {
+        Ok(url)
+    } else {
+        Err("it begins with http:// or https://".to_owned())
+    }
+}
+
 /// Does it and prints what came of it.
 pub fn run(arguments: &HeldArgs) -> anyhow::Result<ExitCode> {
     let gateway = Gateway::find(arguments)?;
@@ -81,7 +91,8 @@ pub fn run(arguments: &HeldArgs) -> anyhow::Result<ExitCode> {
             if held.is_empty() {
                 return print("nothing is held");
             }
-            held.iter().try_fold(ExitCode::SUCCESS, |_, held| print(&shown(held)))
+            held.iter().try_for_each(|held| print(&shown(held)).map(drop))?;
+            print("Release or reject one by its id, or a beginning of it: `appset-gateway held release ID`.")
         }
         HeldCommand::Release { id } => runtime.block_on(gateway.decide(id, "release")),
         HeldCommand::Reject { id } => runtime.block_on(gateway.decide(id, "reject")),

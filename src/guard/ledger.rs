@@ -20,6 +20,8 @@ use crate::{
 const MOST_HELD: usize = 10_000;
 /// How many names of what would be deleted are told in a message.
 const MOST_NAMED: usize = 20;
+/// For how long a release waits for a run that agrees.
+const RELEASED_FOR: Duration = Duration::from_hours(1);
 /// What nobody has asked about for so long is forgotten: its pull request is closed.
 const FORGOTTEN_AFTER: Duration = Duration::from_hours(24);
 
@@ -48,6 +50,8 @@ pub struct Held {
     pub seen_at: Timestamp,
     /// What an operator decided.
     pub decision: Option<Decision>,
+    /// When.
+    pub decided_at: Timestamp,
     /// Whether runs were counted that may take something away.
     counts: bool,
     fingerprint: [u8; 32],
@@ -58,7 +62,7 @@ pub struct Held {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Decision {
-    /// The next run that agrees is believed.
+    /// The next run that agrees is believed, within the hour.
     Released,
     /// No number of runs that agree is enough.
     Rejected,
@@ -108,6 +112,8 @@ pub enum Review {
     Passed,
     /// The answer may pass; what was held is no more.
     Cleared(Box<Held>),
+    /// The answer is a loss that is believed now.
+    Believed(Box<Held>),
     /// The answer is held.
     Held(Box<Held>),
 }
@@ -133,13 +139,14 @@ impl Ledger {
         of: Standing<'_>,
         guard: &Guard,
         last: Option<&[ParameterSet]>,
+        peak: usize,
         new: &[ParameterSet],
         now: Timestamp,
     ) -> Result<Review, String> {
-        let cleared = |held: Option<Held>| held.map_or(Review::Passed, |held| Review::Cleared(Box::new(held)));
-        let Some(breach) = guard.judge(last, new)? else {
+        drop(self.open(now));
+        let Some(breach) = guard.judge(last, peak, new)? else {
             let before = if of.is_current { self.open(now).held.remove(&of.lineage) } else { None };
-            return Ok(cleared(before));
+            return Ok(before.map_or(Review::Passed, |held| Review::Cleared(Box::new(held))));
         };
         let counts = !(of.is_new && new.is_empty());
         let breach = Breach { can_be_confirmed: breach.can_be_confirmed && counts, ..breach };
@@ -158,6 +165,7 @@ impl Ledger {
             since: now,
             seen_at: now,
             decision: None,
+            decided_at: now,
             counts,
             fingerprint,
             counted_at: now,
@@ -176,7 +184,11 @@ impl Ledger {
                 held.counted_at = if is_apart || has_jumped { now } else { before.counted_at };
             }
             held.since = before.since.min(now);
-            held.decision = before.decision;
+            held.decision = before.decision.filter(|decision| {
+                let passed = now.since(before.decided_at);
+                *decision == Decision::Rejected || passed.is_some_and(|passed| passed < RELEASED_FOR)
+            });
+            held.decided_at = before.decided_at;
         }
         let is_believed = match held.decision {
             Some(Decision::Released) => true,
@@ -185,7 +197,7 @@ impl Ledger {
         };
         if is_believed {
             book.held.remove(&of.lineage);
-            return Ok(cleared(Some(held)));
+            return Ok(Review::Believed(Box::new(held)));
         }
         if book.held.len() >= MOST_HELD && !book.held.contains_key(&of.lineage) {
             let oldest = book.held.iter().min_by_key(|(_, held)| held.seen_at).map(|(key, _)| *key);
@@ -203,7 +215,7 @@ impl Ledger {
         let mut book = self.open(now);
         let mut meant = book.held.iter_mut().filter(|(lineage, _)| lineage.to_string().starts_with(id));
         let (Some((lineage, held)), None) = (meant.next(), meant.next()) else { return None };
-        held.decision = Some(decision);
+        (held.decision, held.decided_at) = (Some(decision), now);
         Some((*lineage, held.clone()))
     }
 
@@ -285,9 +297,9 @@ mod tests {
             self.seconds.set(self.seconds.get() + after);
             let question = Question { route: "r".into(), application_set: None, parameters: Arc::default() };
             let of = Standing { question: &question, key: LINEAGE, lineage: LINEAGE, is_new: false, is_current: true };
-            match self.ledger.review(of, &self.guard, Some(&self.last), new, self.now()).unwrap() {
+            match self.ledger.review(of, &self.guard, Some(&self.last), 0, new, self.now()).unwrap() {
                 Review::Held(held) => Some(held.agreed),
-                Review::Passed | Review::Cleared(_) => None,
+                Review::Passed | Review::Cleared(_) | Review::Believed(_) => None,
             }
         }
 

@@ -61,6 +61,26 @@ async fn a_source_that_oscillates_never_gets_a_loss_through() {
     }
 }
 
+/// Many small losses are a large one.
+#[tokio::test]
+async fn a_fleet_is_not_lost_in_small_steps() {
+    let (app, print) = fleet("").await;
+    let names: Vec<String> = (0..12).map(|n| format!("n{n:02}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    print(&names);
+    app.ask("s", json!({})).await;
+    print(&names[..9]);
+    assert_eq!(ask_later(&app).await.sets().matches("name").count(), 9);
+    print(&names[..7]);
+    let reply = ask_later(&app).await;
+    assert_eq!((reply.sets().matches("name").count(), detail(&reply)), (9, "held"));
+    let reason = app.operate("/admin/held", None).await.json()["held"][0]["reason"].as_str().unwrap().to_owned();
+    assert_eq!(reason, "5 of the 12 parameter sets of the last hour would be gone, more than `guard.maxShrink: 30%`");
+    // An hour later nobody remembers the twelve.
+    app.clock.advance(Duration::from_hours(1));
+    assert_eq!(ask_later(&app).await.sets().matches("name").count(), 7);
+}
+
 #[tokio::test]
 async fn without_a_last_good_answer_a_held_one_is_an_error() {
     let (app, print) = fleet("guard: { minItems: 3 },").await;

@@ -51,7 +51,7 @@ impl Watch {
             return Ok(None);
         }
         let events = self.events.remove(&lineage).unwrap_or_default();
-        let judgement = ran.asked.rules().judge(before, &ran);
+        let judgement = ran.asked.rules().judge(before, 0, &ran);
         let reason = match judgement {
             Judgement::Loss { can_be_confirmed } => justification(&events, &ran, can_be_confirmed),
             Judgement::Good | Judgement::Nonsense => None,
@@ -84,7 +84,15 @@ fn justification(events: &[Event], ran: &Ran, can_be_confirmed: bool) -> Option<
     let rules = ran.asked.rules();
     let mut counted: Option<(Timestamp, u32)> = None;
     let mut decision = None;
+    let mut seen_at: Option<Timestamp> = None;
     for event in events {
+        if let Event::Said(_, at) = event {
+            // What nobody asked about for a day is forgotten, an operator's word included.
+            if seen_at.is_some_and(|seen_at| at.0 > seen_at.0 + 24 * 3_600_000) {
+                (counted, decision) = (None, None);
+            }
+            seen_at = Some(*at);
+        }
         match event {
             Event::Said(other, at) if rules.agree(other, ran) => {
                 // What was decided before was about another answer.
@@ -97,7 +105,7 @@ fn justification(events: &[Event], ran: &Ran, can_be_confirmed: bool) -> Option<
             }
             Event::Said(other, _) => {
                 // What cannot be meant neither agrees nor disagrees.
-                if rules.judge(None, other) != Judgement::Nonsense {
+                if rules.judge(None, 0, other) != Judgement::Nonsense {
                     (counted, decision) = (None, None);
                 }
             }

@@ -36,6 +36,8 @@ pub struct Known {
     pub fresh: Fresh,
     /// When its question was answered for the first time.
     first: Timestamp,
+    /// The most sets that were believed of late, and when.
+    peak: (usize, Timestamp),
     /// Which runs began after it.
     turn: usize,
 }
@@ -57,6 +59,7 @@ pub struct Held {
     counted_at: Timestamp,
     seen_at: Timestamp,
     decision: Option<Decision>,
+    decided_at: Timestamp,
     /// Whether it was said by those who had something.
     counts: bool,
 }
@@ -111,9 +114,10 @@ impl Oracle {
             Fresh::Before | Fresh::Never => age,
         };
         let while_revalidate = if rules.ttl == 0 { 0 } else { rules.while_revalidate * 1000 };
+        let was_fresh = if matches!(known.fresh, Fresh::For(1..)) { 0 } else { rules.ttl * 1000 };
         if over < while_revalidate && !is_meant_to_wait {
             Worth::WhileRevalidate
-        } else if over < while_revalidate + rules.if_error * 1000 {
+        } else if over < was_fresh + while_revalidate + rules.if_error * 1000 {
             Worth::IfError
         } else {
             Worth::Nothing
@@ -148,21 +152,28 @@ impl Oracle {
         let Flight { asked, is_current, .. } = self.flights.remove(index);
         let rules = asked.rules();
         let (at, ended) = ran.ended.ok_or("a run that has not ended")?;
-        let why = match (&ran.says, ended) {
-            (_, Ended::Dropped) => Some("timeout"),
-            (Says::Crash, _) => Some("crashed"),
-            (Says::Unknown(fault), _) => Some(fault.kind().as_str()),
+        let reviewed = match (&ran.says, ended) {
+            (_, Ended::Dropped) => Err("timeout"),
+            (Says::Crash, _) => Err("crashed"),
+            (Says::Unknown(fault), _) => Err(fault.kind().as_str()),
             _ => self.review(asked, &ran, at, is_current),
         };
-        if let Some(why) = why {
-            if is_current {
-                let asks = if ended == Ended::Said { asks(&ran) } else { 0 };
-                self.rest(asked, why, at, asks, spread)?;
+        let is_loss = match reviewed {
+            Ok(is_loss) => is_loss,
+            Err(why) => {
+                if is_current {
+                    let asks = if ended == Ended::Said { asks(&ran) } else { 0 };
+                    self.rest(asked, why, at, asks, spread)?;
+                }
+                return Ok(Landed::Bad(why));
             }
-            return Ok(Landed::Bad(why));
-        }
+        };
+        let sets = ran.names().map_or(0, |names| names.len());
+        let before = self.peak(asked.lineage(), at);
+        let is_peak = is_loss || sets == 0 || sets >= before;
+        let peak = if is_peak { (sets, at) } else { self.known[&asked.lineage()].peak };
         let first = self.known.get(&Slot::Own(asked)).map_or(at, |known| known.first.min(at));
-        let mut new = Known { ran, at, fresh: Fresh::Never, first, turn: run + 1 };
+        let mut new = Known { ran, at, fresh: Fresh::Never, first, peak, turn: run + 1 };
         if self.known.get(&Slot::Own(asked)).is_none_or(|known| known.turn <= new.turn) {
             new.fresh = life(&new, is_current, spread.life(asked, at))?;
         }
@@ -180,20 +191,27 @@ impl Oracle {
         Ok(Landed::Good(new))
     }
 
-    /// Why the answer of `ran` is not believed.
-    fn review(&mut self, asked: Asked, ran: &Ran, at: Timestamp, is_current: bool) -> Option<&'static str> {
+    /// The most sets that were believed in the last hour.
+    fn peak(&self, lineage: Slot, now: Timestamp) -> usize {
+        let (sets, at) = self.known.get(&lineage).map_or((0, now), |known| known.peak);
+        if now >= at && now.0 < at.0 + 3_600_000 { sets } else { 0 }
+    }
+
+    /// Whether the answer of `ran` is a loss that is believed, or why it is not believed.
+    fn review(&mut self, asked: Asked, ran: &Ran, at: Timestamp, is_current: bool) -> Result<bool, &'static str> {
         self.forget(at);
         let (rules, lineage) = (asked.rules(), asked.lineage());
         let last = self.known.get(&lineage).map(|known| &known.ran);
-        let (can_be_confirmed, counts) = match rules.judge(last, ran) {
+        let peak = self.peak(lineage, at);
+        let (can_be_confirmed, counts) = match rules.judge(last, peak, ran) {
             Judgement::Good => {
                 // What is outdated has no word in the matter.
                 if is_current {
                     self.held.remove(&lineage);
                 }
-                return None;
+                return Ok(false);
             }
-            Judgement::Nonsense => return Some("invalid_output"),
+            Judgement::Nonsense => return Err("invalid_output"),
             // That a commit is not there yet says nothing about the one before.
             Judgement::Loss { can_be_confirmed } => {
                 let is_new = rules.follows && !self.known.contains_key(&Slot::Own(asked));
@@ -202,9 +220,10 @@ impl Oracle {
             }
         };
         if !is_current {
-            return Some("held");
+            return Err("held");
         }
-        let mut held = Held { ran: ran.clone(), agreed: 0, counted_at: at, seen_at: at, decision: None, counts };
+        let mut held =
+            Held { ran: ran.clone(), agreed: 0, counted_at: at, seen_at: at, decision: None, decided_at: at, counts };
         if let Some(before) = self.held.remove(&lineage).filter(|before| rules.agree(&before.ran, ran)) {
             let is_apart = at.0 >= before.counted_at.0 + rules.confirm_for * 1000;
             if !counts {
@@ -215,17 +234,20 @@ impl Oracle {
                     held.counted_at = before.counted_at;
                 }
             }
-            held.decision = before.decision;
+            // A release waits for an hour.
+            let waits = at >= before.decided_at && at.0 < before.decided_at.0 + 3_600_000;
+            held.decision = before.decision.filter(|decision| waits || *decision == Decision::Rejected);
+            held.decided_at = before.decided_at;
         }
         let is_believed = match held.decision {
             Some(decision) => decision == Decision::Released,
             None => can_be_confirmed && held.agreed >= rules.confirm_after,
         };
         if is_believed {
-            return None;
+            return Ok(true);
         }
         self.held.insert(lineage, held);
-        Some("held")
+        Err("held")
     }
 
     fn rest(
@@ -281,7 +303,7 @@ impl Oracle {
     pub fn decide(&mut self, lineage: Slot, decision: Decision, now: Timestamp) -> Option<Asked> {
         self.forget(now);
         let held = self.held.get_mut(&lineage)?;
-        held.decision = Some(decision);
+        (held.decision, held.decided_at) = (Some(decision), now);
         let asked = held.ran.asked;
         if decision == Decision::Released {
             self.rests.remove(&asked);

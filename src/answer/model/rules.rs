@@ -163,8 +163,8 @@ impl Rules {
         config
     }
 
-    /// What `new` is after `last`.
-    pub fn judge(&self, last: Option<&Ran>, new: &Ran) -> Judgement {
+    /// What `new` is after `last`, when `peak` sets were believed of late.
+    pub fn judge(&self, last: Option<&Ran>, peak: usize, new: &Ran) -> Judgement {
         let names = |ran: Option<&Ran>| ran.and_then(Ran::names).unwrap_or_default();
         let (before, after) = (names(last), names(Some(new)));
         if new.says == super::source::Says::Twins || (after.is_empty() && self.on_empty == "error") {
@@ -182,7 +182,9 @@ impl Rules {
         } else {
             before.len().saturating_sub(after.len())
         };
-        let is_loss = gone * 100 > before.len() * usize::from(self.shrink);
+        let is_more = |gone: usize, of: usize| gone * 100 > of * usize::from(self.shrink);
+        let is_loss =
+            is_more(gone, before.len()) || (!after.is_empty() && is_more(peak.saturating_sub(after.len()), peak));
         if is_loss || after.len() < self.least || after.len() > self.most {
             let can_be_confirmed = !(after.is_empty() && self.on_empty == "keep");
             return Judgement::Loss { can_be_confirmed };
