@@ -210,7 +210,8 @@ impl<'a> World<'a> {
                 return Err(format!("I5: {ran:?} was given up after {flown:?}"));
             }
         }
-        if ended == Ended::Said && self.oracle.flight(ran.asked) != Some(run) {
+        let is_current = self.oracle.flight(ran.asked) == Some(run);
+        if ended == Ended::Said && !is_current {
             self.see("landed after it was cut off");
         }
         let peek = Peek { engine: &self.engine, stage: self.stage, wall: &self.wall };
@@ -219,7 +220,10 @@ impl<'a> World<'a> {
             self.see("held");
         }
         self.landed.insert(run, landed);
-        self.watch.ended(ran);
+        // What is outdated has no word in the matter.
+        if is_current {
+            self.watch.ended(ran);
+        }
         let lineage = ran.asked.lineage();
         let entry = peek.entry(lineage);
         let is_at = entry.as_ref().map(|entry| (Asked::of(&entry.question.parameters), entry.stored_at));
