@@ -65,11 +65,11 @@ impl Listed {
     #[must_use]
     pub(super) fn kept(head: Head, size: usize) -> Self {
         Self {
+            life: head.life(),
             question: head.question,
             revision: head.revision,
             stored_at: head.stored_at,
             asked_at: head.asked_at,
-            life: if head.is_over { Life::For(Duration::ZERO) } else { Life::Restored },
             took: Duration::from_micros(head.took_us),
             size,
             sets: head.sets,

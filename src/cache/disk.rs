@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
+use redb::{Database, ReadOnlyTable, ReadableDatabase, ReadableTable, TableDefinition};
 use serde::{Serialize, de::DeserializeOwned};
 
 pub use self::file::Trouble;
@@ -33,11 +33,20 @@ use crate::{
 };
 
 type Records = TableDefinition<'static, &'static [u8; 32], &'static [u8]>;
+type Readable = ReadOnlyTable<&'static [u8; 32], &'static [u8]>;
 
 const ANSWERS: Records = TableDefinition::new("answers");
 const HELD: Records = TableDefinition::new("held");
 /// How many orders may wait for the writer; with more, the newest answer is not kept.
 const QUEUE: usize = 1024;
+
+/// The records of a kind, to be read; `None` where nothing was ever written.
+fn records(database: &Database, kind: Records) -> Result<Option<Readable>, redb::Error> {
+    match database.begin_read()?.open_table(kind) {
+        Err(redb::TableError::TableDoesNotExist(_)) => Ok(None),
+        table => Ok(Some(table?)),
+    }
+}
 
 /// That the file, or a record in it, cannot be read, so that nobody knows what was there. The log says why.
 #[derive(Debug, Clone, Copy)]
@@ -83,11 +92,7 @@ impl Disk {
     /// When there may have been something, and it cannot be read.
     pub fn get(&self, key: &Key) -> Result<Option<Entry>, Unreadable> {
         let read = self.attempt(|database| {
-            let transaction = database.begin_read()?;
-            let table = match transaction.open_table(ANSWERS) {
-                Err(redb::TableError::TableDoesNotExist(_)) => return Ok(None),
-                table => table?,
-            };
+            let Some(table) = records(database, ANSWERS)? else { return Ok(None) };
             let Some(record) = table.get(key.as_bytes())? else { return Ok(None) };
             let entry = decode(record.value());
             if entry.is_none() {
@@ -114,13 +119,9 @@ impl Disk {
         self.read_all::<T, _>(HELD, |key, held, _| (key, held))
     }
 
-    fn read_all<H: DeserializeOwned, T>(&self, records: Records, made: impl Fn(Key, H, usize) -> T) -> Vec<T> {
+    fn read_all<H: DeserializeOwned, T>(&self, kind: Records, made: impl Fn(Key, H, usize) -> T) -> Vec<T> {
         let read = |database: &Database| {
-            let transaction = database.begin_read()?;
-            let table = match transaction.open_table(records) {
-                Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
-                table => table?,
-            };
+            let Some(table) = records(database, kind)? else { return Ok(Vec::new()) };
             let mut all = Vec::new();
             for row in table.iter()? {
                 let (key, record) = row?;

@@ -75,22 +75,17 @@ impl Completion {
             Source::StaleWhileRevalidate(stale, None) => {
                 ("stale", text(format_args!("appset-gateway; hit; ttl=-{}", stale.over.as_secs())), stale.age)
             }
-            Source::StaleWhileRevalidate(stale, Some(unknown)) => {
+            Source::StaleWhileRevalidate(stale, Some(unknown)) | Source::StaleIfError(stale, unknown) => {
                 let error = self.route.as_deref().map(|route| ApiError::of((**unknown).clone(), route));
                 let detail = error.as_ref().map_or("unknown", |error| error.code.as_str());
                 because = error;
+                let is_if_error = matches!(answer.source, Source::StaleIfError(..));
+                let over = stale.over.as_secs();
                 (
-                    "stale",
-                    text(format_args!("appset-gateway; hit; ttl=-{}; detail={detail}", stale.over.as_secs())),
+                    if is_if_error { "stale_if_error" } else { "stale" },
+                    text(format_args!("appset-gateway; hit; ttl=-{over}; detail={detail}")),
                     stale.age,
                 )
-            }
-            Source::StaleIfError(stale, unknown) => {
-                let error = self.route.as_deref().map(|route| ApiError::of((**unknown).clone(), route));
-                let detail = error.as_ref().map_or("unknown", |error| error.code.as_str());
-                because = error;
-                let over = stale.over.as_secs();
-                ("stale_if_error", text(format_args!("appset-gateway; hit; ttl=-{over}; detail={detail}")), stale.age)
             }
             Source::Miss { shared: false } => {
                 ("miss", HeaderValue::from_static("appset-gateway; fwd=miss; stored"), Duration::ZERO)

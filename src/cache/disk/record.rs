@@ -42,6 +42,13 @@ pub(in crate::cache) struct Head {
     pub evidence: Vec<Evidence>,
 }
 
+impl Head {
+    /// For how long the answer is fresh: not at all.
+    pub(in crate::cache) const fn life(&self) -> Life {
+        if self.is_over { Life::For(Duration::ZERO) } else { Life::Restored }
+    }
+}
+
 /// A record of `head` and `body`.
 pub(super) fn seal<H: Serialize>(head: &H, body: &[u8]) -> Option<Vec<u8>> {
     let head = serde_json::to_vec(head).ok()?;
@@ -97,14 +104,14 @@ pub(super) fn decode(record: &[u8]) -> Option<Entry> {
     let (head, body) = open::<Head>(record)?;
     Some(Entry {
         encoded: Encoded::restore(Bytes::copy_from_slice(body), head.sets)?,
-        question: head.question,
         revision: head.revision,
         stored_at: head.stored_at,
         asked_at: head.asked_at,
         first_at: head.first_at,
         peak: head.peak,
         turn: 0,
-        life: if head.is_over { Life::For(Duration::ZERO) } else { Life::Restored },
+        life: head.life(),
+        question: head.question,
         took: Duration::from_micros(head.took_us),
         evidence: head.evidence,
     })

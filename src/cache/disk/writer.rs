@@ -9,12 +9,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use redb::{Database, ReadableDatabase, ReadableTable, Table};
+use redb::{Database, ReadableTable, Table};
 
 use super::{
     ANSWERS, HELD,
     file::File,
     record::{Head, open, seal},
+    records,
 };
 use crate::{
     cache::Key,
@@ -124,11 +125,7 @@ impl Writer {
 
     /// Takes stock of a file that was there before.
     fn count(&mut self, database: &Database) -> Result<(), redb::Error> {
-        let transaction = database.begin_read()?;
-        let table = match transaction.open_table(ANSWERS) {
-            Err(redb::TableError::TableDoesNotExist(_)) => return Ok(()),
-            table => table?,
-        };
+        let Some(table) = records(database, ANSWERS)? else { return Ok(()) };
         let mut found = Vec::new();
         for row in table.iter()? {
             let (key, record) = row?;
