@@ -65,11 +65,10 @@ impl App {
         check_server(&config.server, &root.key("server"), &mut problems);
         let base = &loaded.base.clone();
         let auth = Auth::build(&config.auth, base, &root.key("auth"), &mut problems);
-        let outbound = Arc::new(Outbound::default());
-        let registries =
-            Registries::build(&config.registries, base, Arc::clone(&outbound), &root.key("registries"), &mut problems);
+        let outbound = Arc::new(Outbound::new(Arc::clone(&clock)));
+        let registries = Registries::build(&config.registries, base, &outbound, &root.key("registries"), &mut problems);
         let registries = Arc::new(registries);
-        let around = Surroundings { base, outbound: &outbound, registries: &registries };
+        let around = Surroundings { base, clock: &clock, outbound: &outbound, registries: &registries };
         let routes = RouteTable::build(
             &config.routes,
             &loaded.routes,

@@ -17,6 +17,7 @@ use serde_json::Value;
 
 use crate::{
     base_dir::BaseDir,
+    clock::Clock,
     document::kind_of,
     error::BackendError,
     generator::{Outcome, ParameterSet, Query},
@@ -55,10 +56,12 @@ pub enum BackendConfig {
 }
 
 /// What the building of a backend may use.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct Surroundings<'a> {
     /// Where relative paths start.
     pub base: &'a BaseDir,
+    /// The time, by which what was learned gets old.
+    pub clock: &'a Arc<dyn Clock>,
     /// The way out.
     pub outbound: &'a Arc<Outbound>,
     /// The registries.

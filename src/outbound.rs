@@ -1,7 +1,14 @@
 //! The one way out over HTTP: every request of every backend leaves here, with a deadline, a size cap
 //! while the body streams in, no redirects, no proxy from the environment and no decompression.
 
-use std::{fmt, sync::OnceLock, time::Duration};
+use std::{
+    collections::HashMap,
+    fmt,
+    num::NonZeroU32,
+    path::PathBuf,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+    time::Duration,
+};
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, Method, StatusCode, header};
@@ -9,6 +16,7 @@ use reqwest::{Client, Url, redirect};
 use tokio::time::{Instant, timeout_at};
 
 use crate::{
+    clock::Clock,
     error::{BackendError, ErrorKind},
     secret::Secrets,
 };
@@ -16,10 +24,28 @@ use crate::{
 /// How long a connection may take to open, TLS included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The pooled client. Built at its first use, since reading the system's certificates takes longer
-/// than the start of everything else.
-#[derive(Debug, Default)]
+/// The ways out, shared by all backends.
 pub struct Outbound {
+    clock: Arc<dyn Clock>,
+    lines: Mutex<HashMap<Terms, Arc<Line>>>,
+}
+
+/// How destinations are reached. Who asks on equal terms shares connections, limits and what was learned.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Terms {
+    /// A PEM file with certificates that are trusted besides the system's.
+    pub ca: Option<PathBuf>,
+    /// How many requests may be under way to one destination.
+    pub concurrency: usize,
+    /// How many requests may begin per second at one destination.
+    pub rate: Option<NonZeroU32>,
+}
+
+/// A way out on certain terms.
+pub struct Line {
+    terms: Terms,
+    clock: Arc<dyn Clock>,
+    /// Built at its first use, since reading the system's certificates takes longer than the start of everything else.
     client: OnceLock<Client>,
 }
 
@@ -30,7 +56,7 @@ pub struct Call {
     pub method: Method,
     /// The full URL.
     pub url: Url,
-    /// All headers but those of the transport.
+    /// All headers but those of the transport. Those that hold secrets are marked as sensitive.
     pub headers: HeaderMap,
     /// The body, if there is one.
     pub body: Option<Bytes>,
@@ -38,6 +64,13 @@ pub struct Call {
     pub most: usize,
     /// When the whole answer must be here.
     pub deadline: Instant,
+    /// Who asks, for limits that a destination sets per credential. The sensitive headers, unless this says what stays
+    /// when they change.
+    pub account: Option<Arc<str>>,
+    /// Whether an answer with an `ETag` is kept, and asked for again with `If-None-Match`: a 304 then stands for it.
+    pub revalidate: bool,
+    /// Whether it may be sent again when it failed.
+    pub may_repeat: bool,
 }
 
 /// A whole answer.
@@ -53,7 +86,58 @@ pub struct Reply {
     pub secrets: Secrets,
 }
 
+impl Default for Terms {
+    fn default() -> Self {
+        Self { ca: None, concurrency: 8, rate: None }
+    }
+}
+
 impl Outbound {
+    /// No line yet; `clock` tells how long a destination wants to be left alone.
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { clock, lines: Mutex::default() }
+    }
+
+    /// The line for `terms`.
+    ///
+    /// # Errors
+    /// When their certificates cannot be read; the text names the file.
+    pub fn line(&self, terms: Terms) -> Result<Arc<Line>, String> {
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(line) = lines.get(&terms) {
+            return Ok(Arc::clone(line));
+        }
+        let line = Arc::new(Line { terms: terms.clone(), clock: Arc::clone(&self.clock), client: OnceLock::new() });
+        lines.insert(terms, Arc::clone(&line));
+        Ok(line)
+    }
+}
+
+impl Call {
+    /// A `GET` of `url` without headers.
+    #[must_use]
+    pub fn get(url: Url, most: usize, deadline: Instant) -> Self {
+        Self {
+            method: Method::GET,
+            url,
+            headers: HeaderMap::new(),
+            body: None,
+            most,
+            deadline,
+            account: None,
+            revalidate: false,
+            may_repeat: true,
+        }
+    }
+}
+
+impl Line {
+    /// Whether less than a tenth is left of what the destination of `url` allows `account`, by its own words.
+    #[must_use]
+    pub fn is_low(&self, _url: &Url, _account: &str) -> bool {
+        false
+    }
+
     /// Sends `call` and reads the whole answer.
     ///
     /// # Errors
@@ -98,6 +182,18 @@ impl Outbound {
             .build()
             .map_err(|error| BackendError::unavailable(format!("cannot set up the HTTP client: {}", chain(&error))))?;
         Ok(self.client.get_or_init(|| client))
+    }
+}
+
+impl fmt::Debug for Outbound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outbound").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Line").field("terms", &self.terms).finish_non_exhaustive()
     }
 }
 

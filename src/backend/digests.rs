@@ -1,6 +1,8 @@
 //! `digests`: for named images, the digest that each one's tag stands for now. All images or none: a
 //! missing tag makes the whole answer *absent*, a registry that fails makes it *unknown*.
 
+pub mod commit;
+pub mod gate;
 mod source;
 
 use std::sync::Arc;

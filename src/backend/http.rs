@@ -21,7 +21,7 @@ use crate::{
     error::{BackendError, ErrorKind},
     expression::Expression,
     generator::{Outcome, ParameterSet, Query},
-    outbound::{Call, Outbound, Reply},
+    outbound::{Call, Line, Reply, Terms},
     problem::{Path, Problems},
     secret::TextOrSecret,
     template::{INPUT_SCOPE, Place, Template, input_context},
@@ -91,7 +91,7 @@ const fn default_max_body() -> ByteSize {
 /// A request, parsed and ready to be filled in.
 #[derive(Debug)]
 pub struct Http {
-    outbound: Arc<Outbound>,
+    line: Arc<Line>,
     base: BaseDir,
     method: Method,
     url: Template,
@@ -129,8 +129,9 @@ impl Http {
         }
         problems.check_not_zero(&path.key("timeout"), config.timeout.0);
         let parameters = problems.note(&path.key("parameters"), Expression::compile(&config.parameters));
+        let line = problems.note(path, around.outbound.line(Terms::default()));
         Some(Self {
-            outbound: Arc::clone(around.outbound),
+            line: line?,
             base: around.base.clone(),
             method: config.method,
             url: url?,
@@ -167,7 +168,7 @@ impl Http {
             Method::Post => http::Method::POST,
         };
         let deadline = query.deadline.min(Instant::now() + self.timeout.0);
-        Ok(Call { method, url, headers, body, most: self.max_body, deadline })
+        Ok(Call { method, headers, body, ..Call::get(url, self.max_body, deadline) })
     }
 
     fn header(
@@ -205,7 +206,7 @@ impl Backend for Http {
     async fn resolve(&self, query: &Query) -> Result<Outcome, BackendError> {
         let call = self.call(query)?;
         let asked = call.to_string();
-        let reply = self.outbound.fetch(call).await?;
+        let reply = self.line.fetch(call).await?;
         let (empty, secrets) = (format!("{}, an explicit empty list", reply.status), reply.secrets.clone());
         let ttl = if self.honor_cache_control { time_to_live(&reply.headers) } else { None };
         let sets = self.map(reply, query).await.map_err(|error| secrets.clean(&error).within(&asked))?;

@@ -1,7 +1,7 @@
 //! `appset-gateway held`: what the guard holds in a running gateway, and what an operator says to it. Speaks to the
 //! admin listener.
 
-use std::{net::IpAddr, path::PathBuf, process::ExitCode, time::Duration};
+use std::{net::IpAddr, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
@@ -13,8 +13,9 @@ use tokio::time::Instant;
 use super::{ConfigFile, Output, exit, print};
 use crate::{
     auth::Role,
+    clock::SystemClock,
     config::Loaded,
-    outbound::{Call, Outbound},
+    outbound::{Call, Outbound, Terms},
     secret::{Secret, SecretRef},
 };
 
@@ -164,8 +165,9 @@ impl Gateway {
         authorization.set_sensitive(true);
         let headers = HeaderMap::from_iter([(header::AUTHORIZATION, authorization)]);
         let deadline = Instant::now() + TIMEOUT;
-        let call = Call { method, url, headers, body: None, most: LARGEST, deadline };
-        let reply = Outbound::default().fetch(call).await?;
+        let call = Call { method, headers, may_repeat: false, ..Call::get(url, LARGEST, deadline) };
+        let line = Outbound::new(Arc::new(SystemClock)).line(Terms::default()).map_err(anyhow::Error::msg)?;
+        let reply = line.fetch(call).await?;
         let told: Value = serde_json::from_slice(&reply.body)
             .with_context(|| format!("{} answered {}, and no JSON", self.admin, reply.status))?;
         if !reply.status.is_success() {

@@ -21,7 +21,7 @@ use crate::{
     base_dir::BaseDir,
     document::excerpt,
     error::{BackendError, ErrorKind},
-    outbound::{Call, Outbound, Reply},
+    outbound::{Call, Line, Outbound, Reply, Terms},
     problem::{Path, Problems},
     secret::Secret,
 };
@@ -49,7 +49,7 @@ pub struct RegistryConfig {
 /// The registries that are configured, and what is known of each.
 #[derive(Debug)]
 pub struct Registries {
-    outbound: Arc<Outbound>,
+    line: Option<Arc<Line>>,
     configured: HashMap<String, RegistryConfig>,
     tokens: Mutex<HashMap<(String, String), Token>>,
 }
@@ -72,7 +72,7 @@ impl Registries {
     pub fn build(
         config: &BTreeMap<String, RegistryConfig>,
         base: &BaseDir,
-        outbound: Arc<Outbound>,
+        outbound: &Outbound,
         path: &Path,
         problems: &mut Problems,
     ) -> Self {
@@ -100,7 +100,8 @@ impl Registries {
             }
             configured.insert(host.clone(), registry);
         }
-        Self { outbound, configured, tokens: Mutex::default() }
+        let line = problems.note(path, outbound.line(Terms::default()));
+        Self { line, configured, tokens: Mutex::default() }
     }
 
     /// The digest that `reference` stands for now; `None` when the registry says that it has no such
@@ -164,7 +165,7 @@ impl Registries {
         headers.insert(header::ACCEPT, HeaderValue::from_static(ACCEPT));
         headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         headers.extend(authorization.map(|value| (header::AUTHORIZATION, value)));
-        self.outbound.fetch(Call { method, url, headers, body: None, most: MOST, deadline }).await
+        self.fetch(Call { method, headers, ..Call::get(url, MOST, deadline) }).await
     }
 
     /// What to send after the refusal `refused`: parsed from that very answer, as the scope depends on it.
@@ -231,8 +232,8 @@ impl Registries {
         if let Some(credential) = credential {
             headers.insert(header::AUTHORIZATION, sensitive(credential.basic().expose())?);
         }
-        let call = Call { method: Method::GET, url, headers, body: None, most: MOST, deadline };
-        let reply = self.outbound.fetch(call).await.map_err(|error| error.within("token server"))?;
+        let call = Call { headers, ..Call::get(url, MOST, deadline) };
+        let reply = self.fetch(call).await.map_err(|error| error.within("token server"))?;
         if reply.status != StatusCode::OK {
             return Err(reply.refusal().within("token server"));
         }
@@ -241,6 +242,11 @@ impl Registries {
         let token = parsed.token.or(parsed.access_token).filter(|token| !token.is_empty()).ok_or_else(wrong)?;
         let life = parsed.expires_in.unwrap_or(TOKEN_LIFE).clamp(1, 3600);
         Ok((token, Duration::from_secs(life)))
+    }
+
+    async fn fetch(&self, call: Call) -> Result<Reply, BackendError> {
+        let line = self.line.as_ref().ok_or_else(|| BackendError::unavailable("there is no way out"))?;
+        line.fetch(call).await
     }
 
     fn credential(&self, registry: &str) -> Result<Option<Credential>, BackendError> {

@@ -12,7 +12,7 @@ use crate::{
     backend::{Backend, Surroundings},
     base_dir::BaseDir,
     cache::{CacheLimits, Disk, Entry, Key, Life, Memory},
-    clock::{Clock, Timestamp},
+    clock::{Clock, SystemClock, Timestamp},
     generator::Question,
     oci::Registries,
     outbound::Outbound,
@@ -32,11 +32,12 @@ pub struct Stage {
 
 impl Default for Stage {
     fn default() -> Self {
-        let (metrics, base, outbound) = (Metrics::new().unwrap(), BaseDir::default(), Arc::new(Outbound::default()));
+        let (metrics, base) = (Metrics::new().unwrap(), BaseDir::default());
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let outbound = Arc::new(Outbound::new(Arc::clone(&clock)));
         let (path, mut problems) = (Path::root(), Problems::default());
-        let registries =
-            Registries::build(&BTreeMap::default(), &base, Arc::clone(&outbound), &path, &mut problems).into();
-        let around = Surroundings { base: &base, outbound: &outbound, registries: &registries };
+        let registries = Registries::build(&BTreeMap::default(), &base, &outbound, &path, &mut problems).into();
+        let around = Surroundings { base: &base, clock: &clock, outbound: &outbound, registries: &registries };
         let raw: Vec<_> = ROUTES.iter().map(Rules::config).collect();
         let configs: Vec<_> = raw.iter().map(|route| serde_json::from_value(route.clone()).unwrap()).collect();
         let deadline = HumanDuration::from_secs(25);

@@ -1,0 +1,69 @@
+//! A commit's full name. A short one is refused: APIs answer it with nothing, and nothing deletes.
+
+use std::fmt;
+
+/// 40 hexadecimal digits (SHA-1) or 64 (SHA-256), in lower case.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Commit(String);
+
+impl Commit {
+    /// Reads a full commit, in either case.
+    ///
+    /// # Errors
+    /// When `text` is empty, shortened, or no commit at all; the text says what to use instead.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let is_hex = text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        match text.len() {
+            40 | 64 if is_hex => Ok(Self(text.to_ascii_lowercase())),
+            0 => Err("the commit is empty; is the parameter that names it set?".to_owned()),
+            1..40 if is_hex => Err(format!(
+                "`{text}` is a shortened commit, which several may share; use the full one, such as the pull request generator's \
+                 `head_sha`"
+            )),
+            _ => {
+                let shown: String = text.chars().take(80).collect();
+                Err(format!("`{}` is no commit: 40 or 64 hexadecimal digits", shown.escape_debug()))
+            }
+        }
+    }
+
+    /// All its digits.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Its first 8 digits, for messages.
+    #[must_use]
+    pub fn short(&self) -> &str {
+        &self.0[..8]
+    }
+}
+
+impl fmt::Display for Commit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_full_commits() {
+        let full = "Fee1dead".repeat(5);
+        assert_eq!(Commit::parse(&full).unwrap().as_str(), full.to_lowercase());
+        assert_eq!(Commit::parse(&"a".repeat(64)).unwrap().short(), "aaaaaaaa");
+        for (bad, says) in [
+            ("", "is empty"),
+            ("fee1dead", "shortened"),
+            (&full[..39], "shortened"),
+            (&format!("{full}0"), "is no commit"),
+            ("main", "is no commit"),
+            (&"g".repeat(40), "is no commit"),
+        ] {
+            assert!(Commit::parse(bad).unwrap_err().contains(says), "{bad}");
+        }
+    }
+}

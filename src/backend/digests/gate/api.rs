@@ -1,0 +1,65 @@
+//! A forge's JSON API: one origin, one credential, pages that are followed to their end.
+
+use std::sync::Arc;
+
+use http::{HeaderMap, HeaderValue, header};
+use reqwest::Url;
+use serde::de::DeserializeOwned;
+use tokio::time::Instant;
+
+use crate::{
+    error::BackendError,
+    outbound::{Call, Line, Reply},
+};
+
+/// The largest answer that is read, in bytes.
+const MOST: usize = 8 * 1024 * 1024;
+
+/// Where an API is and how it is reached.
+#[derive(Debug)]
+pub struct Api {
+    base: Url,
+    line: Arc<Line>,
+}
+
+impl Api {
+    /// The API below `base`, whose path it keeps.
+    pub const fn new(base: Url, line: Arc<Line>) -> Self {
+        Self { base, line }
+    }
+
+    /// `base` with `segments` after its path, each percent-encoded as one, and with `query`.
+    #[must_use]
+    pub fn url(&self, segments: &[&str], query: &[(&str, &str)]) -> Url {
+        let mut url = self.base.clone();
+        if let Ok(mut path) = url.path_segments_mut() {
+            path.pop_if_empty().extend(segments);
+        }
+        if !query.is_empty() {
+            url.query_pairs_mut().extend_pairs(query);
+        }
+        url
+    }
+
+    /// Asks for `url` with `headers`, and reads a whole 200.
+    ///
+    /// # Errors
+    /// When there is none by `deadline`.
+    pub async fn get(&self, url: Url, headers: HeaderMap, deadline: Instant) -> Result<Reply, BackendError> {
+        let asked = url.path().to_owned();
+        let mut call = Call { headers, revalidate: true, ..Call::get(url, MOST, deadline) };
+        call.headers.entry(header::ACCEPT).or_insert(HeaderValue::from_static("application/json"));
+        let reply = self.line.fetch(call).await?;
+        if reply.status.as_u16() == 200 { Ok(reply) } else { Err(reply.refusal().within(format_args!("GET {asked}"))) }
+    }
+}
+
+/// The document in `reply`.
+///
+/// # Errors
+/// When it is not the JSON that the API documents; what it says is told without secrets.
+pub fn document<T: DeserializeOwned>(reply: &Reply) -> Result<T, BackendError> {
+    serde_json::from_slice(&reply.body).map_err(|error| {
+        BackendError::invalid_output(format!("not the document that was expected: {error}: {}", reply.excerpt(120)))
+    })
+}
