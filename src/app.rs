@@ -66,8 +66,14 @@ impl App {
         let base = &loaded.base.clone();
         let auth = Auth::build(&config.auth, base, &root.key("auth"), &mut problems);
         let outbound = Arc::new(Outbound::new(Arc::clone(&clock)));
-        let registries = Registries::build(&config.registries, base, &outbound, &root.key("registries"), &mut problems);
-        let registries = Arc::new(registries);
+        let registries = Registries::build(
+            &config.registries,
+            base,
+            &outbound,
+            Arc::clone(&clock),
+            &root.key("registries"),
+            &mut problems,
+        );
         let around = Surroundings { base, clock: &clock, outbound: &outbound, registries: &registries };
         let routes = RouteTable::build(
             &config.routes,

@@ -65,7 +65,7 @@ pub struct Surroundings<'a> {
     /// The way out.
     pub outbound: &'a Arc<Outbound>,
     /// The registries.
-    pub registries: &'a Arc<Registries>,
+    pub registries: &'a Registries,
 }
 
 impl BackendConfig {

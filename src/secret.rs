@@ -36,7 +36,7 @@ pub enum SecretRef {
 }
 
 /// A value that may be read, never printed.
-#[derive(Clone)]
+#[derive(Clone, Deserialize)]
 pub struct Secret(SecretString);
 
 impl Secret {

@@ -5,8 +5,6 @@ pub mod commit;
 pub mod gate;
 mod source;
 
-use std::sync::Arc;
-
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use indexmap::IndexMap;
@@ -60,7 +58,7 @@ pub enum OnMissing {
 #[derive(Debug)]
 pub struct Digests {
     images: Vec<(String, Source)>,
-    registries: Arc<Registries>,
+    registries: Registries,
     on_missing: OnMissing,
 }
 
@@ -81,7 +79,7 @@ impl Digests {
             let source = problems.note(&path.key(name).key("image"), source);
             images.extend(source.map(|source| (name.clone(), source)));
         }
-        Some(Self { images, registries: Arc::clone(around.registries), on_missing: config.on_missing })
+        Some(Self { images, registries: around.registries.clone(), on_missing: config.on_missing })
     }
 }
 

@@ -1,97 +1,135 @@
-//! Credentials from a Docker `config.json`: `auths` by host, as `docker login` and Kubernetes' pull
-//! secrets write them.
+//! Credentials from a Docker `config.json`, as `docker login` and Kubernetes' pull secrets write it: matched by host, by
+//! host and path, or by a pattern, the longest first. The file is read again when it changes.
 
-use std::{collections::HashMap, path::Path};
+mod docker_config;
+mod helper;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+    time::{Duration, SystemTime},
+};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use serde::Deserialize;
+use sha2::{Digest as _, Sha256};
+use tokio::time::Instant;
 
+pub use self::docker_config::DockerConfig;
 use crate::{
     error::{BackendError, ErrorKind},
     secret::Secret,
 };
 
-/// User name and password for one registry.
+/// For how long a helper's credential is used before the helper is asked again.
+const HELPER_LIFE: Duration = Duration::from_mins(5);
+
+/// What opens a registry.
 #[derive(Debug, Clone)]
-pub struct Credential {
-    /// The user.
-    pub username: String,
-    /// The password or token.
-    pub password: Secret,
-}
-
-#[derive(Deserialize)]
-struct DockerConfig {
-    #[serde(default)]
-    auths: HashMap<String, Entry>,
-}
-
-#[derive(Deserialize, Default)]
-struct Entry {
-    auth: Option<String>,
-    username: Option<String>,
-    password: Option<String>,
+pub enum Credential {
+    /// User name and password.
+    Password {
+        /// The user.
+        username: String,
+        /// The password or token.
+        password: Secret,
+    },
+    /// A token that buys tokens at the registry's token server (OAuth 2.0 `refresh_token`).
+    Identity(Secret),
 }
 
 impl Credential {
-    /// What `file` holds for `registry`; `None` when it holds nothing. Read at each call, so that a
-    /// renewed file is picked up.
+    /// The value of an `Authorization` header with user name and password; `None` for an identity token.
+    #[must_use]
+    pub fn basic(&self) -> Option<Secret> {
+        let Self::Password { username, password } = self else { return None };
+        let pair = format!("{username}:{}", password.expose());
+        Some(Secret::from(format!("Basic {}", STANDARD.encode(pair))))
+    }
+
+    /// What tells it from others, without showing it.
+    #[must_use]
+    pub fn fingerprint(&self) -> [u8; 32] {
+        let (kind, user, secret) = match self {
+            Self::Password { username, password } => ("password", username.as_str(), password),
+            Self::Identity(token) => ("identity", "", token),
+        };
+        Sha256::digest([kind, user, secret.expose()].join("\n")).into()
+    }
+}
+
+/// Where the credentials of one registry come from.
+#[derive(Debug)]
+pub struct Credentials {
+    file: Option<PathBuf>,
+    allowed_helpers: Vec<String>,
+    read: Mutex<Option<Read>>,
+    helped: tokio::sync::Mutex<Option<(String, Instant, Credential)>>,
+}
+
+/// A file as it was read, and what tells that it is still the same.
+#[derive(Debug)]
+struct Read {
+    stamp: (SystemTime, u64),
+    config: std::sync::Arc<DockerConfig>,
+}
+
+impl Credentials {
+    /// The credentials in `file`; helpers that it names run only when they are in `allowed_helpers`.
+    pub fn new(file: Option<PathBuf>, allowed_helpers: Vec<String>) -> Self {
+        Self { file, allowed_helpers, read: Mutex::default(), helped: tokio::sync::Mutex::default() }
+    }
+
+    /// What opens `repository` on `registry`; `None` when the file holds nothing for it, or there is no file. With `afresh`
+    /// nothing that is remembered is used.
     ///
     /// # Errors
-    /// When the file cannot be read or understood; the message holds nothing of its content.
-    pub fn find(file: &Path, registry: &str) -> Result<Option<Self>, BackendError> {
-        let denied = |why: &str| BackendError::new(ErrorKind::Denied, format!("{}: {why}", file.display()));
-        let text = std::fs::read(file).map_err(|error| denied(&error.to_string()))?;
-        let mut config: DockerConfig = serde_json::from_slice(&text)
-            .map_err(|error| denied(&format!("line {}: not a Docker config.json", error.line())))?;
-        let key = config.auths.keys().find(|key| host_of(key) == registry).cloned();
-        let Some(auth) = key.and_then(|key| config.auths.remove(&key)) else { return Ok(None) };
-        if let (Some(username), Some(password)) = (auth.username, auth.password) {
-            return Ok(Some(Self { username, password: Secret::from(password) }));
+    /// When the file or the helper gives no clear answer; the message holds nothing of their secrets.
+    pub async fn find(
+        &self,
+        registry: &str,
+        repository: &str,
+        afresh: bool,
+    ) -> Result<Option<Credential>, BackendError> {
+        let Some(file) = &self.file else { return Ok(None) };
+        let config = self.config(file, afresh)?;
+        let Some(name) = config.helper(registry) else {
+            return config.find(registry, repository).map_err(|why| denied(file, &why));
+        };
+        if !self.allowed_helpers.iter().any(|allowed| allowed == name) {
+            let why = format!(
+                "it names the credential helper `{name}` for {registry}, which is not allowed to run; add it to \
+                 `credentialHelpers` of this registry"
+            );
+            return Err(denied(file, &why));
         }
-        let Some(encoded) = auth.auth else { return Ok(None) };
-        let decoded = STANDARD.decode(encoded.trim()).ok().and_then(|bytes| String::from_utf8(bytes).ok());
-        let (username, password) = decoded
-            .as_deref()
-            .and_then(|text| text.split_once(':'))
-            .ok_or_else(|| denied(&format!("`auth` of {registry} is not base64 of `user:password`")))?;
-        Ok(Some(Self { username: username.to_owned(), password: Secret::from(password.to_owned()) }))
+        let mut helped = self.helped.lock().await;
+        if let Some((of, until, credential)) = &*helped
+            && !afresh
+            && of == name
+            && *until > Instant::now()
+        {
+            return Ok(Some(credential.clone()));
+        }
+        let found = helper::ask(name, registry).await.map_err(|why| denied(file, &why))?;
+        *helped = found.clone().map(|credential| (name.to_owned(), Instant::now() + HELPER_LIFE, credential));
+        Ok(found)
     }
 
-    /// The value of an `Authorization` header.
-    #[must_use]
-    pub fn basic(&self) -> Secret {
-        let pair = format!("{}:{}", self.username, self.password.expose());
-        Secret::from(format!("Basic {}", STANDARD.encode(pair)))
+    fn config(&self, file: &Path, afresh: bool) -> Result<std::sync::Arc<DockerConfig>, BackendError> {
+        let cannot = |error: std::io::Error| denied(file, &error.to_string());
+        let metadata = std::fs::metadata(file).map_err(cannot)?;
+        let stamp = (metadata.modified().map_err(cannot)?, metadata.len());
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = read.as_ref().filter(|known| known.stamp == stamp && !afresh) {
+            return Ok(std::sync::Arc::clone(&known.config));
+        }
+        let config = DockerConfig::read(file).map_err(|why| denied(file, &why))?;
+        let config = std::sync::Arc::new(config);
+        *read = Some(Read { stamp, config: std::sync::Arc::clone(&config) });
+        Ok(config)
     }
 }
 
-/// `registry.example.com:5000` of `https://registry.example.com:5000/v1/`.
-fn host_of(key: &str) -> &str {
-    let key = key.strip_prefix("https://").or_else(|| key.strip_prefix("http://")).unwrap_or(key);
-    match key.split('/').next().unwrap_or(key) {
-        // What `docker login` writes for Docker Hub.
-        "index.docker.io" | "registry-1.docker.io" => "docker.io",
-        host => host,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_credential_is_found_by_host() {
-        let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("config.json");
-        let config = r#"{"auths":{"https://a.example/v1/":{"auth":"dTpwOnc="},"b.example:5000":{"username":"x","password":"y"},"c.example":{"auth":"!"}}}"#;
-        std::fs::write(&file, config).unwrap();
-        let a = Credential::find(&file, "a.example").unwrap().unwrap();
-        assert_eq!((a.username.as_str(), a.password.expose()), ("u", "p:w"));
-        assert_eq!(a.basic().expose(), "Basic dTpwOnc=");
-        assert!(Credential::find(&file, "b.example:5000").unwrap().is_some());
-        assert!(Credential::find(&file, "b.example").unwrap().is_none());
-        assert!(Credential::find(&file, "c.example").unwrap_err().message.contains("base64"));
-        assert!(Credential::find(&dir.path().join("none"), "a.example").is_err());
-    }
+fn denied(file: &Path, why: &str) -> BackendError {
+    BackendError::new(ErrorKind::Denied, format!("{}: {why}", file.display()))
 }

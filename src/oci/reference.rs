@@ -11,7 +11,7 @@ use super::Digest;
 pub struct Reference {
     /// Host and, where it is not the scheme's own, port: `registry.example.com:5000`.
     pub registry: String,
-    /// The name within the registry: `org/front`.
+    /// The name within the registry: `org/front`. Docker Hub's official images are in `library/`.
     pub repository: String,
     /// The tag; `None` when only a digest is named.
     pub tag: Option<String>,
@@ -42,7 +42,7 @@ impl Reference {
             Some((repository, tag)) => (repository, Some(tag)),
             None => (name, None),
         };
-        if !REPOSITORY.is_match(repository) || repository.len() > 255 {
+        if !is_repository(repository) {
             return Err(wrong("the repository holds lower-case letters, digits and single separators"));
         }
         if tag.is_some_and(|tag| !TAG.is_match(tag)) {
@@ -53,12 +53,10 @@ impl Reference {
         if tag.is_none() && digest.is_none() {
             return Err(wrong("it names neither a tag nor a digest"));
         }
-        Ok(Self {
-            registry: registry.to_owned(),
-            repository: repository.to_owned(),
-            tag: tag.map(str::to_owned),
-            digest,
-        })
+        let registry = canonical_registry(registry);
+        let is_official = registry == "docker.io" && !repository.contains('/');
+        let repository = if is_official { format!("library/{repository}") } else { repository.to_owned() };
+        Ok(Self { registry: registry.to_owned(), repository, tag: tag.map(str::to_owned), digest })
     }
 
     /// What stands after `manifests/` in the registry's API: the digest if there is one, else the tag.
@@ -79,6 +77,18 @@ impl fmt::Display for Reference {
         }
         Ok(())
     }
+}
+
+/// Docker Hub goes by several names; all others by one.
+#[must_use]
+pub fn canonical_registry(host: &str) -> &str {
+    if matches!(host, "index.docker.io" | "registry-1.docker.io") { "docker.io" } else { host }
+}
+
+/// Whether `text` can be a repository's name.
+#[must_use]
+pub fn is_repository(text: &str) -> bool {
+    REPOSITORY.is_match(text) && text.len() <= 255
 }
 
 /// Whether `text` is a host with an optional port: `localhost:5000`, `registry.example.com`, `[::1]:5000`.
@@ -118,6 +128,16 @@ mod tests {
         let pinned = Reference::parse(&format!("localhost/front:1@{digest}")).unwrap();
         assert_eq!(pinned.selector(), digest);
         assert!(Reference::parse("[::1]:5000/front:1").is_ok());
+    }
+
+    #[test]
+    fn docker_hub_has_one_name() {
+        for name in ["docker.io", "index.docker.io", "registry-1.docker.io"] {
+            let reference = Reference::parse(&format!("{name}/nginx:1")).unwrap();
+            assert_eq!(reference.to_string(), "docker.io/library/nginx:1");
+        }
+        assert_eq!(Reference::parse("docker.io/org/nginx:1").unwrap().repository, "org/nginx");
+        assert_eq!(Reference::parse("r.example/nginx:1").unwrap().repository, "nginx");
     }
 
     #[test]

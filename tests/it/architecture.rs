@@ -12,13 +12,13 @@ const ROWS: &[&[&str]] = &[
     &["auth", "answer"],
     &["route"],
     &["guard"],
-    &["flight", "cache", "shape"],
+    &["cache", "shape"],
     &["backend"],
     &["oci"],
     &["outbound"],
     &["template", "expression", "telemetry", "secret"],
     &["error"],
-    &["base_dir", "clock", "document", "generator", "problem", "units"],
+    &["base_dir", "clock", "document", "flight", "generator", "problem", "units"],
 ];
 
 fn sources(folder: &Path, found: &mut Vec<(String, String)>) {

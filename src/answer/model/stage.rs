@@ -36,7 +36,8 @@ impl Default for Stage {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let outbound = Arc::new(Outbound::new(Arc::clone(&clock)));
         let (path, mut problems) = (Path::root(), Problems::default());
-        let registries = Registries::build(&BTreeMap::default(), &base, &outbound, &path, &mut problems).into();
+        let registries =
+            Registries::build(&BTreeMap::default(), &base, &outbound, Arc::clone(&clock), &path, &mut problems);
         let around = Surroundings { base: &base, clock: &clock, outbound: &outbound, registries: &registries };
         let raw: Vec<_> = ROUTES.iter().map(Rules::config).collect();
         let configs: Vec<_> = raw.iter().map(|route| serde_json::from_value(route.clone()).unwrap()).collect();

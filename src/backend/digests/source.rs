@@ -8,7 +8,7 @@ use crate::{
     base_dir::BaseDir,
     error::BackendError,
     generator::{Evidence, Parameters},
-    oci::{Digest, Layout, Reference, Registries, reference::is_registry},
+    oci::{Digest, Layout, Lookup, Patience, Reference, Registries, reference::is_registry},
     template::{INPUT_SCOPE, Place, Template},
 };
 
@@ -80,7 +80,12 @@ impl Source {
                 let reference = Reference::parse(&text)
                     .map_err(|error| unclear("its reference", BackendError::invalid_input(error)))?;
                 let asked = format!("the manifest of {reference}");
-                let found = registries.digest(&reference, deadline).await.map_err(|error| unclear(&asked, error))?;
+                let patience = Patience { deadline, max_age: std::time::Duration::ZERO };
+                let found = registries.look_up(&reference, patience).await.map_err(|error| unclear(&asked, error))?;
+                let found = match found {
+                    Lookup::There(target) => Some(target.digest),
+                    Lookup::Missing(_) => None,
+                };
                 let image = found.as_ref().map(|digest| {
                     json!({
                         "registry": reference.registry,

@@ -1,0 +1,141 @@
+//! What a digest contains: annotations, platforms, the revision and the time of the build. A digest never changes, so what
+//! was read once is kept.
+
+use std::sync::Arc;
+
+use http::Method;
+use tokio::time::Instant;
+
+use super::{
+    Digest,
+    lookup::vouched_for,
+    manifest::{Annotations, ImageConfig, Manifest, Platform},
+    registry::{Question, Registry},
+};
+use crate::error::{BackendError, ErrorKind};
+
+/// The annotation and label that names the commit (image specification 1.1, "Pre-Defined Annotation Keys").
+const REVISION: &str = "org.opencontainers.image.revision";
+/// The one that names the time.
+const CREATED: &str = "org.opencontainers.image.created";
+/// The one that names what was built: a version, or the branch or pull request.
+const VERSION: &str = "org.opencontainers.image.version";
+
+/// What is known of one digest.
+#[derive(Debug, Clone, Default)]
+pub struct Contents {
+    /// What kind of artifact it is.
+    pub artifact_type: Option<String>,
+    /// What its builder wrote on the index or manifest.
+    pub annotations: Annotations,
+    /// The platforms of its images.
+    pub platforms: Vec<Platform>,
+    /// The commit, by its builder's word: of the annotations, else of the image's labels.
+    pub revision: Option<String>,
+    /// When it was built (RFC 3339).
+    pub created: Option<String>,
+    /// The version that its builder gave it.
+    pub version: Option<String>,
+    /// The digest for each platform, where it is an index.
+    pub images: Vec<(Platform, Digest)>,
+}
+
+impl Contents {
+    /// The weight in memory, in bytes, about.
+    pub(super) fn weight(&self) -> u32 {
+        let annotations: usize = self.annotations.iter().map(|(key, value)| key.len() + value.len() + 64).sum();
+        u32::try_from(512 + annotations + self.images.len() * 256).unwrap_or(u32::MAX)
+    }
+}
+
+impl Registry {
+    /// Reads what `digest` contains. What the index does not say is read from its first image, and what that one's manifest
+    /// does not say from its configuration.
+    ///
+    /// # Errors
+    /// When one of them cannot be had by `deadline`.
+    pub(super) async fn contents(
+        &self,
+        repository: &str,
+        digest: &Digest,
+        deadline: Instant,
+    ) -> Result<Contents, BackendError> {
+        if self.is_low(repository).await {
+            let why = "little is left of what it allows, so that contents are not read until it allows more";
+            return Err(BackendError::new(ErrorKind::Throttled { retry_after: None }, why));
+        }
+        let top = self.manifest(repository, digest, deadline).await?;
+        let mut contents = Contents::default();
+        contents.add(&top);
+        contents.artifact_type = top.artifact_type().map(str::to_owned);
+        contents.annotations.clone_from(&top.annotations);
+        let images = top.images().filter_map(|image| Some((image.platform.clone()?, image.digest.clone())));
+        contents.images = images.collect();
+        contents.platforms = contents.images.iter().map(|(platform, _)| platform.clone()).collect();
+        let first = top.images().next().map(|image| image.digest.clone());
+        let image = match first {
+            Some(first) if contents.is_wanting() => self.manifest(repository, &first, deadline).await?,
+            Some(_) => return Ok(contents),
+            None => top,
+        };
+        contents.add(&image);
+        if let Some(config) = image.image_config().filter(|_| contents.is_wanting() || contents.platforms.is_empty()) {
+            let config = self.image_config(repository, &config.digest, deadline).await?;
+            let label = |name: &str| config.label(name).map(str::to_owned);
+            contents.revision = contents.revision.or_else(|| label(REVISION));
+            contents.version = contents.version.or_else(|| label(VERSION));
+            contents.created = contents.created.or_else(|| label(CREATED)).or_else(|| config.created.clone());
+            if contents.images.is_empty() {
+                contents.platforms.extend(config.platform());
+            }
+        }
+        Ok(contents)
+    }
+
+    async fn manifest(&self, repository: &str, digest: &Digest, deadline: Instant) -> Result<Manifest, BackendError> {
+        let path = format!("manifests/{digest}");
+        let question = Question { method: Method::GET, repository, path: &path, query: None };
+        let reply = self.ask(&question, deadline).await?;
+        if reply.status.as_u16() != 200 {
+            return Err(reply.refusal().within(format_args!("the content of {digest}")));
+        }
+        let (target, manifest) = vouched_for(&reply).map_err(|error| error.within(digest))?;
+        check(digest, &target.digest)?;
+        Ok(manifest)
+    }
+
+    async fn image_config(
+        &self,
+        repository: &str,
+        digest: &Digest,
+        deadline: Instant,
+    ) -> Result<ImageConfig, BackendError> {
+        let within = |error: BackendError| error.within(format_args!("the image configuration {digest}"));
+        let reply = self.blob(repository, digest.as_str(), deadline).await.map_err(within)?;
+        check(digest, &Digest::of(&reply.body))?;
+        ImageConfig::parse(&reply.body).map_err(|error| within(BackendError::invalid_output(error)))
+    }
+}
+
+impl Contents {
+    fn add(&mut self, manifest: &Manifest) {
+        let told = |name: &str| manifest.annotations.get(name).filter(|value| !value.is_empty()).cloned();
+        self.revision = self.revision.take().or_else(|| told(REVISION));
+        self.created = self.created.take().or_else(|| told(CREATED));
+        self.version = self.version.take().or_else(|| told(VERSION));
+    }
+
+    const fn is_wanting(&self) -> bool {
+        self.revision.is_none() || self.created.is_none()
+    }
+}
+
+fn check(wanted: &Digest, got: &Digest) -> Result<(), BackendError> {
+    if wanted == got {
+        return Ok(());
+    }
+    Err(BackendError::invalid_output(format!("the content of {wanted} has the digest {got}")))
+}
+
+/// What [`Contents`] are kept as.
+pub(super) type Kept = moka::sync::Cache<Digest, Arc<Contents>>;

@@ -1,0 +1,127 @@
+//! Lists: a repository's tags, a registry's repositories. All pages or none (invariant I3). Source: OCI distribution
+//! specification 1.1, "Listing Tags", and the distribution project's catalogue.
+
+use std::collections::HashSet;
+
+use http::{Method, header};
+use reqwest::Url;
+use serde::Deserialize;
+use tokio::time::Instant;
+
+use super::{
+    lookup::{Missing, missing},
+    registries::Registries,
+    registry::{Question, Registry},
+};
+use crate::{error::BackendError, outbound::Reply};
+
+/// How many names a page should have. Registries may give fewer: only a missing `Link` says that it is the last.
+const PAGE: usize = 250;
+/// The most names in one list.
+const MOST: usize = 50_000;
+
+/// What a list holds, or that there is nothing to list.
+pub type Listed = Result<Vec<String>, Missing>;
+
+#[derive(Deserialize)]
+struct Tags {
+    // An empty repository has `null`, where the field is there all the same.
+    #[serde(deserialize_with = "Option::deserialize")]
+    tags: Option<Vec<String>>,
+}
+
+#[derive(Deserialize)]
+struct Catalogue {
+    repositories: Vec<String>,
+}
+
+impl Registries {
+    /// All tags of `repository` on `registry`, from the registry itself: a mirror has only what passed through it.
+    ///
+    /// # Errors
+    /// When they are not known whole by `deadline`.
+    pub async fn tags(&self, registry: &str, repository: &str, deadline: Instant) -> Result<Listed, BackendError> {
+        let within = |error: BackendError| error.within(format_args!("registry {registry}: the tags of {repository}"));
+        let origin = self.origin(registry).map_err(within)?;
+        let read = |reply: &Reply| Ok(read::<Tags>(reply)?.tags.unwrap_or_default());
+        origin.list(repository, "tags/list", read, deadline).await.map_err(within)
+    }
+
+    /// All repositories of `registry`.
+    ///
+    /// # Errors
+    /// When they are not known whole by `deadline`. Many registries do not tell them.
+    pub async fn repositories(&self, registry: &str, deadline: Instant) -> Result<Vec<String>, BackendError> {
+        let within = |error: BackendError| error.within(format_args!("registry {registry}: its catalogue"));
+        let origin = self.origin(registry).map_err(within)?;
+        let listed = origin.list("", "_catalog", |reply| Ok(read::<Catalogue>(reply)?.repositories), deadline).await;
+        listed.map_err(within)?.map_err(|_| {
+            within(BackendError::invalid_output("it has none; name the repositories instead of a pattern"))
+        })
+    }
+
+    fn origin(&self, registry: &str) -> Result<std::sync::Arc<Registry>, BackendError> {
+        self.chain(registry)?.pop().ok_or_else(|| BackendError::unavailable("there is nobody to ask"))
+    }
+}
+
+impl Registry {
+    async fn list(
+        &self,
+        repository: &str,
+        path: &str,
+        read: impl Fn(&Reply) -> Result<Vec<String>, BackendError>,
+        deadline: Instant,
+    ) -> Result<Listed, BackendError> {
+        let (mut names, mut seen) = (Vec::new(), HashSet::new());
+        let mut query = Some(format!("n={PAGE}"));
+        while let Some(asked) = query {
+            let question = Question { method: Method::GET, repository, path, query: Some(&asked) };
+            let reply = self.ask(&question, deadline).await?;
+            match reply.status.as_u16() {
+                200 => {}
+                404 if names.is_empty() => return missing(&reply).map(Err),
+                _ => return Err(reply.refusal()),
+            }
+            names.extend(read(&reply)?);
+            if names.len() > MOST {
+                return Err(BackendError::invalid_output(format!("it has more than {MOST} names")));
+            }
+            query = next(&reply, &self.url(&question)?)?;
+            if !seen.insert(asked) {
+                return Err(BackendError::invalid_output("its pages lead round in a circle"));
+            }
+        }
+        let mut once = HashSet::new();
+        names.retain(|name| once.insert(name.clone()));
+        Ok(Ok(names))
+    }
+}
+
+fn read<'a, T: Deserialize<'a>>(reply: &'a Reply) -> Result<T, BackendError> {
+    serde_json::from_slice(&reply.body)
+        .map_err(|error| BackendError::invalid_output(format!("it answered no list: {error}: {}", reply.excerpt(120))))
+}
+
+/// The query of the next page, which must be one of the same list: only the query of a `Link` is followed.
+fn next(reply: &Reply, here: &Url) -> Result<Option<String>, BackendError> {
+    let links = reply.headers.get_all(header::LINK).iter().filter_map(|value| value.to_str().ok());
+    let is_next = |link: &&str| {
+        link.split(';').skip(1).any(|parameter| {
+            let parameter = parameter.trim();
+            let value = parameter.strip_prefix("rel=").unwrap_or_default().trim_matches('"');
+            value.split(' ').any(|relation| relation.eq_ignore_ascii_case("next"))
+        })
+    };
+    let wrong = |link: &str| {
+        let shown: String = link.chars().take(120).collect();
+        BackendError::invalid_output(format!("its next page `{}` is not of this list", shown.escape_debug()))
+    };
+    let Some(link) = links.flat_map(|value| value.split(',')).find(is_next) else { return Ok(None) };
+    let target = link.split_once('<').and_then(|(_, rest)| rest.split_once('>')).map(|(target, _)| target);
+    let target = target.and_then(|target| here.join(target).ok()).ok_or_else(|| wrong(link))?;
+    if target.origin() != here.origin() || target.path() != here.path() || target.query().is_none() {
+        return Err(wrong(link));
+    }
+    Ok(target.query().map(str::to_owned))
+}

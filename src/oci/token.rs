@@ -1,0 +1,262 @@
+//! Tokens: bought at the server that a registry's challenge names, kept for four fifths of their life, fetched once however
+//! many wait. Source: the distribution project's "Token Authentication Specification" and "OAuth2 Token Authentication".
+
+use std::{
+    collections::HashMap,
+    net::IpAddr,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use http::{HeaderMap, HeaderValue, Method, header};
+use reqwest::Url;
+use serde::Deserialize;
+use sha2::{Digest as _, Sha256};
+use tokio::time::Instant;
+use url::{Host, form_urlencoded};
+
+use super::credentials::Credential;
+use crate::{
+    error::{BackendError, ErrorKind},
+    flight::{Boarding, Flights},
+    outbound::{Call, Line},
+    secret::Secret,
+};
+
+/// A token's life when its server names none, in seconds (the token specification).
+const TOKEN_LIFE: u64 = 60;
+/// The largest answer of a token server, in bytes.
+const MOST: usize = 1024 * 1024;
+
+/// What a token is for, and who gives it.
+#[derive(Debug, Clone)]
+pub(super) struct Purpose {
+    /// The token server.
+    pub realm: Url,
+    /// For whom the token is.
+    pub service: Option<String>,
+    /// What it allows.
+    pub scope: String,
+}
+
+/// The tokens of one registry.
+#[derive(Debug, Default)]
+pub(super) struct Tokens {
+    kept: Arc<Mutex<HashMap<TokenKey, Token>>>,
+    flights: Flights<TokenKey, (), Result<HeaderValue, BackendError>>,
+}
+
+type TokenKey = [u8; 32];
+
+#[derive(Debug, Clone)]
+struct Token {
+    authorization: HeaderValue,
+    renew_at: Instant,
+}
+
+#[derive(Deserialize)]
+struct TokenReply {
+    token: Option<Secret>,
+    access_token: Option<Secret>,
+    expires_in: Option<u64>,
+}
+
+impl Purpose {
+    /// Reads a challenge. The realm comes from the answer of a registry and may receive our credential, so it must be https
+    /// and no address of the inner network, unless it is the registry's own host.
+    ///
+    /// # Errors
+    /// When it may not be asked.
+    pub fn check(realm: &str, service: Option<String>, scope: String, registry: &Url) -> Result<Self, String> {
+        let realm = Url::parse(realm).map_err(|error| format!("its token realm is not a URL: {error}"))?;
+        check_elsewhere(&realm, registry).map_err(|why| format!("its token realm {why}"))?;
+        Ok(Self { realm, service, scope })
+    }
+
+    fn key(&self, credential: Option<&Credential>) -> TokenKey {
+        let mut hash = Sha256::new();
+        for part in [self.realm.as_str(), self.service.as_deref().unwrap_or_default(), &self.scope] {
+            hash.update(part.len().to_le_bytes());
+            hash.update(part);
+        }
+        hash.update(credential.map(Credential::fingerprint).unwrap_or_default());
+        hash.finalize().into()
+    }
+}
+
+/// Refuses a URL to which `registry` sends us, unless it is as safe as the registry itself.
+///
+/// # Errors
+/// With what is wrong with it.
+pub(super) fn check_elsewhere(url: &Url, registry: &Url) -> Result<(), String> {
+    let host = url.host().ok_or("names no host")?;
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("holds a user or a password".to_owned());
+    }
+    let is_plain = url.scheme() == "http" && registry.scheme() == "http";
+    if url.scheme() != "https" && !is_plain {
+        return Err(format!("is `{}`, not https", url.scheme()));
+    }
+    if registry.host() == Some(host.clone()) {
+        return Ok(());
+    }
+    let is_inner = match host {
+        Host::Domain(name) => name == "localhost" || name.ends_with(".localhost"),
+        Host::Ipv4(ip) => is_inner(IpAddr::V4(ip)),
+        Host::Ipv6(ip) => is_inner(ip.to_ipv4_mapped().map_or(IpAddr::V6(ip), IpAddr::V4)),
+    };
+    if is_inner {
+        return Err(format!("is at the inner address {host}, and not the registry's own"));
+    }
+    Ok(())
+}
+
+fn is_inner(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => ip.is_private() || ip.is_loopback() || ip.is_link_local() || ip.is_unspecified(),
+        IpAddr::V6(ip) => ip.is_loopback() || ip.is_unspecified() || ip.is_unique_local() || ip.is_unicast_link_local(),
+    }
+}
+
+impl Tokens {
+    /// A token that is still good, bought now if there is none.
+    ///
+    /// # Errors
+    /// When the token server gives none.
+    pub async fn get(
+        &self,
+        purpose: Purpose,
+        credential: Option<Credential>,
+        line: &Arc<Line>,
+        deadline: Instant,
+    ) -> Result<HeaderValue, BackendError> {
+        let key = purpose.key(credential.as_ref());
+        let kept = || kept(&self.kept, &key);
+        if let Some(token) = kept() {
+            return Ok(token);
+        }
+        let (line, keep) = (Arc::clone(line), Arc::clone(&self.kept));
+        let boarding = self.flights.board(
+            key,
+            || kept().map(Ok),
+            || (),
+            |seat| async move {
+                let bought = buy(&purpose, credential.as_ref(), &line, deadline).await;
+                let bought = bought.map_err(|error| error.within("token server"));
+                seat.land(|_| {
+                    let (authorization, life) = bought?;
+                    let mut keep = keep.lock().unwrap_or_else(PoisonError::into_inner);
+                    let now = Instant::now();
+                    keep.retain(|_, token| token.renew_at > now);
+                    let token = Token { authorization: authorization.clone(), renew_at: now + life.mul_f64(0.8) };
+                    keep.insert(key, token);
+                    Ok(authorization)
+                })
+            },
+        );
+        match boarding {
+            Boarding::Landed(token) => token,
+            Boarding::Joined(landing) | Boarding::Started(landing) => {
+                landing.await.unwrap_or_else(|| Err(BackendError::unavailable("asking the token server failed")))
+            }
+        }
+    }
+
+    /// Drops the token for `purpose`, which the registry does not take any more.
+    pub fn forget(&self, purpose: &Purpose, credential: Option<&Credential>) {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).remove(&purpose.key(credential));
+    }
+}
+
+fn kept(kept: &Mutex<HashMap<TokenKey, Token>>, key: &TokenKey) -> Option<HeaderValue> {
+    let kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+    let token = kept.get(key).filter(|token| token.renew_at > Instant::now())?;
+    Some(token.authorization.clone())
+}
+
+async fn buy(
+    purpose: &Purpose,
+    credential: Option<&Credential>,
+    line: &Line,
+    deadline: Instant,
+) -> Result<(HeaderValue, Duration), BackendError> {
+    let call = Call::get(purpose.realm.clone(), MOST, deadline);
+    let service = purpose.service.iter().map(|service| ("service", service.as_str()));
+    let asked = service.chain([("scope", &*purpose.scope)]);
+    let mut secret = None;
+    let call = match credential {
+        Some(Credential::Identity(token)) => {
+            let with = [("grant_type", "refresh_token"), ("client_id", "appset-gateway")];
+            let form = asked.chain(with).chain([("refresh_token", token.expose())]);
+            let body = form_urlencoded::Serializer::new(String::new()).extend_pairs(form).finish();
+            let kind = HeaderValue::from_static("application/x-www-form-urlencoded");
+            secret = Some(token.clone());
+            let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, kind)]);
+            Call { method: Method::POST, headers, body: Some(body.into()), ..call }
+        }
+        Some(Credential::Password { .. }) | None => {
+            let mut call = call;
+            call.url.query_pairs_mut().extend_pairs(asked);
+            if let Some(basic) = credential.and_then(Credential::basic) {
+                call.headers.insert(header::AUTHORIZATION, sensitive(basic.expose())?);
+            }
+            call
+        }
+    };
+    let mut reply = line.fetch(call).await?;
+    secret.into_iter().for_each(|secret| reply.secrets.push(secret));
+    if reply.status.as_u16() != 200 {
+        return Err(reply.refusal());
+    }
+    let wrong = || BackendError::invalid_output("its answer holds no token");
+    let told: TokenReply = serde_json::from_slice(&reply.body).map_err(|_| wrong())?;
+    let token = told.token.or(told.access_token).filter(|token| !token.expose().is_empty()).ok_or_else(wrong)?;
+    let life = Duration::from_secs(told.expires_in.unwrap_or(TOKEN_LIFE).clamp(1, 3600));
+    Ok((sensitive(&format!("Bearer {}", token.expose()))?, life))
+}
+
+/// `value` as a header that is never shown.
+///
+/// # Errors
+/// When no header can carry it.
+pub(super) fn sensitive(value: &str) -> Result<HeaderValue, BackendError> {
+    let mut value = HeaderValue::from_str(value).map_err(|_| {
+        BackendError::new(ErrorKind::Denied, "the credential holds characters that no header can carry")
+    })?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_registry_sends_us_nowhere_that_is_not_safe() {
+        let check =
+            |url: &str, registry: &str| check_elsewhere(&Url::parse(url).unwrap(), &Url::parse(registry).unwrap());
+        let public = "https://r.example";
+        for good in ["https://auth.example/token", "https://r.example:8443/token", "https://8.8.8.8/token"] {
+            assert_eq!(check(good, public), Ok(()), "{good}");
+        }
+        assert_eq!(check("http://127.0.0.1:5001/token", "http://127.0.0.1:5000"), Ok(()));
+        assert_eq!(check("http://auth.example/token", "http://r.example"), Ok(()));
+        for bad in [
+            "http://auth.example/token",
+            "ftp://auth.example/",
+            "https://user@auth.example/",
+            "https://10.0.0.1/token",
+            "https://169.254.169.254/latest/meta-data",
+            "https://127.0.0.1/token",
+            "https://[::1]/token",
+            "https://[fd00::1]/token",
+            "https://[fe80::1]/token",
+            "https://[::ffff:10.0.0.1]/token",
+            "https://0.0.0.0/",
+            "https://localhost/token",
+            "data:text/plain,x",
+        ] {
+            assert!(check(bad, public).is_err(), "{bad}");
+        }
+    }
+}
