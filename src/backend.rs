@@ -39,6 +39,14 @@ pub trait Backend: Send + Sync + 'static {
     fn reads_application_set(&self) -> bool {
         true
     }
+
+    /// Whether it wants to be told what it noted with the answer that a question follows.
+    fn takes_notes(&self) -> bool {
+        false
+    }
+
+    /// Forgets what it learned for others, so that the next question asks the source.
+    fn forget(&self) {}
 }
 
 /// Where a route's answers come from: exactly one kind.

@@ -18,6 +18,27 @@ pub struct Query {
     pub parameters: Arc<Parameters>,
     /// When an answer comes too late to be of use.
     pub deadline: Instant,
+    /// For how long the route's answers are fresh: what was learned for another question less long ago may be used.
+    pub ttl: Duration,
+    /// What the backend noted with the answer that this one follows.
+    pub before: Option<Before>,
+}
+
+impl Query {
+    /// A question of `application_set` that follows none, and wants nothing that was learned before.
+    #[must_use]
+    pub const fn new(application_set: Arc<str>, parameters: Arc<Parameters>, deadline: Instant) -> Self {
+        Self { application_set, parameters, deadline, ttl: Duration::ZERO, before: None }
+    }
+}
+
+/// A backend's note on an earlier answer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Before {
+    /// The note.
+    pub note: Arc<Value>,
+    /// Whether that answer was to this very question, and not to one of its lineage.
+    pub is_own: bool,
 }
 
 /// What was asked: kept with the answer, so that it can be named and asked again.
@@ -61,42 +82,57 @@ pub struct ParameterSet(pub Parameters);
 /// [`crate::error::BackendError`] (invariant I2).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outcome {
-    sets: Vec<ParameterSet>,
-    evidence: Vec<Evidence>,
-    ttl: Option<Duration>,
+    pub(crate) sets: Vec<ParameterSet>,
+    pub(crate) evidence: Vec<Evidence>,
+    pub(crate) lasting: Option<Lasting>,
+    pub(crate) note: Option<Arc<Value>>,
+}
+
+/// For how long an answer is fresh, by its backend's word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lasting {
+    /// For so long, whatever the route's `ttl` is.
+    For(Duration),
+    /// For the route's `ttl`, and no longer than this.
+    AtMost(Duration),
 }
 
 impl Outcome {
     /// There is something; `evidence` says where each of its items was found.
     #[must_use]
     pub fn present(set: ParameterSet, evidence: Vec<Evidence>) -> Self {
-        Self { sets: vec![set], evidence, ttl: None }
+        Self { sets: vec![set], evidence, lasting: None, note: None }
     }
 
     /// There is provably nothing; `evidence` holds the proof.
     #[must_use]
     pub const fn absent(evidence: Vec<Evidence>) -> Self {
-        Self { sets: Vec::new(), evidence, ttl: None }
+        Self { sets: Vec::new(), evidence, lasting: None, note: None }
     }
 
     /// The outcome of a complete list that `asked` gave: `empty` is what it answers when it is explicitly empty.
     #[must_use]
     pub fn of_list(sets: Vec<ParameterSet>, asked: impl Into<String>, empty: impl Into<String>) -> Self {
         let evidence = if sets.is_empty() { vec![Evidence::absent(asked, empty)] } else { Vec::new() };
-        Self { sets, evidence, ttl: None }
+        Self { sets, evidence, lasting: None, note: None }
     }
 
     /// The same, fresh for as long as the source itself says, if it does.
     #[must_use]
-    pub const fn lasting(mut self, ttl: Option<Duration>) -> Self {
-        self.ttl = ttl;
-        self
+    pub fn lasting(self, ttl: Option<Duration>) -> Self {
+        Self { lasting: ttl.map(Lasting::For), ..self }
     }
 
-    /// The parameter sets, what was learned of each item, and for how long the source says that it lasts.
+    /// The same, fresh for no longer than `most`.
     #[must_use]
-    pub fn into_parts(self) -> (Vec<ParameterSet>, Vec<Evidence>, Option<Duration>) {
-        (self.sets, self.evidence, self.ttl)
+    pub fn lasting_at_most(self, most: Duration) -> Self {
+        Self { lasting: Some(Lasting::AtMost(most)), ..self }
+    }
+
+    /// The same with a note, which the backend gets back with the questions that follow this one.
+    #[must_use]
+    pub fn noting(self, note: Value) -> Self {
+        Self { note: Some(Arc::new(note)), ..self }
     }
 }
 

@@ -151,11 +151,8 @@ impl Route {
     /// `question` asked again, now.
     #[must_use]
     pub fn query(&self, question: &Question) -> Query {
-        Query {
-            application_set: question.application_set.clone().unwrap_or_default(),
-            parameters: Arc::clone(&question.parameters),
-            deadline: Instant::now() + self.deadline,
-        }
+        let application_set = question.application_set.clone().unwrap_or_default();
+        Query::new(application_set, Arc::clone(&question.parameters), Instant::now() + self.deadline)
     }
 
     /// What `query`, whose key is `key`, has in common with those that it follows: nothing, unless all the parameters are

@@ -220,11 +220,8 @@ mod tests {
     }
 
     fn apply(config: &Value, set: Value) -> Result<String, String> {
-        let query = Query {
-            application_set: "fb".into(),
-            parameters: json!({"branch": "b1", "n": 7}).as_object().unwrap().clone().into(),
-            deadline: Instant::now(),
-        };
+        let parameters = json!({"branch": "b1", "n": 7}).as_object().unwrap().clone();
+        let query = Query::new("fb".into(), parameters.into(), Instant::now());
         let Value::Object(map) = set else { panic!("a set is an object") };
         let sets = shape(config).apply(vec![ParameterSet(map)], &query).map_err(|error| error.message)?;
         Ok(Value::Object(sets[0].0.clone()).to_string())

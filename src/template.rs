@@ -110,7 +110,13 @@ impl Template {
     /// Whether the template looks at the ApplicationSet's name.
     #[must_use]
     pub fn reads_application_set(&self) -> bool {
-        self.names.iter().any(|name| name.split('.').next() == Some("applicationSet"))
+        self.reads("applicationSet")
+    }
+
+    /// Whether the template looks at the top-level name `top`.
+    #[must_use]
+    pub fn reads(&self, top: &str) -> bool {
+        self.names.iter().any(|name| name.split('.').next() == Some(top))
     }
 }
 

@@ -7,6 +7,7 @@ use std::{
 };
 
 use futures_util::FutureExt;
+use serde_json::Value;
 use tokio::time::timeout_at;
 
 use super::{Failure, Landed, Wanted};
@@ -15,7 +16,7 @@ use crate::{
     clock::{Clock, Timestamp},
     error::BackendError,
     flight::Seat,
-    generator::{Evidence, ParameterSet, Query, Question, Verdict},
+    generator::{Before, Evidence, Lasting, Outcome, ParameterSet, Query, Question, Verdict},
     guard::{Held, Ledger, Review, Standing},
     route::Route,
 };
@@ -71,13 +72,14 @@ struct Found {
     sets: Vec<ParameterSet>,
     encoded: Encoded,
     evidence: Vec<Evidence>,
-    ttl: Option<Duration>,
+    lasting: Option<Lasting>,
+    note: Option<Arc<Value>>,
 }
 
 impl Run {
     pub async fn fly(self, known: Known, clock: Arc<dyn Clock>) -> Landed {
         let started = StdInstant::now();
-        let result = self.resolve().await;
+        let result = self.resolve(self.before(&known)).await;
         let took = started.elapsed();
         let outcome = match &result {
             Ok(found) if found.sets.is_empty() => Verdict::Absent,
@@ -108,10 +110,20 @@ impl Run {
         }
     }
 
-    async fn resolve(&self) -> Result<Found, Failure> {
+    /// The backend's note on what this question follows: its own last answer, else its lineage's.
+    fn before(&self, known: &Known) -> Option<Before> {
+        if !self.route.backend.takes_notes() {
+            return None;
+        }
+        let note = |key: &Key, is_own| Some(Before { note: known.answers.get(key)?.note.clone()?, is_own });
+        note(&self.key, true).or_else(|| note(&self.lineage, false).filter(|_| self.lineage != self.key))
+    }
+
+    async fn resolve(&self, before: Option<Before>) -> Result<Found, Failure> {
         let margin = MARGIN.min(self.route.deadline / 10);
         let until = self.query.deadline.checked_sub(margin).unwrap_or(self.query.deadline);
-        let query = Query { deadline: until.checked_sub(margin).unwrap_or(until), ..self.query.clone() };
+        let deadline = until.checked_sub(margin).unwrap_or(until);
+        let query = Query { deadline, ttl: self.route.policy.ttl(), before, ..self.query.clone() };
         let run = AssertUnwindSafe(resolve(&self.route, &query)).catch_unwind();
         match timeout_at(until, run).await {
             Ok(Ok(result)) => result.map_err(Failure::Backend),
@@ -164,7 +176,6 @@ impl Run {
     fn record(&self, known: &Known, found: Found, peak: Peak, took: Duration, now: Timestamp) -> Arc<Entry> {
         self.log_absence(&found.evidence);
         let asked_at = if let Wanted::Since(then) = self.wanted { then } else { now };
-        let own = found.ttl;
         let mut entry = Entry {
             encoded: found.encoded,
             question: self.question.clone(),
@@ -173,10 +184,11 @@ impl Run {
             asked_at,
             first_at: known.answers.get(&self.key).map_or(now, |before| before.first_at.min(now)),
             turn: self.seat.turn(),
-            life: self.route.policy.life(&self.key, own, now),
+            life: self.route.policy.life(&self.key, found.lasting, now),
             peak,
             took,
             evidence: found.evidence,
+            note: found.note,
         };
         self.seat.land(|is_current| {
             if !is_current {
@@ -234,9 +246,9 @@ impl Run {
 }
 
 async fn resolve(route: &Route, query: &Query) -> Result<Found, BackendError> {
-    let (sets, evidence, ttl) = route.backend.resolve(query).await?.into_parts();
+    let Outcome { sets, evidence, lasting, note } = route.backend.resolve(query).await?;
     let sets = route.shape.apply(sets, query)?;
     let encoded = Encoded::encode(&sets)
         .map_err(|error| BackendError::invalid_output(format!("the answer cannot be written as JSON: {error}")))?;
-    Ok(Found { sets, encoded, evidence, ttl })
+    Ok(Found { sets, encoded, evidence, lasting, note })
 }

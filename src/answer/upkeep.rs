@@ -124,6 +124,8 @@ impl Engine {
         );
         expired.extend(self.answers().disk().map(|disk| disk.expire(selector.clone())).into_iter().flatten());
         self.known.failing.forget(|failed| selector.selects(&failed.question));
+        let is_meant = |route: &&Arc<Route>| selector.route.as_deref().is_none_or(|name| *name == *route.name);
+        routes.iter().filter(is_meant).for_each(|route| route.backend.forget());
         let is_own =
             |(key, question): &(&Key, &Question)| live(routes, question).is_some_and(|(_, own, _)| own == **key);
         let answers = expired.iter().filter(is_own).count();

@@ -1,128 +1,115 @@
-//! `digests`: for named images, the digest that each one's tag stands for now. All images or none: a
-//! missing tag makes the whole answer *absent*, a registry that fails makes it *unknown*.
+//! `digests`: what CI built, and passed, for a commit. Three witnesses are asked: the registry says that an image is there,
+//! its label says for which commit, CI says that the commit passed. Named [`images`] make one parameter set; a [`list`] makes
+//! one of each tag that it selects. All or none: one witness that does not know makes the whole answer *unknown*.
 
 pub mod commit;
+mod decision;
 pub mod gate;
+pub mod images;
+pub mod list;
+pub mod revision;
 mod source;
 
+use std::time::Duration;
+
 use async_trait::async_trait;
-use futures_util::future::join_all;
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::Value;
 
-use self::source::Source;
+use self::{
+    decision::OnMissing,
+    images::{ImageConfig, Images},
+    list::{List, ListConfig},
+    revision::RevisionConfig,
+};
 use super::{Backend, Surroundings};
 use crate::{
     error::BackendError,
-    generator::{Evidence, Outcome, ParameterSet, Parameters, Query, Verdict},
-    oci::Registries,
+    generator::{Outcome, Query},
     problem::{Path, Problems},
-    template::input_context,
 };
 
-/// Images and what to do when one is missing.
+/// For how long, at most, a digest is used that was looked up for another question.
+const SHARED_FOR: Duration = Duration::from_secs(30);
+
+/// Images, or a list of tags; and who must vouch for them.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "DigestsBackend")]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Config {
-    /// The images by the name that `output` uses for them.
+    /// The images by the name that `output` uses for them: one parameter set with all of them.
+    #[serde(default)]
     pub images: IndexMap<String, ImageConfig>,
-    /// What a missing tag means.
+    /// Repositories and tags: one parameter set for each that is selected. In place of `images`.
+    pub list: Option<ListConfig>,
+    /// For which commit the images must have been built, by their labels.
+    pub revision: Option<RevisionConfig>,
+    /// What to answer while the images are not built.
     #[serde(default)]
     pub on_missing: OnMissing,
 }
 
-/// One image.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct ImageConfig {
-    /// `registry/repository:tag`, or `oci:folder:name` for an OCI image layout; a template over
-    /// `params` and `applicationSet`. The registry or folder stands in it as it is.
-    pub image: String,
-}
-
-/// What a missing tag means for the answer.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub enum OnMissing {
-    /// An explicit empty list: there is nothing to deploy yet.
-    #[default]
-    Omit,
-    /// An error: the ApplicationSet stays as it is.
-    Error,
-}
-
-/// The images, parsed.
+/// One of the two forms.
 #[derive(Debug)]
-pub struct Digests {
-    images: Vec<(String, Source)>,
-    registries: Registries,
-    on_missing: OnMissing,
+pub enum Digests {
+    /// Named images.
+    Images(Images),
+    /// A list of tags.
+    List(List),
 }
 
 impl Digests {
-    /// Parses the references.
+    /// Parses what is configured.
     pub fn build(config: &Config, around: Surroundings<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
-        let path = path.key("images");
-        if config.images.is_empty() {
+        let Some(list) = &config.list else {
+            return Some(Self::Images(Images::build(config, around, path, problems)?));
+        };
+        let others = [
+            ("images", !config.images.is_empty()),
+            ("revision", config.revision.is_some()),
+            ("onMissing", config.on_missing != OnMissing::default()),
+        ];
+        for (key, _) in others.into_iter().filter(|(_, is_set)| *is_set) {
             problems.error_with_help(
-                &path,
-                "there are no images",
-                "name at least one: `images: { app: { image: … } }`",
+                &path.key(key),
+                format!("`{key}` does not go with `list`"),
+                "a list says what is there; what CI passed for one commit is asked with `images`",
             );
         }
-        let mut images = Vec::new();
-        for (name, image) in &config.images {
-            let source = Source::parse(&image.image, around.base);
-            let source = problems.note(&path.key(name).key("image"), source);
-            images.extend(source.map(|source| (name.clone(), source)));
-        }
-        Some(Self { images, registries: around.registries.clone(), on_missing: config.on_missing })
+        Some(Self::List(List::build(list, around, &path.key("list"), problems)?))
     }
 }
 
 #[async_trait]
 impl Backend for Digests {
     async fn resolve(&self, query: &Query) -> Result<Outcome, BackendError> {
-        let context = &input_context(query);
-        let lookups = self
-            .images
-            .iter()
-            .map(async |(name, source)| (name, source.look_up(context, &self.registries, query.deadline).await));
-        let (mut set, mut evidence, mut errors) = (Parameters::new(), Vec::new(), Vec::new());
-        for (name, found) in join_all(lookups).await {
-            match found {
-                Ok(found) => {
-                    evidence.push(found.evidence.of(name));
-                    set.extend(found.image.map(|image| (name.clone(), Value::Object(image))));
-                }
-                Err(mut error) => {
-                    evidence.extend(error.evidence.drain(..).map(|evidence| evidence.of(name)));
-                    errors.push(error.within(format_args!("image {name}")));
-                }
-            }
-        }
-        if let Some(first) = errors.first() {
-            let messages: Vec<&str> = errors.iter().map(|error| error.message.as_str()).collect();
-            return Err(BackendError { kind: first.kind, message: messages.join("; "), evidence });
-        }
-        if set.len() == self.images.len() {
-            return Ok(Outcome::present(ParameterSet(set), evidence));
-        }
-        match self.on_missing {
-            OnMissing::Omit => Ok(Outcome::absent(evidence)),
-            OnMissing::Error => {
-                let missing = evidence.iter().filter(|evidence| evidence.verdict == Verdict::Absent);
-                let told: Vec<String> = missing.map(Evidence::to_string).collect();
-                let error = BackendError::invalid_input(format!("not built: {}", told.join("; ")));
-                Err(BackendError { evidence, ..error })
-            }
+        match self {
+            Self::Images(images) => images.resolve(query).await,
+            Self::List(list) => list.resolve(query).await,
         }
     }
 
     fn reads_application_set(&self) -> bool {
-        self.images.iter().any(|(_, source)| source.reads_application_set())
+        match self {
+            Self::Images(images) => images.reads_application_set(),
+            Self::List(list) => list.reads_application_set(),
+        }
     }
+
+    fn takes_notes(&self) -> bool {
+        matches!(self, Self::Images(_))
+    }
+
+    fn forget(&self) {
+        match self {
+            Self::Images(images) => images.forget(),
+            Self::List(list) => list.forget(),
+        }
+    }
+}
+
+/// How old a digest may be that somebody else looked up, where the route's answers are fresh for `ttl`.
+fn shared_for(ttl: Duration) -> Duration {
+    (ttl / 2).min(SHARED_FOR)
 }

@@ -216,6 +216,7 @@ mod tests {
             life: Life::For(Duration::from_mins(1)),
             took: Duration::from_micros(7),
             evidence: vec![Evidence::absent("a", "b").of("c")],
+            note: Some(Arc::new(serde_json::json!({"n": 1}))),
         }
     }
 

@@ -1,6 +1,6 @@
 //! A remembered answer: complete, encoded once, never copied.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -129,6 +129,8 @@ pub struct Entry {
     pub took: Duration,
     /// What was learned of each item, and why there is nothing where there is nothing.
     pub evidence: Vec<Evidence>,
+    /// What the backend wants to be told with the questions that follow this one.
+    pub note: Option<Arc<Value>>,
 }
 
 impl Entry {
@@ -137,7 +139,8 @@ impl Entry {
     pub fn weight(&self) -> usize {
         let evidence: usize = self.evidence.iter().map(|each| each.asked.len() + each.answered.len() + 96).sum();
         let parameters: usize = self.question.parameters.iter().map(|(name, value)| name.len() + weight(value)).sum();
-        size_of::<Self>() + self.encoded.body.len() + evidence + parameters
+        let note = self.note.as_deref().map_or(0, weight);
+        size_of::<Self>() + self.encoded.body.len() + evidence + parameters + note
     }
 }
 

@@ -186,7 +186,7 @@ mod tests {
 
     fn key(prefix: &KeyPrefix, application_set: &str, parameters: &Value) -> Key {
         let parameters = parameters.as_object().unwrap().clone().into();
-        prefix.key(&Query { application_set: application_set.into(), parameters, deadline: Instant::now() })
+        prefix.key(&Query::new(application_set.into(), parameters, Instant::now()))
     }
 
     #[test]
@@ -201,7 +201,7 @@ mod tests {
         }
         let lineage = |parameters: Value| {
             let parameters = parameters.as_object().unwrap().clone().into();
-            let query = Query { application_set: "a".into(), parameters, deadline: Instant::now() };
+            let query = Query::new("a".into(), parameters, Instant::now());
             route.lineage(&query, &["branch".to_owned()])
         };
         let first = lineage(json!({"branch": "x", "sha": "1"}));

@@ -162,6 +162,7 @@ mod tests {
             life: Life::For(Duration::ZERO),
             took: Duration::ZERO,
             evidence: Vec::new(),
+            note: None,
         });
         let keys: Vec<Key> = (0..200).map(|n| Key::of_bytes([n; 32])).collect();
         for key in &keys {

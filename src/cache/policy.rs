@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::Key;
-use crate::{clock::Timestamp, units::HumanDuration};
+use crate::{clock::Timestamp, generator::Lasting, units::HumanDuration};
 
 /// How long a route's answers live.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
@@ -100,11 +100,13 @@ impl Policy {
     /// For how long the answer to `key` that is stored at `now` is fresh: the `ttl`, give or take a tenth, so
     /// that answers that came together do not leave together; or, a tenth less at most, what its source says.
     #[must_use]
-    pub fn life(&self, key: &Key, own: Option<Duration>, now: Timestamp) -> Life {
+    pub fn life(&self, key: &Key, own: Option<Lasting>, now: Timestamp) -> Life {
         let spread = key.spread(now);
+        let usual = || self.ttl.mul_f64(0.9 + 0.2 * spread);
         Life::For(match own {
-            Some(own) => own.mul_f64(0.9 + 0.1 * spread),
-            None => self.ttl.mul_f64(0.9 + 0.2 * spread),
+            Some(Lasting::For(own)) => own.mul_f64(0.9 + 0.1 * spread),
+            Some(Lasting::AtMost(most)) => usual().min(most.mul_f64(0.9 + 0.1 * spread)),
+            None => usual(),
         })
     }
 
@@ -197,7 +199,7 @@ mod tests {
     #[test]
     fn lives_differ_by_a_tenth() {
         let policy = policy(100, 0, 0);
-        let lives = |own: Option<Duration>| -> Vec<f64> {
+        let lives = |own: Option<Lasting>| -> Vec<f64> {
             let life = |n| match policy.life(&Key::of_bytes([7; 32]), own, Timestamp(n)) {
                 Life::For(life) => life.as_secs_f64(),
                 Life::Restored => panic!("it is new"),
@@ -207,8 +209,12 @@ mod tests {
         let usual = lives(None);
         assert!(usual.iter().all(|life| (90.0..=110.0).contains(life)));
         assert!(usual.iter().any(|life| *life < 92.0) && usual.iter().any(|life| *life > 108.0));
-        let own = lives(Some(Duration::from_secs(1000)));
+        let own = lives(Some(Lasting::For(Duration::from_secs(1000))));
         assert!(own.iter().all(|life| (900.0..=1000.0).contains(life)));
         assert!(own.iter().any(|life| *life < 910.0) && own.iter().any(|life| *life > 990.0));
+        let capped = lives(Some(Lasting::AtMost(Duration::from_secs(10))));
+        assert!(capped.iter().all(|life| (9.0..=10.0).contains(life)));
+        let longer = lives(Some(Lasting::AtMost(Duration::from_secs(1000))));
+        assert!(longer.iter().all(|life| (90.0..=110.0).contains(life)));
     }
 }

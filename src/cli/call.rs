@@ -72,11 +72,8 @@ pub fn run(arguments: &CallArgs) -> anyhow::Result<ExitCode> {
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
-        let query = Query {
-            application_set: arguments.application_set.as_str().into(),
-            parameters: Arc::new(parameters),
-            deadline: Instant::now() + route.deadline,
-        };
+        let application_set = arguments.application_set.as_str().into();
+        let query = Query::new(application_set, Arc::new(parameters), Instant::now() + route.deadline);
         let key = route.key(&query).to_string();
         match app.engine.answer(&route, query.clone()).await {
             Ok(answer) => show_answer(&answer, &route, &key, arguments.output),

@@ -41,6 +41,12 @@ pub struct Contents {
 }
 
 impl Contents {
+    /// When it was built, as a time that can be compared; `None` where it does not say.
+    #[must_use]
+    pub fn created_at(&self) -> Option<jiff::Timestamp> {
+        self.created.as_deref()?.parse().ok()
+    }
+
     /// The weight in memory, in bytes, about.
     pub(super) fn weight(&self) -> u32 {
         let annotations: usize = self.annotations.iter().map(|(key, value)| key.len() + value.len() + 64).sum();

@@ -61,11 +61,7 @@ async fn steps(
             .map_err(|error| ApiError::new(Code::InvalidInput, format!("route {}: {error}", route.name)))?,
         None => call.parameters,
     };
-    let query = Query {
-        application_set: call.application_set,
-        parameters: Arc::new(parameters),
-        deadline: Instant::now() + route.deadline,
-    };
+    let query = Query::new(call.application_set, Arc::new(parameters), Instant::now() + route.deadline);
     let answer = app.engine.answer(route, query.clone()).await;
     answer.map_err(|unknown| ApiError::of_nothing(unknown, route, &query))
 }

@@ -1,55 +1,195 @@
 //! Where one image is looked up: a registry, or an OCI image layout in a folder.
 
+use std::{sync::Arc, time::Duration};
+
 use minijinja::Value as TemplateValue;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::{
+    commit::Commit,
+    decision::{Built, Finding, Is},
+    images::{ImageConfig, parts},
+    revision::{self, Policy, Verdict},
+    shared_for,
+};
 use crate::{
     base_dir::BaseDir,
     error::BackendError,
     generator::{Evidence, Parameters},
-    oci::{Digest, Layout, Lookup, Patience, Reference, Registries, reference::is_registry},
+    oci::{Contents, Layout, Lookup, Patience, Platform, Reference, Registries, Target, reference::is_registry},
+    problem::{Path, Problems},
     template::{INPUT_SCOPE, Place, Template},
 };
 
-/// An image's reference, parsed as far as it goes without parameters.
+/// The scope of a reference where a commit is known.
+const COMMIT_SCOPE: [&str; 3] = [INPUT_SCOPE[0], INPUT_SCOPE[1], "commit"];
+/// For how long a tag that names a whole commit is believed to stay where it is.
+const COMMIT_TAG: Duration = Duration::from_mins(10);
+
+/// An image, parsed as far as it goes without parameters.
 #[derive(Debug)]
-pub enum Source {
+pub(super) struct Image {
+    source: Source,
+    platform: Option<Platform>,
+    required: Vec<Platform>,
+    /// Whether it must be opened: the registry's word on its digest is not enough.
+    is_opened: bool,
+}
+
+#[derive(Debug)]
+enum Source {
     /// `registry/repository:tag`
     Registry(Template),
-    /// `oci:folder:name`
-    Layout {
-        /// The folder.
-        layout: Layout,
-        /// The `org.opencontainers.image.ref.name` that is looked for.
-        name: Template,
-    },
+    /// `oci:folder:name`, the name being the `org.opencontainers.image.ref.name` that is looked for.
+    Layout { layout: Layout, name: Template },
+}
+
+/// With what an image is looked for.
+pub(super) struct Wanted<'a> {
+    pub context: &'a TemplateValue,
+    pub registries: &'a Registries,
+    pub deadline: Instant,
+    /// For how long the route's answers are fresh.
+    pub ttl: Duration,
 }
 
 /// What is known of one image.
 #[derive(Debug)]
-pub struct Found {
-    /// Its parts, under the names that templates use; `None` when there is provably none.
-    pub image: Option<Parameters>,
-    /// How that is known.
-    pub evidence: Evidence,
+pub(super) struct Found {
+    parts: Option<Parameters>,
+    contents: Option<Arc<Contents>>,
+    tag: String,
+    lacking: Option<String>,
+    evidence: Evidence,
+}
+
+impl Image {
+    /// Parses the configuration of an image. With `is_judged` its revision is looked at; with `has_commit` its reference may
+    /// hold a commit.
+    pub fn build(
+        config: &ImageConfig,
+        is_judged: bool,
+        has_commit: bool,
+        base: &BaseDir,
+        path: &Path,
+        problems: &mut Problems,
+    ) -> Option<Self> {
+        let source = problems.note(&path.key("image"), Source::parse(&config.image, has_commit, base));
+        let platform = config.platform.as_ref().and_then(|text| problems.note(&path.key("platform"), text.parse()));
+        let mut required = Vec::new();
+        for (index, text) in config.require_platforms.iter().enumerate() {
+            required.extend(problems.note(&path.key("requirePlatforms").index(index), text.parse::<Platform>()));
+        }
+        let is_opened = is_judged || config.platform.is_some() || !config.require_platforms.is_empty();
+        let source = source?;
+        if is_opened && matches!(source, Source::Layout { .. }) {
+            problems.error_with_help(
+                &path.key("image"),
+                "an image layout is not opened, so neither its revision nor its platforms are known",
+                "ask a registry for them",
+            );
+        }
+        Some(Self { source, platform, required, is_opened })
+    }
+
+    /// Looks the image up.
+    ///
+    /// # Errors
+    /// When the parameters make no reference, or its source gives no clear answer in time. What was asked is the evidence.
+    pub async fn find(&self, wanted: &Wanted<'_>) -> Result<Found, BackendError> {
+        let (Source::Registry(template) | Source::Layout { name: template, .. }) = &self.source;
+        let invalid = |error| unclear("its reference", BackendError::invalid_input(error));
+        let text = template.render(wanted.context).map_err(invalid)?;
+        match &self.source {
+            Source::Registry(_) => {
+                let reference = Reference::parse(&text).map_err(invalid)?;
+                self.find_in_registry(&reference, wanted).await
+            }
+            Source::Layout { layout, .. } => {
+                let asked = format!("the manifest of {text} in {}", layout.folder().display());
+                let digest = layout.digest(&text).await.map_err(|error| unclear(&asked, error))?;
+                let tag = text.rsplit_once(':').map_or(text.as_str(), |(_, tag)| tag).to_owned();
+                let evidence = match &digest {
+                    Some(digest) => Evidence::present(asked, digest.as_str()),
+                    None => Evidence::absent(asked, "the index names none"),
+                };
+                let parts = digest.map(|digest| object(json!({ "tag": tag, "digest": digest.as_str() })));
+                Ok(Found { parts, contents: None, tag, lacking: None, evidence })
+            }
+        }
+    }
+
+    async fn find_in_registry(&self, reference: &Reference, wanted: &Wanted<'_>) -> Result<Found, BackendError> {
+        let asked = format!("the manifest of {reference}");
+        let tag = reference.tag.clone().unwrap_or_default();
+        let shared_for =
+            if wanted.ttl.is_zero() || !names_a_commit(&tag) { shared_for(wanted.ttl) } else { COMMIT_TAG };
+        let patience = Patience { deadline: wanted.deadline, max_age: shared_for };
+        let lookup = wanted.registries.look_up(reference, patience).await.map_err(|error| unclear(&asked, error))?;
+        let Target { digest, .. } = match lookup {
+            Lookup::There(target) => target,
+            Lookup::Missing(missing) => {
+                let evidence = Evidence::absent(asked, missing.as_str());
+                return Ok(Found { parts: None, contents: None, tag, lacking: None, evidence });
+            }
+        };
+        let evidence = Evidence::present(&asked, digest.as_str());
+        if !self.is_opened {
+            let parts = object(parts(reference, digest.as_str()));
+            return Ok(Found { parts: Some(parts), contents: None, tag, lacking: None, evidence });
+        }
+        let Reference { registry, repository, .. } = reference;
+        let contents = wanted.registries.contents(registry, repository, &digest, wanted.deadline).await;
+        let contents =
+            contents.map_err(|error| unclear(&format!("what {registry}/{repository}@{digest} holds"), error))?;
+        let is_there = |platform: &&Platform| contents.platforms.iter().any(|own| own.suits(platform));
+        let lacking: Vec<String> = self.required.iter().filter(|one| !is_there(one)).map(ToString::to_string).collect();
+        let mut lacking = (!lacking.is_empty()).then(|| lacking.join(", "));
+        let mut digest = digest;
+        if let Some(platform) = &self.platform {
+            match contents.images.iter().find(|(own, _)| own.suits(platform)) {
+                Some((_, of_platform)) => digest = of_platform.clone(),
+                None if contents.images.is_empty() && is_there(&platform) => {}
+                None => lacking = lacking.or_else(|| Some(platform.to_string())),
+            }
+        }
+        let mut parts = object(parts(reference, digest.as_str()));
+        let platforms: Vec<String> = contents.platforms.iter().map(ToString::to_string).collect();
+        parts.insert("revision".to_owned(), contents.revision.clone().unwrap_or_default().into());
+        parts.insert("created".to_owned(), contents.created.clone().unwrap_or_default().into());
+        parts.insert("platforms".to_owned(), platforms.into());
+        Ok(Found { parts: Some(parts), contents: Some(contents), tag, lacking, evidence })
+    }
+
+    /// Whether the reference depends on what the gate says.
+    pub fn needs_commit(&self) -> bool {
+        self.template().reads("commit")
+    }
+
+    /// Whether the reference depends on the ApplicationSet's name.
+    pub fn reads_application_set(&self) -> bool {
+        self.template().reads_application_set()
+    }
+
+    const fn template(&self) -> &Template {
+        let (Source::Registry(template) | Source::Layout { name: template, .. }) = &self.source;
+        template
+    }
 }
 
 impl Source {
-    /// Parses an `image:` of the configuration.
-    ///
-    /// # Errors
-    /// When it is no reference, or a parameter could choose the registry or the folder.
-    pub fn parse(image: &str, base: &BaseDir) -> Result<Self, String> {
+    fn parse(image: &str, has_commit: bool, base: &BaseDir) -> Result<Self, String> {
+        let scope: &[&str] = if has_commit { &COMMIT_SCOPE } else { INPUT_SCOPE };
         if let Some(rest) = image.strip_prefix("oci:") {
             let (folder, name) = rest.split_once(':').ok_or("an image layout is written `oci:folder:name`")?;
             if folder.contains("{{") || folder.contains("{%") || folder.is_empty() {
                 return Err("the folder of an image layout must stand here as it is, without `{{`".to_owned());
             }
-            let name = Template::parse(name, Place::Reference, INPUT_SCOPE)?;
+            let name = Template::parse(name, Place::Reference, scope)?;
             return Ok(Self::Layout { layout: Layout::new(base.resolve(folder)), name });
         }
-        let template = Template::parse(image, Place::Reference, INPUT_SCOPE)?;
+        let template = Template::parse(image, Place::Reference, scope)?;
         let host = template.fixed_prefix().split_once('/').map(|(host, _)| host);
         if !host.is_some_and(is_registry) {
             return Err("an image begins with its registry's host, such as `registry.example.com/org/front:main`; \
@@ -61,70 +201,45 @@ impl Source {
         }
         Ok(Self::Registry(template))
     }
-
-    /// Looks the image up.
-    ///
-    /// # Errors
-    /// When the parameters make no reference, or its source gives no clear answer by `deadline`.
-    pub async fn look_up(
-        &self,
-        context: &TemplateValue,
-        registries: &Registries,
-        deadline: Instant,
-    ) -> Result<Found, BackendError> {
-        let (Self::Registry(template) | Self::Layout { name: template, .. }) = self;
-        let text =
-            template.render(context).map_err(|error| unclear("its reference", BackendError::invalid_input(error)))?;
-        match self {
-            Self::Registry(_) => {
-                let reference = Reference::parse(&text)
-                    .map_err(|error| unclear("its reference", BackendError::invalid_input(error)))?;
-                let asked = format!("the manifest of {reference}");
-                let patience = Patience { deadline, max_age: std::time::Duration::ZERO };
-                let found = registries.look_up(&reference, patience).await.map_err(|error| unclear(&asked, error))?;
-                let found = match found {
-                    Lookup::There(target) => Some(target.digest),
-                    Lookup::Missing(_) => None,
-                };
-                let image = found.as_ref().map(|digest| {
-                    json!({
-                        "registry": reference.registry,
-                        "repository": reference.repository,
-                        "tag": reference.tag.as_deref().unwrap_or_default(),
-                        "digest": digest.as_str(),
-                        "pinned": format!("{}/{}@{digest}", reference.registry, reference.repository),
-                    })
-                });
-                Ok(Found::of(image, asked, found.as_ref(), "404, there is none"))
-            }
-            Self::Layout { layout, .. } => {
-                let asked = format!("the manifest of {text} in {}", layout.folder().display());
-                let found = layout.digest(&text).await.map_err(|error| unclear(&asked, error))?;
-                let tag = text.rsplit_once(':').map_or(text.as_str(), |(_, tag)| tag);
-                let image = found.as_ref().map(|digest| json!({ "tag": tag, "digest": digest.as_str() }));
-                Ok(Found::of(image, asked, found.as_ref(), "the index names none"))
-            }
-        }
-    }
-
-    /// Whether the reference depends on the ApplicationSet's name.
-    #[must_use]
-    pub fn reads_application_set(&self) -> bool {
-        match self {
-            Self::Registry(template) | Self::Layout { name: template, .. } => template.reads_application_set(),
-        }
-    }
 }
 
 impl Found {
-    fn of(image: Option<Value>, asked: String, digest: Option<&Digest>, missing: &str) -> Self {
-        let evidence = match digest {
-            Some(digest) => Evidence::present(asked, digest.as_str()),
-            None => Evidence::absent(asked, missing),
-        };
-        let parts = |image| if let Value::Object(parts) = image { parts } else { Parameters::new() };
-        Self { image: image.map(parts), evidence }
+    /// What there is of the image called `name`, if it must be one of `expected`.
+    ///
+    /// # Errors
+    /// When it does not say of which commit it is, and must.
+    pub fn judge(self, name: &str, policy: Policy, expected: Option<&Commit>) -> Result<Finding, BackendError> {
+        let finding = |is, evidence| Finding { name: name.to_owned(), is, evidence };
+        let Some(parts) = self.parts else { return Ok(finding(Is::Missing, vec![self.evidence])) };
+        let mut evidence = vec![self.evidence];
+        if let Some(lacking) = self.lacking {
+            let asked = format!("its platforms under {}", self.tag);
+            evidence.push(Evidence::absent(asked, format!("it has none for {lacking}")));
+            return Ok(finding(Is::Unfit, evidence));
+        }
+        if let (Some(expected), Some(contents)) = (expected, &self.contents) {
+            let asked = format!("its revision under {}", self.tag);
+            match revision::judge(policy, expected, contents, &self.tag).map_err(|error| unclear(&asked, error))? {
+                Verdict::Fits(told) => evidence.push(Evidence::present(asked, told)),
+                Verdict::Other(why) => {
+                    evidence.push(Evidence::absent(asked, why));
+                    return Ok(finding(Is::Unfit, evidence));
+                }
+            }
+        }
+        let of = |told: fn(&Contents) -> &Option<String>| self.contents.as_deref().and_then(|all| told(all).clone());
+        let (created, revision) = (of(|contents| &contents.created), of(|contents| &contents.revision));
+        Ok(finding(Is::Built(Built { parts, created, revision }), evidence))
     }
+}
+
+/// Whether a tag holds a whole commit, such as `sha-` and 40 digits: such tags do not move.
+fn names_a_commit(tag: &str) -> bool {
+    tag.split(['-', '_', '.']).any(|part| Commit::parse(part).is_ok())
+}
+
+fn object(value: Value) -> Parameters {
+    if let Value::Object(parts) = value { parts } else { Parameters::new() }
 }
 
 /// `error`, with what was asked as evidence.
@@ -139,7 +254,7 @@ mod tests {
 
     #[test]
     fn the_registry_stands_in_the_configuration() {
-        let parse = |image: &str| Source::parse(image, &BaseDir::default());
+        let parse = |image: &str| Source::parse(image, false, &BaseDir::default());
         assert!(parse("registry.example.com/org/front:{{ params.branch | tag }}").is_ok());
         assert!(parse("localhost:5000/{{ params.repository }}:1").is_ok());
         assert!(parse("oci:demo/images:front:{{ params.branch | tag }}").is_ok());
@@ -150,8 +265,24 @@ mod tests {
             "r.example/front",
             "oci:{{ params.folder }}:x",
             "oci:folder",
+            "r.example/front:{{ commit }}",
         ] {
             assert!(parse(bad).is_err(), "{bad}");
+        }
+        assert!(Source::parse("r.example/front:{{ commit }}", true, &BaseDir::default()).is_ok());
+    }
+
+    #[test]
+    fn a_tag_that_names_a_commit_stays() {
+        let sha = "0a".repeat(20);
+        for (tag, expected) in [
+            (sha.clone(), true),
+            (format!("sha-{sha}"), true),
+            (format!("main-{sha}-amd64"), true),
+            (sha[..7].to_owned(), false),
+            ("main".to_owned(), false),
+        ] {
+            assert_eq!(names_a_commit(&tag), expected, "{tag}");
         }
     }
 }

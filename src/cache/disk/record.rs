@@ -1,10 +1,11 @@
 //! The form of a record: `version (1 byte) | SHA-256 of the rest (8 bytes of it) | length of the head (4 bytes, little
 //! endian) | head (JSON) | body`. What does not fit its checksum counts as missing.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use super::super::{Encoded, Entry, Life, Peak, Revision};
@@ -40,6 +41,9 @@ pub(in crate::cache) struct Head {
     pub is_over: bool,
     /// What was learned of each item.
     pub evidence: Vec<Evidence>,
+    /// The backend's note.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<Arc<Value>>,
 }
 
 impl Head {
@@ -94,6 +98,7 @@ pub(super) fn encode(entry: &Entry) -> Option<Vec<u8>> {
         sets: entry.encoded.sets(),
         is_over: entry.life == Life::For(Duration::ZERO),
         evidence: entry.evidence.clone(),
+        note: entry.note.clone(),
     };
     seal(&head, entry.encoded.body())
 }
@@ -114,5 +119,6 @@ pub(super) fn decode(record: &[u8]) -> Option<Entry> {
         question: head.question,
         took: Duration::from_micros(head.took_us),
         evidence: head.evidence,
+        note: head.note,
     })
 }

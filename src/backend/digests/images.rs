@@ -1,0 +1,250 @@
+//! Named images: one parameter set with all of them, if all are built.
+
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use minijinja::{Value as TemplateValue, context};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{
+    Config,
+    commit::Commit,
+    decision::{Fallback, Finding, Learned, OnMissing},
+    gate::{Asked, Gate, Ruling},
+    revision::Policy,
+    source::{Image, Wanted},
+};
+use crate::{
+    backend::Surroundings,
+    clock::Clock,
+    error::BackendError,
+    generator::{Outcome, Parameters, Query},
+    oci::{Reference, Registries},
+    problem::{Path, Problems},
+    template::{INPUT_SCOPE, Place, Template, input_context},
+};
+
+/// Names that a parameter set has besides those of its images.
+const OWN: [&str; 6] = ["stale", "revision", "builtAt", "runUrl", "params", "applicationSet"];
+
+/// One image.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ImageConfig {
+    /// `registry/repository:tag`, or `oci:folder:name` for an OCI image layout; a template over `params` and
+    /// `applicationSet`, and, with a `revision` or a `gate`, over `commit`. The registry or folder stands in it as it is.
+    pub image: String,
+    /// Take the image for this platform, such as `linux/amd64`, in place of the index of all.
+    pub platform: Option<String>,
+    /// Platforms that the index must have; before that it is not built.
+    #[serde(default)]
+    pub require_platforms: Vec<String>,
+    /// With `onMissing: placeholder`, the image to run meanwhile: `registry/repository:tag@sha256:…`.
+    pub placeholder: Option<String>,
+}
+
+/// The images, parsed, and those who vouch for them.
+pub struct Images {
+    images: Vec<(String, Image)>,
+    expect: Option<Template>,
+    policy: Policy,
+    gate: Option<Arc<dyn Gate>>,
+    fallback: Fallback,
+    registries: Registries,
+    clock: Arc<dyn Clock>,
+    /// Whether the images' references depend on what the gate says.
+    needs_commit: bool,
+}
+
+impl Images {
+    /// Parses the references and templates.
+    pub fn build(config: &Config, around: Surroundings<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
+        let images_path = path.key("images");
+        if config.images.is_empty() {
+            problems.error_with_help(
+                &images_path,
+                "there are no images",
+                "name at least one, `images: { app: { image: … } }`, or select tags with `list`",
+            );
+        }
+        let gate: Option<Arc<dyn Gate>> = None;
+        let vouched = config.revision.is_some() || gate.is_some();
+        let mut images = Vec::new();
+        for (name, image) in &config.images {
+            let path = images_path.key(name);
+            if OWN.contains(&name.as_str()) {
+                problems.error(&path, format!("`{name}` already means something else in a parameter set"));
+            }
+            let image = Image::build(image, config.revision.is_some(), vouched, around.base, &path, problems);
+            images.extend(image.map(|image| (name.clone(), image)));
+        }
+        let expect = config.revision.as_ref().and_then(|revision| {
+            let parsed = Template::parse(&revision.expect, Place::Text, INPUT_SCOPE);
+            problems.note(&path.key("revision").key("expect"), parsed)
+        });
+        Some(Self {
+            needs_commit: images.iter().any(|(_, image)| image.needs_commit()),
+            images,
+            expect,
+            policy: config.revision.as_ref().map(|revision| revision.policy).unwrap_or_default(),
+            gate,
+            fallback: build_fallback(config, &images_path, path, problems)?,
+            registries: around.registries.clone(),
+            clock: Arc::clone(around.clock),
+        })
+    }
+
+    /// Asks all witnesses, and decides.
+    ///
+    /// # Errors
+    /// When one of them does not know.
+    pub async fn resolve(&self, query: &Query) -> Result<Outcome, BackendError> {
+        let context = input_context(query);
+        let expected = self.expected(&context)?;
+        let ask = async || match &self.gate {
+            Some(gate) => {
+                let asked = Asked { context: &context, parameters: &query.parameters, deadline: query.deadline };
+                gate.ask(asked).await.map(Some).map_err(|error| error.within("gate"))
+            }
+            None => Ok(None),
+        };
+        let (ruling, findings) = if self.needs_commit {
+            let ruling = ask().await?;
+            let commit = commit_of(ruling.as_ref(), expected.as_ref())?;
+            let commit = commit.map(|commit| context! { commit => commit.as_str(), ..context.clone() });
+            (ruling, self.find(commit.as_ref().unwrap_or(&context), query).await)
+        } else {
+            let (ruling, findings) = tokio::join!(ask(), self.find(&context, query));
+            (ruling?, findings)
+        };
+        let expected = match (&expected, commit_of(ruling.as_ref(), expected.as_ref())?) {
+            (Some(_), commit) => commit,
+            (None, _) => None,
+        };
+        let judged = findings.into_iter().map(|(name, found)| {
+            found.and_then(|found| found.judge(name, self.policy, expected.as_ref())).map_err(|mut error| {
+                error.evidence = error.evidence.into_iter().map(|each| each.of(name)).collect();
+                error.within(format_args!("image {name}"))
+            })
+        });
+        let findings = all(judged)?;
+        let tells_origin = self.expect.is_some() || self.gate.is_some();
+        let before = query.before.as_ref();
+        Learned { findings, ruling, tells_origin, before, now: self.clock.now() }.decide(&self.fallback)
+    }
+
+    fn expected(&self, context: &TemplateValue) -> Result<Option<Commit>, BackendError> {
+        let Some(template) = &self.expect else { return Ok(None) };
+        let commit = template.render(context).and_then(|text| Commit::parse(text.trim()));
+        commit.map(Some).map_err(|error| BackendError::invalid_input(format!("revision.expect: {error}")))
+    }
+
+    async fn find(
+        &self,
+        context: &TemplateValue,
+        query: &Query,
+    ) -> Vec<(&str, Result<super::source::Found, BackendError>)> {
+        let wanted = Wanted { context, registries: &self.registries, deadline: query.deadline, ttl: query.ttl };
+        let lookups = self.images.iter().map(async |(name, image)| (name.as_str(), image.find(&wanted).await));
+        join_all(lookups).await
+    }
+
+    /// Whether what is asked depends on the ApplicationSet's name.
+    pub fn reads_application_set(&self) -> bool {
+        self.images.iter().any(|(_, image)| image.reads_application_set())
+            || self.expect.as_ref().is_some_and(Template::reads_application_set)
+            || self.gate.as_ref().is_some_and(|gate| gate.reads_application_set())
+    }
+
+    /// Forgets what was learned for others.
+    pub fn forget(&self) {
+        self.registries.forget_tags();
+    }
+}
+
+/// The commit whose images are wanted: the one to which the gate walked back, else the expected one, else the gate's.
+fn commit_of(ruling: Option<&Ruling>, expected: Option<&Commit>) -> Result<Option<Commit>, BackendError> {
+    let ruled = ruling.and_then(|ruling| Some((ruling.commit.as_ref()?, ruling.is_earlier)));
+    match (ruled, expected) {
+        (Some((ruled, false)), Some(expected)) if ruled != expected => Err(BackendError::invalid_input(format!(
+            "the gate was asked about the commit {ruled}, and the revision is to be {expected}; let both name one parameter"
+        ))),
+        (Some((ruled, _)), _) => Ok(Some(ruled.clone())),
+        (None, expected) => Ok(expected.cloned()),
+    }
+}
+
+/// All findings, or all errors in one: unknown wins (invariant I3), whatever else was learned.
+fn all(judged: impl Iterator<Item = Result<Finding, BackendError>>) -> Result<Vec<Finding>, BackendError> {
+    let (mut findings, mut errors) = (Vec::new(), Vec::new());
+    for each in judged {
+        match each {
+            Ok(finding) => findings.push(finding),
+            Err(error) => errors.push(error),
+        }
+    }
+    let Some(first) = errors.first() else { return Ok(findings) };
+    let messages: Vec<&str> = errors.iter().map(|error| error.message.as_str()).collect();
+    let of_findings = findings.into_iter().flat_map(|finding| {
+        let name = finding.name;
+        finding.evidence.into_iter().map(move |each| each.of(&name))
+    });
+    let evidence = of_findings.chain(errors.iter().flat_map(|error| error.evidence.clone())).collect();
+    Err(BackendError { kind: first.kind, message: messages.join("; "), evidence })
+}
+
+fn build_fallback(config: &Config, images: &Path, path: &Path, problems: &mut Problems) -> Option<Fallback> {
+    let is_wanted = config.on_missing == OnMissing::Placeholder;
+    let mut placeholders = Parameters::new();
+    for (name, image) in &config.images {
+        let path = images.key(name).key("placeholder");
+        match &image.placeholder {
+            Some(text) => {
+                let parsed = Reference::parse(text).and_then(|reference| {
+                    let digest = reference.digest.clone().ok_or("it names no digest, by which it is pinned")?;
+                    Ok((reference, digest))
+                });
+                if !is_wanted {
+                    problems.warning(&path, "never used", "it goes with `onMissing: placeholder`");
+                }
+                let (reference, digest) = problems.note(&path, parsed)?;
+                placeholders.insert(name.clone(), parts(&reference, digest.as_str()));
+            }
+            None if is_wanted => {
+                problems.error_with_help(
+                    &images.key(name),
+                    "it has no `placeholder`, which `onMissing: placeholder` deploys while it is not built",
+                    "name one: `placeholder: registry/repository:tag@sha256:…`",
+                );
+            }
+            None => {}
+        }
+    }
+    if config.images.is_empty() && is_wanted {
+        problems.error(&path.key("onMissing"), "there is no image to hold the place of");
+    }
+    Some(match config.on_missing {
+        OnMissing::Omit => Fallback::Omit,
+        OnMissing::Error => Fallback::Error,
+        OnMissing::Placeholder => Fallback::Placeholder(placeholders),
+    })
+}
+
+/// An image's parts, under the names that templates use.
+pub(super) fn parts(reference: &Reference, digest: &str) -> Value {
+    json!({
+        "registry": reference.registry,
+        "repository": reference.repository,
+        "tag": reference.tag.as_deref().unwrap_or_default(),
+        "digest": digest,
+        "pinned": format!("{}/{}@{digest}", reference.registry, reference.repository),
+    })
+}
+
+impl std::fmt::Debug for Images {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Images").field("images", &self.images).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,135 @@
+//! The commit that an image was built from, by its builder's word. A tag may still point at the image of the commit before.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::commit::Commit;
+use crate::{error::BackendError, oci::Contents};
+
+/// For which commit the images must have been built.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RevisionConfig {
+    /// The full commit, a template over `params` and `applicationSet`, such as `{{ params.head_sha }}`.
+    pub expect: String,
+    /// What `org.opencontainers.image.revision` must be, of the annotations or else of the image's labels.
+    #[serde(default)]
+    pub policy: Policy,
+}
+
+/// What an image's revision must be.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Policy {
+    /// The expected one; an image that names none is an error.
+    #[default]
+    Require,
+    /// The expected one, where the image names one.
+    Prefer,
+    /// Any: it is told, not judged.
+    Ignore,
+}
+
+/// What an image's revision says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It may be used.
+    Fits(String),
+    /// It was built for another commit; why that may be.
+    Other(String),
+}
+
+/// Judges the revision of an image with `contents` under `tag`.
+///
+/// # Errors
+/// When the image names none, and must.
+pub(super) fn judge(
+    policy: Policy,
+    expected: &Commit,
+    contents: &Contents,
+    tag: &str,
+) -> Result<Verdict, BackendError> {
+    let told = contents.revision.as_deref().map(str::trim).filter(|told| !told.is_empty());
+    let Some(told) = told else {
+        return match policy {
+            Policy::Require => Err(BackendError::invalid_output(
+                "it has neither an annotation nor a label `org.opencontainers.image.revision`, which `policy: require` wants; \
+                 let CI set it (docker/metadata-action does), or set `policy: prefer`",
+            )),
+            Policy::Prefer | Policy::Ignore => Ok(Verdict::Fits("it names none".to_owned())),
+        };
+    };
+    let shown: String = told.chars().take(64).collect();
+    if policy == Policy::Ignore || told.eq_ignore_ascii_case(expected.as_str()) {
+        return Ok(Verdict::Fits(shown));
+    }
+    let hint = if looks_merged(expected, contents, tag) {
+        ". It may be a merge commit: CI that builds a pull request checks out the merge of it, unless told otherwise. Let CI \
+         build the head commit, or label it: DOCKER_METADATA_PR_HEAD_SHA=true for docker/metadata-action, a branch pipeline or \
+         CI_MERGE_REQUEST_SOURCE_BRANCH_SHA for GitLab's merged results"
+    } else {
+        ""
+    };
+    Ok(Verdict::Other(format!("it was built for {shown}, not for {expected}{hint}")))
+}
+
+/// Whether the image of another commit looks like one that CI did build for `expected`, but of the commit's merge: its tag
+/// names the commit or a pull request.
+fn looks_merged(expected: &Commit, contents: &Contents, tag: &str) -> bool {
+    let is_pull = |name: &str| {
+        let name = name.to_ascii_lowercase();
+        let number = ["pr-", "pull-", "mr-", "merge-"].iter().find_map(|start| name.strip_prefix(start));
+        number.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()) || rest.starts_with("request"))
+    };
+    let (tag, sha) = (tag.to_ascii_lowercase(), expected.as_str());
+    tag.contains(&sha[..7]) || is_pull(&tag) || contents.version.as_deref().is_some_and(is_pull)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(policy: Policy, revision: Option<&str>, tag: &str, version: Option<&str>) -> Result<Verdict, String> {
+        let expected = Commit::parse(&"a1".repeat(20)).unwrap();
+        let owned = |text: Option<&str>| text.map(str::to_owned);
+        let contents = Contents { revision: owned(revision), version: owned(version), ..Contents::default() };
+        judge(policy, &expected, &contents, tag).map_err(|error| error.message)
+    }
+
+    #[test]
+    fn by_policy() {
+        let (same, other) = ("A1".repeat(20), "b2".repeat(20));
+        for policy in [Policy::Require, Policy::Prefer, Policy::Ignore] {
+            assert_eq!(verdict(policy, Some(&same), "main", None), Ok(Verdict::Fits(same.clone())));
+            let on_other = verdict(policy, Some(&other), "main", None).unwrap();
+            assert_eq!(matches!(on_other, Verdict::Fits(_)), policy == Policy::Ignore, "{policy:?}");
+            for none in [None, Some(""), Some("  ")] {
+                assert_eq!(verdict(policy, none, "main", None).is_err(), policy == Policy::Require, "{policy:?}");
+            }
+        }
+        // A short one is another: it may be anyone's.
+        assert!(matches!(verdict(Policy::Require, Some(&same[..12]), "main", None), Ok(Verdict::Other(_))));
+    }
+
+    #[test]
+    fn the_trap_of_the_merge_commit_is_explained_where_it_looks_like_it() {
+        let other = "b2".repeat(20);
+        let explained = |tag: &str, version: Option<&str>| {
+            let Verdict::Other(why) = verdict(Policy::Require, Some(&other), tag, version).unwrap() else { panic!() };
+            assert!(why.starts_with(&format!("it was built for {other}, not for a1a1")), "{why}");
+            why.contains("DOCKER_METADATA_PR_HEAD_SHA") && why.contains("GitLab")
+        };
+        for (tag, version, expected) in [
+            ("main", None, false),
+            ("production", Some("1.2.3"), false),
+            ("mr-robot", None, false),
+            ("pr-12", None, true),
+            ("sha-a1a1a1a", None, true),
+            ("a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1", None, true),
+            ("feat-1", Some("pr-12"), true),
+            ("merge-request-7", None, true),
+        ] {
+            assert_eq!(explained(tag, version), expected, "{tag} {version:?}");
+        }
+    }
+}
