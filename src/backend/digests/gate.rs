@@ -2,6 +2,10 @@
 //! run at all is *pending*: the lists of CI systems lag.
 
 pub mod api;
+pub mod bitbucket;
+pub mod forge;
+pub mod gitea;
+pub mod gitlab;
 
 use std::{fmt, sync::Arc};
 

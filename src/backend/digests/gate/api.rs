@@ -50,7 +50,14 @@ impl Api {
         let mut call = Call { headers, revalidate: true, ..Call::get(url, MOST, deadline) };
         call.headers.entry(header::ACCEPT).or_insert(HeaderValue::from_static("application/json"));
         let reply = self.line.fetch(call).await?;
-        if reply.status.as_u16() == 200 { Ok(reply) } else { Err(reply.refusal().within(format_args!("GET {asked}"))) }
+        let refusal = match reply.status.as_u16() {
+            200 => return Ok(reply),
+            404 => BackendError::invalid_output(
+                "404 Not Found: it is not there, or the token may not see it; check the names and what the token may read",
+            ),
+            _ => reply.refusal(),
+        };
+        Err(refusal.within(format_args!("GET {asked}")))
     }
 }
 
@@ -60,6 +67,7 @@ impl Api {
 /// When it is not the JSON that the API documents; what it says is told without secrets.
 pub fn document<T: DeserializeOwned>(reply: &Reply) -> Result<T, BackendError> {
     serde_json::from_slice(&reply.body).map_err(|error| {
-        BackendError::invalid_output(format!("not the document that was expected: {error}: {}", reply.excerpt(120)))
+        let why = format!("not the document that was expected: {error}: {}", reply.excerpt(120));
+        BackendError::invalid_output(reply.secrets.redact(&why))
     })
 }

@@ -1,0 +1,249 @@
+//! Bitbucket Cloud: the build statuses of a commit, the latest of each key.
+
+use std::path::PathBuf;
+
+use async_trait::async_trait;
+use http::header;
+use reqwest::Url;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{
+    Asked, Gate, Ruling, State,
+    api::document,
+    forge::{Credential, Field, Forge, Form, Page, Required, Status, follow, unknown_word},
+};
+use crate::{
+    backend::{Surroundings, digests::commit::Commit},
+    error::BackendError,
+    outbound::Reply,
+    problem::{Path, Problems},
+    secret::SecretRef,
+};
+
+/// Which statuses are asked for.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[schemars(rename = "BitbucketGate")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Config {
+    /// The API's URL.
+    #[serde(default = "default_api")]
+    pub api: String,
+    /// The repository, `workspace/name`; a template over `params` and `applicationSet`.
+    pub repository: String,
+    /// The full commit that must have passed; a template.
+    pub sha: String,
+    /// The keys of statuses that must be there and pass: names, or `/regular expressions/`, which match anywhere in a key.
+    /// Without it all that are there must pass, and a status that is not reported yet is not missed.
+    #[serde(default)]
+    pub keys: Option<Vec<String>>,
+    /// An access token of the repository, project or workspace (`repository` scope), sent as a bearer.
+    #[serde(default)]
+    pub token: Option<SecretRef>,
+    /// In place of `token`: the user of `password`. For an API token that is an e-mail address.
+    #[serde(default)]
+    pub username: Option<String>,
+    /// An API token or an app password of `username`.
+    #[serde(default)]
+    pub password: Option<SecretRef>,
+    /// A PEM file with certificates that are trusted besides the system's, relative to the configuration file.
+    #[serde(default)]
+    pub ca: Option<PathBuf>,
+}
+
+fn default_api() -> String {
+    "https://api.bitbucket.org/2.0".to_owned()
+}
+
+/// The gate, parsed.
+#[derive(Debug)]
+pub struct Bitbucket {
+    forge: Forge,
+    repository: Field,
+    sha: Field,
+    required: Required,
+}
+
+#[derive(Debug, Deserialize)]
+struct Listed {
+    values: Vec<Entry>,
+    next: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Entry {
+    key: String,
+    state: String,
+    url: Option<String>,
+    updated_on: Option<String>,
+    commit: Option<Hash>,
+    #[serde(default)]
+    links: Links,
+}
+
+#[derive(Debug, Deserialize)]
+struct Hash {
+    hash: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Links {
+    commit: Option<Target>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Target {
+    href: Option<String>,
+}
+
+impl Bitbucket {
+    /// Parses the templates and checks the rest.
+    pub fn build(config: &Config, around: Surroundings<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
+        let repository = Field::build(&config.repository, "repository", path, problems);
+        let sha = Field::build(&config.sha, "sha", path, problems);
+        let required = Required::build(config.keys.as_deref(), &path.key("keys"), problems);
+        let credential = config.credential(around, path, problems);
+        let forge = Forge::build("bitbucket", &config.api, config.ca.as_ref(), credential, around, path, problems);
+        Some(Self { forge: forge?, repository: repository?, sha: sha?, required: required? })
+    }
+
+    fn page(&self, commit: &Commit, reply: &Reply, from: &Url) -> Result<Page<Status>, BackendError> {
+        let listed: Listed = document(reply)?;
+        let next = listed.next.as_deref().map(|link| follow(from, link)).transpose()?;
+        let own = listed.values.into_iter().filter(|entry| entry.is_of(commit));
+        let items = own.map(|entry| self.status(entry, reply)).collect::<Result<_, _>>()?;
+        Ok(Page { items, next })
+    }
+
+    fn status(&self, entry: Entry, reply: &Reply) -> Result<Status, BackendError> {
+        let state = state(&entry.state).ok_or_else(|| unknown_word("a status", &entry.state, &reply.secrets))?;
+        let url = entry.url.as_deref().and_then(|url| self.forge.link(url));
+        Ok(Status { name: entry.key, word: entry.state, state, url, at: entry.updated_on })
+    }
+}
+
+impl Config {
+    fn credential(&self, around: Surroundings<'_>, path: &Path, problems: &mut Problems) -> Option<Credential> {
+        let (form, secret, key) = match (&self.token, &self.username, &self.password) {
+            (None, None, None) => return None,
+            (Some(token), None, None) => (Form::Scheme("Bearer"), token, "token"),
+            (None, Some(user), Some(password)) if !user.trim().is_empty() && !user.contains(':') => {
+                (Form::Basic(user.clone()), password, "password")
+            }
+            (None, Some(_), Some(_)) => {
+                problems.error(&path.key("username"), "a user's name is not empty and has no colon");
+                return None;
+            }
+            _ => {
+                problems.error_with_help(
+                    path,
+                    "the credential is not clear",
+                    "give either `token`, or both `username` and `password`",
+                );
+                return None;
+            }
+        };
+        Some(Credential::build(header::AUTHORIZATION, form, secret, around, &path.key(key), problems))
+    }
+}
+
+impl Entry {
+    /// Whether it is about `commit`, as far as it says: in itself, or in the link to its commit, which is what is documented.
+    fn is_of(&self, commit: &Commit) -> bool {
+        let hash = self.commit.as_ref().and_then(|commit| commit.hash.as_deref());
+        let href = self.links.commit.as_ref().and_then(|target| target.href.as_deref());
+        let linked = href.and_then(|href| href.trim_end_matches('/').rsplit('/').next());
+        let said = hash.or(linked.filter(|name| Commit::parse(name).is_ok()));
+        said.is_none_or(|said| said.eq_ignore_ascii_case(commit.as_str()))
+    }
+}
+
+/// What Bitbucket's word means.
+fn state(word: &str) -> Option<State> {
+    match word {
+        "SUCCESSFUL" => Some(State::Passed),
+        "INPROGRESS" => Some(State::Pending),
+        "FAILED" | "STOPPED" => Some(State::Failed),
+        _ => None,
+    }
+}
+
+/// The latest of each key.
+fn latest(statuses: Vec<Status>) -> Result<Vec<Status>, BackendError> {
+    let mut latest: Vec<Status> = Vec::new();
+    for status in statuses {
+        let Some(known) = latest.iter_mut().find(|known| known.name == status.name) else {
+            latest.push(status);
+            continue;
+        };
+        // Of two that are equally late, the worse.
+        if (time(&status)?, status.state) > (time(known)?, known.state) {
+            *known = status;
+        }
+    }
+    Ok(latest)
+}
+
+fn time(status: &Status) -> Result<std::time::SystemTime, BackendError> {
+    let text = status.at.as_deref().unwrap_or_default();
+    let zulu = text.strip_suffix("+00:00").map_or_else(|| text.to_owned(), |text| format!("{text}Z"));
+    humantime::parse_rfc3339(&zulu).map_err(|_| {
+        BackendError::invalid_output("a key stands in it twice, without a time in UTC that says which is later")
+    })
+}
+
+#[async_trait]
+impl Gate for Bitbucket {
+    async fn ask(&self, asked: Asked<'_>) -> Result<Ruling, BackendError> {
+        let within = |error: BackendError| error.within("bitbucket");
+        let commit = &self.sha.commit(asked.context).map_err(within)?;
+        let [workspace, name] = self.repository.owner_and_name(asked.context).map_err(within)?;
+        let segments = ["repositories", &workspace, &name, "commit", commit.as_str(), "statuses"];
+        let first = self.forge.url(&segments, &[("pagelen", "100")]);
+        let path = first.path().to_owned();
+        let told = format!("the statuses of commit {}, GET {path}", commit.short());
+        let read = |reply: &Reply, from: &Url| self.page(commit, reply, from);
+        let (statuses, secrets) = self.forge.list(first, asked.deadline, read).await?;
+        let statuses = latest(statuses).map_err(|error| error.within(format_args!("bitbucket: GET {path}")))?;
+        Ok(self.required.rule(&statuses, commit, &told, &secrets))
+    }
+
+    fn reads_application_set(&self) -> bool {
+        self.repository.reads_application_set() || self.sha.reads_application_set()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(name: &str, state: State, at: &str) -> Status {
+        Status { name: name.to_owned(), word: String::new(), state, url: None, at: Some(at.to_owned()) }
+    }
+
+    #[test]
+    fn each_word_has_a_meaning() {
+        assert_eq!(state("SUCCESSFUL"), Some(State::Passed));
+        assert_eq!(state("INPROGRESS"), Some(State::Pending));
+        assert_eq!(["FAILED", "STOPPED"].map(state), [Some(State::Failed); 2]);
+        assert_eq!(["", "successful", "SKIPPED"].map(state), [None; 3]);
+    }
+
+    #[test]
+    fn the_latest_of_a_key_wins() {
+        use State::{Failed, Passed, Pending};
+        let (early, late) = ("2026-02-01T09:00:00.5+00:00", "2026-02-01T10:00:00+00:00");
+        for (first, second, state) in [
+            ((Failed, early), (Passed, late), Passed),
+            ((Passed, late), (Failed, early), Passed),
+            ((Passed, late), (Pending, "2026-02-01T10:00:00.1Z"), Pending),
+            ((Passed, late), (Failed, late), Failed),
+        ] {
+            let statuses = vec![status("a", first.0, first.1), status("a", second.0, second.1)];
+            let latest = latest(statuses).unwrap();
+            assert_eq!((latest.len(), latest[0].state), (1, state));
+        }
+        assert!(latest(vec![status("a", Passed, late), status("b", Failed, "")]).is_ok());
+        assert!(latest(vec![status("a", Passed, late), status("a", Failed, "yesterday")]).is_err());
+    }
+}

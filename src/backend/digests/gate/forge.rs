@@ -1,0 +1,129 @@
+//! What the gates of code forges share: an API with its credential, lists that are read to their end, and statuses that
+//! are weighed by their names.
+
+mod credential;
+mod field;
+mod paging;
+mod statuses;
+
+use std::path::PathBuf;
+
+use http::HeaderMap;
+use reqwest::Url;
+use tokio::time::Instant;
+
+pub use self::{
+    credential::{Credential, Form},
+    field::Field,
+    paging::{Page, follow, next_link},
+    statuses::{Required, Status, unknown_word},
+};
+use super::api::Api;
+use crate::{
+    backend::Surroundings,
+    error::BackendError,
+    outbound::{Reply, Terms},
+    problem::{Path, Problems},
+};
+
+/// The longest address of a run's page that is passed on, in bytes.
+const LONGEST_LINK: usize = 2048;
+
+/// A forge's API and who asks there.
+#[derive(Debug)]
+pub struct Forge {
+    name: String,
+    base: Url,
+    api: Api,
+    credential: Option<Credential>,
+}
+
+impl Forge {
+    /// The forge of the given kind whose API is at `api`, a key of the gate at `path`.
+    pub fn build(
+        kind: &str,
+        api: &str,
+        ca: Option<&PathBuf>,
+        credential: Option<Credential>,
+        around: Surroundings<'_>,
+        path: &Path,
+        problems: &mut Problems,
+    ) -> Option<Self> {
+        let base = problems.note(&path.key("api"), origin(api));
+        let terms = Terms { ca: ca.map(|file| around.base.resolve(file)), ..Terms::default() };
+        let line = problems.note(&path.key("ca"), around.outbound.line(terms));
+        let (base, line) = (base?, line?);
+        let name = format!("{kind} at {}", base.host_str().unwrap_or_default());
+        Some(Self { name, api: Api::new(base.clone(), line), base, credential })
+    }
+
+    /// The API's address with `segments` after its path, each percent-encoded as one, and with `query`.
+    #[must_use]
+    pub fn url(&self, segments: &[&str], query: &[(&str, &str)]) -> Url {
+        self.api.url(segments, query)
+    }
+
+    /// Asks for `url`, and reads a whole 200.
+    ///
+    /// # Errors
+    /// When there is none by `deadline`.
+    pub async fn get(&self, url: Url, deadline: Instant) -> Result<Reply, BackendError> {
+        let mut headers = HeaderMap::new();
+        if let Some(credential) = &self.credential {
+            let (name, value) = credential.header().map_err(|error| error.within(&self.name))?;
+            headers.insert(name, value);
+        }
+        self.api.get(url, headers, deadline).await.map_err(|error| error.within(&self.name))
+    }
+
+    /// A run's page as the forge names it, which may be relative to its own address; `None` when that is no page.
+    #[must_use]
+    pub fn link(&self, text: &str) -> Option<String> {
+        let text = text.trim();
+        if text.is_empty() || text.len() > LONGEST_LINK {
+            return None;
+        }
+        let url = self.base.join(text).ok()?;
+        let is_page = matches!(url.scheme(), "http" | "https") && url.username().is_empty() && url.password().is_none();
+        is_page.then(|| url.to_string())
+    }
+}
+
+/// The address of an API: all of it stands in the configuration.
+fn origin(api: &str) -> Result<Url, String> {
+    let wrong = |why: &str| format!("{why}; write it as in `https://git.example.com/api/v4`");
+    if api.contains("{{") || api.contains("{%") {
+        return Err(wrong("which API is asked is decided here, never by a parameter"));
+    }
+    let url = Url::parse(api).map_err(|error| wrong(&format!("no URL: {error}")))?;
+    if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
+        return Err(wrong("the API's URL begins with `https://` or `http://` and a host"));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(wrong("the URL holds a user or a password, which have their own keys"));
+    }
+    if url.query().is_some() || url.fragment().is_some() {
+        return Err(wrong("the API's URL has no query and no fragment"));
+    }
+    Ok(url)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_api_stands_in_the_configuration() {
+        assert_eq!(origin("http://h:8080/gitea/api/v1").unwrap().path(), "/gitea/api/v1");
+        for bad in [
+            "https://{{ params.host }}/api",
+            "git.example.com",
+            "ftp://git.example.com",
+            "https://u:p@git.example.com/api",
+            "https://git.example.com/api?token=x",
+        ] {
+            assert!(origin(bad).is_err(), "{bad}");
+        }
+        assert!(!origin("https://u:hunter2@git.example.com/api").unwrap_err().contains("hunter2"));
+    }
+}

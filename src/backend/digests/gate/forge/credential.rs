@@ -1,0 +1,65 @@
+//! How a forge is told who asks.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use http::{HeaderName, HeaderValue};
+
+use crate::{
+    backend::Surroundings,
+    base_dir::BaseDir,
+    error::{BackendError, ErrorKind},
+    problem::{Path, Problems},
+    secret::{Secret, SecretRef},
+};
+
+/// A secret and the header that carries it. It is read at each use, so that a renewed one needs no restart.
+#[derive(Debug)]
+pub struct Credential {
+    header: HeaderName,
+    form: Form,
+    secret: SecretRef,
+    base: BaseDir,
+}
+
+/// How the secret stands in its header.
+#[derive(Debug)]
+pub enum Form {
+    /// As it is.
+    Plain,
+    /// After a scheme: `Bearer` or `token`.
+    Scheme(&'static str),
+    /// As this user's password.
+    Basic(String),
+}
+
+impl Credential {
+    /// Keeps where the secret is; a secret that cannot be read now is noted at `path`.
+    pub fn build(
+        header: HeaderName,
+        form: Form,
+        secret: &SecretRef,
+        around: Surroundings<'_>,
+        path: &Path,
+        problems: &mut Problems,
+    ) -> Self {
+        secret.check(around.base, path, problems);
+        Self { header, form, secret: secret.clone(), base: around.base.clone() }
+    }
+
+    /// The header, marked as sensitive.
+    ///
+    /// # Errors
+    /// When the secret cannot be read or sent.
+    pub fn header(&self) -> Result<(HeaderName, HeaderValue), BackendError> {
+        let secret = self.secret.read(&self.base).map_err(BackendError::unavailable)?;
+        let text = Secret::from(match &self.form {
+            Form::Plain => secret.expose().to_owned(),
+            Form::Scheme(scheme) => format!("{scheme} {}", secret.expose()),
+            Form::Basic(user) => format!("Basic {}", STANDARD.encode(format!("{user}:{}", secret.expose()))),
+        });
+        let mut value = HeaderValue::from_str(text.expose()).map_err(|_| {
+            BackendError::new(ErrorKind::Denied, format!("{} holds characters that no header can carry", self.secret))
+        })?;
+        value.set_sensitive(true);
+        Ok((self.header.clone(), value))
+    }
+}

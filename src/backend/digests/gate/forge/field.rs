@@ -1,0 +1,110 @@
+//! A key of a gate's configuration whose value depends on the call.
+
+use minijinja::Value as TemplateValue;
+
+use crate::{
+    backend::digests::commit::Commit,
+    error::BackendError,
+    problem::{Path, Problems},
+    template::{INPUT_SCOPE, Place, Template},
+};
+
+/// A template and the key that it stands at.
+#[derive(Debug)]
+pub struct Field {
+    key: &'static str,
+    template: Template,
+}
+
+impl Field {
+    /// Parses what stands at `key` of the gate at `path`.
+    pub fn build(source: &str, key: &'static str, path: &Path, problems: &mut Problems) -> Option<Self> {
+        let path = path.key(key);
+        if source.trim().is_empty() {
+            problems.error(&path, "nothing stands here");
+            return None;
+        }
+        let template = problems.note(&path, Template::parse(source, Place::Text, INPUT_SCOPE))?;
+        Some(Self { key, template })
+    }
+
+    /// Its text, never empty: APIs take an empty filter for none.
+    ///
+    /// # Errors
+    /// When the call's parameters do not give one.
+    pub fn text(&self, context: &TemplateValue) -> Result<String, BackendError> {
+        let text = self.template.render(context).map_err(|error| self.wrong(&error))?;
+        if text.trim().is_empty() {
+            return Err(self.wrong(&format!("`{}` is empty for this call", self.template.source())));
+        }
+        if text.contains(char::is_control) {
+            return Err(self.wrong("a control character stands in it"));
+        }
+        Ok(text)
+    }
+
+    /// The full commit in it.
+    ///
+    /// # Errors
+    /// When it is none; the text says what to use.
+    pub fn commit(&self, context: &TemplateValue) -> Result<Commit, BackendError> {
+        let text = self.template.render(context).map_err(|error| self.wrong(&error))?;
+        Commit::parse(&text).map_err(|error| self.wrong(&error))
+    }
+
+    /// The names in it, which slashes part. None is empty or a dot segment, so that no value leads elsewhere.
+    ///
+    /// # Errors
+    /// When one is.
+    pub fn names(&self, context: &TemplateValue) -> Result<Vec<String>, BackendError> {
+        let text = self.text(context)?;
+        let names: Vec<String> = text.split('/').map(str::to_owned).collect();
+        if names.iter().any(|name| matches!(name.trim(), "" | "." | "..")) {
+            let shown: String = text.chars().take(80).collect();
+            return Err(self.wrong(&format!("`{shown}` has an empty name or dots between its slashes")));
+        }
+        Ok(names)
+    }
+
+    /// The owner and the name in it.
+    ///
+    /// # Errors
+    /// When it is not two names.
+    pub fn owner_and_name(&self, context: &TemplateValue) -> Result<[String; 2], BackendError> {
+        <[String; 2]>::try_from(self.names(context)?).map_err(|names| {
+            let shown: String = names.join("/").chars().take(80).collect();
+            self.wrong(&format!("`{shown}` is not written `owner/name`"))
+        })
+    }
+
+    /// Whether it depends on the ApplicationSet's name.
+    #[must_use]
+    pub fn reads_application_set(&self) -> bool {
+        self.template.reads_application_set()
+    }
+
+    fn wrong(&self, why: &str) -> BackendError {
+        BackendError::invalid_input(format!("{}: {why}", self.key))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn field(source: &str) -> Field {
+        Field::build(source, "repository", &Path::root(), &mut Problems::default()).unwrap()
+    }
+
+    #[test]
+    fn no_value_leads_elsewhere() {
+        let context = |name: &str| minijinja::context! { params => minijinja::context! { name } };
+        let repository = field("org/{{ params.name }}");
+        assert_eq!(repository.owner_and_name(&context("app")).unwrap(), ["org", "app"]);
+        for bad in ["", ".", "..", "a/b", "../other", "a/../../b", " ", "a\nb"] {
+            let error = repository.owner_and_name(&context(bad)).unwrap_err();
+            assert!(error.message.starts_with("repository: "), "{error}");
+        }
+        assert!(field("{{ params.name }}").text(&context(" ")).unwrap_err().message.contains("is empty for this call"));
+    }
+}

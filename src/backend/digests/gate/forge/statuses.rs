@@ -1,0 +1,220 @@
+//! Commit statuses, which CI systems report under names of their own: which are required, and what they say together.
+
+use regex::Regex;
+
+use super::super::{Ruling, State};
+use crate::{
+    backend::digests::commit::Commit,
+    error::BackendError,
+    generator::Evidence,
+    problem::{Path, Problems},
+    secret::Secrets,
+};
+
+/// How many statuses are told of, the worst first.
+const MOST_TOLD: usize = 20;
+/// How much of a name or a word is told, in characters.
+const LONGEST: usize = 80;
+
+/// What was reported last under one name.
+#[derive(Debug, Clone)]
+pub struct Status {
+    /// The name.
+    pub name: String,
+    /// The forge's own word for its state.
+    pub word: String,
+    /// What that means.
+    pub state: State,
+    /// The page that tells more.
+    pub url: Option<String>,
+    /// When it was reported.
+    pub at: Option<String>,
+}
+
+/// Which statuses must pass.
+#[derive(Debug)]
+pub enum Required {
+    /// All that there are, and at least one.
+    All,
+    /// Those that are listed, each of which must be there.
+    Listed(Vec<Wanted>),
+}
+
+/// A name, or the names that an expression finds.
+#[derive(Debug)]
+pub enum Wanted {
+    /// Exactly this one.
+    Name(String),
+    /// All that it matches, and at least one.
+    Pattern(Regex),
+}
+
+impl Required {
+    /// Reads the list at `path`: names, and expressions between slashes.
+    pub fn build(list: Option<&[String]>, path: &Path, problems: &mut Problems) -> Option<Self> {
+        let Some(list) = list else { return Some(Self::All) };
+        if list.is_empty() {
+            problems.error_with_help(
+                path,
+                "an empty list requires nothing",
+                "name what must pass, or leave the key out",
+            );
+            return None;
+        }
+        let wanted =
+            list.iter().enumerate().map(|(index, text)| problems.note(&path.index(index), Wanted::parse(text)));
+        // All of them first, so that each problem is noted.
+        let wanted: Vec<Option<Wanted>> = wanted.collect();
+        wanted.into_iter().collect::<Option<_>>().map(Self::Listed)
+    }
+
+    /// What `statuses`, which are all that `asked` gave for `commit`, say together.
+    #[must_use]
+    pub fn rule(&self, statuses: &[Status], commit: &Commit, asked: &str, secrets: &Secrets) -> Ruling {
+        let mut missing = Vec::new();
+        let mut weighed: Vec<&Status> = match self {
+            Self::All => statuses.iter().collect(),
+            Self::Listed(wanted) => {
+                missing.extend(wanted.iter().filter(|wanted| !statuses.iter().any(|status| wanted.fits(&status.name))));
+                statuses.iter().filter(|status| wanted.iter().any(|wanted| wanted.fits(&status.name))).collect()
+            }
+        };
+        weighed.sort_by_key(|status| std::cmp::Reverse(status.state));
+        let worst = weighed.first().map_or(State::Pending, |status| status.state);
+        let state = if missing.is_empty() { worst } else { worst.max(State::Pending) };
+
+        let mut evidence: Vec<Evidence> =
+            missing.iter().map(|wanted| Evidence::absent(asked, wanted.missing())).collect();
+        if weighed.is_empty() && missing.is_empty() {
+            evidence.push(Evidence::absent(asked, "no status yet"));
+        }
+        evidence.extend(weighed.iter().map(|status| status.evidence(asked, secrets)));
+        if evidence.len() > MOST_TOLD {
+            let more = evidence.split_off(MOST_TOLD - 1);
+            evidence.extend(
+                more.first().map(|first| Evidence { answered: format!("and {} more", more.len()), ..first.clone() }),
+            );
+        }
+        let deciding = weighed.iter().filter(|status| status.state == state).max_by_key(|status| &status.at);
+        Ruling {
+            state,
+            commit: Some(commit.clone()),
+            is_earlier: false,
+            evidence,
+            run_url: deciding.and_then(|status| status.url.as_deref()).map(|url| secrets.redact(url)),
+            built_at: deciding.filter(|_| state != State::Pending).and_then(|status| status.at.clone()),
+        }
+    }
+}
+
+impl Wanted {
+    fn parse(text: &str) -> Result<Self, String> {
+        let pattern = text.strip_prefix('/').and_then(|rest| rest.strip_suffix('/'));
+        match pattern {
+            _ if text.trim().is_empty() => Err("an empty name".to_owned()),
+            Some("") => Err("an empty expression matches everything; leave the key out to require all".to_owned()),
+            Some(pattern) => {
+                Regex::new(pattern).map(Self::Pattern).map_err(|error| format!("no regular expression: {error}"))
+            }
+            None => Ok(Self::Name(text.to_owned())),
+        }
+    }
+
+    fn fits(&self, name: &str) -> bool {
+        match self {
+            Self::Name(wanted) => wanted == name,
+            Self::Pattern(pattern) => pattern.is_match(name),
+        }
+    }
+
+    fn missing(&self) -> String {
+        match self {
+            Self::Name(name) => format!("no status `{name}` yet"),
+            Self::Pattern(pattern) => format!("no status that /{pattern}/ matches yet"),
+        }
+    }
+}
+
+impl Status {
+    fn evidence(&self, asked: &str, secrets: &Secrets) -> Evidence {
+        let show = |text: &str| secrets.excerpt(text.as_bytes(), LONGEST);
+        let url = self.url.as_deref().map(|url| format!(", {}", secrets.redact(url))).unwrap_or_default();
+        let said = format!("`{}`: {}{url}", show(&self.name), show(&self.word));
+        if self.state == State::Passed { Evidence::present(asked, said) } else { Evidence::absent(asked, said) }
+    }
+}
+
+/// That the state of `what` is told in a word without a known meaning, which is neither good nor bad.
+#[must_use]
+pub fn unknown_word(what: &str, word: &str, secrets: &Secrets) -> BackendError {
+    let shown = secrets.excerpt(word.as_bytes(), LONGEST);
+    BackendError::invalid_output(format!("the state of {what} is `{shown}`, a word that is not known here"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use State::{Failed, Passed, Pending};
+
+    fn required(list: &[&str]) -> Required {
+        let list: Vec<String> = list.iter().map(|text| (*text).to_owned()).collect();
+        Required::build(Some(&list), &Path::root(), &mut Problems::default()).unwrap()
+    }
+
+    fn rule(required: &Required, statuses: &[(&str, State)]) -> Ruling {
+        let statuses: Vec<Status> = statuses
+            .iter()
+            .map(|(name, state)| Status {
+                name: (*name).to_owned(),
+                word: format!("{state:?}"),
+                state: *state,
+                url: Some(format!("https://ci/{name}")),
+                at: Some("2026-01-01T00:00:00Z".to_owned()),
+            })
+            .collect();
+        required.rule(&statuses, &Commit::parse(&"a".repeat(40)).unwrap(), "GET /x", &Secrets::default())
+    }
+
+    #[test]
+    fn statuses_are_weighed() {
+        let (all, named) = (Required::All, required(&["build", "/^e2e/"]));
+        for (required, statuses, state) in [
+            (&all, &[][..], Pending),
+            (&all, &[("a", Passed), ("b", Passed)], Passed),
+            (&all, &[("a", Passed), ("b", Pending)], Pending),
+            (&all, &[("a", Pending), ("b", Failed), ("c", Passed)], Failed),
+            (&named, &[], Pending),
+            (&named, &[("build", Passed)], Pending),
+            (&named, &[("build", Failed)], Failed),
+            (&named, &[("rebuild", Passed), ("e2e/1", Passed)], Pending),
+            (&named, &[("build", Passed), ("e2e/1", Passed)], Passed),
+            (&named, &[("build", Passed), ("e2e/1", Passed), ("lint", Failed)], Passed),
+            (&named, &[("build", Passed), ("e2e/1", Passed), ("e2e/2", Failed)], Failed),
+        ] {
+            assert_eq!(rule(required, statuses).state, state, "{required:?}: {statuses:?}");
+        }
+    }
+
+    #[test]
+    fn a_ruling_shows_what_decided() {
+        let ruling = rule(&required(&["build", "lint"]), &[("build", Failed), ("x", Passed)]);
+        assert_eq!(ruling.run_url.as_deref(), Some("https://ci/build"));
+        assert_eq!(ruling.built_at.as_deref(), Some("2026-01-01T00:00:00Z"));
+        let told: Vec<String> = ruling.evidence.iter().map(ToString::to_string).collect();
+        assert_eq!(told, ["absent, GET /x: no status `lint` yet", "absent, GET /x: `build`: Failed, https://ci/build"]);
+        let many: Vec<(&str, State)> = (0..30).map(|_| ("a", Passed)).chain([("b", Failed)]).collect();
+        let evidence = rule(&Required::All, &many).evidence;
+        assert_eq!(evidence.len(), 20);
+        assert_eq!(evidence[0].answered, "`b`: Failed, https://ci/b");
+        assert_eq!(evidence[19].to_string(), "present, GET /x: and 12 more");
+    }
+
+    #[test]
+    fn what_requires_nothing_is_refused() {
+        for bad in [&[][..], &["".to_owned()], &["//".to_owned()], &["/(/".to_owned(), "ok".to_owned()]] {
+            let mut problems = Problems::default();
+            assert!(Required::build(Some(bad), &Path::root(), &mut problems).is_none(), "{bad:?}");
+            assert_eq!(problems.into_vec().len(), 1, "{bad:?}");
+        }
+    }
+}
