@@ -12,6 +12,7 @@ mod cli;
 mod digests;
 mod disk;
 mod faults;
+mod gates;
 mod getparams;
 mod guard;
 mod http;

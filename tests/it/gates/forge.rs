@@ -1,0 +1,202 @@
+//! What the tests of gates share: what a gate is built from, how it is asked, and how forges fail.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use appset_gateway::{
+    backend::{
+        Surroundings,
+        digests::gate::{Asked, Gate, Ruling, State},
+    },
+    base_dir::BaseDir,
+    clock::{Clock, SystemClock},
+    error::{BackendError, ErrorKind},
+    generator::Query,
+    oci::Registries,
+    outbound::Outbound,
+    problem::{Path, Problems},
+    template::input_context,
+};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::support::upstream::{Request, Step, Upstream, response};
+
+/// The commit that is asked about.
+pub const SHA: &str = "ec1a3b9d5f27a6c80b4e19d2f7c3a5e8b6d40f12";
+/// Another one.
+pub const OTHER: &str = "0000000000000000000000000000000000000001";
+/// The content of the file `token`.
+pub const TOKEN: &str = "glpat-c4n4ry-0123456789";
+
+/// What gates are built from.
+pub struct Bench {
+    pub folder: tempfile::TempDir,
+    base: BaseDir,
+    clock: Arc<dyn Clock>,
+    outbound: Arc<Outbound>,
+    registries: Arc<Registries>,
+}
+
+impl Bench {
+    /// With a folder that holds a token.
+    pub fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("token"), format!("{TOKEN}\n")).unwrap();
+        let (base, clock): (_, Arc<dyn Clock>) = (BaseDir::new(folder.path()), Arc::new(SystemClock));
+        let outbound = Arc::new(Outbound::new(Arc::clone(&clock)));
+        let registries = Registries::build(&BTreeMap::new(), &base, &outbound, &Path::root(), &mut Problems::default());
+        Self { folder, base, clock, outbound, registries: Arc::new(registries) }
+    }
+
+    pub fn around(&self) -> Surroundings<'_> {
+        Surroundings { base: &self.base, clock: &self.clock, outbound: &self.outbound, registries: &self.registries }
+    }
+
+    /// The gate that `build` makes of `config`, which has no problem.
+    pub fn gate<C: DeserializeOwned, G: Gate>(
+        &self,
+        config: &Value,
+        build: impl Fn(&C, Surroundings<'_>, &Path, &mut Problems) -> Option<G>,
+    ) -> G {
+        let mut problems = Problems::default();
+        let gate = build(&parse(config), self.around(), &Path::root(), &mut problems);
+        assert_eq!(problems.into_vec(), []);
+        gate.unwrap()
+    }
+
+    /// Where `build` finds `config` wrong, and why.
+    pub fn problems<C: DeserializeOwned, G: Gate>(
+        &self,
+        config: &Value,
+        build: impl Fn(&C, Surroundings<'_>, &Path, &mut Problems) -> Option<G>,
+    ) -> Vec<String> {
+        let mut problems = Problems::default();
+        build(&parse(config), self.around(), &Path::root(), &mut problems);
+        problems.into_vec().into_iter().map(|problem| format!("{}: {}", problem.path, problem.message)).collect()
+    }
+}
+
+fn parse<C: DeserializeOwned>(config: &Value) -> C {
+    serde_json::from_value(config.clone()).unwrap()
+}
+
+/// `base` with the keys of `more`.
+pub fn with(base: &Value, more: &Value) -> Value {
+    let mut merged = base.clone();
+    merged.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    merged
+}
+
+/// Asks `gate` with `parameters`.
+pub async fn ask_with(gate: &dyn Gate, parameters: &Value) -> Result<Ruling, BackendError> {
+    let parameters = Arc::new(parameters.as_object().unwrap().clone());
+    let deadline = Instant::now() + Duration::from_secs(5);
+    let query = Query { application_set: "set".into(), parameters: Arc::clone(&parameters), deadline };
+    gate.ask(Asked { context: &input_context(&query), parameters: &parameters, deadline }).await
+}
+
+/// Asks `gate` about [`SHA`].
+pub async fn ask(gate: &dyn Gate) -> Result<Ruling, BackendError> {
+    ask_with(gate, &json!({"sha": SHA, "number": "7"})).await
+}
+
+/// What `gate` says of [`SHA`] in one word, and its evidence.
+pub async fn ruled(gate: &dyn Gate) -> (State, Vec<String>) {
+    let ruling = ask(gate).await.unwrap();
+    assert_eq!(ruling.commit.as_ref().map(|commit| commit.as_str()), Some(SHA));
+    assert!(!ruling.is_earlier);
+    (ruling.state, ruling.evidence.iter().map(ToString::to_string).collect())
+}
+
+/// Why `gate` does not know: the error is of `kind` and says `says`.
+pub async fn unknown(gate: &dyn Gate, kind: ErrorKind, says: &str) -> String {
+    let error = ask(gate).await.unwrap_err();
+    assert_eq!((error.kind, error.message.contains(says)), (kind, true), "{says}: {error}");
+    assert!(!error.message.contains("c4n4ry"), "{error}");
+    assert!(!error.message.contains(char::is_control), "{error}");
+    error.message
+}
+
+/// What `upstream` was asked, as method and target.
+pub fn asked(upstream: &Upstream) -> Vec<String> {
+    upstream.requests().iter().map(|request| format!("{} {}", request.method, request.target)).collect()
+}
+
+/// A request's headers but those of the transport, sorted.
+pub fn headers(request: &Request) -> Vec<(&str, &str)> {
+    let mut headers: Vec<_> = request.headers.iter().map(|(name, value)| (&**name, &**value)).collect();
+    headers.retain(|(name, _)| !matches!(*name, "host" | "user-agent"));
+    headers.sort_unstable();
+    headers
+}
+
+/// An upstream that answers with `body` as JSON, whatever is asked.
+pub async fn answering(body: Value) -> Upstream {
+    Upstream::start(move |request| json(request, "", &body)).await
+}
+
+/// An answer with `body` as JSON, and `headers` as lines without their ends.
+pub fn json(request: &Request, headers: &str, body: &Value) -> Vec<Step> {
+    let separator = if headers.is_empty() { "" } else { "\r\n" };
+    request.answer(200, &format!("Content-Type: application/json{separator}{headers}"), body.to_string())
+}
+
+/// Every failure of a forge is an error of its class, which holds no secret: the gate that `build` makes for an API
+/// never takes one for a ruling.
+pub async fn check_failures<G: Gate>(bench: &Bench, build: impl Fn(&Bench, &str) -> G) {
+    let echo = |status: u16| -> Box<dyn Fn(&Request) -> Vec<Step> + Send + Sync> {
+        Box::new(move |request: &Request| {
+            let sent: Vec<String> = request.headers.iter().map(|(_, value)| value.clone()).collect();
+            request.answer(
+                status,
+                "Content-Type: application/json",
+                format!(r#"{{"message": "you sent {}"}}"#, sent.join(" ")),
+            )
+        })
+    };
+    let send = |bytes: Vec<u8>| -> Box<dyn Fn(&Request) -> Vec<Step> + Send + Sync> {
+        Box::new(move |_: &Request| vec![Step::Send(bytes.clone())])
+    };
+    let html = "<!DOCTYPE html><html><head><title>Sign in</title></head></html>";
+    for (play, kind, says) in [
+        (echo(401), ErrorKind::Denied, "401"),
+        (echo(403), ErrorKind::Denied, "403"),
+        (echo(404), ErrorKind::InvalidOutput, "it is not there, or the token may not see it"),
+        (echo(400), ErrorKind::InvalidOutput, "unexpected status 400"),
+        (echo(500), ErrorKind::Unavailable, "500"),
+        (echo(200), ErrorKind::InvalidOutput, "not the document that was expected"),
+        (send(response(204, "", "")), ErrorKind::InvalidOutput, "204"),
+        (send(response(302, "Location: /users/sign_in", "")), ErrorKind::InvalidOutput, "302"),
+        (send(response(200, "Content-Type: text/html", html)), ErrorKind::InvalidOutput, "Sign in"),
+        (send(response(200, "", "")), ErrorKind::InvalidOutput, "not the document"),
+        (send(response(200, "", "null")), ErrorKind::InvalidOutput, "not the document"),
+        (send(b"HTTP/1.1 200 X\r\nContent-Length: 99\r\n\r\n[{\"id\"".to_vec()), ErrorKind::Unavailable, "broke off"),
+        (Box::new(|_: &Request| vec![Step::Reset]), ErrorKind::Unavailable, ""),
+    ] {
+        let upstream = Upstream::start(play).await;
+        let host = upstream.address.ip().to_string();
+        let gate = build(bench, &format!("http://{}/api", upstream.address));
+        let message = unknown(&gate, kind, says).await;
+        assert!(message.contains(&host) && message.contains("/api/"), "{message}");
+    }
+    let throttled = Upstream::start(|request| request.answer(429, "Retry-After: 77", "")).await;
+    let error = ask(&build(bench, &format!("http://{}/api", throttled.address))).await.unwrap_err();
+    assert!(matches!(error.kind, ErrorKind::Throttled { .. }), "{error}");
+}
+
+/// Only a full commit is asked about.
+pub async fn check_commits<G: Gate>(bench: &Bench, build: impl Fn(&Bench, &str) -> G) {
+    let upstream = answering(json!([])).await;
+    let gate = build(bench, &format!("http://{}/api", upstream.address));
+    for (parameters, says) in [
+        (json!({"sha": ""}), "sha: the commit is empty"),
+        (json!({"sha": &SHA[..8]}), "is a shortened commit"),
+        (json!({"sha": "main"}), "`main` is no commit"),
+        (json!({}), "`params.sha` is not there"),
+    ] {
+        let error = ask_with(&gate, &parameters).await.unwrap_err();
+        assert_eq!((error.kind, error.message.contains(says)), (ErrorKind::InvalidInput, true), "{error}");
+    }
+    assert_eq!(asked(&upstream), Vec::<String>::new());
+}

@@ -1,0 +1,276 @@
+//! Gitea and Forgejo: documents as their combined status is made (`CombinedStatus` and `CommitStatus` of their API).
+
+use appset_gateway::{
+    backend::digests::gate::{Gate, State, gitea::Gitea},
+    error::ErrorKind,
+};
+use serde_json::{Value, json};
+
+use super::forge::{
+    Bench, OTHER, SHA, TOKEN, answering, ask, ask_with, asked, check_commits, check_failures, headers, json, ruled,
+    unknown, with,
+};
+use crate::support::upstream::{Request, Step, Upstream};
+
+const TOLD: &str = "the statuses of commit ec1a3b9d, GET /git/api/v1/repos/org/app/commits/\
+                    ec1a3b9d5f27a6c80b4e19d2f7c3a5e8b6d40f12/status";
+
+fn config(api: &str, more: &Value) -> Value {
+    let base = json!({"api": api, "repository": "org/app", "sha": "{{ params.sha }}", "token": {"file": "token"}});
+    with(&base, more)
+}
+
+fn gate(bench: &Bench, upstream: &Upstream, more: &Value) -> Gitea {
+    bench.gate(&config(&format!("http://{}/git/api/v1", upstream.address), more), Gitea::build)
+}
+
+/// A status as it stands in the combined document. Gitea Actions give their runs' pages without a host.
+fn status(id: usize, context: &str, state: &str) -> Value {
+    json!({
+        "id": id, "status": state, "target_url": format!("/git/org/app/actions/runs/{id}/jobs/0"),
+        "description": "Successful in 12s", "url": format!("http://git.example.com/git/api/v1/repos/org/app/statuses/{SHA}"),
+        "context": context, "creator": null, "created_at": "2026-03-01T10:00:00Z", "updated_at": format!("2026-03-01T10:00:{id:02}Z")
+    })
+}
+
+/// The combined document of `statuses`. `total_count` is their number, not that of all pages.
+fn combined(statuses: &[Value]) -> Value {
+    json!({
+        "state": "success", "sha": SHA, "total_count": statuses.len(), "statuses": statuses, "repository": {"id": 1},
+        "commit_url": format!("http://git.example.com/git/api/v1/repos/org/app/commits/{SHA}"), "url": ""
+    })
+}
+
+/// What Gitea and Forgejo answer when a page is empty.
+fn empty() -> Value {
+    json!({"state": "", "sha": "", "total_count": 0, "statuses": null, "repository": null, "commit_url": "", "url": ""})
+}
+
+/// A commit with `statuses`, on pages of at most `limit`; its length in a header if `is_counted`.
+async fn paged(statuses: Vec<Value>, limit: usize, is_counted: bool) -> Upstream {
+    Upstream::start(move |request| {
+        let page = page_of(request);
+        let part: Vec<Value> = statuses.iter().skip((page - 1) * limit).take(limit).cloned().collect();
+        let header = if is_counted { format!("X-Total-Count: {}", statuses.len()) } else { String::new() };
+        // Without a status the header is not sent either.
+        if part.is_empty() { json(request, "", &empty()) } else { json(request, &header, &combined(&part)) }
+    })
+    .await
+}
+
+fn page_of(request: &Request) -> usize {
+    request.target.split(['?', '&']).find_map(|pair| pair.strip_prefix("page=")).unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn it_is_asked_as_its_documentation_says() {
+    let bench = Bench::new();
+    let upstream = paged(vec![status(1, "ci / build (push)", "success"), status(2, "lint", "success")], 50, true).await;
+    let ruling = ask(&gate(&bench, &upstream, &json!({}))).await.unwrap();
+    let page = |id: u64| format!("http://{}/git/org/app/actions/runs/{id}/jobs/0", upstream.address);
+    assert_eq!(ruling.state, State::Passed);
+    assert_eq!(ruling.run_url, Some(page(2)));
+    assert_eq!(ruling.built_at.as_deref(), Some("2026-03-01T10:00:02Z"));
+    let told: Vec<String> = ruling.evidence.iter().map(ToString::to_string).collect();
+    let expected = [
+        format!("present, {TOLD}: `ci / build (push)`: success, {}", page(1)),
+        format!("present, {TOLD}: `lint`: success, {}", page(2)),
+    ];
+    assert_eq!(told, expected);
+    ask(&gate(&bench, &upstream, &json!({"token": null}))).await.unwrap();
+    let target = format!("GET /git/api/v1/repos/org/app/commits/{SHA}/status?page=1&limit=50");
+    assert_eq!(asked(&upstream), [&*target, &*target]);
+    let (requests, json) = (upstream.requests(), ("accept", "application/json"));
+    assert_eq!(headers(&requests[0]), [json, ("authorization", &format!("token {TOKEN}"))]);
+    assert_eq!(headers(&requests[1]), [json]);
+}
+
+#[tokio::test]
+async fn each_status_has_its_meaning() {
+    let bench = Bench::new();
+    for (word, strict, lenient) in [
+        ("success", State::Passed, State::Passed),
+        ("pending", State::Pending, State::Pending),
+        ("error", State::Failed, State::Failed),
+        ("failure", State::Failed, State::Failed),
+        ("warning", State::Failed, State::Passed),
+        ("skipped", State::Failed, State::Passed),
+    ] {
+        // The document's own `state` is of one page, and takes warnings for success.
+        let upstream = paged(vec![status(1, "build", "success"), status(2, "test", word)], 50, true).await;
+        let accept = json!({"accept": ["warning", "skipped"]});
+        assert_eq!(ruled(&gate(&bench, &upstream, &json!({}))).await.0, strict, "{word}");
+        assert_eq!(ruled(&gate(&bench, &upstream, &accept)).await.0, lenient, "{word}");
+    }
+    let upstream = paged(vec![status(1, "build", "blocked")], 50, true).await;
+    unknown(&gate(&bench, &upstream, &json!({})), ErrorKind::InvalidOutput, "`blocked`, a word that is not known")
+        .await;
+}
+
+#[tokio::test]
+async fn contexts_are_named() {
+    let bench = Bench::new();
+    let statuses = [("build", "success"), ("e2e/a", "success"), ("e2e/b", "pending"), ("lint", "failure")];
+    let statuses = statuses.iter().enumerate().map(|(id, (context, word))| status(id, context, word)).collect();
+    let upstream = paged(statuses, 50, true).await;
+    for (contexts, state, told) in [
+        (json!(["build"]), State::Passed, 1),
+        (json!(["build", "/^e2e/a$/"]), State::Passed, 2),
+        (json!(["build", "/^e2e/"]), State::Pending, 3),
+        (json!(["build", "deploy"]), State::Pending, 2),
+        (json!(["build", "/deploy/"]), State::Pending, 2),
+        (json!(["lint", "deploy"]), State::Failed, 2),
+        (json!(["Build"]), State::Pending, 1),
+    ] {
+        let (ruled, evidence) = ruled(&gate(&bench, &upstream, &json!({"contexts": contexts}))).await;
+        assert_eq!((ruled, evidence.len()), (state, told), "{contexts}: {evidence:?}");
+    }
+    let (_, evidence) = ruled(&gate(&bench, &upstream, &json!({"contexts": ["/deploy/", "e2e/b"]}))).await;
+    assert_eq!(evidence[0], format!("absent, {TOLD}: no status that /deploy/ matches yet"));
+    assert!(evidence[1].starts_with(&format!("absent, {TOLD}: `e2e/b`: pending, http://")), "{evidence:?}");
+}
+
+#[tokio::test]
+async fn no_status_is_not_a_success() {
+    let bench = Bench::new();
+    let newer = json!({"state": "pending", "sha": SHA, "total_count": 0, "statuses": [], "repository": {"id": 1}});
+    for body in [empty(), newer] {
+        let upstream = answering(body).await;
+        let expected = (State::Pending, vec![format!("absent, {TOLD}: no status yet")]);
+        assert_eq!(ruled(&gate(&bench, &upstream, &json!({}))).await, expected);
+    }
+    // A document that says nothing of its length proves nothing.
+    let upstream = answering(json!({})).await;
+    unknown(&gate(&bench, &upstream, &json!({})), ErrorKind::InvalidOutput, "missing field").await;
+}
+
+#[tokio::test]
+async fn all_pages_are_read() {
+    let bench = Bench::new();
+    // 51 statuses on pages of 30, which is the forge's choice; only the last one failed.
+    let many = |last: &str| -> Vec<Value> {
+        let word = |id| if id == 51 { last } else { "success" };
+        (1..=51).map(|id| status(id, &format!("job {id}"), word(id))).collect()
+    };
+    for (is_counted, pages) in [(true, 2), (false, 3)] {
+        for (last, state) in [("failure", State::Failed), ("success", State::Passed)] {
+            let upstream = paged(many(last), 30, is_counted).await;
+            let (ruled, evidence) = ruled(&gate(&bench, &upstream, &json!({}))).await;
+            assert_eq!((ruled, evidence.len()), (state, 20), "{evidence:?}");
+            let target = |page| format!("GET /git/api/v1/repos/org/app/commits/{SHA}/status?page={page}&limit=50");
+            assert_eq!(asked(&upstream), (1..=pages).map(target).collect::<Vec<String>>());
+        }
+    }
+    let endless = Upstream::start(|request| {
+        let id = page_of(request);
+        json(request, "", &combined(&[status(id, "x", "success")]))
+    })
+    .await;
+    unknown(&gate(&bench, &endless, &json!({})), ErrorKind::InvalidOutput, "goes on after 20 pages").await;
+}
+
+#[tokio::test]
+async fn a_list_that_is_not_whole_is_unknown() {
+    type Play = fn(&Request) -> Vec<Step>;
+    let bench = Bench::new();
+    let plays: [(Play, &str); 7] = [
+        // A server that does not know of pages.
+        (|request| json(request, "X-Total-Count: 2", &combined(&[status(1, "a", "success")])), "stands in it twice"),
+        (|request| json(request, "", &combined(&[status(1, "a", "success")])), "stands in it twice"),
+        (
+            |request| {
+                let page = page_of(request);
+                json(request, &format!("X-Total-Count: {}", page + 5), &combined(&[status(page, "a", "success")]))
+            },
+            "changed while it was read",
+        ),
+        (
+            |request| match page_of(request) {
+                1 => json(request, "X-Total-Count: 2", &combined(&[status(1, "a", "success")])),
+                _ => json(request, "", &empty()),
+            },
+            "1 statuses of 2 stand in it",
+        ),
+        (
+            // The statuses are missing, though there are some.
+            |request| json(request, "", &with(&combined(&[]), &json!({"total_count": 3, "statuses": null}))),
+            "0 statuses of 3 stand in it",
+        ),
+        (|request| json(request, "X-Total-Count: many", &combined(&[])), "`X-Total-Count` is no number"),
+        (
+            |request| {
+                json(
+                    request,
+                    "X-Total-Count: 1",
+                    &with(&combined(&[status(1, "a", "success")]), &json!({"sha": OTHER})),
+                )
+            },
+            "it answers for commit `0000000000000000000000000000000000000001`",
+        ),
+    ];
+    for (play, says) in plays {
+        let upstream = Upstream::start(play).await;
+        unknown(&gate(&bench, &upstream, &json!({})), ErrorKind::InvalidOutput, says).await;
+    }
+    let upstream = Upstream::start(|request| match page_of(request) {
+        1 => json(request, "X-Total-Count: 2", &combined(&[status(1, "a", "success")])),
+        _ => request.answer(500, "", ""),
+    })
+    .await;
+    unknown(&gate(&bench, &upstream, &json!({})), ErrorKind::Unavailable, "500").await;
+}
+
+#[tokio::test]
+async fn failures_are_errors() {
+    let bench = Bench::new();
+    let build = |bench: &Bench, api: &str| bench.gate(&config(api, &json!({})), Gitea::build);
+    check_failures(&bench, build).await;
+    check_commits(&bench, build).await;
+    let upstream = paged(vec![status(1, TOKEN, "success"), status(2, "b", "failure")], 50, true).await;
+    let ruling = ask(&gate(&bench, &upstream, &json!({}))).await.unwrap();
+    assert!(!format!("{ruling:?}").contains("c4n4ry"), "{ruling:?}");
+}
+
+#[tokio::test]
+async fn no_parameter_leads_to_another_place() {
+    let bench = Bench::new();
+    let upstream = answering(empty()).await;
+    let gate = gate(&bench, &upstream, &json!({"repository": "org/{{ params.name }}"}));
+    for name in ["", "..", "a/../../b", "a/b", "a\n"] {
+        let error = ask_with(&gate, &json!({"sha": SHA, "name": name})).await.unwrap_err();
+        assert_eq!(
+            (error.kind, error.message.contains("gitea: repository: ")),
+            (ErrorKind::InvalidInput, true),
+            "{error}"
+        );
+    }
+    assert_eq!(asked(&upstream), Vec::<String>::new());
+    for name in ["a?b#c", "%2e%2e", "a b"] {
+        ask_with(&gate, &json!({"sha": SHA, "name": name})).await.unwrap();
+    }
+    let target = |name: &str| format!("GET /git/api/v1/repos/org/{name}/commits/{SHA}/status?page=1&limit=50");
+    assert_eq!(asked(&upstream), ["a%3Fb%23c", "%252e%252e", "a%20b"].map(target));
+}
+
+#[test]
+fn problems_are_found_at_the_start() {
+    let bench = Bench::new();
+    let api = "https://git.example.com/api/v1";
+    for (more, path, says) in [
+        (json!({"api": "https://user:c4n4ry@git.example.com/api/v1"}), "api", "holds a user or a password"),
+        (json!({"api": "https://git.example.com/api/v1?token=c4n4ry"}), "api", "no query"),
+        (json!({"repository": "{{ x }}"}), "repository", "unknown name"),
+        (json!({"contexts": []}), "contexts", "requires nothing"),
+        (json!({"contexts": ["ok", "/(/"]}), "contexts[1]", "no regular expression"),
+        (json!({"contexts": ["//"]}), "contexts[0]", "matches everything"),
+        (json!({"token": {"env": "NOT_SET_ANYWHERE"}}), "token", "is not set"),
+    ] {
+        let problems = bench.problems(&config(api, &more), Gitea::build);
+        assert_eq!(problems.len(), 1, "{more}: {problems:?}");
+        assert!(problems[0].starts_with(&format!("{path}: ")) && problems[0].contains(says), "{problems:?}");
+        assert!(!problems[0].contains("c4n4ry"), "{problems:?}");
+    }
+    let gate = |more: &Value| bench.gate(&config(api, more), Gitea::build).reads_application_set();
+    assert!(!gate(&json!({})));
+    assert!(gate(&json!({"repository": "org/{{ applicationSet }}"})) && gate(&json!({"sha": "{{ applicationSet }}"})));
+}
