@@ -5,7 +5,10 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use appset_gateway::{
     backend::{
         Surroundings,
-        digests::gate::{Asked, Gate, Ruling, State},
+        digests::{
+            commit::Commit,
+            gate::{Asked, Gate, Ruling, State},
+        },
     },
     base_dir::BaseDir,
     clock::{Clock, SystemClock},
@@ -20,7 +23,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::support::upstream::{Request, Step, Upstream, response};
+use crate::support::upstream::{Play, Request, Step, Upstream, response};
 
 /// The commit that is asked about.
 pub const SHA: &str = "ec1a3b9d5f27a6c80b4e19d2f7c3a5e8b6d40f12";
@@ -104,7 +107,7 @@ pub async fn ask(gate: &dyn Gate) -> Result<Ruling, BackendError> {
 /// What `gate` says of [`SHA`] in one word, and its evidence.
 pub async fn ruled(gate: &dyn Gate) -> (State, Vec<String>) {
     let ruling = ask(gate).await.unwrap();
-    assert_eq!(ruling.commit.as_ref().map(|commit| commit.as_str()), Some(SHA));
+    assert_eq!(ruling.commit.as_ref().map(Commit::as_str), Some(SHA));
     assert!(!ruling.is_earlier);
     (ruling.state, ruling.evidence.iter().map(ToString::to_string).collect())
 }
@@ -145,7 +148,7 @@ pub fn json(request: &Request, headers: &str, body: &Value) -> Vec<Step> {
 /// Every failure of a forge is an error of its class, which holds no secret: the gate that `build` makes for an API
 /// never takes one for a ruling.
 pub async fn check_failures<G: Gate>(bench: &Bench, build: impl Fn(&Bench, &str) -> G) {
-    let echo = |status: u16| -> Box<dyn Fn(&Request) -> Vec<Step> + Send + Sync> {
+    let echo = |status: u16| -> Box<Play> {
         Box::new(move |request: &Request| {
             let sent: Vec<String> = request.headers.iter().map(|(_, value)| value.clone()).collect();
             request.answer(
@@ -155,9 +158,7 @@ pub async fn check_failures<G: Gate>(bench: &Bench, build: impl Fn(&Bench, &str)
             )
         })
     };
-    let send = |bytes: Vec<u8>| -> Box<dyn Fn(&Request) -> Vec<Step> + Send + Sync> {
-        Box::new(move |_: &Request| vec![Step::Send(bytes.clone())])
-    };
+    let send = |bytes: Vec<u8>| -> Box<Play> { Box::new(move |_: &Request| vec![Step::Send(bytes.clone())]) };
     let html = "<!DOCTYPE html><html><head><title>Sign in</title></head></html>";
     for (play, kind, says) in [
         (echo(401), ErrorKind::Denied, "401"),

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use super::{
     Asked, Gate, Ruling, State,
     api::document,
-    forge::{Credential, Field, Forge, Form, Page, Required, Status, follow, unknown_word},
+    forge::{Credential, Field, Forge, Form, Page, Required, Status, follow, time, unknown_word},
 };
 use crate::{
     backend::{Surroundings, digests::commit::Commit},
@@ -118,7 +118,7 @@ impl Bitbucket {
     fn status(&self, entry: Entry, reply: &Reply) -> Result<Status, BackendError> {
         let state = state(&entry.state).ok_or_else(|| unknown_word("a status", &entry.state, &reply.secrets))?;
         let url = entry.url.as_deref().and_then(|url| self.forge.link(url));
-        Ok(Status { name: entry.key, word: entry.state, state, url, at: entry.updated_on })
+        Ok(Status { name: entry.key, word: entry.state, state, url, at: entry.updated_on.as_deref().and_then(time) })
     }
 }
 
@@ -177,14 +177,14 @@ fn latest(statuses: Vec<Status>) -> Result<Vec<Status>, BackendError> {
             continue;
         };
         // Of two that are equally late, the worse.
-        if (time(&status)?, status.state) > (time(known)?, known.state) {
+        if (instant(&status)?, status.state) > (instant(known)?, known.state) {
             *known = status;
         }
     }
     Ok(latest)
 }
 
-fn time(status: &Status) -> Result<std::time::SystemTime, BackendError> {
+fn instant(status: &Status) -> Result<std::time::SystemTime, BackendError> {
     let text = status.at.as_deref().unwrap_or_default();
     let zulu = text.strip_suffix("+00:00").map_or_else(|| text.to_owned(), |text| format!("{text}Z"));
     humantime::parse_rfc3339(&zulu).map_err(|_| {
@@ -204,7 +204,7 @@ impl Gate for Bitbucket {
         let told = format!("the statuses of commit {}, GET {path}", commit.short());
         let read = |reply: &Reply, from: &Url| self.page(commit, reply, from);
         let (statuses, secrets) = self.forge.list(first, asked.deadline, read).await?;
-        let statuses = latest(statuses).map_err(|error| error.within(format_args!("bitbucket: GET {path}")))?;
+        let statuses = latest(statuses).map_err(|error| self.forge.told(&path, error))?;
         Ok(self.required.rule(&statuses, commit, &told, &secrets))
     }
 

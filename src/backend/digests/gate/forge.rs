@@ -76,6 +76,12 @@ impl Forge {
         self.api.get(url, headers, deadline).await.map_err(|error| error.within(&self.name))
     }
 
+    /// `error`, told as what the list at `path` led to.
+    #[must_use]
+    pub fn told(&self, path: &str, error: BackendError) -> BackendError {
+        error.within(format_args!("{}: GET {path}", self.name))
+    }
+
     /// A run's page as the forge names it, which may be relative to its own address; `None` when that is no page.
     #[must_use]
     pub fn link(&self, text: &str) -> Option<String> {
@@ -87,6 +93,13 @@ impl Forge {
         let is_page = matches!(url.scheme(), "http" | "https") && url.username().is_empty() && url.password().is_none();
         is_page.then(|| url.to_string())
     }
+}
+
+/// `text` if it is a time as RFC 3339 writes it, by its characters: what a forge writes is passed on as it is.
+#[must_use]
+pub fn time(text: &str) -> Option<String> {
+    let fits = |byte: u8| byte.is_ascii_digit() || matches!(byte, b'-' | b'+' | b':' | b'.' | b'T' | b'Z' | b' ');
+    ((10..=40).contains(&text.len()) && text.bytes().all(fits)).then(|| text.to_owned())
 }
 
 /// The address of an API: all of it stands in the configuration.
@@ -111,6 +124,16 @@ fn origin(api: &str) -> Result<Url, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_time_holds_nothing_else() {
+        for good in ["2026-04-01T08:00:01.250000+00:00", "2016-08-11T11:28:34.085Z"] {
+            assert_eq!(time(good).as_deref(), Some(good));
+        }
+        for bad in ["", "yesterday", "2026-04-01T08:00:01Z; token", "2026"] {
+            assert_eq!(time(bad), None, "{bad}");
+        }
+    }
 
     #[test]
     fn the_api_stands_in_the_configuration() {

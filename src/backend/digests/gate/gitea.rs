@@ -11,7 +11,7 @@ use serde::Deserialize;
 use super::{
     Asked, Gate, Ruling, State,
     api::document,
-    forge::{Credential, Field, Forge, Form, Page, Required, Status, unknown_word},
+    forge::{Credential, Field, Forge, Form, Page, Required, Status, time, unknown_word},
 };
 use crate::{
     backend::{Surroundings, digests::commit::Commit},
@@ -119,7 +119,13 @@ impl Gitea {
         let state = state(&entry.status, &self.accept)
             .ok_or_else(|| unknown_word("a status", &entry.status, &reply.secrets))?;
         let url = entry.target_url.as_deref().and_then(|url| self.forge.link(url));
-        Ok(Status { name: entry.context, word: entry.status, state, url, at: entry.updated_at })
+        Ok(Status {
+            name: entry.context,
+            word: entry.status,
+            state,
+            url,
+            at: entry.updated_at.as_deref().and_then(time),
+        })
     }
 
     fn page(

@@ -34,7 +34,7 @@ impl Forge {
         let (mut items, mut seen, mut secrets) = (Vec::new(), Vec::new(), Secrets::default());
         let mut next = Some(first);
         while let Some(url) = next {
-            let fail = |error: BackendError| error.within(format_args!("{}: GET {}", self.name, url.path()));
+            let fail = |error| self.told(url.path(), error);
             if seen.contains(&url) {
                 return Err(fail(BackendError::invalid_output(
                     "its pages lead in a circle, so the list is not known whole",

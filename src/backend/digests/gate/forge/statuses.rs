@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn what_requires_nothing_is_refused() {
-        for bad in [&[][..], &["".to_owned()], &["//".to_owned()], &["/(/".to_owned(), "ok".to_owned()]] {
+        for bad in [&[][..], &[String::new()], &["//".to_owned()], &["/(/".to_owned(), "ok".to_owned()]] {
             let mut problems = Problems::default();
             assert!(Required::build(Some(bad), &Path::root(), &mut problems).is_none(), "{bad:?}");
             assert_eq!(problems.into_vec().len(), 1, "{bad:?}");

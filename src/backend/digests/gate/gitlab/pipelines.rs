@@ -1,0 +1,185 @@
+//! What a commit's pipelines say of it.
+
+use serde::Deserialize;
+
+use super::{
+    super::{
+        Ruling, State,
+        forge::{Forge, time, unknown_word},
+    },
+    Accept,
+};
+use crate::{backend::digests::commit::Commit, error::BackendError, generator::Evidence, secret::Secrets};
+
+/// One pipeline, as both lists show it.
+#[derive(Debug, Deserialize)]
+pub(super) struct Pipeline {
+    id: u64,
+    sha: String,
+    #[serde(rename = "ref")]
+    reference: Option<String>,
+    status: String,
+    source: Option<String>,
+    web_url: Option<String>,
+    updated_at: Option<String>,
+}
+
+/// Which pipelines count.
+pub(super) struct Wanted<'a> {
+    /// Of this commit.
+    pub commit: &'a Commit,
+    /// Of this branch or tag.
+    pub reference: Option<&'a str>,
+    /// Begun in one of these ways, or in any.
+    pub sources: &'a [String],
+    /// What counts as passed besides `success`.
+    pub accept: &'a [Accept],
+}
+
+impl Wanted<'_> {
+    /// What `pipelines`, which are all that `asked` gave, say of the commit.
+    ///
+    /// # Errors
+    /// When the one that decides says nothing clear.
+    pub(super) fn rule(
+        &self,
+        pipelines: &[Pipeline],
+        asked: &str,
+        forge: &Forge,
+        secrets: &Secrets,
+    ) -> Result<Ruling, BackendError> {
+        let mut newest: Option<&Pipeline> = None;
+        for pipeline in pipelines {
+            if self.fits(pipeline)? && newest.is_none_or(|newest| newest.id < pipeline.id) {
+                newest = Some(pipeline);
+            }
+        }
+        let commit = Some(self.commit.clone());
+        let Some(newest) = newest else {
+            let evidence = vec![Evidence::absent(asked, self.none_of(pipelines, secrets))];
+            let state = State::Pending;
+            return Ok(Ruling { state, commit, is_earlier: false, evidence, run_url: None, built_at: None });
+        };
+        let state =
+            state(&newest.status, self.accept).ok_or_else(|| unknown_word("a pipeline", &newest.status, secrets))?;
+        let run_url = newest.web_url.as_deref().and_then(|url| forge.link(url)).map(|url| secrets.redact(&url));
+        let page = run_url.as_deref().map(|url| format!(", {url}")).unwrap_or_default();
+        let said = format!("pipeline {}: {}{page}", newest.id, newest.status);
+        let evidence = match state {
+            State::Passed => Evidence::present(asked, said),
+            State::Pending | State::Failed => Evidence::absent(asked, said),
+        };
+        // The lists do not say when it ended; once it has, nothing but that changes it.
+        let built_at = newest.updated_at.as_deref().and_then(time).filter(|_| state != State::Pending);
+        Ok(Ruling { state, commit, is_earlier: false, evidence: vec![evidence], run_url, built_at })
+    }
+
+    /// Whether `pipeline` counts. Compared here too, since a filter that a server does not know is ignored there.
+    fn fits(&self, pipeline: &Pipeline) -> Result<bool, BackendError> {
+        if !pipeline.is_of(self.commit)
+            || self.reference.is_some_and(|wanted| pipeline.reference.as_deref() != Some(wanted))
+        {
+            return Ok(false);
+        }
+        match &pipeline.source {
+            _ if self.sources.is_empty() => Ok(true),
+            Some(source) => Ok(self.sources.contains(source)),
+            None => Err(BackendError::invalid_output(format!(
+                "pipeline {} does not say how it began, which `sources` asks for",
+                pipeline.id
+            ))),
+        }
+    }
+
+    /// Why none of `pipelines` counts.
+    fn none_of(&self, pipelines: &[Pipeline], secrets: &Secrets) -> String {
+        let Some(other) =
+            pipelines.iter().filter(|pipeline| pipeline.is_of(self.commit)).max_by_key(|pipeline| pipeline.id)
+        else {
+            let is_merged = |pipeline: &&Pipeline| pipeline.reference.as_deref().is_some_and(is_of_merge);
+            return match pipelines.iter().filter(is_merged).max_by_key(|pipeline| pipeline.id) {
+                Some(merged) => format!(
+                    "no pipeline for it yet, but pipeline {} for a merge commit: merged results pipelines and merge trains \
+                     never build the head commit itself, so the gate needs a branch pipeline or a merge request pipeline \
+                     without merged results",
+                    merged.id
+                ),
+                None => "no pipeline for it yet".to_owned(),
+            };
+        };
+        let shown = |text: Option<&str>| secrets.excerpt(text.unwrap_or("?").as_bytes(), 80);
+        format!(
+            "no pipeline for it yet that counts; pipeline {} is of `{}`, from `{}`",
+            other.id,
+            shown(other.reference.as_deref()),
+            shown(other.source.as_deref())
+        )
+    }
+}
+
+impl Pipeline {
+    fn is_of(&self, commit: &Commit) -> bool {
+        self.sha.eq_ignore_ascii_case(commit.as_str())
+    }
+}
+
+/// What GitLab's word means. A pipeline that is being cancelled is as good as cancelled.
+fn state(word: &str, accept: &[Accept]) -> Option<State> {
+    match word {
+        "success" => Some(State::Passed),
+        "skipped" if accept.contains(&Accept::Skipped) => Some(State::Passed),
+        "failed" | "canceled" | "canceling" | "skipped" => Some(State::Failed),
+        "created"
+        | "waiting_for_resource"
+        | "preparing"
+        | "waiting_for_callback"
+        | "pending"
+        | "running"
+        | "scheduled"
+        | "manual" => Some(State::Pending),
+        _ => None,
+    }
+}
+
+/// Whether a ref is that of a commit that GitLab makes for itself.
+fn is_of_merge(reference: &str) -> bool {
+    let kind = reference.strip_prefix("refs/merge-requests/").and_then(|rest| rest.split_once('/'));
+    matches!(kind, Some((_, "merge" | "train")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_word_has_a_meaning() {
+        let meaning = |word| state(word, &[]);
+        assert_eq!(meaning("success"), Some(State::Passed));
+        for word in ["failed", "canceled", "canceling", "skipped"] {
+            assert_eq!(meaning(word), Some(State::Failed), "{word}");
+        }
+        for word in ["created", "waiting_for_resource", "preparing", "waiting_for_callback", "pending", "running"] {
+            assert_eq!(meaning(word), Some(State::Pending), "{word}");
+        }
+        for word in ["scheduled", "manual"] {
+            assert_eq!(meaning(word), Some(State::Pending), "{word}");
+        }
+        for word in ["", "Success", "succeeded"] {
+            assert_eq!(meaning(word), None, "{word}");
+        }
+        assert_eq!(state("skipped", &[Accept::Skipped]), Some(State::Passed));
+        assert_eq!(state("canceled", &[Accept::Skipped]), Some(State::Failed));
+    }
+
+    #[test]
+    fn refs_of_merge_commits_are_known() {
+        for (reference, is_merge) in [
+            ("refs/merge-requests/7/merge", true),
+            ("refs/merge-requests/7/train", true),
+            ("refs/merge-requests/7/head", false),
+            ("feature/merge", false),
+        ] {
+            assert_eq!(is_of_merge(reference), is_merge, "{reference}");
+        }
+    }
+}
