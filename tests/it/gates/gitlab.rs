@@ -239,7 +239,7 @@ async fn failures_are_errors() {
     let build = |bench: &Bench, api: &str| bench.gate(&config(api, &json!({})), Gitlab::build);
     check_failures(&bench, build).await;
     check_commits(&bench, build).await;
-    let upstream = answering(json!([{"id": "17", "sha": SHA, "status": TOKEN}])).await;
+    let upstream = answering(json!([{"id": TOKEN, "sha": SHA, "status": "success"}])).await;
     unknown(&gate(&bench, &upstream, &json!({})), ErrorKind::InvalidOutput, "expected u64").await;
     let upstream = answering(json!([pipeline(17, TOKEN, &json!({}))])).await;
     unknown(&gate(&bench, &upstream, &json!({})), ErrorKind::InvalidOutput, "`[redacted]`, a word").await;
