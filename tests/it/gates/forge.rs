@@ -48,7 +48,7 @@ impl Bench {
         std::fs::write(folder.path().join("token"), format!("{TOKEN}\n")).unwrap();
         let (base, clock): (_, Arc<dyn Clock>) = (BaseDir::new(folder.path()), Arc::new(SystemClock));
         let outbound = Arc::new(Outbound::new(Arc::clone(&clock)));
-        let registries = Registries::build(&BTreeMap::new(), &base, &outbound, &Path::root(), &mut Problems::default());
+        let registries = Registries::build(&BTreeMap::new(), &base, &outbound, Arc::clone(&clock), &Path::root(), &mut Problems::default());
         Self { folder, base, clock, outbound, registries: Arc::new(registries) }
     }
 
@@ -95,7 +95,7 @@ pub fn with(base: &Value, more: &Value) -> Value {
 pub async fn ask_with(gate: &dyn Gate, parameters: &Value) -> Result<Ruling, BackendError> {
     let parameters = Arc::new(parameters.as_object().unwrap().clone());
     let deadline = Instant::now() + Duration::from_secs(5);
-    let query = Query { application_set: "set".into(), parameters: Arc::clone(&parameters), deadline };
+    let query = Query::new("set".into(), Arc::clone(&parameters), deadline);
     gate.ask(Asked { context: &input_context(&query), parameters: &parameters, deadline }).await
 }
 
