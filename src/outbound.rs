@@ -1,5 +1,17 @@
 //! The one way out over HTTP: every request of every backend leaves here, with a deadline, a size cap
 //! while the body streams in, no redirects, no proxy from the environment and no decompression.
+//!
+//! A destination is spared: what failed is sent again twice at most, only so many requests are under way, a
+//! destination in trouble is left alone for a while, and so is one whose budget is used up.
+
+mod breaker;
+mod budget;
+mod call;
+mod client;
+mod destination;
+mod kept;
+mod reply;
+mod retry;
 
 use std::{
     collections::HashMap,
@@ -10,19 +22,26 @@ use std::{
     time::Duration,
 };
 
-use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, Method, StatusCode, header};
-use reqwest::{Client, Url, redirect};
-use tokio::time::{Instant, timeout_at};
+use moka::sync::Cache;
+use reqwest::{Client, Url};
+use tokio::time::{Instant, sleep};
 
-use crate::{
-    clock::Clock,
-    error::{BackendError, ErrorKind},
-    secret::Secrets,
+use self::{
+    breaker::{End, Pass},
+    budget::{Budgets, Owner},
+    client::{Failure, How, Trusted},
+    destination::Destination,
+    kept::Kept,
+    reply::is_failure,
 };
+pub use self::{
+    call::{ANONYMOUS, Call},
+    reply::Reply,
+};
+use crate::{clock::Clock, error::BackendError, secret::Secrets};
 
-/// How long a connection may take to open, TLS included.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How many destinations a line remembers; those that are asked least leave first.
+const MOST_DESTINATIONS: u64 = 10_000;
 
 /// The ways out, shared by all backends.
 pub struct Outbound {
@@ -33,57 +52,24 @@ pub struct Outbound {
 /// How destinations are reached. Who asks on equal terms shares connections, limits and what was learned.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Terms {
-    /// A PEM file with certificates that are trusted besides the system's.
+    /// A PEM file with certificates that are trusted besides the system's. It is read at the start.
     pub ca: Option<PathBuf>,
     /// How many requests may be under way to one destination.
     pub concurrency: usize,
-    /// How many requests may begin per second at one destination.
+    /// How many requests may begin per second at one destination, and at once when it was left alone before.
     pub rate: Option<NonZeroU32>,
 }
 
-/// A way out on certain terms.
+/// A way out on certain terms. A destination is a scheme, a host and a port.
 pub struct Line {
     terms: Terms,
     clock: Arc<dyn Clock>,
+    trusted: Trusted,
     /// Built at its first use, since reading the system's certificates takes longer than the start of everything else.
     client: OnceLock<Client>,
-}
-
-/// One request.
-#[derive(Debug)]
-pub struct Call {
-    /// The method.
-    pub method: Method,
-    /// The full URL.
-    pub url: Url,
-    /// All headers but those of the transport. Those that hold secrets are marked as sensitive.
-    pub headers: HeaderMap,
-    /// The body, if there is one.
-    pub body: Option<Bytes>,
-    /// The largest body that is accepted, in bytes.
-    pub most: usize,
-    /// When the whole answer must be here.
-    pub deadline: Instant,
-    /// Who asks, for limits that a destination sets per credential. The sensitive headers, unless this says what stays
-    /// when they change.
-    pub account: Option<Arc<str>>,
-    /// Whether an answer with an `ETag` is kept, and asked for again with `If-None-Match`: a 304 then stands for it.
-    pub revalidate: bool,
-    /// Whether it may be sent again when it failed.
-    pub may_repeat: bool,
-}
-
-/// A whole answer.
-#[derive(Debug)]
-pub struct Reply {
-    /// Any status: judging it is the caller's business.
-    pub status: StatusCode,
-    /// The headers.
-    pub headers: HeaderMap,
-    /// The complete body, at most the call's `most` bytes.
-    pub body: Bytes,
-    /// What the call's sensitive headers held, which nothing that is told of this answer may repeat.
-    pub secrets: Secrets,
+    destinations: Cache<Arc<str>, Arc<Destination>>,
+    budgets: Budgets,
+    kept: Kept,
 }
 
 impl Default for Terms {
@@ -107,82 +93,148 @@ impl Outbound {
         if let Some(line) = lines.get(&terms) {
             return Ok(Arc::clone(line));
         }
-        let line = Arc::new(Line { terms: terms.clone(), clock: Arc::clone(&self.clock), client: OnceLock::new() });
+        let line = Arc::new(Line {
+            trusted: Trusted::read(terms.ca.as_deref())?,
+            terms: terms.clone(),
+            clock: Arc::clone(&self.clock),
+            client: OnceLock::new(),
+            destinations: Cache::new(MOST_DESTINATIONS),
+            budgets: Budgets::default(),
+            kept: Kept::default(),
+        });
         lines.insert(terms, Arc::clone(&line));
         Ok(line)
     }
 }
 
-impl Call {
-    /// A `GET` of `url` without headers.
-    #[must_use]
-    pub fn get(url: Url, most: usize, deadline: Instant) -> Self {
-        Self {
-            method: Method::GET,
-            url,
-            headers: HeaderMap::new(),
-            body: None,
-            most,
-            deadline,
-            account: None,
-            revalidate: false,
-            may_repeat: true,
-        }
-    }
+/// A call on its way, through all its attempts.
+struct Journey<'a> {
+    call: &'a Call,
+    secrets: Secrets,
+    owner: Owner,
+    destination: Arc<Destination>,
+    pass: Option<Pass>,
+    attempts: u32,
+    /// How long the last attempt was on the wire.
+    took: Duration,
 }
 
+/// What became of one attempt.
+type Outcome = Result<Reply, Failure>;
+
 impl Line {
-    /// Whether less than a tenth is left of what the destination of `url` allows `account`, by its own words.
+    /// Whether less than a tenth is left of what the destination of `url` allows `account`, by its own words. Whoever
+    /// sends no credential is [`ANONYMOUS`].
     #[must_use]
-    pub fn is_low(&self, _url: &Url, _account: &str) -> bool {
-        false
+    pub fn is_low(&self, url: &Url, account: &str) -> bool {
+        self.budgets.is_low(&(origin(url), account.into()), self.clock.now())
     }
 
-    /// Sends `call` and reads the whole answer.
+    /// Sends `call` and reads the whole answer; again where that may help and there is time.
     ///
     /// # Errors
-    /// When no whole answer arrives in time. The message names method and URL, without the query.
-    pub async fn fetch(&self, call: Call) -> Result<Reply, BackendError> {
+    /// When no whole answer arrives in time, or the destination is not to be asked now. The message names method
+    /// and URL, without the query.
+    pub async fn fetch(&self, mut call: Call) -> Result<Reply, BackendError> {
         let asked = call.to_string();
-        match timeout_at(call.deadline, self.exchange(call)).await {
-            Ok(reply) => reply.map_err(|error| error.within(&asked)),
-            Err(_) => Err(BackendError::timeout(format!("{asked}: no whole answer in time"))),
+        let account = call.account();
+        let kept = self.kept.prepare(&mut call, &account);
+        let reply = self.travel(&call, account).await.and_then(|reply| match kept {
+            Some(kept) => self.kept.settle(&kept, reply),
+            None => Ok(reply),
+        });
+        reply.map_err(|error| error.within(&asked))
+    }
+
+    async fn travel(&self, call: &Call, account: Arc<str>) -> Result<Reply, BackendError> {
+        let origin = origin(&call.url);
+        let destination = self.destinations.get_with(Arc::clone(&origin), || Arc::new(Destination::new(&self.terms)));
+        let (secrets, owner) = (Secrets::of_headers(&call.headers), (origin, account));
+        let took = Duration::ZERO;
+        let mut journey = Journey { call, secrets, owner, destination, pass: None, attempts: 0, took };
+        let mut outcome = self.set_out(&mut journey).await?;
+        while let Some(wait) = journey.wait(&outcome) {
+            sleep(wait).await;
+            // What happened meanwhile may forbid another attempt; then the last one stands.
+            let Ok(next) = self.set_out(&mut journey).await else { break };
+            outcome = next;
+        }
+        if let Some(pass) = journey.pass {
+            pass.end(end_of(&outcome), self.clock.now());
+        }
+        match outcome {
+            Ok(reply) => Ok(Reply { attempts: journey.attempts, ..reply }),
+            Err(failure) => Err(failure.into_error(journey.attempts)),
         }
     }
 
-    async fn exchange(&self, call: Call) -> Result<Reply, BackendError> {
-        let secrets = Secrets::of_headers(&call.headers);
-        let mut request = self.client()?.request(call.method, call.url).headers(call.headers);
-        if let Some(body) = call.body {
-            request = request.body(body);
+    /// One attempt, as soon as there is a place for it.
+    async fn set_out(&self, journey: &mut Journey<'_>) -> Result<Outcome, BackendError> {
+        let destination = Arc::clone(&journey.destination);
+        // Before the wait, which would be in vain, and after it.
+        self.check(journey)?;
+        let _turn = destination.turn(journey.call.deadline).await?;
+        let client = self.client()?;
+        self.check(journey)?;
+        if journey.pass.is_none() {
+            journey.pass = Some(destination.breaker.enter(self.clock.now())?);
         }
-        let mut response = request.send().await.map_err(|error| failure(&error))?;
-        let (status, headers) = (response.status(), std::mem::take(response.headers_mut()));
-        let mut body = BytesMut::new();
-        while let Some(chunk) = response.chunk().await.map_err(|error| failure(&error))? {
-            if body.len() + chunk.len() > call.most {
-                return Err(BackendError::invalid_output(format!("the answer is larger than {} bytes", call.most)));
-            }
-            body.extend_from_slice(&chunk);
+        journey.attempts += 1;
+        let began = Instant::now();
+        let mut outcome = self.trusted.exchange(client, journey.call, &journey.secrets).await;
+        journey.took = began.elapsed();
+        if let Ok(reply) = &mut outcome {
+            self.budgets.learn(&journey.owner, reply, self.clock.now());
         }
-        Ok(Reply { status, headers, body: body.freeze(), secrets })
+        Ok(outcome)
+    }
+
+    fn check(&self, journey: &Journey<'_>) -> Result<(), BackendError> {
+        let now = self.clock.now();
+        self.budgets.check(&journey.owner, now)?;
+        journey.destination.breaker.check(now)
     }
 
     fn client(&self) -> Result<&Client, BackendError> {
         if let Some(client) = self.client.get() {
             return Ok(client);
         }
-        let client = Client::builder()
-            .user_agent(concat!("appset-gateway/", env!("CARGO_PKG_VERSION")))
-            .redirect(redirect::Policy::none())
-            .no_proxy()
-            .connect_timeout(CONNECT_TIMEOUT)
-            .pool_idle_timeout(Duration::from_mins(1))
-            .tcp_nodelay(true)
-            .build()
-            .map_err(|error| BackendError::unavailable(format!("cannot set up the HTTP client: {}", chain(&error))))?;
+        let client = self.trusted.client()?;
         Ok(self.client.get_or_init(|| client))
     }
+}
+
+impl Journey<'_> {
+    /// How long to wait before another attempt; `None` when `outcome` stands.
+    fn wait(&self, outcome: &Outcome) -> Option<Duration> {
+        // A probe is one request.
+        let is_probe = self.pass.as_ref().is_some_and(Pass::is_probe);
+        let left = self.call.deadline.saturating_duration_since(Instant::now());
+        let wait = retry::wait(outcome, self.attempts, self.took, left, fastrand::f64());
+        wait.filter(|_| self.call.may_repeat && !is_probe)
+    }
+}
+
+/// What a call's outcome says about its destination. Its words are told to all who ask there, so they hold nothing of
+/// the answer's body.
+fn end_of(outcome: &Outcome) -> End {
+    match outcome {
+        Ok(reply) if is_failure(reply.status) => {
+            let why = format!("it answered {}", reply.status);
+            reply.rest.map_or_else(|| End::Failed(why.clone()), |rest| End::Asked(why.clone(), rest))
+        }
+        Ok(_) => End::Well,
+        Err(failure) => match failure.how {
+            How::Connect | How::Untrusted | How::Timeout => End::Failed(failure.what.clone()),
+            How::Broken => End::Unclear(failure.what.clone()),
+            How::TooLarge => End::Well,
+        },
+    }
+}
+
+/// Scheme, host and port.
+fn origin(url: &Url) -> Arc<str> {
+    url.origin().ascii_serialization().into()
 }
 
 impl fmt::Debug for Outbound {
@@ -194,84 +246,5 @@ impl fmt::Debug for Outbound {
 impl fmt::Debug for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Line").field("terms", &self.terms).finish_non_exhaustive()
-    }
-}
-
-impl fmt::Display for Call {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.method, destination(&self.url))
-    }
-}
-
-impl Reply {
-    /// The body's first words for a message, `most` characters of them.
-    #[must_use]
-    pub fn excerpt(&self, most: usize) -> String {
-        self.secrets.excerpt(&self.body, most)
-    }
-
-    /// What a reply with an unwelcome status means. Its body's first words are told, since they often
-    /// name the reason.
-    #[must_use]
-    pub fn refusal(&self) -> BackendError {
-        let status = self.status;
-        let said = self.excerpt(200);
-        let said = if said.is_empty() { String::new() } else { format!(": {said}") };
-        match status {
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-                BackendError::new(ErrorKind::Denied, format!("access denied ({status}){said}; check the credential"))
-            }
-            StatusCode::TOO_MANY_REQUESTS => {
-                let retry_after =
-                    self.headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
-                let kind = ErrorKind::Throttled { retry_after: retry_after.map(Duration::from_secs) };
-                BackendError::new(kind, format!("it asks for a pause with {status}{said}"))
-            }
-            _ if status.is_server_error() || status == StatusCode::REQUEST_TIMEOUT => {
-                BackendError::unavailable(format!("it failed with {status}{said}"))
-            }
-            _ => BackendError::invalid_output(format!("unexpected status {status}{said}")),
-        }
-    }
-}
-
-/// `url` for a message: no user, no query, no fragment, since those may hold secrets.
-fn destination(url: &Url) -> String {
-    let host = url.host_str().unwrap_or_default();
-    let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
-    format!("{}://{host}{port}{}", url.scheme(), url.path())
-}
-
-fn failure(error: &reqwest::Error) -> BackendError {
-    if error.is_timeout() {
-        return BackendError::timeout(format!("timed out: {}", chain(error)));
-    }
-    let what = if error.is_connect() {
-        "cannot connect"
-    } else if error.is_body() || error.is_decode() {
-        "the answer broke off"
-    } else {
-        "the request failed"
-    };
-    BackendError::new(ErrorKind::Unavailable, format!("{what}: {}", chain(error)))
-}
-
-/// The innermost cause, which says what happened; the layers above repeat the URL.
-fn chain(error: &reqwest::Error) -> String {
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(next) = cause.source() {
-        cause = next;
-    }
-    cause.to_string()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_destination_shows_no_secret() {
-        let url = Url::parse("https://user:pass@h.example:8443/a/b?token=secret#f").unwrap();
-        assert_eq!(destination(&url), "https://h.example:8443/a/b");
     }
 }

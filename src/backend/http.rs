@@ -1,7 +1,7 @@
 //! `http`: a JSON API. The request is made of templates, the answer becomes a list through one CEL
 //! expression. Anything but a 2xx with JSON that maps to a list of objects is *unknown*.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -57,7 +57,11 @@ pub struct Config {
     /// Let the answer's `Cache-Control` say for how long it is fresh, in place of the route's `cache.ttl`.
     #[serde(default)]
     pub honor_cache_control: bool,
-    /// How long the whole exchange may take.
+    /// A PEM file with certificates of private CAs, relative to the configuration file. They are trusted besides the
+    /// system's, and read at the start.
+    #[serde(default)]
+    pub ca: Option<PathBuf>,
+    /// How long the whole exchange may take, waits and further attempts included.
     #[serde(default = "default_timeout")]
     pub timeout: HumanDuration,
     /// The largest answer that is accepted.
@@ -129,7 +133,12 @@ impl Http {
         }
         problems.check_not_zero(&path.key("timeout"), config.timeout.0);
         let parameters = problems.note(&path.key("parameters"), Expression::compile(&config.parameters));
-        let line = problems.note(path, around.outbound.line(Terms::default()));
+        let at = if config.ca.is_some() { path.key("ca") } else { path.clone() };
+        if config.ca.is_some() && config.url.starts_with("http://") {
+            problems.warning(&at, "the CA is of no use: the URL is http://, without TLS", "write `https://`");
+        }
+        let ca = config.ca.as_ref().map(|file| around.base.resolve(file));
+        let line = problems.note(&at, around.outbound.line(Terms { ca, ..Terms::default() }));
         Some(Self {
             line: line?,
             base: around.base.clone(),

@@ -1,0 +1,121 @@
+//! One request, as whoever asks describes it.
+
+use std::{fmt, sync::Arc};
+
+use base16ct::lower::encode_string;
+use bytes::Bytes;
+use http::{HeaderMap, Method, header};
+use reqwest::Url;
+use sha2::{Digest as _, Sha256};
+use tokio::time::Instant;
+
+/// The account of whoever sends no credential.
+pub const ANONYMOUS: &str = "anonymous";
+
+/// One request.
+#[derive(Debug)]
+pub struct Call {
+    /// The method.
+    pub method: Method,
+    /// The full URL.
+    pub url: Url,
+    /// All headers but those of the transport. Those that hold secrets are marked as sensitive.
+    pub headers: HeaderMap,
+    /// The body, if there is one.
+    pub body: Option<Bytes>,
+    /// The largest body that is accepted, in bytes.
+    pub most: usize,
+    /// When the whole answer must be here.
+    pub deadline: Instant,
+    /// Who asks, for limits that a destination sets per credential. The sensitive headers, unless this says what stays
+    /// when they change.
+    pub account: Option<Arc<str>>,
+    /// Whether an answer with an `ETag` is kept, and asked for again with `If-None-Match`: a 304 then stands for it.
+    pub revalidate: bool,
+    /// Whether it may be sent again when it failed.
+    pub may_repeat: bool,
+}
+
+impl Call {
+    /// A `GET` of `url` without headers.
+    #[must_use]
+    pub fn get(url: Url, most: usize, deadline: Instant) -> Self {
+        Self {
+            method: Method::GET,
+            url,
+            headers: HeaderMap::new(),
+            body: None,
+            most,
+            deadline,
+            account: None,
+            revalidate: false,
+            may_repeat: true,
+        }
+    }
+
+    /// Who asks, in words that hold no secret: as the call says, else by its credential, else [`ANONYMOUS`].
+    #[must_use]
+    pub fn account(&self) -> Arc<str> {
+        if let Some(account) = &self.account {
+            return Arc::clone(account);
+        }
+        let mut hash = None;
+        for (name, value) in &self.headers {
+            if value.is_sensitive() || name == header::AUTHORIZATION {
+                let hash = hash.get_or_insert_with(Sha256::new);
+                for part in [name.as_str().as_bytes(), value.as_bytes()] {
+                    hash.update(part.len().to_le_bytes());
+                    hash.update(part);
+                }
+            }
+        }
+        hash.map_or_else(|| ANONYMOUS.into(), |hash| format!("sha256:{}", encode_string(&hash.finalize())).into())
+    }
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.method, destination(&self.url))
+    }
+}
+
+/// `url` for a message: no user, no query, no fragment, since those may hold secrets.
+fn destination(url: &Url) -> String {
+    let host = url.host_str().unwrap_or_default();
+    let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+    format!("{}://{host}{port}{}", url.scheme(), url.path())
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn a_destination_shows_no_secret() {
+        let url = Url::parse("https://user:pass@h.example:8443/a/b?token=secret#f").unwrap();
+        assert_eq!(destination(&url), "https://h.example:8443/a/b");
+    }
+
+    #[tokio::test]
+    async fn an_account_is_its_credential() {
+        let account = |headers: &[(&'static str, &'static str, bool)], named: Option<&str>| {
+            let mut call = Call::get(Url::parse("https://h.example/").unwrap(), 1, Instant::now());
+            for (name, value, is_sensitive) in headers {
+                let mut value = HeaderValue::from_static(value);
+                value.set_sensitive(*is_sensitive);
+                call.headers.insert(*name, value);
+            }
+            call.account = named.map(Into::into);
+            call.account().to_string()
+        };
+        assert_eq!(account(&[("accept", "x", false)], None), ANONYMOUS);
+        let one = account(&[("accept", "x", false), ("private-token", "hunter2", true)], None);
+        assert_eq!(one, account(&[("private-token", "hunter2", true)], None));
+        assert!(one.starts_with("sha256:") && !one.contains("hunter2"));
+        assert_ne!(one, account(&[("private-token", "hunter3", true)], None));
+        assert_ne!(one, account(&[("authorization", "hunter2", false)], None));
+        assert_eq!(account(&[("private-token", "hunter2", true)], Some("app 7")), "app 7");
+    }
+}

@@ -1,0 +1,124 @@
+//! Answers that are kept with their `ETag`, so that a destination can say "as before": often free of charge, and
+//! always shorter.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use headers::{CacheControl, HeaderMapExt as _};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use moka::sync::Cache;
+use sha2::{Digest as _, Sha256};
+
+use super::{Call, Reply};
+use crate::error::BackendError;
+
+/// How much is kept, in bytes.
+const MOST: u64 = 32 * 1024 * 1024;
+/// What an entry takes besides its texts, in bytes.
+const OVERHEAD: usize = 512;
+/// Longer tags are not kept.
+const LONGEST_TAG: usize = 1024;
+
+/// The answers that are kept.
+#[derive(Debug)]
+pub struct Kept(Cache<Question, Arc<Answer>>);
+
+/// What was asked: the URL, who asks, and all headers that hold no secret.
+type Question = [u8; 32];
+
+#[derive(Debug)]
+struct Answer {
+    tag: HeaderValue,
+    headers: HeaderMap,
+    body: Bytes,
+}
+
+/// A call's question, and the answer that is kept for it.
+#[derive(Debug)]
+pub struct Asked {
+    question: Question,
+    answer: Option<Arc<Answer>>,
+}
+
+impl Default for Kept {
+    fn default() -> Self {
+        let weigh = |_: &Question, answer: &Arc<Answer>| {
+            let headers: usize = answer.headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+            u32::try_from(answer.body.len() + headers + OVERHEAD).unwrap_or(u32::MAX)
+        };
+        Self(Cache::builder().max_capacity(MOST).weigher(weigh).build())
+    }
+}
+
+impl Kept {
+    /// Lets `call`, which `account` makes, ask whether the answer is still the one that is kept.
+    pub fn prepare(&self, call: &mut Call, account: &str) -> Option<Asked> {
+        let has_own = [header::IF_NONE_MATCH, header::RANGE].iter().any(|name| call.headers.contains_key(name));
+        if !call.revalidate || call.method != Method::GET || has_own {
+            return None;
+        }
+        let question = question(call, account);
+        let answer = self.0.get(&question).filter(|answer| answer.body.len() <= call.most);
+        if let Some(answer) = &answer {
+            call.headers.insert(header::IF_NONE_MATCH, answer.tag.clone());
+        }
+        Some(Asked { question, answer })
+    }
+
+    /// Keeps `reply`, or puts in its place the answer that it says still holds.
+    ///
+    /// # Errors
+    /// When it says so of another answer.
+    pub fn settle(&self, asked: &Asked, mut reply: Reply) -> Result<Reply, BackendError> {
+        if let (StatusCode::NOT_MODIFIED, Some(answer)) = (reply.status, &asked.answer) {
+            if reply.headers.get(header::ETAG).is_some_and(|tag| opaque(tag) != opaque(&answer.tag)) {
+                self.0.invalidate(&asked.question);
+                return Err(BackendError::invalid_output(
+                    "304 Not Modified, but for another version than the one asked for",
+                ));
+            }
+            // RFC 9111, section 3.2: newer headers take the place of older ones, but for those of the body.
+            let mut headers = answer.headers.clone();
+            for (name, value) in &reply.headers {
+                if !name.as_str().starts_with("content-") && name != header::TRANSFER_ENCODING {
+                    headers.insert(name, value.clone());
+                }
+            }
+            reply.status = StatusCode::OK;
+            reply.headers = headers;
+            reply.body = answer.body.clone();
+        } else if reply.status == StatusCode::OK {
+            match reply.headers.get(header::ETAG).filter(|tag| tag.len() <= LONGEST_TAG && may_be_kept(&reply.headers))
+            {
+                Some(tag) => {
+                    let (tag, headers, body) = (tag.clone(), reply.headers.clone(), reply.body.clone());
+                    self.0.insert(asked.question, Arc::new(Answer { tag, headers, body }));
+                }
+                None => self.0.invalidate(&asked.question),
+            }
+        }
+        Ok(reply)
+    }
+}
+
+fn question(call: &Call, account: &str) -> Question {
+    let mut hash = Sha256::new();
+    let headers = call.headers.iter().filter(|(_, value)| !value.is_sensitive());
+    let headers = headers.flat_map(|(name, value)| [name.as_str().as_bytes(), value.as_bytes()]);
+    for part in [call.url.as_str().as_bytes(), account.as_bytes()].into_iter().chain(headers) {
+        hash.update(part.len().to_le_bytes());
+        hash.update(part);
+    }
+    hash.finalize().into()
+}
+
+fn may_be_kept(headers: &HeaderMap) -> bool {
+    let forbids = headers.typed_get::<CacheControl>().is_some_and(|control| control.no_store());
+    let varies = headers.get_all(header::VARY).iter().any(|vary| vary.as_bytes().contains(&b'*'));
+    !forbids && !varies
+}
+
+/// A tag without the mark that it is weak, which a 304 may have lost or got (RFC 9110, section 8.8.3.2).
+fn opaque(tag: &HeaderValue) -> &[u8] {
+    tag.as_bytes().strip_prefix(b"W/").unwrap_or_else(|| tag.as_bytes())
+}

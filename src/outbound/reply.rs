@@ -1,0 +1,71 @@
+//! One whole answer, and what an unwelcome one means.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode};
+
+use crate::{
+    error::{BackendError, ErrorKind},
+    secret::Secrets,
+};
+
+/// A whole answer.
+#[derive(Debug)]
+pub struct Reply {
+    /// Any status: judging it is the caller's business.
+    pub status: StatusCode,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// The complete body, at most the call's `most` bytes.
+    pub body: Bytes,
+    /// What the call's sensitive headers held, which nothing that is told of this answer may repeat.
+    pub secrets: Secrets,
+    /// For how long it asks to be left alone.
+    pub rest: Option<Duration>,
+    /// How often the request was sent for it.
+    pub attempts: u32,
+}
+
+impl Reply {
+    /// The body's first words for a message, `most` characters of them.
+    #[must_use]
+    pub fn excerpt(&self, most: usize) -> String {
+        self.secrets.excerpt(&self.body, most)
+    }
+
+    /// What a reply with an unwelcome status means. Its body's first words are told, since they often
+    /// name the reason.
+    #[must_use]
+    pub fn refusal(&self) -> BackendError {
+        let status = self.status;
+        let said = self.excerpt(200);
+        let said = if said.is_empty() { String::new() } else { format!(": {said}") };
+        match status {
+            // A 403 that names a time is a limit, as GitHub tells it.
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::FORBIDDEN
+                if self.rest.is_some() || status == StatusCode::TOO_MANY_REQUESTS =>
+            {
+                let kind = ErrorKind::Throttled { retry_after: self.rest };
+                BackendError::new(kind, format!("it asks for a pause with {status}{said}"))
+            }
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+                BackendError::new(ErrorKind::Denied, format!("access denied ({status}){said}; check the credential"))
+            }
+            _ if is_failure(status) => {
+                let with = if self.attempts > 1 {
+                    format!("{} times, the last time with", self.attempts)
+                } else {
+                    "with".to_owned()
+                };
+                BackendError::unavailable(format!("it failed {with} {status}{said}"))
+            }
+            _ => BackendError::invalid_output(format!("unexpected status {status}{said}")),
+        }
+    }
+}
+
+/// Whether a status says that the destination itself is in trouble, which may be over soon.
+pub fn is_failure(status: StatusCode) -> bool {
+    status.is_server_error() || status == StatusCode::REQUEST_TIMEOUT
+}
