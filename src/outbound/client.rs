@@ -177,10 +177,12 @@ impl Failure {
 
 /// Whether the other side's certificate is what is wrong, which another attempt would find again.
 fn is_certificate(error: &reqwest::Error) -> bool {
-    causes(error).any(|cause| {
-        let within = cause.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
-        let found = cause.downcast_ref().or_else(|| within.and_then(|inner| inner.downcast_ref()));
-        matches!(found, Some(rustls::Error::InvalidCertificate(_)))
+    causes(error).any(|mut cause| {
+        // An I/O error passes over what it holds when it is asked for its source.
+        while let Some(within) = cause.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref) {
+            cause = within;
+        }
+        matches!(cause.downcast_ref(), Some(rustls::Error::InvalidCertificate(_)))
     })
 }
 

@@ -18,5 +18,6 @@ mod guard;
 mod http;
 mod lifecycle;
 mod openapi;
+mod outbound;
 mod script;
 mod secrets;

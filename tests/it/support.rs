@@ -9,7 +9,7 @@ pub mod registry;
 pub mod upstream;
 pub mod wire;
 
-pub use app::TestApp;
+pub use app::{TestApp, TestClock};
 pub use argo::Verdict;
 pub use wire::Reply;
 

@@ -32,6 +32,11 @@ use super::{
 pub struct TestClock(AtomicU64);
 
 impl TestClock {
+    /// A clock that stands at the machine's time.
+    pub fn standing() -> Arc<Self> {
+        Arc::new(Self(AtomicU64::new(SystemClock.now().0)))
+    }
+
     /// Lets time pass.
     pub fn advance(&self, by: Duration) {
         self.0.fetch_add(u64::try_from(by.as_millis()).unwrap(), Ordering::SeqCst);
@@ -89,7 +94,7 @@ impl TestApp {
 
     /// The same, with relative paths that start from `folder`.
     pub async fn start_in(folder: TempDir, config: &str) -> Self {
-        Self::start_with(folder, config, Arc::new(TestClock(AtomicU64::new(SystemClock.now().0)))).await
+        Self::start_with(folder, config, TestClock::standing()).await
     }
 
     async fn start_with(folder: TempDir, config: &str, clock: Arc<TestClock>) -> Self {

@@ -1,0 +1,175 @@
+//! The way out: what is sent again and what is not, and how a destination is spared.
+
+mod limits;
+mod tls;
+mod trouble;
+
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
+
+use appset_gateway::{
+    error::{BackendError, ErrorKind},
+    outbound::{Call, Line, Outbound, Reply, Terms},
+};
+use http::{HeaderValue, Method, header};
+use reqwest::Url;
+use tokio::time::Instant;
+
+use crate::support::{
+    TestClock,
+    upstream::{Request, Step, Upstream, json_response, response},
+};
+
+/// A way out on `terms`, with the clock that it lives by.
+fn line(terms: Terms) -> (Arc<Line>, Arc<TestClock>) {
+    let clock = TestClock::standing();
+    let line = Outbound::new(Arc::clone(&clock) as _).line(terms).unwrap();
+    (line, clock)
+}
+
+/// A `GET` of `path` at `upstream` that has `seconds`.
+fn get(upstream: &Upstream, path: &str, seconds: f64) -> Call {
+    let url = Url::parse(&format!("http://{}{path}", upstream.address)).unwrap();
+    Call::get(url, 4096, Instant::now() + Duration::from_secs_f64(seconds))
+}
+
+/// The same, with a credential.
+fn get_as(upstream: &Upstream, token: &str) -> Call {
+    let mut call = get(upstream, "/", 10.0);
+    let mut value = HeaderValue::try_from(format!("Bearer {token}")).unwrap();
+    value.set_sensitive(true);
+    call.headers.insert(header::AUTHORIZATION, value);
+    call
+}
+
+/// An upstream that plays these, one after the other, and the last one for ever.
+async fn in_turn(plays: Vec<Vec<Step>>) -> Upstream {
+    let turns = std::sync::Mutex::new(plays.into_iter().peekable());
+    Upstream::start(move |_| {
+        let mut turns = turns.lock().unwrap();
+        let next = turns.next().unwrap();
+        if turns.peek().is_none() {
+            *turns = vec![next.clone()].into_iter().peekable();
+        }
+        next
+    })
+    .await
+}
+
+fn says(status: u16, headers: &str) -> Vec<Step> {
+    vec![Step::Send(response(status, headers, "why"))]
+}
+
+fn well() -> Vec<Step> {
+    vec![Step::Send(json_response("[]"))]
+}
+
+fn asked(upstream: &Upstream) -> usize {
+    upstream.requests().len()
+}
+
+/// The error of what must fail with `kind`, and says `says`.
+#[track_caller]
+fn fails(result: Result<Reply, BackendError>, kind: ErrorKind, says: &str) -> String {
+    let error = result.unwrap_err();
+    assert_eq!(error.kind, kind, "{error}");
+    assert!(error.message.contains(says), "`{error}` does not say `{says}`");
+    error.message
+}
+
+#[tokio::test]
+async fn what_may_be_over_soon_is_sent_again_twice() {
+    for method in [Method::GET, Method::HEAD, Method::POST] {
+        for status in [408, 500, 502, 503, 504, 507] {
+            let upstream =
+                Upstream::start(move |request: &Request| request.answer(status, "Retry-After: 0", "why")).await;
+            let send = async |may_repeat| {
+                let (line, _) = line(Terms::default());
+                line.fetch(Call { method: method.clone(), may_repeat, ..get(&upstream, "/x", 10.0) }).await.unwrap()
+            };
+            let reply = send(true).await;
+            assert_eq!((reply.status.as_u16(), reply.attempts, asked(&upstream)), (status, 3, 3), "{method}");
+            let message = reply.refusal().message;
+            assert!(message.starts_with(&format!("it failed 3 times, the last time with {status}")), "{message}");
+            assert_eq!(send(false).await.attempts, 1);
+            assert_eq!(asked(&upstream), 4, "{method} {status}, which may not be repeated");
+        }
+    }
+    let upstream = in_turn(vec![says(503, ""), says(500, ""), well()]).await;
+    let body = Some(bytes::Bytes::from_static(b"question"));
+    let call = Call { method: Method::POST, body, ..get(&upstream, "/x", 10.0) };
+    let reply = line(Terms::default()).0.fetch(call).await.unwrap();
+    assert_eq!((reply.status.as_u16(), &*reply.body, reply.attempts), (200, &b"[]"[..], 3));
+    assert!(upstream.requests().iter().all(|request| request.method == "POST" && request.body == b"question"));
+}
+
+#[tokio::test]
+async fn everything_else_is_sent_once() {
+    for status in [200, 202, 204, 206, 302, 304, 400, 401, 403, 404, 409, 410, 418, 425, 429] {
+        let upstream = Upstream::start(move |_| says(status, "")).await;
+        let reply = line(Terms::default()).0.fetch(get(&upstream, "/", 10.0)).await.unwrap();
+        assert_eq!((reply.status.as_u16(), reply.attempts, asked(&upstream)), (status, 1, 1));
+    }
+    let head = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n".to_vec();
+    let failed_head = b"HTTP/1.1 503 X\r\nContent-Length: 9\r\n\r\n".to_vec();
+    let (unavailable, timeout) = (ErrorKind::Unavailable, ErrorKind::Timeout);
+    for (name, steps, kind) in [
+        ("a reset", vec![Step::Reset], unavailable),
+        ("no answer", vec![], unavailable),
+        ("no HTTP", vec![Step::Send(b"SSH-2.0\r\n".to_vec())], unavailable),
+        ("a reset in the body", vec![Step::Send(head.clone()), Step::Reset], unavailable),
+        ("half a 503", vec![Step::Send(failed_head), Step::Reset], unavailable),
+        ("silence", vec![Step::Hang], timeout),
+        ("silence in the body", vec![Step::Send(head), Step::Hang], timeout),
+        ("too much", vec![Step::Send(response(500, "", "x".repeat(5000)))], ErrorKind::InvalidOutput),
+    ] {
+        let upstream = Upstream::start(move |_| steps.clone()).await;
+        let message = fails(line(Terms::default()).0.fetch(get(&upstream, "/x?secret", 0.5)).await, kind, "");
+        assert!(message.starts_with(&format!("GET http://{}/x: ", upstream.address)), "{message}");
+        assert_eq!(asked(&upstream), 1, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_refused_connection_says_how_often_it_was_tried() {
+    let mut upstream = Upstream::start_apart(|_| well()).await;
+    upstream.refuse().await;
+    let (line, _) = line(Terms::default());
+    fails(
+        line.fetch(get(&upstream, "/", 10.0)).await,
+        ErrorKind::Unavailable,
+        "refused (os error 111) (tried 3 times)",
+    );
+    let once = Call { may_repeat: false, ..get(&upstream, "/", 10.0) };
+    let message = fails(line.fetch(once).await, ErrorKind::Unavailable, "cannot connect: ");
+    assert!(!message.contains("tried"), "{message}");
+    upstream.listen().await;
+    assert_eq!(line.fetch(get(&upstream, "/", 10.0)).await.unwrap().attempts, 1);
+}
+
+#[tokio::test]
+async fn nothing_is_sent_again_without_time_for_it() {
+    let upstream = Upstream::start(|_| says(503, "")).await;
+    let reply = line(Terms::default()).0.fetch(get(&upstream, "/", 0.09)).await.unwrap();
+    assert_eq!((reply.status.as_u16(), asked(&upstream)), (503, 1));
+}
+
+#[tokio::test]
+async fn retry_after_is_waited_for_where_it_fits() {
+    for is_date in [false, true] {
+        let (line, clock) = line(Terms::default());
+        // A date has whole seconds, so that it is up to a second earlier.
+        let text = if is_date { http_date(&clock, 2) } else { "1".to_owned() };
+        let headers: &str = format!("Retry-After: {text}").leak();
+        let upstream = in_turn(vec![says(503, headers), well()]).await;
+        let began = Instant::now();
+        assert_eq!(line.fetch(get(&upstream, "/", 20.0)).await.unwrap().attempts, 2);
+        assert!((1.0..3.0).contains(&began.elapsed().as_secs_f64()), "{:?}", began.elapsed());
+    }
+}
+
+/// In so many seconds by `clock`, as in a header.
+fn http_date(clock: &TestClock, seconds: u64) -> String {
+    use appset_gateway::clock::Clock as _;
+    let at = std::time::UNIX_EPOCH + Duration::from_millis(clock.now().0) + Duration::from_secs(seconds);
+    httpdate::fmt_http_date(at)
+}

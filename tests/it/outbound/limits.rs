@@ -1,0 +1,227 @@
+//! How many requests are under way, how many begin, what an account may ask, and what need not be sent again.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures_util::future::join_all;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpListener,
+    time::{sleep, timeout},
+};
+
+use super::*;
+
+/// An address that answers after a while, and the largest number of connections that it had at once.
+async fn counting(pause: Duration) -> (Url, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = Url::parse(&format!("http://{}/", listener.local_addr().unwrap())).unwrap();
+    let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let largest = Arc::clone(&most);
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let (now, most) = (Arc::clone(&now), Arc::clone(&most));
+            tokio::spawn(async move {
+                most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                assert!(stream.read(&mut [0; 1024]).await.unwrap() > 0);
+                sleep(pause).await;
+                now.fetch_sub(1, Ordering::SeqCst);
+                _ = stream.write_all(&json_response("[]")).await;
+            });
+        }
+    });
+    (url, largest)
+}
+
+fn call(url: &Url, seconds: f64) -> Call {
+    Call::get(url.clone(), 4096, Instant::now() + Duration::from_secs_f64(seconds))
+}
+
+#[tokio::test]
+async fn only_so_many_are_under_way() {
+    let (url, most) = counting(Duration::from_millis(30)).await;
+    let (line, _) = line(Terms { concurrency: 3, ..Terms::default() });
+    for reply in join_all((0..24).map(|_| line.fetch(call(&url, 10.0)))).await {
+        assert_eq!(reply.unwrap().status.as_u16(), 200);
+    }
+    assert_eq!(most.load(Ordering::SeqCst), 3);
+}
+
+#[tokio::test]
+async fn waiting_for_a_turn_ends_with_the_deadline() {
+    let upstream = Upstream::start(|_| vec![Step::Hang]).await;
+    let (line, _) = line(Terms { concurrency: 2, ..Terms::default() });
+    let busy: Vec<_> = (0..2)
+        .map(|_| {
+            let (line, call) = (Arc::clone(&line), get(&upstream, "/", 30.0));
+            tokio::spawn(async move { line.fetch(call).await })
+        })
+        .collect();
+    while asked(&upstream) < 2 {
+        sleep(Duration::from_millis(5)).await;
+    }
+    // Those who wait say nothing about the destination, however many they are.
+    for _ in 0..8 {
+        let late = line.fetch(get(&upstream, "/", 0.03)).await;
+        fails(late, ErrorKind::Timeout, "no turn in time: 2 requests to it were under way all the while");
+    }
+    assert_eq!(asked(&upstream), 2);
+    // A caller who leaves takes no place with him.
+    busy.iter().for_each(tokio::task::JoinHandle::abort);
+    for _ in 0..3 {
+        assert!(timeout(Duration::from_millis(30), line.fetch(get(&upstream, "/", 10.0))).await.is_err());
+    }
+    assert_eq!(asked(&upstream), 5);
+}
+
+#[tokio::test]
+async fn only_so_many_begin_per_second() {
+    let upstream = Upstream::start(|_| well()).await;
+    let (line, _) = line(Terms { rate: NonZeroU32::new(10), concurrency: 20, ..Terms::default() });
+    let began = Instant::now();
+    for reply in join_all((0..16).map(|_| line.fetch(get(&upstream, "/", 10.0)))).await {
+        reply.unwrap();
+    }
+    assert!((0.55..3.0).contains(&began.elapsed().as_secs_f64()), "{:?}", began.elapsed());
+    let late = join_all((0..4).map(|_| line.fetch(get(&upstream, "/", 0.05)))).await.into_iter().find_map(Result::err);
+    let late = late.unwrap();
+    assert_eq!(late.kind, ErrorKind::Timeout);
+    assert!(late.message.ends_with("no turn in time: more than 10 requests per second are wanted"), "{late}");
+}
+
+#[tokio::test]
+async fn an_account_that_used_up_its_budget_waits() {
+    let throttled = |seconds| ErrorKind::Throttled { retry_after: Some(Duration::from_secs(seconds)) };
+    let reset = |clock: &TestClock| {
+        use appset_gateway::clock::Clock as _;
+        clock.now().0 / 1000 + 301
+    };
+    for status in [200, 403, 429] {
+        let (line, clock) = line(Terms::default());
+        let headers =
+            format!("X-RateLimit-Limit: 5000\r\nX-RateLimit-Remaining: 0\r\nX-RateLimit-Reset: {}", reset(&clock));
+        let upstream = Upstream::start(move |request| {
+            let is_first = request.header("authorization") == Some("Bearer one");
+            if is_first { says(status, &headers) } else { says(404, "X-RateLimit-Remaining: 100") }
+        })
+        .await;
+        let reply = line.fetch(get_as(&upstream, "one")).await.unwrap();
+        if status != 200 {
+            let refused = reply.refusal();
+            let ErrorKind::Throttled { retry_after: Some(rest) } = refused.kind else { panic!("{refused:?}") };
+            assert!((300..=301).contains(&rest.as_secs()), "{rest:?}");
+        }
+        let error = line.fetch(get_as(&upstream, "one")).await.unwrap_err();
+        assert!(
+            matches!(error.kind, ErrorKind::Throttled { .. }) && error.message.contains(": not asked: "),
+            "{error}"
+        );
+        assert!(!error.message.contains("one") && error.message.contains("; this account asks again in 30"), "{error}");
+        assert_eq!(asked(&upstream), 1, "{status}");
+        // Others, and the same one elsewhere, are not meant.
+        for _ in 0..2 {
+            line.fetch(get_as(&upstream, "two")).await.unwrap();
+            line.fetch(get(&upstream, "/", 10.0)).await.unwrap();
+        }
+        assert_eq!(asked(&upstream), 5);
+        clock.advance(Duration::from_secs(302));
+        line.fetch(get_as(&upstream, "one")).await.unwrap();
+        assert_eq!(asked(&upstream), 6);
+    }
+    // A denial without a time stays one, and GitHub's other limit names a time.
+    let upstream = in_turn(vec![says(403, ""), says(403, "Retry-After: 30"), well()]).await;
+    let (line, clock) = line(Terms::default());
+    assert_eq!(line.fetch(get_as(&upstream, "one")).await.unwrap().refusal().kind, ErrorKind::Denied);
+    assert_eq!(line.fetch(get_as(&upstream, "one")).await.unwrap().refusal().kind, throttled(30));
+    fails(line.fetch(get_as(&upstream, "one")).await, throttled(30), "it asked for a pause with 403 Forbidden");
+    clock.advance(Duration::from_secs(30));
+    assert_eq!(line.fetch(get_as(&upstream, "one")).await.unwrap().status.as_u16(), 200);
+}
+
+#[tokio::test]
+async fn what_is_left_is_known_by_account() {
+    let upstream = in_turn(vec![
+        says(200, "RateLimit-Limit: 100;w=21600\r\nRateLimit-Remaining: 76;w=21600"),
+        says(200, "RateLimit-Limit: 100;w=21600\r\nRateLimit-Remaining: 9;w=21600"),
+    ])
+    .await;
+    let (line, clock) = line(Terms::default());
+    let url = get(&upstream, "/other", 1.0).url;
+    for is_low in [false, true] {
+        line.fetch(Call { account: Some("hub".into()), ..get(&upstream, "/", 10.0) }).await.unwrap();
+        assert_eq!(line.is_low(&url, "hub"), is_low);
+    }
+    assert!(!line.is_low(&url, appset_gateway::outbound::ANONYMOUS));
+    clock.advance(Duration::from_secs(21_600));
+    assert!(!line.is_low(&url, "hub"), "that was long ago");
+}
+
+/// Says that nothing changed to whoever knows `tag`.
+fn tagged(tag: &'static str) -> impl Fn(&Request) -> Vec<Step> {
+    move |request| {
+        let headers = format!("Content-Type: application/json\r\nETag: {tag}\r\nX-Asked: {}", request.target);
+        let body = format!("[{:?}]", request.header("authorization").unwrap_or_default());
+        let is_known = request.header("if-none-match") == Some(tag);
+        if is_known {
+            vec![Step::Send(
+                format!("HTTP/1.1 304 X\r\nConnection: close\r\nETag: {tag}\r\nX-Asked: again\r\n\r\n").into(),
+            )]
+        } else {
+            request.answer(200, &headers, body)
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_did_not_change_is_not_sent_again() {
+    for tag in ["\"a\"", "W/\"a\""] {
+        let upstream = Upstream::start(tagged(tag)).await;
+        let (line, _) = line(Terms::default());
+        let ask = async |token: &str, change: fn(&mut Call)| {
+            let mut call = Call { revalidate: true, ..get_as(&upstream, token) };
+            change(&mut call);
+            let reply = line.fetch(call).await.unwrap();
+            let sent = upstream.requests().last().unwrap().header("if-none-match").map(str::to_owned);
+            let header = |name: &str| reply.headers.get(name).map(|value| value.to_str().unwrap().to_owned());
+            assert_eq!(header("content-type").as_deref(), Some("application/json"));
+            (reply.status.as_u16(), String::from_utf8(reply.body.to_vec()).unwrap(), header("x-asked").unwrap(), sent)
+        };
+        let fresh = (200, "[\"Bearer one\"]".to_owned(), "/".to_owned(), None);
+        let same = (200, "[\"Bearer one\"]".to_owned(), "again".to_owned(), Some(tag.to_owned()));
+        assert_eq!(ask("one", |_| ()).await, fresh);
+        assert_eq!(ask("one", |_| ()).await, same);
+        assert_eq!(ask("one", |_| ()).await, same);
+        // Nobody gets another's answer, nor that to another question.
+        assert_eq!(ask("two", |_| ()).await.3, None);
+        assert_eq!(ask("one", |call| call.url.set_path("/x")).await.3, None);
+        assert_eq!(
+            ask("one", |call| drop(call.headers.insert("accept", HeaderValue::from_static("x/y")))).await.3,
+            None
+        );
+        assert_eq!(ask("one", |call| call.revalidate = false).await, fresh);
+        assert_eq!(ask("one", |call| call.method = Method::POST).await, fresh);
+        // An account that is named keeps its answers when its credential changes.
+        assert_eq!(ask("old", |call| call.account = Some("app".into())).await.3, None);
+        let (_, body, _, sent) = ask("new", |call| call.account = Some("app".into())).await;
+        assert_eq!((&*body, sent.as_deref()), ("[\"Bearer old\"]", Some(tag)));
+    }
+}
+
+#[tokio::test]
+async fn what_must_not_be_kept_is_not() {
+    for headers in ["", "ETag: \"a\"\r\nCache-Control: no-store", "ETag: \"a\"\r\nVary: *"] {
+        let upstream = Upstream::start(move |_| says(200, headers)).await;
+        let (line, _) = line(Terms::default());
+        for _ in 0..2 {
+            line.fetch(Call { revalidate: true, ..get(&upstream, "/", 10.0) }).await.unwrap();
+        }
+        assert_eq!(upstream.requests()[1].header("if-none-match"), None, "{headers}");
+    }
+    // A 304 to whom nothing is kept for, and one that speaks of another version.
+    let upstream = in_turn(vec![says(304, "ETag: \"a\""), says(200, "ETag: \"a\""), says(304, "ETag: \"b\"")]).await;
+    let (line, _) = line(Terms::default());
+    let ask = async || line.fetch(Call { revalidate: true, ..get(&upstream, "/", 10.0) }).await;
+    assert_eq!(ask().await.unwrap().refusal().kind, ErrorKind::InvalidOutput);
+    assert_eq!(ask().await.unwrap().status.as_u16(), 200);
+    fails(ask().await, ErrorKind::InvalidOutput, "for another version");
+}

@@ -1,0 +1,133 @@
+//! Certificates: those of a private CA are believed where the configuration says so, and nowhere else.
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use serde_json::json;
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpListener,
+};
+use tokio_rustls::{
+    TlsAcceptor,
+    rustls::{
+        ServerConfig,
+        crypto::aws_lc_rs,
+        pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer},
+    },
+};
+
+use super::*;
+use crate::support::{TestApp, upstream::refused};
+
+/// A CA with a certificate of its own.
+struct Ca {
+    pem: String,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+fn ca(name: &str) -> Ca {
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.distinguished_name.push(rcgen::DnType::CommonName, name);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().unwrap();
+    let pem = params.self_signed(&key).unwrap().pem();
+    Ca { pem, issuer: Issuer::new(params, key) }
+}
+
+/// A server that answers everything with a list, with a certificate of `ca` for `names`.
+async fn serve(ca: &Ca, names: &[&str]) -> SocketAddr {
+    let key = KeyPair::generate().unwrap();
+    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    let certificate = CertificateParams::new(names).unwrap().signed_by(&key, &ca.issuer).unwrap();
+    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
+    let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate.der().clone()], key)
+        .unwrap();
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            if let Ok(mut stream) = acceptor.accept(stream).await {
+                _ = stream.read(&mut [0; 4096]).await;
+                _ = stream.write_all(&json_response(r#"[{"a":"1"}]"#)).await;
+                _ = stream.shutdown().await;
+            }
+        }
+    });
+    address
+}
+
+fn write(folder: &TempDir, name: &str, text: &str) -> PathBuf {
+    let file = folder.path().join(name);
+    std::fs::write(&file, text).unwrap();
+    file
+}
+
+async fn ask(address: SocketAddr, ca: Option<PathBuf>) -> Result<Reply, BackendError> {
+    let url = Url::parse(&format!("https://{address}/list")).unwrap();
+    let (line, _) = line(Terms { ca, ..Terms::default() });
+    line.fetch(Call::get(url, 4096, Instant::now() + Duration::from_secs(10))).await
+}
+
+#[tokio::test]
+async fn a_private_ca_is_believed_where_it_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let (ours, other) = (ca("ours"), ca("other"));
+    let (named, stranger) = (write(&folder, "ours.crt", &ours.pem), write(&folder, "other.crt", &other.pem));
+    let both = write(&folder, "both.crt", &format!("{}\n{}", other.pem, ours.pem));
+    let address = serve(&ours, &["127.0.0.1"]).await;
+    assert_eq!(ask(address, Some(named.clone())).await.unwrap().status.as_u16(), 200);
+    assert_eq!(ask(address, Some(both)).await.unwrap().status.as_u16(), 200);
+
+    let message = fails(ask(address, None).await, ErrorKind::Unavailable, "its certificate is not trusted (");
+    assert!(message.ends_with("if a private CA signed it, name that CA's file as `ca`"), "{message}");
+    assert!(!message.contains("tried"), "another attempt finds the same: {message}");
+    let message = fails(ask(address, Some(stranger)).await, ErrorKind::Unavailable, "its certificate is not trusted (");
+    assert!(message.contains("neither the system nor the CA file ") && message.contains("other.crt"), "{message}");
+    // A certificate for another name is as bad.
+    let misnamed = serve(&ours, &["elsewhere.example"]).await;
+    fails(ask(misnamed, Some(named)).await, ErrorKind::Unavailable, "its certificate is not trusted (");
+}
+
+#[tokio::test]
+async fn a_route_names_a_private_ca() {
+    let folder = tempfile::tempdir().unwrap();
+    let ours = ca("ours");
+    write(&folder, "ours.crt", &ours.pem);
+    let address = serve(&ours, &["127.0.0.1"]).await;
+    let url = format!("https://{address}/list");
+    let route = |name: &str, more| {
+        let mut http = json!({"url": url});
+        http.as_object_mut().unwrap().extend::<serde_json::Map<_, _>>(serde_json::from_value(more).unwrap());
+        json!({"name": name, "backend": {"http": http}})
+    };
+    let routes = json!([route("with", json!({"ca": "ours.crt"})), route("without", json!({}))]);
+    let app = TestApp::start_in(folder, &format!("{}routes: {routes}\n", TestApp::auth())).await;
+    assert_eq!(app.ask("with", json!({})).await.sets(), r#"[{"a":"1"}]"#);
+    refused(&app.ask("without", json!({})).await, 502, "backend_failed", "its certificate is not trusted");
+}
+
+#[tokio::test]
+async fn a_ca_file_that_is_none_is_found_at_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    write(&folder, "empty.crt", "");
+    for (url, file, says) in [
+        ("https://h.example/", "missing.crt", "cannot read the CA file"),
+        ("https://h.example/", "empty.crt", "holds no certificate"),
+    ] {
+        let routes = json!([{"name": "r", "backend": {"http": {"url": url, "ca": file}}}]);
+        let config = format!("{}routes: {routes}\n", TestApp::auth());
+        let Err(report) = crate::support::app::build(folder.path(), &config, TestClock::standing()) else {
+            panic!("{file} is believed");
+        };
+        let text = report.lines().join("\n");
+        assert!(text.contains(says) && text.contains(file) && text.contains("http.ca"), "{text}");
+    }
+}
