@@ -47,6 +47,7 @@ struct Cell {
     kind: Kind,
     route: String,
     code: &'static str,
+    asks_for_a_pause: bool,
     source: Source,
 }
 
@@ -79,7 +80,8 @@ impl Board {
                 let source = Source::start(fault, kind, &route, folder.path()).await;
                 let (told, wrong) = (Vec::new(), Vec::new());
                 let outcome = Outcome { fault: *index, kind, state, told, wrong, is_wrong_success: false };
-                cells.push(Cell { outcome, kind, route, code, source });
+                let asks_for_a_pause = fault.asks_for_a_pause && kind != Kind::Script;
+                cells.push(Cell { outcome, kind, route, code, asks_for_a_pause, source });
             }
         }
         let ailment = faults.iter().find_map(|(_, fault)| fault.ailment);
@@ -162,7 +164,8 @@ impl Board {
             let key = self.key(&self.cells[index], parameters);
             let cell = &mut self.cells[index];
             let asked = asked[index].zip(cell.source.asked()).map(|(before, after)| after - before);
-            let expected = Expected { worth, because, kind: cell.kind, route: &cell.route, code: cell.code, key };
+            let (kind, route, code, is_paused) = (cell.kind, &cell.route, cell.code, cell.asks_for_a_pause);
+            let expected = Expected { worth, because, kind, route, is_paused, code, key };
             match reply.and_then(|reply| expected.judge(&reply, asked)) {
                 // That it is said again while the source rests goes without saying.
                 Ok(told) => cell.outcome.told.extend((because != Because::Resting).then_some(told)),
@@ -242,7 +245,7 @@ fn route(cell: &Cell) -> Value {
     let mut route = json!({
         "name": cell.route,
         "backend": cell.source.backend(cell.kind, &cell.route),
-        "cache": {"ttl": "60s", "staleWhileRevalidate": "5m", "staleIfError": "1h"},
+        "cache": {"ttl": "60s", "staleWhileRevalidate": "5m", "staleIfError": "2h"},
     });
     if cell.kind == Kind::Digests {
         route["output"] = json!({"app": "{{ app.digest }}"});

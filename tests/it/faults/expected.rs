@@ -24,7 +24,7 @@ impl Worth {
         // Lives differ by a tenth of the minute.
         let life = if is_restored { [0, 0] } else { [54, 66] };
         let [shortest, longest] = life.map(Duration::from_secs);
-        let (stale, if_error) = (Duration::from_mins(5), Duration::from_mins(65));
+        let (stale, if_error) = (Duration::from_mins(5), Duration::from_mins(125));
         if most < shortest {
             Self::Fresh
         } else if least >= longest && most < shortest + stale {
@@ -43,6 +43,8 @@ impl Worth {
 pub enum Because {
     /// That it does not know.
     AtFault,
+    /// The same, and this is another question that follows at once: whoever asked for a pause is not asked.
+    AtFaultStill,
     /// Nothing, since it said just now that it does not know, and rests.
     Resting,
     /// That there is nothing, which is not believed.
@@ -56,6 +58,8 @@ pub struct Expected<'a> {
     pub because: Because,
     pub kind: Kind,
     pub route: &'a str,
+    /// Whether the source asked to be left alone.
+    pub is_paused: bool,
     /// The fault's code.
     pub code: &'static str,
     /// The question's key.
@@ -104,12 +108,17 @@ impl Expected<'_> {
             let is_success = self.worth == Worth::Nothing && reply.status < 300;
             return Err(Found { what: told, is_success });
         }
-        let may_ask = self.worth != Worth::Fresh && self.because != Because::Resting;
+        let may_ask = self.worth != Worth::Fresh && self.because != Because::Resting && !self.is_spared();
         match asked {
             Some(0) if may_ask => wrong(format!("{told}, but the source was not asked")),
             Some(1..) if !may_ask => wrong(format!("{told}, but the source was asked")),
             _ => Ok(told),
         }
+    }
+
+    /// Whether the way out keeps this question from the source.
+    fn is_spared(&self) -> bool {
+        self.is_paused && self.because == Because::AtFaultStill
     }
 
     /// What the operator would miss on the ApplicationSet's condition.
@@ -123,6 +132,9 @@ impl Expected<'_> {
             if reply.header("retry-after").is_none() {
                 return Some("Retry-After".to_owned());
             }
+        }
+        if self.is_spared() {
+            wanted.push(": not asked: it ".to_owned());
         }
         wanted.into_iter().find(|wanted| !condition.contains(wanted))
     }

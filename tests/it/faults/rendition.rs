@@ -71,6 +71,8 @@ pub struct Fault {
     pub http: Rendition<Wire>,
     pub digests: Rendition<Wire>,
     pub ailment: Option<Ailment>,
+    /// Whether the source asks to be left alone, in words of HTTP.
+    pub asks_for_a_pause: bool,
 }
 
 /// What is done, and the code that the gateway has for it.
@@ -119,7 +121,7 @@ pub enum Ailment {
 
 impl Fault {
     pub fn new(name: &'static str, script: Rendition<Does>, http: Rendition<Wire>, digests: Rendition<Wire>) -> Self {
-        Self { name, script, http, digests, ailment: None }
+        Self { name, script, http, digests, ailment: None, asks_for_a_pause: false }
     }
 
     /// Nobody listens; the script is told so.
@@ -170,12 +172,13 @@ impl Fault {
         status: u16,
         headers: &'static str,
     ) -> Self {
+        let asks_for_a_pause = status == 429 || (status >= 500 && headers.starts_with("Retry-After"));
         let headers = if headers.is_empty() { JSON.to_owned() } else { format!("{JSON}\r\n{headers}") };
         let wire = |kind: Kind| {
             let headers = headers.clone();
             plays(code, move |request| request.answer(status, &headers, kind.nothing_parts().1))
         };
-        Self::new(name, script, wire(Kind::Http), wire(Kind::Digests))
+        Self { asks_for_a_pause, ..Self::new(name, script, wire(Kind::Http), wire(Kind::Digests)) }
     }
 
     /// A whole answer of a source that is well, by all outer signs: a script and an API say `content`, a registry says

@@ -65,7 +65,7 @@ impl State {
             Self::Fresh | Self::StaleIfError | Self::Expired => {}
             Self::StaleWhileRevalidating => board.ask(&same, Because::Resting).await,
             Self::Failing => {
-                board.ask(&other, Because::AtFault).await;
+                board.ask(&other, Because::AtFaultStill).await;
                 board.ask(&same, Because::Resting).await;
                 board.ask(&other, Because::Resting).await;
             }
@@ -73,8 +73,8 @@ impl State {
             Self::Held => {
                 if !board.is_lost() {
                     board = board.turn(Mode::Nothing).await;
-                    // No source may ask for a longer rest than 10 minutes.
-                    board.advance(Duration::from_mins(11));
+                    // No source may ask for a longer rest than an hour.
+                    board.advance(Duration::from_mins(61));
                     board.ask(&same, Because::Held).await;
                 }
             }

@@ -92,14 +92,14 @@ async fn only_so_many_begin_per_second() {
 #[tokio::test]
 async fn an_account_that_used_up_its_budget_waits() {
     let throttled = |seconds| ErrorKind::Throttled { retry_after: Some(Duration::from_secs(seconds)) };
-    let reset = |clock: &TestClock| {
+    let anew_at = |clock: &TestClock| {
         use appset_gateway::clock::Clock as _;
         clock.now().0 / 1000 + 301
     };
     for status in [200, 403, 429] {
         let (line, clock) = line(Terms::default());
         let headers =
-            format!("X-RateLimit-Limit: 5000\r\nX-RateLimit-Remaining: 0\r\nX-RateLimit-Reset: {}", reset(&clock));
+            format!("X-RateLimit-Limit: 5000\r\nX-RateLimit-Remaining: 0\r\nX-RateLimit-Reset: {}", anew_at(&clock));
         let upstream = Upstream::start(move |request| {
             let is_first = request.header("authorization") == Some("Bearer one");
             if is_first { says(status, &headers) } else { says(404, "X-RateLimit-Remaining: 100") }
@@ -152,7 +152,7 @@ async fn what_is_left_is_known_by_account() {
         assert_eq!(line.is_low(&url, "hub"), is_low);
     }
     assert!(!line.is_low(&url, appset_gateway::outbound::ANONYMOUS));
-    clock.advance(Duration::from_secs(21_600));
+    clock.advance(Duration::from_hours(6));
     assert!(!line.is_low(&url, "hub"), "that was long ago");
 }
 
