@@ -67,6 +67,18 @@ fn asked(upstream: &Upstream) -> usize {
     upstream.requests().len()
 }
 
+/// Asks `upstream`, and leaves as soon as it was asked.
+async fn leave(line: &Arc<Line>, upstream: &Upstream) {
+    let before = asked(upstream);
+    let (line, call) = (Arc::clone(line), get(upstream, "/", 30.0));
+    let task = tokio::spawn(async move { line.fetch(call).await });
+    while asked(upstream) == before {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    task.abort();
+    assert!(task.await.unwrap_err().is_cancelled());
+}
+
 /// The error of what must fail with `kind`, and says `says`.
 #[track_caller]
 fn fails(result: Result<Reply, BackendError>, kind: ErrorKind, says: &str) -> String {
@@ -123,7 +135,8 @@ async fn everything_else_is_sent_once() {
         ("too much", vec![Step::Send(response(500, "", "x".repeat(5000)))], ErrorKind::InvalidOutput),
     ] {
         let upstream = Upstream::start(move |_| steps.clone()).await;
-        let message = fails(line(Terms::default()).0.fetch(get(&upstream, "/x?secret", 0.5)).await, kind, "");
+        let seconds = if kind == timeout { 0.5 } else { 20.0 };
+        let message = fails(line(Terms::default()).0.fetch(get(&upstream, "/x?secret", seconds)).await, kind, "");
         assert!(message.starts_with(&format!("GET http://{}/x: ", upstream.address)), "{message}");
         assert_eq!(asked(&upstream), 1, "{name}");
     }
@@ -148,8 +161,10 @@ async fn a_refused_connection_says_how_often_it_was_tried() {
 
 #[tokio::test]
 async fn nothing_is_sent_again_without_time_for_it() {
-    let upstream = Upstream::start(|_| says(503, "")).await;
-    let reply = line(Terms::default()).0.fetch(get(&upstream, "/", 0.09)).await.unwrap();
+    // Its answer took longer than what is left.
+    let slow = || vec![Step::Drip(response(503, "", "why"), Duration::from_millis(12))];
+    let upstream = Upstream::start(move |_| slow()).await;
+    let reply = line(Terms::default()).0.fetch(get(&upstream, "/", 1.4)).await.unwrap();
     assert_eq!((reply.status.as_u16(), asked(&upstream)), (503, 1));
 }
 
