@@ -2,6 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf};
 
+use appset_gateway::{app::App, base_dir::BaseDir, config::Loaded};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use serde_json::json;
 use tempfile::TempDir;
@@ -130,4 +131,11 @@ async fn a_ca_file_that_is_none_is_found_at_the_start() {
         let text = report.lines().join("\n");
         assert!(text.contains(says) && text.contains(file) && text.contains("http.ca"), "{text}");
     }
+    write(&folder, "ours.crt", &ca("ours").pem);
+    let routes = json!([{"name": "r", "backend": {"http": {"url": "http://h.example/", "ca": "ours.crt"}}}]);
+    let config = format!("{}routes: {routes}\n", TestApp::auth());
+    let Ok(loaded) = Loaded::parse("test.yaml", config, BaseDir::new(folder.path())) else { panic!() };
+    let Ok((_, report)) = App::build(loaded, TestClock::standing()) else { panic!("a warning is no error") };
+    let text = report.lines().join("\n");
+    assert!(text.contains("the CA is of no use"), "{text}");
 }
