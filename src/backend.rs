@@ -6,6 +6,7 @@
 pub mod digests;
 pub mod fixed;
 pub mod http;
+pub mod request;
 pub mod script;
 
 use std::sync::Arc;

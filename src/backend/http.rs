@@ -4,27 +4,26 @@
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use bytes::Bytes;
 use headers::{Age, CacheControl, HeaderMapExt};
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
-use minijinja::Value as TemplateValue;
-use reqwest::Url;
+use http::{HeaderMap, StatusCode, header};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
-use super::{Backend, Surroundings, parameter_sets};
+use super::{
+    Backend, Surroundings, parameter_sets,
+    request::{Method, Parts, Request, headers_of},
+};
 use crate::{
-    base_dir::BaseDir,
     document,
-    error::{BackendError, ErrorKind},
+    error::BackendError,
     expression::Expression,
     generator::{Outcome, ParameterSet, Query},
-    outbound::{Call, Line, Reply, Terms},
+    outbound::{Line, Reply, Terms},
     problem::{Path, Problems},
     secret::TextOrSecret,
-    template::{INPUT_SCOPE, Place, Template, input_context},
+    template::input_context,
     units::{ByteSize, HumanDuration},
 };
 
@@ -69,17 +68,6 @@ pub struct Config {
     pub max_body: ByteSize,
 }
 
-/// How to ask.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "UPPERCASE")]
-pub enum Method {
-    /// Read.
-    #[default]
-    Get,
-    /// Query with a body.
-    Post,
-}
-
 fn default_parameters() -> String {
     "body".to_owned()
 }
@@ -96,41 +84,19 @@ const fn default_max_body() -> ByteSize {
 #[derive(Debug)]
 pub struct Http {
     line: Arc<Line>,
-    base: BaseDir,
-    method: Method,
-    url: Template,
-    headers: Vec<(HeaderName, HeaderSource)>,
-    body: Option<Tree>,
+    request: Request,
     parameters: Arc<Expression>,
     honor_cache_control: bool,
     timeout: HumanDuration,
     max_body: usize,
 }
 
-#[derive(Debug)]
-enum HeaderSource {
-    Template(Template),
-    Secret(crate::secret::SecretRef),
-}
-
-/// A JSON value whose strings are templates.
-#[derive(Debug)]
-enum Tree {
-    Literal(Value),
-    Text(Template),
-    List(Vec<Tree>),
-    Object(Vec<(String, Tree)>),
-}
-
 impl Http {
     /// Parses all templates and the expression.
     pub fn build(config: &Config, around: Surroundings<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
-        let url = build_url(&config.url, &path.key("url"), problems);
-        let headers = build_headers(&config.headers, around.base, &path.key("headers"), problems);
-        let body = config.body.as_ref().map(|body| Tree::build(body, &path.key("body"), problems));
-        if config.body.is_some() && config.method == Method::Get {
-            problems.error_with_help(&path.key("body"), "a GET has no body", "write `method: POST`");
-        }
+        let parts =
+            Parts { method: config.method, url: &config.url, headers: &config.headers, body: config.body.as_ref() };
+        let request = Request::build(parts, around.base, path, problems);
         problems.check_not_zero(&path.key("timeout"), config.timeout.0);
         let parameters = problems.note(&path.key("parameters"), Expression::compile(&config.parameters));
         let at = if config.ca.is_some() { path.key("ca") } else { path.clone() };
@@ -141,79 +107,20 @@ impl Http {
         let line = problems.note(&at, around.outbound.line(Terms { ca, ..Terms::default() }));
         Some(Self {
             line: line?,
-            base: around.base.clone(),
-            method: config.method,
-            url: url?,
-            headers,
-            body: body.flatten(),
+            request: request?,
             parameters: Arc::new(parameters?),
             honor_cache_control: config.honor_cache_control,
             timeout: config.timeout,
             max_body: config.max_body.as_usize(),
         })
     }
-
-    fn call(&self, query: &Query) -> Result<Call, BackendError> {
-        let context = input_context(query);
-        let invalid = BackendError::invalid_input;
-        let url = self.url.render(&context).map_err(|error| invalid(format!("url: {error}")))?;
-        check_segments(&url).map_err(|error| invalid(format!("url: {error}")))?;
-        let url = Url::parse(&url).map_err(|error| invalid(format!("url: {error}")))?;
-        let mut headers = HeaderMap::new();
-        headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
-        for (name, source) in &self.headers {
-            headers.insert(name, self.header(name, source, &context)?);
-        }
-        let body = match &self.body {
-            Some(tree) => {
-                headers.entry(header::CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
-                let value = tree.render(&context).map_err(|error| invalid(format!("body: {error}")))?;
-                Some(Bytes::from(value.to_string()))
-            }
-            None => None,
-        };
-        let method = match self.method {
-            Method::Get => http::Method::GET,
-            Method::Post => http::Method::POST,
-        };
-        let deadline = query.deadline.min(Instant::now() + self.timeout.0);
-        Ok(Call { method, headers, body, ..Call::get(url, self.max_body, deadline) })
-    }
-
-    fn header(
-        &self,
-        name: &HeaderName,
-        source: &HeaderSource,
-        context: &TemplateValue,
-    ) -> Result<HeaderValue, BackendError> {
-        match source {
-            HeaderSource::Template(template) => {
-                let text = template
-                    .render(context)
-                    .map_err(|error| BackendError::invalid_input(format!("{name}: {error}")))?;
-                HeaderValue::from_str(&text).map_err(|_| {
-                    BackendError::invalid_input(format!("the header {name} cannot hold this parameter's value"))
-                })
-            }
-            HeaderSource::Secret(reference) => {
-                let secret = reference.read(&self.base).map_err(BackendError::unavailable)?;
-                let mut value = HeaderValue::from_str(secret.expose()).map_err(|_| {
-                    BackendError::new(
-                        ErrorKind::Denied,
-                        format!("{reference} holds characters that no header can carry"),
-                    )
-                })?;
-                value.set_sensitive(true);
-                Ok(value)
-            }
-        }
-    }
 }
 
 #[async_trait]
 impl Backend for Http {
     async fn resolve(&self, query: &Query) -> Result<Outcome, BackendError> {
-        let call = self.call(query)?;
+        let deadline = query.deadline.min(Instant::now() + self.timeout.0);
+        let call = self.request.call(&input_context(query), self.max_body, deadline)?;
         let asked = call.to_string();
         let reply = self.line.fetch(call).await?;
         let (empty, secrets) = (format!("{}, an explicit empty list", reply.status), reply.secrets.clone());
@@ -223,11 +130,7 @@ impl Backend for Http {
     }
 
     fn reads_application_set(&self) -> bool {
-        let in_headers = self.headers.iter().any(|(_, source)| match source {
-            HeaderSource::Template(template) => template.reads_application_set(),
-            HeaderSource::Secret(_) => false,
-        });
-        self.url.reads_application_set() || in_headers || self.body.as_ref().is_some_and(Tree::reads_application_set)
+        self.request.reads_application_set()
     }
 }
 
@@ -269,15 +172,10 @@ fn map_reply(
             reply.excerpt(120)
         ))
     })?;
-    let headers: Map<String, Value> = reply
-        .headers
-        .iter()
-        .map(|(name, value)| (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned().into()))
-        .collect();
     let variables = [
         ("body", &body),
         ("status", &Value::from(reply.status.as_u16())),
-        ("headers", &Value::Object(headers)),
+        ("headers", &headers_of(reply)),
         ("params", &Value::Object(parameters.clone())),
     ];
     let mapped = expression
@@ -337,172 +235,4 @@ fn names_a_next_page(headers: &HeaderMap) -> bool {
             relations.trim().trim_matches('"').split_ascii_whitespace().any(|relation| relation == "next")
         })
     })
-}
-
-fn build_url(source: &str, path: &Path, problems: &mut Problems) -> Option<Template> {
-    let template = problems.note(path, Template::parse(source, Place::Url, INPUT_SCOPE))?;
-    let prefix = template.fixed_prefix();
-    let authority = prefix.split_once("://").map(|(_, rest)| rest);
-    let is_whole = prefix.len() == source.len() || authority.is_some_and(|rest| rest.contains(['/', '?']));
-    let parsed = Url::parse(prefix.trim_end_matches(|c| c != '/' && c != '?'));
-    let parsed = if prefix.len() == source.len() { Url::parse(source) } else { parsed };
-    match parsed {
-        Ok(url) if is_whole && matches!(url.scheme(), "http" | "https") && url.has_host() => {
-            if !url.username().is_empty() || url.password().is_some() {
-                problems.error_with_help(
-                    path,
-                    "the URL holds a user or a password",
-                    "send it as a header: `Authorization: { file: … }`",
-                );
-            }
-            Some(template)
-        }
-        _ => {
-            problems.error_with_help(
-                path,
-                "the URL must begin with `http://` or `https://` and a host, before any `{{`",
-                "which host is asked is decided here, never by a parameter",
-            );
-            None
-        }
-    }
-}
-
-fn build_headers(
-    config: &BTreeMap<String, TextOrSecret>,
-    base: &BaseDir,
-    path: &Path,
-    problems: &mut Problems,
-) -> Vec<(HeaderName, HeaderSource)> {
-    let mut headers = Vec::new();
-    for (name, value) in config {
-        let path = path.key(name);
-        let parsed = HeaderName::try_from(name.as_str()).map_err(|_| format!("`{name}` is not the name of a header"));
-        let Some(name) = problems.note(&path, parsed) else { continue };
-        if matches!(
-            name,
-            header::HOST
-                | header::CONTENT_LENGTH
-                | header::TRANSFER_ENCODING
-                | header::CONNECTION
-                | header::ACCEPT_ENCODING
-        ) {
-            problems.error(&path, format!("the header {name} belongs to the transport"));
-        }
-        let source = match value {
-            TextOrSecret::Text(text) => {
-                problems.note(&path, Template::parse(text, Place::Text, INPUT_SCOPE)).map(HeaderSource::Template)
-            }
-            TextOrSecret::Secret(secret) => {
-                secret.check(base, &path, problems);
-                Some(HeaderSource::Secret(secret.clone()))
-            }
-        };
-        headers.extend(source.map(|source| (name, source)));
-    }
-    headers
-}
-
-/// Refuses `.` and `..` as segments, in every spelling: URL parsers resolve them, so a value could leave the
-/// path that the configuration gave. Refuses an empty segment too: `/v1//items` is another resource.
-fn check_segments(url: &str) -> Result<(), String> {
-    let after_scheme = url.split_once("://").map_or(url, |(_, rest)| rest);
-    let path = after_scheme.split(['?', '#']).next().unwrap_or_default();
-    let segments: Vec<&str> = path.split(['/', '\\']).skip(1).collect();
-    for (index, segment) in segments.iter().enumerate() {
-        let is_hole = segment.is_empty() && index + 1 < segments.len();
-        if is_hole || matches!(&*segment.to_ascii_lowercase().replace("%2e", "."), "." | "..") {
-            return Err(format!("a value made the path segment `{segment}`"));
-        }
-    }
-    Ok(())
-}
-
-impl Tree {
-    fn build(value: &Value, path: &Path, problems: &mut Problems) -> Option<Self> {
-        match value {
-            Value::String(text) => problems.note(path, Template::parse(text, Place::Text, INPUT_SCOPE)).map(Self::Text),
-            Value::Array(items) => {
-                let items =
-                    items.iter().enumerate().map(|(index, item)| Self::build(item, &path.index(index), problems));
-                items.collect::<Option<_>>().map(Self::List)
-            }
-            Value::Object(map) => {
-                let entries =
-                    map.iter().map(|(key, item)| Some((key.clone(), Self::build(item, &path.key(key), problems)?)));
-                entries.collect::<Option<_>>().map(Self::Object)
-            }
-            other => Some(Self::Literal(other.clone())),
-        }
-    }
-
-    fn render(&self, context: &TemplateValue) -> Result<Value, String> {
-        Ok(match self {
-            Self::Literal(value) => value.clone(),
-            Self::Text(template) => Value::String(template.render(context)?),
-            Self::List(items) => Value::Array(items.iter().map(|item| item.render(context)).collect::<Result<_, _>>()?),
-            Self::Object(entries) => {
-                let entries = entries.iter().map(|(key, item)| Ok((key.clone(), item.render(context)?)));
-                Value::Object(entries.collect::<Result<_, String>>()?)
-            }
-        })
-    }
-
-    fn reads_application_set(&self) -> bool {
-        match self {
-            Self::Literal(_) => false,
-            Self::Text(template) => template.reads_application_set(),
-            Self::List(items) => items.iter().any(Self::reads_application_set),
-            Self::Object(entries) => entries.iter().any(|(_, item)| item.reads_application_set()),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn url_problem(url: &str) -> Option<String> {
-        let mut problems = Problems::default();
-        build_url(url, &Path::root(), &mut problems);
-        problems.into_vec().into_iter().next().map(|problem| problem.message)
-    }
-
-    #[test]
-    fn the_host_stands_in_the_configuration() {
-        for good in [
-            "https://h.example",
-            "http://127.0.0.1:8080/v1?env={{ params.env }}",
-            "https://h.example/{{ params.a }}/b",
-            "https://h.example?x={{ params.a }}",
-        ] {
-            assert_eq!(url_problem(good), None, "{good}");
-        }
-        for bad in [
-            "https://{{ params.host }}/",
-            "https://h.example{{ params.a }}/",
-            "https://h.example:{{ params.port }}/",
-            "{{ params.url }}",
-            "ftp://h.example/",
-            "h.example/x",
-            "https://u:p@h.example/x",
-        ] {
-            assert!(url_problem(bad).is_some(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn dot_segments_are_refused_in_every_spelling() {
-        for bad in
-            ["https://h/a/../b", "https://h/a/%2e%2E", "https://h/./b", "https://h/.%2e/b?x", "https://h/a\\..\\b"]
-        {
-            assert!(check_segments(bad).is_err(), "{bad}");
-        }
-        assert!(check_segments("https://h/v1//items").is_err());
-        for good in
-            ["https://h/a/", "https://h/", "https://h/a..b/c", "https://h/a?x=../..", "https://h/...", "https://h"]
-        {
-            assert!(check_segments(good).is_ok(), "{good}");
-        }
-    }
 }

@@ -1,0 +1,189 @@
+//! A request that is made of templates and secrets, for whoever asks a URL of the configuration.
+
+mod body;
+mod url;
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+use minijinja::Value as TemplateValue;
+use reqwest::Url;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use self::body::Tree;
+use crate::{
+    base_dir::BaseDir,
+    error::{BackendError, ErrorKind},
+    outbound::{Call, Reply},
+    problem::{Path, Problems},
+    secret::{SecretRef, TextOrSecret},
+    template::{INPUT_SCOPE, Place, Template},
+};
+
+/// How to ask.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Method {
+    /// Read.
+    #[default]
+    Get,
+    /// Query with a body.
+    Post,
+}
+
+/// What the configuration says of a request.
+#[derive(Debug, Clone, Copy)]
+pub struct Parts<'a> {
+    /// How to ask.
+    pub method: Method,
+    /// The URL's template.
+    pub url: &'a str,
+    /// The headers, templates or secrets.
+    pub headers: &'a BTreeMap<String, TextOrSecret>,
+    /// The body, whose strings are templates.
+    pub body: Option<&'a Value>,
+}
+
+/// A request, parsed and ready to be filled in.
+#[derive(Debug)]
+pub struct Request {
+    base: BaseDir,
+    method: Method,
+    url: Template,
+    headers: Vec<(HeaderName, HeaderSource)>,
+    body: Option<Tree>,
+}
+
+#[derive(Debug)]
+enum HeaderSource {
+    Template(Template),
+    Secret(SecretRef),
+}
+
+impl Request {
+    /// Parses all templates, and notes below `path` what is wrong with `url`, `headers` and `body`.
+    pub fn build(parts: Parts<'_>, base: &BaseDir, path: &Path, problems: &mut Problems) -> Option<Self> {
+        let url = url::build(parts.url, &path.key("url"), problems);
+        let headers = build_headers(parts.headers, base, &path.key("headers"), problems);
+        let body = parts.body.map(|body| Tree::build(body, &path.key("body"), problems));
+        if parts.body.is_some() && parts.method == Method::Get {
+            problems.error_with_help(&path.key("body"), "a GET has no body", "write `method: POST`");
+        }
+        Some(Self { base: base.clone(), method: parts.method, url: url?, headers, body: body.flatten() })
+    }
+
+    /// The request with the values of `context`, for an answer of at most `most` bytes by `deadline`.
+    ///
+    /// # Errors
+    /// When a value is missing or may not stand where it would, or a secret cannot be read.
+    pub fn call(&self, context: &TemplateValue, most: usize, deadline: Instant) -> Result<Call, BackendError> {
+        let invalid = BackendError::invalid_input;
+        let url = self.url.render(context).map_err(|error| invalid(format!("url: {error}")))?;
+        url::check(&url).map_err(|error| invalid(format!("url: {error}")))?;
+        let url = Url::parse(&url).map_err(|error| invalid(format!("url: {error}")))?;
+        let mut headers = HeaderMap::new();
+        headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
+        for (name, source) in &self.headers {
+            headers.insert(name, source.value(name, &self.base, context)?);
+        }
+        let body = match &self.body {
+            Some(tree) => {
+                headers.entry(header::CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
+                let value = tree.render(context).map_err(|error| invalid(format!("body: {error}")))?;
+                Some(Bytes::from(value.to_string()))
+            }
+            None => None,
+        };
+        let method = match self.method {
+            Method::Get => http::Method::GET,
+            Method::Post => http::Method::POST,
+        };
+        Ok(Call { method, headers, body, ..Call::get(url, most, deadline) })
+    }
+
+    /// Whether it looks at the ApplicationSet's name.
+    #[must_use]
+    pub fn reads_application_set(&self) -> bool {
+        let in_headers = self.headers.iter().any(|(_, source)| match source {
+            HeaderSource::Template(template) => template.reads_application_set(),
+            HeaderSource::Secret(_) => false,
+        });
+        self.url.reads_application_set() || in_headers || self.body.as_ref().is_some_and(Tree::reads_application_set)
+    }
+}
+
+impl HeaderSource {
+    fn value(&self, name: &HeaderName, base: &BaseDir, context: &TemplateValue) -> Result<HeaderValue, BackendError> {
+        match self {
+            Self::Template(template) => {
+                let text = template
+                    .render(context)
+                    .map_err(|error| BackendError::invalid_input(format!("{name}: {error}")))?;
+                HeaderValue::from_str(&text).map_err(|_| {
+                    BackendError::invalid_input(format!("the header {name} cannot hold this parameter's value"))
+                })
+            }
+            Self::Secret(reference) => sensitive(reference, base, ""),
+        }
+    }
+}
+
+/// The header value `scheme` with the secret at `reference` after it, read now and marked as sensitive.
+///
+/// # Errors
+/// When the secret cannot be read, or no header can carry it.
+pub fn sensitive(reference: &SecretRef, base: &BaseDir, scheme: &str) -> Result<HeaderValue, BackendError> {
+    let secret = reference.read(base).map_err(BackendError::unavailable)?;
+    let mut value = HeaderValue::try_from(format!("{scheme}{}", secret.expose())).map_err(|_| {
+        BackendError::new(ErrorKind::Denied, format!("{reference} holds characters that no header can carry"))
+    })?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+/// The headers of `reply` as an expression sees them: an object of texts, with names in lower case.
+#[must_use]
+pub fn headers_of(reply: &Reply) -> Value {
+    let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+    let headers = reply.headers.iter().map(|(name, value)| (name.as_str().to_owned(), text(value).into()));
+    Value::Object(headers.collect())
+}
+
+fn build_headers(
+    config: &BTreeMap<String, TextOrSecret>,
+    base: &BaseDir,
+    path: &Path,
+    problems: &mut Problems,
+) -> Vec<(HeaderName, HeaderSource)> {
+    let mut headers = Vec::new();
+    for (name, value) in config {
+        let path = path.key(name);
+        let parsed = HeaderName::try_from(name.as_str()).map_err(|_| format!("`{name}` is not the name of a header"));
+        let Some(name) = problems.note(&path, parsed) else { continue };
+        if matches!(
+            name,
+            header::HOST
+                | header::CONTENT_LENGTH
+                | header::TRANSFER_ENCODING
+                | header::CONNECTION
+                | header::ACCEPT_ENCODING
+        ) {
+            problems.error(&path, format!("the header {name} belongs to the transport"));
+        }
+        let source = match value {
+            TextOrSecret::Text(text) => {
+                problems.note(&path, Template::parse(text, Place::Text, INPUT_SCOPE)).map(HeaderSource::Template)
+            }
+            TextOrSecret::Secret(secret) => {
+                secret.check(base, &path, problems);
+                Some(HeaderSource::Secret(secret.clone()))
+            }
+        };
+        headers.extend(source.map(|source| (name, source)));
+    }
+    headers
+}
