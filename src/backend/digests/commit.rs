@@ -2,6 +2,10 @@
 
 use std::fmt;
 
+use minijinja::Value as TemplateValue;
+
+use crate::{error::BackendError, template::Template};
+
 /// 40 hexadecimal digits (SHA-1) or 64 (SHA-256), in lower case.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Commit(String);
@@ -25,6 +29,14 @@ impl Commit {
                 Err(format!("`{}` is no commit: 40 or 64 hexadecimal digits", shown.escape_debug()))
             }
         }
+    }
+
+    /// The full commit that `template` names with the values of `context`.
+    ///
+    /// # Errors
+    /// When a value is missing, or the result is no full commit.
+    pub fn render(template: &Template, context: &TemplateValue) -> Result<Self, BackendError> {
+        template.render(context).and_then(|text| Self::parse(text.trim())).map_err(BackendError::invalid_input)
     }
 
     /// All its digits.

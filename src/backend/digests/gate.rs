@@ -1,23 +1,52 @@
 //! CI's word on a commit: passed, pending or failed. What CI does not say clearly is an error, and what it says of no
 //! run at all is *pending*: the lists of CI systems lag.
+//!
+//! To add a system: a file with its `Config`, `build` and `impl Gate`, and one line in [`GateConfig`].
 
 pub mod api;
 pub mod bitbucket;
+pub mod combined;
 pub mod forge;
+pub mod generic;
 pub mod gitea;
+pub mod github;
 pub mod gitlab;
+pub mod memory;
+pub mod pattern;
 
 use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
 use minijinja::Value as TemplateValue;
+use schemars::JsonSchema;
+use serde::Deserialize;
 use tokio::time::Instant;
 
+use self::{
+    combined::{Combined, Rule},
+    memory::Remembered,
+};
 use super::commit::Commit;
 use crate::{
+    backend::Surroundings,
     error::BackendError,
     generator::{Evidence, Parameters},
+    problem::{Path, Problems},
 };
+
+/// Which system says whether a commit passed: one, or several together.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum GateConfig {
+    /// GitHub: workflows, checks and statuses.
+    Github(github::Config),
+    /// Any JSON API, read by an expression.
+    Http(generic::Config),
+    /// All of these gates must have passed.
+    All(Vec<GateConfig>),
+    /// One of these gates must have passed.
+    Any(Vec<GateConfig>),
+}
 
 /// One question to a gate.
 #[derive(Debug, Clone, Copy)]
@@ -28,6 +57,8 @@ pub struct Asked<'a> {
     pub parameters: &'a Arc<Parameters>,
     /// When the answer must be here.
     pub deadline: Instant,
+    /// Whether a remembered ruling will do. If not, CI is asked.
+    pub may_reuse: bool,
 }
 
 /// What CI says of a commit.
@@ -58,6 +89,18 @@ pub enum State {
     Failed,
 }
 
+impl State {
+    /// The word itself.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Passed => "passed",
+            Self::Pending => "pending",
+            Self::Failed => "failed",
+        }
+    }
+}
+
 /// A system that can say whether a commit passed.
 #[async_trait]
 pub trait Gate: Send + Sync + fmt::Debug {
@@ -69,4 +112,36 @@ pub trait Gate: Send + Sync + fmt::Debug {
 
     /// Whether what is asked depends on the ApplicationSet's name.
     fn reads_application_set(&self) -> bool;
+
+    /// Forgets all rulings: something happened that they do not know.
+    fn forget(&self) {}
+}
+
+impl GateConfig {
+    /// The kind's name, which is its key in the configuration.
+    #[must_use]
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Github(_) => "github",
+            Self::Http(_) => "http",
+            Self::All(_) => "all",
+            Self::Any(_) => "any",
+        }
+    }
+
+    /// The gate, or `None` with what is wrong noted in `problems` below `path`.
+    pub fn build(&self, around: Surroundings<'_>, path: &Path, problems: &mut Problems) -> Option<Arc<dyn Gate>> {
+        let path = &path.key(self.kind());
+        Some(match self {
+            // It remembers by commit, those too to which it walks back.
+            Self::Github(config) => Arc::new(github::Github::build(config, around, path, problems)?),
+            Self::Http(config) => remembered(generic::Generic::build(config, around, path, problems)?, around),
+            Self::All(members) => Arc::new(Combined::build(Rule::All, members, around, path, problems)?),
+            Self::Any(members) => Arc::new(Combined::build(Rule::Any, members, around, path, problems)?),
+        })
+    }
+}
+
+fn remembered(gate: impl Gate + 'static, around: Surroundings<'_>) -> Arc<dyn Gate> {
+    Arc::new(Remembered::new(gate, around.clock))
 }

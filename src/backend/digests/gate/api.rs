@@ -59,6 +59,74 @@ impl Api {
         };
         Err(refusal.within(format_args!("GET {asked}")))
     }
+
+    /// Sends `call` and reads the whole answer, whatever its status.
+    ///
+    /// # Errors
+    /// When there is none by the call's deadline.
+    pub async fn send(&self, call: Call) -> Result<Reply, BackendError> {
+        self.line.fetch(call).await
+    }
+
+    /// The page after `reply`, by its `Link` (RFC 8288), if there is one. `may_lead_to` says which paths continue a list;
+    /// the origin never changes.
+    ///
+    /// # Errors
+    /// When the link leads elsewhere, where no credential goes.
+    pub fn next(&self, reply: &Reply, may_lead_to: impl Fn(&str) -> bool) -> Result<Option<Url>, BackendError> {
+        let Some(target) = next_link(&reply.headers) else { return Ok(None) };
+        let url = self.base.join(&target).ok();
+        let continues = |url: &Url| {
+            url.origin() == self.base.origin()
+                && url.username().is_empty()
+                && url.password().is_none()
+                && may_lead_to(url.path())
+        };
+        url.filter(continues).map(Some).ok_or_else(|| {
+            let shown = reply.secrets.excerpt(target.split('?').next().unwrap_or_default().as_bytes(), 120);
+            BackendError::invalid_output(format!("the next page is said to be at `{shown}`, which is another resource"))
+        })
+    }
+
+    /// The path of the API itself, without a slash at its end.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        self.base.path().trim_end_matches('/')
+    }
+}
+
+/// Reads the `text` of an API's base URL.
+///
+/// # Errors
+/// When it is no URL that can be asked as it stands; the text says why.
+pub fn base_url(text: &str) -> Result<Url, String> {
+    let url = Url::parse(text).map_err(|error| format!("`{}` is no URL: {error}", text.escape_debug()))?;
+    if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
+        return Err("the API's URL begins with `https://` and its host".to_owned());
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("the API's URL holds a user or a password; write a `token`".to_owned());
+    }
+    if url.query().is_some() || url.fragment().is_some() {
+        return Err("the API's URL ends with its path, without `?` and `#`".to_owned());
+    }
+    Ok(url)
+}
+
+/// The target of the `Link` whose relation is `next`.
+fn next_link(headers: &HeaderMap) -> Option<String> {
+    headers.get_all(header::LINK).iter().find_map(|value| {
+        let text = String::from_utf8_lossy(value.as_bytes()).into_owned();
+        text.split('<').skip(1).find_map(|link| {
+            let (target, parameters) = link.split_once('>')?;
+            let is_next = |parameter: &str| {
+                let (name, relations) = parameter.split_once('=').unwrap_or_default();
+                let relations = relations.trim().trim_end_matches(',').trim().trim_matches('"').to_ascii_lowercase();
+                name.trim().eq_ignore_ascii_case("rel") && relations.split_ascii_whitespace().any(|one| one == "next")
+            };
+            parameters.split(';').any(is_next).then(|| target.to_owned())
+        })
+    })
 }
 
 /// The document in `reply`.
@@ -70,4 +138,35 @@ pub fn document<T: DeserializeOwned>(reply: &Reply) -> Result<T, BackendError> {
         let why = format!("not the document that was expected: {error}: {}", reply.excerpt(120));
         BackendError::invalid_output(reply.secrets.redact(&why))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_page_is_found_among_links() {
+        let next =
+            |link: &'static str| next_link(&HeaderMap::from_iter([(header::LINK, HeaderValue::from_static(link))]));
+        let links = "<https://h/a?page=1>; rel=\"prev\", <https://h/a?page=3>; rel=\"next\", <https://h/a?page=9>; rel=\"last\"";
+        assert_eq!(next(links).as_deref(), Some("https://h/a?page=3"));
+        assert_eq!(next("</a?page=2>; title=\"x\"; REL=next, </b>; rel=last").as_deref(), Some("/a?page=2"));
+        assert_eq!(next("<https://h/a?page=1>; rel=\"first\", <https://h/n>; rel=\"nextish\""), None);
+        assert_eq!(next(""), None);
+    }
+
+    #[test]
+    fn an_api_is_a_plain_url() {
+        for good in ["https://api.github.com", "https://ghe.example.com/api/v3/", "http://127.0.0.1:80"] {
+            assert!(base_url(good).is_ok(), "{good}");
+        }
+        for (bad, says) in [
+            ("api.github.com", "no URL"),
+            ("ftp://h/", "begins with"),
+            ("https://u:p@h/", "password"),
+            ("https://h/?a", "without"),
+        ] {
+            assert!(base_url(bad).unwrap_err().contains(says), "{bad}");
+        }
+    }
 }

@@ -1,0 +1,258 @@
+//! Several gates together: all of them, or any.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures_util::future::join_all;
+
+use super::{Asked, Gate, GateConfig, Ruling, State};
+use crate::{
+    backend::Surroundings,
+    error::BackendError,
+    generator::Evidence,
+    problem::{Path, Problems},
+};
+
+/// How many must have passed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rule {
+    /// Each one.
+    All,
+    /// One.
+    Any,
+}
+
+/// Gates that are asked at once.
+#[derive(Debug)]
+pub struct Combined {
+    rule: Rule,
+    members: Vec<Arc<dyn Gate>>,
+}
+
+impl Combined {
+    /// Builds the members, and notes below `path` what is wrong with each.
+    pub fn build(
+        rule: Rule,
+        members: &[GateConfig],
+        around: Surroundings<'_>,
+        path: &Path,
+        problems: &mut Problems,
+    ) -> Option<Self> {
+        if members.is_empty() {
+            problems.error_with_help(path, "there are no gates", "name at least one: `- github: { … }`");
+            return None;
+        }
+        let members: Vec<_> = members
+            .iter()
+            .enumerate()
+            .map(|(index, member)| member.build(around, &path.index(index), problems))
+            .collect();
+        Some(Self { rule, members: members.into_iter().collect::<Option<_>>()? })
+    }
+}
+
+#[async_trait]
+impl Gate for Combined {
+    async fn ask(&self, asked: Asked<'_>) -> Result<Ruling, BackendError> {
+        let said = join_all(self.members.iter().map(|member| member.ask(asked))).await;
+        let count = said.len();
+        let name = |error: BackendError, index| match count {
+            1 => error,
+            _ => error.within(format_args!("gate {} of {count}", index + 1)),
+        };
+        let said = said.into_iter().enumerate().map(|(index, said)| said.map_err(|error| name(error, index)));
+        self.rule.decide(said.collect())
+    }
+
+    fn reads_application_set(&self) -> bool {
+        self.members.iter().any(|member| member.reads_application_set())
+    }
+
+    fn forget(&self) {
+        self.members.iter().for_each(|member| member.forget());
+    }
+}
+
+impl Rule {
+    /// What follows from what the members said; the evidence of all of them is kept.
+    ///
+    /// # Errors
+    /// When a member does not know and it matters, or those that passed passed different commits.
+    pub fn decide(self, said: Vec<Result<Ruling, BackendError>>) -> Result<Ruling, BackendError> {
+        let (mut rulings, mut errors, mut evidence) = (Vec::new(), Vec::new(), Vec::new());
+        for said in said {
+            match said {
+                Ok(mut ruling) => {
+                    evidence.append(&mut ruling.evidence);
+                    rulings.push(ruling);
+                }
+                Err(mut error) => {
+                    if error.evidence.is_empty() {
+                        error.evidence.push(Evidence::unknown("CI", error.message.clone()));
+                    }
+                    evidence.append(&mut error.evidence);
+                    errors.push(error);
+                }
+            }
+        }
+        match self.decider(&rulings, errors.is_empty()) {
+            Ok(Some(decider)) => Ok(Ruling { evidence, ..decider }),
+            Ok(None) => {
+                let messages: Vec<&str> = errors.iter().map(|error| error.message.as_str()).collect();
+                let error = match errors.first() {
+                    Some(first) => BackendError::new(first.kind, messages.join("; ")),
+                    None => BackendError::invalid_output("no gate said anything"),
+                };
+                Err(BackendError { evidence, ..error })
+            }
+            Err(error) => Err(BackendError { evidence, ..error }),
+        }
+    }
+
+    /// The ruling that decides, if one does.
+    fn decider(self, rulings: &[Ruling], all_said: bool) -> Result<Option<Ruling>, BackendError> {
+        let first = |state| rulings.iter().find(|ruling| ruling.state == state).cloned();
+        let passed = || rulings.iter().filter(|ruling| ruling.state == State::Passed);
+        match self {
+            Self::All => {
+                if let Some(failed) = first(State::Failed) {
+                    return Ok(Some(failed));
+                }
+                if !all_said {
+                    return Ok(None);
+                }
+                match first(State::Pending) {
+                    Some(pending) => Ok(Some(pending)),
+                    None => last_of_one_commit(passed()),
+                }
+            }
+            Self::Any => {
+                // One that passed as asked needs no other; an earlier commit does only when nobody could say more.
+                let as_asked = last_of_one_commit(passed().filter(|ruling| !ruling.is_earlier))?;
+                if as_asked.is_some() || !all_said {
+                    return Ok(as_asked);
+                }
+                let earlier = last_of_one_commit(passed())?;
+                Ok(earlier.or_else(|| first(State::Pending)).or_else(|| first(State::Failed)))
+            }
+        }
+    }
+}
+
+/// Of those that passed, the one whose run ended last, about the commit that any of them names.
+fn last_of_one_commit<'a>(passed: impl Iterator<Item = &'a Ruling> + Clone) -> Result<Option<Ruling>, BackendError> {
+    let mut named = passed.clone().filter(|ruling| ruling.commit.is_some());
+    let one = named.next();
+    if let Some(other) = named.find(|other| one.is_some_and(|one| other.commit != one.commit)) {
+        let short = |ruling: Option<&Ruling>| {
+            ruling.and_then(|ruling| ruling.commit.as_ref()).map(|commit| commit.short().to_owned()).unwrap_or_default()
+        };
+        return Err(BackendError::invalid_output(format!(
+            "the gates passed different commits, {} and {}, so no single one passed",
+            short(one),
+            short(Some(other))
+        )));
+    }
+    let mut last = passed.max_by(|a, b| a.built_at.cmp(&b.built_at)).cloned();
+    if let (Some(last), Some(one)) = (&mut last, one) {
+        last.commit.clone_from(&one.commit);
+        last.is_earlier = one.is_earlier;
+    }
+    Ok(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{backend::digests::commit::Commit, error::ErrorKind};
+
+    fn said(word: &str) -> Result<Ruling, BackendError> {
+        let state = match word.split('@').next().unwrap() {
+            "passed" | "earlier" => State::Passed,
+            "pending" => State::Pending,
+            "failed" => State::Failed,
+            _ => return Err(BackendError::timeout(word)),
+        };
+        let commit = word.split('@').nth(1).map(|digit| Commit::parse(&digit.repeat(40)).unwrap());
+        Ok(Ruling {
+            state,
+            commit,
+            is_earlier: word.starts_with("earlier"),
+            evidence: vec![Evidence::present("ci", word)],
+            run_url: Some(format!("https://ci/{word}")),
+            built_at: Some(format!("2026-01-0{}T00:00:00Z", word.len() % 10)),
+        })
+    }
+
+    fn decide(rule: Rule, words: &str) -> String {
+        let words: Vec<&str> = words.split_whitespace().collect();
+        match rule.decide(words.iter().map(|word| said(word)).collect()) {
+            Ok(ruling) => {
+                assert_eq!(ruling.evidence.len(), words.len(), "{words:?}");
+                assert!(ruling.run_url.unwrap().contains(match ruling.state {
+                    State::Passed =>
+                        if ruling.is_earlier {
+                            "earlier"
+                        } else {
+                            "passed"
+                        },
+                    State::Pending => "pending",
+                    State::Failed => "failed",
+                }));
+                let commit = ruling.commit.map(|commit| format!(" {}", &commit.as_str()[..1])).unwrap_or_default();
+                format!("{:?}{commit}", ruling.state)
+            }
+            Err(error) => {
+                assert_eq!(error.evidence.len(), words.len(), "{words:?}");
+                error.message
+            }
+        }
+    }
+
+    #[test]
+    fn all_and_any() {
+        for (words, all, any) in [
+            ("passed", "Passed", "Passed"),
+            ("passed passed", "Passed", "Passed"),
+            ("passed pending", "Pending", "Passed"),
+            ("pending failed", "Failed", "Pending"),
+            ("failed failed", "Failed", "Failed"),
+            ("passed failed", "Failed", "Passed"),
+            ("passed pending failed", "Failed", "Passed"),
+            ("passed lost", "lost", "Passed"),
+            ("pending lost", "lost", "lost"),
+            ("failed lost", "Failed", "lost"),
+            ("passed failed lost", "Failed", "Passed"),
+            ("lost gone", "lost; gone", "lost; gone"),
+            ("passed@a passed@a", "Passed a", "Passed a"),
+            ("passed passed@a", "Passed a", "Passed a"),
+            ("earlier@b pending@a", "Pending a", "Passed b"),
+            ("earlier@b lost", "lost", "lost"),
+            ("earlier@b failed@a", "Failed a", "Passed b"),
+        ] {
+            assert_eq!(decide(Rule::All, words), all, "all: {words}");
+            assert_eq!(decide(Rule::Any, words), any, "any: {words}");
+        }
+    }
+
+    #[test]
+    fn those_that_passed_agree_about_the_commit() {
+        for (rule, words) in [
+            (Rule::All, "passed@a earlier@b"),
+            (Rule::All, "earlier@c earlier@b"),
+            (Rule::Any, "earlier@c earlier@b"),
+            (Rule::Any, "passed@c passed@b"),
+        ] {
+            let error = rule.decide(words.split(' ').map(said).collect()).unwrap_err();
+            assert_eq!(error.kind, ErrorKind::InvalidOutput);
+            assert!(error.message.contains("different commits"), "{}", error.message);
+        }
+        assert_eq!(decide(Rule::Any, "passed@a earlier@b"), "Passed a");
+    }
+
+    #[test]
+    fn the_last_to_finish_is_told() {
+        let ruling = Rule::All.decide(vec![said("passed@a"), said("passed"), said("passed@a")]).unwrap();
+        assert_eq!(ruling.built_at.as_deref(), Some("2026-01-08T00:00:00Z"));
+    }
+}

@@ -1,0 +1,166 @@
+//! Any CI with a JSON API: a request made of templates, and a CEL expression that reads its answer.
+
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::{Asked, Gate, Ruling, State};
+use crate::{
+    backend::{
+        Surroundings,
+        digests::commit::Commit,
+        request::{Method, Parts, Request, headers_of},
+    },
+    document,
+    error::BackendError,
+    expression::Expression,
+    generator::{Evidence, Parameters},
+    outbound::{Line, Reply, Terms},
+    problem::{Path, Problems},
+    secret::TextOrSecret,
+    template::{INPUT_SCOPE, Place, Template},
+    units::HumanDuration,
+};
+
+/// The largest answer that is read, in bytes.
+const MOST: usize = 8 * 1024 * 1024;
+/// Documents larger than this are read off the async threads, in bytes.
+const LARGE: usize = 32 * 1024;
+
+/// A request, and how to read its answer.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[schemars(rename = "HttpGate")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Config {
+    /// The method. A call may be repeated at any time, so it must change nothing.
+    #[serde(default)]
+    pub method: Method,
+    /// The URL, a template over `params` and `applicationSet`. Scheme and host stand in it as they are; values are
+    /// percent-encoded.
+    pub url: String,
+    /// Headers. A value is a template, or a secret reference.
+    #[serde(default)]
+    pub headers: BTreeMap<String, TextOrSecret>,
+    /// The body, sent as JSON. Strings in it are templates.
+    #[serde(default)]
+    pub body: Option<Value>,
+    /// The full commit that is asked about, a template. Without it, what passed is not bound to a commit.
+    #[serde(default)]
+    pub sha: Option<String>,
+    /// A CEL expression over `params`, `status`, `headers` and `body` that gives `"passed"`, `"pending"` or `"failed"`.
+    /// `body` is null when the answer is not JSON. Redirects, 401, 403, 407, 408, 429 and 5xx are errors, which it never
+    /// sees.
+    pub verdict: String,
+    /// How long the whole exchange may take.
+    #[serde(default = "default_timeout")]
+    pub timeout: HumanDuration,
+    /// A PEM file with certificates that are trusted besides the system's, relative to the configuration file.
+    #[serde(default)]
+    pub ca: Option<PathBuf>,
+}
+
+const fn default_timeout() -> HumanDuration {
+    HumanDuration::from_secs(10)
+}
+
+/// The gate, with everything parsed.
+#[derive(Debug)]
+pub struct Generic {
+    line: Arc<Line>,
+    request: Request,
+    sha: Option<Template>,
+    verdict: Arc<Expression>,
+    timeout: HumanDuration,
+}
+
+impl Generic {
+    /// Parses all templates and the expression.
+    pub fn build(config: &Config, around: Surroundings<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
+        let parts =
+            Parts { method: config.method, url: &config.url, headers: &config.headers, body: config.body.as_ref() };
+        let request = Request::build(parts, around.base, path, problems);
+        let sha = config
+            .sha
+            .as_deref()
+            .map(|sha| problems.note(&path.key("sha"), Template::parse(sha, Place::Text, INPUT_SCOPE)));
+        let verdict = problems.note(&path.key("verdict"), Expression::compile(&config.verdict));
+        problems.check_not_zero(&path.key("timeout"), config.timeout.0);
+        let terms = Terms { ca: config.ca.as_ref().map(|ca| around.base.resolve(ca)), ..Terms::default() };
+        let line = problems.note(&path.key("ca"), around.outbound.line(terms));
+        let sha = match sha {
+            Some(sha) => Some(sha?),
+            None => None,
+        };
+        Some(Self { line: line?, request: request?, sha, verdict: Arc::new(verdict?), timeout: config.timeout })
+    }
+}
+
+#[async_trait]
+impl Gate for Generic {
+    async fn ask(&self, asked: Asked<'_>) -> Result<Ruling, BackendError> {
+        let commit = match &self.sha {
+            Some(sha) => Some(Commit::render(sha, asked.context).map_err(|error| error.within("sha"))?),
+            None => None,
+        };
+        let deadline = asked.deadline.min(Instant::now() + self.timeout.0);
+        let mut call = self.request.call(asked.context, MOST, deadline)?;
+        call.revalidate = call.method == http::Method::GET;
+        let destination = call.to_string();
+        let reply = self.line.fetch(call).await?;
+        let (status, secrets) = (reply.status, reply.secrets.clone());
+        let state = self.read(reply, asked.parameters).await;
+        let state = state.map_err(|error| secrets.clean(&error).within(&destination))?;
+        let answered = format!("{status}, which the verdict takes as {}", state.as_str());
+        let evidence = vec![match state {
+            State::Passed => Evidence::present(destination, answered),
+            State::Pending | State::Failed => Evidence::absent(destination, answered),
+        }];
+        Ok(Ruling { state, commit, is_earlier: false, evidence, run_url: None, built_at: None })
+    }
+
+    fn reads_application_set(&self) -> bool {
+        self.request.reads_application_set() || self.sha.as_ref().is_some_and(Template::reads_application_set)
+    }
+}
+
+impl Generic {
+    async fn read(&self, reply: Reply, parameters: &Arc<Parameters>) -> Result<State, BackendError> {
+        // Of these, none says anything about a commit.
+        if matches!(reply.status.as_u16(), 300..=399 | 401 | 403 | 407 | 408 | 429 | 500..) {
+            return Err(reply.refusal());
+        }
+        let (verdict, parameters) = (Arc::clone(&self.verdict), Arc::clone(parameters));
+        let is_large = reply.body.len() > LARGE;
+        let work = move || evaluate(&verdict, &reply, &parameters);
+        if !is_large {
+            return work();
+        }
+        tokio::task::spawn_blocking(work)
+            .await
+            .map_err(|error| BackendError::invalid_output(format!("reading the answer failed: {error}")))?
+    }
+}
+
+fn evaluate(verdict: &Expression, reply: &Reply, parameters: &Parameters) -> Result<State, BackendError> {
+    let body = document::parse(&reply.body).unwrap_or(Value::Null);
+    let variables = [
+        ("body", &body),
+        ("status", &Value::from(reply.status.as_u16())),
+        ("headers", &headers_of(reply)),
+        ("params", &Value::Object(parameters.clone())),
+    ];
+    let invalid = |why: String| BackendError::invalid_output(format!("verdict: {why}"));
+    match verdict.evaluate(&variables).map_err(invalid)? {
+        Value::String(word) if word == "passed" => Ok(State::Passed),
+        Value::String(word) if word == "pending" => Ok(State::Pending),
+        Value::String(word) if word == "failed" => Ok(State::Failed),
+        other => {
+            let shown = reply.secrets.excerpt(other.to_string().as_bytes(), 80);
+            Err(invalid(format!("it gives `{shown}`, not `passed`, `pending` or `failed`")))
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! GitHub, and GitHub Enterprise Server: the workflow runs, check runs and commit statuses of exactly one commit.
+//!
+//! What is required is named. Of each named thing the newest run counts; one that is not in the list is pending, since
+//! the list lags behind a push. Source: the REST API's reference, version 2022-11-28.
+
+mod access;
+mod app;
+mod documents;
+mod lists;
+mod verdict;
+mod walk;
+
+use std::path::PathBuf;
+
+use async_trait::async_trait;
+use futures_util::future::join_all;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use tokio::time::Instant;
+
+use self::{
+    access::{Access, Credential},
+    app::App,
+    lists::Repository,
+    verdict::{Judge, Kind},
+};
+use super::{
+    Asked, Gate, Ruling, State,
+    api::{Api, base_url},
+    combined::Rule,
+    memory::Memory,
+    pattern::Pattern,
+};
+use crate::{
+    backend::{Surroundings, digests::commit::Commit},
+    error::BackendError,
+    outbound::Terms,
+    problem::{Path, Problems},
+    secret::SecretRef,
+    template::{INPUT_SCOPE, Place, Template},
+};
+
+/// What must have passed on GitHub. At least one of `workflows`, `checks` and `statuses` names something; all of it is
+/// required. A name stands as it is, or as a regular expression between slashes, of whose matches there must be one and
+/// all must have passed.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[schemars(rename = "GithubGate")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Config {
+    /// The REST API. For GitHub Enterprise Server `https://ghe.example.com/api/v3`.
+    #[serde(default = "default_api")]
+    pub api: String,
+    /// `owner/name`, a template over `params` and `applicationSet`.
+    pub repository: String,
+    /// The full commit that is asked about, a template.
+    #[serde(default = "default_sha")]
+    pub sha: String,
+    /// Workflows of GitHub Actions, by file name (`build.yml`), path or display name.
+    #[serde(default)]
+    pub workflows: Vec<String>,
+    /// Check runs, by name: the jobs of GitHub Actions, and what other apps report.
+    #[serde(default)]
+    pub checks: Vec<String>,
+    /// Commit statuses, by context.
+    #[serde(default)]
+    pub statuses: Vec<String>,
+    /// Only workflow runs that these events started, such as `push`. Without it those of any event.
+    #[serde(default)]
+    pub events: Vec<String>,
+    /// Conclusions that count as success besides `success`.
+    #[serde(default)]
+    pub accept: Vec<Conclusion>,
+    /// A token that may read the repository's actions, checks and statuses.
+    #[serde(default)]
+    pub token: Option<SecretRef>,
+    /// A GitHub App in place of a token.
+    #[serde(default)]
+    pub app: Option<app::Config>,
+    /// A PEM file with certificates that are trusted besides the system's, relative to the configuration file.
+    #[serde(default)]
+    pub ca: Option<PathBuf>,
+    /// While the commit has not passed, take the newest of this many commits before it that has, along first parents:
+    /// from 1 to 50.
+    #[serde(default)]
+    pub walk_back: Option<u8>,
+}
+
+/// How a run may end without having done anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Conclusion {
+    /// A condition kept it from running.
+    Skipped,
+    /// It reports neither success nor failure.
+    Neutral,
+}
+
+fn default_api() -> String {
+    "https://api.github.com".to_owned()
+}
+
+fn default_sha() -> String {
+    "{{ params.head_sha }}".to_owned()
+}
+
+/// The gate, with everything parsed.
+#[derive(Debug)]
+pub struct Github {
+    access: Access,
+    repository: Template,
+    sha: Template,
+    workflows: Vec<Pattern>,
+    checks: Vec<Pattern>,
+    statuses: Vec<Pattern>,
+    events: Vec<String>,
+    accept: Vec<Conclusion>,
+    walk_back: Option<u8>,
+    memory: Memory,
+}
+
+impl Github {
+    /// Parses templates and names, and reads the App's key once.
+    pub fn build(config: &Config, around: Surroundings<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
+        let base = problems.note(&path.key("api"), base_url(&config.api));
+        let template = |text: &str| Template::parse(text, Place::Text, INPUT_SCOPE);
+        let repository = problems.note(&path.key("repository"), template(&config.repository));
+        if let Some(repository) = repository.as_ref().filter(|template| template.fixed_prefix() == template.source()) {
+            problems.note(&path.key("repository"), Repository::parse(repository.source()));
+        }
+        let sha = problems.note(&path.key("sha"), template(&config.sha));
+        let workflows = Pattern::parse_all(&config.workflows, &path.key("workflows"), problems);
+        let checks = Pattern::parse_all(&config.checks, &path.key("checks"), problems);
+        let statuses = Pattern::parse_all(&config.statuses, &path.key("statuses"), problems);
+        if config.workflows.is_empty() && config.checks.is_empty() && config.statuses.is_empty() {
+            problems.error_with_help(
+                path,
+                "nothing is required, so nothing could pass",
+                "name what must succeed: `workflows: [build.yml]`, `checks: [\"build (linux)\"]` or `statuses: [ci/build]`",
+            );
+        }
+        if !config.events.is_empty() && config.workflows.is_empty() {
+            problems.warning(
+                &path.key("events"),
+                "only workflow runs have an event, and no workflow is named",
+                "name `workflows`, or leave `events` out",
+            );
+        }
+        if config.walk_back.is_some_and(|steps| !(1..=50).contains(&steps)) {
+            problems.error(&path.key("walkBack"), "it goes back from 1 to 50 commits");
+        }
+        let credential = credential(config, around, path, problems);
+        let terms = Terms { ca: config.ca.as_ref().map(|ca| around.base.resolve(ca)), ..Terms::default() };
+        let line = problems.note(&path.key("ca"), around.outbound.line(terms));
+        Some(Self {
+            access: Access::new(Api::new(base?, line?), credential),
+            repository: repository?,
+            sha: sha?,
+            workflows,
+            checks,
+            statuses,
+            events: config.events.clone(),
+            accept: config.accept.clone(),
+            walk_back: config.walk_back,
+            memory: Memory::new(around.clock),
+        })
+    }
+
+    /// What is known of `commit` itself, remembered or asked.
+    async fn ruling(&self, repository: &Repository, commit: &Commit, asked: Asked<'_>) -> Result<Ruling, BackendError> {
+        let key = format!("{repository} {commit}");
+        self.memory.ruling(&key, asked.may_reuse, || self.rule(repository, commit, asked.deadline)).await
+    }
+
+    /// Asks for all that is required of `commit`.
+    async fn rule(&self, repository: &Repository, commit: &Commit, deadline: Instant) -> Result<Ruling, BackendError> {
+        let required = [(Kind::Workflow, &self.workflows), (Kind::Check, &self.checks), (Kind::Status, &self.statuses)];
+        let lists = required.into_iter().filter(|(_, names)| !names.is_empty()).map(async |(kind, names)| {
+            let things = match kind {
+                Kind::Workflow => self.access.runs(repository, commit, &self.events, deadline).await,
+                Kind::Check => self.access.check_runs(repository, commit, deadline).await,
+                Kind::Status => self.access.statuses(repository, commit, deadline).await,
+            };
+            match things {
+                Ok(things) => Judge { kind, repository, commit, accept: &self.accept }.judge(names, &things),
+                Err(error) => vec![Err(error)],
+            }
+        });
+        Rule::All.decide(join_all(lists).await.into_iter().flatten().collect())
+    }
+}
+
+#[async_trait]
+impl Gate for Github {
+    async fn ask(&self, asked: Asked<'_>) -> Result<Ruling, BackendError> {
+        let invalid = |what: &'static str| move |error: BackendError| error.within(what);
+        let repository = self.repository.render(asked.context).and_then(|text| Repository::parse(&text));
+        let repository = repository.map_err(BackendError::invalid_input).map_err(invalid("repository"))?;
+        let commit = Commit::render(&self.sha, asked.context).map_err(invalid("sha"))?;
+        let own = self.ruling(&repository, &commit, asked).await?;
+        match self.walk_back {
+            Some(steps) if own.state != State::Passed => self.walk_back(steps, &repository, &commit, own, asked).await,
+            _ => Ok(own),
+        }
+    }
+
+    fn reads_application_set(&self) -> bool {
+        self.repository.reads_application_set() || self.sha.reads_application_set()
+    }
+
+    fn forget(&self) {
+        self.memory.forget();
+    }
+}
+
+fn credential(config: &Config, around: Surroundings<'_>, path: &Path, problems: &mut Problems) -> Credential {
+    match (&config.token, &config.app) {
+        (Some(_), Some(_)) => {
+            problems.error_with_help(path, "there are a `token` and an `app`", "keep one of them");
+            Credential::Nobody
+        }
+        (Some(token), None) => {
+            token.check(around.base, &path.key("token"), problems);
+            Credential::Token(token.clone(), around.base.clone())
+        }
+        (None, Some(app)) => {
+            let app = App::new(app, around);
+            problems.note(&path.key("app").key("privateKey"), app.check());
+            Credential::App(app)
+        }
+        (None, None) => {
+            problems.warning(
+                path,
+                "without a credential GitHub answers 60 questions an hour, and none about private repositories",
+                "write `token: { file: … }`, or `app: { id: …, installation: …, privateKey: { file: … } }`",
+            );
+            Credential::Nobody
+        }
+    }
+}

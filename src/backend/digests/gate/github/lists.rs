@@ -1,0 +1,196 @@
+//! GitHub's lists about a commit, read whole: all pages or none (invariant I3).
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    fmt,
+};
+
+use reqwest::Url;
+use tokio::time::Instant;
+
+use super::{
+    super::api::document,
+    access::Access,
+    documents::{Ancestor, CheckRuns, CombinedStatus, Page, Run, Runs},
+    verdict::Thing,
+};
+use crate::{backend::digests::commit::Commit, error::BackendError};
+
+/// The most pages of one list; a hundred things stand on each.
+const MOST_PAGES: usize = 20;
+
+/// `owner/name`.
+#[derive(Debug)]
+pub(super) struct Repository {
+    owner: String,
+    name: String,
+}
+
+impl Repository {
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let fits = |part: &str| {
+            let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+            !part.is_empty() && !matches!(part, "." | "..") && part.chars().all(is_name)
+        };
+        match text.split_once('/') {
+            Some((owner, name)) if fits(owner) && fits(name) => {
+                Ok(Self { owner: owner.to_owned(), name: name.to_owned() })
+            }
+            _ => Err(format!(
+                "`{}` is no repository; it is written `owner/name`",
+                text.chars().take(80).collect::<String>().escape_debug()
+            )),
+        }
+    }
+}
+
+impl fmt::Display for Repository {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.owner, self.name)
+    }
+}
+
+impl Access {
+    /// The workflow runs of `commit` that one of `events` started, or any.
+    pub(super) async fn runs(
+        &self,
+        repository: &Repository,
+        commit: &Commit,
+        events: &[String],
+        deadline: Instant,
+    ) -> Result<Vec<Thing>, BackendError> {
+        let query = [("head_sha", commit.as_str()), ("exclude_pull_requests", "true"), ("per_page", "100")];
+        let runs = self.all::<Runs>(repository, &["actions", "runs"], &query, deadline).await?;
+        let is_meant = |run: &Run| is(commit, &run.head_sha) && (events.is_empty() || events.contains(&run.event));
+        Ok(runs.into_iter().filter(is_meant).map(Thing::from).collect())
+    }
+
+    /// The newest check runs of `commit`.
+    pub(super) async fn check_runs(
+        &self,
+        repository: &Repository,
+        commit: &Commit,
+        deadline: Instant,
+    ) -> Result<Vec<Thing>, BackendError> {
+        let (segments, query) =
+            (["commits", commit.as_str(), "check-runs"], [("filter", "latest"), ("per_page", "100")]);
+        let runs = self.all::<CheckRuns>(repository, &segments, &query, deadline).await?;
+        Ok(runs.into_iter().filter(|run| is(commit, &run.head_sha)).map(Thing::from).collect())
+    }
+
+    /// The newest status of each context of `commit`.
+    pub(super) async fn statuses(
+        &self,
+        repository: &Repository,
+        commit: &Commit,
+        deadline: Instant,
+    ) -> Result<Vec<Thing>, BackendError> {
+        let segments = ["commits", commit.as_str(), "status"];
+        let statuses = self.all::<CombinedStatus>(repository, &segments, &[("per_page", "100")], deadline).await?;
+        if let Some((other, _)) = statuses.iter().find(|(sha, _)| !is(commit, sha)) {
+            return Err(BackendError::invalid_output(format!(
+                "GitHub answers about the commit `{}` when asked about {}",
+                other.chars().take(64).collect::<String>().escape_debug(),
+                commit.short()
+            )));
+        }
+        Ok(statuses.into_iter().map(|(_, status)| Thing::from(status)).collect())
+    }
+
+    /// The newest `count` commits of the history of `commit`, itself first.
+    pub(super) async fn history(
+        &self,
+        repository: &Repository,
+        commit: &Commit,
+        count: usize,
+        deadline: Instant,
+    ) -> Result<Vec<Ancestor>, BackendError> {
+        let count = count.to_string();
+        let query = [("sha", commit.as_str()), ("per_page", &count)];
+        let url = self.api.url(&["repos", &repository.owner, &repository.name, "commits"], &query);
+        document(&self.get(url, deadline).await?)
+    }
+
+    async fn all<P: Page>(
+        &self,
+        repository: &Repository,
+        segments: &[&str],
+        query: &[(&str, &str)],
+        deadline: Instant,
+    ) -> Result<Vec<P::Item>, BackendError> {
+        let mut path = vec!["repos", &repository.owner, &repository.name];
+        path.extend(segments);
+        let first = self.api.url(&path, query);
+        let tail = segments.join("/");
+        let continues = |path: &str| path == first.path() || is_by_number(path, self.api.path(), &tail);
+        let shown = format!("the list at {}", first.path());
+        let bad = |why: String| BackendError::invalid_output(format!("{shown}: {why}"));
+        let mut next = Some(first.clone());
+        let (mut asked, mut totals) = (HashSet::<Url>::new(), Vec::new());
+        // By id: while pages are read, what is new pushes things from one page to the next.
+        let mut items = BTreeMap::new();
+        while let Some(url) = next {
+            if !asked.insert(url.clone()) {
+                return Err(bad("its pages go round in a circle".to_owned()));
+            }
+            if asked.len() > MOST_PAGES {
+                return Err(bad(format!("it has more than {MOST_PAGES} pages")));
+            }
+            let reply = self.get(url, deadline).await?;
+            let page: P = document(&reply).map_err(|error| error.within(&shown))?;
+            next = self.api.next(&reply, continues).map_err(|error| error.within(&shown))?;
+            let (total, page) = page.split();
+            totals.extend(total);
+            for (place, (id, item)) in page.into_iter().enumerate() {
+                // The same thing twice on one page or more: the attempt that comes later stands apart.
+                items.insert((id, asked.len(), place), item);
+            }
+        }
+        let distinct = items.keys().map(|(id, ..)| id).collect::<HashSet<_>>().len() as u64;
+        if let (Some(least), Some(most)) = (totals.iter().min(), totals.iter().max())
+            && !(*least..=*most).contains(&distinct)
+        {
+            return Err(bad(format!("it holds {distinct} of the {most} things that it counts, so it is not whole")));
+        }
+        Ok(items.into_values().collect())
+    }
+}
+
+/// Whether `sha` is `commit`, in either case.
+fn is(commit: &Commit, sha: &str) -> bool {
+    commit.as_str().eq_ignore_ascii_case(sha)
+}
+
+/// Whether `path` is the list called `tail` of a repository that is named by its number, as GitHub writes it in links.
+fn is_by_number(path: &str, api: &str, tail: &str) -> bool {
+    let number = path.strip_prefix(api).and_then(|path| path.strip_prefix("/repositories/"));
+    let rest = number.and_then(|path| path.split_once('/'));
+    rest.is_some_and(|(number, rest)| number.bytes().all(|digit| digit.is_ascii_digit()) && rest == tail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repository_is_owner_and_name() {
+        assert_eq!(Repository::parse("org/repo.js").unwrap().to_string(), "org/repo.js");
+        for bad in ["", "org", "org/", "/repo", "org/repo/x", "org/..", "./x", "org/a b", "org/a?b", "o%2f/x"] {
+            assert!(Repository::parse(bad).unwrap_err().contains("owner/name"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_list_goes_on_under_the_repositorys_number() {
+        for (path, api, continues) in [
+            ("/repositories/1296269/actions/runs", "", true),
+            ("/api/v3/repositories/1296269/actions/runs", "/api/v3", true),
+            ("/repositories/1296269/actions/runs", "/api/v3", false),
+            ("/repositories/1296269/issues", "", false),
+            ("/repositories/x/actions/runs", "", false),
+            ("/repos/org/other/actions/runs", "", false),
+        ] {
+            assert_eq!(is_by_number(path, api, "actions/runs"), continues, "{path}");
+        }
+    }
+}

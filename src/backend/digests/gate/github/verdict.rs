@@ -1,0 +1,259 @@
+//! What a list of runs, checks or statuses says of the names that are required.
+
+use std::collections::BTreeMap;
+
+use super::{
+    super::{Ruling, State, pattern::Pattern},
+    Conclusion,
+    lists::Repository,
+};
+use crate::{backend::digests::commit::Commit, error::BackendError, generator::Evidence};
+
+/// What a list holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Runs of workflows.
+    Workflow,
+    /// Check runs.
+    Check,
+    /// Commit statuses.
+    Status,
+}
+
+/// One run, check or status.
+#[derive(Debug, Clone)]
+pub(super) struct Thing {
+    /// What it is a run of: of each, the newest counts.
+    pub(super) group: String,
+    /// All that it is called.
+    pub(super) names: Vec<String>,
+    /// Higher for a newer run.
+    pub(super) id: u64,
+    /// Higher for a repetition of the same run.
+    pub(super) attempt: u64,
+    pub(super) status: Option<String>,
+    pub(super) conclusion: Option<String>,
+    pub(super) url: Option<String>,
+    pub(super) ended_at: Option<String>,
+}
+
+/// Who judges a list about one commit.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Judge<'a> {
+    pub(super) kind: Kind,
+    pub(super) repository: &'a Repository,
+    pub(super) commit: &'a Commit,
+    pub(super) accept: &'a [Conclusion],
+}
+
+impl Judge<'_> {
+    /// A ruling, or why there is none, for each thing that one of `names` requires.
+    pub(super) fn judge(self, names: &[Pattern], things: &[Thing]) -> Vec<Result<Ruling, BackendError>> {
+        names.iter().flat_map(|name| self.judge_one(name, things)).collect()
+    }
+
+    fn judge_one(self, name: &Pattern, things: &[Thing]) -> Vec<Result<Ruling, BackendError>> {
+        let mut newest: BTreeMap<&str, &Thing> = BTreeMap::new();
+        for thing in things.iter().filter(|thing| thing.names.iter().any(|called| name.matches(called))) {
+            let best = newest.entry(&thing.group).or_insert(thing);
+            if (thing.id, thing.attempt) > (best.id, best.attempt) {
+                *best = thing;
+            }
+        }
+        if newest.is_empty() {
+            let evidence = Evidence::absent(self.asked(&name.to_string()), format!("no {} yet", self.noun()));
+            return vec![Ok(self.ruling(State::Pending, evidence, None))];
+        }
+        newest.into_values().map(|thing| self.rule(thing)).collect()
+    }
+
+    fn rule(self, thing: &Thing) -> Result<Ruling, BackendError> {
+        let asked = self.asked(&thing.group);
+        let which = match thing.attempt {
+            1 => format!("{} {}", self.noun(), thing.id),
+            attempt => format!("{} {}, attempt {attempt}", self.noun(), thing.id),
+        };
+        let answered = |word: &str| format!("{word} ({which})");
+        match self.state(thing) {
+            Ok((state, word)) => {
+                let evidence = match state {
+                    State::Passed => Evidence::present(asked, answered(&word)),
+                    State::Pending | State::Failed => Evidence::absent(asked, answered(&word)),
+                };
+                Ok(self.ruling(state, evidence, Some(thing)))
+            }
+            Err(word) => {
+                let error = BackendError::invalid_output(format!("{asked}: {}", answered(&word)));
+                Err(BackendError { evidence: vec![Evidence::unknown(asked, answered(&word))], ..error })
+            }
+        }
+    }
+
+    /// What the words of `thing` mean, and how that is told.
+    fn state(self, thing: &Thing) -> Result<(State, String), String> {
+        let Some(status) = &thing.status else { return Err("GitHub names no status".to_owned()) };
+        if status != "completed" {
+            return Ok((State::Pending, shown(status)));
+        }
+        let conclusion = thing.conclusion.as_deref().unwrap_or_default();
+        let idle = |accepted| {
+            if self.accept.contains(&accepted) {
+                (State::Passed, format!("{conclusion}, which is accepted"))
+            } else {
+                (State::Failed, format!("{conclusion}, which is no success unless `accept` names it"))
+            }
+        };
+        Ok(match (self.kind, conclusion) {
+            (_, "success") => (State::Passed, conclusion.to_owned()),
+            (Kind::Status, "failure" | "error") => (State::Failed, conclusion.to_owned()),
+            (Kind::Workflow | Kind::Check, "skipped") => idle(Conclusion::Skipped),
+            (Kind::Workflow | Kind::Check, "neutral") => idle(Conclusion::Neutral),
+            (Kind::Workflow | Kind::Check, "failure" | "cancelled" | "timed_out" | "startup_failure" | "stale") => {
+                (State::Failed, conclusion.to_owned())
+            }
+            (Kind::Workflow | Kind::Check, "action_required") => (State::Pending, "it waits for somebody".to_owned()),
+            (_, "") => return Err("it is completed, and GitHub names no conclusion".to_owned()),
+            (_, other) => return Err(format!("`{}` is no word that is known here", shown(other))),
+        })
+    }
+
+    fn ruling(self, state: State, evidence: Evidence, thing: Option<&Thing>) -> Ruling {
+        Ruling {
+            state,
+            commit: Some(self.commit.clone()),
+            is_earlier: false,
+            evidence: vec![evidence],
+            run_url: thing.and_then(|thing| thing.url.clone()),
+            built_at: thing.filter(|_| state != State::Pending).and_then(|thing| thing.ended_at.clone()),
+        }
+    }
+
+    fn asked(self, name: &str) -> String {
+        let kind = match self.kind {
+            Kind::Workflow => "workflow",
+            Kind::Check => "check",
+            Kind::Status => "status",
+        };
+        format!("the {kind} {} of {} at {}", shown(name), self.repository, self.commit.short())
+    }
+
+    const fn noun(self) -> &'static str {
+        match self.kind {
+            Kind::Workflow | Kind::Check => "run",
+            Kind::Status => "status",
+        }
+    }
+}
+
+/// `text` for a message: short, and on one line.
+fn shown(text: &str) -> String {
+    text.chars().take(100).map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::super::combined::Rule, *};
+    use crate::error::ErrorKind;
+
+    fn thing(name: &str, id: u64, attempt: u64, words: &str) -> Thing {
+        let (status, conclusion) = words.split_once(' ').unwrap_or((words, ""));
+        Thing {
+            group: format!(".github/workflows/{name}.yml"),
+            names: vec![format!("{name}.yml"), name.to_owned()],
+            id,
+            attempt,
+            status: Some(status.to_owned()).filter(|status| !status.is_empty()),
+            conclusion: Some(conclusion.to_owned()).filter(|conclusion| !conclusion.is_empty()),
+            url: Some(format!("https://github.com/runs/{id}")),
+            ended_at: Some(format!("2026-01-01T00:00:{:02}Z", id % 60)),
+        }
+    }
+
+    fn rule(kind: Kind, accept: &[Conclusion], names: &[&str], things: &[Thing]) -> Result<Ruling, BackendError> {
+        let names: Vec<Pattern> = names.iter().map(|name| Pattern::parse(name).unwrap()).collect();
+        let (repository, commit) = (Repository::parse("org/repo").unwrap(), Commit::parse(&"a".repeat(40)).unwrap());
+        let judge = Judge { kind, repository: &repository, commit: &commit, accept };
+        Rule::All.decide(judge.judge(&names, things))
+    }
+
+    #[test]
+    fn every_documented_word() {
+        let passed = State::Passed;
+        for (words, expected) in [
+            ("completed success", Some(passed)),
+            ("completed failure", Some(State::Failed)),
+            ("completed cancelled", Some(State::Failed)),
+            ("completed timed_out", Some(State::Failed)),
+            ("completed startup_failure", Some(State::Failed)),
+            ("completed stale", Some(State::Failed)),
+            ("completed skipped", Some(State::Failed)),
+            ("completed neutral", Some(State::Failed)),
+            ("completed action_required", Some(State::Pending)),
+            ("queued", Some(State::Pending)),
+            ("in_progress", Some(State::Pending)),
+            ("waiting", Some(State::Pending)),
+            ("requested", Some(State::Pending)),
+            ("pending", Some(State::Pending)),
+            ("in_progress success", Some(State::Pending)),
+            ("completed", None),
+            ("completed error", None),
+            ("completed Success", None),
+            ("completed whatever", None),
+            ("", None),
+        ] {
+            for kind in [Kind::Workflow, Kind::Check] {
+                let ruling = rule(kind, &[], &["build"], &[thing("build", 1, 1, words)]);
+                match expected {
+                    Some(state) => assert_eq!(ruling.unwrap().state, state, "{words}"),
+                    None => assert_eq!(ruling.unwrap_err().kind, ErrorKind::InvalidOutput, "{words}"),
+                }
+            }
+        }
+        for (words, expected) in [
+            ("completed success", passed),
+            ("pending", State::Pending),
+            ("completed failure", State::Failed),
+            ("completed error", State::Failed),
+        ] {
+            let ruling = rule(Kind::Status, &[], &["build"], &[thing("build", 1, 1, words)]);
+            assert_eq!(ruling.unwrap().state, expected, "{words}");
+        }
+        assert!(rule(Kind::Status, &[], &["build"], &[thing("build", 1, 1, "completed skipped")]).is_err());
+    }
+
+    #[test]
+    fn what_did_nothing_passes_only_where_that_is_accepted() {
+        let things = [thing("build", 1, 1, "completed skipped")];
+        let ruling = rule(Kind::Workflow, &[Conclusion::Neutral], &["build.yml"], &things).unwrap();
+        assert_eq!(ruling.state, State::Failed);
+        assert!(ruling.evidence[0].answered.contains("skipped, which is no success unless `accept`"));
+        let ruling = rule(Kind::Workflow, &[Conclusion::Skipped], &["build.yml"], &things).unwrap();
+        assert_eq!(ruling.state, State::Passed);
+    }
+
+    #[test]
+    fn the_newest_run_counts_and_of_it_the_newest_attempt() {
+        let state = |things: &[Thing]| rule(Kind::Workflow, &[], &["build"], things).unwrap().state;
+        let (failed, passed, runs) = ("completed failure", "completed success", "in_progress");
+        assert_eq!(state(&[thing("build", 1, 1, failed), thing("build", 2, 1, passed)]), State::Passed);
+        assert_eq!(state(&[thing("build", 2, 1, runs), thing("build", 1, 3, passed)]), State::Pending);
+        assert_eq!(state(&[thing("build", 2, 2, passed), thing("build", 2, 1, failed)]), State::Passed);
+        assert_eq!(state(&[thing("build", 2, 1, passed), thing("build", 2, 2, failed)]), State::Failed);
+    }
+
+    #[test]
+    fn all_names_and_all_matches_are_required() {
+        let passed = |name: &str, id| thing(name, id, 1, "completed success");
+        let ask = |names: &[&str], things: &[Thing]| rule(Kind::Workflow, &[], names, things).unwrap();
+        let ruling = ask(&["build.yml", "test"], &[passed("build", 1)]);
+        assert_eq!(ruling.state, State::Pending);
+        assert_eq!(ruling.evidence[1].to_string(), "absent, the workflow test of org/repo at aaaaaaaa: no run yet");
+        let ruling = ask(&["/^(build|test)$/"], &[passed("build", 3), thing("test", 2, 1, "completed failure")]);
+        assert_eq!((ruling.state, ruling.evidence.len()), (State::Failed, 2));
+        assert_eq!(ruling.run_url.as_deref(), Some("https://github.com/runs/2"));
+        assert_eq!(ask(&["/^(build|test)$/"], &[passed("lint", 1)]).state, State::Pending);
+        let ruling = ask(&["/./"], &[passed("build", 3), passed("test", 9), passed("lint", 5)]);
+        assert_eq!((ruling.state, ruling.built_at.as_deref()), (State::Passed, Some("2026-01-01T00:00:09Z")));
+        assert_eq!(ask(&["build"], &[]).state, State::Pending);
+    }
+}

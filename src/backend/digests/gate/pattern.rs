@@ -1,0 +1,75 @@
+//! Names that a gate requires: as they are, or a regular expression between slashes.
+
+use regex::Regex;
+
+use crate::problem::{Path, Problems};
+
+/// What a name must be.
+#[derive(Debug, Clone)]
+pub enum Pattern {
+    /// Exactly this.
+    Exact(String),
+    /// `/…/`: anything that the expression finds a match in; it is anchored only by its own `^` and `$`.
+    Regex(Regex),
+}
+
+impl Pattern {
+    /// Reads `build` or `/^build-/`.
+    ///
+    /// # Errors
+    /// When it is empty, or no regular expression.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        if text.trim().is_empty() {
+            return Err("a name is empty".to_owned());
+        }
+        match text.strip_prefix('/').and_then(|rest| rest.strip_suffix('/')) {
+            Some("") => Err("the expression between the slashes is empty, and would match everything".to_owned()),
+            Some(source) => Regex::new(source)
+                .map(Self::Regex)
+                .map_err(|error| format!("`{text}`: {}", error.to_string().lines().last().unwrap_or_default().trim())),
+            None => Ok(Self::Exact(text.to_owned())),
+        }
+    }
+
+    /// Reads the list at `path`, and notes there what is wrong with each.
+    pub fn parse_all(texts: &[String], path: &Path, problems: &mut Problems) -> Vec<Self> {
+        let parsed = texts.iter().enumerate().map(|(index, text)| problems.note(&path.index(index), Self::parse(text)));
+        parsed.collect::<Vec<_>>().into_iter().flatten().collect()
+    }
+
+    /// Whether `name` is meant.
+    #[must_use]
+    pub fn matches(&self, name: &str) -> bool {
+        match self {
+            Self::Exact(exact) => exact == name,
+            Self::Regex(regex) => regex.is_match(name),
+        }
+    }
+}
+
+impl std::fmt::Display for Pattern {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Exact(exact) => f.write_str(exact),
+            Self::Regex(regex) => write!(f, "/{regex}/"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exact_or_between_slashes() {
+        let matches = |pattern: &str, name: &str| Pattern::parse(pattern).unwrap().matches(name);
+        assert!(matches("build", "build") && !matches("build", "build-2") && !matches("build.", "build2"));
+        assert!(matches("/^build( \\(.*\\))?$/", "build (linux)") && !matches("/^build$/", "rebuild"));
+        assert!(matches("/build/", "rebuild"), "anchored as written");
+        assert!(matches("ci/build", "ci/build") && matches("/", "/"));
+        for (bad, says) in [("", "empty"), ("//", "match everything"), ("/(/", "unclosed group")] {
+            let error = Pattern::parse(bad).unwrap_err();
+            assert!(error.contains(says), "{error}");
+        }
+    }
+}
