@@ -19,6 +19,7 @@ use serde::Deserialize;
 
 use self::{
     decision::OnMissing,
+    gate::GateConfig,
     images::{ImageConfig, Images},
     list::{List, ListConfig},
     revision::RevisionConfig,
@@ -45,6 +46,8 @@ pub struct Config {
     pub list: Option<ListConfig>,
     /// For which commit the images must have been built, by their labels.
     pub revision: Option<RevisionConfig>,
+    /// Whether CI passed the commit; a digest of one that it did not pass is never answered.
+    pub gate: Option<GateConfig>,
     /// What to answer while the images are not built.
     #[serde(default)]
     pub on_missing: OnMissing,
@@ -68,6 +71,7 @@ impl Digests {
         let others = [
             ("images", !config.images.is_empty()),
             ("revision", config.revision.is_some()),
+            ("gate", config.gate.is_some()),
             ("onMissing", config.on_missing != OnMissing::default()),
         ];
         for (key, _) in others.into_iter().filter(|(_, is_set)| *is_set) {

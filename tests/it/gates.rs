@@ -1,6 +1,117 @@
-//! CI gates, each against a forge that answers as its documentation shows, and against one that does not.
+//! CI gates, asked directly: each against a server that answers as its documentation says, and worse.
 
 mod bitbucket;
+mod fake_github;
 mod forge;
+mod generic;
 mod gitea;
+mod github;
+mod github_app;
+mod github_history;
+mod github_pages;
 mod gitlab;
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use appset_gateway::{
+    backend::{
+        Surroundings,
+        digests::gate::{Asked, Gate, GateConfig, Ruling, State},
+    },
+    base_dir::BaseDir,
+    clock::Clock,
+    error::{BackendError, ErrorKind},
+    generator::{Parameters, Query},
+    oci::Registries,
+    outbound::Outbound,
+    problem::{Path, Problems},
+    template::input_context,
+};
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::time::Instant;
+
+use crate::support::app::TestClock;
+
+/// The commit that tests ask about.
+pub const HEAD: &str = "d6fde92930d4715a2b49857d24b940956b26d2d3";
+
+/// What gates are built with.
+pub struct Desk {
+    /// Where secrets lie.
+    pub folder: TempDir,
+    /// The time.
+    pub clock: Arc<TestClock>,
+}
+
+impl Desk {
+    /// An empty folder, and the time.
+    pub fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap(), clock: TestClock::standing() }
+    }
+
+    /// Writes a secret.
+    pub fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.folder.path().join(name), text).unwrap();
+    }
+
+    /// The gate of `config`, which has no problems but warnings.
+    #[track_caller]
+    pub fn gate(&self, config: Value) -> Arc<dyn Gate> {
+        let (gate, problems) = self.build(config);
+        gate.unwrap_or_else(|| panic!("{problems:?}"))
+    }
+
+    /// What is wrong with `config`, as `path: message (help)`.
+    pub fn problems(&self, config: Value) -> Vec<String> {
+        self.build(config).1
+    }
+
+    fn build(&self, config: Value) -> (Option<Arc<dyn Gate>>, Vec<String>) {
+        let config: GateConfig = serde_json::from_value(config).unwrap();
+        let (base, mut problems) = (BaseDir::new(self.folder.path()), Problems::default());
+        let clock: Arc<dyn Clock> = self.clock.clone();
+        let outbound = Arc::new(Outbound::new(Arc::clone(&clock)));
+        let registries =
+            Registries::build(&BTreeMap::new(), &base, &outbound, Arc::clone(&clock), &Path::root(), &mut problems);
+        let around = Surroundings { base: &base, clock: &clock, outbound: &outbound, registries: &registries };
+        let gate = config.build(around, &Path::root().key("gate"), &mut problems);
+        let told = problems.into_vec().into_iter().map(|problem| match problem.help {
+            Some(help) => format!("{}: {} ({help})", problem.path, problem.message),
+            None => format!("{}: {}", problem.path, problem.message),
+        });
+        (gate, told.collect())
+    }
+}
+
+/// Asks `gate` with `parameters`.
+pub async fn ask_with(gate: &Arc<dyn Gate>, parameters: Value, may_reuse: bool) -> Result<Ruling, BackendError> {
+    let parameters: Arc<Parameters> = Arc::new(serde_json::from_value(parameters).unwrap());
+    let deadline = Instant::now() + Duration::from_secs(5);
+    let query = Query::new("apps".into(), Arc::clone(&parameters), deadline);
+    let context = input_context(&query);
+    gate.ask(Asked { context: &context, parameters: &parameters, deadline, may_reuse }).await
+}
+
+/// Asks `gate` about [`HEAD`], whatever is remembered.
+pub async fn ask(gate: &Arc<dyn Gate>) -> Result<Ruling, BackendError> {
+    ask_with(gate, serde_json::json!({"head_sha": HEAD}), false).await
+}
+
+/// Asks `gate` about [`HEAD`], which it answers with `state`.
+#[track_caller]
+pub fn is(said: Result<Ruling, BackendError>, state: State) -> Ruling {
+    let ruling = said.unwrap();
+    assert_eq!(ruling.state, state, "{:?}", ruling.evidence);
+    ruling
+}
+
+/// That the gate does not know, and says why.
+#[track_caller]
+pub fn unknown(said: Result<Ruling, BackendError>, kind: &str, says: &str) -> BackendError {
+    let error = said.unwrap_err();
+    assert_eq!(error.kind.as_str(), kind, "{}", error.message);
+    assert!(error.message.contains(says), "`{}` does not say `{says}`", error.message);
+    assert!(matches!(error.kind, ErrorKind::InvalidInput) || !error.message.contains(char::is_control));
+    error
+}

@@ -40,6 +40,12 @@ use crate::{
 pub enum GateConfig {
     /// GitHub: workflows, checks and statuses.
     Github(github::Config),
+    /// GitLab: pipelines.
+    Gitlab(gitlab::Config),
+    /// Gitea or Forgejo: commit statuses.
+    Gitea(gitea::Config),
+    /// Bitbucket Cloud: build statuses.
+    Bitbucket(bitbucket::Config),
     /// Any JSON API, read by an expression.
     Http(generic::Config),
     /// All of these gates must have passed.
@@ -123,6 +129,9 @@ impl GateConfig {
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Github(_) => "github",
+            Self::Gitlab(_) => "gitlab",
+            Self::Gitea(_) => "gitea",
+            Self::Bitbucket(_) => "bitbucket",
             Self::Http(_) => "http",
             Self::All(_) => "all",
             Self::Any(_) => "any",
@@ -135,6 +144,9 @@ impl GateConfig {
         Some(match self {
             // It remembers by commit, those too to which it walks back.
             Self::Github(config) => Arc::new(github::Github::build(config, around, path, problems)?),
+            Self::Gitlab(config) => remembered(gitlab::Gitlab::build(config, around, path, problems)?, around),
+            Self::Gitea(config) => remembered(gitea::Gitea::build(config, around, path, problems)?, around),
+            Self::Bitbucket(config) => remembered(bitbucket::Bitbucket::build(config, around, path, problems)?, around),
             Self::Http(config) => remembered(generic::Generic::build(config, around, path, problems)?, around),
             Self::All(members) => Arc::new(Combined::build(Rule::All, members, around, path, problems)?),
             Self::Any(members) => Arc::new(Combined::build(Rule::Any, members, around, path, problems)?),

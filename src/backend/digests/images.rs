@@ -69,7 +69,7 @@ impl Images {
                 "name at least one, `images: { app: { image: … } }`, or select tags with `list`",
             );
         }
-        let gate: Option<Arc<dyn Gate>> = None;
+        let gate = config.gate.as_ref().map(|gate| gate.build(around, &path.key("gate"), problems));
         let vouched = config.revision.is_some() || gate.is_some();
         let mut images = Vec::new();
         for (name, image) in &config.images {
@@ -89,7 +89,7 @@ impl Images {
             images,
             expect,
             policy: config.revision.as_ref().map(|revision| revision.policy).unwrap_or_default(),
-            gate,
+            gate: gate.map_or(Some(None), |gate| gate.map(Some))?,
             fallback: build_fallback(config, &images_path, path, problems)?,
             registries: around.registries.clone(),
             clock: Arc::clone(around.clock),
@@ -105,7 +105,12 @@ impl Images {
         let expected = self.expected(&context)?;
         let ask = async || match &self.gate {
             Some(gate) => {
-                let asked = Asked { context: &context, parameters: &query.parameters, deadline: query.deadline };
+                let asked = Asked {
+                    context: &context,
+                    parameters: &query.parameters,
+                    deadline: query.deadline,
+                    may_reuse: !query.ttl.is_zero(),
+                };
                 gate.ask(asked).await.map(Some).map_err(|error| error.within("gate"))
             }
             None => Ok(None),
@@ -161,6 +166,7 @@ impl Images {
     /// Forgets what was learned for others.
     pub fn forget(&self) {
         self.registries.forget_tags();
+        self.gate.iter().for_each(|gate| gate.forget());
     }
 }
 

@@ -38,7 +38,7 @@ pub struct Bench {
     base: BaseDir,
     clock: Arc<dyn Clock>,
     outbound: Arc<Outbound>,
-    registries: Arc<Registries>,
+    registries: Registries,
 }
 
 impl Bench {
@@ -48,8 +48,15 @@ impl Bench {
         std::fs::write(folder.path().join("token"), format!("{TOKEN}\n")).unwrap();
         let (base, clock): (_, Arc<dyn Clock>) = (BaseDir::new(folder.path()), Arc::new(SystemClock));
         let outbound = Arc::new(Outbound::new(Arc::clone(&clock)));
-        let registries = Registries::build(&BTreeMap::new(), &base, &outbound, Arc::clone(&clock), &Path::root(), &mut Problems::default());
-        Self { folder, base, clock, outbound, registries: Arc::new(registries) }
+        let registries = Registries::build(
+            &BTreeMap::new(),
+            &base,
+            &outbound,
+            Arc::clone(&clock),
+            &Path::root(),
+            &mut Problems::default(),
+        );
+        Self { folder, base, clock, outbound, registries }
     }
 
     pub fn around(&self) -> Surroundings<'_> {
@@ -96,7 +103,7 @@ pub async fn ask_with(gate: &dyn Gate, parameters: &Value) -> Result<Ruling, Bac
     let parameters = Arc::new(parameters.as_object().unwrap().clone());
     let deadline = Instant::now() + Duration::from_secs(5);
     let query = Query::new("set".into(), Arc::clone(&parameters), deadline);
-    gate.ask(Asked { context: &input_context(&query), parameters: &parameters, deadline }).await
+    gate.ask(Asked { context: &input_context(&query), parameters: &parameters, deadline, may_reuse: false }).await
 }
 
 /// Asks `gate` about [`SHA`].

@@ -1,0 +1,204 @@
+//! The generic gate, and gates together.
+
+use std::sync::Arc;
+
+use appset_gateway::backend::digests::gate::{Gate, GateConfig, State};
+use serde_json::{Value, json};
+
+use super::{Desk, HEAD, ask, ask_with, is, unknown};
+use crate::support::upstream::{Upstream, response};
+
+/// An upstream that always answers `status` and `body`, and a gate with `verdict` that asks it.
+async fn gate_of(status: u16, body: &str, verdict: &str) -> (Upstream, Arc<dyn Gate>) {
+    let upstream = Upstream::always(response(status, "Content-Type: application/json\r\nX-Stage: done", body)).await;
+    let gate = Desk::new().gate(json!({"http": {"url": url(&upstream), "verdict": verdict}}));
+    (upstream, gate)
+}
+
+fn url(upstream: &Upstream) -> String {
+    format!("http://{}/jobs/{{{{ params.head_sha }}}}", upstream.address)
+}
+
+#[tokio::test]
+async fn the_expression_says_what_an_answer_means() {
+    let by_result = "body.result == 'SUCCESS' ? 'passed' : body.building ? 'pending' : 'failed'";
+    for (status, body, verdict, expected) in [
+        (200, r#"{"result": "SUCCESS"}"#, by_result, State::Passed),
+        (200, r#"{"result": null, "building": true}"#, by_result, State::Pending),
+        (200, r#"{"result": "UNSTABLE", "building": false}"#, by_result, State::Failed),
+        (404, "<html>", "status == 404 && body == null ? 'pending' : 'failed'", State::Pending),
+        (204, "", "body == null ? 'passed' : 'failed'", State::Passed),
+        (200, "{}", "headers['x-stage'] == 'done' ? 'passed' : 'pending'", State::Passed),
+        (
+            200,
+            r#"{"sha": "d6fde92930d4715a2b49857d24b940956b26d2d3"}"#,
+            "body.sha == params.head_sha ? 'passed' : 'pending'",
+            State::Passed,
+        ),
+    ] {
+        let (upstream, gate) = gate_of(status, body, verdict).await;
+        let ruling = is(ask(&gate).await, expected);
+        assert_eq!((ruling.commit, ruling.is_earlier, ruling.evidence.len()), (None, false, 1), "{verdict}");
+        let requests = upstream.requests();
+        assert_eq!((requests.len(), &*requests[0].target), (1, &*format!("/jobs/{HEAD}")));
+    }
+    let large = json!({"result": "SUCCESS", "log": "x".repeat(100_000)}).to_string();
+    is(ask(&gate_of(200, &large, by_result).await.1).await, State::Passed);
+}
+
+#[tokio::test]
+async fn what_says_nothing_about_a_commit_is_never_evaluated() {
+    for (status, kind) in [
+        (302, "invalid_output"),
+        (401, "denied"),
+        (403, "denied"),
+        (407, "invalid_output"),
+        (408, "unavailable"),
+        (429, "throttled"),
+        (500, "unavailable"),
+        (599, "unavailable"),
+    ] {
+        unknown(ask(&gate_of(status, "{}", "'failed'").await.1).await, kind, &status.to_string());
+    }
+    for (body, verdict, says) in [
+        ("{}", "body.result == 'SUCCESS' ? 'passed' : 'failed'", "result"),
+        ("{}", "'ok'", "it gives `\"ok\"`"),
+        ("{}", "true", "it gives `true`"),
+        ("{}", "'Passed'", "not `passed`"),
+        ("half", "body.result", "verdict: "),
+    ] {
+        let told = unknown(ask(&gate_of(200, body, verdict).await.1).await, "invalid_output", says);
+        assert!(told.message.contains(&format!("/jobs/{HEAD}: verdict: ")), "{}", told.message);
+    }
+    let mut upstream = Upstream::start_apart(|_| Vec::new()).await;
+    let gate = Desk::new().gate(json!({"http": {"url": url(&upstream), "verdict": "'passed'"}}));
+    upstream.refuse().await;
+    unknown(ask(&gate).await, "unavailable", "cannot connect");
+}
+
+#[tokio::test]
+async fn a_commit_is_told_and_secrets_are_not() {
+    let (desk, upstream) = (
+        Desk::new(),
+        Upstream::start(|request| {
+            request.answer(200, "", json!({"echo": request.header("authorization")}).to_string())
+        })
+        .await,
+    );
+    desk.write("token", "Basic c2VjcmV0OnNlY3JldA==");
+    let headers = json!({"Authorization": {"file": "token"}, "X-Branch": "{{ params.branch }}"});
+    let http = json!({"url": url(&upstream), "method": "POST", "headers": headers, "body": {"sha": "{{ params.head_sha }}"},
+        "sha": "{{ params.head_sha }}", "verdict": "params.branch == 'main' ? 'passed' : body.echo"});
+    let gate = desk.gate(json!({"http": http}));
+    let ruling = is(ask_with(&gate, json!({"head_sha": HEAD, "branch": "main"}), false).await, State::Passed);
+    assert_eq!(ruling.commit.unwrap().as_str(), HEAD);
+    let request = &upstream.requests()[0];
+    assert_eq!((&*request.method, request.header("x-branch")), ("POST", Some("main")));
+    assert_eq!(request.body, json!({"sha": HEAD}).to_string().as_bytes());
+    let told = ask_with(&gate, json!({"head_sha": HEAD, "branch": "x"}), false).await;
+    let told = unknown(told, "invalid_output", "[redacted]");
+    assert!(!told.message.contains("c2Vj"), "{}", told.message);
+    unknown(ask_with(&gate, json!({"head_sha": "abc", "branch": "x"}), false).await, "invalid_input", "sha: ");
+    unknown(ask_with(&gate, json!({"head_sha": HEAD}), false).await, "invalid_input", "params.branch");
+    assert_eq!(upstream.requests().len(), 2);
+}
+
+#[tokio::test]
+async fn rulings_are_remembered_by_the_question() {
+    let (upstream, gate) = gate_of(200, "{}", "'passed'").await;
+    for (parameters, asked) in [
+        (json!({"head_sha": HEAD, "a": 1}), 1),
+        (json!({"a": 1, "head_sha": HEAD}), 1),
+        (json!({"a": "1", "head_sha": HEAD}), 2),
+        (json!({"head_sha": HEAD}), 3),
+        (json!({"head_sha": HEAD, "a": 1}), 3),
+    ] {
+        is(ask_with(&gate, parameters, true).await, State::Passed);
+        assert_eq!(upstream.requests().len(), asked);
+    }
+    gate.forget();
+    is(ask_with(&gate, json!({"head_sha": HEAD}), true).await, State::Passed);
+    assert_eq!(upstream.requests().len(), 4);
+}
+
+#[tokio::test]
+async fn gates_are_combined_as_they_are_nested() {
+    let upstream = Upstream::start(|request| match request.target.trim_start_matches('/') {
+        "lost" => request.answer(500, "", ""),
+        word => request.answer(200, "", json!(word).to_string()),
+    })
+    .await;
+    let one = |word: &str| json!({"http": {"url": format!("http://{}/{word}", upstream.address), "verdict": "body"}});
+    let desk = Desk::new();
+    let said = async |config: Value| ask(&desk.gate(config)).await;
+    let (passed, pending, failed, lost) = (one("passed"), one("pending"), one("failed"), one("lost"));
+    is(said(json!({"all": [passed, pending]})).await, State::Pending);
+    is(said(json!({"any": [failed, passed, lost]})).await, State::Passed);
+    let ruling =
+        is(said(json!({"all": [passed, {"any": [failed, pending]}, {"all": [passed]}]})).await, State::Pending);
+    assert_eq!(ruling.evidence.len(), 4);
+    is(said(json!({"all": [lost, {"any": [failed, failed]}]})).await, State::Failed);
+    let told = unknown(said(json!({"all": [passed, {"any": [failed, lost]}]})).await, "unavailable", "500");
+    assert!(told.message.starts_with("gate 2 of 2: gate 2 of 2: "), "{}", told.message);
+    assert_eq!(told.evidence.len(), 3);
+}
+
+#[test]
+fn what_is_wrong_with_a_configuration() {
+    let problems = |config: Value| Desk::new().problems(config);
+    let good = json!({"http": {"url": "https://ci.example.com/{{ params.a }}", "verdict": "'passed'"}});
+    assert_eq!(problems(json!({"all": [good, {"any": [good]}]})), Vec::<String>::new());
+    for (config, path, says) in [
+        (json!({"all": []}), "gate.all:", "no gates"),
+        (json!({"any": [good, {"all": []}]}), "gate.any[1].all:", "no gates"),
+        (json!({"http": {"url": "https://{{ params.h }}/", "verdict": "'passed'"}}), "gate.http.url:", "a host"),
+        (json!({"http": {"url": "https://h/", "verdict": "'passed"}}), "gate.http.verdict:", "column"),
+        (json!({"http": {"url": "https://h/", "verdict": "'x'", "sha": "{{ x }}"}}), "gate.http.sha:", "unknown name"),
+        (json!({"http": {"url": "https://h/", "verdict": "'x'", "timeout": "0s"}}), "gate.http.timeout:", "no time"),
+        (json!({"http": {"url": "https://h/", "verdict": "'x'", "body": {}}}), "gate.http.body:", "GET has no body"),
+        (
+            json!({"http": {"url": "https://h/", "verdict": "'x'", "headers": {"Host": "x"}}}),
+            "gate.http.headers.Host:",
+            "transport",
+        ),
+    ] {
+        let told = problems(config);
+        assert!(told.len() == 1 && told[0].starts_with(path) && told[0].contains(says), "{says}: {told:?}");
+    }
+    let config = serde_json::from_value::<GateConfig>(json!({"http": {"url": "x", "verdict": "x", "sah": "x"}}));
+    assert!(config.unwrap_err().to_string().contains("unknown field `sah`"));
+}
+
+#[test]
+fn gates_are_written_like_this() {
+    let desk = Desk::new();
+    desk.write("github", "ghp_x");
+    desk.write("ci", "Bearer x");
+    let written = "
+all:
+  - github:
+      repository: org/{{ params.repo }}
+      sha: '{{ params.head_sha }}'
+      workflows: [build.yml, '/^deploy-/']
+      checks: ['build (linux)']
+      statuses: [ci/build]
+      events: [push]
+      accept: [skipped, neutral]
+      token: { file: github }
+      walkBack: 10
+  - any:
+      - http:
+          url: https://ci.example.com/job/{{ params.repo }}/{{ params.head_sha }}/api/json
+          headers: { Authorization: { file: ci } }
+          sha: '{{ params.head_sha }}'
+          verdict: \"status == 404 ? 'pending' : body.building ? 'pending' : body.result == 'SUCCESS' ? 'passed' : 'failed'\"
+          timeout: 5s
+";
+    let config: GateConfig = serde_saphyr::from_str(written).unwrap();
+    let GateConfig::All(members) = &config else { panic!("{config:?}") };
+    assert_eq!(members.iter().map(GateConfig::kind).collect::<Vec<_>>(), ["github", "any"]);
+    let as_json: Value = serde_saphyr::from_str(written).unwrap();
+    assert_eq!(desk.problems(as_json.clone()), Vec::<String>::new());
+    let schema = serde_json::to_value(schemars::schema_for!(GateConfig)).unwrap();
+    assert!(jsonschema::validator_for(&schema).unwrap().is_valid(&as_json));
+}

@@ -1,0 +1,392 @@
+//! The GitHub gate: what of GitHub's answers passes, and what is never taken for a yes or a no.
+
+use std::{sync::Arc, time::Duration};
+
+use appset_gateway::{
+    backend::digests::gate::{Gate, State},
+    error::ErrorKind,
+};
+use serde_json::{Value, json};
+
+use super::{
+    Desk, HEAD, ask, ask_with,
+    fake_github::{Forge, check, error, json_answer, run, status},
+    is, unknown,
+};
+
+const RUNS: &str = "/repos/org/repo/actions/runs?head_sha=d6fde92930d4715a2b49857d24b940956b26d2d3&exclude_pull_requests=true&per_page=100";
+pub const CHECKS: &str =
+    "/repos/org/repo/commits/d6fde92930d4715a2b49857d24b940956b26d2d3/check-runs?filter=latest&per_page=100";
+const STATUS: &str = "/repos/org/repo/commits/d6fde92930d4715a2b49857d24b940956b26d2d3/status?per_page=100";
+
+/// A gate for `org/repo` at `forge` with `more` in its configuration.
+fn config(forge: &Forge, more: &Value) -> Value {
+    let mut config = json!({"api": forge.api(), "repository": "org/repo"});
+    config.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    json!({"github": config})
+}
+
+/// The same, built.
+pub fn gate(desk: &Desk, forge: &Forge, more: &Value) -> Arc<dyn Gate> {
+    desk.gate(config(forge, more))
+}
+
+/// A gate that requires the workflow `build.yml`.
+fn build_gate(forge: &Forge) -> Arc<dyn Gate> {
+    gate(&Desk::new(), forge, &json!({"workflows": ["build.yml"]}))
+}
+
+#[tokio::test]
+async fn a_run_that_is_not_listed_yet_is_pending_and_then_it_decides() {
+    let forge = Forge::start().await;
+    let gate = build_gate(&forge);
+    let ruling = is(ask(&gate).await, State::Pending);
+    let told: Vec<String> = ruling.evidence.iter().map(ToString::to_string).collect();
+    assert_eq!(told, ["absent, the workflow build.yml of org/repo at d6fde929: no run yet"]);
+    assert_eq!((ruling.run_url, ruling.built_at), (None, None));
+    assert_eq!(forge.asked(), [format!("GET {RUNS}")]);
+
+    for (words, state) in [
+        ("queued", State::Pending),
+        ("in_progress", State::Pending),
+        ("completed failure", State::Failed),
+        ("completed success", State::Passed),
+    ] {
+        forge.change(|state| state.runs = vec![run(7, "build", HEAD, words)]);
+        let ruling = is(ask(&gate).await, state);
+        assert_eq!(ruling.run_url.as_deref(), Some("https://github.com/org/repo/actions/runs/7"));
+        let ended = (state != State::Pending).then_some("2026-01-22T20:07:08Z");
+        assert_eq!(ruling.built_at.as_deref(), ended);
+        assert_eq!((ruling.commit.unwrap().as_str(), ruling.is_earlier), (HEAD, false));
+    }
+}
+
+#[tokio::test]
+async fn only_a_full_commit_of_a_repository_is_asked_about() {
+    let forge = Forge::start().await;
+    forge.change(|state| state.runs = vec![run(7, "build", HEAD, "completed success")]);
+    let gate = build_gate(&forge);
+    for (sha, says) in [("", "is empty"), ("  ", "is empty"), ("d6fde929", "shortened"), ("main", "no commit")] {
+        unknown(ask_with(&gate, json!({"head_sha": sha}), false).await, "invalid_input", says);
+    }
+    unknown(ask_with(&gate, json!({}), false).await, "invalid_input", "params.head_sha");
+    let templated = json!({"repository": "org/{{ params.repo }}", "workflows": ["build.yml"]});
+    let gate = self::gate(&Desk::new(), &forge, &templated);
+    for repo in ["", "../x", "a/b", "a?b", ".."] {
+        let parameters = json!({"head_sha": HEAD, "repo": repo});
+        unknown(ask_with(&gate, parameters, false).await, "invalid_input", "owner/name");
+    }
+    assert_eq!(forge.asked(), Vec::<String>::new());
+    is(ask_with(&gate, json!({"head_sha": HEAD.to_uppercase(), "repo": "repo"}), false).await, State::Passed);
+    assert_eq!(forge.asked(), [format!("GET {RUNS}")]);
+}
+
+#[tokio::test]
+async fn runs_of_other_commits_are_ignored() {
+    let forge = Forge::start().await;
+    forge.change(|state| {
+        state.is_unfiltered = true;
+        state.runs = vec![run(8, "build", &"b".repeat(40), "completed success"), run(9, "build", &HEAD[..39], "x")];
+    });
+    let gate = build_gate(&forge);
+    is(ask(&gate).await, State::Pending);
+    forge.change(|state| state.runs.push(run(7, "build", HEAD, "completed failure")));
+    is(ask(&gate).await, State::Failed);
+
+    let mut other = check(9, "unit", "completed success");
+    other["head_sha"] = json!("b".repeat(40));
+    forge.change(|state| state.checks = vec![other]);
+    is(ask(&self::gate(&Desk::new(), &forge, &json!({"checks": ["unit"]}))).await, State::Pending);
+}
+
+#[tokio::test]
+async fn the_newest_run_and_its_newest_attempt_decide() {
+    let forge = Forge::start().await;
+    let gate = build_gate(&forge);
+    let repeated = |words: &str| {
+        let mut run = run(7, "build", HEAD, words);
+        run["run_attempt"] = json!(2);
+        run
+    };
+    forge.change(|state| state.runs = vec![run(7, "build", HEAD, "completed failure")]);
+    is(ask(&gate).await, State::Failed);
+    forge.change(|state| state.runs = vec![repeated("in_progress")]);
+    is(ask(&gate).await, State::Pending);
+    forge.change(|state| state.runs = vec![repeated("completed success")]);
+    let ruling = is(ask(&gate).await, State::Passed);
+    assert_eq!(ruling.evidence[0].answered, "success (run 7, attempt 2)");
+    // Another run of the same commit, started later.
+    forge.change(|state| state.runs.push(run(8, "build", HEAD, "completed failure")));
+    let ruling = is(ask(&gate).await, State::Failed);
+    assert_eq!(ruling.run_url.as_deref(), Some("https://github.com/org/repo/actions/runs/8"));
+}
+
+#[tokio::test]
+async fn a_workflow_has_three_names_and_an_event() {
+    let forge = Forge::start().await;
+    let mut nightly = run(9, "build", HEAD, "completed failure");
+    nightly["event"] = json!("schedule");
+    forge.change(|state| state.runs = vec![nightly, run(7, "build", HEAD, "completed success")]);
+    for name in ["build.yml", ".github/workflows/build.yml", "build workflow", "/^build/"] {
+        let gate = gate(&Desk::new(), &forge, &json!({"workflows": [name], "events": ["push", "pull_request"]}));
+        is(ask(&gate).await, State::Passed);
+        let gate = self::gate(&Desk::new(), &forge, &json!({"workflows": [name]}));
+        is(ask(&gate).await, State::Failed);
+    }
+    // As GitHub writes a workflow that stands elsewhere.
+    forge.change(|state| {
+        let mut required = run(11, "build", HEAD, "completed success");
+        required["path"] = json!("org/shared/.github/workflows/required.yml@refs/heads/main");
+        state.runs.push(required);
+    });
+    is(ask(&self::gate(&Desk::new(), &forge, &json!({"workflows": ["required.yml"]}))).await, State::Passed);
+    for name in ["build", "uild.yml", "/^uild/"] {
+        let gate = gate(&Desk::new(), &forge, &json!({"workflows": [name]}));
+        is(ask(&gate).await, State::Pending);
+    }
+}
+
+#[tokio::test]
+async fn what_was_skipped_is_no_success_unless_accepted() {
+    let forge = Forge::start().await;
+    forge.change(|state| {
+        state.checks = vec![
+            check(1, "build", "completed success"),
+            check(2, "e2e", "completed skipped"),
+            check(3, "lint", "completed neutral"),
+        ];
+    });
+    let ask_accepting = async |accept: Value| {
+        let more = json!({"checks": ["build", "e2e", "lint"], "accept": accept});
+        ask(&gate(&Desk::new(), &forge, &more)).await.unwrap()
+    };
+    let ruling = ask_accepting(json!([])).await;
+    assert_eq!(ruling.state, State::Failed);
+    let told = ruling.evidence[1].to_string();
+    assert_eq!(
+        told,
+        "absent, the check e2e of org/repo at d6fde929: skipped, which is no success unless `accept` names it (run 2)"
+    );
+    assert_eq!(ask_accepting(json!(["skipped"])).await.state, State::Failed);
+    let ruling = ask_accepting(json!(["skipped", "neutral"])).await;
+    assert_eq!((ruling.state, ruling.run_url.as_deref()), (State::Passed, Some("https://github.com/org/repo/runs/3")));
+}
+
+#[tokio::test]
+async fn statuses_are_compared_by_context() {
+    let forge = Forge::start().await;
+    let gate = gate(&Desk::new(), &forge, &json!({"statuses": ["ci/build", "/^ci\\/deploy/"]}));
+    is(ask(&gate).await, State::Pending);
+    assert_eq!(forge.asked(), [format!("GET {STATUS}")]);
+    for (build, deploy, expected) in [
+        ("success", "pending", State::Pending),
+        ("error", "pending", State::Failed),
+        ("failure", "success", State::Failed),
+        ("success", "success", State::Passed),
+    ] {
+        forge.change(|state| {
+            let other = status(3, "lint", "failure");
+            state.statuses = vec![status(1, "ci/build", build), status(2, "ci/deploy-1", deploy), other];
+        });
+        is(ask(&gate).await, expected);
+    }
+    forge.change(|state| state.statuses[0]["state"] = json!("expected"));
+    unknown(ask(&gate).await, "invalid_output", "`expected` is no word");
+    forge.whim(|request| {
+        let body = json!({"state": "success", "sha": "b".repeat(40), "total_count": 1, "statuses": [status(1, "ci/build", "success")]});
+        Some(json_answer(request, 200, "", &body))
+    });
+    unknown(ask(&gate).await, "invalid_output", "answers about the commit `bbbb");
+}
+
+#[tokio::test]
+async fn everything_that_is_required_is_asked_at_once() {
+    let forge = Forge::start().await;
+    let gate =
+        gate(&Desk::new(), &forge, &json!({"workflows": ["build.yml"], "checks": ["unit"], "statuses": ["ci/build"]}));
+    is(ask(&gate).await, State::Pending);
+    let mut expected = [RUNS, CHECKS, STATUS].map(|target| format!("GET {target}"));
+    expected.sort();
+    assert_eq!(forge.asked(), expected);
+    forge.change(|state| {
+        state.runs = vec![run(7, "build", HEAD, "completed success")];
+        state.checks = vec![check(1, "unit", "completed success")];
+        state.statuses = vec![status(1, "ci/build", "success")];
+    });
+    let ruling = is(ask(&gate).await, State::Passed);
+    assert_eq!(ruling.built_at.as_deref(), Some("2026-07-20T01:01:13Z"), "what ended last");
+
+    // One list that cannot be read leaves the whole unknown, unless another one holds a failure.
+    forge.whim(|request| request.target.ends_with("status?per_page=100").then(|| error(request, 500, "oops")));
+    unknown(ask(&gate).await, "unavailable", "500");
+    forge.change(|state| state.checks = vec![check(1, "unit", "completed failure")]);
+    assert_eq!(is(ask(&gate).await, State::Failed).evidence.len(), 3);
+}
+
+#[tokio::test]
+async fn what_github_refuses_is_no_word_about_the_commit() {
+    let forge = Forge::start().await;
+    let gate = build_gate(&forge);
+    for (code, message, kind, says) in [
+        (404, "Not Found", "denied", "it is not there, or the credential may not see it"),
+        (401, "Bad credentials", "denied", "Bad credentials"),
+        (403, "Resource not accessible by personal access token", "denied", "not accessible"),
+        (422, "No commit found for SHA", "invalid_output", "does the repository have this commit"),
+        (301, "Moved Permanently", "invalid_output", "renamed"),
+        (429, "too many", "throttled", "429"),
+        (500, "oops", "unavailable", "500"),
+        (503, "No server is currently available", "unavailable", "503"),
+        (204, "", "invalid_output", "204"),
+    ] {
+        forge.whim(move |request| Some(error(request, code, message)));
+        let told = unknown(ask(&gate).await, kind, says);
+        assert!(told.message.contains("/repos/org/repo/actions/runs"), "{}", told.message);
+        assert_eq!(told.evidence.len(), 1);
+    }
+    for body in [
+        json!([]),
+        json!({}),
+        json!({"workflow_runs": []}),
+        json!({"total_count": 0}),
+        json!({"total_count": 1, "workflow_runs": [{"id": 1, "head_sha": HEAD}]}),
+        json!({"total_count": 0, "workflow_runs": null}),
+        json!("<html>"),
+    ] {
+        forge.whim(move |request| Some(json_answer(request, 200, "", &body)));
+        unknown(ask(&gate).await, "invalid_output", "not the document that was expected");
+    }
+    forge.whim(|request| Some(request.answer(200, "", "{\"total_count\": 1, \"workflow_runs\": [{")));
+    unknown(ask(&gate).await, "invalid_output", "EOF");
+    forge.whim(|_| None);
+    for (words, says) in [("completed", "no conclusion"), ("completed exploded", "`exploded` is no word that is known")]
+    {
+        forge.change(|state| state.runs = vec![run(7, "build", HEAD, words)]);
+        unknown(ask(&gate).await, "invalid_output", says);
+    }
+}
+
+// Needs `Reply::refusal` to know GitHub's rate limit headers on a 403.
+#[tokio::test]
+async fn a_403_with_rate_limit_headers_asks_for_a_pause() {
+    let forge = Forge::start().await;
+    let gate = build_gate(&forge);
+    for headers in [
+        "\r\nRetry-After: 60",
+        "\r\nx-ratelimit-limit: 60\r\nx-ratelimit-remaining: 0\r\nx-ratelimit-reset: 4102444800",
+    ] {
+        forge.whim(move |request| {
+            let body = json!({"message": "API rate limit exceeded"});
+            Some(json_answer(request, 403, headers, &body))
+        });
+        let told = ask(&gate).await.unwrap_err();
+        assert!(matches!(told.kind, ErrorKind::Throttled { retry_after: Some(_) }), "{told:?}");
+    }
+}
+
+// Needs `Line::fetch` to revalidate: the call says `revalidate: true`.
+#[tokio::test]
+async fn what_did_not_change_is_asked_for_with_its_etag() {
+    let forge = Forge::start().await;
+    forge.change(|state| state.runs = vec![run(7, "build", HEAD, "in_progress")]);
+    let gate = build_gate(&forge);
+    for has_tag in [false, true] {
+        is(ask(&gate).await, State::Pending);
+        let requests = forge.requests();
+        assert_eq!(
+            requests.iter().map(|request| request.header("if-none-match").is_some()).collect::<Vec<_>>(),
+            [has_tag]
+        );
+    }
+    forge.change(|state| state.runs = vec![run(7, "build", HEAD, "completed success")]);
+    is(ask(&gate).await, State::Passed);
+}
+
+#[tokio::test]
+async fn a_token_is_read_at_each_use_and_never_told() {
+    let (forge, desk) = (Forge::start().await, Desk::new());
+    desk.write("token", "ghp_first\n");
+    let gate = gate(&desk, &forge, &json!({"workflows": ["build.yml"], "token": {"file": "token"}}));
+    for token in ["ghp_first", "ghp_second"] {
+        desk.write("token", token);
+        forge.change(|state| state.authorization = Some(format!("Bearer {token}")));
+        is(ask(&gate).await, State::Pending);
+    }
+    forge.whim(|request| {
+        let message = format!("{} is wrong", request.header("authorization").unwrap());
+        Some(error(request, 403, &message))
+    });
+    let told = unknown(ask(&gate).await, "denied", "[redacted] is wrong");
+    assert!(!format!("{told:?}").contains("ghp_"), "{told:?}");
+    std::fs::remove_file(desk.folder.path().join("token")).unwrap();
+    unknown(ask(&gate).await, "unavailable", "cannot read the secret file");
+}
+
+#[tokio::test]
+async fn rulings_are_remembered_for_as_long_as_they_hold() {
+    let (forge, desk) = (Forge::start().await, Desk::new());
+    let gate = gate(&desk, &forge, &json!({"workflows": ["build.yml"]}));
+    let reuse = async || ask_with(&gate, json!({"head_sha": HEAD}), true).await.unwrap().state;
+    for (words, lasts) in [("in_progress", 0), ("completed failure", 60), ("completed success", 600)] {
+        forge.change(|state| state.runs = vec![run(7, "build", HEAD, words)]);
+        gate.forget();
+        reuse().await;
+        assert_eq!(forge.asked().len(), 1, "{words}");
+        for (age, expected) in [(lasts, 0), (1, 1)] {
+            // To the last moment, and past it.
+            desk.clock.advance(Duration::from_secs(age).saturating_sub(Duration::from_millis(1)));
+            reuse().await;
+            let expected = if lasts == 0 { 1 } else { expected };
+            assert_eq!(forge.asked().len(), expected, "{words}");
+        }
+    }
+    reuse().await;
+    assert_eq!(forge.asked().len(), 0);
+    is(ask(&gate).await, State::Passed);
+    assert_eq!(forge.asked().len(), 1, "who may not reuse asks");
+    gate.forget();
+    assert_eq!((reuse().await, forge.asked().len()), (State::Passed, 1));
+}
+
+#[tokio::test]
+async fn equal_questions_are_asked_once() {
+    let forge = Forge::start().await;
+    forge.change(|state| state.runs = vec![run(7, "build", HEAD, "in_progress")]);
+    let gate = build_gate(&forge);
+    let callers = (0..20).map(|_| ask_with(&gate, json!({"head_sha": HEAD}), true));
+    for said in futures_util::future::join_all(callers).await {
+        is(said, State::Pending);
+    }
+    assert_eq!(forge.asked().len(), 1);
+}
+
+#[test]
+fn what_is_wrong_with_a_configuration() {
+    let problems = |more: Value| {
+        let mut config = json!({"repository": "org/repo", "workflows": ["build.yml"], "token": {"env": "PATH"}});
+        config.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        Desk::new().problems(json!({"github": config}))
+    };
+    assert_eq!(problems(json!({})), Vec::<String>::new());
+    assert_eq!(problems(json!({"repository": "{{ params.repo }}", "walkBack": 50})), Vec::<String>::new());
+    let app = json!({"id": 1, "installation": 2, "privateKey": {"env": "PATH"}});
+    for (more, path, says) in [
+        (json!({"workflows": []}), "gate.github:", "nothing is required"),
+        (json!({"repository": "repo"}), "gate.github.repository:", "owner/name"),
+        (json!({"repository": "{{ repo }}"}), "gate.github.repository:", "unknown name `repo`"),
+        (json!({"sha": "{{ params"}), "gate.github.sha:", "unexpected end of input"),
+        (json!({"api": "api.github.com"}), "gate.github.api:", "no URL"),
+        (json!({"workflows": ["a", "/(/"]}), "gate.github.workflows[1]:", "unclosed group"),
+        (json!({"checks": [""]}), "gate.github.checks[0]:", "empty"),
+        (json!({"statuses": ["//"]}), "gate.github.statuses[0]:", "match everything"),
+        (json!({"walkBack": 0}), "gate.github.walkBack:", "from 1 to 50"),
+        (json!({"walkBack": 51}), "gate.github.walkBack:", "from 1 to 50"),
+        (json!({"token": {"env": "NO_SUCH_VARIABLE_HERE"}}), "gate.github.token:", "not set"),
+        (json!({"token": null}), "gate.github:", "60 questions an hour"),
+        (json!({"app": app}), "gate.github:", "keep one of them"),
+        (json!({"token": null, "app": app}), "gate.github.app.privateKey:", "no RSA private key"),
+        (json!({"workflows": [], "checks": ["x"], "events": ["push"]}), "gate.github.events:", "no workflow is named"),
+    ] {
+        let told = problems(more);
+        assert!(told.len() == 1 && told[0].starts_with(path) && told[0].contains(says), "{says}: {told:?}");
+    }
+}

@@ -1,0 +1,105 @@
+//! Walking back: the newest earlier commit that passed, never one that may not be the newest.
+
+use std::sync::Arc;
+
+use appset_gateway::backend::digests::gate::{Gate, State};
+use serde_json::json;
+
+use super::{
+    Desk, ask_with,
+    fake_github::{Forge, commit, error, run},
+    github::gate,
+    is, unknown,
+};
+
+/// Commits `a`, `b`, … of a line, as 40 digits each.
+fn sha(digit: char) -> String {
+    digit.to_string().repeat(40)
+}
+
+/// A forge with the commits of `line`, newest first, the last of which is the root when `is_whole`; and a gate that walks
+/// back by `steps`.
+async fn history(line: &str, is_whole: bool, steps: u8) -> (Forge, Arc<dyn Gate>) {
+    let forge = Forge::start().await;
+    let digits: Vec<char> = line.chars().chain((!is_whole).then_some('0')).collect();
+    forge.change(|state| {
+        state.commits = digits
+            .iter()
+            .enumerate()
+            .map(|(index, digit)| match digits.get(index + 1) {
+                Some(parent) => commit(&sha(*digit), &[&sha(*parent)]),
+                None => commit(&sha(*digit), &[]),
+            })
+            .collect();
+    });
+    let gate = gate(&Desk::new(), &forge, &json!({"workflows": ["build.yml"], "walkBack": steps}));
+    (forge, gate)
+}
+
+#[tokio::test]
+async fn the_newest_earlier_commit_that_passed_is_found() {
+    let (forge, gate) = history("abcde", true, 3).await;
+    let from_a = async || ask_with(&gate, json!({"head_sha": sha('a')}), true).await;
+    forge.change(|state| {
+        state.runs = vec![
+            run(3, "build", &sha('d'), "completed success"),
+            run(4, "build", &sha('c'), "completed success"),
+            run(5, "build", &sha('b'), "completed failure"),
+        ];
+    });
+    let ruling = is(from_a().await, State::Passed);
+    assert_eq!((ruling.commit.unwrap().as_str(), ruling.is_earlier), (&*sha('c'), true));
+    assert_eq!(ruling.run_url.as_deref(), Some("https://github.com/org/repo/actions/runs/4"));
+    let told: Vec<String> = ruling.evidence.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        told,
+        [
+            "absent, the workflow build.yml of org/repo at aaaaaaaa: no run yet",
+            "present, the commits of org/repo before aaaaaaaa: cccccccc passed, 2 before aaaaaaaa",
+            "present, the workflow .github/workflows/build.yml of org/repo at cccccccc: success (run 4)",
+        ]
+    );
+    let runs = |digit| {
+        format!("GET /repos/org/repo/actions/runs?head_sha={}&exclude_pull_requests=true&per_page=100", sha(digit))
+    };
+    let commits = format!("GET /repos/org/repo/commits?sha={}&per_page=4", sha('a'));
+    assert_eq!(forge.asked(), [runs('a'), runs('b'), runs('c'), commits.clone()]);
+
+    // What is known of the earlier ones is remembered, that of the asked one is not.
+    is(from_a().await, State::Passed);
+    assert_eq!(forge.asked(), [runs('a'), commits]);
+    forge.change(|state| state.runs.push(run(9, "build", &sha('a'), "completed success")));
+    assert!(!is(from_a().await, State::Passed).is_earlier);
+    assert_eq!(forge.asked(), [runs('a')]);
+    is(from_a().await, State::Passed);
+    assert_eq!(forge.asked(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn none_in_range_is_no_proof_unless_the_history_ends() {
+    let ask_a = async |gate: &Arc<dyn Gate>| ask_with(gate, json!({"head_sha": sha('a')}), false).await;
+    let (forge, gate) = history("abcde", true, 3).await;
+    let told = unknown(ask_a(&gate).await, "invalid_output", "none of the last 3 commits before aaaaaaaa passed");
+    assert!(told.message.contains("raise `walkBack`"), "{}", told.message);
+    assert_eq!(told.evidence.len(), 2);
+    forge.change(|state| state.runs = vec![run(3, "build", &sha('e'), "completed success")]);
+    unknown(ask_a(&gate).await, "invalid_output", "none of the last 3 commits");
+
+    let (forge, gate) = history("abcd", true, 3).await;
+    let ruling = is(ask_a(&gate).await, State::Pending);
+    assert_eq!((ruling.commit.unwrap().as_str(), ruling.is_earlier), (&*sha('a'), false));
+    assert_eq!(ruling.evidence[1].to_string(), "absent, the commits of org/repo before aaaaaaaa: none of all 3 passed");
+    // A page that is cut short is not the end.
+    forge.change(|state| state.page = 2);
+    unknown(ask_a(&gate).await, "invalid_output", "none of the last 1 commits");
+
+    // A commit on the way that is not clear might be the one.
+    forge.change(|state| {
+        state.page = 100;
+        state.runs =
+            vec![run(2, "build", &sha('b'), "completed exploded"), run(3, "build", &sha('c'), "completed success")];
+    });
+    unknown(ask_a(&gate).await, "invalid_output", "`exploded`");
+    forge.whim(|request| request.target.contains("/commits?").then(|| error(request, 503, "oops")));
+    unknown(ask_a(&gate).await, "unavailable", "503");
+}
