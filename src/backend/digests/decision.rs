@@ -222,3 +222,172 @@ impl From<Note> for Value {
         serde_json::to_value(note).unwrap_or_default()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::{backend::digests::commit::Commit, generator::Lasting};
+
+    const NOW: Timestamp = Timestamp(1_000_000_000);
+
+    fn built(name: &str, digest: &str) -> Finding {
+        let parts = json!({"digest": digest}).as_object().unwrap().clone();
+        let built = Built { parts, created: Some("2026-01-01T00:00:00Z".into()), revision: Some(sha('b')) };
+        Finding { name: name.into(), is: Is::Built(built), evidence: vec![Evidence::present("its manifest", digest)] }
+    }
+
+    fn lacking(name: &str, is: Is) -> Finding {
+        Finding { name: name.into(), is, evidence: vec![Evidence::absent("its manifest", "404")] }
+    }
+
+    fn sha(digit: char) -> String {
+        digit.to_string().repeat(40)
+    }
+
+    fn ruling(state: State) -> Ruling {
+        Ruling {
+            state,
+            commit: Some(Commit::parse(&sha('b')).unwrap()),
+            is_earlier: false,
+            evidence: vec![Evidence::present("the run", state.as_str())],
+            run_url: Some("https://ci.example/1".into()),
+            built_at: Some("2026-01-02T00:00:00Z".into()),
+        }
+    }
+
+    fn decide(
+        findings: Vec<Finding>,
+        ruling: Option<Ruling>,
+        before: Option<&Before>,
+        fallback: &Fallback,
+    ) -> Result<Outcome, BackendError> {
+        Learned { findings, ruling, tells_origin: true, before, now: NOW }.decide(fallback)
+    }
+
+    /// What is noted with an answer whose image has the digest `old`.
+    fn before(is_own: bool) -> Before {
+        let outcome = decide(vec![built("front", "old")], None, None, &Fallback::Omit).unwrap();
+        Before { note: outcome.note.unwrap(), is_own }
+    }
+
+    fn told(outcome: &Outcome) -> String {
+        match &outcome.sets[..] {
+            [] => "[]".to_owned(),
+            [set] => format!(
+                "{}{}",
+                set.0["front"]["digest"].as_str().unwrap(),
+                if set.0["stale"] == true { ", stale" } else { "" }
+            ),
+            more => panic!("{more:?}"),
+        }
+    }
+
+    /// The table of answers, line by line: what is there, CI's word, and what was seen before.
+    #[test]
+    fn the_table() {
+        let there = || built("front", "new");
+        let (missing, unfit) = (|| lacking("front", Is::Missing), || lacking("front", Is::Unfit));
+        let (own, followed) = (before(true), before(false));
+        let (passed, pending, failed) = (State::Passed, State::Pending, State::Failed);
+        type Line<'a> = (&'a str, Finding, Option<State>, Option<&'a Before>, &'a str, Option<u64>);
+        let table: Vec<Line<'_>> = vec![
+            ("all agree", there(), Some(passed), None, "new", None),
+            ("all agree, after another", there(), Some(passed), Some(&followed), "new", None),
+            ("no gate", there(), None, Some(&own), "new", None),
+            ("tag missing, never seen", missing(), Some(passed), None, "[]", Some(15)),
+            ("CI pending, never seen", there(), Some(pending), None, "[]", Some(15)),
+            ("of another commit, never seen", unfit(), Some(passed), None, "[]", Some(15)),
+            ("CI failed, never seen", there(), Some(failed), None, "[]", Some(60)),
+            ("tag missing, one before", missing(), Some(passed), Some(&followed), "old, stale", Some(15)),
+            ("tag missing, no gate, one before", missing(), None, Some(&followed), "old, stale", Some(15)),
+            ("CI pending, one before", there(), Some(pending), Some(&followed), "old, stale", Some(15)),
+            ("of another commit, one before", unfit(), Some(passed), Some(&followed), "old, stale", Some(15)),
+            ("CI failed, one before", there(), Some(failed), Some(&followed), "old, stale", Some(60)),
+            ("CI failed, tag missing, one before", missing(), Some(failed), Some(&followed), "old, stale", Some(60)),
+            ("CI runs again", there(), Some(pending), Some(&own), "old, stale", Some(15)),
+            ("CI ran again and failed", there(), Some(failed), Some(&own), "old, stale", Some(60)),
+            ("the tag moved on", unfit(), Some(passed), Some(&own), "old, stale", Some(15)),
+            // What was built for this very question is gone: the guard has the last word.
+            ("the tag was deleted", missing(), Some(passed), Some(&own), "[]", Some(15)),
+        ];
+        for (name, finding, state, before, expected, most) in table {
+            let outcome = decide(vec![finding], state.map(ruling), before, &Fallback::Omit).unwrap();
+            assert_eq!(told(&outcome), expected, "{name}");
+            let most = most.map(|most| Lasting::AtMost(Duration::from_secs(most)));
+            assert_eq!(outcome.lasting, most, "{name}");
+            assert!(!outcome.evidence.is_empty(), "{name}");
+            if expected == "old, stale" {
+                assert_eq!(outcome.sets[0].0["revision"], sha('b').as_str(), "{name}: its own revision");
+            }
+        }
+    }
+
+    #[test]
+    fn all_images_or_none() {
+        let mixed = || vec![built("front", "new"), lacking("back", Is::Missing)];
+        assert_eq!(told(&decide(mixed(), None, None, &Fallback::Omit).unwrap()), "[]");
+        // What was noted before there was a second image is of no use.
+        assert_eq!(told(&decide(mixed(), None, Some(&before(false)), &Fallback::Omit).unwrap()), "[]");
+        let outcome = decide(vec![built("front", "new"), built("back", "b")], None, None, &Fallback::Omit).unwrap();
+        let keys: Vec<&String> = outcome.sets[0].0.keys().collect();
+        assert_eq!(keys, ["front", "back", "stale", "revision", "builtAt", "runUrl"]);
+        assert_eq!(outcome.sets[0].0["builtAt"], "2026-01-01T00:00:00Z");
+    }
+
+    #[test]
+    fn what_stands_in_stands_in_again() {
+        let (mut note, missing) = (before(false), || vec![lacking("front", Is::Missing)]);
+        for _ in 0..3 {
+            let outcome = decide(missing(), None, Some(&note), &Fallback::Omit).unwrap();
+            assert_eq!(told(&outcome), "old, stale");
+            note = Before { note: outcome.note.unwrap(), is_own: true };
+        }
+        let outcome = decide(vec![built("front", "new")], None, Some(&note), &Fallback::Omit).unwrap();
+        assert_eq!(told(&outcome), "new");
+        let gone = Before { note: outcome.note.unwrap(), is_own: true };
+        assert_eq!(told(&decide(missing(), None, Some(&gone), &Fallback::Omit).unwrap()), "[]");
+    }
+
+    #[test]
+    fn a_tag_that_is_missing_for_long_is_asked_for_less_often() {
+        let note = |since: u64| Before { note: Arc::new(json!({"missingSince": since})), is_own: true };
+        for (since, most) in [(NOW.0, 15), (NOW.0 - 60_000, 30), (NOW.0 - 600_000, 120), (NOW.0 + 1, 15)] {
+            let missing = vec![lacking("front", Is::Missing)];
+            let outcome = decide(missing, None, Some(&note(since)), &Fallback::Omit).unwrap();
+            assert_eq!(outcome.lasting, Some(Lasting::AtMost(Duration::from_secs(most))), "{since}");
+            assert_eq!(outcome.note.unwrap()["missingSince"], since);
+        }
+    }
+
+    #[test]
+    fn an_error_or_a_placeholder_in_place_of_nothing() {
+        let missing = || vec![lacking("front", Is::Missing)];
+        let error = decide(missing(), Some(ruling(State::Passed)), None, &Fallback::Error).unwrap_err();
+        assert_eq!(error.message, "not built: front: absent, its manifest: 404");
+        assert_eq!(error.evidence.len(), 2);
+        assert_eq!(told(&decide(missing(), None, Some(&before(false)), &Fallback::Error).unwrap()), "old, stale");
+        let images = json!({"front": {"digest": "building"}}).as_object().unwrap().clone();
+        let placeholder = Fallback::Placeholder(images);
+        for note in [None, Some(before(true)), Some(before(false))] {
+            let outcome = decide(missing(), None, note.as_ref(), &placeholder).unwrap();
+            assert_eq!(told(&outcome), if note.is_none() { "building, stale" } else { "old, stale" });
+        }
+        // A placeholder is not what was built before.
+        let outcome = decide(missing(), None, None, &placeholder).unwrap();
+        let note = Before { note: outcome.note.unwrap(), is_own: false };
+        assert_eq!(told(&decide(missing(), None, Some(&note), &Fallback::Omit).unwrap()), "[]");
+    }
+
+    #[test]
+    fn an_earlier_commit_that_passed_is_marked() {
+        let ruling = Ruling { is_earlier: true, ..ruling(State::Passed) };
+        let outcome = decide(vec![built("front", "earlier")], Some(ruling), None, &Fallback::Omit).unwrap();
+        assert_eq!(told(&outcome), "earlier, stale");
+        assert_eq!(outcome.sets[0].0["runUrl"], "https://ci.example/1");
+        assert_eq!(outcome.sets[0].0["builtAt"], "2026-01-02T00:00:00Z");
+    }
+}

@@ -20,7 +20,7 @@ use crate::{
     backend::Surroundings,
     clock::Clock,
     error::BackendError,
-    generator::{Outcome, Parameters, Query},
+    generator::{Evidence, Outcome, Parameters, Query},
     oci::{Reference, Registries},
     problem::{Path, Problems},
     template::{INPUT_SCOPE, Place, Template, input_context},
@@ -28,6 +28,9 @@ use crate::{
 
 /// Names that a parameter set has besides those of its images.
 const OWN: [&str; 6] = ["stale", "revision", "builtAt", "runUrl", "params", "applicationSet"];
+
+/// What parameters are called that name a commit, in parts.
+const NAMES_OF_COMMITS: [&str; 3] = ["sha", "commit", "revision"];
 
 /// One image.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -84,6 +87,14 @@ impl Images {
             let parsed = Template::parse(&revision.expect, Place::Text, INPUT_SCOPE);
             problems.note(&path.key("revision").key("expect"), parsed)
         });
+        let is_tied = |image: &Image| image.needs_commit() || NAMES_OF_COMMITS.iter().any(|name| image.mentions(name));
+        if gate.is_some() && config.revision.is_none() && !images.iter().all(|(_, image)| is_tied(image)) {
+            problems.warning(
+                &path.key("gate"),
+                "CI passes a commit, and nothing says that the images are of that commit",
+                "add `revision: { expect: … }`, or name the commit in the tag: `{{ commit }}`",
+            );
+        }
         Some(Self {
             needs_commit: images.iter().any(|(_, image)| image.needs_commit()),
             images,
@@ -111,7 +122,12 @@ impl Images {
                     deadline: query.deadline,
                     may_reuse: !query.ttl.is_zero(),
                 };
-                gate.ask(asked).await.map(Some).map_err(|error| error.within("gate"))
+                gate.ask(asked).await.map(Some).map_err(|mut error| {
+                    if error.evidence.is_empty() {
+                        error.evidence = vec![Evidence::unknown("CI's word on the commit", error.message.as_str())];
+                    }
+                    error.within("gate")
+                })
             }
             None => Ok(None),
         };

@@ -167,6 +167,11 @@ impl Image {
         self.template().reads("commit")
     }
 
+    /// Whether `text` stands somewhere in the reference as it is written.
+    pub fn mentions(&self, text: &str) -> bool {
+        self.template().source().contains(text)
+    }
+
     /// Whether the reference depends on the ApplicationSet's name.
     pub fn reads_application_set(&self) -> bool {
         self.template().reads_application_set()
