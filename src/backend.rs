@@ -61,7 +61,7 @@ pub enum BackendConfig {
     /// A JSON API.
     Http(http::Config),
     /// The digests of named images, from their registry.
-    Digests(digests::Config),
+    Digests(Box<digests::Config>),
 }
 
 /// What the building of a backend may use.

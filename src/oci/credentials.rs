@@ -75,6 +75,7 @@ struct Read {
 
 impl Credentials {
     /// The credentials in `file`; helpers that it names run only when they are in `allowed_helpers`.
+    #[must_use]
     pub fn new(file: Option<PathBuf>, allowed_helpers: Vec<String>) -> Self {
         Self { file, allowed_helpers, read: Mutex::default(), helped: tokio::sync::Mutex::default() }
     }

@@ -1,5 +1,5 @@
 //! Tokens: bought at the server that a registry's challenge names, kept for four fifths of their life, fetched once however
-//! many wait. Source: the distribution project's "Token Authentication Specification" and "OAuth2 Token Authentication".
+//! many wait. Source: the distribution project's "Token Authentication Specification" and "`OAuth2` Token Authentication".
 
 use std::{
     collections::HashMap,
@@ -144,11 +144,11 @@ impl Tokens {
                 let bought = buy(&purpose, credential.as_ref(), &line, deadline).await;
                 let bought = bought.map_err(|error| error.within("token server"));
                 seat.land(|_| {
-                    let (authorization, life) = bought?;
+                    let (authorization, lasts) = bought?;
                     let mut keep = keep.lock().unwrap_or_else(PoisonError::into_inner);
                     let now = Instant::now();
                     keep.retain(|_, token| token.renew_at > now);
-                    let token = Token { authorization: authorization.clone(), renew_at: now + life.mul_f64(0.8) };
+                    let token = Token { authorization: authorization.clone(), renew_at: now + lasts.mul_f64(0.8) };
                     keep.insert(key, token);
                     Ok(authorization)
                 })
@@ -204,15 +204,17 @@ async fn buy(
         }
     };
     let mut reply = line.fetch(call).await?;
-    secret.into_iter().for_each(|secret| reply.secrets.push(secret));
+    if let Some(secret) = secret {
+        reply.secrets.push(secret);
+    }
     if reply.status.as_u16() != 200 {
         return Err(reply.refusal());
     }
     let wrong = || BackendError::invalid_output("its answer holds no token");
     let told: TokenReply = serde_json::from_slice(&reply.body).map_err(|_| wrong())?;
     let token = told.token.or(told.access_token).filter(|token| !token.expose().is_empty()).ok_or_else(wrong)?;
-    let life = Duration::from_secs(told.expires_in.unwrap_or(TOKEN_LIFE).clamp(1, 3600));
-    Ok((sensitive(&format!("Bearer {}", token.expose()))?, life))
+    let lasts = Duration::from_secs(told.expires_in.unwrap_or(TOKEN_LIFE).clamp(1, 3600));
+    Ok((sensitive(&format!("Bearer {}", token.expose()))?, lasts))
 }
 
 /// `value` as a header that is never shown.

@@ -7,6 +7,7 @@ mod support;
 
 mod admin;
 mod architecture;
+mod builds;
 mod cache;
 mod cli;
 mod digests;

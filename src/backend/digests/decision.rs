@@ -286,6 +286,8 @@ mod tests {
         }
     }
 
+    type Line<'a> = (&'a str, Finding, Option<State>, Option<&'a Before>, &'a str, Option<u64>);
+
     /// The table of answers, line by line: what is there, CI's word, and what was seen before.
     #[test]
     fn the_table() {
@@ -293,7 +295,6 @@ mod tests {
         let (missing, unfit) = (|| lacking("front", Is::Missing), || lacking("front", Is::Unfit));
         let (own, followed) = (before(true), before(false));
         let (passed, pending, failed) = (State::Passed, State::Pending, State::Failed);
-        type Line<'a> = (&'a str, Finding, Option<State>, Option<&'a Before>, &'a str, Option<u64>);
         let table: Vec<Line<'_>> = vec![
             ("all agree", there(), Some(passed), None, "new", None),
             ("all agree, after another", there(), Some(passed), Some(&followed), "new", None),

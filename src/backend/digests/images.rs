@@ -50,7 +50,7 @@ pub struct ImageConfig {
 
 /// The images, parsed, and those who vouch for them.
 pub struct Images {
-    images: Vec<(String, Image)>,
+    named: Vec<(String, Image)>,
     expect: Option<Template>,
     policy: Policy,
     gate: Option<Arc<dyn Gate>>,
@@ -97,7 +97,7 @@ impl Images {
         }
         Some(Self {
             needs_commit: images.iter().any(|(_, image)| image.needs_commit()),
-            images,
+            named: images,
             expect,
             policy: config.revision.as_ref().map(|revision| revision.policy).unwrap_or_default(),
             gate: gate.map_or(Some(None), |gate| gate.map(Some))?,
@@ -168,13 +168,13 @@ impl Images {
         query: &Query,
     ) -> Vec<(&str, Result<super::source::Found, BackendError>)> {
         let wanted = Wanted { context, registries: &self.registries, deadline: query.deadline, ttl: query.ttl };
-        let lookups = self.images.iter().map(async |(name, image)| (name.as_str(), image.find(&wanted).await));
+        let lookups = self.named.iter().map(async |(name, image)| (name.as_str(), image.find(&wanted).await));
         join_all(lookups).await
     }
 
     /// Whether what is asked depends on the ApplicationSet's name.
     pub fn reads_application_set(&self) -> bool {
-        self.images.iter().any(|(_, image)| image.reads_application_set())
+        self.named.iter().any(|(_, image)| image.reads_application_set())
             || self.expect.as_ref().is_some_and(Template::reads_application_set)
             || self.gate.as_ref().is_some_and(|gate| gate.reads_application_set())
     }
@@ -267,6 +267,6 @@ pub(super) fn parts(reference: &Reference, digest: &str) -> Value {
 
 impl std::fmt::Debug for Images {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Images").field("images", &self.images).finish_non_exhaustive()
+        f.debug_struct("Images").field("images", &self.named).finish_non_exhaustive()
     }
 }

@@ -114,7 +114,7 @@ impl Board {
                 .collect();
             self.stored.1 = self.app.clock.now();
             if missing.is_empty() {
-                return self.settle().await;
+                return self.app.settle().await;
             }
             self.advance(Duration::from_secs(2));
         }
@@ -159,7 +159,7 @@ impl Board {
         let asked: Vec<Option<usize>> = self.cells.iter().map(|cell| cell.source.asked()).collect();
         let worth = if parameters == &json!({}) { self.worth() } else { Worth::Nothing };
         let replies = join_all(self.cells.iter().map(|cell| self.reply(cell, parameters))).await;
-        self.settle().await;
+        self.app.settle().await;
         for (index, reply) in replies.into_iter().enumerate() {
             let key = self.key(&self.cells[index], parameters);
             let cell = &mut self.cells[index];
@@ -198,19 +198,6 @@ impl Board {
             // The decoder panics when Argo CD would take it for an empty list.
             Found { what: format!("a reply that is none: {text}"), is_success: text.contains("AccidentallyEmpty") }
         })
-    }
-
-    /// Waits until no backend runs any more.
-    async fn settle(&self) {
-        let until = Instant::now() + Duration::from_mins(1);
-        loop {
-            self.app.app.engine.observe();
-            if self.app.app.metrics.flights.get() == 0 {
-                return;
-            }
-            assert!(Instant::now() < until, "a run does not end");
-            sleep(Duration::from_millis(5)).await;
-        }
     }
 
     /// What the good answers are worth now, by the table of states.

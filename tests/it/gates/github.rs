@@ -225,8 +225,6 @@ async fn everything_that_is_required_is_asked_at_once() {
 
 #[tokio::test]
 async fn what_github_refuses_is_no_word_about_the_commit() {
-    let forge = Forge::start().await;
-    let gate = build_gate(&forge);
     for (code, message, kind, says) in [
         (404, "Not Found", "denied", "it is not there, or the credential may not see it"),
         (401, "Bad credentials", "denied", "Bad credentials"),
@@ -238,11 +236,16 @@ async fn what_github_refuses_is_no_word_about_the_commit() {
         (503, "No server is currently available", "unavailable", "503"),
         (204, "", "invalid_output", "204"),
     ] {
+        // A refusal may ask for a pause.
+        let forge = Forge::start().await;
+        let gate = build_gate(&forge);
         forge.whim(move |request| Some(error(request, code, message)));
         let told = unknown(ask(&gate).await, kind, says);
         assert!(told.message.contains("/repos/org/repo/actions/runs"), "{}", told.message);
         assert_eq!(told.evidence.len(), 1);
     }
+    let forge = Forge::start().await;
+    let gate = build_gate(&forge);
     for body in [
         json!([]),
         json!({}),

@@ -19,7 +19,12 @@ use appset_gateway::{
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
+use tokio::{
+    net::TcpListener,
+    sync::oneshot,
+    task::JoinHandle,
+    time::{Instant, sleep},
+};
 
 use super::{
     ADMIN_TOKEN, Reply, TOKEN,
@@ -178,6 +183,19 @@ impl TestApp {
         let reply = wire::exchange_admin(self.admin, request.as_bytes()).await;
         contract::conforms(Listener::Admin, request.as_bytes(), &reply);
         reply
+    }
+
+    /// Waits until no backend runs any more.
+    pub async fn settle(&self) {
+        let until = Instant::now() + Duration::from_mins(1);
+        loop {
+            self.app.engine.observe();
+            if self.app.metrics.flights.get() == 0 {
+                return;
+            }
+            assert!(Instant::now() < until, "a run does not end");
+            sleep(Duration::from_millis(5)).await;
+        }
     }
 
     /// The value of one metric, written as in the exposition format; 0 when it is not there.

@@ -1,0 +1,250 @@
+//! What CI built for a commit: the registry, the image's label and CI's word in one answer, from the call to Argo CD's
+//! eyes. The registry and the forge are fakes that count, but for the example of the plugin generator's proposal.
+
+mod fake;
+
+use std::{collections::BTreeSet, time::Duration};
+
+use serde_json::{Value, json};
+
+use self::fake::{Fake, Image, sha};
+use crate::support::{Reply, TestApp, Verdict, registry::Registry, upstream::refused};
+
+/// A configuration whose routes are all like `backend`, named `a` and `b`.
+fn config(fake: &Fake, backend: &Value, more: Value) -> String {
+    let output = json!({
+        "digest": "{{ app.digest }}", "revision": "{{ revision }}", "stale": "{{ stale }}", "builtAt": "{{ builtAt }}",
+        "runUrl": "{{ runUrl }}",
+    });
+    let mut route = json!({"backend": {"digests": backend}, "output": output, "lineage": ["branch"], "deadline": "5s"});
+    let Value::Object(more) = more else { panic!("{more}") };
+    route.as_object_mut().unwrap().extend(more);
+    let named = |name: &str| {
+        let mut route = route.clone();
+        route["name"] = name.into();
+        route
+    };
+    let registries = json!({fake.host(): {"plainHttp": true}});
+    format!("{}registries: {registries}\nroutes: {}\n", TestApp::auth(), json!([named("a"), named("b")]))
+}
+
+/// The backend of previews: a tag per branch, its revision, and a GitHub workflow.
+fn previews(fake: &Fake) -> Value {
+    json!({
+        "images": {"app": {"image": format!("{}/org/app:{{{{ params.branch | tag }}}}", fake.host())}},
+        "revision": {"expect": "{{ params.head_sha }}"},
+        "gate": {"github": {"api": fake.url(), "repository": "org/app", "workflows": ["build.yml"]}},
+    })
+}
+
+async fn start(fake: &Fake, backend: &Value, more: Value) -> TestApp {
+    TestApp::start(&config(fake, backend, more)).await
+}
+
+async fn ask(app: &TestApp, branch: &str, commit: char) -> Reply {
+    app.ask("a", json!({"branch": branch, "head_sha": sha(commit)})).await
+}
+
+/// What `reply` says of the commit whose image it has, and whether that is an earlier one.
+#[track_caller]
+fn told(reply: &Reply) -> String {
+    let sets: Value = serde_json::from_str(&reply.sets()).unwrap();
+    match &sets.as_array().unwrap()[..] {
+        [] => "nothing".to_owned(),
+        [set] => {
+            let revision = set["revision"].as_str().unwrap();
+            let image = Image::of(revision.chars().next().unwrap_or('-'));
+            assert_eq!(set["digest"], image.digest().as_str(), "{set}");
+            let stale = if set["stale"] == "true" { ", stale" } else { "" };
+            format!("{}{stale}", revision.chars().next().unwrap())
+        }
+        more => panic!("{more:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_preview_stays_on_the_last_passed_commit_while_the_next_is_built() {
+    let fake = Fake::start().await;
+    let app = start(&fake, &previews(&fake), json!({"cache": {"ttl": "60s"}})).await;
+    // Nothing is there yet, and never was.
+    assert_eq!(told(&ask(&app, "feat/1", 'a').await), "nothing");
+    fake.push("feat-1", Image::of('a'));
+    fake.run('a', "in_progress", None);
+    app.clock.advance(Duration::from_secs(20));
+    app.settle().await;
+    let until_built = async |commit: char, expected: &str| {
+        for _ in 0..20 {
+            app.clock.advance(Duration::from_secs(70));
+            if told(&ask(&app, "feat/1", commit).await) == expected {
+                return;
+            }
+            app.settle().await;
+        }
+        panic!("never {expected}: {}", ask(&app, "feat/1", commit).await.text());
+    };
+    assert_eq!(told(&ask(&app, "feat/1", 'a').await), "nothing");
+    fake.run('a', "completed", Some("success"));
+    until_built('a', "a").await;
+    let set: Value = serde_json::from_str(&ask(&app, "feat/1", 'a').await.sets()).unwrap();
+    assert_eq!(set[0]["runUrl"], "https://github.com/org/app/actions/runs/1");
+    assert_eq!(set[0]["builtAt"], "2026-07-20T01:01:13Z");
+
+    // The next commit: no run yet, a run, a push of its image, its failure.
+    assert_eq!(told(&ask(&app, "feat/1", 'b').await), "a, stale");
+    fake.run('b', "in_progress", None);
+    until_built('b', "a, stale").await;
+    fake.push("feat-1", Image::of('b'));
+    until_built('b', "a, stale").await;
+    fake.run('b', "completed", Some("failure"));
+    until_built('b', "a, stale").await;
+    // For days.
+    for _ in 0..5 {
+        app.clock.advance(Duration::from_hours(20));
+        assert_eq!(told(&ask(&app, "feat/1", 'b').await), "a, stale");
+        app.settle().await;
+    }
+    // And the one after that passes.
+    assert_eq!(told(&ask(&app, "feat/1", 'c').await), "a, stale");
+    fake.push("feat-1", Image::of('c'));
+    fake.run('c', "completed", Some("success"));
+    until_built('c', "c").await;
+    // Another branch has nothing of it.
+    assert_eq!(told(&ask(&app, "feat/2", 'b').await), "nothing");
+}
+
+#[tokio::test]
+async fn what_does_not_know_makes_the_answer_unknown() {
+    let fake = Fake::start().await;
+    fake.push("main", Image::of('a'));
+    fake.run('a', "completed", Some("success"));
+    for (what, path) in
+        [("gate: ", "/repos/"), ("image app: ", "/v2/org/app/manifests/main"), ("image app: ", "/v2/org/app/blobs/")]
+    {
+        let app = start(&fake, &previews(&fake), json!({"cache": {"ttl": "0s"}, "lineage": ["branch"]})).await;
+        fake.fail(path);
+        let message = refused(&ask(&app, "main", 'a').await, 502, "backend_failed", what);
+        assert!(message.contains("503"), "{message}");
+        fake.fail("");
+        app.clock.advance(Duration::from_mins(2));
+        assert_eq!(told(&ask(&app, "main", 'a').await), "a");
+        fake.fail(path);
+        app.clock.advance(Duration::from_mins(2));
+        let reply = ask(&app, "main", 'a').await;
+        // What a digest holds was read once for good.
+        let is_stale = reply.header("cache-status").unwrap().contains("fwd=stale");
+        assert_eq!((told(&reply), is_stale), ("a".to_owned(), !path.contains("blobs")), "{path}");
+        // A commit that is new is no reason to believe less.
+        let reply = ask(&app, "main", 'b').await;
+        assert!(told(&reply).starts_with('a'), "{path}");
+        fake.fail("");
+    }
+}
+
+#[tokio::test]
+async fn commits_that_are_none_are_refused() {
+    let fake = Fake::start().await;
+    let app = start(&fake, &previews(&fake), json!({})).await;
+    for (commit, says) in
+        [("", "empty"), ("aaaaaaa", "shortened"), ("main", "no commit"), (&sha('a')[..39], "shortened")]
+    {
+        let reply = app.ask("a", json!({"branch": "main", "head_sha": commit})).await;
+        refused(&reply, 422, "invalid_input", says);
+    }
+    assert!(fake.asked().is_empty(), "{:?}", fake.asked());
+}
+
+#[tokio::test]
+async fn a_merge_commit_is_explained() {
+    let fake = Fake::start().await;
+    fake.push("pr-12", Image::of('b'));
+    fake.run('a', "completed", Some("success"));
+    let mut backend = previews(&fake);
+    backend["onMissing"] = "error".into();
+    let app = start(&fake, &backend, json!({})).await;
+    let message = refused(&ask(&app, "pr-12", 'a').await, 422, "invalid_input", "not built");
+    assert!(message.contains("DOCKER_METADATA_PR_HEAD_SHA") && message.contains(&sha('b')), "{message}");
+}
+
+/// 200 pull requests with two images each, asked about again and again: a HEAD for each image and ttl, and nothing else.
+#[tokio::test]
+async fn contents_are_read_once_and_tags_once_per_ttl() {
+    let fake = Fake::start().await;
+    let image = |name: &str| json!({"image": format!("{}/org/{name}:{{{{ params.branch }}}}", fake.host())});
+    let backend = json!({
+        "images": {"app": image("app"), "back": image("back")}, "revision": {"expect": "{{ params.head_sha }}"},
+    });
+    let app = start(&fake, &backend, json!({})).await;
+    for pull in 0..200 {
+        fake.push(&format!("pr-{pull}"), Image::numbered(pull));
+    }
+    let round = async || {
+        for pull in 0..200 {
+            let commit = Image::numbered(pull).revision;
+            let reply = app.ask("a", json!({"branch": format!("pr-{pull}"), "head_sha": commit})).await;
+            assert_eq!(reply.status, 200, "{}", reply.text());
+            assert_ne!(reply.sets(), "[]");
+        }
+        app.settle().await;
+    };
+    round().await;
+    let first = fake.take();
+    assert_eq!(first.iter().filter(|asked| asked.starts_with("HEAD")).count(), 400);
+    for _ in 0..3 {
+        round().await;
+        assert_eq!(fake.take(), [""; 0], "all of it is fresh");
+        app.clock.advance(Duration::from_secs(70));
+        round().await;
+        let asked = fake.take();
+        assert!(asked.iter().all(|asked| asked.starts_with("HEAD /v2/org/")), "{asked:?}");
+        assert_eq!(asked.len(), 400);
+    }
+}
+
+#[tokio::test]
+async fn routes_share_what_they_ask_for() {
+    let fake = Fake::start().await;
+    fake.push("main", Image::of('a'));
+    let backend = json!({"images": {"app": {"image": format!("{}/org/app:{{{{ params.branch }}}}", fake.host())}}});
+    let output = json!({"output": {"digest": "{{ app.digest }}"}, "lineage": null});
+    let app = start(&fake, &backend, output).await;
+    let parameters = || json!({"branch": "main"});
+    let (one, other) = tokio::join!(app.ask("a", parameters()), app.ask("b", parameters()));
+    assert_eq!(one.sets(), other.sets());
+    assert_eq!(fake.take(), ["HEAD /v2/org/app/manifests/main"]);
+    // An operator who says that it is not true any more is believed.
+    app.operate("/admin/answers/invalidate", Some(json!({"route": "a"}))).await;
+    assert_eq!(app.ask("a", parameters()).await.sets(), one.sets());
+    assert_eq!(fake.take(), ["HEAD /v2/org/app/manifests/main"]);
+}
+
+/// The use case of the proposal that the plugin generator comes from: two branches, two images each.
+#[tokio::test]
+async fn the_proposals_matrix() {
+    let registry = Registry::start().await;
+    for branch in ["feature-branch-1", "feature-branch-2"] {
+        for image in ["front", "back"] {
+            registry.push(&format!("{image}:{branch}"), &format!("argo-test/{image}:{branch}")).await;
+        }
+    }
+    let image = |name: &str| json!({"image": format!("{}/{{{{ params.repo }}}}/{name}:{{{{ params.branch | tag }}}}", registry.host)});
+    let route = json!({
+        "name": "matrix", "match": {"applicationSet": "fb-matrix"},
+        "backend": {"digests": {"images": {"front": image("front"), "back": image("back")}}},
+        "output": {"digestFront": "{{ front.digest }}", "digestBack": "{{ back.digest }}"},
+    });
+    let registries = json!({&registry.host: {"plainHttp": true}});
+    let app =
+        TestApp::start(&format!("{}registries: {registries}\nroutes: {}\n", TestApp::auth(), json!([route]))).await;
+    let mut digests = BTreeSet::new();
+    for branch in ["feature-branch-1", "feature-branch-2"] {
+        let body = json!({"applicationSetName": "fb-matrix", "input": {"parameters": {"repo": "argo-test", "branch": branch}}});
+        let reply = app.call("/api/v1/getparams.execute", &body).await;
+        let digest = async |image: &str| registry.inspect(&format!("argo-test/{image}:{branch}")).await;
+        let (front, back) = (digest("front").await, digest("back").await);
+        let expected = format!(r#"{{"output":{{"parameters":[{{"digestFront":"{front}","digestBack":"{back}"}}]}}}}"#);
+        assert_eq!(reply.text(), expected);
+        assert!(matches!(reply.verdict(), Verdict::Parameters(sets) if sets.len() == 1));
+        digests.extend([front, back]);
+    }
+    assert_eq!(digests.len(), 4, "each image of each branch is another");
+}

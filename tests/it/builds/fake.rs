@@ -1,0 +1,159 @@
+//! A registry and GitHub behind one address: images by tag, runs by commit, and a list of all that was asked.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+};
+
+use appset_gateway::oci::Digest;
+use serde_json::{Value, json};
+
+use crate::support::upstream::{Request, Step, Upstream};
+
+const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
+const UNKNOWN: &str = r#"{"errors":[{"code":"MANIFEST_UNKNOWN","message":"manifest unknown"}]}"#;
+
+/// A commit of 40 equal digits.
+pub fn sha(digit: char) -> String {
+    digit.to_string().repeat(40)
+}
+
+/// An image whose label names a commit.
+#[derive(Debug, Clone)]
+pub struct Image {
+    /// The commit.
+    pub revision: String,
+}
+
+impl Image {
+    /// The image of the commit of 40 equal digits.
+    pub fn of(digit: char) -> Self {
+        Self { revision: sha(digit) }
+    }
+
+    /// The image of a commit that ends with a number.
+    pub fn numbered(number: usize) -> Self {
+        Self { revision: format!("{number:040x}") }
+    }
+
+    fn config(&self) -> String {
+        json!({"created": "2026-07-20T01:00:00Z", "os": "linux", "architecture": "amd64",
+            "config": {"Labels": {"org.opencontainers.image.revision": self.revision}}})
+        .to_string()
+    }
+
+    fn manifest(&self) -> String {
+        let config = self.config();
+        json!({"schemaVersion": 2, "mediaType": MANIFEST, "layers": [],
+            "config": {"mediaType": CONFIG, "digest": Digest::of(config.as_bytes()).as_str(), "size": config.len()}})
+        .to_string()
+    }
+
+    /// Its manifest's digest.
+    pub fn digest(&self) -> Digest {
+        Digest::of(self.manifest().as_bytes())
+    }
+}
+
+#[derive(Default)]
+struct State {
+    tags: HashMap<String, Image>,
+    /// What is there by its digest.
+    contents: HashMap<String, String>,
+    runs: Vec<Value>,
+    failing: String,
+}
+
+/// The server.
+pub struct Fake {
+    upstream: Upstream,
+    state: Arc<Mutex<State>>,
+    taken: Mutex<usize>,
+}
+
+impl Fake {
+    /// Without images and runs.
+    pub async fn start() -> Self {
+        let state = Arc::new(Mutex::new(State::default()));
+        let shared = Arc::clone(&state);
+        let upstream = Upstream::start(move |request| shared.lock().unwrap().answer(request)).await;
+        Self { upstream, state, taken: Mutex::new(0) }
+    }
+
+    /// As an image reference names it.
+    pub fn host(&self) -> String {
+        self.upstream.address.to_string()
+    }
+
+    /// As an API.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.upstream.address)
+    }
+
+    /// Puts `image` under `tag`, in every repository.
+    pub fn push(&self, tag: &str, image: Image) {
+        let mut state = self.state.lock().unwrap();
+        for content in [image.config(), image.manifest()] {
+            state.contents.insert(Digest::of(content.as_bytes()).as_str().to_owned(), content);
+        }
+        state.tags.insert(tag.to_owned(), image);
+    }
+
+    /// The one run of the workflow for a commit, in another state.
+    pub fn run(&self, commit: char, status: &str, conclusion: Option<&str>) {
+        let mut state = self.state.lock().unwrap();
+        let known = state.runs.iter().position(|run| run["head_sha"] == sha(commit).as_str());
+        let id = known.unwrap_or(state.runs.len()) + 1;
+        let run = json!({
+            "id": id, "name": "Build", "path": ".github/workflows/build.yml", "event": "push", "head_sha": sha(commit),
+            "status": status, "conclusion": conclusion, "run_attempt": 1,
+            "html_url": format!("https://github.com/org/app/actions/runs/{id}"), "updated_at": "2026-07-20T01:01:13Z",
+        });
+        match known {
+            Some(index) => state.runs[index] = run,
+            None => state.runs.push(run),
+        }
+    }
+
+    /// From now on whatever begins with `path` fails; with an empty one, nothing.
+    pub fn fail(&self, path: &str) {
+        path.clone_into(&mut self.state.lock().unwrap().failing);
+    }
+
+    /// All that was asked.
+    pub fn asked(&self) -> Vec<String> {
+        self.upstream.requests().iter().map(|request| format!("{} {}", request.method, request.target)).collect()
+    }
+
+    /// What was asked since the last time.
+    pub fn take(&self) -> Vec<String> {
+        let (asked, mut taken) = (self.asked(), self.taken.lock().unwrap());
+        let new = asked[*taken..].to_vec();
+        *taken = asked.len();
+        new
+    }
+}
+
+impl State {
+    fn answer(&self, request: &Request) -> Vec<Step> {
+        let target = &*request.target;
+        if !self.failing.is_empty() && target.starts_with(&self.failing) {
+            return request.answer(503, "", "");
+        }
+        if let Some((_, commit)) = target.split_once("/actions/runs?head_sha=") {
+            let is_of = |run: &&Value| commit.starts_with(run["head_sha"].as_str().unwrap());
+            let runs: Vec<&Value> = self.runs.iter().filter(is_of).collect();
+            let list = json!({"total_count": runs.len(), "workflow_runs": runs}).to_string();
+            return request.answer(200, "Content-Type: application/json", list);
+        }
+        let reference = target.rsplit('/').next().unwrap();
+        let digest = self.tags.get(reference).map_or_else(|| reference.to_owned(), |image| image.digest().to_string());
+        match self.contents.get(&digest) {
+            Some(content) => {
+                request.answer(200, &format!("Content-Type: {MANIFEST}\r\nDocker-Content-Digest: {digest}"), content)
+            }
+            None => request.answer(404, "Content-Type: application/json", UNKNOWN),
+        }
+    }
+}
