@@ -19,6 +19,8 @@ use crate::{error::BackendError, outbound::Reply};
 const PAGE: usize = 250;
 /// The most names in one list.
 const MOST: usize = 50_000;
+/// The most pages of one list, which a registry may leave empty.
+const MOST_PAGES: usize = 1000;
 
 /// What a list holds, or that there is nothing to list.
 pub type Listed = Result<Vec<String>, Missing>;
@@ -80,12 +82,13 @@ impl Registry {
             let reply = self.ask(&question, deadline).await?;
             match reply.status.as_u16() {
                 200 => {}
-                404 if names.is_empty() => return missing(&reply).map(Err),
+                404 if seen.is_empty() => return missing(&reply).map(Err),
                 _ => return Err(reply.refusal()),
             }
             names.extend(read(&reply)?);
-            if names.len() > MOST {
-                return Err(BackendError::invalid_output(format!("it has more than {MOST} names")));
+            if names.len() > MOST || seen.len() == MOST_PAGES {
+                let why = format!("it has more than {MOST} names or {MOST_PAGES} pages");
+                return Err(BackendError::invalid_output(why));
             }
             query = next(&reply, &self.url(&question)?)?;
             if !seen.insert(asked) {
@@ -103,25 +106,38 @@ fn read<'a, T: Deserialize<'a>>(reply: &'a Reply) -> Result<T, BackendError> {
         .map_err(|error| BackendError::invalid_output(format!("it answered no list: {error}: {}", reply.excerpt(120))))
 }
 
-/// The query of the next page, which must be one of the same list: only the query of a `Link` is followed.
+/// The query of the next page, which must be one of the same list: only the query of a `Link` (RFC 8288) is followed.
 fn next(reply: &Reply, here: &Url) -> Result<Option<String>, BackendError> {
-    let links = reply.headers.get_all(header::LINK).iter().filter_map(|value| value.to_str().ok());
-    let is_next = |link: &&str| {
-        link.split(';').skip(1).any(|parameter| {
-            let parameter = parameter.trim();
-            let value = parameter.strip_prefix("rel=").unwrap_or_default().trim_matches('"');
-            value.split(' ').any(|relation| relation.eq_ignore_ascii_case("next"))
-        })
-    };
     let wrong = |link: &str| {
         let shown: String = link.chars().take(120).collect();
         BackendError::invalid_output(format!("its next page `{}` is not of this list", shown.escape_debug()))
     };
-    let Some(link) = links.flat_map(|value| value.split(',')).find(is_next) else { return Ok(None) };
-    let target = link.split_once('<').and_then(|(_, rest)| rest.split_once('>')).map(|(target, _)| target);
-    let target = target.and_then(|target| here.join(target).ok()).ok_or_else(|| wrong(link))?;
-    if target.origin() != here.origin() || target.path() != here.path() || target.query().is_none() {
-        return Err(wrong(link));
+    for value in reply.headers.get_all(header::LINK) {
+        let value = value.to_str().map_err(|_| wrong(&format!("{value:?}")))?;
+        let mut rest = value;
+        while let Some((_, link)) = rest.split_once('<') {
+            let (target, after) = link.split_once('>').ok_or_else(|| wrong(value))?;
+            let (parameters, others) = after.split_at(after.find('<').unwrap_or(after.len()));
+            rest = others;
+            if !is_next(parameters) {
+                continue;
+            }
+            let target = here.join(target).map_err(|_| wrong(target))?;
+            if target.origin() != here.origin() || target.path() != here.path() || target.query().is_none() {
+                return Err(wrong(target.as_str()));
+            }
+            return Ok(target.query().map(str::to_owned));
+        }
+        if is_next(rest) {
+            return Err(wrong(value));
+        }
     }
-    Ok(target.query().map(str::to_owned))
+    Ok(None)
+}
+
+fn is_next(parameters: &str) -> bool {
+    parameters.split([';', ',']).any(|parameter| {
+        let value = parameter.trim().strip_prefix("rel=").unwrap_or_default().trim_matches('"');
+        value.split(' ').any(|relation| relation.eq_ignore_ascii_case("next"))
+    })
 }
