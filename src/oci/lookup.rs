@@ -73,6 +73,7 @@ impl Registry {
             200 => {
                 if let Some(value) = head.headers.get(DIGEST) {
                     let target = Target { digest: parse_digest(value)?, media_type: content_type(&head) };
+                    check_pin(reference, &target)?;
                     return Ok((Lookup::There(target), None));
                 }
             }
@@ -89,12 +90,24 @@ impl Registry {
         match reply.status.as_u16() {
             200 => {
                 let (target, manifest) = vouched_for(&reply)?;
+                check_pin(reference, &target)?;
                 Ok((Lookup::There(target), Some(manifest)))
             }
             404 => missing(&reply).map(|missing| (Lookup::Missing(missing), None)),
             403 if self.rules.denied_means_missing => Ok((Lookup::Missing(Missing::Denied), None)),
             _ => Err(reply.refusal()),
         }
+    }
+}
+
+/// Refuses another digest than the one that `reference` is pinned to.
+fn check_pin(reference: &Reference, target: &Target) -> Result<(), BackendError> {
+    match &reference.digest {
+        Some(pinned) if *pinned != target.digest => {
+            let why = format!("it answered {} when asked for {pinned}", target.digest);
+            Err(BackendError::invalid_output(why))
+        }
+        _ => Ok(()),
     }
 }
 
