@@ -14,6 +14,7 @@ use super::{
     Digest, Reference,
     config::RegistryConfig,
     contents::{Contents, Kept},
+    landing::landed,
     lookup::{Lookup, Missing, Target},
     reference::{canonical_registry, is_registry},
     registry::Registry,
@@ -22,7 +23,7 @@ use crate::{
     base_dir::BaseDir,
     clock::{Clock, Timestamp},
     error::BackendError,
-    flight::{Boarding, Flights},
+    flight::{Flights, Seat},
     outbound::Outbound,
     problem::{Path, Problems},
 };
@@ -114,18 +115,27 @@ impl Registries {
         if let Some(target) = self.remembered(reference, patience.max_age).await {
             return Ok(Lookup::There(target));
         }
-        let (shared, reference) = (Arc::clone(&self.0), reference.clone());
         let key = Sha256::digest(reference.to_string()).into();
-        let boarding = self.0.lookups.board(
-            key,
-            || None,
-            || (),
-            |seat| async move {
-                let _seat = seat;
-                shared.look_up(&reference, patience.deadline).await
-            },
-        );
-        landed(boarding).await.map_err(|error| error.within(format_args!("registry {name}")))
+        let ask = || {
+            let (shared, asked) = (Arc::clone(&self.0), reference.clone());
+            let work = move |seat: Seat<_, _, _>| async move {
+                let asked_at = shared.clock.now();
+                let found = shared.look_up(&asked, patience.deadline).await;
+                seat.land(|is_current| {
+                    if let (Ok(Lookup::There(target)), true) = (&found, is_current) {
+                        shared.tags.insert(asked, (target.clone(), asked_at));
+                    }
+                });
+                found
+            };
+            let known = || self.0.tag(reference, patience.max_age).map(|target| Ok(Lookup::There(target)));
+            self.0.lookups.board(key, known, || (), work)
+        };
+        loop {
+            if let Some(found) = landed(ask(), patience.deadline).await {
+                return found.map_err(|error| error.within(format_args!("registry {name}")));
+            }
+        }
     }
 
     /// What `digest` contains.
@@ -143,27 +153,29 @@ impl Registries {
         if let Some(contents) = kept() {
             return Ok(contents);
         }
-        let shared = Arc::clone(&self.0);
-        let (name, repository, digest) = (registry.to_owned(), repository.to_owned(), digest.clone());
         let key = Sha256::digest(format!("{registry}/{repository}@{digest}")).into();
-        let boarding = self.0.readings.board(
-            key,
-            || kept().map(Ok),
-            || (),
-            |seat| async move {
+        let ask = || {
+            let shared = Arc::clone(&self.0);
+            let (name, repository, digest) = (registry.to_owned(), repository.to_owned(), digest.clone());
+            let work = move |seat: Seat<_, _, _>| async move {
                 let _seat = seat;
-                let contents = shared.read(&name, &repository, &digest, deadline).await?;
-                let contents = Arc::new(contents);
+                let contents = Arc::new(shared.read(&name, &repository, &digest, deadline).await?);
                 shared.contents.insert(digest, Arc::clone(&contents));
                 Ok(contents)
-            },
-        );
-        landed(boarding).await.map_err(|error| error.within(format_args!("registry {registry}")))
+            };
+            self.0.readings.board(key, || kept().map(Ok), || (), work)
+        };
+        loop {
+            if let Some(read) = landed(ask(), deadline).await {
+                return read.map_err(|error| error.within(format_args!("registry {registry}")));
+            }
+        }
     }
 
-    /// Drops what is remembered of tags, so that each is asked for again.
+    /// Drops what is remembered of tags, so that each is asked for again. What is being asked now counts for those who wait
+    /// for it already.
     pub fn forget_tags(&self) {
-        self.0.tags.invalidate_all();
+        self.0.lookups.supersede(|()| true, || self.0.tags.invalidate_all());
     }
 
     /// The registry called `name`, and its mirrors before it.
@@ -172,37 +184,30 @@ impl Registries {
     }
 
     async fn remembered(&self, reference: &Reference, max_age: Duration) -> Option<Target> {
-        let (target, at) = self.0.tags.get(reference).filter(|_| !max_age.is_zero())?;
-        let age = self.0.clock.now().since(at)?;
-        if age < max_age {
+        if let Some(target) = self.0.tag(reference, max_age) {
             return Some(target);
         }
-        let is_low =
-            age < max_age * STRETCH && self.0.registry(&reference.registry).ok()?.is_low(&reference.repository).await;
-        is_low.then_some(target)
-    }
-}
-
-async fn landed<T: Clone>(boarding: Boarding<Result<T, BackendError>>) -> Result<T, BackendError> {
-    match boarding {
-        Boarding::Landed(landed) => landed,
-        Boarding::Joined(landing) | Boarding::Started(landing) => {
-            landing.await.unwrap_or_else(|| Err(BackendError::unavailable("asking it failed")))
-        }
+        let stretched = self.0.tag(reference, max_age.saturating_mul(STRETCH))?;
+        let is_low = self.0.registry(&reference.registry).ok()?.is_low(&reference.repository).await;
+        is_low.then_some(stretched)
     }
 }
 
 impl Shared {
+    /// What is remembered of `reference`, if it is younger than `max_age`.
+    fn tag(&self, reference: &Reference, max_age: Duration) -> Option<Target> {
+        let (target, at) = self.tags.get(reference)?;
+        let age = self.clock.now().since(at)?;
+        (age < max_age).then_some(target)
+    }
+
     async fn look_up(&self, reference: &Reference, deadline: Instant) -> Result<Lookup, BackendError> {
         let chain = self.chain(&reference.registry)?;
         let last = chain.len() - 1;
         for (index, registry) in chain.iter().enumerate() {
             let found = registry.look_up(reference, share(deadline, last - index)).await;
             match found {
-                Ok((Lookup::There(target), _)) => {
-                    self.tags.insert(reference.clone(), (target.clone(), self.clock.now()));
-                    return Ok(Lookup::There(target));
-                }
+                Ok((found @ Lookup::There(_), _)) => return Ok(found),
                 // What a mirror does not have, or not tell, its origin may.
                 _ if index < last => {
                     tracing::debug!(mirror = registry.name, %reference, ?found, "not from the mirror");
@@ -243,6 +248,7 @@ impl Shared {
     }
 
     fn chain(&self, name: &str) -> Result<Vec<Arc<Registry>>, BackendError> {
+        let name = canonical_registry(name);
         let mirrors = self.mirrors.get(name).into_iter().flatten();
         mirrors.map(String::as_str).chain([name]).map(|name| self.registry(name)).collect()
     }
