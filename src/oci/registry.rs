@@ -1,12 +1,10 @@
 //! One registry: where it is, who we are there, and how it is asked. Source: OCI distribution specification 1.1, and the
 //! distribution project's authentication, which all registries speak.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::sync::Arc;
 
 use http::{HeaderMap, HeaderValue, Method, header};
+use moka::sync::Cache;
 use reqwest::Url;
 use tokio::time::Instant;
 
@@ -15,7 +13,7 @@ use super::{
     config::Rules,
     credentials::{Credential, Credentials},
     manifest,
-    token::{Purpose, Tokens, check_elsewhere, sensitive},
+    token::{Pass, Purpose, Tokens, check_elsewhere, sensitive},
 };
 use crate::{
     error::{BackendError, ErrorKind},
@@ -26,6 +24,8 @@ use crate::{
 const MOST: usize = 4 * 1024 * 1024;
 /// How often a registry may send us elsewhere for one blob.
 const MOST_REDIRECTS: usize = 3;
+/// For how many repositories it is remembered how to ask.
+const MOST_CHALLENGES: u64 = 10_000;
 
 /// A registry and what is known of it.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ pub(super) struct Registry {
     line: Arc<Line>,
     credentials: Credentials,
     /// How each scope has to be asked for, since its first refusal.
-    challenges: Mutex<HashMap<String, Challenge>>,
+    challenges: Cache<String, Challenge>,
     tokens: Tokens,
 }
 
@@ -69,48 +69,57 @@ impl Question<'_> {
 impl Registry {
     /// A registry that has not been asked yet, at `base`.
     pub fn new(name: String, base: Url, line: Arc<Line>, credentials: Credentials, rules: Rules) -> Self {
-        Self { name, rules, base, line, credentials, challenges: Mutex::default(), tokens: Tokens::default() }
+        let challenges = Cache::new(MOST_CHALLENGES);
+        Self { name, rules, base, line, credentials, challenges, tokens: Tokens::default() }
     }
 
-    /// Asks, with the token flow where the registry wants it. A credential or a token that is refused is renewed once.
+    /// Asks, with the token flow where the registry wants it. A credential or a token that was remembered is renewed once
+    /// when it is refused.
     ///
     /// # Errors
     /// When no whole answer arrives by `deadline`; any status is an answer.
     pub async fn ask(&self, question: &Question<'_>, deadline: Instant) -> Result<Reply, BackendError> {
-        let repository = question.repository;
-        let credential = self.credentials.find(&self.name, repository, false).await?;
-        let account = self.account(credential.as_ref());
-        let scope = question.scope();
-        let known = self.challenges.lock().unwrap_or_else(PoisonError::into_inner).get(&scope).cloned();
-        let sent = match &known {
-            Some(challenge) => Some(self.authorize(challenge, &scope, credential.clone(), deadline).await?),
-            None => None,
-        };
-        let reply = self.send(question, sent.clone(), &account, deadline).await?;
-        let status = reply.status.as_u16();
-        // Expired credentials are a 403 without a challenge at ECR, and a 400 at ECR Public.
-        if status != 401 && !(sent.is_some() && matches!(status, 400 | 403)) {
-            return Ok(reply);
-        }
-        let challenge = challenge_of(&reply).or(known);
-        let challenge = challenge.ok_or_else(|| {
-            let why = "401 without a challenge that is understood (Basic or Bearer)";
-            BackendError::new(ErrorKind::Denied, why)
-        })?;
-        let credential = if sent.is_some() {
-            if let Some(purpose) = self.purpose(&challenge, &scope)? {
-                self.tokens.forget(&purpose, credential.as_ref());
-            }
-            self.credentials.find(&self.name, repository, true).await?
+        let (repository, scope) = (question.repository, question.scope());
+        let mut credential = self.credentials.find(&self.name, repository, false).await?;
+        let known = self.challenges.get(&scope);
+        let (challenge, pass, reply) = if let Some(challenge) = known {
+            let pass = self.open(&challenge, question, &mut credential, deadline).await;
+            // Its token server may have moved, so that the next request goes without a token and learns where to.
+            let pass = pass.inspect_err(|_| self.challenges.invalidate(&scope))?;
+            let reply = self.send(question, Some(&pass), credential.as_ref(), deadline).await?;
+            (challenge, pass, reply)
         } else {
-            credential
+            let reply = self.send(question, None, credential.as_ref(), deadline).await?;
+            if reply.status.as_u16() != 401 {
+                return Ok(reply);
+            }
+            let challenge = challenge_of(&reply).ok_or_else(|| {
+                let why = "401 without a challenge that is understood (Basic or Bearer)";
+                BackendError::new(ErrorKind::Denied, why)
+            })?;
+            let pass = self.open(&challenge, question, &mut credential, deadline).await?;
+            self.challenges.insert(scope.clone(), challenge.clone());
+            let reply = self.send(question, Some(&pass), credential.as_ref(), deadline).await?;
+            (challenge, pass, reply)
         };
-        let fresh = self.authorize(&challenge, &scope, credential, deadline).await?;
-        self.challenges.lock().unwrap_or_else(PoisonError::into_inner).insert(scope, challenge);
-        if sent.as_ref() == Some(&fresh) {
+        // Expired credentials are a 403 without a challenge at ECR, and a 400 at ECR Public.
+        if !matches!(reply.status.as_u16(), 400 | 401 | 403) {
             return Ok(reply);
         }
-        self.send(question, Some(fresh), &account, deadline).await
+        let next = challenge_of(&reply).unwrap_or_else(|| challenge.clone());
+        let now = self.credentials.find(&self.name, repository, true).await?;
+        if !pass.was_kept && next == challenge && fingerprint(now.as_ref()) == fingerprint(credential.as_ref()) {
+            return Ok(reply);
+        }
+        if let Some(purpose) = self.purpose(&challenge, &scope)? {
+            self.tokens.forget(&purpose, credential.as_ref(), &pass.authorization);
+        }
+        let fresh = self.authorize(&next, &scope, now.as_ref(), deadline).await?;
+        self.challenges.insert(scope, next);
+        if fresh.authorization == pass.authorization {
+            return Ok(reply);
+        }
+        self.send(question, Some(&fresh), now.as_ref(), deadline).await
     }
 
     /// The content that `digest` names in the repository, wherever the registry keeps it: many send us to a store elsewhere,
@@ -159,8 +168,8 @@ impl Registry {
     async fn send(
         &self,
         question: &Question<'_>,
-        authorization: Option<HeaderValue>,
-        account: &Arc<str>,
+        pass: Option<&Pass>,
+        credential: Option<&Credential>,
         deadline: Instant,
     ) -> Result<Reply, BackendError> {
         let mut headers = HeaderMap::new();
@@ -168,28 +177,50 @@ impl Registry {
             headers.insert(header::ACCEPT, HeaderValue::from_static(manifest::ACCEPT));
         }
         headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-        headers.extend(authorization.map(|value| (header::AUTHORIZATION, value)));
-        let (method, account) = (question.method.clone(), Some(Arc::clone(account)));
+        headers.extend(pass.map(|pass| (header::AUTHORIZATION, pass.authorization.clone())));
+        let (method, account) = (question.method.clone(), Some(self.account(credential)));
         let url = self.url(question)?;
         self.line.fetch(Call { method, headers, account, ..Call::get(url, MOST, deadline) }).await
     }
 
-    /// What to send for `challenge`.
+    /// What to send for `challenge`. Where `credential` is refused, the one that its source has now is tried, and put in
+    /// its place.
+    async fn open(
+        &self,
+        challenge: &Challenge,
+        question: &Question<'_>,
+        credential: &mut Option<Credential>,
+        deadline: Instant,
+    ) -> Result<Pass, BackendError> {
+        let scope = question.scope();
+        let refusal = match self.authorize(challenge, &scope, credential.as_ref(), deadline).await {
+            Err(error) if error.kind == ErrorKind::Denied => error,
+            result => return result,
+        };
+        let now = self.credentials.find(&self.name, question.repository, true).await?;
+        if fingerprint(now.as_ref()) == fingerprint(credential.as_ref()) {
+            return Err(refusal);
+        }
+        *credential = now;
+        self.authorize(challenge, &scope, credential.as_ref(), deadline).await
+    }
+
+    /// What to send for `challenge`, by `credential`.
     async fn authorize(
         &self,
         challenge: &Challenge,
         scope: &str,
-        credential: Option<Credential>,
+        credential: Option<&Credential>,
         deadline: Instant,
-    ) -> Result<HeaderValue, BackendError> {
+    ) -> Result<Pass, BackendError> {
         let denied = |why: String| BackendError::new(ErrorKind::Denied, why);
         let Some(purpose) = self.purpose(challenge, scope)? else {
-            let basic = credential.as_ref().and_then(Credential::basic).ok_or_else(|| {
+            let basic = credential.and_then(Credential::basic).ok_or_else(|| {
                 denied("it wants a user name and password; set `dockerConfig` for it under `registries`".to_owned())
             })?;
-            return sensitive(basic.expose());
+            return Ok(Pass { authorization: sensitive(basic.expose())?, was_kept: false });
         };
-        self.tokens.get(purpose, credential, &self.line, deadline).await
+        self.tokens.get(purpose, credential.cloned(), &self.line, deadline).await
     }
 
     /// What a token is to be bought for; `None` where none is wanted.
@@ -208,6 +239,10 @@ impl Registry {
         };
         Arc::from(format!("{} {user}", self.name))
     }
+}
+
+fn fingerprint(credential: Option<&Credential>) -> Option<[u8; 32]> {
+    credential.map(Credential::fingerprint)
 }
 
 /// What `reply` asks for: parsed from that very answer, as the scope depends on it.

@@ -15,10 +15,10 @@ use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 use url::{Host, form_urlencoded};
 
-use super::credentials::Credential;
+use super::{credentials::Credential, landing::landed};
 use crate::{
     error::{BackendError, ErrorKind},
-    flight::{Boarding, Flights},
+    flight::{Flights, Seat},
     outbound::{Call, Line},
     secret::Secret,
 };
@@ -52,6 +52,15 @@ type TokenKey = [u8; 32];
 struct Token {
     authorization: HeaderValue,
     renew_at: Instant,
+}
+
+/// What to send to a registry so that it answers.
+#[derive(Debug, Clone)]
+pub(super) struct Pass {
+    /// The header.
+    pub authorization: HeaderValue,
+    /// Whether it was bought for an earlier request, and may have been revoked since.
+    pub was_kept: bool,
 }
 
 #[derive(Deserialize)]
@@ -101,7 +110,10 @@ pub(super) fn check_elsewhere(url: &Url, registry: &Url) -> Result<(), String> {
         return Ok(());
     }
     let is_inner = match host {
-        Host::Domain(name) => name == "localhost" || name.ends_with(".localhost"),
+        Host::Domain(name) => {
+            let name = name.trim_end_matches('.');
+            name == "localhost" || name.ends_with(".localhost")
+        }
         Host::Ipv4(ip) => is_inner(IpAddr::V4(ip)),
         Host::Ipv6(ip) => is_inner(ip.to_ipv4_mapped().map_or(IpAddr::V6(ip), IpAddr::V4)),
     };
@@ -113,7 +125,11 @@ pub(super) fn check_elsewhere(url: &Url, registry: &Url) -> Result<(), String> {
 
 fn is_inner(ip: IpAddr) -> bool {
     match ip {
-        IpAddr::V4(ip) => ip.is_private() || ip.is_loopback() || ip.is_link_local() || ip.is_unspecified(),
+        IpAddr::V4(ip) => {
+            // 100.64.0.0/10 is shared within a provider's network (RFC 6598); some have their metadata service there.
+            let is_shared = matches!(ip.octets(), [100, 64..=127, ..]);
+            ip.is_private() || ip.is_loopback() || ip.is_link_local() || ip.octets()[0] == 0 || is_shared
+        }
         IpAddr::V6(ip) => ip.is_loopback() || ip.is_unspecified() || ip.is_unique_local() || ip.is_unicast_link_local(),
     }
 }
@@ -129,18 +145,16 @@ impl Tokens {
         credential: Option<Credential>,
         line: &Arc<Line>,
         deadline: Instant,
-    ) -> Result<HeaderValue, BackendError> {
+    ) -> Result<Pass, BackendError> {
         let key = purpose.key(credential.as_ref());
         let kept = || kept(&self.kept, &key);
-        if let Some(token) = kept() {
-            return Ok(token);
+        if let Some(authorization) = kept() {
+            return Ok(Pass { authorization, was_kept: true });
         }
-        let (line, keep) = (Arc::clone(line), Arc::clone(&self.kept));
-        let boarding = self.flights.board(
-            key,
-            || kept().map(Ok),
-            || (),
-            |seat| async move {
+        let fetch = || {
+            let (line, keep) = (Arc::clone(line), Arc::clone(&self.kept));
+            let (purpose, credential) = (purpose.clone(), credential.clone());
+            let work = move |seat: Seat<_, _, _>| async move {
                 let bought = buy(&purpose, credential.as_ref(), &line, deadline).await;
                 let bought = bought.map_err(|error| error.within("token server"));
                 seat.land(|_| {
@@ -152,19 +166,23 @@ impl Tokens {
                     keep.insert(key, token);
                     Ok(authorization)
                 })
-            },
-        );
-        match boarding {
-            Boarding::Landed(token) => token,
-            Boarding::Joined(landing) | Boarding::Started(landing) => {
-                landing.await.unwrap_or_else(|| Err(BackendError::unavailable("asking the token server failed")))
+            };
+            self.flights.board(key, || kept().map(Ok), || (), work)
+        };
+        loop {
+            if let Some(bought) = landed(fetch(), deadline).await {
+                return Ok(Pass { authorization: bought?, was_kept: false });
             }
         }
     }
 
-    /// Drops the token for `purpose`, which the registry does not take any more.
-    pub fn forget(&self, purpose: &Purpose, credential: Option<&Credential>) {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner).remove(&purpose.key(credential));
+    /// Drops the token for `purpose`, unless it is another than the one that was refused.
+    pub fn forget(&self, purpose: &Purpose, credential: Option<&Credential>, refused: &HeaderValue) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = purpose.key(credential);
+        if kept.get(&key).is_some_and(|token| token.authorization == *refused) {
+            kept.remove(&key);
+        }
     }
 }
 
@@ -182,12 +200,12 @@ async fn buy(
 ) -> Result<(HeaderValue, Duration), BackendError> {
     let call = Call::get(purpose.realm.clone(), MOST, deadline);
     let service = purpose.service.iter().map(|service| ("service", service.as_str()));
-    let asked = service.chain([("scope", &*purpose.scope)]);
     let mut secret = None;
     let call = match credential {
         Some(Credential::Identity(token)) => {
             let with = [("grant_type", "refresh_token"), ("client_id", "appset-gateway")];
-            let form = asked.chain(with).chain([("refresh_token", token.expose())]);
+            let form =
+                service.chain([("scope", &*purpose.scope)]).chain(with).chain([("refresh_token", token.expose())]);
             let body = form_urlencoded::Serializer::new(String::new()).extend_pairs(form).finish();
             let kind = HeaderValue::from_static("application/x-www-form-urlencoded");
             secret = Some(token.clone());
@@ -196,7 +214,9 @@ async fn buy(
         }
         Some(Credential::Password { .. }) | None => {
             let mut call = call;
-            call.url.query_pairs_mut().extend_pairs(asked);
+            // Several scopes are several parameters here, and one above.
+            let scopes = purpose.scope.split_ascii_whitespace().map(|scope| ("scope", scope));
+            call.url.query_pairs_mut().extend_pairs(service).extend_pairs(scopes);
             if let Some(basic) = credential.and_then(Credential::basic) {
                 call.headers.insert(header::AUTHORIZATION, sensitive(basic.expose())?);
             }
@@ -206,6 +226,11 @@ async fn buy(
     let mut reply = line.fetch(call).await?;
     if let Some(secret) = secret {
         reply.secrets.push(secret);
+    }
+    // OAuth 2.0's `invalid_grant` is a 400, and so is an expired credential at ECR Public.
+    if reply.status.as_u16() == 400 && credential.is_some() {
+        let why = format!("it refuses the credential (400): {}", reply.excerpt(200));
+        return Err(BackendError::new(ErrorKind::Denied, why));
     }
     if reply.status.as_u16() != 200 {
         return Err(reply.refusal());
@@ -256,6 +281,10 @@ mod tests {
             "https://[::ffff:10.0.0.1]/token",
             "https://0.0.0.0/",
             "https://localhost/token",
+            "https://localhost./token",
+            "https://0177.1/token",
+            "https://0.1.2.3/token",
+            "https://100.100.100.200/latest/meta-data",
             "data:text/plain,x",
         ] {
             assert!(check(bad, public).is_err(), "{bad}");
