@@ -5,7 +5,10 @@ pub mod app;
 pub mod argo;
 pub mod binary;
 pub mod contract;
+pub mod images;
+pub mod proxy;
 pub mod registry;
+pub mod signer;
 pub mod upstream;
 pub mod wire;
 

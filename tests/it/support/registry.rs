@@ -11,8 +11,6 @@ use std::{
 
 use tempfile::TempDir;
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
     process::{Child, Command},
     time::{Instant, sleep},
 };
@@ -26,32 +24,44 @@ const PASSWORD_HASH: &str = "$2y$05$abcdefghijklmnopqrstuuBO.kmgTJhdt40M5ZyHgFmc
 /// How long a registry may take to start.
 const START: Duration = Duration::from_secs(20);
 
+/// What a registry wants of those who ask.
+#[derive(Debug, Default, Clone)]
+pub struct Setup {
+    /// [`USER`] and [`PASSWORD`].
+    pub has_user: bool,
+    /// That they speak TLS and trust this certificate, with its key.
+    pub tls: Option<(PathBuf, PathBuf)>,
+    /// A token from the server at this URL, signed with the key of this certificate.
+    pub tokens: Option<(String, PathBuf)>,
+}
+
 /// A registry process; it ends when this is dropped.
 pub struct Registry {
     /// Host and port, as they stand in image references.
     pub host: String,
     folder: TempDir,
     name: String,
-    has_user: bool,
+    setup: Setup,
     child: Option<Child>,
 }
 
 impl Registry {
     /// An empty registry that anyone may ask.
     pub async fn start() -> Self {
-        Self::start_with(false).await
+        Self::start_as(Setup::default()).await
     }
 
     /// An empty registry that wants [`USER`] and [`PASSWORD`].
     pub async fn with_user() -> Self {
-        Self::start_with(true).await
+        Self::start_as(Setup { has_user: true, ..Setup::default() }).await
     }
 
-    async fn start_with(has_user: bool) -> Self {
+    /// An empty registry.
+    pub async fn start_as(setup: Setup) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let name = format!("test-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let folder = tempfile::tempdir().unwrap();
-        let mut registry = Self { host: String::new(), folder, name, has_user, child: None };
+        let mut registry = Self { host: String::new(), folder, name, setup, child: None };
         // The program cannot choose a port by itself, and a free one may be taken before it starts.
         for _ in 0..5 {
             let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
@@ -78,8 +88,31 @@ impl Registry {
         let (from, to) = (format!("oci:{}:{name}", demo_images().display()), format!("docker://{}/{image}", self.host));
         let mut arguments = vec!["--insecure-policy", "copy", "--quiet", "--dest-tls-verify=false"];
         let user = format!("--dest-creds={USER}:{PASSWORD}");
-        arguments.extend(self.has_user.then_some(&*user));
+        arguments.extend(self.setup.has_user.then_some(&*user));
         skopeo(arguments.into_iter().chain([&*from, &*to])).await;
+    }
+
+    /// Copies the image `name` of the layout in `folder`, with all that belongs to it, to `image`.
+    pub async fn push_all(&self, folder: &Path, name: &str, image: &str) {
+        let (from, to) = (format!("oci:{}:{name}", folder.display()), format!("docker://{}/{image}", self.host));
+        let arguments = ["--insecure-policy", "copy", "--all", "--quiet", "--dest-tls-verify=false", &from, &to];
+        skopeo(arguments.into_iter()).await;
+    }
+
+    /// Where it keeps its repositories.
+    pub fn repositories(&self) -> PathBuf {
+        self.folder.path().join("data/docker/registry/v2/repositories")
+    }
+
+    /// Where it keeps the content of `digest`.
+    pub fn blob(&self, digest: &str) -> PathBuf {
+        let hex = digest.strip_prefix("sha256:").unwrap();
+        self.folder.path().join("data/docker/registry/v2/blobs/sha256").join(&hex[..2]).join(hex).join("data")
+    }
+
+    /// The URL of its API.
+    pub fn url(&self, path: &str) -> String {
+        format!("{}://{}/v2/{path}", if self.setup.tls.is_some() { "https" } else { "http" }, self.host)
     }
 
     /// The digest of `image`, in skopeo's eyes.
@@ -87,7 +120,7 @@ impl Registry {
         let image = format!("docker://{}/{image}", self.host);
         let user = format!("--creds={USER}:{PASSWORD}");
         let mut arguments = vec!["inspect", "--tls-verify=false", "--format", "{{.Digest}}"];
-        arguments.extend(self.has_user.then_some(&*user));
+        arguments.extend(self.setup.has_user.then_some(&*user));
         skopeo(arguments.into_iter().chain([&*image])).await.trim().to_owned()
     }
 
@@ -101,7 +134,7 @@ impl Registry {
         let until = Instant::now() + START;
         while Instant::now() < until && child.try_wait().unwrap().is_none() {
             // Another test's registry may have taken the port.
-            if self.greeting().await.is_some_and(|greeting| greeting.contains(&self.name)) {
+            if self.greeting().await.is_some_and(|greeting| greeting == self.name) {
                 self.child = Some(child);
                 return true;
             }
@@ -111,26 +144,35 @@ impl Registry {
     }
 
     async fn greeting(&self) -> Option<String> {
-        let mut stream = TcpStream::connect(&self.host).await.ok()?;
-        let request = format!("GET /v2/ HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.host);
-        stream.write_all(request.as_bytes()).await.ok()?;
-        let mut reply = String::new();
-        stream.read_to_string(&mut reply).await.ok()?;
-        Some(reply)
+        let client = reqwest::Client::builder().tls_danger_accept_invalid_certs(true).no_proxy().build().unwrap();
+        let reply = client.get(self.url("")).send().await.ok()?;
+        reply.headers().get("x-name")?.to_str().ok().map(str::to_owned)
     }
 
     fn write_config(&self) -> PathBuf {
         let (file, users) = (self.folder.path().join("config.yml"), self.folder.path().join("users"));
         std::fs::write(&users, format!("{USER}:{PASSWORD_HASH}\n")).unwrap();
-        let auth = format!("auth: {{ htpasswd: {{ realm: test, path: {} }} }}\n", users.display());
+        let auth = match &self.setup {
+            Setup { has_user: true, .. } => {
+                format!("auth: {{ htpasswd: {{ realm: test, path: {} }} }}\n", users.display())
+            }
+            Setup { tokens: Some((realm, bundle)), .. } => format!(
+                "auth: {{ token: {{ realm: \"{realm}\", service: \"test registry\", issuer: test, rootcertbundle: {} }} }}\n",
+                bundle.display()
+            ),
+            _ => String::new(),
+        };
+        let tls = self.setup.tls.as_ref().map(|(certificate, key)| {
+            format!(", tls: {{ certificate: {}, key: {} }}", certificate.display(), key.display())
+        });
         let config = format!(
             "version: 0.1\nlog: {{ level: error, accesslog: {{ disabled: true }} }}\n\
-             storage: {{ filesystem: {{ rootdirectory: {} }} }}\n\
-             http: {{ addr: \"{}\", headers: {{ X-Name: [{}] }} }}\n{}",
+             storage: {{ filesystem: {{ rootdirectory: {} }}, delete: {{ enabled: true }} }}\n\
+             http: {{ addr: \"{}\", headers: {{ X-Name: [{}] }}{} }}\n{auth}",
             self.folder.path().join("data").display(),
             self.host,
             self.name,
-            if self.has_user { &auth } else { "" }
+            tls.unwrap_or_default()
         );
         std::fs::write(&file, config).unwrap();
         file

@@ -153,7 +153,7 @@ impl Drop for Upstream {
     }
 }
 
-async fn read_request(stream: &mut TcpStream) -> Option<Request> {
+pub(super) async fn read_request(stream: &mut TcpStream) -> Option<Request> {
     let mut bytes = Vec::new();
     let end = loop {
         if let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {

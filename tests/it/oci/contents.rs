@@ -1,0 +1,156 @@
+//! What a digest contains, from real registries and from those that send us elsewhere.
+
+use appset_gateway::oci::{Contents, Platform};
+
+use super::*;
+use crate::support::{
+    images::{self, CONFIG},
+    proxy::Proxy,
+    registry::Registry,
+};
+
+const FULL: &str = "0123456789abcdef0123456789abcdef01234567";
+
+async fn read(registries: &Registries, host: impl ToString, digest: &Digest) -> Result<Arc<Contents>, BackendError> {
+    registries.contents(&host.to_string(), "org/app", digest, soon()).await
+}
+
+fn platforms(contents: &Contents) -> Vec<String> {
+    contents.platforms.iter().map(ToString::to_string).collect()
+}
+
+#[tokio::test]
+async fn what_a_real_registry_has() {
+    let (registry, folder) = (Registry::start().await, tempfile::tempdir().unwrap());
+    let folder = folder.path();
+    images::create(folder);
+    let (amd, arm) = (
+        json!({"os": "linux", "architecture": "amd64"}),
+        json!({"os": "linux", "architecture": "arm", "variant": "v7"}),
+    );
+    let revision = |by: &str| json!({"org.opencontainers.image.revision": format!("{by} {FULL}")});
+    let image =
+        |platform: &Value, labels: &Value, annotations: &Value| images::image(folder, platform, labels, annotations);
+    let labelled = image(&amd, &revision("label"), &json!({}));
+    let annotated = image(&amd, &revision("label"), &revision("manifest"));
+    let other = image(&arm, &revision("arm"), &json!({}));
+    let mut attestation = image(&json!({"os": "unknown", "architecture": "unknown"}), &json!({}), &json!({}));
+    attestation["annotations"] = json!({"vnd.docker.reference.type": "attestation-manifest"});
+    let all = |first: &Value| [attestation.clone(), first.clone(), other.clone()];
+    let index = |first: &Value, annotations| images::index(folder, &all(first), annotations);
+    let mut told = revision("index");
+    told["org.opencontainers.image.created"] = json!("2026-02-02T00:00:00Z");
+    told["org.opencontainers.image.version"] = json!("1.2.3");
+    let cases = [
+        ("label", labelled.clone(), "label", vec!["linux/amd64"]),
+        ("manifest", annotated.clone(), "manifest", vec!["linux/amd64"]),
+        ("index-of-labels", index(&labelled, &json!({})), "label", vec!["linux/amd64", "linux/arm/v7"]),
+        ("index-of-manifests", index(&annotated, &json!({})), "manifest", vec!["linux/amd64", "linux/arm/v7"]),
+        ("index", index(&annotated, &told), "index", vec!["linux/amd64", "linux/arm/v7"]),
+    ];
+    let proxy = Proxy::start(&registry.host).await;
+    let registries = registries(&plain(&proxy.address));
+    for (name, descriptor, by, expected) in cases {
+        let digest = images::name(folder, name, descriptor);
+        registry.push_all(folder, name, &format!("org/app:{name}")).await;
+        assert_eq!(there(look_up(&registries, &format!("{}/org/app:{name}", proxy.address)).await), digest);
+        let contents = read(&registries, proxy.address, &digest).await.unwrap();
+        assert_eq!(contents.revision, Some(format!("{by} {FULL}")), "{name}");
+        assert_eq!(platforms(&contents), expected, "{name}");
+        let created = if name == "index" { "2026-02-02T00:00:00Z" } else { "2026-01-02T03:04:05Z" };
+        assert_eq!(contents.created.as_deref(), Some(created), "{name}");
+        assert_eq!(contents.version.as_deref(), (name == "index").then_some("1.2.3"), "{name}");
+        if name.starts_with("index") {
+            let arm: Platform = "linux/arm".parse().unwrap();
+            let of_arm = contents.images.iter().find(|(platform, _)| platform.suits(&arm)).unwrap();
+            assert_eq!(of_arm.1.as_str(), other["digest"], "{name}");
+        }
+        // A digest never changes: nobody is asked twice.
+        let before = proxy.requests().len();
+        read(&registries, proxy.address, &digest).await.unwrap();
+        assert_eq!(proxy.requests().len(), before, "{name}");
+    }
+    // A tag that moves leaves what its digest contains as it was.
+    let asked = look_up(&registries, &format!("{}/org/app:label", proxy.address)).await;
+    let afresh = super::registries(&plain(&registry.host));
+    registry.push_all(folder, "manifest", "org/app:label").await;
+    let contents = read(&afresh, &registry.host, &there(asked)).await.unwrap();
+    assert_eq!(contents.revision, Some(format!("label {FULL}")));
+    let moved = there(look_up(&afresh, &format!("{}/org/app:label", registry.host)).await);
+    assert_eq!(moved.as_str(), annotated["digest"]);
+}
+
+/// An image whose configuration is `config`: its digest, its manifest, and the configuration's digest.
+fn image_of(config: &str) -> (Digest, String, Digest) {
+    let config = Digest::of(config.as_bytes());
+    let manifest = json!({"schemaVersion": 2, "config": {"mediaType": CONFIG, "digest": config.as_str()}}).to_string();
+    (Digest::of(manifest.as_bytes()), manifest, config)
+}
+
+const LABELLED: &str = r#"{"os":"linux","architecture":"amd64","created":"2026-01-01T00:00:00Z",
+    "config":{"Labels":{"org.opencontainers.image.revision":"abc"}}}"#;
+
+/// A registry that wants a password and keeps its blobs at `location`.
+async fn with_blobs_at(location: String) -> Upstream {
+    let (_, manifest, _) = image_of(LABELLED);
+    Upstream::start(move |request| match request.header("authorization") {
+        None => request.answer(401, "WWW-Authenticate: Basic realm=\"x\"", ""),
+        Some(_) if request.target.contains("/blobs/") => request.answer(307, &format!("Location: {location}"), ""),
+        Some(_) => request.answer(200, OCI, &manifest),
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_blob_is_fetched_from_elsewhere_without_our_credential() {
+    let digest = image_of(LABELLED).0;
+    let store = Upstream::start(|request| request.answer(200, "", LABELLED)).await;
+    let registry = with_blobs_at(format!("http://{}/store?signed=1", store.address)).await;
+    let folder = docker_config(&json!({registry.address.to_string(): user("ci", "hunter2")}));
+    let entry = json!({"plainHttp": true, "dockerConfig": "docker.json"});
+    let (registries, _) = build(folder.path(), &json!({registry.address.to_string(): entry}));
+    let contents = read(&registries, registry.address, &digest).await.unwrap();
+    assert_eq!(contents.revision.as_deref(), Some("abc"));
+    assert_eq!(platforms(&contents), ["linux/amd64"]);
+    assert_eq!(asked(&store), ["GET /store?signed=1"]);
+    assert_eq!(store.requests()[0].header("authorization"), None);
+}
+
+#[tokio::test]
+async fn a_blob_is_not_fetched_from_where_it_may_not_be() {
+    let digest = image_of(LABELLED).0;
+    let store = Upstream::start_apart(|request| request.answer(200, "", LABELLED)).await;
+    for (location, says) in [
+        (format!("http://{}/store", store.address), "inner address"),
+        ("http://169.254.169.254/latest/meta-data".to_owned(), "inner address"),
+        ("ftp://127.0.0.1/store".to_owned(), "not https"),
+        ("http://".to_owned(), "to no URL"),
+    ] {
+        let registry = with_blobs_at(location).await;
+        let folder = docker_config(&json!({registry.address.to_string(): user("ci", "hunter2")}));
+        let entry = json!({"plainHttp": true, "dockerConfig": "docker.json"});
+        let (registries, _) = build(folder.path(), &json!({registry.address.to_string(): entry}));
+        refused(read(&registries, registry.address, &digest).await, ErrorKind::InvalidOutput, says);
+    }
+    assert!(store.requests().is_empty());
+}
+
+#[tokio::test]
+async fn what_does_not_hash_to_its_digest_is_not_believed() {
+    let (digest, manifest, _) = image_of(LABELLED);
+    let right = manifest.clone();
+    let registry = Upstream::start(move |request| {
+        let is_blob = request.target.contains("/blobs/");
+        request.answer(200, OCI, if is_blob { "{}" } else { &*right })
+    })
+    .await;
+    let asked = registries(&plain(&registry.address));
+    refused(read(&asked, registry.address, &digest).await, ErrorKind::InvalidOutput, "has the digest");
+    let registry = Upstream::start(move |request| request.answer(200, OCI, format!("{manifest} "))).await;
+    let asked = registries(&plain(&registry.address));
+    refused(read(&asked, registry.address, &digest).await, ErrorKind::InvalidOutput, "has the digest");
+    let registry = Upstream::start(|request| request.answer(404, JSON, "{}")).await;
+    let asked = registries(&plain(&registry.address));
+    let message = refused(read(&asked, registry.address, &digest).await, ErrorKind::InvalidOutput, "404");
+    assert!(message.contains(digest.as_str()), "{message}");
+}

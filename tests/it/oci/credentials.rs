@@ -1,0 +1,197 @@
+//! Which credential goes to whom, and when it is read again.
+
+use std::os::unix::fs::PermissionsExt;
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+
+use super::*;
+use crate::support::{
+    binary,
+    registry::{PASSWORD, Registry, USER},
+    upstream::Step,
+};
+
+const BASIC: &str = "WWW-Authenticate: Basic realm=\"x\"";
+
+fn basic(name: &str, password: &str) -> String {
+    format!("Basic {}", STANDARD.encode(format!("{name}:{password}")))
+}
+
+/// What opens `host`, with the files of `folder`.
+fn with_config(folder: &Path, host: &impl ToString) -> Registries {
+    build(folder, &json!({host.to_string(): {"plainHttp": true, "dockerConfig": "docker.json"}})).0
+}
+
+/// A registry that wants a password, whichever.
+async fn with_password() -> Upstream {
+    Upstream::start(|request| match request.header("authorization") {
+        None => request.answer(401, BASIC, ""),
+        Some(_) => found(request),
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_real_registry_wants_its_password() {
+    let registry = Registry::with_user().await;
+    registry.push("front:feature-branch-1", "org/app:1").await;
+    let reference = format!("{}/org/app:1", registry.host);
+    for (password, is_right) in [(PASSWORD, true), ("wrong-password", false)] {
+        let folder = docker_config(&json!({registry.host.clone(): user(USER, password)}));
+        let found = look_up(&with_config(folder.path(), &registry.host), &reference).await;
+        if is_right {
+            there(found);
+        } else {
+            refused(found, ErrorKind::Denied, "401");
+        }
+    }
+    let message = refused(look_up(&registries(&plain(&registry.host)), &reference).await, ErrorKind::Denied, "");
+    assert!(message.contains("set `dockerConfig`"), "{message}");
+}
+
+#[tokio::test]
+async fn the_entry_that_fits_best_is_sent() {
+    let registry = with_password().await;
+    let host = registry.address.to_string();
+    let folder = docker_config(&json!({
+        format!("{host}/org-a"): user("robot$ci", "a:b"),
+        format!("{host}/org-a/secret"): user("secret", "s"),
+        format!("http://{}/v2/", host.replace("127.", "*.")): user("any", "x"),
+        "other.example": user("other", "o"),
+    }));
+    let registries = with_config(folder.path(), &host);
+    for (repository, expected) in [
+        ("org-a/app", basic("robot$ci", "a:b")),
+        ("org-a/secret/app", basic("secret", "s")),
+        ("org-ab/app", basic("any", "x")),
+    ] {
+        there(look_up(&registries, &format!("{host}/{repository}:1")).await);
+        assert_eq!(registry.requests().last().unwrap().header("authorization"), Some(&*expected), "{repository}");
+    }
+}
+
+#[tokio::test]
+async fn docker_hub_is_found_under_its_old_name() {
+    let hub = with_password().await;
+    let folder = docker_config(&json!({"https://index.docker.io/v1/": user("ci", "hub")}));
+    let entry = json!({"plainHttp": true, "endpoint": hub.address.to_string(), "dockerConfig": "docker.json"});
+    let (registries, _) = build(folder.path(), &json!({"docker.io": entry}));
+    there(look_up(&registries, "docker.io/nginx:1").await);
+    assert_eq!(hub.requests().last().unwrap().header("authorization"), Some(&*basic("ci", "hub")));
+}
+
+/// A registry at which the password expires while a request is under way: whoever renews it writes the file then.
+async fn expiring(folder: &Path, status: u16, to: &'static str) -> Upstream {
+    let file = folder.join("docker.json");
+    Upstream::start(move |request| -> Vec<Step> {
+        let host = request.header("host").unwrap();
+        match request.header("authorization") {
+            None => request.answer(401, BASIC, ""),
+            Some(seen) if seen == basic("AWS", "new") => found(request),
+            Some(_) => {
+                let renewed = json!({"auths": {host: user("AWS", to)}});
+                std::fs::write(&file, renewed.to_string()).unwrap();
+                request.answer(status, "", "")
+            }
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn an_expired_credential_is_read_again_once() {
+    for (status, to, expected) in
+        [(403, "new", None), (400, "new", None), (401, "new", None), (403, "old", Some(2)), (403, "bad", Some(3))]
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let registry = expiring(folder.path(), status, to).await;
+        let auths = json!({"auths": {registry.address.to_string(): user("AWS", "old")}});
+        std::fs::write(folder.path().join("docker.json"), auths.to_string()).unwrap();
+        let registries = with_config(folder.path(), &registry.address);
+        let found = look_up(&registries, &format!("{}/org/app:1", registry.address)).await;
+        match expected {
+            None => assert_eq!((there(found), registry.requests().len()), (manifest_digest(), 3), "{status}"),
+            Some(requests) => {
+                refused(found, ErrorKind::Denied, "403");
+                assert_eq!(registry.requests().len(), requests, "{status} {to}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_token_server_that_refuses_an_expired_credential_gets_the_renewed_one() {
+    for status in [400, 401, 403] {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("docker.json");
+        let registry = Upstream::start(move |request| {
+            let host = request.header("host").unwrap();
+            let seen = request.header("authorization").unwrap_or_default();
+            if !request.target.starts_with("/token") {
+                let bearer = format!("WWW-Authenticate: Bearer realm=\"http://{host}/token\"");
+                return if seen == "Bearer t" { found(request) } else { request.answer(401, &bearer, "") };
+            }
+            if seen == basic("ci", "new") {
+                return request.answer(200, JSON, r#"{"token":"t"}"#);
+            }
+            std::fs::write(&file, json!({"auths": {host: user("ci", "new")}}).to_string()).unwrap();
+            request.answer(status, JSON, r#"{"error":"invalid_grant"}"#)
+        })
+        .await;
+        let auths = json!({"auths": {registry.address.to_string(): user("ci", "old")}});
+        std::fs::write(folder.path().join("docker.json"), auths.to_string()).unwrap();
+        let registries = with_config(folder.path(), &registry.address);
+        there(look_up(&registries, &format!("{}/org/app:1", registry.address)).await);
+    }
+}
+
+/// A helper runs in a process of its own, found by `PATH`, so that the whole program is asked here.
+#[tokio::test]
+async fn a_helper_runs_only_where_it_is_allowed() {
+    let registry = with_password().await;
+    let host = registry.address.to_string();
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, content: String| std::fs::write(folder.path().join(name), content).unwrap();
+    write("docker.json", json!({"credHelpers": {&host: "fake"}}).to_string());
+    let helper = folder.path().join("docker-credential-fake");
+    let says = r#"{"ServerURL":"x","Username":"helped","Secret":"s"}"#;
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
+    for (allowed, prints, exit, expected) in [
+        ("[fake]", says, 0, Ok(())),
+        ("[]", says, 0, Err("`fake`")),
+        ("[fake]", "hunter2", 0, Err("printed no credential")),
+        ("[fake]", "hunter2", 1, Err("failed for 127.0.0.1")),
+        ("[fake]", "credentials not found in native keychain", 1, Err("set `dockerConfig`")),
+    ] {
+        let script = format!("#!/bin/sh\n[ \"$1\" = get ] && cat > asked && echo '{prints}'\nexit {exit}\n");
+        write("docker-credential-fake", script);
+        std::fs::set_permissions(&helper, std::fs::Permissions::from_mode(0o755)).unwrap();
+        write(
+            "gateway.yaml",
+            format!(
+                "auth: {{ tokens: [ {{ name: argocd, env: PATH, routes: [\"*\"] }} ] }}\n\
+                 registries: {{ \"{host}\": {{ plainHttp: true, dockerConfig: docker.json, credentialHelpers: {allowed} }} }}\n\
+                 routes: [ {{ name: d, backend: {{ digests: {{ images: {{ app: {{ image: \"{host}/org/app:1\" }} }} }} }}, \
+                 output: {{ app: \"{{{{ app.digest }}}}\" }} }} ]\n"
+            ),
+        );
+        let mut command = tokio::process::Command::from(binary::command());
+        command.args(["call", "-c", "gateway.yaml", "d"]).current_dir(folder.path()).env("PATH", &path);
+        let output = command.output().await.unwrap();
+        let told = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(!told.contains("hunter2"), "{told}");
+        match expected {
+            Ok(()) => {
+                assert!(told.contains(manifest_digest().as_str()), "{told}");
+                let seen = registry.requests().last().unwrap().header("authorization").map(str::to_owned);
+                assert_eq!(seen, Some(basic("helped", "s")));
+                assert_eq!(std::fs::read_to_string(folder.path().join("asked")).unwrap(), host);
+                std::fs::remove_file(folder.path().join("asked")).unwrap();
+            }
+            Err(says) => {
+                assert!(!output.status.success() && told.contains(says), "{told}");
+                assert_eq!(folder.path().join("asked").exists(), allowed != "[]", "{told}");
+            }
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Lists of tags and repositories: whole, or not at all.
+
+use super::*;
+use crate::support::{proxy::Proxy, registry::Registry};
+
+async fn tags(upstream: &Upstream) -> Result<Result<Vec<String>, Missing>, BackendError> {
+    let registries = registries(&plain(&upstream.address));
+    registries.tags(&upstream.address.to_string(), "org/app", soon()).await
+}
+
+#[tokio::test]
+async fn all_tags_of_a_real_repository() {
+    let registry = Registry::start().await;
+    registry.push("front:feature-branch-1", "org/app:main").await;
+    let mut expected: Vec<String> = (0..320).map(|number| format!("t{number:03}")).collect();
+    // As the registry itself writes them, but without waiting for the disk at each.
+    let tags = registry.repositories().join("org/app/_manifests/tags");
+    for tag in &expected {
+        std::fs::create_dir_all(tags.join(tag).join("current")).unwrap();
+        std::fs::copy(tags.join("main/current/link"), tags.join(tag).join("current/link")).unwrap();
+    }
+    expected.push("main".to_owned());
+    let asked = registries(&plain(&registry.host));
+    let mut found = asked.tags(&registry.host, "org/app", soon()).await.unwrap().unwrap();
+    found.sort();
+    expected.sort();
+    assert_eq!(found, expected);
+    there(look_up(&asked, &format!("{}/org/app:t319", registry.host)).await);
+    assert_eq!(asked.tags(&registry.host, "org/none", soon()).await.unwrap(), Err(Missing::Repository));
+}
+
+#[tokio::test]
+async fn all_repositories_of_a_real_registry() {
+    let registry = Registry::start().await;
+    registry.push("front:feature-branch-1", "org/r000:main").await;
+    let first = registry.repositories().join("org/r000");
+    // What makes a folder a repository in its eyes.
+    for number in 1..260 {
+        let layers = registry.repositories().join(format!("org/r{number:03}/_layers/sha256"));
+        std::fs::create_dir_all(layers).unwrap();
+    }
+    assert!(first.join("_layers").is_dir());
+    let proxy = Proxy::start(&registry.host).await;
+    let registries = registries(&plain(&proxy.address));
+    let found = registries.repositories(&proxy.address.to_string(), soon()).await.unwrap();
+    let expected: Vec<String> = (0..260).map(|number| format!("org/r{number:03}")).collect();
+    assert_eq!(found, expected);
+    let pages: Vec<String> = proxy.requests().into_iter().map(|request| request.target).collect();
+    assert!(pages.len() >= 2 && pages[0] == "/v2/_catalog?n=250", "{pages:?}");
+}
+
+/// A registry whose pages are `pages`: the query that asks for one, the `Link` after it, and its body.
+async fn paged(pages: &[(&'static str, &'static str, &'static str)]) -> Upstream {
+    let pages = pages.to_vec();
+    Upstream::start(move |request| {
+        let query = request.target.strip_prefix("/v2/org/app/tags/list?").unwrap_or_default();
+        match pages.iter().find(|(asked, ..)| *asked == query) {
+            Some((_, link, body)) => {
+                let link = link.replace("HOST", request.header("host").unwrap());
+                request.answer(200, &format!("{JSON}{link}"), body)
+            }
+            None => request.answer(404, JSON, r#"{"errors":[{"code":"NAME_UNKNOWN"}]}"#),
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn pages_are_followed_to_the_last() {
+    let (one, two, three) = (r#"{"tags":["a"]}"#, r#"{"tags":[]}"#, r#"{"tags":["b","a"]}"#);
+    let none = r#"{"name":"org/app","tags":null}"#;
+    for pages in [
+        // Relative, absolute, and without a path; a short and an empty page are not the last.
+        &[("n=250", "\r\nLink: </v2/org/app/tags/list?n=250&last=a>; rel=\"next\"", one), ("n=250&last=a", "", three)],
+        &[("n=250", "\r\nLink: <http://HOST/v2/org/app/tags/list?last=a>;rel=next", one), ("last=a", "", three)],
+        &[("n=250", "\r\nLink: <?last=a>; title=\"x\"; rel=\"last next\"", one), ("last=a", "", three)],
+        &[("n=250", "\r\nLink: <?c=a,b;d>; rel=\"next\"", one), ("c=a,b;d", "", three)],
+        &[("n=250", "\r\nLink: </x>; rel=\"prev\", <?last=a>; rel=\"next\"", one), ("last=a", "", three)],
+        &[("n=250", "\r\nLink: <?last=a>; rel=\"next\"", two), ("last=a", "\r\nLink: </x>; rel=\"prev\"", three)],
+    ] {
+        let found = tags(&paged(pages).await).await.unwrap().unwrap();
+        assert!(found == ["a", "b"] || found == ["b", "a"], "{pages:?}: {found:?}");
+    }
+    assert_eq!(tags(&paged(&[("n=250", "", none)]).await).await.unwrap(), Ok(vec![]));
+    assert_eq!(tags(&paged(&[]).await).await.unwrap(), Err(Missing::Repository));
+}
+
+#[tokio::test]
+async fn half_a_list_is_none() {
+    let one = r#"{"tags":["a"]}"#;
+    for (pages, says) in [
+        (&[("n=250", "\r\nLink: <?last=a>; rel=\"next\"", one)][..], "unexpected status 404"),
+        (&[("n=250", "\r\nLink: <?last=a>; rel=\"next\"", r#"{"tags":[]}"#)], "unexpected status 404"),
+        (&[("n=250", "\r\nLink: <?n=250>; rel=\"next\"", one)], "circle"),
+        (&[("n=250", "\r\nLink: <?n=1>; rel=next", one), ("n=1", "\r\nLink: <?n=250>; rel=next", one)], "circle"),
+        (&[("n=250", "\r\nLink: </v2/org/other/tags/list?n=1>; rel=\"next\"", one)], "not of this list"),
+        (&[("n=250", "\r\nLink: <http://127.0.0.2/v2/org/app/tags/list?n=1>; rel=\"next\"", one)], "not of this list"),
+        (&[("n=250", "\r\nLink: <https://HOST/v2/org/app/tags/list?n=1>; rel=\"next\"", one)], "not of this list"),
+        (&[("n=250", "\r\nLink: /v2/org/app/tags/list?n=1; rel=\"next\"", one)], "not of this list"),
+        (&[("n=250", "\r\nLink: <>; rel=\"next\"", one)], "circle"),
+        (&[("n=250", "", "{}")], "no list"),
+        (&[("n=250", "", r#"{"tags":["a",null]}"#)], "no list"),
+        (&[("n=250", "", "<html>")], "no list"),
+    ] {
+        let message = refused(tags(&paged(pages).await).await, ErrorKind::InvalidOutput, says);
+        assert!(message.contains("the tags of org/app"), "{message}");
+    }
+    let registry =
+        Upstream::start(|request| request.answer(404, JSON, r#"{"errors":[{"code":"NAME_UNKNOWN"}]}"#)).await;
+    let catalogue = registries(&plain(&registry.address)).repositories(&registry.address.to_string(), soon()).await;
+    refused(catalogue, ErrorKind::InvalidOutput, "name the repositories");
+}

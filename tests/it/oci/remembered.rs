@@ -1,0 +1,106 @@
+//! What is known already is not asked for again, and what is being asked is asked once.
+
+use std::sync::Mutex;
+
+use futures_util::future::join_all;
+use tokio::time::{sleep, timeout};
+
+use super::*;
+use crate::support::upstream::Step;
+
+fn patience(max_age: u64) -> Patience {
+    Patience { deadline: soon(), max_age: Duration::from_secs(max_age) }
+}
+
+/// A registry that takes its time.
+async fn slow(pause: Duration) -> Upstream {
+    Upstream::start(move |request| {
+        let Step::Send(bytes) = found(request).remove(0) else { unreachable!() };
+        // One pause before the first byte.
+        vec![Step::Drip(bytes[..1].to_vec(), pause), Step::Send(bytes[1..].to_vec())]
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_tag_is_asked_for_once_however_many_want_it() {
+    let registry = slow(Duration::from_millis(200)).await;
+    let registries = registries(&plain(&registry.address));
+    let reference = format!("{}/org/app:1", registry.address);
+    for found in join_all((0..20).map(|_| look_up(&registries, &reference))).await {
+        assert_eq!(there(found), manifest_digest());
+    }
+    assert_eq!(registry.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn who_has_little_time_neither_waits_longer_nor_cuts_off_others() {
+    let registry = slow(Duration::from_millis(400)).await;
+    let registries = registries(&plain(&registry.address));
+    let reference = Reference::parse(&format!("{}/org/app:1", registry.address)).unwrap();
+    let ask = |millis: u64| {
+        let deadline = Instant::now() + Duration::from_millis(millis);
+        registries.look_up(&reference, Patience { deadline, max_age: Duration::ZERO })
+    };
+    // The first has less time than the registry needs, the second has enough.
+    let (hasty, patient) = tokio::join!(ask(150), ask(3000));
+    refused(hasty, ErrorKind::Timeout, &registry.address.to_string());
+    assert_eq!(there(patient), manifest_digest());
+    // The first has enough, the second joins it and leaves.
+    let (patient, hasty) = tokio::join!(ask(3000), timeout(Duration::from_millis(300), ask(150)));
+    assert_eq!(there(patient), manifest_digest());
+    refused(hasty.expect("it waits beyond its deadline"), ErrorKind::Timeout, "registry ");
+}
+
+#[tokio::test]
+async fn a_tag_is_remembered_for_as_long_as_the_caller_allows() {
+    let registry = Upstream::start(found).await;
+    let (registries, clock) = build(Path::new("/nonexistent"), &plain(&registry.address));
+    let reference = Reference::parse(&format!("{}/org/app:1", registry.address)).unwrap();
+    let mut requests = 0;
+    for (wait, max_age, is_asked) in
+        [(0, 60, true), (0, 60, false), (59, 60, false), (0, 30, true), (29, 30, false), (0, 0, true), (60, 60, true)]
+    {
+        clock.advance(Duration::from_secs(wait));
+        there(registries.look_up(&reference, patience(max_age)).await);
+        requests += usize::from(is_asked);
+        assert_eq!(registry.requests().len(), requests, "{wait} {max_age}");
+    }
+    registries.forget_tags();
+    there(registries.look_up(&reference, patience(60)).await);
+    assert_eq!(registry.requests().len(), requests + 1);
+}
+
+#[tokio::test]
+async fn what_is_missing_is_not_remembered() {
+    let body = r#"{"errors":[{"code":"MANIFEST_UNKNOWN"}]}"#;
+    let is_built = Arc::new(Mutex::new(false));
+    let built = Arc::clone(&is_built);
+    let registry =
+        Upstream::start(
+            move |request| {
+                if *built.lock().unwrap() { found(request) } else { request.answer(404, JSON, body) }
+            },
+        )
+        .await;
+    let registries = registries(&plain(&registry.address));
+    let reference = Reference::parse(&format!("{}/org/app:1", registry.address)).unwrap();
+    assert_eq!(missing(registries.look_up(&reference, patience(60)).await), Missing::Tag);
+    *is_built.lock().unwrap() = true;
+    there(registries.look_up(&reference, patience(60)).await);
+}
+
+#[tokio::test]
+async fn an_answer_from_before_tags_were_forgotten_is_not_remembered() {
+    let registry = slow(Duration::from_millis(200)).await;
+    let registries = registries(&plain(&registry.address));
+    let reference = Reference::parse(&format!("{}/org/app:1", registry.address)).unwrap();
+    let forget = async {
+        sleep(Duration::from_millis(100)).await;
+        registries.forget_tags();
+    };
+    let (before, ()) = tokio::join!(registries.look_up(&reference, patience(60)), forget);
+    there(before);
+    there(registries.look_up(&reference, patience(60)).await);
+    assert_eq!(registry.requests().len(), 2);
+}

@@ -1,0 +1,274 @@
+//! Tokens: bought once for each scope, renewed in time, and nowhere else than they should be.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Mutex, atomic::AtomicUsize},
+};
+
+use futures_util::future::join_all;
+use tokio::time::{advance, pause, resume, sleep};
+
+use super::*;
+use crate::support::{
+    registry::{Registry, Setup},
+    signer::Signer,
+    upstream::Step,
+};
+
+/// A registry that opens to what `is_good` says of an authorization, with the challenge `challenge` (`HOST` is its own), and
+/// whose token server answers `token`.
+async fn with_tokens(
+    challenge: &'static str,
+    is_good: impl Fn(&str) -> bool + Send + Sync + 'static,
+    token: impl Fn(&Request) -> Vec<Step> + Send + Sync + 'static,
+) -> Upstream {
+    Upstream::start(move |request| {
+        if request.target.starts_with("/token") {
+            return token(request);
+        }
+        if request.header("authorization").is_some_and(&is_good) {
+            return found(request);
+        }
+        let challenge = challenge.replace("HOST", request.header("host").unwrap());
+        request.answer(401, &format!("WWW-Authenticate: {challenge}"), "")
+    })
+    .await
+}
+
+const BEARER: &str = "Bearer realm=\"http://HOST/token\",service=\"s\"";
+
+fn token_requests(upstream: &Upstream) -> Vec<Request> {
+    upstream.requests().into_iter().filter(|request| request.target.starts_with("/token")).collect()
+}
+
+#[tokio::test]
+async fn a_real_registry_takes_a_token_for_each_repository() {
+    let signer = Arc::new(Signer::new());
+    let key = Arc::clone(&signer);
+    let server = Upstream::start(move |request| {
+        let url = reqwest::Url::parse(&format!("http://x{}", request.target)).unwrap();
+        let scope = url.query_pairs().find(|(name, _)| name == "scope").unwrap().1.into_owned();
+        let repository = scope.split(':').nth(1).unwrap();
+        request.answer(200, JSON, json!({"token": key.token(repository, 60), "expires_in": 1}).to_string())
+    })
+    .await;
+    let tokens = Some((format!("http://{}/auth", server.address), signer.certificate()));
+    let registry = Registry::start_as(Setup { tokens, ..Setup::default() }).await;
+    let registries = registries(&plain(&registry.host));
+    let lookups = (0..20).map(|tag| {
+        let reference = format!("{}/org/app{}:{tag}", registry.host, tag % 2);
+        let registries = registries.clone();
+        async move { look_up(&registries, &reference).await }
+    });
+    for found in join_all(lookups).await {
+        assert_eq!(missing(found), Missing::Tag);
+    }
+    let scopes: Vec<String> = server.requests().into_iter().map(|request| request.target).collect();
+    let once: BTreeSet<&String> = scopes.iter().collect();
+    assert_eq!((scopes.len(), once.len()), (2, 2), "{scopes:?}");
+    let scope = "/auth?service=test+registry&scope=repository%3Aorg%2Fapp0%3Apull";
+    assert!(scopes.iter().any(|target| target == scope), "{scopes:?}");
+    // Four fifths of a second later it is renewed.
+    sleep(Duration::from_millis(850)).await;
+    missing(look_up(&registries, &format!("{}/org/app0:x", registry.host)).await);
+    assert_eq!(server.requests().len(), 3);
+    missing(look_up(&registries, &format!("{}/org/app0:y", registry.host)).await);
+    assert_eq!(server.requests().len(), 3);
+}
+
+#[tokio::test]
+async fn a_token_without_a_life_lives_for_a_minute() {
+    for (answer, life) in [(r#"{"token":"good"}"#, 60), (r#"{"access_token":"good","expires_in":300}"#, 300)] {
+        let registry =
+            with_tokens(BEARER, |seen| seen == "Bearer good", move |request| request.answer(200, JSON, answer)).await;
+        let registries = registries(&plain(&registry.address));
+        let reference = format!("{}/org/app:1", registry.address);
+        there(look_up(&registries, &reference).await);
+        for (seconds, bought) in [(life * 4 / 5 - 2, 1), (4, 2)] {
+            pause();
+            advance(Duration::from_secs(seconds)).await;
+            resume();
+            there(look_up(&registries, &reference).await);
+            assert_eq!(token_requests(&registry).len(), bought, "{answer}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_token_that_is_revoked_is_bought_again_once() {
+    for status in [401, 403, 400] {
+        let epoch = Arc::new(AtomicUsize::new(0));
+        let (now, selling) = (Arc::clone(&epoch), Arc::clone(&epoch));
+        let registry = Upstream::start(move |request| {
+            let host = request.header("host").unwrap();
+            if request.target.starts_with("/token") {
+                let token = format!("t{}", selling.load(Ordering::SeqCst));
+                return request.answer(200, JSON, json!({ "token": token }).to_string());
+            }
+            match request.header("authorization") {
+                Some(seen) if seen == format!("Bearer t{}", now.load(Ordering::SeqCst)) => found(request),
+                // No challenge, as at ECR, but for the first time.
+                Some(_) if status != 401 => request.answer(status, "", ""),
+                _ => request.answer(401, &format!("WWW-Authenticate: Bearer realm=\"http://{host}/token\""), ""),
+            }
+        })
+        .await;
+        let registries = registries(&plain(&registry.address));
+        let ask = |tag: usize| {
+            let (registries, reference) = (registries.clone(), format!("{}/org/app:{tag}", registry.address));
+            async move { look_up(&registries, &reference).await }
+        };
+        there(ask(0).await);
+        epoch.fetch_add(1, Ordering::SeqCst);
+        for found in join_all((0..20).map(ask)).await {
+            there(found);
+        }
+        assert_eq!(token_requests(&registry).len(), 2, "{status}");
+    }
+}
+
+#[tokio::test]
+async fn a_fresh_token_that_is_refused_is_a_denial() {
+    let registry = with_tokens(BEARER, |_| false, |request| request.answer(200, JSON, r#"{"token":"t"}"#)).await;
+    let registries = registries(&plain(&registry.address));
+    refused(look_up(&registries, &format!("{}/org/app:1", registry.address)).await, ErrorKind::Denied, "401");
+    assert_eq!(token_requests(&registry).len(), 1);
+    assert_eq!(registry.requests().len(), 3);
+}
+
+#[tokio::test]
+async fn a_token_server_in_trouble_is_no_denial() {
+    for (status, kind) in [
+        (500, ErrorKind::Unavailable),
+        (503, ErrorKind::Unavailable),
+        (408, ErrorKind::Unavailable),
+        (429, ErrorKind::Throttled { retry_after: None }),
+        (401, ErrorKind::Denied),
+        (403, ErrorKind::Denied),
+        (404, ErrorKind::InvalidOutput),
+    ] {
+        let registry = with_tokens(BEARER, |_| true, move |request| request.answer(status, "", "")).await;
+        let registries = registries(&plain(&registry.address));
+        let found = look_up(&registries, &format!("{}/org/app:1", registry.address)).await;
+        refused(found, kind, "token server: ");
+    }
+}
+
+#[tokio::test]
+async fn an_identity_token_buys_tokens_by_form() {
+    let registry = with_tokens(
+        BEARER,
+        |seen| seen == "Bearer good",
+        |request| request.answer(200, JSON, r#"{"access_token":"good"}"#),
+    )
+    .await;
+    let folder = docker_config(&json!({registry.address.to_string(): {"identitytoken": "a+b &c"}}));
+    let entry = json!({"plainHttp": true, "dockerConfig": "docker.json"});
+    let (registries, _) = build(folder.path(), &json!({registry.address.to_string(): entry}));
+    there(look_up(&registries, &format!("{}/org/app:1", registry.address)).await);
+    let request = token_requests(&registry).remove(0);
+    assert_eq!((&*request.method, &*request.target), ("POST", "/token"));
+    assert_eq!(request.header("content-type"), Some("application/x-www-form-urlencoded"));
+    assert_eq!(request.header("authorization"), None);
+    assert_eq!(
+        String::from_utf8(request.body).unwrap(),
+        "service=s&scope=repository%3Aorg%2Fapp%3Apull&grant_type=refresh_token&client_id=appset-gateway\
+         &refresh_token=a%2Bb+%26c"
+    );
+}
+
+#[tokio::test]
+async fn the_challenge_says_what_to_ask_for() {
+    for (challenge, query) in [
+        // GitLab names a service that is no host, and may want more than to pull.
+        (
+            "Bearer realm=\"http://HOST/token\",service=\"container:registry\",scope=\"repository:org/app:pull,push\"",
+            "?service=container%3Aregistry&scope=repository%3Aorg%2Fapp%3Apull%2Cpush",
+        ),
+        (
+            "Bearer realm=\"http://HOST/token\",scope=\"repository:org/app:pull repository:base:pull\"",
+            "?scope=repository%3Aorg%2Fapp%3Apull&scope=repository%3Abase%3Apull",
+        ),
+        ("Bearer realm=\"http://HOST/token?account=x\"", "?account=x&scope=repository%3Aorg%2Fapp%3Apull"),
+    ] {
+        let registry = with_tokens(challenge, |_| true, |request| request.answer(200, JSON, r#"{"token":"t"}"#)).await;
+        let registries = registries(&plain(&registry.address));
+        there(look_up(&registries, &format!("{}/org/app:1", registry.address)).await);
+        assert_eq!(token_requests(&registry)[0].target, format!("/token{query}"));
+    }
+}
+
+#[tokio::test]
+async fn no_credential_goes_to_a_realm_that_is_not_safe() {
+    let other = Upstream::start_apart(|request| request.answer(200, JSON, r#"{"token":"t"}"#)).await;
+    for (realm, says) in [
+        (format!("http://{}/token", other.address), "inner address 127.77."),
+        ("http://169.254.169.254/latest/meta-data".to_owned(), "inner address 169.254.169.254"),
+        ("ftp://registry.example/token".to_owned(), "not https"),
+        ("http://ci@registry.example/token".to_owned(), "holds a user"),
+        ("/token".to_owned(), "not a URL"),
+    ] {
+        let challenge = format!("Bearer realm=\"{realm}\"").leak();
+        let registry = with_tokens(challenge, |_| true, |request| request.answer(200, JSON, "{}")).await;
+        let folder = docker_config(&json!({registry.address.to_string(): user("ci", "hunter2")}));
+        let entry = json!({"plainHttp": true, "dockerConfig": "docker.json"});
+        let (registries, _) = build(folder.path(), &json!({registry.address.to_string(): entry}));
+        let found = look_up(&registries, &format!("{}/org/app:1", registry.address)).await;
+        refused(found, ErrorKind::Denied, says);
+        assert!(registry.requests().iter().all(|request| request.header("authorization").is_none()));
+    }
+    assert!(other.requests().is_empty());
+}
+
+#[tokio::test]
+async fn a_token_server_that_moves_is_found_again() {
+    let path = Arc::new(Mutex::new("old"));
+    let now = Arc::clone(&path);
+    let registry = Upstream::start(move |request| {
+        let (host, path) = (request.header("host").unwrap(), *now.lock().unwrap());
+        if request.target.starts_with(&format!("/token/{path}")) {
+            return request.answer(200, JSON, json!({"token": path, "expires_in": 1}).to_string());
+        }
+        if request.target.starts_with("/token/") {
+            return request.answer(404, "", "");
+        }
+        if request.header("authorization") == Some(&*format!("Bearer {path}")) {
+            return found(request);
+        }
+        request.answer(401, &format!("WWW-Authenticate: Bearer realm=\"http://{host}/token/{path}\""), "")
+    })
+    .await;
+    let registries = registries(&plain(&registry.address));
+    let reference = format!("{}/org/app:1", registry.address);
+    there(look_up(&registries, &reference).await);
+    // With a token that is still good, the registry itself says where to go.
+    *path.lock().unwrap() = "new";
+    there(look_up(&registries, &reference).await);
+    // Without one, the next lookup learns it.
+    *path.lock().unwrap() = "newer";
+    sleep(Duration::from_millis(850)).await;
+    refused(look_up(&registries, &reference).await, ErrorKind::InvalidOutput, "token server: ");
+    there(look_up(&registries, &reference).await);
+}
+
+#[tokio::test]
+async fn registries_on_one_host_share_no_tokens() {
+    let registry =
+        with_tokens(BEARER, |_| true, |request| request.answer(200, JSON, r#"{"token":"t","expires_in":300}"#)).await;
+    let folder = docker_config(&json!({"one.example": user("one", "1")}));
+    let entry = |more: Value| {
+        let mut entry = json!({"plainHttp": true, "endpoint": registry.address.to_string()});
+        entry.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        entry
+    };
+    let (registries, _) = build(
+        folder.path(),
+        &json!({"one.example": entry(json!({"dockerConfig": "docker.json"})), "two.example": entry(json!({}))}),
+    );
+    for host in ["one.example", "two.example", "one.example", "two.example"] {
+        there(look_up(&registries, &format!("{host}/org/app:1")).await);
+    }
+    let seen: Vec<bool> =
+        token_requests(&registry).iter().map(|request| request.header("authorization").is_some()).collect();
+    assert_eq!(seen, [true, false]);
+}
