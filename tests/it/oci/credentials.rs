@@ -56,7 +56,8 @@ async fn the_entry_that_fits_best_is_sent() {
     let folder = docker_config(&json!({
         format!("{host}/org-a"): user("robot$ci", "a:b"),
         format!("{host}/org-a/secret"): user("secret", "s"),
-        format!("http://{}/v2/", host.replace("127.", "*.")): user("any", "x"),
+        format!("http://{host}/v2/"): user("any", "x"),
+        host.replace("127.", "*."): user("pattern", "p"),
         "other.example": user("other", "o"),
     }));
     let registries = with_config(folder.path(), &host);
@@ -78,6 +79,43 @@ async fn docker_hub_is_found_under_its_old_name() {
     let (registries, _) = build(folder.path(), &json!({"docker.io": entry}));
     there(look_up(&registries, "docker.io/nginx:1").await);
     assert_eq!(hub.requests().last().unwrap().header("authorization"), Some(&*basic("ci", "hub")));
+}
+
+#[tokio::test]
+async fn a_pattern_stands_for_parts_of_a_host() {
+    let registry = with_password().await;
+    let host = registry.address.to_string();
+    let reference = format!("{host}/org/app:1");
+    let folder = docker_config(&json!({host.replace("127.", "12*."): user("pattern", "p")}));
+    there(look_up(&with_config(folder.path(), &host), &reference).await);
+    assert_eq!(registry.requests().last().unwrap().header("authorization"), Some(&*basic("pattern", "p")));
+    let folder = docker_config(&json!({host.replace("127.0.", "*."): user("pattern", "p")}));
+    let found = look_up(&with_config(folder.path(), &host), &reference).await;
+    refused(found, ErrorKind::Denied, "set `dockerConfig`");
+}
+
+/// What the configuration allows is asked again whenever the file changes.
+#[tokio::test]
+async fn a_file_that_comes_to_name_a_helper_runs_none_that_is_not_allowed() {
+    let registry = with_password().await;
+    let host = registry.address.to_string();
+    let folder = docker_config(&json!({host.clone(): user("ci", "hunter2")}));
+    let registries = with_config(folder.path(), &host);
+    there(look_up(&registries, &format!("{host}/org/app:1")).await);
+    let before = registry.requests().len();
+    for (file, says) in [
+        (json!({"credHelpers": {&host: "evil"}}).to_string(), "not allowed to run"),
+        (json!({"credsStore": "evil"}).to_string(), "not allowed to run"),
+        (json!({"auths": {&host: {"auth": "hunter2"}}}).to_string(), "not base64"),
+        ("hunter2".to_owned(), "not a Docker config.json"),
+    ] {
+        std::fs::write(folder.path().join("docker.json"), file).unwrap();
+        let message = refused(look_up(&registries, &format!("{host}/org/app:1")).await, ErrorKind::Denied, says);
+        assert!(message.contains("docker.json") && !message.contains("hunter2"), "{message}");
+    }
+    std::fs::remove_file(folder.path().join("docker.json")).unwrap();
+    refused(look_up(&registries, &format!("{host}/org/app:1")).await, ErrorKind::Denied, "No such file");
+    assert_eq!(registry.requests().len(), before, "it was asked without the credential");
 }
 
 /// A registry at which the password expires while a request is under way: whoever renews it writes the file then.

@@ -88,6 +88,9 @@ async fn a_certificate_of_ones_own_is_not_trusted_by_itself() {
     let signer = Signer::new();
     let setup = Setup { tls: Some((signer.certificate(), signer.key())), ..Setup::default() };
     let registry = Registry::start_as(setup).await;
+    let certificate = reqwest::Certificate::from_pem(&std::fs::read(signer.certificate()).unwrap()).unwrap();
+    let client = reqwest::Client::builder().tls_certs_merge([certificate]).no_proxy().build().unwrap();
+    assert_eq!(client.get(registry.url("")).send().await.unwrap().status(), 200);
     let reference = format!("{}/org/app:1", registry.host);
     let message = refused(look_up(&registries(&json!({})), &reference).await, ErrorKind::Unavailable, "certificate");
     assert!(message.contains(&registry.host), "{message}");

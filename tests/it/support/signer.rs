@@ -28,6 +28,9 @@ impl Signer {
             "/CN=test",
             "-addext",
             "subjectAltName=DNS:localhost,IP:127.0.0.1",
+            // Else clients take it for no server's.
+            "-addext",
+            "basicConstraints=critical,CA:FALSE",
             "-keyout",
             key.to_str().unwrap(),
             "-out",
