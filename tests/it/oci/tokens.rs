@@ -6,7 +6,7 @@ use std::{
 };
 
 use futures_util::future::join_all;
-use tokio::time::{advance, pause, resume, sleep};
+use tokio::time::{advance, pause, resume};
 
 use super::*;
 use crate::support::{
@@ -37,6 +37,13 @@ async fn with_tokens(
 
 const BEARER: &str = "Bearer realm=\"http://HOST/token\",service=\"s\"";
 
+/// Lets time pass for everyone in this process.
+async fn later(seconds: u64) {
+    pause();
+    advance(Duration::from_secs(seconds)).await;
+    resume();
+}
+
 fn token_requests(upstream: &Upstream) -> Vec<Request> {
     upstream.requests().into_iter().filter(|request| request.target.starts_with("/token")).collect()
 }
@@ -49,7 +56,7 @@ async fn a_real_registry_takes_a_token_for_each_repository() {
         let url = reqwest::Url::parse(&format!("http://x{}", request.target)).unwrap();
         let scope = url.query_pairs().find(|(name, _)| name == "scope").unwrap().1.into_owned();
         let repository = scope.split(':').nth(1).unwrap();
-        request.answer(200, JSON, json!({"token": key.token(repository, 60), "expires_in": 1}).to_string())
+        request.answer(200, JSON, json!({"token": key.token(repository, 60), "expires_in": 30}).to_string())
     })
     .await;
     let tokens = Some((format!("http://{}/auth", server.address), signer.certificate()));
@@ -68,8 +75,8 @@ async fn a_real_registry_takes_a_token_for_each_repository() {
     assert_eq!((scopes.len(), once.len()), (2, 2), "{scopes:?}");
     let scope = "/auth?service=test+registry&scope=repository%3Aorg%2Fapp0%3Apull";
     assert!(scopes.iter().any(|target| target == scope), "{scopes:?}");
-    // Four fifths of a second later it is renewed.
-    sleep(Duration::from_millis(850)).await;
+    // After four fifths of its life it is renewed.
+    later(25).await;
     missing(look_up(&registries, &format!("{}/org/app0:x", registry.host)).await);
     assert_eq!(server.requests().len(), 3);
     missing(look_up(&registries, &format!("{}/org/app0:y", registry.host)).await);
@@ -85,9 +92,7 @@ async fn a_token_without_a_life_lives_for_a_minute() {
         let reference = format!("{}/org/app:1", registry.address);
         there(look_up(&registries, &reference).await);
         for (seconds, bought) in [(life * 4 / 5 - 2, 1), (4, 2)] {
-            pause();
-            advance(Duration::from_secs(seconds)).await;
-            resume();
+            later(seconds).await;
             there(look_up(&registries, &reference).await);
             assert_eq!(token_requests(&registry).len(), bought, "{answer}");
         }
@@ -227,7 +232,7 @@ async fn a_token_server_that_moves_is_found_again() {
     let registry = Upstream::start(move |request| {
         let (host, path) = (request.header("host").unwrap(), *now.lock().unwrap());
         if request.target.starts_with(&format!("/token/{path}")) {
-            return request.answer(200, JSON, json!({"token": path, "expires_in": 1}).to_string());
+            return request.answer(200, JSON, json!({ "token": path }).to_string());
         }
         if request.target.starts_with("/token/") {
             return request.answer(404, "", "");
@@ -246,7 +251,7 @@ async fn a_token_server_that_moves_is_found_again() {
     there(look_up(&registries, &reference).await);
     // Without one, the next lookup learns it.
     *path.lock().unwrap() = "newer";
-    sleep(Duration::from_millis(850)).await;
+    later(49).await;
     refused(look_up(&registries, &reference).await, ErrorKind::InvalidOutput, "token server: ");
     there(look_up(&registries, &reference).await);
 }
