@@ -72,7 +72,6 @@ async fn a_tag_is_remembered_for_as_long_as_the_caller_allows() {
 }
 
 #[tokio::test]
-#[ignore = "needs budgets"]
 async fn when_little_is_left_tags_are_believed_longer_and_contents_are_not_read() {
     for (limits, is_low) in [
         ("RateLimit-Limit: 100;w=21600\r\nRateLimit-Remaining: 9;w=21600", true),

@@ -66,7 +66,6 @@ async fn a_damaged_store_is_not_an_empty_one() {
 }
 
 #[tokio::test]
-#[ignore = "needs Terms.ca"]
 async fn a_certificate_of_ones_own_is_trusted_where_it_is_named() {
     let signer = Signer::new();
     let setup = Setup { tls: Some((signer.certificate(), signer.key())), ..Setup::default() };
