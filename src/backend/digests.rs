@@ -7,6 +7,7 @@ mod decision;
 pub mod gate;
 pub mod images;
 pub mod list;
+mod note;
 pub mod revision;
 mod source;
 

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use http::Method;
+use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use super::{
@@ -22,7 +23,8 @@ const CREATED: &str = "org.opencontainers.image.created";
 const VERSION: &str = "org.opencontainers.image.version";
 
 /// What is known of one digest.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct Contents {
     /// What kind of artifact it is.
     pub artifact_type: Option<String>,

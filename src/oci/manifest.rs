@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::Digest;
 
@@ -39,7 +39,6 @@ pub struct Manifest {
 #[serde(rename_all = "camelCase")]
 pub struct Descriptor {
     /// What it points to.
-    #[serde(deserialize_with = "digest")]
     pub digest: Digest,
     /// Of what kind that is.
     #[serde(default)]
@@ -52,13 +51,14 @@ pub struct Descriptor {
 }
 
 /// Machines that an image runs on, written `linux/amd64` or `linux/arm/v7`.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Platform {
     /// `linux`
     pub os: String,
     /// `amd64`
     pub architecture: String,
     /// `v7`
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub variant: Option<String>,
 }
 
@@ -77,10 +77,6 @@ pub struct ImageConfig {
 struct Execution {
     #[serde(rename = "Labels")]
     labels: Option<Annotations>,
-}
-
-fn digest<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Digest, D::Error> {
-    Digest::parse(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
 }
 
 fn null_is_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Annotations, D::Error> {

@@ -68,7 +68,7 @@ async fn a_preview_stays_on_the_last_passed_commit_while_the_next_is_built() {
     let app = start(&fake, &previews(&fake), json!({"cache": {"ttl": "60s"}})).await;
     // Nothing is there yet, and never was.
     assert_eq!(told(&ask(&app, "feat/1", 'a').await), "nothing");
-    fake.push("feat-1", Image::of('a'));
+    fake.push("feat-1", &Image::of('a'));
     fake.run('a', "in_progress", None);
     app.clock.advance(Duration::from_secs(20));
     app.settle().await;
@@ -93,7 +93,7 @@ async fn a_preview_stays_on_the_last_passed_commit_while_the_next_is_built() {
     assert_eq!(told(&ask(&app, "feat/1", 'b').await), "a, stale");
     fake.run('b', "in_progress", None);
     until_built('b', "a, stale").await;
-    fake.push("feat-1", Image::of('b'));
+    fake.push("feat-1", &Image::of('b'));
     until_built('b', "a, stale").await;
     fake.run('b', "completed", Some("failure"));
     until_built('b', "a, stale").await;
@@ -105,7 +105,7 @@ async fn a_preview_stays_on_the_last_passed_commit_while_the_next_is_built() {
     }
     // And the one after that passes.
     assert_eq!(told(&ask(&app, "feat/1", 'c').await), "a, stale");
-    fake.push("feat-1", Image::of('c'));
+    fake.push("feat-1", &Image::of('c'));
     fake.run('c', "completed", Some("success"));
     until_built('c', "c").await;
     // Another branch has nothing of it.
@@ -115,7 +115,7 @@ async fn a_preview_stays_on_the_last_passed_commit_while_the_next_is_built() {
 #[tokio::test]
 async fn what_does_not_know_makes_the_answer_unknown() {
     let fake = Fake::start().await;
-    fake.push("main", Image::of('a'));
+    fake.push("main", &Image::of('a'));
     fake.run('a', "completed", Some("success"));
     for (what, path) in
         [("gate: ", "/repos/"), ("image app: ", "/v2/org/app/manifests/main"), ("image app: ", "/v2/org/app/blobs/")]
@@ -156,13 +156,113 @@ async fn commits_that_are_none_are_refused() {
 #[tokio::test]
 async fn a_merge_commit_is_explained() {
     let fake = Fake::start().await;
-    fake.push("pr-12", Image::of('b'));
+    fake.push("pr-12", &Image::of('b'));
     fake.run('a', "completed", Some("success"));
     let mut backend = previews(&fake);
     backend["onMissing"] = "error".into();
     let app = start(&fake, &backend, json!({})).await;
     let message = refused(&ask(&app, "pr-12", 'a').await, 422, "invalid_input", "not built");
     assert!(message.contains("DOCKER_METADATA_PR_HEAD_SHA") && message.contains(&sha('b')), "{message}");
+}
+
+/// A restart forgets nothing that cannot change, and a commit that is new finds the one before.
+#[tokio::test]
+async fn a_restart_reads_no_content_again() {
+    let fake = Fake::start().await;
+    fake.push("main", &Image::of('a'));
+    fake.run('a', "completed", Some("success"));
+    let config = config(&fake, &previews(&fake), json!({}));
+    let app = TestApp::start(&format!("cache: {{ path: data }}\n{config}")).await;
+    app.app.open_disk();
+    assert_eq!(told(&ask(&app, "main", 'a').await), "a");
+    assert!(fake.take().iter().any(|asked| asked.starts_with("GET /v2/")));
+    let app = app.restart(async |_| tokio::time::sleep(Duration::from_millis(300)).await).await;
+    app.app.open_disk();
+    app.clock.advance(Duration::from_mins(10));
+    assert_eq!(told(&ask(&app, "main", 'a').await), "a");
+    app.settle().await;
+    let asked = fake.take();
+    assert!(!asked.is_empty() && !asked.iter().any(|asked| asked.starts_with("GET /v2/")), "{asked:?}");
+    assert_eq!(told(&ask(&app, "main", 'b').await), "a, stale");
+}
+
+#[tokio::test]
+async fn the_gate_walks_back_to_a_commit_whose_images_are_named_by_it() {
+    let fake = Fake::start().await;
+    let mut backend = previews(&fake);
+    backend["images"]["app"]["image"] = format!("{}/org/app:sha-{{{{ commit }}}}", fake.host()).into();
+    backend["gate"]["github"]["walkBack"] = 3.into();
+    let app = start(&fake, &backend, json!({"cache": {"ttl": "0s"}, "lineage": null})).await;
+    fake.history("dcba");
+    // Nothing passed so far, and that is all that there is.
+    assert_eq!(told(&ask(&app, "main", 'c').await), "nothing");
+    fake.run('a', "completed", Some("success"));
+    fake.push(&format!("sha-{}", sha('a')), &Image::of('a'));
+    fake.run('b', "completed", Some("failure"));
+    let reply = ask(&app, "main", 'c').await;
+    assert_eq!(told(&reply), "a, stale");
+    // Nobody knows what was before that.
+    let mut backend = backend.clone();
+    backend["gate"]["github"]["walkBack"] = 1.into();
+    let near = start(&fake, &backend, json!({"cache": {"ttl": "0s"}, "lineage": null})).await;
+    refused(&ask(&near, "main", 'c').await, 502, "backend_output_invalid", "walkBack");
+    fake.run('c', "completed", Some("success"));
+    fake.push(&format!("sha-{}", sha('c')), &Image::of('c'));
+    app.clock.advance(Duration::from_mins(2));
+    assert_eq!(told(&ask(&app, "main", 'c').await), "c");
+}
+
+#[tokio::test]
+async fn platforms_are_required_and_picked() {
+    let fake = Fake::start().await;
+    let image = |more: Value| {
+        let mut image = json!({"image": format!("{}/org/app:{{{{ params.branch }}}}", fake.host())});
+        image.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        json!({"images": {"app": image}})
+    };
+    let output = json!({"output": {"digest": "{{ app.digest }}"}, "lineage": null, "cache": {"ttl": "0s"}});
+    let digest = async |app: &TestApp, tag: &str| {
+        let sets: Value = serde_json::from_str(&app.ask("a", json!({"branch": tag})).await.sets()).unwrap();
+        sets[0]["digest"].as_str().map(str::to_owned)
+    };
+    let both = fake.push_index("both", &Image::of('a'), &["linux/amd64", "linux/arm64"]);
+    fake.push_index("one", &Image::of('b'), &["linux/amd64"]);
+    fake.push("plain", &Image::of('c'));
+    let all = start(&fake, &image(json!({"requirePlatforms": ["linux/amd64", "linux/arm64"]})), output.clone()).await;
+    assert_eq!(digest(&all, "both").await.unwrap(), both[0].as_str());
+    assert_eq!(digest(&all, "one").await, None);
+    assert_eq!(digest(&all, "plain").await, None);
+    let arm = start(&fake, &image(json!({"platform": "linux/arm64"})), output.clone()).await;
+    assert_eq!(digest(&arm, "both").await.unwrap(), both[2].as_str());
+    assert_eq!(digest(&arm, "one").await, None);
+    let amd = start(&fake, &image(json!({"platform": "linux/amd64"})), output).await;
+    assert_eq!(digest(&amd, "plain").await.unwrap(), Image::of('c').digest().as_str());
+}
+
+#[tokio::test]
+async fn what_is_not_built_is_an_error_or_a_placeholder_if_wanted() {
+    let fake = Fake::start().await;
+    let mut backend = previews(&fake);
+    backend["onMissing"] = "placeholder".into();
+    let building = format!("registry.example.com/org/building:1@{}", Image::of('f').digest());
+    backend["images"]["app"]["placeholder"] = building.into();
+    let app = start(&fake, &backend, json!({})).await;
+    let reply = ask(&app, "main", 'a').await;
+    let expected = json!([{"digest": Image::of('f').digest().as_str(), "revision": "", "stale": "true", "builtAt": "", "runUrl": ""}]);
+    assert_eq!(serde_json::from_str::<Value>(&reply.sets()).unwrap(), expected);
+    // What led to it can be read.
+    let told = app.operate("/admin/answers", None).await.text();
+    assert!(
+        told.contains("the placeholder") && told.contains("404, there is none") && told.contains("no run"),
+        "{told}"
+    );
+    backend["revision"]["expect"] = "{{ params.other }}".into();
+    backend["onMissing"] = "error".into();
+    let app = start(&fake, &backend, json!({})).await;
+    let parameters = json!({"branch": "main", "head_sha": sha('a'), "other": sha('b')});
+    refused(&app.ask("a", parameters).await, 422, "invalid_input", "let both name one parameter");
+    let parameters = json!({"branch": "main", "head_sha": sha('a'), "other": sha('a')});
+    refused(&app.ask("a", parameters).await, 422, "invalid_input", "not built: app: absent");
 }
 
 /// 200 pull requests with two images each, asked about again and again: a HEAD for each image and ttl, and nothing else.
@@ -175,7 +275,7 @@ async fn contents_are_read_once_and_tags_once_per_ttl() {
     });
     let app = start(&fake, &backend, json!({})).await;
     for pull in 0..200 {
-        fake.push(&format!("pr-{pull}"), Image::numbered(pull));
+        fake.push(&format!("pr-{pull}"), &Image::numbered(pull));
     }
     let round = async || {
         for pull in 0..200 {
@@ -203,7 +303,7 @@ async fn contents_are_read_once_and_tags_once_per_ttl() {
 #[tokio::test]
 async fn routes_share_what_they_ask_for() {
     let fake = Fake::start().await;
-    fake.push("main", Image::of('a'));
+    fake.push("main", &Image::of('a'));
     let backend = json!({"images": {"app": {"image": format!("{}/org/app:{{{{ params.branch }}}}", fake.host())}}});
     let output = json!({"output": {"digest": "{{ app.digest }}"}, "lineage": null});
     let app = start(&fake, &backend, output).await;

@@ -1,17 +1,21 @@
 //! What the witnesses say together, and what that makes of the answer. A pure function; the table that it follows stands in
 //! the README.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::Value;
 
-use super::gate::{Ruling, State};
+use super::{
+    gate::{Ruling, State},
+    note::{Known, Note, Noted},
+};
 use crate::{
     clock::Timestamp,
     error::BackendError,
-    generator::{Before, Evidence, Outcome, ParameterSet, Parameters, Verdict},
+    generator::{Evidence, Outcome, ParameterSet, Parameters, Verdict},
+    oci::{Contents, Digest},
 };
 
 /// For how long *not built* is believed while CI works.
@@ -41,6 +45,8 @@ pub(super) struct Finding {
     pub name: String,
     /// What there is of it.
     pub is: Is,
+    /// What the manifest under the tag holds, by its digest, where that was read.
+    pub holds: Option<(Digest, Arc<Contents>)>,
     /// How that is known.
     pub evidence: Vec<Evidence>,
 }
@@ -67,24 +73,9 @@ pub(super) struct Built {
     pub revision: Option<String>,
 }
 
-/// What a backend notes with an answer: what to say when the next commit of the lineage is not built yet.
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Note {
-    /// The last parameter set that was built.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    item: Option<Parameters>,
-    /// Whether that was for an earlier question.
-    #[serde(default)]
-    is_earlier: bool,
-    /// Since when the tag is missing.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    missing_since: Option<Timestamp>,
-}
-
 /// All that was learned for one question.
 #[derive(Debug)]
-pub(super) struct Learned<'a> {
+pub(super) struct Learned {
     /// Of each image.
     pub findings: Vec<Finding>,
     /// CI's word, where there is a gate.
@@ -92,7 +83,7 @@ pub(super) struct Learned<'a> {
     /// Whether `revision`, `builtAt` and `runUrl` are told.
     pub tells_origin: bool,
     /// What was noted before.
-    pub before: Option<&'a Before>,
+    pub before: Noted,
     /// Now.
     pub now: Timestamp,
 }
@@ -108,7 +99,7 @@ pub(super) enum Fallback {
     Placeholder(Parameters),
 }
 
-impl Learned<'_> {
+impl Learned {
     /// The answer.
     ///
     /// # Errors
@@ -125,9 +116,8 @@ impl Learned<'_> {
             return Ok(self.built(evidence));
         }
         let is_missing = self.findings.iter().any(|finding| matches!(finding.is, Is::Missing));
-        let note = self.before.and_then(|before| serde_json::from_value::<Note>((*before.note).clone()).ok());
-        let is_own = self.before.is_some_and(|before| before.is_own);
-        let note = note.unwrap_or_default();
+        let Noted { note, is_own } = std::mem::take(&mut self.before);
+        let known = self.known();
         let missing_since = note.missing_since.filter(|_| is_own && is_missing).unwrap_or(self.now);
         let life = match ruled {
             State::Failed => FAILED,
@@ -144,10 +134,10 @@ impl Learned<'_> {
         if let Some(mut item) = note.item.filter(|item| !is_gone && has_all(item)) {
             evidence.push(Evidence::present("what was built before", stands_in(&item)));
             item.insert("stale".to_owned(), true.into());
-            let note = Note { is_earlier: note.is_earlier || !is_own, item: Some(item.clone()), missing_since };
+            let note = Note { is_earlier: note.is_earlier || !is_own, item: Some(item.clone()), missing_since, known };
             return Ok(Outcome::present(ParameterSet(item), evidence).lasting_at_most(life).noting(note.into()));
         }
-        let note = Note { missing_since, ..Note::default() };
+        let note = Note { missing_since, known, ..Note::default() };
         match fallback {
             Fallback::Omit => Ok(Outcome::absent(evidence).lasting_at_most(life).noting(note.into())),
             Fallback::Placeholder(images) => {
@@ -175,8 +165,17 @@ impl Learned<'_> {
             }
         }
         item.extend(origin);
-        let note = Note { item: Some(item.clone()), ..Note::default() };
+        let note = Note { item: Some(item.clone()), known: self.known(), ..Note::default() };
         Outcome::present(ParameterSet(item), evidence).noting(note.into())
+    }
+
+    /// What the images hold that were found. Annotations are for lists.
+    fn known(&self) -> Known {
+        let of = |finding: &Finding| {
+            let (digest, contents) = finding.holds.clone()?;
+            Some((digest, Arc::new(Contents { annotations: BTreeMap::new(), ..(*contents).clone() })))
+        };
+        self.findings.iter().filter_map(of).collect()
     }
 
     /// Adds what the images have in common: from which commit they are, when and by which run they were built.
@@ -217,31 +216,31 @@ fn stands_in(item: &Parameters) -> String {
     }
 }
 
-impl From<Note> for Value {
-    fn from(note: Note) -> Self {
-        serde_json::to_value(note).unwrap_or_default()
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use serde_json::json;
 
     use super::*;
-    use crate::{backend::digests::commit::Commit, generator::Lasting};
+    use crate::{
+        backend::digests::commit::Commit,
+        generator::{Before, Lasting},
+    };
 
     const NOW: Timestamp = Timestamp(1_000_000_000);
 
     fn built(name: &str, digest: &str) -> Finding {
         let parts = json!({"digest": digest}).as_object().unwrap().clone();
         let built = Built { parts, created: Some("2026-01-01T00:00:00Z".into()), revision: Some(sha('b')) };
-        Finding { name: name.into(), is: Is::Built(built), evidence: vec![Evidence::present("its manifest", digest)] }
+        Finding {
+            name: name.into(),
+            is: Is::Built(built),
+            holds: None,
+            evidence: vec![Evidence::present("its manifest", digest)],
+        }
     }
 
     fn lacking(name: &str, is: Is) -> Finding {
-        Finding { name: name.into(), is, evidence: vec![Evidence::absent("its manifest", "404")] }
+        Finding { name: name.into(), is, holds: None, evidence: vec![Evidence::absent("its manifest", "404")] }
     }
 
     fn sha(digit: char) -> String {
@@ -265,6 +264,7 @@ mod tests {
         before: Option<&Before>,
         fallback: &Fallback,
     ) -> Result<Outcome, BackendError> {
+        let before = Noted::read(before);
         Learned { findings, ruling, tells_origin: true, before, now: NOW }.decide(fallback)
     }
 

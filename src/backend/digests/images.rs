@@ -13,6 +13,7 @@ use super::{
     commit::Commit,
     decision::{Fallback, Finding, Learned, OnMissing},
     gate::{Asked, Gate, Ruling},
+    note::{Known, Noted},
     revision::Policy,
     source::{Image, Wanted},
 };
@@ -113,6 +114,8 @@ impl Images {
     /// When one of them does not know.
     pub async fn resolve(&self, query: &Query) -> Result<Outcome, BackendError> {
         let context = input_context(query);
+        let before = Noted::read(query.before.as_ref());
+        let known = &before.note.known;
         let expected = self.expected(&context)?;
         let ask = async || match &self.gate {
             Some(gate) => {
@@ -135,9 +138,9 @@ impl Images {
             let ruling = ask().await?;
             let commit = commit_of(ruling.as_ref(), expected.as_ref())?;
             let commit = commit.map(|commit| context! { commit => commit.as_str(), ..context.clone() });
-            (ruling, self.find(commit.as_ref().unwrap_or(&context), query).await)
+            (ruling, self.find(commit.as_ref().unwrap_or(&context), known, query).await)
         } else {
-            let (ruling, findings) = tokio::join!(ask(), self.find(&context, query));
+            let (ruling, findings) = tokio::join!(ask(), self.find(&context, known, query));
             (ruling?, findings)
         };
         let expected = match (&expected, commit_of(ruling.as_ref(), expected.as_ref())?) {
@@ -152,7 +155,6 @@ impl Images {
         });
         let findings = all(judged)?;
         let tells_origin = self.expect.is_some() || self.gate.is_some();
-        let before = query.before.as_ref();
         Learned { findings, ruling, tells_origin, before, now: self.clock.now() }.decide(&self.fallback)
     }
 
@@ -165,9 +167,10 @@ impl Images {
     async fn find(
         &self,
         context: &TemplateValue,
+        known: &Known,
         query: &Query,
     ) -> Vec<(&str, Result<super::source::Found, BackendError>)> {
-        let wanted = Wanted { context, registries: &self.registries, deadline: query.deadline, ttl: query.ttl };
+        let wanted = Wanted { context, registries: &self.registries, known, deadline: query.deadline, ttl: query.ttl };
         let lookups = self.named.iter().map(async |(name, image)| (name.as_str(), image.find(&wanted).await));
         join_all(lookups).await
     }

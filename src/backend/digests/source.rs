@@ -10,6 +10,7 @@ use super::{
     commit::Commit,
     decision::{Built, Finding, Is},
     images::{ImageConfig, parts},
+    note::Known,
     revision::{self, Policy, Verdict},
     shared_for,
 };
@@ -17,7 +18,9 @@ use crate::{
     base_dir::BaseDir,
     error::BackendError,
     generator::{Evidence, Parameters},
-    oci::{Contents, Layout, Lookup, Patience, Platform, Reference, Registries, Target, reference::is_registry},
+    oci::{
+        Contents, Digest, Layout, Lookup, Patience, Platform, Reference, Registries, Target, reference::is_registry,
+    },
     problem::{Path, Problems},
     template::{INPUT_SCOPE, Place, Template},
 };
@@ -49,6 +52,8 @@ enum Source {
 pub(super) struct Wanted<'a> {
     pub context: &'a TemplateValue,
     pub registries: &'a Registries,
+    /// What was noted of digests.
+    pub known: &'a Known,
     pub deadline: Instant,
     /// For how long the route's answers are fresh.
     pub ttl: Duration,
@@ -58,7 +63,8 @@ pub(super) struct Wanted<'a> {
 #[derive(Debug)]
 pub(super) struct Found {
     parts: Option<Parameters>,
-    contents: Option<Arc<Contents>>,
+    /// What the manifest under the tag holds, by its digest.
+    holds: Option<(Digest, Arc<Contents>)>,
     tag: String,
     lacking: Option<String>,
     evidence: Evidence,
@@ -115,7 +121,7 @@ impl Image {
                     None => Evidence::absent(asked, "the index names none"),
                 };
                 let parts = digest.map(|digest| object(json!({ "tag": tag, "digest": digest.as_str() })));
-                Ok(Found { parts, contents: None, tag, lacking: None, evidence })
+                Ok(Found { parts, holds: None, tag, lacking: None, evidence })
             }
         }
     }
@@ -131,18 +137,22 @@ impl Image {
             Lookup::There(target) => target,
             Lookup::Missing(missing) => {
                 let evidence = Evidence::absent(asked, missing.as_str());
-                return Ok(Found { parts: None, contents: None, tag, lacking: None, evidence });
+                return Ok(Found { parts: None, holds: None, tag, lacking: None, evidence });
             }
         };
         let evidence = Evidence::present(&asked, digest.as_str());
         if !self.is_opened {
             let parts = object(parts(reference, digest.as_str()));
-            return Ok(Found { parts: Some(parts), contents: None, tag, lacking: None, evidence });
+            return Ok(Found { parts: Some(parts), holds: None, tag, lacking: None, evidence });
         }
         let Reference { registry, repository, .. } = reference;
-        let contents = wanted.registries.contents(registry, repository, &digest, wanted.deadline).await;
+        let contents = match wanted.known.get(&digest) {
+            Some(known) => Ok(Arc::clone(known)),
+            None => wanted.registries.contents(registry, repository, &digest, wanted.deadline).await,
+        };
         let contents =
             contents.map_err(|error| unclear(&format!("what {registry}/{repository}@{digest} holds"), error))?;
+        let holds = Some((digest.clone(), Arc::clone(&contents)));
         let is_there = |platform: &&Platform| contents.platforms.iter().any(|own| own.suits(platform));
         let lacking: Vec<String> = self.required.iter().filter(|one| !is_there(one)).map(ToString::to_string).collect();
         let mut lacking = (!lacking.is_empty()).then(|| lacking.join(", "));
@@ -159,7 +169,7 @@ impl Image {
         parts.insert("revision".to_owned(), contents.revision.clone().unwrap_or_default().into());
         parts.insert("created".to_owned(), contents.created.clone().unwrap_or_default().into());
         parts.insert("platforms".to_owned(), platforms.into());
-        Ok(Found { parts: Some(parts), contents: Some(contents), tag, lacking, evidence })
+        Ok(Found { parts: Some(parts), holds, tag, lacking, evidence })
     }
 
     /// Whether the reference depends on what the gate says.
@@ -214,27 +224,30 @@ impl Found {
     /// # Errors
     /// When it does not say of which commit it is, and must.
     pub fn judge(self, name: &str, policy: Policy, expected: Option<&Commit>) -> Result<Finding, BackendError> {
-        let finding = |is, evidence| Finding { name: name.to_owned(), is, evidence };
-        let Some(parts) = self.parts else { return Ok(finding(Is::Missing, vec![self.evidence])) };
-        let mut evidence = vec![self.evidence];
-        if let Some(lacking) = self.lacking {
-            let asked = format!("its platforms under {}", self.tag);
-            evidence.push(Evidence::absent(asked, format!("it has none for {lacking}")));
-            return Ok(finding(Is::Unfit, evidence));
+        let Self { parts, holds, tag, lacking, evidence } = self;
+        let mut finding = Finding { name: name.to_owned(), is: Is::Missing, holds, evidence: vec![evidence] };
+        let Some(parts) = parts else { return Ok(finding) };
+        finding.is = Is::Unfit;
+        if let Some(lacking) = lacking {
+            let asked = format!("its platforms under {tag}");
+            finding.evidence.push(Evidence::absent(asked, format!("it has none for {lacking}")));
+            return Ok(finding);
         }
-        if let (Some(expected), Some(contents)) = (expected, &self.contents) {
-            let asked = format!("its revision under {}", self.tag);
-            match revision::judge(policy, expected, contents, &self.tag).map_err(|error| unclear(&asked, error))? {
-                Verdict::Fits(told) => evidence.push(Evidence::present(asked, told)),
+        let contents = finding.holds.as_ref().map(|(_, contents)| Arc::clone(contents));
+        if let (Some(expected), Some(contents)) = (expected, &contents) {
+            let asked = format!("its revision under {tag}");
+            match revision::judge(policy, expected, contents, &tag).map_err(|error| unclear(&asked, error))? {
+                Verdict::Fits(told) => finding.evidence.push(Evidence::present(asked, told)),
                 Verdict::Other(why) => {
-                    evidence.push(Evidence::absent(asked, why));
-                    return Ok(finding(Is::Unfit, evidence));
+                    finding.evidence.push(Evidence::absent(asked, why));
+                    return Ok(finding);
                 }
             }
         }
-        let of = |told: fn(&Contents) -> &Option<String>| self.contents.as_deref().and_then(|all| told(all).clone());
-        let (created, revision) = (of(|contents| &contents.created), of(|contents| &contents.revision));
-        Ok(finding(Is::Built(Built { parts, created, revision }), evidence))
+        let (created, revision) =
+            contents.map(|contents| (contents.created.clone(), contents.revision.clone())).unwrap_or_default();
+        finding.is = Is::Built(Built { parts, created, revision });
+        Ok(finding)
     }
 }
 

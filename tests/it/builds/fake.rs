@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::support::upstream::{Request, Step, Upstream};
 
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 const UNKNOWN: &str = r#"{"errors":[{"code":"MANIFEST_UNKNOWN","message":"manifest unknown"}]}"#;
 
@@ -37,6 +38,23 @@ impl Image {
         Self { revision: format!("{number:040x}") }
     }
 
+    /// The manifest of an index of images for `platforms`, with one for this commit behind each, and what it holds.
+    fn index(&self, platforms: &[&str]) -> (String, Vec<String>) {
+        let (mut entries, mut contents) = (Vec::new(), vec![self.config(), self.manifest()]);
+        for platform in platforms {
+            let (os, architecture) = platform.split_once('/').unwrap();
+            let image =
+                json!({"schemaVersion": 2, "mediaType": MANIFEST, "layers": [], "annotations": {"for": platform},
+                "config": {"mediaType": CONFIG, "digest": Digest::of(self.config().as_bytes()).as_str(), "size": 1}})
+                .to_string();
+            let digest = Digest::of(image.as_bytes());
+            entries.push(json!({"mediaType": MANIFEST, "digest": digest.as_str(), "size": image.len(),
+                "platform": {"os": os, "architecture": architecture}}));
+            contents.push(image);
+        }
+        (json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": entries}).to_string(), contents)
+    }
+
     fn config(&self) -> String {
         json!({"created": "2026-07-20T01:00:00Z", "os": "linux", "architecture": "amd64",
             "config": {"Labels": {"org.opencontainers.image.revision": self.revision}}})
@@ -58,10 +76,11 @@ impl Image {
 
 #[derive(Default)]
 struct State {
-    tags: HashMap<String, Image>,
+    tags: HashMap<String, Digest>,
     /// What is there by its digest.
     contents: HashMap<String, String>,
     runs: Vec<Value>,
+    history: Vec<char>,
     failing: String,
 }
 
@@ -92,12 +111,27 @@ impl Fake {
     }
 
     /// Puts `image` under `tag`, in every repository.
-    pub fn push(&self, tag: &str, image: Image) {
+    pub fn push(&self, tag: &str, image: &Image) {
         let mut state = self.state.lock().unwrap();
-        for content in [image.config(), image.manifest()] {
-            state.contents.insert(Digest::of(content.as_bytes()).as_str().to_owned(), content);
-        }
-        state.tags.insert(tag.to_owned(), image);
+        state.keep(image.config());
+        let digest = state.keep(image.manifest());
+        state.tags.insert(tag.to_owned(), digest);
+    }
+
+    /// Puts an index of `image` for `platforms` under `tag`; the digests of the index and of each platform's image.
+    pub fn push_index(&self, tag: &str, image: &Image, platforms: &[&str]) -> Vec<Digest> {
+        let mut state = self.state.lock().unwrap();
+        let (index, contents) = image.index(platforms);
+        let of_platforms: Vec<Digest> = contents.into_iter().map(|content| state.keep(content)).skip(2).collect();
+        let digest = state.keep(index);
+        state.tags.insert(tag.to_owned(), digest.clone());
+        [vec![digest], of_platforms].concat()
+    }
+
+    /// The commits of the repository, newest first.
+    pub fn history(&self, commits: &str) {
+        let mut state = self.state.lock().unwrap();
+        state.history = commits.chars().collect();
     }
 
     /// The one run of the workflow for a commit, in another state.
@@ -136,6 +170,12 @@ impl Fake {
 }
 
 impl State {
+    fn keep(&mut self, content: String) -> Digest {
+        let digest = Digest::of(content.as_bytes());
+        self.contents.insert(digest.as_str().to_owned(), content);
+        digest
+    }
+
     fn answer(&self, request: &Request) -> Vec<Step> {
         let target = &*request.target;
         if !self.failing.is_empty() && target.starts_with(&self.failing) {
@@ -147,11 +187,24 @@ impl State {
             let list = json!({"total_count": runs.len(), "workflow_runs": runs}).to_string();
             return request.answer(200, "Content-Type: application/json", list);
         }
+        if let Some((_, from)) = target.split_once("/commits?sha=") {
+            let since = self.history.iter().skip_while(|commit| !from.starts_with(&sha(**commit)));
+            let since: Vec<char> = since.copied().collect();
+            let commit = |(index, digit): (usize, &char)| {
+                let parents: Vec<Value> =
+                    since.get(index + 1).map(|parent| json!({"sha": sha(*parent)})).into_iter().collect();
+                json!({"sha": sha(*digit), "parents": parents})
+            };
+            let most: usize = from.split_once("per_page=").unwrap().1.parse().unwrap();
+            let list: Vec<Value> = since.iter().enumerate().map(commit).take(most).collect();
+            return request.answer(200, "Content-Type: application/json", json!(list).to_string());
+        }
         let reference = target.rsplit('/').next().unwrap();
-        let digest = self.tags.get(reference).map_or_else(|| reference.to_owned(), |image| image.digest().to_string());
-        match self.contents.get(&digest) {
+        let digest = self.tags.get(reference).map_or(reference, Digest::as_str);
+        match self.contents.get(digest) {
             Some(content) => {
-                request.answer(200, &format!("Content-Type: {MANIFEST}\r\nDocker-Content-Digest: {digest}"), content)
+                let kind = if content.contains("\"manifests\"") { INDEX } else { MANIFEST };
+                request.answer(200, &format!("Content-Type: {kind}\r\nDocker-Content-Digest: {digest}"), content)
             }
             None => request.answer(404, "Content-Type: application/json", UNKNOWN),
         }
