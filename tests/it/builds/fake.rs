@@ -8,7 +8,7 @@ use std::{
 use appset_gateway::oci::Digest;
 use serde_json::{Value, json};
 
-use crate::support::upstream::{Request, Step, Upstream};
+use crate::support::upstream::{Play, Request, Step, Upstream};
 
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
@@ -81,7 +81,33 @@ struct State {
     contents: HashMap<String, String>,
     runs: Vec<Value>,
     history: Vec<char>,
-    failing: String,
+    fault: Option<(Place, Arc<Play>)>,
+}
+
+/// A place where a witness is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// The forge.
+    Gate,
+    /// What a tag stands for.
+    Tag,
+    /// The manifest that a digest names.
+    Manifest,
+    /// The configuration of an image.
+    Config,
+}
+
+impl Place {
+    pub const ALL: [Self; 4] = [Self::Gate, Self::Tag, Self::Manifest, Self::Config];
+
+    fn of(target: &str) -> Self {
+        match target {
+            target if target.starts_with("/repos/") => Self::Gate,
+            target if target.contains("/blobs/") => Self::Config,
+            target if target.contains("/manifests/sha256:") => Self::Manifest,
+            _ => Self::Tag,
+        }
+    }
 }
 
 /// The server.
@@ -150,9 +176,14 @@ impl Fake {
         }
     }
 
-    /// From now on whatever begins with `path` fails; with an empty one, nothing.
-    pub fn fail(&self, path: &str) {
-        path.clone_into(&mut self.state.lock().unwrap().failing);
+    /// From now on `play` answers at one place.
+    pub fn fail(&self, place: Place, play: impl Fn(&Request) -> Vec<Step> + Send + Sync + 'static) {
+        self.state.lock().unwrap().fault = Some((place, Arc::new(play)));
+    }
+
+    /// All is well again.
+    pub fn heal(&self) {
+        self.state.lock().unwrap().fault = None;
     }
 
     /// All that was asked.
@@ -178,8 +209,10 @@ impl State {
 
     fn answer(&self, request: &Request) -> Vec<Step> {
         let target = &*request.target;
-        if !self.failing.is_empty() && target.starts_with(&self.failing) {
-            return request.answer(503, "", "");
+        if let Some((place, play)) = &self.fault
+            && *place == Place::of(target)
+        {
+            return play(request);
         }
         if let Some((_, commit)) = target.split_once("/actions/runs?head_sha=") {
             let is_of = |run: &&Value| commit.starts_with(run["head_sha"].as_str().unwrap());
