@@ -57,9 +57,7 @@ impl Registries {
         let within = |error: BackendError| error.within(format_args!("registry {registry}: its catalogue"));
         let origin = self.origin(registry).map_err(within)?;
         let listed = origin.list("", "_catalog", |reply| Ok(read::<Catalogue>(reply)?.repositories), deadline).await;
-        listed.map_err(within)?.map_err(|_| {
-            within(BackendError::invalid_output("it has none; name the repositories instead of a pattern"))
-        })
+        listed.map_err(within)?.map_err(|_| within(BackendError::invalid_output("it has none")))
     }
 
     fn origin(&self, registry: &str) -> Result<std::sync::Arc<Registry>, BackendError> {

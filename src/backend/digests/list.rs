@@ -1,44 +1,55 @@
 //! A list of tags: repositories by name or pattern, tags by pattern, the newest of each; one parameter set for each.
+//!
+//! The names of a repository's tags are read in one list. Each tag that they select is then looked up and opened; what a
+//! digest holds never changes and is kept, so that the next answer costs a list and one `HEAD` for each tag.
 
+mod opened;
+mod pattern;
+mod repositories;
 mod selection;
 
-use std::{cmp::Reverse, collections::BTreeMap, sync::Arc};
+use std::{cmp::Reverse, collections::BTreeMap};
 
 use futures_util::{StreamExt, TryStreamExt, stream};
-use globset::{GlobBuilder, GlobMatcher};
 use schemars::JsonSchema;
-use semver::Version;
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
 
-use self::selection::{Candidate, Selection};
-pub use self::selection::{Sort, TagsConfig};
+use self::{
+    opened::{Inside, Opened},
+    repositories::{Repositories, Repository},
+    selection::{Candidate, Selection},
+};
+pub use self::{
+    repositories::MissingRepository,
+    selection::{Sort, TagsConfig},
+};
 use super::shared_for;
 use crate::{
     backend::Surroundings,
     error::BackendError,
-    generator::{Evidence, Outcome, ParameterSet, Query},
-    oci::{
-        Contents, Lookup, Patience, Reference, Registries, Target,
-        reference::{canonical_registry, is_registry, is_repository},
-    },
+    generator::{Outcome, ParameterSet, Query},
+    oci::{Lookup, Patience, Reference, Registries},
     problem::{Path, Problems},
-    template::{INPUT_SCOPE, Place, Template, input_context},
+    template::input_context,
 };
 
-/// The most tags that are opened for one answer.
+/// The most tags of one repository that are opened.
 const MOST_OPENED: usize = 500;
 /// How many are looked at in one go; the registry's own `concurrency` goes before this.
 const AT_ONCE: usize = 32;
+/// How many repositories are named in the proof that there is nothing.
+const MOST_NAMED: usize = 5;
 
 /// Which tags of which repositories.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ListConfig {
-    /// `registry/repository` by name, or with `*` and `**` as a pattern over the registry's catalogue; templates over
-    /// `params` and `applicationSet`. The registry stands in them as it is.
+    /// `registry/repository` by name, or as a pattern over the registry's catalogue, in which `*` stands for text without a
+    /// `/` and `**` for any number of folders; templates over `params` and `applicationSet`. The registry stands in them
+    /// as it is.
     pub repositories: Vec<String>,
-    /// Which of their tags; all unless set.
+    /// Which of their tags; all unless set. Those that tools keep beside an image, `sha256-` and its digest (signatures,
+    /// attestations), are always left out.
     #[serde(default)]
     pub tags: TagsConfig,
     /// In which order, the newest first; `semver` where the tags are selected by it, else `alphabetical`.
@@ -46,85 +57,43 @@ pub struct ListConfig {
     /// How many of each repository.
     #[schemars(range(min = 1))]
     pub limit: Option<usize>,
-    /// Only what has these annotations; `*` and `?` in a value are wildcards.
+    /// Only what has these annotations on the index or manifest that its tag names; `*` and `?` in a value are wildcards.
     #[serde(default)]
     pub annotations: BTreeMap<String, String>,
-    /// Only artifacts of this type.
+    /// Only artifacts of this type; an image's is the media type of its configuration.
     pub artifact_type: Option<String>,
-    /// What it means that a repository does not exist.
+    /// What it means that a repository does not exist, or that none fits a pattern.
     #[serde(default)]
     pub missing_repository: MissingRepository,
-}
-
-/// What it means that a repository, which is called by its name, does not exist.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub enum MissingRepository {
-    /// Its name is wrong, or a right is missing.
-    #[default]
-    Error,
-    /// It has no tags.
-    Absent,
 }
 
 /// A list, ready to be read.
 #[derive(Debug)]
 pub struct List {
-    repositories: Vec<Template>,
+    repositories: Repositories,
     selection: Selection,
+    inside: Inside,
     limit: usize,
-    annotations: Vec<(String, GlobMatcher)>,
-    artifact_type: Option<String>,
-    missing_repository: MissingRepository,
     registries: Registries,
 }
 
-/// A repository whose tags are wanted.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Repository {
-    registry: String,
-    name: String,
-    /// Whether the catalogue named it, which may be behind.
-    is_found: bool,
-}
-
-/// A tag that was opened.
-struct Opened {
-    candidate: Candidate,
-    reference: Reference,
-    target: Target,
-    contents: Arc<Contents>,
-}
+/// A tag that a registry lists, and denies to have.
+struct Vanished(Reference);
 
 impl List {
     /// Parses patterns and templates.
-    pub fn build(config: &ListConfig, around: Surroundings<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
-        if config.repositories.is_empty() {
-            problems.error_with_help(&path.key("repositories"), "there are no repositories", "name at least one");
-        }
-        let mut repositories = Vec::new();
-        for (index, text) in config.repositories.iter().enumerate() {
-            let path = path.key("repositories").index(index);
-            repositories.extend(problems.note(&path, parse_repository(text)));
-        }
+    pub fn build(config: &ListConfig, around: Surroundings<'_>, path: &Path, problems: &mut Problems) -> Self {
         if config.limit == Some(0) {
             problems.error(&path.key("limit"), "with 0 nothing is selected");
         }
-        let mut annotations = Vec::new();
-        for (name, pattern) in &config.annotations {
-            let glob = GlobBuilder::new(pattern).literal_separator(false).build();
-            let glob = problems.note(&path.key("annotations").key(name), glob);
-            annotations.extend(glob.map(|glob| (name.clone(), glob.compile_matcher())));
-        }
-        Some(Self {
-            repositories,
-            selection: Selection::build(&config.tags, config.sort, path, problems)?,
+        let artifact_type = config.artifact_type.as_deref();
+        Self {
+            repositories: Repositories::build(&config.repositories, config.missing_repository, path, problems),
+            selection: Selection::build(&config.tags, config.sort, path, problems),
+            inside: Inside::build(&config.annotations, artifact_type, path, problems),
             limit: config.limit.unwrap_or(usize::MAX),
-            annotations,
-            artifact_type: config.artifact_type.clone(),
-            missing_repository: config.missing_repository,
             registries: around.registries.clone(),
-        })
+        }
     }
 
     /// Reads the lists and opens what they select.
@@ -132,120 +101,90 @@ impl List {
     /// # Errors
     /// When one of them is not known whole.
     pub async fn resolve(&self, query: &Query) -> Result<Outcome, BackendError> {
-        let repositories = self.repositories(query).await?;
-        let selected = stream::iter(repositories.clone())
-            .map(async |repository| self.select(&repository, query).await)
+        let repositories = self.repositories.find(query, &self.registries).await?;
+        let asked = asked(&repositories);
+        let selected = stream::iter(repositories)
+            .map(async |repository| self.read(&repository, query).await)
             .buffered(AT_ONCE)
             .try_collect::<Vec<_>>()
             .await?;
-        let asked: Vec<String> =
-            repositories.iter().map(|each| format!("the tags of {}/{}", each.registry, each.name)).collect();
-        let sets: Vec<ParameterSet> = selected.into_iter().flatten().collect();
-        let asked = if asked.is_empty() { "the catalogue".to_owned() } else { asked.join(", ") };
-        Ok(Outcome::of_list(sets, asked, "none of them is selected"))
-    }
-
-    /// The repositories that are meant now, each once, in order.
-    async fn repositories(&self, query: &Query) -> Result<Vec<Repository>, BackendError> {
-        let context = input_context(query);
-        let invalid = |error: String| BackendError::invalid_input(format!("repositories: {error}"));
-        let mut all = Vec::new();
-        for template in &self.repositories {
-            let text = template.render(&context).map_err(invalid)?;
-            let (registry, name) = text.split_once('/').unwrap_or((&text, ""));
-            let registry = canonical_registry(registry);
-            if !is_pattern(name) {
-                if !is_repository(name) {
-                    return Err(invalid(format!("`{}` is no repository", text.escape_debug())));
-                }
-                let is_official = registry == "docker.io" && !name.contains('/');
-                let name = if is_official { format!("library/{name}") } else { name.to_owned() };
-                all.push(Repository { registry: registry.to_owned(), name, is_found: false });
-                continue;
-            }
-            let glob = GlobBuilder::new(name).literal_separator(true).build().map_err(|e| invalid(e.to_string()))?;
-            let glob = glob.compile_matcher();
-            let names = self.registries.repositories(registry, query.deadline).await?;
-            let mut fitting: Vec<Repository> = names
-                .into_iter()
-                .filter(|name| glob.is_match(name))
-                .map(|name| Repository { registry: registry.to_owned(), name, is_found: true })
-                .collect();
-            fitting.sort();
-            all.extend(fitting);
-        }
-        let mut seen = std::collections::HashSet::new();
-        all.retain(|repository| seen.insert((repository.registry.clone(), repository.name.clone())));
-        Ok(all)
+        Ok(Outcome::of_list(selected.into_iter().flatten().collect(), asked, "none of them is selected"))
     }
 
     /// The parameter sets of one repository.
-    async fn select(&self, repository: &Repository, query: &Query) -> Result<Vec<ParameterSet>, BackendError> {
-        let Repository { registry, name, is_found } = repository;
-        let tags = match self.registries.tags(registry, name, query.deadline).await? {
+    async fn read(&self, repository: &Repository, query: &Query) -> Result<Vec<ParameterSet>, BackendError> {
+        let Vanished(reference) = match self.read_once(repository, query).await? {
+            Ok(sets) => return Ok(sets),
+            Err(vanished) => vanished,
+        };
+        // What was deleted between the list and its turn is not on the next list.
+        tracing::info!(%reference, "listed, and not there; the list is read again");
+        self.read_once(repository, query).await?.map_err(|Vanished(reference)| {
+            BackendError::unavailable(format!(
+                "{reference} is listed time and again, and not there; delete this tag, or leave it out with `tags.ignore`"
+            ))
+        })
+    }
+
+    async fn read_once(
+        &self,
+        repository: &Repository,
+        query: &Query,
+    ) -> Result<Result<Vec<ParameterSet>, Vanished>, BackendError> {
+        let tags = match self.registries.tags(&repository.registry, &repository.name, query.deadline).await? {
             Ok(tags) => tags,
-            Err(_) if *is_found || self.missing_repository == MissingRepository::Absent => Vec::new(),
-            Err(missing) => {
-                let asked = format!("the tags of {registry}/{name}");
-                let message =
-                    format!("{asked}: {}; `missingRepository: absent` takes that for no tags", missing.as_str());
-                let evidence = vec![Evidence::unknown(asked, missing.as_str())];
-                return Err(BackendError { evidence, ..BackendError::invalid_output(message) });
-            }
+            Err(missing) => self.repositories.miss(repository, missing)?,
         };
         let mut candidates = self.selection.select(tags, &input_context(query))?;
-        let looks_inside =
-            self.selection.sort() == Sort::Created || !self.annotations.is_empty() || self.artifact_type.is_some();
-        if !looks_inside {
+        let is_by_time = self.selection.sort() == Sort::Created;
+        if self.inside.is_any() && !is_by_time {
             candidates.truncate(self.limit);
         }
         if candidates.len() > MOST_OPENED {
             return Err(BackendError::invalid_output(format!(
-                "{registry}/{name}: {} tags are selected, and {MOST_OPENED} at most are opened; narrow `tags`, or set a `limit`",
+                "{repository}: {} tags must be opened, and {MOST_OPENED} are at most; narrow `tags`, or set a `limit`, \
+                 which spares the rest where neither `sort: created` nor annotations nor an artifact type are asked for",
                 candidates.len()
             )));
         }
-        let mut opened = stream::iter(candidates)
-            .map(|candidate| self.open(repository, candidate, query))
+        let opened = stream::iter(candidates)
+            .map(async |candidate| self.open(repository, candidate, query).await)
             .buffered(AT_ONCE)
             .try_collect::<Vec<_>>()
             .await?;
-        opened.retain(|opened| self.fits(&opened.contents));
-        if self.selection.sort() == Sort::Created {
+        let mut opened = match opened.into_iter().collect::<Result<Vec<_>, _>>() {
+            Ok(opened) => opened,
+            Err(vanished) => return Ok(Err(vanished)),
+        };
+        opened.retain(|opened| self.inside.fits(&opened.contents));
+        if is_by_time {
             opened.sort_by_cached_key(|opened| Reverse(opened.contents.created_at()));
         }
         opened.truncate(self.limit);
-        Ok(opened.into_iter().map(Opened::into_set).collect())
+        Ok(Ok(opened.into_iter().map(Opened::into_set).collect()))
     }
 
-    async fn open(&self, repository: &Repository, candidate: Candidate, query: &Query) -> Result<Opened, BackendError> {
-        let Repository { registry, name, .. } = repository;
-        let reference = Reference::parse(&format!("{registry}/{name}:{}", candidate.tag))
-            .map_err(|error| BackendError::invalid_output(format!("the registry lists a tag that is none: {error}")))?;
+    async fn open(
+        &self,
+        repository: &Repository,
+        candidate: Candidate,
+        query: &Query,
+    ) -> Result<Result<Opened, Vanished>, BackendError> {
+        let reference = reference(repository, &candidate.tag)?;
         let patience = Patience { deadline: query.deadline, max_age: shared_for(query.ttl) };
         let target = match self.registries.look_up(&reference, patience).await? {
             Lookup::There(target) => target,
-            Lookup::Missing(missing) => {
-                let why =
-                    format!("{reference} is listed, and not there ({}): the list changed meanwhile", missing.as_str());
-                return Err(BackendError::unavailable(why));
-            }
+            Lookup::Missing(_) => return Ok(Err(Vanished(reference))),
         };
-        let contents = self.registries.contents(registry, name, &target.digest, query.deadline).await?;
-        Ok(Opened { candidate, reference, target, contents })
-    }
-
-    fn fits(&self, contents: &Contents) -> bool {
-        let has = |(name, pattern): &(String, GlobMatcher)| {
-            contents.annotations.get(name).is_some_and(|value| pattern.is_match(value))
-        };
-        let is_type = self.artifact_type.as_ref().is_none_or(|wanted| contents.artifact_type.as_ref() == Some(wanted));
-        is_type && self.annotations.iter().all(has)
+        let Repository { registry, name, .. } = repository;
+        let contents = self.registries.contents(registry, name, &target.digest, query.deadline).await;
+        let contents = contents.map_err(|error| error.within(format_args!("what {reference} holds")))?;
+        Ok(Ok(Opened { candidate, reference, target, contents }))
     }
 
     /// Whether what is asked depends on the ApplicationSet's name.
     pub fn reads_application_set(&self) -> bool {
-        self.repositories.iter().any(Template::reads_application_set) || self.selection.reads_application_set()
+        self.repositories.reads_application_set() || self.selection.reads_application_set()
     }
 
     /// Forgets what was learned for others.
@@ -254,60 +193,23 @@ impl List {
     }
 }
 
-impl Opened {
-    fn into_set(self) -> ParameterSet {
-        let Self { candidate, reference, target, contents } = self;
-        let mut set = Map::new();
-        if let Value::Object(parts) = super::images::parts(&reference, target.digest.as_str()) {
-            set.extend(parts);
-        }
-        let platforms: Vec<String> = contents.platforms.iter().map(ToString::to_string).collect();
-        set.insert("mediaType".to_owned(), target.media_type.into());
-        set.insert("artifactType".to_owned(), contents.artifact_type.clone().unwrap_or_default().into());
-        set.insert("created".to_owned(), contents.created.clone().unwrap_or_default().into());
-        set.insert("revision".to_owned(), contents.revision.clone().unwrap_or_default().into());
-        set.insert("platforms".to_owned(), platforms.into());
-        set.insert("annotations".to_owned(), json!(contents.annotations));
-        if let Some(version) = &candidate.version {
-            set.insert("semver".to_owned(), parts_of(version));
-        }
-        set.extend(candidate.captures.map(|captures| ("captures".to_owned(), captures)));
-        ParameterSet(set)
-    }
+/// A tag as the registry lists it, which may write anything there.
+fn reference(repository: &Repository, tag: &str) -> Result<Reference, BackendError> {
+    let wrong = || {
+        let shown: String = tag.chars().take(80).collect();
+        BackendError::invalid_output(format!("the tags of {repository}: `{}` is no tag", shown.escape_debug()))
+    };
+    let reference = Reference::parse(&format!("{repository}:{tag}")).map_err(|_| wrong())?;
+    let is_that = reference.tag.as_deref() == Some(tag) && reference.repository == repository.name;
+    if is_that && reference.digest.is_none() { Ok(reference) } else { Err(wrong()) }
 }
 
-fn parts_of(version: &Version) -> Value {
-    json!({
-        "major": version.major,
-        "minor": version.minor,
-        "patch": version.patch,
-        "prerelease": version.pre.as_str(),
-        "build": version.build.as_str(),
-    })
-}
-
-fn is_pattern(name: &str) -> bool {
-    name.contains(['*', '?', '[', '{'])
-}
-
-fn parse_repository(text: &str) -> Result<Template, String> {
-    let template = Template::parse(text, Place::Reference, INPUT_SCOPE)?;
-    let fixed = template.fixed_prefix();
-    let (registry, name) = fixed.split_once('/').unwrap_or((fixed, ""));
-    if !is_registry(registry) || !fixed.contains('/') {
-        return Err(
-            "a repository begins with its registry's host, such as `registry.example.com/org/front`; no `{{` may \
-                    stand in it"
-                .to_owned(),
-        );
+/// What was asked, for the proof that there is nothing.
+fn asked(repositories: &[Repository]) -> String {
+    let names: Vec<String> = repositories.iter().take(MOST_NAMED).map(ToString::to_string).collect();
+    match repositories.len().saturating_sub(MOST_NAMED) {
+        _ if names.is_empty() => "the catalogue".to_owned(),
+        0 => format!("the tags of {}", names.join(", ")),
+        more => format!("the tags of {} and {more} more", names.join(", ")),
     }
-    if fixed != text {
-        return Ok(template);
-    }
-    if is_pattern(name) {
-        GlobBuilder::new(name).build().map_err(|error| error.to_string())?;
-    } else if !is_repository(name) {
-        return Err(format!("`{name}` is no repository; tags are selected with `tags`"));
-    }
-    Ok(template)
 }

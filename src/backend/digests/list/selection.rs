@@ -1,6 +1,5 @@
 //! Which tags are selected, by their names alone, and in which order.
 
-use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use minijinja::Value as TemplateValue;
 use regex::Regex;
 use schemars::JsonSchema;
@@ -8,11 +7,15 @@ use semver::{Version, VersionReq};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use super::pattern::{Pattern, check_tag_part};
 use crate::{
     error::BackendError,
     problem::{Path, Problems},
     template::{INPUT_SCOPE, Place, Template},
 };
+
+/// How tags begin that belong to the image with the digest that follows.
+const BESIDE: &str = "sha256-";
 
 /// Which tags: those that fit all that is set.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
@@ -23,10 +26,11 @@ pub struct TagsConfig {
     pub glob: Option<String>,
     /// A regular expression for the whole tag. What its named groups hold is in `captures`, a map.
     pub regex: Option<String>,
-    /// A range of versions, such as `>=1.2, <2`. A tag is a version with or without a `v` before it; those that are none
-    /// are left out, and versions before a release too, unless the range names one.
+    /// A range of versions, such as `>=1.2, <2`. A tag is a version if it has all three numbers, with or without a `v` before
+    /// them, and with a `_` where a version has a `+`; those that are none, such as `1.2`, are left out, and versions before
+    /// a release too, unless the range names one.
     pub semver: Option<String>,
-    /// Patterns of tags that are left out.
+    /// Patterns of tags that are left out, with `*` and `?` as in `glob`.
     #[serde(default)]
     pub ignore: Vec<String>,
 }
@@ -35,9 +39,9 @@ pub struct TagsConfig {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Sort {
-    /// By version; tags that are none are left out.
+    /// By version; tags that are none are left out. Of `v1.2.3` and `1.2.3` the first comes first.
     Semver,
-    /// By the time of the build; what does not say when comes last.
+    /// By the time of the build, for which all must be opened; what does not say when comes last.
     Created,
     /// By name, the last in the alphabet first.
     Alphabetical,
@@ -59,18 +63,14 @@ pub(super) struct Selection {
     glob: Option<Template>,
     regex: Option<Regex>,
     range: Option<VersionReq>,
-    ignored: GlobSet,
+    ignored: Vec<Pattern>,
     sort: Sort,
 }
 
 impl Selection {
     /// Parses the patterns; `path` is the list's.
-    pub fn build(config: &TagsConfig, sort: Option<Sort>, path: &Path, problems: &mut Problems) -> Option<Self> {
+    pub fn build(config: &TagsConfig, sort: Option<Sort>, path: &Path, problems: &mut Problems) -> Self {
         let path = path.key("tags");
-        let glob = config.glob.as_ref().map(|glob| {
-            let parsed = check_glob(glob).and_then(|()| Template::parse(glob, Place::Reference, INPUT_SCOPE));
-            problems.note(&path.key("glob"), parsed)
-        });
         if config.glob.is_some() && config.regex.is_some() {
             problems.error_with_help(
                 &path.key("regex"),
@@ -78,26 +78,21 @@ impl Selection {
                 "write one of them; `ignore` leaves tags out",
             );
         }
-        let regex = config.regex.as_ref().map(|regex| {
-            let anchored = Regex::new(&format!("^(?:{regex})$"));
-            problems.note(&path.key("regex"), anchored)
-        });
-        let range = config.semver.as_ref().map(|range| problems.note(&path.key("semver"), VersionReq::parse(range)));
-        let mut ignored = GlobSetBuilder::new();
+        let mut ignored = Vec::new();
         for (index, pattern) in config.ignore.iter().enumerate() {
-            let glob = GlobBuilder::new(pattern).literal_separator(false).build();
-            if let Some(glob) = problems.note(&path.key("ignore").index(index), glob) {
-                ignored.add(glob);
-            }
+            ignored.extend(problems.note(&path.key("ignore").index(index), Pattern::of_tags(pattern)));
         }
-        let ignored = problems.note(&path.key("ignore"), ignored.build())?;
         let usual = if config.semver.is_some() { Sort::Semver } else { Sort::Alphabetical };
-        let (glob, regex, range) = (
-            glob.map_or(Some(None), |glob| glob.map(Some))?,
-            regex.map_or(Some(None), |regex| regex.map(Some))?,
-            range.map_or(Some(None), |range| range.map(Some))?,
-        );
-        Some(Self { glob, regex, range, ignored, sort: sort.unwrap_or(usual) })
+        Self {
+            glob: config.glob.as_ref().and_then(|glob| problems.note(&path.key("glob"), parse_glob(glob))),
+            regex: config.regex.as_ref().and_then(|regex| problems.note(&path.key("regex"), parse_regex(regex))),
+            range: config
+                .semver
+                .as_ref()
+                .and_then(|range| problems.note(&path.key("semver"), VersionReq::parse(range))),
+            ignored,
+            sort: sort.unwrap_or(usual),
+        }
     }
 
     /// The order.
@@ -111,13 +106,8 @@ impl Selection {
     /// When a parameter cannot stand in the pattern.
     pub fn select(&self, tags: Vec<String>, context: &TemplateValue) -> Result<Vec<Candidate>, BackendError> {
         let invalid = |error: String| BackendError::invalid_input(format!("tags.glob: {error}"));
-        let glob = match &self.glob {
-            Some(template) => {
-                let text = template.render(context).map_err(invalid)?;
-                Some(Regex::new(&to_regex(&text)).map_err(|error| invalid(error.to_string()))?)
-            }
-            None => None,
-        };
+        let glob = self.glob.as_ref().map(|glob| glob.render(context).and_then(|text| Pattern::of_tags(&text)));
+        let glob = glob.transpose().map_err(invalid)?;
         let mut selected: Vec<Candidate> =
             tags.into_iter().filter_map(|tag| self.candidate(tag, glob.as_ref())).collect();
         match self.sort {
@@ -127,11 +117,11 @@ impl Selection {
         Ok(selected)
     }
 
-    fn candidate(&self, tag: String, glob: Option<&Regex>) -> Option<Candidate> {
-        if self.ignored.is_match(&tag) {
+    fn candidate(&self, tag: String, glob: Option<&Pattern>) -> Option<Candidate> {
+        if is_beside_an_image(&tag) || self.ignored.iter().any(|pattern| pattern.fits(&tag)) {
             return None;
         }
-        let version = Version::parse(tag.strip_prefix('v').unwrap_or(&tag)).ok();
+        let version = version(&tag);
         let is_in_range = |range: &VersionReq| version.as_ref().is_some_and(|version| range.matches(version));
         if self.range.as_ref().is_some_and(|range| !is_in_range(range))
             || (self.sort == Sort::Semver && version.is_none())
@@ -140,9 +130,7 @@ impl Selection {
         }
         let mut captures = None;
         if let Some(glob) = glob {
-            let found = glob.captures(&tag)?;
-            let parts = found.iter().skip(1).map(|part| part.map_or("", |part| part.as_str()).into());
-            captures = Some(Value::Array(parts.collect()));
+            captures = Some(glob.captures(&tag)?.into());
         }
         if let Some(regex) = &self.regex {
             let found = regex.captures(&tag)?;
@@ -159,23 +147,44 @@ impl Selection {
     }
 }
 
-/// Refuses what looks like more than `*` and `?`.
-fn check_glob(glob: &str) -> Result<(), String> {
-    let plain = glob.replace("{{", "").replace("}}", "");
-    if plain.contains(['[', ']', '\\']) && !glob.contains("{{") {
-        return Err("a glob has `*` and `?`, no classes; `regex` has more".to_owned());
-    }
-    Ok(())
+/// The version that a tag is: with or without a `v` before it, and with a `_` for the `+`, which no tag can hold.
+fn version(tag: &str) -> Option<Version> {
+    let text = tag.strip_prefix('v').unwrap_or(tag);
+    Version::parse(&text.replacen('_', "+", 1)).ok()
 }
 
-/// A pattern as a regular expression with a group for each wildcard.
-fn to_regex(glob: &str) -> String {
-    let parts = glob.chars().map(|c| match c {
-        '*' => "(.*)".to_owned(),
-        '?' => "(.)".to_owned(),
-        c => regex::escape(c.encode_utf8(&mut [0; 4])),
-    });
-    format!("^{}$", parts.collect::<String>())
+/// Whether a tag is one that tools keep beside the image with that digest: a signature, an attestation, or the list of
+/// them (distribution specification 1.1, "Referrers Tag Schema").
+fn is_beside_an_image(tag: &str) -> bool {
+    let Some((digits, rest)) = tag.strip_prefix(BESIDE).and_then(|rest| rest.split_at_checked(64)) else {
+        return false;
+    };
+    digits.bytes().all(|byte| byte.is_ascii_hexdigit()) && (rest.is_empty() || rest.starts_with('.'))
+}
+
+fn parse_glob(glob: &str) -> Result<Template, String> {
+    let template = Template::parse(glob, Place::Reference, INPUT_SCOPE)?;
+    let fixed = template.fixed_prefix();
+    if fixed == glob {
+        Pattern::of_tags(glob)?;
+    }
+    check_tag_part(fixed)?;
+    refuse_beside(fixed)?;
+    Ok(template)
+}
+
+fn parse_regex(regex: &str) -> Result<Regex, String> {
+    let parsed = Regex::new(regex).and_then(|_| Regex::new(&format!("^(?:{regex})$")));
+    let parsed = parsed.map_err(|error| error.to_string())?;
+    refuse_beside(regex.trim_start_matches('^'))?;
+    Ok(parsed)
+}
+
+fn refuse_beside(start: &str) -> Result<(), String> {
+    if start.starts_with(BESIDE) {
+        return Err(format!("tags with `{BESIDE}` and a digest are kept beside an image, and never selected"));
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -193,10 +202,10 @@ mod tests {
         if let Some(problem) = problems.into_vec().first() {
             return Err(problem.message.clone());
         }
-        let parameters = json!({"number": "12"}).as_object().unwrap().clone();
+        let parameters = json!({"number": "12", "branch": "feat/x", "wild": "*"}).as_object().unwrap().clone();
         let query = Query::new("a".into(), parameters.into(), tokio::time::Instant::now());
         let tags = tags.iter().map(|&tag| tag.to_owned()).collect();
-        selection.unwrap().select(tags, &input_context(&query)).map_err(|error| error.message)
+        selection.select(tags, &input_context(&query)).map_err(|error| error.message)
     }
 
     fn names(config: &Value, sort: Option<&str>, tags: &[&str]) -> Vec<String> {
@@ -212,6 +221,25 @@ mod tests {
         assert_eq!(names(&json!({"semver": ">=2.0.0-rc.0"}), None, &TAGS), ["2.0.0", "2.0.0-rc.1"]);
         assert_eq!(names(&json!({}), Some("semver"), &TAGS), ["2.0.0", "2.0.0-rc.1", "v1.10.0", "1.9.0", "1.2.3"]);
         assert_eq!(names(&json!({"semver": "*", "ignore": ["v*"]}), None, &TAGS), ["2.0.0", "1.9.0", "1.2.3"]);
+    }
+
+    #[test]
+    fn versions_that_are_equal_or_none() {
+        let tags =
+            ["1.2.3", "v1.2.3", "1.2.3_b.2", "1.2.3_b.10", "1.2", "v1", "V1.2.3", "01.2.3", "1.2.3-rc_b", "1.2.3_a_b"];
+        let sorted = ["1.2.3_b.10", "1.2.3_b.2", "v1.2.3", "1.2.3", "1.2.3-rc_b"];
+        assert_eq!(names(&json!({}), Some("semver"), &tags), sorted);
+        let found = select(&json!({"semver": "=1.2.3"}), None, &tags).unwrap();
+        assert_eq!(found.len(), 4);
+        assert_eq!(found[0].version.as_ref().unwrap().build.as_str(), "b.10");
+    }
+
+    #[test]
+    fn what_is_kept_beside_an_image_is_none() {
+        let digest = format!("sha256-{}", "0a".repeat(32));
+        let (signature, other) = (format!("{digest}.sig"), format!("{digest}0"));
+        let tags = [&*digest, &signature, &other, "sha256-notes", "sha256-é", "main"];
+        assert_eq!(names(&json!({}), None, &tags), ["sha256-é", "sha256-notes", &*other, "main"]);
     }
 
     #[test]
@@ -234,13 +262,28 @@ mod tests {
         for (config, says) in [
             (json!({"regex": "("}), "regex"),
             (json!({"semver": "newest"}), "version"),
-            (json!({"glob": "[a-z]*"}), "no classes"),
+            (json!({"regex": "a)|(?:b"}), "regex"),
+            (json!({"regex": "^sha256-.*"}), "never selected"),
+            (json!({"semver": ""}), "version"),
+            (json!({"glob": ""}), "empty"),
+            (json!({"glob": "[a-z]*"}), "fits no tag"),
+            (json!({"glob": "feat/{{ params.number }}"}), "fits no tag"),
+            (json!({"glob": "sha256-*.sig"}), "never selected"),
             (json!({"glob": "a*", "regex": "a.*"}), "both"),
-            (json!({"ignore": ["a["]}), "glob"),
+            (json!({"ignore": ["a["]}), "fits no tag"),
+            (json!({"ignore": [""]}), "empty"),
             (json!({"glob": "{{ number }}"}), "unknown name"),
         ] {
             let error = select(&config, None, &TAGS).unwrap_err();
             assert!(error.contains(says), "{config}: {error}");
+        }
+        // What a parameter brings stands for itself, and with what no tag holds it would select nothing.
+        for glob in ["{{ params.branch }}-*", "{{ params.wild }}", "{{ params.number }}[a]"] {
+            let error = select(&json!({"glob": glob}), None, &TAGS).unwrap_err();
+            assert!(
+                error.starts_with("tags.glob: ") && error.contains("cannot stand") || error.contains("fits no tag"),
+                "{error}"
+            );
         }
         assert!(select(&json!({"glob": "{{ params.other }}*"}), None, &TAGS).unwrap_err().contains("params.other"));
     }

@@ -1,0 +1,100 @@
+//! A tag that was opened: whether it is wanted, and the parameter set that is made of it.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use semver::Version;
+use serde_json::{Map, Value, json};
+
+use super::{pattern::Pattern, selection::Candidate};
+use crate::{
+    backend::digests::images,
+    generator::ParameterSet,
+    oci::{Contents, Reference, Target},
+    problem::{Path, Problems},
+};
+
+/// What must be inside.
+#[derive(Debug)]
+pub(super) struct Inside {
+    annotations: Vec<(String, Pattern)>,
+    artifact_type: Option<String>,
+}
+
+impl Inside {
+    /// Parses the patterns; `path` is the list's.
+    pub fn build(
+        annotations: &BTreeMap<String, String>,
+        artifact_type: Option<&str>,
+        path: &Path,
+        problems: &mut Problems,
+    ) -> Self {
+        let mut patterns = Vec::new();
+        for (name, pattern) in annotations {
+            let pattern = problems.note(&path.key("annotations").key(name), Pattern::parse(pattern));
+            patterns.extend(pattern.map(|pattern| (name.clone(), pattern)));
+        }
+        if artifact_type.is_some_and(|name| !name.contains('/')) {
+            problems.error_with_help(
+                &path.key("artifactType"),
+                "it is no media type",
+                "write it whole, such as `application/vnd.cncf.helm.config.v1+json`",
+            );
+        }
+        Self { annotations: patterns, artifact_type: artifact_type.map(str::to_owned) }
+    }
+
+    /// Whether anything will do, so that nobody need look.
+    pub const fn is_any(&self) -> bool {
+        self.annotations.is_empty() && self.artifact_type.is_none()
+    }
+
+    /// Whether it is in `contents`.
+    pub fn fits(&self, contents: &Contents) -> bool {
+        let has = |(name, pattern): &(String, Pattern)| {
+            contents.annotations.get(name).is_some_and(|value| pattern.fits(value))
+        };
+        let is_type = self.artifact_type.as_ref().is_none_or(|wanted| contents.artifact_type.as_ref() == Some(wanted));
+        is_type && self.annotations.iter().all(has)
+    }
+}
+
+/// A tag, what it stands for, and what that holds.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub candidate: Candidate,
+    pub reference: Reference,
+    pub target: Target,
+    pub contents: Arc<Contents>,
+}
+
+impl Opened {
+    /// What is answered of it.
+    pub fn into_set(self) -> ParameterSet {
+        let Self { candidate, reference, target, contents } = self;
+        let mut set = Map::new();
+        if let Value::Object(parts) = images::parts(&reference, target.digest.as_str()) {
+            set.extend(parts);
+        }
+        let text = |told: &Option<String>| told.clone().unwrap_or_default().into();
+        let platforms: Vec<String> = contents.platforms.iter().map(ToString::to_string).collect();
+        set.insert("mediaType".to_owned(), target.media_type.into());
+        set.insert("artifactType".to_owned(), text(&contents.artifact_type));
+        set.insert("created".to_owned(), text(&contents.created));
+        set.insert("revision".to_owned(), text(&contents.revision));
+        set.insert("platforms".to_owned(), platforms.into());
+        set.insert("annotations".to_owned(), json!(contents.annotations));
+        set.extend(candidate.version.map(|version| ("semver".to_owned(), parts_of(&version))));
+        set.extend(candidate.captures.map(|captures| ("captures".to_owned(), captures)));
+        ParameterSet(set)
+    }
+}
+
+fn parts_of(version: &Version) -> Value {
+    json!({
+        "major": version.major,
+        "minor": version.minor,
+        "patch": version.patch,
+        "prerelease": version.pre.as_str(),
+        "build": version.build.as_str(),
+    })
+}

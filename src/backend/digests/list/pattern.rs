@@ -1,0 +1,90 @@
+//! Patterns: `*` stands for any text, `?` for one character, and everything else for itself.
+
+use regex::Regex;
+
+/// A pattern of a whole text, with a group for each wildcard.
+#[derive(Debug)]
+pub(super) struct Pattern(Regex);
+
+impl Pattern {
+    /// Parses a pattern of any text.
+    ///
+    /// # Errors
+    /// When it is too long to be one.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let parts = text.chars().map(|c| match c {
+            '*' => "(.*)".to_owned(),
+            '?' => "(.)".to_owned(),
+            c => regex::escape(c.encode_utf8(&mut [0; 4])),
+        });
+        let regex = Regex::new(&format!("(?s)^{}$", parts.collect::<String>()));
+        regex.map(Self).map_err(|error| error.to_string())
+    }
+
+    /// Parses a pattern of tags.
+    ///
+    /// # Errors
+    /// When no tag can fit it.
+    pub fn of_tags(text: &str) -> Result<Self, String> {
+        if text.is_empty() {
+            return Err("the pattern is empty, and no tag is".to_owned());
+        }
+        check_tag_part(text)?;
+        Self::parse(text)
+    }
+
+    /// Whether `text` fits.
+    pub fn fits(&self, text: &str) -> bool {
+        self.0.is_match(text)
+    }
+
+    /// What the wildcards stand for in `text`, if it fits.
+    pub fn captures<'a>(&self, text: &'a str) -> Option<Vec<&'a str>> {
+        let found = self.0.captures(text)?;
+        Some(found.iter().skip(1).map(|part| part.map_or("", |part| part.as_str())).collect())
+    }
+}
+
+/// Checks a part of a pattern of tags: with what no tag can hold it would select nothing, which deletes.
+///
+/// # Errors
+/// When it holds such a character.
+pub(super) fn check_tag_part(text: &str) -> Result<(), String> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '*' | '?');
+    match text.chars().find(|c| !fits(*c)) {
+        None => Ok(()),
+        Some(c) => Err(format!(
+            "`{}` fits no tag, which holds no `{}`; a pattern has `*` and `?`, and `regex` has more",
+            text.chars().take(80).collect::<String>().escape_debug(),
+            c.escape_debug()
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wildcards_and_what_they_stand_for() {
+        for (pattern, text, captures) in [
+            ("pr-*-?", "pr-12-a", Some(vec!["12", "a"])),
+            ("*", "", Some(vec![""])),
+            ("1.2", "1.2", Some(vec![])),
+            ("1.2", "1x2", None),
+            ("1.2", "1.2.3", None),
+            ("a*", "ba", None),
+            ("*b", "a\nb", Some(vec!["a\n"])),
+            ("[a]+(b)", "[a]+(b)", Some(vec![])),
+            ("?", "ü", Some(vec!["ü"])),
+        ] {
+            let pattern = Pattern::parse(pattern).unwrap();
+            assert_eq!(pattern.captures(text), captures, "{pattern:?} {text}");
+            assert_eq!(pattern.fits(text), captures.is_some());
+        }
+        for bad in ["", "[ab]", "a/b", "{a,b}", "a\\*", "ü"] {
+            assert!(Pattern::of_tags(bad).unwrap_err().contains("no tag"), "{bad}");
+        }
+        assert!(Pattern::parse(&"*".repeat(1_000_000)).is_err());
+    }
+}

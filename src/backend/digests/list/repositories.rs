@@ -1,0 +1,220 @@
+//! Which repositories: those that are called by name, and those of a registry's catalogue that fit a pattern.
+
+use std::fmt;
+
+use globset::GlobBuilder;
+use indexmap::IndexMap;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::{
+    error::{BackendError, ErrorKind},
+    generator::{Evidence, Query},
+    oci::{
+        Missing, Registries,
+        reference::{canonical_registry, is_registry, is_repository},
+    },
+    problem::{Path, Problems},
+    template::{INPUT_SCOPE, Place, Template, input_context},
+};
+
+/// What it means that a repository does not exist, or that no repository fits a pattern.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum MissingRepository {
+    /// Its name is wrong, or a right is missing.
+    #[default]
+    Error,
+    /// It has no tags.
+    Absent,
+}
+
+/// The repositories, as configured.
+#[derive(Debug)]
+pub(super) struct Repositories {
+    templates: Vec<Template>,
+    missing: MissingRepository,
+}
+
+/// A repository whose tags are wanted.
+#[derive(Debug, Clone)]
+pub(super) struct Repository {
+    /// The registry's host.
+    pub registry: String,
+    /// The name within it.
+    pub name: String,
+    /// Whether only the catalogue names it, which may be behind.
+    is_found: bool,
+}
+
+impl Repositories {
+    /// Parses names and patterns; `path` is the list's.
+    pub fn build(texts: &[String], missing: MissingRepository, path: &Path, problems: &mut Problems) -> Self {
+        let path = path.key("repositories");
+        if texts.is_empty() {
+            problems.error_with_help(&path, "there are no repositories", "name at least one");
+        }
+        let mut templates = Vec::new();
+        for (index, text) in texts.iter().enumerate() {
+            templates.extend(problems.note(&path.index(index), parse(text)));
+        }
+        Self { templates, missing }
+    }
+
+    /// The repositories that are meant now, each once, in the order of the configuration and then of their names.
+    ///
+    /// # Errors
+    /// When the parameters make no name, or a catalogue is not known whole.
+    pub async fn find(&self, query: &Query, registries: &Registries) -> Result<Vec<Repository>, BackendError> {
+        let context = input_context(query);
+        let invalid = |error: String| BackendError::invalid_input(format!("repositories: {error}"));
+        let mut all = IndexMap::<(String, String), bool>::new();
+        for template in &self.templates {
+            let text = template.render(&context).map_err(invalid)?;
+            let (registry, name) = split(&text);
+            let registry = canonical_registry(registry);
+            check(name).map_err(invalid)?;
+            if is_pattern(name) {
+                for name in self.fitting(registry, name, query, registries).await? {
+                    all.entry((registry.to_owned(), name)).or_insert(true);
+                }
+            } else {
+                let is_official = registry == "docker.io" && !name.contains('/');
+                let name = if is_official { format!("library/{name}") } else { name.to_owned() };
+                all.insert((registry.to_owned(), name), false);
+            }
+        }
+        Ok(all.into_iter().map(|((registry, name), is_found)| Repository { registry, name, is_found }).collect())
+    }
+
+    /// The names in the catalogue of `registry` that fit `pattern`, in order.
+    async fn fitting(
+        &self,
+        registry: &str,
+        pattern: &str,
+        query: &Query,
+        registries: &Registries,
+    ) -> Result<Vec<String>, BackendError> {
+        let glob = GlobBuilder::new(pattern).literal_separator(true).build();
+        let glob = glob.map_err(|error| BackendError::invalid_input(error.to_string()))?.compile_matcher();
+        let mut names = registries.repositories(registry, query.deadline).await.map_err(|mut error| {
+            if matches!(error.kind, ErrorKind::Denied | ErrorKind::InvalidOutput) {
+                error.message.push_str("; not every registry tells its catalogue: if so, name the repositories");
+            }
+            error
+        })?;
+        names.retain(|name| glob.is_match(name));
+        names.sort_unstable();
+        if names.is_empty() && self.missing == MissingRepository::Error {
+            return Err(unclear(
+                &format!("the repositories {registry}/{pattern}"),
+                "none of the catalogue fits; is the pattern right, and may the credential see them?",
+            ));
+        }
+        Ok(names)
+    }
+
+    /// What it means that the registry denies `repository`: no tags, unless that is an error.
+    ///
+    /// # Errors
+    /// When it is one.
+    pub fn miss(&self, repository: &Repository, missing: Missing) -> Result<Vec<String>, BackendError> {
+        if repository.is_found || self.missing == MissingRepository::Absent {
+            return Ok(Vec::new());
+        }
+        Err(unclear(&format!("the tags of {repository}"), missing.as_str()))
+    }
+
+    /// Whether they depend on the ApplicationSet's name.
+    pub fn reads_application_set(&self) -> bool {
+        self.templates.iter().any(Template::reads_application_set)
+    }
+}
+
+impl fmt::Display for Repository {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.registry, self.name)
+    }
+}
+
+fn unclear(asked: &str, answered: &str) -> BackendError {
+    let message = format!("{asked}: {answered}; `missingRepository: absent` takes that for no tags");
+    BackendError { evidence: vec![Evidence::unknown(asked, answered)], ..BackendError::invalid_output(message) }
+}
+
+fn parse(text: &str) -> Result<Template, String> {
+    let template = Template::parse(text, Place::Reference, INPUT_SCOPE)?;
+    let fixed = template.fixed_prefix();
+    let (registry, name) = split(fixed);
+    if !is_registry(registry) || !fixed.contains('/') {
+        return Err("a repository begins with its registry's host, such as `registry.example.com/org/front`; no `{{` \
+                    may stand in it"
+            .to_owned());
+    }
+    if fixed == text {
+        check(name)?
+    } else {
+        check_part(name)?
+    }
+    Ok(template)
+}
+
+fn split(text: &str) -> (&str, &str) {
+    text.split_once('/').unwrap_or((text, ""))
+}
+
+fn is_pattern(name: &str) -> bool {
+    name.contains(['*', '?'])
+}
+
+/// Checks that `name` can be a repository's, or that one may fit it.
+fn check(name: &str) -> Result<(), String> {
+    check_part(name)?;
+    if is_repository(&name.replace(['*', '?'], "a")) {
+        return Ok(());
+    }
+    Err(format!("`{}` is no repository", name.escape_debug()))
+}
+
+/// Checks the characters of what stands before the first parameter.
+fn check_part(name: &str) -> Result<(), String> {
+    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '.' | '_' | '-' | '/' | '*' | '?');
+    if name.chars().all(fits) {
+        return Ok(());
+    }
+    let shown: String = name.chars().take(80).collect();
+    Err(format!(
+        "`{}` is no repository: lower-case letters, digits and single separators, and `*`, `**` and `?` for a pattern; \
+         tags are selected with `tags`",
+        shown.escape_debug()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_patterns_and_what_is_neither() {
+        for good in ["a.example/x", "a.example/*", "a.example/**/front", "a.example/x-?/*-y", "h:5000/{{ params.x }}/y"]
+        {
+            assert!(parse(good).is_ok(), "{good}: {:?}", parse(good));
+        }
+        for (bad, says) in [
+            ("front", "registry's host"),
+            ("org/front", "registry's host"),
+            ("{{ params.x }}/front", "registry's host"),
+            ("a.example/", "is no repository"),
+            ("a.example/x:1", "`tags`"),
+            ("a.example/x@sha256:0", "`tags`"),
+            ("a.example/[ab]", "is no repository"),
+            ("a.example/Org/{{ params.x }}", "is no repository"),
+            ("a.example/Org-*", "is no repository"),
+            ("a.example/*/", "is no repository"),
+            ("a.example/../*", "is no repository"),
+            ("a.example/{{ x }}", "unknown name"),
+        ] {
+            assert!(parse(bad).unwrap_err().contains(says), "{bad}: {:?}", parse(bad));
+        }
+    }
+}
