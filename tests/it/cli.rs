@@ -43,6 +43,34 @@ fn the_repositorys_configurations_are_good() {
     }
 }
 
+/// Every example, with any values for the secrets that it takes from the environment.
+#[test]
+fn the_examples_are_good() {
+    let mut files: Vec<_> = std::fs::read_dir(repository().join("config/examples"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "yaml"))
+        .collect();
+    files.sort();
+    assert!(files.len() >= 2, "{files:?}");
+    let schema: Value = serde_json::from_slice(&run(&["schema"]).stdout).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    for file in files {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let variables = text.split("env: ").skip(1).filter_map(|rest| {
+            let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
+            (end > 0).then_some(&rest[..end])
+        });
+        let variables = variables.enumerate().map(|(index, name)| (name, format!("an-example-{index}")));
+        let output = command().args(["check", "-c"]).arg(&file).envs(variables).output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        assert_eq!(stderr(&output), "", "{}: no warning either", file.display());
+        let value: Value = serde_saphyr::from_str(&text).unwrap();
+        let errors: Vec<String> = validator.iter_errors(&value).map(|error| error.to_string()).collect();
+        assert!(errors.is_empty(), "{}: {errors:?}", file.display());
+    }
+}
+
 /// What the schema allows stands in the reference, and the files of the repository fit the schema.
 #[test]
 fn reference_and_schema_agree() {

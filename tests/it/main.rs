@@ -18,6 +18,7 @@ mod getparams;
 mod guard;
 mod http;
 mod lifecycle;
+mod list;
 mod oci;
 mod openapi;
 mod outbound;

@@ -7,6 +7,7 @@ pub mod binary;
 pub mod contract;
 pub mod images;
 pub mod proxy;
+pub mod push;
 pub mod registry;
 pub mod signer;
 pub mod upstream;

@@ -1,0 +1,82 @@
+//! What `appset-gateway check` finds wrong with a list.
+
+use serde_json::{Value, json};
+
+use crate::support::{TestApp, binary::command};
+
+/// The errors that `check` reports of a list, each with its path below the backend.
+fn check(digests: &Value) -> Vec<(String, String)> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("gateway.yaml");
+    let routes = json!([{"name": "l", "backend": {"digests": digests}}]);
+    std::fs::write(&file, format!("{}routes: {routes}\n", TestApp::auth())).unwrap();
+    let output = command().args(["check", "-o", "json", "-c"]).arg(&file).output().unwrap();
+    let findings: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+    let errors = findings.iter().filter(|finding| finding["severity"] == "error");
+    let found: Vec<(String, String)> = errors
+        .map(|finding| {
+            let path = finding["path"].as_str().unwrap();
+            let path = path.strip_prefix("routes[0].backend.digests").unwrap_or_else(|| panic!("{finding}"));
+            assert!(finding["line"].is_u64(), "{finding}");
+            (path.trim_start_matches('.').to_owned(), finding["message"].as_str().unwrap().to_owned())
+        })
+        .collect();
+    assert_eq!(output.status.code(), Some(if found.is_empty() { 0 } else { 78 }));
+    found
+}
+
+fn list(more: &Value) -> Value {
+    let mut list = json!({"repositories": ["r.example/x"]});
+    list.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    json!({"list": list})
+}
+
+#[test]
+fn each_bad_key_is_told_with_its_place() {
+    assert_eq!(check(&list(&json!({}))), []);
+    for (more, path, says) in [
+        (json!({"repositories": []}), "list.repositories", "there are no repositories"),
+        (json!({"repositories": ["r.example/x", "front"]}), "list.repositories[1]", "registry's host"),
+        (json!({"repositories": ["{{ params.host }}/x"]}), "list.repositories[0]", "registry's host"),
+        (json!({"repositories": ["r.example/x:1"]}), "list.repositories[0]", "`tags`"),
+        (json!({"repositories": ["r.example/[ab]*"]}), "list.repositories[0]", "is no repository"),
+        (json!({"repositories": ["r.example/{{ branch }}"]}), "list.repositories[0]", "unknown name `branch`"),
+        (json!({"repositores": []}), "list.repositores", "unknown key"),
+        (json!({"tags": {"glob": "feat/*"}}), "list.tags.glob", "fits no tag"),
+        (json!({"tags": {"glob": "sha256-*.sig"}}), "list.tags.glob", "never selected"),
+        (json!({"tags": {"glob": "{{ branch }}"}}), "list.tags.glob", "unknown name `branch`"),
+        (json!({"tags": {"regex": "("}}), "list.tags.regex", "unclosed group"),
+        (json!({"tags": {"glob": "a*", "regex": "a.*"}}), "list.tags.regex", "both `glob` and `regex`"),
+        (json!({"tags": {"semver": "newest"}}), "list.tags.semver", "version"),
+        (json!({"tags": {"ignore": ["latest", "{a,b}"]}}), "list.tags.ignore[1]", "fits no tag"),
+        (json!({"tags": {"ranges": []}}), "list.tags.ranges", "unknown key"),
+        (json!({"sort": "newest"}), "list.sort", "newest"),
+        (json!({"limit": 0}), "list.limit", "nothing is selected"),
+        (json!({"limit": -1}), "list.limit", ""),
+        (json!({"artifactType": "helm"}), "list.artifactType", "no media type"),
+        (json!({"annotations": {"a": 1.5}}), "list.annotations.a", ""),
+        (json!({"missingRepository": "omit"}), "list.missingRepository", "omit"),
+    ] {
+        let found = check(&list(&more));
+        assert_eq!(found.len(), 1, "{more}: {found:?}");
+        assert!(found[0].0 == path && found[0].1.contains(says), "{more}: {found:?}");
+    }
+}
+
+#[test]
+fn a_list_goes_with_none_of_the_other_forms_keys() {
+    let mut both = list(&json!({}));
+    both["images"] = json!({"app": {"image": "r.example/x:1"}});
+    both["revision"] = json!({"expect": "{{ params.head_sha }}"});
+    both["onMissing"] = json!("error");
+    let paths: Vec<String> = check(&both).into_iter().map(|(path, _)| path).collect();
+    assert_eq!(paths, ["images", "revision", "onMissing"]);
+}
+
+/// All that is wrong with a list is told at once.
+#[test]
+fn nothing_hides_behind_the_first_problem() {
+    let bad = json!({"repositories": ["front", "r.example/X"], "tags": {"glob": "a/b", "semver": "new", "ignore": ["["]},
+        "limit": 0, "artifactType": "x"});
+    assert_eq!(check(&list(&bad)).len(), 7, "{:?}", check(&list(&bad)));
+}
