@@ -65,6 +65,11 @@ async fn everything_is_told_of_a_match() {
          \"captures\":{{\"minor\":\"1.2\",\"none\":\"\"}}}}]}}}}"
     );
     assert_eq!(app.ask("l", json!({})).await.text(), expected);
+
+    // Another program finds the same.
+    registry.push("front:feature-branch-1", "org/pushed:1").await;
+    let app = gateway(host, json!({"repositories": ["~/org/pushed"]}), "{{ digest }}").await;
+    assert_eq!(told(&app.ask("l", json!({})).await), [registry.inspect("org/pushed:1").await]);
 }
 
 #[tokio::test]

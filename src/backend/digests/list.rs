@@ -60,7 +60,8 @@ pub struct ListConfig {
     /// Only what has these annotations on the index or manifest that its tag names; `*` and `?` in a value are wildcards.
     #[serde(default)]
     pub annotations: BTreeMap<String, String>,
-    /// Only artifacts of this type; an image's is the media type of its configuration.
+    /// Only artifacts of this type; an image's is the media type of its configuration, and an index for several platforms
+    /// has one only if its builder gave it one.
     pub artifact_type: Option<String>,
     /// What it means that a repository does not exist, or that none fits a pattern.
     #[serde(default)]
@@ -183,6 +184,7 @@ impl List {
     }
 
     /// Whether what is asked depends on the ApplicationSet's name.
+    #[must_use]
     pub fn reads_application_set(&self) -> bool {
         self.repositories.reads_application_set() || self.selection.reads_application_set()
     }

@@ -198,6 +198,13 @@ async fn a_catalogue_may_be_behind() {
     let host = upstream.address.to_string();
     let app = gateway(&host, json!({"repositories": ["~/org/*"]}), "{{ repository }}").await;
     assert_eq!(told(&app.ask("l", json!({})).await), ["org/a"]);
+    let odd = fake(|request| {
+        let is_catalogue = request.target.starts_with("/v2/_catalog");
+        is_catalogue.then(|| request.answer(200, JSON, r#"{"repositories":["org/a","org/x?y"]}"#))
+    })
+    .await;
+    let app = gateway(&odd.address.to_string(), json!({"repositories": ["~/org/*"]}), "{{ tag }}").await;
+    refused(&app.ask("l", json!({})).await, 502, "backend_output_invalid", "`org/x?y` is no repository");
     // What is called by its name must be there, whatever a pattern finds besides.
     let app = gateway(&host, json!({"repositories": ["~/org/*", "~/org/gone"]}), "{{ repository }}").await;
     refused(&app.ask("l", json!({})).await, 502, "backend_output_invalid", "org/gone: 404");

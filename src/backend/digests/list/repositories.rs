@@ -105,6 +105,11 @@ impl Repositories {
         })?;
         names.retain(|name| glob.is_match(name));
         names.sort_unstable();
+        if let Some(name) = names.iter().find(|name| !is_repository(name)) {
+            let shown: String = name.chars().take(80).collect();
+            let why = format!("registry {registry}: its catalogue: `{}` is no repository", shown.escape_debug());
+            return Err(BackendError::invalid_output(why));
+        }
         if names.is_empty() && self.missing == MissingRepository::Error {
             return Err(unclear(
                 &format!("the repositories {registry}/{pattern}"),
@@ -151,11 +156,8 @@ fn parse(text: &str) -> Result<Template, String> {
                     may stand in it"
             .to_owned());
     }
-    if fixed == text {
-        check(name)?
-    } else {
-        check_part(name)?
-    }
+    let checked = if fixed == text { check(name) } else { check_part(name) };
+    checked?;
     Ok(template)
 }
 

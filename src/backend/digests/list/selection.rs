@@ -22,7 +22,7 @@ const BESIDE: &str = "sha256-";
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TagsConfig {
     /// A pattern in which `*` stands for any text and `?` for one character; a template over `params` and
-    /// `applicationSet`. What they stand for is in `captures`, a list.
+    /// `applicationSet`. What they stand for is in `captures`, a list; of several `*` the first takes as much as it can.
     pub glob: Option<String>,
     /// A regular expression for the whole tag. What its named groups hold is in `captures`, a map.
     pub regex: Option<String>,
