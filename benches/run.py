@@ -4,7 +4,7 @@
 Every server runs pinned to one core, wrk and everything a server talks to on another. A round
 drives each server once, one after the other, so that a noisy minute falls on all of them; the
 ratios are taken within a round. The figure that counts is the CPU time of the server process
-per request, from /proc/PID/stat: unlike requests per second it does not depend on how fast the
+per request, by its own clock: unlike requests per second it does not depend on how fast the
 client or the neighbours are.
 
 Deliberately absent: a verdict by exit code. Figures of a shared machine should be read, not
@@ -31,7 +31,7 @@ from typing import Any
 
 sys.dont_write_bytecode = True
 
-from harness.bench import Bench, Settings, progress  # noqa: E402
+from harness.bench import EXAMPLES, Bench, Settings, progress  # noqa: E402
 from harness.error import BenchError  # noqa: E402
 from harness.report import Table  # noqa: E402
 from harness.scenario import DEBIAN_PACKAGES, SCENARIOS, tools_of  # noqa: E402
@@ -99,7 +99,7 @@ def parse_arguments() -> argparse.Namespace:
         "--examples",
         type=Path,
         required=True,
-        help="where `cargo build --release --examples` put reference, echo and upstream",
+        help="where `cargo build --release --examples` put the others",
     )
     parser.add_argument("--baseline", type=Path, help="an earlier gateway binary to compare with")
     parser.add_argument("--seconds", type=int, default=3, help="length of one run (default 3)")
@@ -119,7 +119,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def checked_settings(arguments: argparse.Namespace) -> Settings:
-    examples = [arguments.examples / name for name in ("reference", "echo", "upstream")]
+    examples = [arguments.examples / name for name in EXAMPLES]
     for binary in [arguments.gateway, arguments.baseline, *examples]:
         if binary is not None and not (binary.is_file() and os.access(binary, os.X_OK)):
             raise BenchError(f"{binary} is not there: build it first")

@@ -17,28 +17,44 @@ from pathlib import Path
 from typing import Any, Callable
 
 from . import registry
-from .client import TOKEN, Answer, Round, answers_get, answers_hits, ask, drive, free_ports
+from .client import (
+    TOKEN,
+    Answer,
+    Round,
+    answers_get,
+    answers_hits,
+    ask,
+    drive,
+    drive_loop,
+    free_ports,
+)
 from .error import BenchError
 from .process import Server
-from .report import Ratio, Table, against, latency
+from .report import Ratio, Table, against, at_least, latency, whole_cpu_us
 from .scenario import (
     CANARY_NOISY_US,
     CANARY_QUIET_US,
     HIT_PARAMETERS,
     LOAD_SCENARIOS,
+    LOOKED_UP,
     SCRIPT_PARAMETERS,
     TARGET_BASELINE_RATIO,
     TARGET_BINARY_MIB,
+    TARGET_LOOP_RATIO,
     TARGET_RESIDENT_MIB,
     TARGET_START_MS,
+    TARGET_TIMES_CHEAPER,
     LoadScenario,
 )
 
 GATEWAY, BASELINE, REFERENCE, CANARY = "gateway", "baseline", "reference", "canary"
+LOOP, BARE_SERVER, HIT = "bare loop", "bare server", "gateway, a hit"
+EXAMPLES = ("reference", "echo", "upstream", "heads")
 
 CANARY_SECONDS = 1
 WARM_UP_SECONDS = 1
 STARTS = 20
+INSPECTIONS = 20
 MIB = 1024 * 1024
 
 # A port where nobody listens, for the routes that a scenario does not ask.
@@ -63,12 +79,13 @@ routes:
   - name: script
     backend: {{ script: {{ command: [/usr/bin/printf, '{script_output}'], timeout: 10s }} }}
   - name: digests
-    backend:
+    backend: &digests
       digests:
         images:
           front: {{ image: "127.0.0.1:{registry}/org/front:{{{{ params.branch | tag }}}}" }}
           back: {{ image: "127.0.0.1:{registry}/org/back:{{{{ params.branch | tag }}}}" }}
-    output: {{ digestFront: "{{{{ front.digest }}}}", digestBack: "{{{{ back.digest }}}}" }}
+    output: &output {{ digestFront: "{{{{ front.digest }}}}", digestBack: "{{{{ back.digest }}}}" }}
+  - {{ name: lookups, backend: *digests, output: *output, cache: {{ ttl: 0s }} }}
 """
 
 
@@ -92,6 +109,14 @@ class Surroundings:
     registry: Server | None = None
 
 
+@dataclass(frozen=True)
+class Lane:
+    """What is measured in each round, and how it is driven for so many seconds."""
+
+    name: str
+    drive: Callable[[int], Round]
+
+
 class Bench:
     def __init__(self, settings: Settings, directory: Path) -> None:
         self.settings = settings
@@ -103,9 +128,14 @@ class Bench:
         self.token_file.chmod(0o600)
 
     def run(self, scenario: str) -> Table:
-        if scenario in LOAD_SCENARIOS:
+        if scenario in LOAD_SCENARIOS and scenario != "lookups":
             return self.load(scenario)
-        return {"start": self.start, "resident": self.resident, "binary": self.binary}[scenario]()
+        return {
+            "lookups": self.lookups,
+            "start": self.start,
+            "resident": self.resident,
+            "binary": self.binary,
+        }[scenario]()
 
     # --- servers
 
@@ -193,22 +223,24 @@ class Bench:
             upstream = self.spawn_example("upstream", "upstream", core=core)
             with self.running(upstream, answers_get("/v1/items")):
                 yield Surroundings(scenario.parameters, upstream=upstream.port)
-        elif name == "digests":
+        elif name in ("digests", "lookups"):
             (port,) = free_ports(1)
-            config = self.directory / "registry.yaml"
-            config.write_text(registry.CONFIG.format(data=self.directory / "registry", port=port))
+            config = self.directory / f"registry-{name}.yaml"
+            data = self.directory / f"registry-{name}"
+            config.write_text(registry.CONFIG.format(data=data, port=port))
             argv = ["docker-registry", "serve", str(config)]
             server = self.spawn("docker-registry", argv, port, core=core)
             with self.running(server, answers_get("/v2/")):
-                yield Surroundings([self.push_images(port)], registry=server)
+                images = self.directory / f"images-{name}"
+                yield Surroundings([self.push_images(images, port)], registry=server)
         else:
             yield Surroundings(scenario.parameters)
 
-    def push_images(self, port: int) -> dict[str, str]:
+    def push_images(self, images: Path, port: int) -> dict[str, str]:
         """Fills the registry; returns the parameter set that names what is in it."""
         parameters = {}
         for image in ("front", "back"):
-            layout = self.directory / "images" / image
+            layout = images / image
             parameters[f"digest{image.capitalize()}"] = registry.write_oci_layout(layout, image)
             registry.push(layout, port, f"org/{image}")
         return parameters
@@ -234,37 +266,101 @@ class Bench:
                 remarks += self.doubts_about_cache(server, scenario)
                 if around.registry is not None:
                     remarks.append(self.count_registry_requests(server, scenario, around.registry))
-            rounds = self.interleave([*candidates, canary], scenario)
+            lanes = [self.lane(server, scenario) for server in candidates]
+            rounds = self.interleave(scenario.title, [*lanes, self.canary_lane(canary)])
             for server in candidates:
                 self.check_answer(server, scenario, around.parameters)
                 remarks += self.doubts_about_log(server, scenario)
         self.canary_figures += [one.cpu_us for one in rounds[CANARY]]
         return tabulate(name, rounds, remarks)
 
-    def interleave(
-        self, servers: Sequence[Server], scenario: LoadScenario
-    ) -> dict[str, list[Round]]:
-        # The canary is always driven alike, so that all its figures are comparable.
-        canary = LOAD_SCENARIOS["hit64"]
+    def lookups(self) -> Table:
+        """Each answer asks a registry; beside bare look-ups, and a hit on the same answer."""
+        scenario = LOAD_SCENARIOS["lookups"]
+        remarks: list[str] = []
+        with contextlib.ExitStack() as stack:
+            around = stack.enter_context(self.surroundings("lookups"))
+            asked = around.registry
+            assert asked is not None
+            gateways = [
+                stack.enter_context(self.running(self.spawn_gateway(name, NOBODY, asked.port)))
+                for name in self.candidates(with_reference=False)
+            ]
+            environment = {"HEADS_REGISTRY": f"127.0.0.1:{asked.port}"}
+            loop, bare = (
+                stack.enter_context(
+                    self.running(
+                        self.spawn_example(name, "heads", environment=environment),
+                        answers_get("/"),
+                    )
+                )
+                for name in (LOOP, BARE_SERVER)
+            )
+            canary = stack.enter_context(self.running(self.spawn_candidate(CANARY)))
 
-        def one_round(server: Server, seconds: int) -> Round:
-            core = self.settings.client_core
-            if server.name == CANARY:
-                driven = drive(server, canary, min(seconds, CANARY_SECONDS), core)
-            else:
-                driven = drive(server, scenario, seconds, core)
+            for server in gateways:
+                for kind in (scenario, LOOKED_UP):
+                    self.check_answer(server, kind, around.parameters)
+                    remarks += self.doubts_about_cache(server, kind)
+            self.check_answer(bare, scenario, around.parameters)
+            lanes = [
+                *(self.lane(server, scenario) for server in gateways),
+                Lane(LOOP, lambda seconds: drive_loop(loop, scenario.connections, seconds)),
+                self.lane(bare, scenario),
+                dataclasses.replace(self.lane(gateways[0], LOOKED_UP), name=HIT),
+            ]
+            rounds = self.interleave(
+                scenario.title,
+                [
+                    *(self.beside(asked, lane) for lane in lanes),
+                    self.canary_lane(canary),
+                ],
+            )
+            for server in [*gateways, bare]:
+                self.check_answer(server, scenario, around.parameters)
+            remarks += self.inspections(asked.port)
+        self.canary_figures += [one.cpu_us for one in rounds[CANARY]]
+        return tabulate("lookups", rounds, [*times_cheaper(rounds), *remarks])
+
+    def inspections(self, port: int) -> list[str]:
+        core = self.settings.server_core
+        images = itertools.islice(itertools.cycle(("org/front", "org/back")), INSPECTIONS)
+        times = [registry.inspect(port, image, core) * 1000 for image in images]
+        return [
+            f"skopeo inspect: {statistics.median(times):.1f} ms per image "
+            f"({min(times):.1f} to {max(times):.1f})"
+        ]
+
+    def lane(self, server: Server, scenario: LoadScenario) -> Lane:
+        def one_round(seconds: int) -> Round:
+            driven = drive(server, scenario, seconds, self.settings.client_core)
             server.clear_log()
             return driven
 
-        for server in servers:
-            progress(f"{scenario.title}: warming up: {server.name}")
-            one_round(server, WARM_UP_SECONDS)
-        rounds: dict[str, list[Round]] = {server.name: [] for server in servers}
+        return Lane(server.name, one_round)
+
+    def canary_lane(self, server: Server) -> Lane:
+        # It is always driven alike, so that all its figures are comparable.
+        lane = self.lane(server, LOAD_SCENARIOS["hit64"])
+        return Lane(lane.name, lambda seconds: lane.drive(min(seconds, CANARY_SECONDS)))
+
+    def beside(self, asked: Server, lane: Lane) -> Lane:
+        """The lane, with what it costs the registry."""
+        return Lane(
+            lane.name,
+            lambda seconds: registry.counting_heads(asked, lambda: lane.drive(seconds)),
+        )
+
+    def interleave(self, title: str, lanes: Sequence[Lane]) -> dict[str, list[Round]]:
+        for lane in lanes:
+            progress(f"{title}: warming up: {lane.name}")
+            lane.drive(WARM_UP_SECONDS)
+        rounds: dict[str, list[Round]] = {lane.name: [] for lane in lanes}
         count = self.settings.rounds
         for number in range(1, count + 1):
-            for server in servers:
-                progress(f"{scenario.title}: round {number} of {count}: {server.name}")
-                rounds[server.name].append(one_round(server, self.settings.seconds))
+            for lane in lanes:
+                progress(f"{title}: round {number} of {count}: {lane.name}")
+                rounds[lane.name].append(lane.drive(self.settings.seconds))
         return rounds
 
     def check_answer(self, server: Server, scenario: LoadScenario, expected: Any) -> None:
@@ -380,7 +476,10 @@ def tabulate(name: str, rounds: Mapping[str, Sequence[Round]], remarks: Sequence
     scenario = LOAD_SCENARIOS[name]
     with_children = any(one.children_us > 0 for one in rounds[GATEWAY])
     children_header = ["children µs"] if with_children else []
-    header = ["", "CPU µs", "min", *children_header, "req/s", "p50", "p99", "RSS MiB"]
+    with_heads = any(one.heads > 0 for one in rounds[GATEWAY])
+    heads_header = ["HEADs", "registry µs/HEAD"] if with_heads else []
+    columns = ["CPU µs", "min", *children_header, *heads_header, "req/s", "p50", "p99", "RSS MiB"]
+    header = ["", *columns]
     table = Table(name, scenario.title, header)
     for server, driven in rounds.items():
         median = Round(
@@ -396,13 +495,19 @@ def tabulate(name: str, rounds: Mapping[str, Sequence[Round]], remarks: Sequence
                 f"{median.cpu_us:.2f}",
                 f"{min(one.cpu_us for one in driven):.2f}",
                 *([f"{median.children_us:.2f}"] if with_children else []),
+                *([f"{median.heads:.2f}", f"{median.head_us:.0f}"] if with_heads else []),
                 f"{median.requests_per_second:.0f}",
                 latency(median.p50_us),
                 latency(median.p99_us),
                 f"{driven[-1].resident_mib:.1f}",
             ]
         )
-    targets = {REFERENCE: scenario.target, BASELINE: TARGET_BASELINE_RATIO}
+    targets = {
+        REFERENCE: scenario.target,
+        LOOP: TARGET_LOOP_RATIO,
+        BARE_SERVER: None,
+        BASELINE: TARGET_BASELINE_RATIO,
+    }
     ratios = [
         Ratio.between(over, rounds[GATEWAY], rounds[over]) for over in targets if over in rounds
     ]
@@ -412,6 +517,22 @@ def tabulate(name: str, rounds: Mapping[str, Sequence[Round]], remarks: Sequence
         "ratios": {ratio.over: asdict(ratio) for ratio in ratios},
     }
     return table
+
+
+def times_cheaper(rounds: Mapping[str, Sequence[Round]]) -> list[str]:
+    """How many times cheaper a hit is than looking up: for the gateway, and with the registry."""
+    lines = []
+    for who, with_registry in (("the gateway", False), ("gateway and registry", True)):
+        times = [
+            (whole_cpu_us(miss) + with_registry * miss.heads * miss.head_us) / whole_cpu_us(hit)
+            for miss, hit in zip(rounds[GATEWAY], rounds[HIT])
+        ]
+        line = f"a hit, for {who}: {statistics.median(times):.0f} times cheaper"
+        line += f" ({min(times):.0f} to {max(times):.0f})"
+        if with_registry:
+            line += f", {at_least(statistics.median(times), TARGET_TIMES_CHEAPER)}"
+        lines.append(line)
+    return lines
 
 
 def progress(message: str) -> None:

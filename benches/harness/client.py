@@ -101,16 +101,47 @@ class Round:
     p50_us: float
     p99_us: float
     resident_mib: float
+    # HEADs to the registry per request, and its CPU time per HEAD.
+    heads: float = 0.0
+    head_us: float = 0.0
 
 
 def drive(server: Server, scenario: LoadScenario, seconds: int, core: int) -> Round:
     """Runs wrk on `core`; fails unless every request was answered well."""
+
+    def run() -> dict[str, Any]:
+        summary = run_wrk(server, scenario, seconds, core)
+        if summary["requests"] == 0 or any(summary["errors"].values()):
+            raise BenchError(failure(server, scenario, summary))
+        return summary
+
+    return measure(server, run)
+
+
+def drive_loop(server: Server, tasks: int, seconds: int) -> Round:
+    """Has heads.rs look up pair after pair by itself."""
+
+    def run() -> dict[str, Any]:
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=seconds + 60)
+        try:
+            connection.request("POST", f"/loop?seconds={seconds}&tasks={tasks}")
+            response = connection.getresponse()
+            body = response.read()
+            if response.status != http.HTTPStatus.OK:
+                raise BenchError(f"{server.name} answered {response.status}\n{server.log_tail()}")
+            summary: dict[str, Any] = json.loads(body)
+            return summary
+        finally:
+            connection.close()
+
+    return measure(server, run)
+
+
+def measure(server: Server, run: Callable[[], dict[str, Any]]) -> Round:
     before = server.cpu_time()
-    summary = run_wrk(server, scenario, seconds, core)
+    summary = run()
     used = server.cpu_time() - before
     requests = int(summary["requests"])
-    if requests == 0 or any(summary["errors"].values()):
-        raise BenchError(failure(server, scenario, summary))
     return Round(
         requests=requests,
         cpu_us=used.own * 1e6 / requests,

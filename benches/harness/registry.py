@@ -1,18 +1,23 @@
-"""A docker-registry holding two images of one small layer each."""
+"""A docker-registry holding two images of one small layer each, under many tags."""
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import hashlib
+import http.client
 import io
 import json
 import subprocess
 import tarfile
+import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
 
+from .client import Round
 from .error import BenchError
-from .scenario import BRANCH
+from .process import Server
+from .scenario import BRANCH, BRANCHES
 
 CONFIG = """\
 version: 0.1
@@ -70,12 +75,38 @@ def tar_of(path: str, content: bytes) -> bytes:
 
 
 def push(layout: Path, port: int, repository: str) -> None:
+    """Pushes the image under the first tag, and tags it with the others."""
     destination = f"docker://127.0.0.1:{port}/{repository}:{BRANCH}"
+    options = ("--preserve-digests", "--dest-tls-verify=false", "--dest-no-creds")
+    skopeo("copy", *options, f"oci:{layout}", destination)
+    index = json.loads((layout / "index.json").read_text())
+    digest = index["manifests"][0]["digest"].removeprefix("sha256:")
+    manifest = (layout / "blobs" / "sha256" / digest).read_bytes()
+    for branch in BRANCHES[1:]:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        try:
+            path = f"/v2/{repository}/manifests/{branch}"
+            connection.request("PUT", path, manifest, {"Content-Type": MANIFEST})
+            response = connection.getresponse()
+            if response.status != http.HTTPStatus.CREATED:
+                raise BenchError(f"docker-registry answered {response.status} to PUT {path}")
+        finally:
+            connection.close()
+
+
+def inspect(port: int, repository: str, core: int) -> float:
+    """The seconds that `skopeo inspect` takes to tell the digest of an image."""
+    source = f"docker://127.0.0.1:{port}/{repository}:{BRANCH}"
+    options = ("--no-tags", "--tls-verify=false", "--no-creds", "--format={{.Digest}}")
+    began = time.perf_counter()
+    skopeo("inspect", *options, source, core=core)
+    return time.perf_counter() - began
+
+
+def skopeo(command: str, *arguments: str, core: int | None = None) -> None:
+    pinned = [] if core is None else ["taskset", "--cpu-list", str(core)]
     run = subprocess.run(
-        [
-            *("skopeo", "copy", "--insecure-policy", "--preserve-digests"),
-            *("--dest-tls-verify=false", "--dest-no-creds", f"oci:{layout}", destination),
-        ],
+        [*pinned, "skopeo", "--insecure-policy", command, *arguments],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -84,4 +115,15 @@ def push(layout: Path, port: int, repository: str) -> None:
         check=False,
     )
     if run.returncode != 0:
-        raise BenchError(f"skopeo could not push {destination}:\n{run.stdout}")
+        raise BenchError(f"skopeo {command} {arguments[-1]} failed:\n{run.stdout}")
+
+
+def counting_heads(registry: Server, drive: Callable[[], Round]) -> Round:
+    """What `drive` measures, and what it costs the registry."""
+    registry.clear_log()
+    before = registry.cpu_time()
+    driven = drive()
+    used = registry.cpu_time() - before
+    heads = registry.log_lines(b'"HEAD /v2/')
+    head_us = used.own * 1e6 / heads if heads else 0.0
+    return dataclasses.replace(driven, heads=heads / driven.requests, head_us=head_us)

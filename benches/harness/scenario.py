@@ -7,6 +7,8 @@ from typing import Any
 
 TARGET_HIT_RATIO = 1.25
 TARGET_BASELINE_RATIO = 1.05
+TARGET_LOOP_RATIO = 1.4
+TARGET_TIMES_CHEAPER = 200.0
 TARGET_START_MS = 20.0
 TARGET_RESIDENT_MIB = 16.0
 TARGET_BINARY_MIB = 25.0
@@ -14,11 +16,12 @@ TARGET_BINARY_MIB = 25.0
 CANARY_QUIET_US = 4.0
 CANARY_NOISY_US = 4.6
 
-# reference.rs and upstream.rs know the same values.
+# reference.rs, upstream.rs, heads.rs and lookups.lua know the same values.
 HIT_PARAMETERS = [{"digestFront": "sha256:" + 64 * "1", "digestBack": "sha256:" + 64 * "2"}]
 UPSTREAM_PARAMETERS = [{"name": name, "server": f"https://{name}"} for name in "abcdefghij"]
 SCRIPT_PARAMETERS = [{"k": "v"}]
-BRANCH = "feature-branch-1"
+BRANCHES = [f"feature-branch-{number}" for number in range(1, 65)]
+BRANCH = BRANCHES[0]
 
 GETPARAMS = "/api/v1/getparams.execute"
 
@@ -85,7 +88,23 @@ LOAD_SCENARIOS: dict[str, LoadScenario] = {
         connections=8,
         tools=("wrk", "docker-registry", "skopeo"),
     ),
+    # No more connections than the gateway lets ask a registry at once, by default 8 requests.
+    "lookups": LoadScenario(
+        title="two images looked up in docker-registry for each answer, 4 connections",
+        script="lookups.lua",
+        path=f"/lookups{GETPARAMS}",
+        connections=4,
+        tools=("wrk", "docker-registry", "skopeo"),
+    ),
 }
+
+# The same two images, answered from the cache.
+LOOKED_UP = LoadScenario(
+    title="a hit on the answer to a look-up",
+    script="hit.lua",
+    path=f"/digests{GETPARAMS}",
+    connections=4,
+)
 
 # The scenarios that are not a table of rounds, with the tools they need.
 OTHER_SCENARIOS: dict[str, tuple[str, ...]] = {"start": (), "resident": ("wrk",), "binary": ()}
