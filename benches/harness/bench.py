@@ -37,6 +37,7 @@ from .scenario import (
     HIT_PARAMETERS,
     LOAD_SCENARIOS,
     LOOKED_UP,
+    LOOKED_UP_64,
     SCRIPT_PARAMETERS,
     TARGET_BASELINE_RATIO,
     TARGET_BINARY_MIB,
@@ -48,7 +49,8 @@ from .scenario import (
 )
 
 GATEWAY, BASELINE, REFERENCE, CANARY = "gateway", "baseline", "reference", "canary"
-LOOP, BARE_SERVER, HIT = "bare loop", "bare server", "gateway, a hit"
+LOOP, BARE_SERVER = "bare loop", "bare server"
+HIT, HIT_64 = "gateway, a hit", "gateway, a hit (64 connections)"
 EXAMPLES = ("reference", "echo", "upstream", "heads")
 
 CANARY_SECONDS = 1
@@ -64,7 +66,7 @@ GATEWAY_CONFIG = """\
 server: {{ listen: "127.0.0.1:{port}", admin: "127.0.0.1:{admin}", deadline: 25s }}
 log: {{ format: json, level: info }}
 auth: {{ tokens: [ {{ name: argocd, file: "{token_file}", routes: ["*"] }} ] }}
-cache: {{ memory: 64MiB }}
+cache: {{ memory: {memory} }}
 registries: {{ "127.0.0.1:{registry}": {{ plainHttp: true }} }}
 routes:
   - name: hit
@@ -175,13 +177,16 @@ class Bench:
         argv = [str(self.settings.examples / example), f"127.0.0.1:{port}"]
         return self.spawn(name, argv, port, **options)
 
-    def spawn_gateway(self, name: str, upstream: int, registry_port: int) -> Server:
+    def spawn_gateway(
+        self, name: str, upstream: int, registry_port: int, memory: str = "64MiB"
+    ) -> Server:
         port, admin = free_ports(2)
         config = self.directory / f"{name}-{next(self.numbers)}.yaml"
         config.write_text(
             GATEWAY_CONFIG.format(
                 port=port,
                 admin=admin,
+                memory=memory,
                 token_file=self.token_file,
                 upstream=upstream,
                 registry=registry_port,
@@ -282,8 +287,11 @@ class Bench:
             around = stack.enter_context(self.surroundings("lookups"))
             asked = around.registry
             assert asked is not None
+            # So little memory is full when the first round begins: no answer pays for its growth.
             gateways = [
-                stack.enter_context(self.running(self.spawn_gateway(name, NOBODY, asked.port)))
+                stack.enter_context(
+                    self.running(self.spawn_gateway(name, NOBODY, asked.port, memory="2MiB"))
+                )
                 for name in self.candidates(with_reference=False)
             ]
             environment = {"HEADS_REGISTRY": f"127.0.0.1:{asked.port}"}
@@ -308,6 +316,7 @@ class Bench:
                 Lane(LOOP, lambda seconds: drive_loop(loop, scenario.connections, seconds)),
                 self.lane(bare, scenario),
                 dataclasses.replace(self.lane(gateways[0], LOOKED_UP), name=HIT),
+                dataclasses.replace(self.lane(gateways[0], LOOKED_UP_64), name=HIT_64),
             ]
             rounds = self.interleave(
                 scenario.title,
@@ -522,16 +531,17 @@ def tabulate(name: str, rounds: Mapping[str, Sequence[Round]], remarks: Sequence
 def times_cheaper(rounds: Mapping[str, Sequence[Round]]) -> list[str]:
     """How many times cheaper a hit is than looking up: for the gateway, and with the registry."""
     lines = []
-    for who, with_registry in (("the gateway", False), ("gateway and registry", True)):
-        times = [
-            (whole_cpu_us(miss) + with_registry * miss.heads * miss.head_us) / whole_cpu_us(hit)
-            for miss, hit in zip(rounds[GATEWAY], rounds[HIT])
-        ]
-        line = f"a hit, for {who}: {statistics.median(times):.0f} times cheaper"
-        line += f" ({min(times):.0f} to {max(times):.0f})"
-        if with_registry:
-            line += f", {at_least(statistics.median(times), TARGET_TIMES_CHEAPER)}"
-        lines.append(line)
+    for lane in (HIT, HIT_64):
+        for who, with_registry in (("the gateway", False), ("gateway and registry", True)):
+            times = [
+                (whole_cpu_us(miss) + with_registry * miss.heads * miss.head_us) / whole_cpu_us(hit)
+                for miss, hit in zip(rounds[GATEWAY], rounds[lane])
+            ]
+            line = f"{lane}, is cheaper for {who}: {statistics.median(times):.0f} times"
+            line += f" ({min(times):.0f} to {max(times):.0f})"
+            if with_registry and lane == HIT_64:
+                line += f", {at_least(statistics.median(times), TARGET_TIMES_CHEAPER)}"
+            lines.append(line)
     return lines
 
 

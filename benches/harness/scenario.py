@@ -98,12 +98,15 @@ LOAD_SCENARIOS: dict[str, LoadScenario] = {
     ),
 }
 
-# The same two images, answered from the cache.
-LOOKED_UP = LoadScenario(
-    title="a hit on the answer to a look-up",
-    script="hit.lua",
-    path=f"/digests{GETPARAMS}",
-    connections=4,
+# The same two images, answered from the cache: over as many connections, and over as many as `hit64` has.
+LOOKED_UP, LOOKED_UP_64 = (
+    LoadScenario(
+        title="a hit on the answer to a look-up",
+        script="hit.lua",
+        path=f"/digests{GETPARAMS}",
+        connections=connections,
+    )
+    for connections in (4, 64)
 )
 
 # The scenarios that are not a table of rounds, with the tools they need.
