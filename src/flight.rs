@@ -85,11 +85,11 @@ where
         under_way.insert(key, Flight { turn, label: label(), landing: landing.clone() });
         drop(under_way);
 
+        // Not an async block, which would hold the work twice: as it was handed in, and as it runs.
         let work = work(Seat { table: Arc::clone(&self.0), key, turn });
-        tokio::spawn(async move {
-            let value = work.await;
+        tokio::spawn(work.map(|value| {
             let _ = land.send(value);
-        });
+        }));
         Boarding::Started(landing)
     }
 
