@@ -130,14 +130,13 @@ class Bench:
         self.token_file.chmod(0o600)
 
     def run(self, scenario: str) -> Table:
-        if scenario in LOAD_SCENARIOS and scenario != "lookups":
-            return self.load(scenario)
-        return {
+        special = {
             "lookups": self.lookups,
             "start": self.start,
             "resident": self.resident,
             "binary": self.binary,
-        }[scenario]()
+        }
+        return special[scenario]() if scenario in special else self.load(scenario)
 
     # --- servers
 
@@ -286,7 +285,8 @@ class Bench:
         with contextlib.ExitStack() as stack:
             around = stack.enter_context(self.surroundings("lookups"))
             asked = around.registry
-            assert asked is not None
+            if asked is None:
+                raise BenchError("there is no registry to look anything up in")
             # So little memory is full when the first round begins: no answer pays for its growth.
             gateways = [
                 stack.enter_context(

@@ -98,7 +98,7 @@ LOAD_SCENARIOS: dict[str, LoadScenario] = {
     ),
 }
 
-# The same two images, answered from the cache: over as many connections, and over as many as `hit64` has.
+# The same two images, answered from the cache, over as many connections and as many as `hit64` has.
 LOOKED_UP, LOOKED_UP_64 = (
     LoadScenario(
         title="a hit on the answer to a look-up",
