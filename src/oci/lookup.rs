@@ -161,6 +161,9 @@ fn content_type(reply: &Reply) -> String {
 }
 
 fn parse_digest(value: &HeaderValue) -> Result<Digest, BackendError> {
+    if let Some(digest) = value.to_str().ok().and_then(|text| Digest::parse(text).ok()) {
+        return Ok(digest);
+    }
     let text = excerpt(value.as_bytes(), 200);
     Digest::parse(&text).map_err(|error| BackendError::invalid_output(format!("Docker-Content-Digest: {error}")))
 }
