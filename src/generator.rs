@@ -93,7 +93,7 @@ pub struct Outcome {
 pub enum Lasting {
     /// For so long, whatever the route's `ttl` is.
     For(Duration),
-    /// For the route's `ttl`, and no longer than this.
+    /// For the route's `ttl`, and no longer than this: after that the backend is asked before it is served again.
     AtMost(Duration),
 }
 

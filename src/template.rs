@@ -107,6 +107,11 @@ impl Template {
         &self.source
     }
 
+    /// The names that it needs, such as `params.branch`.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.names.iter().map(String::as_str)
+    }
+
     /// Whether the template looks at the ApplicationSet's name.
     #[must_use]
     pub fn reads_application_set(&self) -> bool {

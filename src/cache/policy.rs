@@ -44,6 +44,8 @@ pub struct Policy {
 pub enum Life {
     /// For so long. One that was never fresh is asked about before it is served again.
     For(Duration),
+    /// For so long, and then it is asked about before it is served again.
+    Brief(Duration),
     /// It was kept over a restart: no more, since what happened meanwhile is not known.
     Restored,
 }
@@ -103,11 +105,11 @@ impl Policy {
     pub fn life(&self, key: &Key, own: Option<Lasting>, now: Timestamp) -> Life {
         let spread = key.spread(now);
         let usual = || self.ttl.mul_f64(0.9 + 0.2 * spread);
-        Life::For(match own {
-            Some(Lasting::For(own)) => own.mul_f64(0.9 + 0.1 * spread),
-            Some(Lasting::AtMost(most)) => usual().min(most.mul_f64(0.9 + 0.1 * spread)),
-            None => usual(),
-        })
+        match own {
+            Some(Lasting::For(own)) => Life::For(own.mul_f64(0.9 + 0.1 * spread)),
+            Some(Lasting::AtMost(most)) => Life::Brief(usual().min(most.mul_f64(0.9 + 0.1 * spread))),
+            None => Life::For(usual()),
+        }
     }
 
     /// The state at `now` of what was stored at `stored_at` and is fresh for `life`. An age below zero, as
@@ -118,15 +120,20 @@ impl Policy {
         let over = match (age, life) {
             (None, _) => Duration::ZERO,
             (Some(age), Life::Restored) => age,
-            (Some(age), Life::For(life)) => match age.checked_sub(life) {
+            (Some(age), Life::For(life) | Life::Brief(life)) => match age.checked_sub(life) {
                 Some(over) => over,
                 None => return State::Fresh { age, left: life.saturating_sub(age) },
             },
         };
         let stale = Stale { age: age.unwrap_or_default(), over };
-        let while_revalidate = if life == Life::For(Duration::ZERO) { Duration::ZERO } else { self.while_revalidate };
+        let is_asked_first = matches!(life, Life::Brief(_)) || life == Life::For(Duration::ZERO);
+        let while_revalidate = if is_asked_first { Duration::ZERO } else { self.while_revalidate };
         // Who may be served is told by the age alone: that an answer is never fresh does not shorten its life.
-        let was_fresh = if matches!(life, Life::For(life) if !life.is_zero()) { Duration::ZERO } else { self.ttl };
+        let was_fresh = if matches!(life, Life::For(life) | Life::Brief(life) if !life.is_zero()) {
+            Duration::ZERO
+        } else {
+            self.ttl
+        };
         let limit = was_fresh.saturating_add(self.while_revalidate).saturating_add(self.if_error);
         if over < while_revalidate {
             State::StaleWhileRevalidate(stale)
@@ -190,6 +197,8 @@ mod tests {
         assert!(matches!(at(Life::For(Duration::ZERO), 0), State::StaleIfError(_)));
         assert!(matches!(at(Life::For(Duration::ZERO), 3_959_999), State::StaleIfError(_)));
         assert_eq!(at(Life::For(Duration::ZERO), 3_960_000), State::Expired);
+        assert!(matches!(at(Life::Brief(Duration::from_secs(15)), 14_999), State::Fresh { .. }));
+        assert!(matches!(at(Life::Brief(Duration::from_secs(15)), 15_000), State::StaleIfError(_)));
         assert!(matches!(at(Life::Restored, 0), State::StaleWhileRevalidate(_)));
         assert!(matches!(at(Life::Restored, 300_000), State::StaleIfError(_)));
         assert!(matches!(at(Life::Restored, 3_959_999), State::StaleIfError(_)));
@@ -201,7 +210,7 @@ mod tests {
         let policy = policy(100, 0, 0);
         let lives = |own: Option<Lasting>| -> Vec<f64> {
             let life = |n| match policy.life(&Key::of_bytes([7; 32]), own, Timestamp(n)) {
-                Life::For(life) => life.as_secs_f64(),
+                Life::For(life) | Life::Brief(life) => life.as_secs_f64(),
                 Life::Restored => panic!("it is new"),
             };
             (0..1000).map(life).collect()

@@ -101,6 +101,13 @@ impl RegistryConfig {
         if self.plain_http && self.ca.is_some() {
             problems.error(&path.key("ca"), "with `plainHttp` no certificate is looked at");
         }
+        if self.docker_config.is_none() && !self.credential_helpers.is_empty() {
+            problems.warning(
+                &path.key("credentialHelpers"),
+                "never used: no `dockerConfig` names a helper",
+                "helpers run when `credHelpers` or `credsStore` of a Docker config.json names them",
+            );
+        }
         let file = self.docker_config.as_ref().map(|file| base.resolve(file));
         if let Some(file) = &file {
             self.check_docker_config(file, name, &path.key("dockerConfig"), problems);

@@ -90,6 +90,17 @@ impl Registries {
                 problems.error(&path, format!("two entries are for {}", other.name));
             }
         }
+        for (host, entry) in config {
+            let of = entry.mirror_of.as_deref().map(canonical_registry);
+            let of_mirror = of.and_then(|of| config.iter().find(|(name, _)| canonical_registry(name) == of));
+            if of_mirror.is_some_and(|(_, other)| other.mirror_of.is_some()) {
+                problems.error_with_help(
+                    &path.key(host).key("mirrorOf"),
+                    "that registry is a mirror itself",
+                    "name the origin, whose word counts when a mirror has nothing",
+                );
+            }
+        }
         Self(Arc::new(Shared {
             registries: Mutex::new(registries),
             mirrors,

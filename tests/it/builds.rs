@@ -2,6 +2,7 @@
 //! eyes. The registry and the forge are fakes that count, but for the example of the plugin generator's proposal.
 
 mod fake;
+mod problems;
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -260,6 +261,22 @@ async fn the_gate_walks_back_to_a_commit_whose_images_are_named_by_it() {
     fake.push(&format!("sha-{}", sha('c')), &Image::of('c'));
     app.clock.advance(Duration::from_mins(2));
     assert_eq!(told(&ask(&app, "main", 'c').await), "c");
+}
+
+/// A gate that walks back speaks of an earlier commit; the image of the one that failed is not that one's.
+#[tokio::test]
+async fn no_word_on_an_earlier_commit_covers_the_image_of_this_one() {
+    let fake = Fake::start().await;
+    fake.history("ba");
+    fake.run('a', "completed", Some("success"));
+    fake.run('b', "completed", Some("failure"));
+    fake.push(&sha('a'), &Image::of('a'));
+    fake.push("main", &Image::of('b'));
+    let mut backend = previews(&fake);
+    backend["gate"]["github"]["walkBack"] = 1.into();
+    let app = start(&fake, &backend, json!({"lineage": null})).await;
+    assert_eq!(told(&ask(&app, "main", 'b').await), "nothing");
+    assert_eq!(told(&ask(&app, &sha('a'), 'b').await), "a, stale");
 }
 
 #[tokio::test]

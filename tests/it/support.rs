@@ -4,6 +4,7 @@
 pub mod app;
 pub mod argo;
 pub mod binary;
+pub mod check;
 pub mod contract;
 pub mod images;
 pub mod proxy;

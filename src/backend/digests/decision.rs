@@ -141,8 +141,10 @@ impl Learned {
         match fallback {
             Fallback::Omit => Ok(Outcome::absent(evidence).lasting_at_most(life).noting(note.into())),
             Fallback::Placeholder(images) => {
+                // Of what stands in for nothing, nothing is known.
+                let nothing = Learned { findings: Vec::new(), ruling: None, before: Noted::default(), ..self };
                 let mut item = images.clone();
-                self.add_origin(&mut item, true);
+                nothing.add_origin(&mut item, true);
                 evidence.push(Evidence::present("the placeholder", "it stands in for what is not built yet"));
                 Ok(Outcome::present(ParameterSet(item), evidence).lasting_at_most(life).noting(note.into()))
             }

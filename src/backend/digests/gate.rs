@@ -138,6 +138,27 @@ impl GateConfig {
         }
     }
 
+    /// Whether its word may go to an earlier commit than the one that is asked about.
+    #[must_use]
+    pub fn walks_back(&self) -> bool {
+        match self {
+            Self::Github(config) => config.walk_back.is_some(),
+            Self::All(members) | Self::Any(members) => members.iter().any(Self::walks_back),
+            Self::Gitlab(_) | Self::Gitea(_) | Self::Bitbucket(_) | Self::Http(_) => false,
+        }
+    }
+
+    /// Whether it says which commit its word is about.
+    #[must_use]
+    pub fn knows_commit(&self) -> bool {
+        match self {
+            Self::Http(config) => config.sha.is_some(),
+            Self::All(members) => members.iter().any(Self::knows_commit),
+            Self::Any(members) => members.iter().all(Self::knows_commit),
+            Self::Github(_) | Self::Gitlab(_) | Self::Gitea(_) | Self::Bitbucket(_) => true,
+        }
+    }
+
     /// The gate, or `None` with what is wrong noted in `problems` below `path`.
     pub fn build(&self, around: Surroundings<'_>, path: &Path, problems: &mut Problems) -> Option<Arc<dyn Gate>> {
         let path = &path.key(self.kind());

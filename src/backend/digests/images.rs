@@ -12,10 +12,10 @@ use super::{
     Config,
     commit::Commit,
     decision::{Fallback, Finding, Learned, OnMissing},
-    gate::{Asked, Gate, Ruling},
+    gate::{Asked, Gate, Ruling, State},
     note::{Known, Noted},
     revision::Policy,
-    source::{Image, Wanted},
+    source::{Found, Image, Rules, Wanted},
 };
 use crate::{
     backend::Surroundings,
@@ -29,9 +29,6 @@ use crate::{
 
 /// Names that a parameter set has besides those of its images.
 const OWN: [&str; 6] = ["stale", "revision", "builtAt", "runUrl", "params", "applicationSet"];
-
-/// What parameters are called that name a commit, in parts.
-const NAMES_OF_COMMITS: [&str; 3] = ["sha", "commit", "revision"];
 
 /// One image.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -86,16 +83,14 @@ impl Images {
         }
         let expect = config.revision.as_ref().and_then(|revision| {
             let parsed = Template::parse(&revision.expect, Place::Text, INPUT_SCOPE);
-            problems.note(&path.key("revision").key("expect"), parsed)
+            let path = path.key("revision").key("expect");
+            let parsed = problems.note(&path, parsed)?;
+            if parsed.fixed_prefix() == revision.expect {
+                problems.note(&path, Commit::parse(&revision.expect))?;
+            }
+            Some(parsed)
         });
-        let is_tied = |image: &Image| image.needs_commit() || NAMES_OF_COMMITS.iter().any(|name| image.mentions(name));
-        if gate.is_some() && config.revision.is_none() && !images.iter().all(|(_, image)| is_tied(image)) {
-            problems.warning(
-                &path.key("gate"),
-                "CI passes a commit, and nothing says that the images are of that commit",
-                "add `revision: { expect: … }`, or name the commit in the tag: `{{ commit }}`",
-            );
-        }
+        check_ties(config, &images, path, problems);
         Some(Self {
             needs_commit: images.iter().any(|(_, image)| image.needs_commit()),
             named: images,
@@ -143,12 +138,15 @@ impl Images {
             let (ruling, findings) = tokio::join!(ask(), self.find(&context, known, query));
             (ruling?, findings)
         };
-        let expected = match (&expected, commit_of(ruling.as_ref(), expected.as_ref())?) {
-            (Some(_), commit) => commit,
-            (None, _) => None,
+        let commit = commit_of(ruling.as_ref(), expected.as_ref())?;
+        let rules = Rules {
+            policy: self.policy,
+            expected: commit.as_ref().filter(|_| expected.is_some()),
+            earlier: commit.as_ref().filter(|_| ruling.as_ref().is_some_and(|ruling| ruling.is_earlier)),
+            is_ci_done: ruling.as_ref().is_none_or(|ruling| ruling.state == State::Passed),
         };
         let judged = findings.into_iter().map(|(name, found)| {
-            found.and_then(|found| found.judge(name, self.policy, expected.as_ref())).map_err(|mut error| {
+            found.and_then(|found| found.judge(name, &rules)).map_err(|mut error| {
                 error.evidence = error.evidence.into_iter().map(|each| each.of(name)).collect();
                 error.within(format_args!("image {name}"))
             })
@@ -169,7 +167,7 @@ impl Images {
         context: &TemplateValue,
         known: &Known,
         query: &Query,
-    ) -> Vec<(&str, Result<super::source::Found, BackendError>)> {
+    ) -> Vec<(&str, Result<Found, BackendError>)> {
         let wanted = Wanted { context, registries: &self.registries, known, deadline: query.deadline, ttl: query.ttl };
         let lookups = self.named.iter().map(async |(name, image)| (name.as_str(), image.find(&wanted).await));
         join_all(lookups).await
@@ -218,6 +216,27 @@ fn all(judged: impl Iterator<Item = Result<Finding, BackendError>>) -> Result<Ve
     });
     let evidence = of_findings.chain(errors.iter().flat_map(|error| error.evidence.clone())).collect();
     Err(BackendError { kind: first.kind, message: messages.join("; "), evidence })
+}
+
+/// Says where nothing makes sure that the images are of the commit that CI passed.
+fn check_ties(config: &Config, images: &[(String, Image)], path: &Path, problems: &mut Problems) {
+    let Some(gate) = &config.gate else { return };
+    let path = path.key("gate");
+    let policy = config.revision.as_ref().map(|revision| revision.policy);
+    let are_tied = |is_tied: fn(&Image) -> bool| images.iter().all(|(_, image)| is_tied(image));
+    let help = "add `revision: { expect: … }`, or name the commit in the tag: `{{ commit }}`";
+    if gate.walks_back() && policy != Some(Policy::Require) && !are_tied(Image::needs_commit) {
+        let why = "with `walkBack` CI's word may go to an earlier commit, and nothing makes sure that the images are of that one";
+        problems.error_with_help(&path, why, help);
+    } else if matches!(policy, None | Some(Policy::Ignore))
+        && !are_tied(|image| image.needs_commit() || image.names_a_commit())
+    {
+        problems.warning(&path, "CI passes a commit, and nothing says that the images are of that commit", help);
+    }
+    if policy.is_none() && !gate.knows_commit() && images.iter().any(|(_, image)| image.needs_commit()) {
+        let why = "the images name a `commit`, and the gate does not know which one it is about";
+        problems.error_with_help(&path, why, "give the gate its `sha`, or add `revision: { expect: … }`");
+    }
 }
 
 fn build_fallback(config: &Config, images: &Path, path: &Path, problems: &mut Problems) -> Option<Fallback> {

@@ -39,7 +39,7 @@ pub(super) enum Verdict {
     Other(String),
 }
 
-/// Judges the revision of an image with `contents` under `tag`.
+/// Judges the revision of an image with `contents` under `tag`. While CI works, the image of the commit before is still there.
 ///
 /// # Errors
 /// When the image names none, and must.
@@ -48,6 +48,7 @@ pub(super) fn judge(
     expected: &Commit,
     contents: &Contents,
     tag: &str,
+    is_ci_done: bool,
 ) -> Result<Verdict, BackendError> {
     let told = contents.revision.as_deref().map(str::trim).filter(|told| !told.is_empty());
     let Some(told) = told else {
@@ -63,8 +64,8 @@ pub(super) fn judge(
     if policy == Policy::Ignore || told.eq_ignore_ascii_case(expected.as_str()) {
         return Ok(Verdict::Fits(shown));
     }
-    let hint = if looks_merged(expected, contents, tag) {
-        ". It may be a merge commit: CI that builds a pull request checks out the merge of it, unless told otherwise. Let CI \
+    let hint = if is_ci_done && looks_merged(expected, contents, tag) {
+        ". If that stays so, it is a merge commit: CI that builds a pull request checks out the merge of it, unless told otherwise. Let CI \
          build the head commit, or label it: DOCKER_METADATA_PR_HEAD_SHA=true for docker/metadata-action, a branch pipeline or \
          CI_MERGE_REQUEST_SOURCE_BRANCH_SHA for GitLab's merged results"
     } else {
@@ -93,7 +94,7 @@ mod tests {
         let expected = Commit::parse(&"a1".repeat(20)).unwrap();
         let owned = |text: Option<&str>| text.map(str::to_owned);
         let contents = Contents { revision: owned(revision), version: owned(version), ..Contents::default() };
-        judge(policy, &expected, &contents, tag).map_err(|error| error.message)
+        judge(policy, &expected, &contents, tag, true).map_err(|error| error.message)
     }
 
     #[test]

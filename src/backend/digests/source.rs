@@ -25,6 +25,8 @@ use crate::{
     template::{INPUT_SCOPE, Place, Template},
 };
 
+/// What parameters are called that name a commit, in parts.
+const NAMES_OF_COMMITS: [&str; 3] = ["sha", "commit", "revision"];
 /// The scope of a reference where a commit is known.
 const COMMIT_SCOPE: [&str; 3] = [INPUT_SCOPE[0], INPUT_SCOPE[1], "commit"];
 /// For how long a tag that names a whole commit is believed to stay where it is.
@@ -59,6 +61,18 @@ pub(super) struct Wanted<'a> {
     pub ttl: Duration,
 }
 
+/// By what an image is judged.
+pub(super) struct Rules<'a> {
+    /// What its revision must be,
+    pub policy: Policy,
+    /// of which commit, where one is expected.
+    pub expected: Option<&'a Commit>,
+    /// The commit before the one that was asked about, to which CI's word goes.
+    pub earlier: Option<&'a Commit>,
+    /// Whether CI has nothing more to say of the commit.
+    pub is_ci_done: bool,
+}
+
 /// What is known of one image.
 #[derive(Debug)]
 pub(super) struct Found {
@@ -67,6 +81,8 @@ pub(super) struct Found {
     holds: Option<(Digest, Arc<Contents>)>,
     tag: String,
     lacking: Option<String>,
+    /// Whether its tag names the commit to which CI's word goes.
+    is_tied: bool,
     evidence: Evidence,
 }
 
@@ -104,7 +120,7 @@ impl Image {
     /// # Errors
     /// When the parameters make no reference, or its source gives no clear answer in time. What was asked is the evidence.
     pub async fn find(&self, wanted: &Wanted<'_>) -> Result<Found, BackendError> {
-        let (Source::Registry(template) | Source::Layout { name: template, .. }) = &self.source;
+        let (template, is_tied) = (self.template(), self.needs_commit());
         let invalid = |error| unclear("its reference", BackendError::invalid_input(error));
         let text = template.render(wanted.context).map_err(invalid)?;
         match &self.source {
@@ -121,13 +137,13 @@ impl Image {
                     None => Evidence::absent(asked, "the index names none"),
                 };
                 let parts = digest.map(|digest| object(json!({ "tag": tag, "digest": digest.as_str() })));
-                Ok(Found { parts, holds: None, tag, lacking: None, evidence })
+                Ok(Found { parts, holds: None, tag, lacking: None, is_tied, evidence })
             }
         }
     }
 
     async fn find_in_registry(&self, reference: &Reference, wanted: &Wanted<'_>) -> Result<Found, BackendError> {
-        let asked = format!("the manifest of {reference}");
+        let (asked, is_tied) = (format!("the manifest of {reference}"), self.needs_commit());
         let tag = reference.tag.clone().unwrap_or_default();
         let shared_for =
             if wanted.ttl.is_zero() || !names_a_commit(&tag) { shared_for(wanted.ttl) } else { COMMIT_TAG };
@@ -137,13 +153,13 @@ impl Image {
             Lookup::There(target) => target,
             Lookup::Missing(missing) => {
                 let evidence = Evidence::absent(asked, missing.as_str());
-                return Ok(Found { parts: None, holds: None, tag, lacking: None, evidence });
+                return Ok(Found { parts: None, holds: None, tag, lacking: None, is_tied, evidence });
             }
         };
         let evidence = Evidence::present(&asked, digest.as_str());
         if !self.is_opened {
             let parts = object(parts(reference, digest.as_str()));
-            return Ok(Found { parts: Some(parts), holds: None, tag, lacking: None, evidence });
+            return Ok(Found { parts: Some(parts), holds: None, tag, lacking: None, is_tied, evidence });
         }
         let Reference { registry, repository, .. } = reference;
         let contents = match wanted.known.get(&digest) {
@@ -169,7 +185,7 @@ impl Image {
         parts.insert("revision".to_owned(), contents.revision.clone().unwrap_or_default().into());
         parts.insert("created".to_owned(), contents.created.clone().unwrap_or_default().into());
         parts.insert("platforms".to_owned(), platforms.into());
-        Ok(Found { parts: Some(parts), holds, tag, lacking, evidence })
+        Ok(Found { parts: Some(parts), holds, tag, lacking, is_tied, evidence })
     }
 
     /// Whether the reference depends on what the gate says.
@@ -177,9 +193,9 @@ impl Image {
         self.template().reads("commit")
     }
 
-    /// Whether `text` stands somewhere in the reference as it is written.
-    pub fn mentions(&self, text: &str) -> bool {
-        self.template().source().contains(text)
+    /// Whether the reference holds a parameter that is called like a commit.
+    pub fn names_a_commit(&self) -> bool {
+        self.template().names().any(|name| NAMES_OF_COMMITS.iter().any(|part| name.to_ascii_lowercase().contains(part)))
     }
 
     /// Whether the reference depends on the ApplicationSet's name.
@@ -219,12 +235,12 @@ impl Source {
 }
 
 impl Found {
-    /// What there is of the image called `name`, if it must be one of `expected`.
+    /// What there is of the image called `name`, by `rules`.
     ///
     /// # Errors
     /// When it does not say of which commit it is, and must.
-    pub fn judge(self, name: &str, policy: Policy, expected: Option<&Commit>) -> Result<Finding, BackendError> {
-        let Self { parts, holds, tag, lacking, evidence } = self;
+    pub fn judge(self, name: &str, rules: &Rules<'_>) -> Result<Finding, BackendError> {
+        let Self { parts, holds, tag, lacking, is_tied, evidence } = self;
         let mut finding = Finding { name: name.to_owned(), is: Is::Missing, holds, evidence: vec![evidence] };
         let Some(parts) = parts else { return Ok(finding) };
         finding.is = Is::Unfit;
@@ -234,15 +250,22 @@ impl Found {
             return Ok(finding);
         }
         let contents = finding.holds.as_ref().map(|(_, contents)| Arc::clone(contents));
-        if let (Some(expected), Some(contents)) = (expected, &contents) {
-            let asked = format!("its revision under {tag}");
-            match revision::judge(policy, expected, contents, &tag).map_err(|error| unclear(&asked, error))? {
-                Verdict::Fits(told) => finding.evidence.push(Evidence::present(asked, told)),
+        let asked = format!("its revision under {tag}");
+        if let (Some(expected), Some(contents)) = (rules.expected, &contents) {
+            let judged = revision::judge(rules.policy, expected, contents, &tag, rules.is_ci_done);
+            match judged.map_err(|error| unclear(&asked, error))? {
+                Verdict::Fits(told) => finding.evidence.push(Evidence::present(&asked, told)),
                 Verdict::Other(why) => {
                     finding.evidence.push(Evidence::absent(asked, why));
                     return Ok(finding);
                 }
             }
+        }
+        let revision = contents.as_ref().and_then(|contents| contents.revision.as_deref());
+        if let Some(earlier) = rules.earlier.filter(|earlier| !is_tied && revision != Some(earlier.as_str())) {
+            let why = format!("CI passed {earlier}, an earlier commit, and nothing says that the image is of that one");
+            finding.evidence.push(Evidence::absent(asked, why));
+            return Ok(finding);
         }
         let (created, revision) =
             contents.map(|contents| (contents.created.clone(), contents.revision.clone())).unwrap_or_default();

@@ -96,7 +96,7 @@ pub(super) fn encode(entry: &Entry) -> Option<Vec<u8>> {
         peak: entry.peak,
         took_us: u64::try_from(entry.took.as_micros()).unwrap_or(u64::MAX),
         sets: entry.encoded.sets(),
-        is_over: entry.life == Life::For(Duration::ZERO),
+        is_over: matches!(entry.life, Life::Brief(_) | Life::For(Duration::ZERO)),
         evidence: entry.evidence.clone(),
         note: entry.note.clone(),
     };

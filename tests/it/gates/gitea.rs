@@ -126,7 +126,7 @@ async fn contexts_are_named() {
         assert_eq!((ruled, evidence.len()), (state, told), "{contexts}: {evidence:?}");
     }
     let (_, evidence) = ruled(&gate(&bench, &upstream, &json!({"contexts": ["/deploy/", "e2e/b"]}))).await;
-    assert_eq!(evidence[0], format!("absent, {TOLD}: no status that /deploy/ matches yet"));
+    assert_eq!(evidence[0], format!("absent, {TOLD}: no status `/deploy/` yet"));
     assert!(evidence[1].starts_with(&format!("absent, {TOLD}: `e2e/b`: pending, http://")), "{evidence:?}");
 }
 

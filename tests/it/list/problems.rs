@@ -2,28 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{TestApp, binary::command};
-
-/// The errors that `check` reports of a list, each with its path below the backend.
-fn check(digests: &Value) -> Vec<(String, String)> {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("gateway.yaml");
-    let routes = json!([{"name": "l", "backend": {"digests": digests}}]);
-    std::fs::write(&file, format!("{}routes: {routes}\n", TestApp::auth())).unwrap();
-    let output = command().args(["check", "-o", "json", "-c"]).arg(&file).output().unwrap();
-    let findings: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
-    let errors = findings.iter().filter(|finding| finding["severity"] == "error");
-    let found: Vec<(String, String)> = errors
-        .map(|finding| {
-            let path = finding["path"].as_str().unwrap();
-            let path = path.strip_prefix("routes[0].backend.digests").unwrap_or_else(|| panic!("{finding}"));
-            assert!(finding["line"].is_u64(), "{finding}");
-            (path.trim_start_matches('.').to_owned(), finding["message"].as_str().unwrap().to_owned())
-        })
-        .collect();
-    assert_eq!(output.status.code(), Some(if found.is_empty() { 0 } else { 78 }));
-    found
-}
+use crate::support::check::errors as check;
 
 fn list(more: &Value) -> Value {
     let mut list = json!({"repositories": ["r.example/x"]});

@@ -1,8 +1,6 @@
 //! Commit statuses, which CI systems report under names of their own: which are required, and what they say together.
 
-use regex::Regex;
-
-use super::super::{Ruling, State};
+use super::super::{Ruling, State, pattern::Pattern};
 use crate::{
     backend::digests::commit::Commit,
     error::BackendError,
@@ -37,16 +35,7 @@ pub enum Required {
     /// All that there are, and at least one.
     All,
     /// Those that are listed, each of which must be there.
-    Listed(Vec<Wanted>),
-}
-
-/// A name, or the names that an expression finds.
-#[derive(Debug)]
-pub enum Wanted {
-    /// Exactly this one.
-    Name(String),
-    /// All that it matches, and at least one.
-    Pattern(Regex),
+    Listed(Vec<Pattern>),
 }
 
 impl Required {
@@ -62,9 +51,9 @@ impl Required {
             return None;
         }
         let wanted =
-            list.iter().enumerate().map(|(index, text)| problems.note(&path.index(index), Wanted::parse(text)));
+            list.iter().enumerate().map(|(index, text)| problems.note(&path.index(index), Pattern::parse(text)));
         // All of them first, so that each problem is noted.
-        let wanted: Vec<Option<Wanted>> = wanted.collect();
+        let wanted: Vec<Option<Pattern>> = wanted.collect();
         wanted.into_iter().collect::<Option<_>>().map(Self::Listed)
     }
 
@@ -75,8 +64,9 @@ impl Required {
         let mut weighed: Vec<&Status> = match self {
             Self::All => statuses.iter().collect(),
             Self::Listed(wanted) => {
-                missing.extend(wanted.iter().filter(|wanted| !statuses.iter().any(|status| wanted.fits(&status.name))));
-                statuses.iter().filter(|status| wanted.iter().any(|wanted| wanted.fits(&status.name))).collect()
+                missing
+                    .extend(wanted.iter().filter(|wanted| !statuses.iter().any(|status| wanted.matches(&status.name))));
+                statuses.iter().filter(|status| wanted.iter().any(|wanted| wanted.matches(&status.name))).collect()
             }
         };
         weighed.sort_by_key(|status| std::cmp::Reverse(status.state));
@@ -84,7 +74,7 @@ impl Required {
         let state = if missing.is_empty() { worst } else { worst.max(State::Pending) };
 
         let mut evidence: Vec<Evidence> =
-            missing.iter().map(|wanted| Evidence::absent(asked, wanted.missing())).collect();
+            missing.iter().map(|wanted| Evidence::absent(asked, format!("no status `{wanted}` yet"))).collect();
         if weighed.is_empty() && missing.is_empty() {
             evidence.push(Evidence::absent(asked, "no status yet"));
         }
@@ -103,34 +93,6 @@ impl Required {
             evidence,
             run_url: deciding.and_then(|status| status.url.as_deref()).map(|url| secrets.redact(url)),
             built_at: deciding.filter(|_| state != State::Pending).and_then(|status| status.at.clone()),
-        }
-    }
-}
-
-impl Wanted {
-    fn parse(text: &str) -> Result<Self, String> {
-        let pattern = text.strip_prefix('/').and_then(|rest| rest.strip_suffix('/'));
-        match pattern {
-            _ if text.trim().is_empty() => Err("an empty name".to_owned()),
-            Some("") => Err("an empty expression matches everything; leave the key out to require all".to_owned()),
-            Some(pattern) => {
-                Regex::new(pattern).map(Self::Pattern).map_err(|error| format!("no regular expression: {error}"))
-            }
-            None => Ok(Self::Name(text.to_owned())),
-        }
-    }
-
-    fn fits(&self, name: &str) -> bool {
-        match self {
-            Self::Name(wanted) => wanted == name,
-            Self::Pattern(pattern) => pattern.is_match(name),
-        }
-    }
-
-    fn missing(&self) -> String {
-        match self {
-            Self::Name(name) => format!("no status `{name}` yet"),
-            Self::Pattern(pattern) => format!("no status that /{pattern}/ matches yet"),
         }
     }
 }

@@ -1,0 +1,105 @@
+//! What `appset-gateway check` finds wrong with images and those who vouch for them.
+
+use serde_json::{Value, json};
+
+use super::fake::sha;
+use crate::support::check::findings;
+
+const TAG: &str = "r.example/x:{{ params.branch }}";
+const COMMIT: &str = "r.example/x:{{ commit }}";
+
+fn digests(image: &str, more: &Value) -> Value {
+    let mut digests = json!({"images": {"app": {"image": image}}});
+    digests.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    digests
+}
+
+#[test]
+fn each_bad_key_is_told_with_its_place() {
+    let github = |more: Value| {
+        let mut github = json!({"repository": "o/r", "workflows": ["b"], "token": {"env": "HOME"}});
+        github.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        json!({"github": github})
+    };
+    let plain = || github(json!({}));
+    let back = || github(json!({"walkBack": 3}));
+    let http = json!({"http": {"url": "https://ci.example/x", "verdict": "'passed'"}});
+    let revision = |policy: &str| json!({"expect": "{{ params.head_sha }}", "policy": policy});
+    let (error, warning) = ("error", "warning");
+    let cases = [
+        // Whose images are they?
+        (TAG, json!({"gate": back()}), error, "gate", "an earlier commit"),
+        ("r.example/x:{{ params.head_sha }}", json!({"gate": back()}), error, "gate", "an earlier commit"),
+        (TAG, json!({"gate": back(), "revision": revision("prefer")}), error, "gate", "an earlier commit"),
+        (TAG, json!({"gate": {"all": [plain(), {"any": [back()]}]}}), error, "gate", "an earlier commit"),
+        (TAG, json!({"gate": plain()}), warning, "gate", "nothing says that the images are of that commit"),
+        ("r.example/shared:1", json!({"gate": plain()}), warning, "gate", "nothing says"),
+        (TAG, json!({"gate": plain(), "revision": revision("ignore")}), warning, "gate", "nothing says"),
+        (COMMIT, json!({"gate": http}), error, "gate", "does not know which one"),
+        (COMMIT, json!({}), error, "images.app.image", "unknown name `commit`"),
+        // Single keys.
+        (TAG, json!({"revision": {"expect": "main"}}), error, "revision.expect", "no commit"),
+        (TAG, json!({"revision": {"expect": "{{ head_sha }}"}}), error, "revision.expect", "unknown name"),
+        (TAG, json!({"revision": {"expect": "", "policy": "always"}}), error, "revision.policy", "always"),
+        (TAG, json!({"onMissing": "placeholder"}), error, "images.app", "has no `placeholder`"),
+        (TAG, json!({"gate": {"all": []}}), error, "gate.all", ""),
+        (TAG, json!({"gate": {"jenkins": {}}}), error, "gate", "jenkins"),
+        (
+            "oci:x:{{ params.branch }}",
+            json!({"revision": revision("require")}),
+            error,
+            "images.app.image",
+            "not opened",
+        ),
+    ];
+    for (image, more, severity, path, says) in cases {
+        let found = findings(&digests(image, &more), "");
+        let is_meant = |(of, at, message): &(String, String, String)| {
+            of == severity && at.starts_with(path) && message.contains(says)
+        };
+        assert!(found.iter().any(is_meant), "{more}: {found:?}");
+    }
+    let none: [(String, String, String); 0] = [];
+    for (image, more) in [
+        (TAG, json!({"revision": {"expect": sha('a')}})),
+        (TAG, json!({"gate": back(), "revision": revision("require")})),
+        (COMMIT, json!({"gate": back()})),
+        ("r.example/x:{{ params.head_sha }}", json!({"gate": plain()})),
+    ] {
+        let found: Vec<_> =
+            findings(&digests(image, &more), "").into_iter().filter(|(_, path, _)| !path.contains("lineage")).collect();
+        assert_eq!(found, none, "{more}");
+    }
+    for (bad, says) in [
+        (json!({"image": TAG, "platform": "linux"}), "no platform"),
+        (json!({"image": TAG, "requirePlatforms": ["linux/amd64", ""]}), "no platform"),
+        (json!({"image": TAG, "placeholder": "r.example/x:1"}), "no digest"),
+    ] {
+        let found = findings(&json!({"images": {"app": bad}}), "");
+        assert!(found.iter().any(|(severity, _, message)| severity == "error" && message.contains(says)), "{found:?}");
+    }
+    let found = findings(&json!({"images": {"stale": {"image": TAG}}}), "");
+    assert!(found.iter().any(|(_, path, _)| path == "images.stale"), "{found:?}");
+}
+
+#[test]
+fn registries_are_checked() {
+    for (registries, path, says) in [
+        (json!({"a.example": {"endpoint": "https://x"}}), "registries.a.example.endpoint", "not a host"),
+        (json!({"a.example": {"concurrency": 0}}), "registries.a.example.concurrency", "never be asked"),
+        (json!({"a.example": {"mirrorOf": "a.example"}}), "registries.a.example.mirrorOf", "not another"),
+        (json!({"a.example": {"ca": "none.crt"}}), "registries.a.example.ca", "none.crt"),
+        (json!({"a.example": {"plainHttp": true, "ca": "none.crt"}}), "registries.a.example.ca", "no certificate"),
+        (json!({"a.example": {"credentialHelpers": ["x"]}}), "registries.a.example.credentialHelpers", "never used"),
+        (
+            json!({"a.example": {"mirrorOf": "b.example"}, "b.example": {"mirrorOf": "c.example"}}),
+            "registries.a.example.mirrorOf",
+            "a mirror itself",
+        ),
+        (json!({"docker.io": {}, "index.docker.io": {}}), "registries.index.docker.io", "two entries"),
+    ] {
+        let digests = json!({"images": {"app": {"image": TAG}}});
+        let found = findings(&digests, &format!("registries: {registries}\n"));
+        assert!(found.iter().any(|(_, at, message)| at == path && message.contains(says)), "{registries}: {found:?}");
+    }
+}

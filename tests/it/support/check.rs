@@ -1,0 +1,30 @@
+//! What `appset-gateway check` says of a configuration.
+
+use serde_json::{Value, json};
+
+use super::{TestApp, binary::command};
+
+/// What it finds in a route's `digests`: severity, path below the backend, message.
+pub fn findings(digests: &Value, more: &str) -> Vec<(String, String, String)> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("gateway.yaml");
+    let routes = json!([{"name": "l", "backend": {"digests": digests}}]);
+    std::fs::write(&file, format!("{}{more}routes: {routes}\n", TestApp::auth())).unwrap();
+    let output = command().args(["check", "-o", "json", "-c"]).arg(&file).output().unwrap();
+    let found: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+    let has_errors = found.iter().any(|finding| finding["severity"] == "error");
+    assert_eq!(output.status.code(), Some(if has_errors { 78 } else { 0 }));
+    let told = found.iter().map(|finding| {
+        assert!(finding["line"].is_u64(), "{finding}");
+        let text = |name: &str| finding[name].as_str().unwrap().to_owned();
+        let path = text("path").replace("routes[0].backend.digests", "");
+        (text("severity"), path.trim_start_matches('.').to_owned(), text("message"))
+    });
+    told.collect()
+}
+
+/// The errors among them, each with its path.
+pub fn errors(digests: &Value) -> Vec<(String, String)> {
+    let errors = findings(digests, "").into_iter().filter(|(severity, ..)| severity == "error");
+    errors.map(|(_, path, message)| (path, message)).collect()
+}
