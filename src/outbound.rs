@@ -136,14 +136,13 @@ impl Line {
     /// When no whole answer arrives in time, or the destination is not to be asked now. The message names method
     /// and URL, without the query.
     pub async fn fetch(&self, mut call: Call) -> Result<Reply, BackendError> {
-        let asked = call.to_string();
         let account = call.account();
         let kept = self.kept.prepare(&mut call, &account);
         let reply = self.travel(&call, account).await.and_then(|reply| match kept {
             Some(kept) => self.kept.settle(&kept, reply),
             None => Ok(reply),
         });
-        reply.map_err(|error| error.within(&asked))
+        reply.map_err(|error| error.within(&call))
     }
 
     async fn travel(&self, call: &Call, account: Arc<str>) -> Result<Reply, BackendError> {

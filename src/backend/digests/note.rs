@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{
@@ -16,20 +16,16 @@ use crate::{
 pub(super) type Known = BTreeMap<Digest, Arc<Contents>>;
 
 /// A note.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub(super) struct Note {
     /// The last parameter set that was built.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub item: Option<Parameters>,
     /// Whether that was for an earlier question.
-    #[serde(default)]
     pub is_earlier: bool,
     /// Since when the tag is missing.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub missing_since: Option<Timestamp>,
     /// What the images hold that were found.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub known: Known,
 }
 
@@ -53,6 +49,44 @@ impl Noted {
 
 impl From<Note> for Value {
     fn from(note: Note) -> Self {
-        serde_json::to_value(note).unwrap_or_default()
+        // By hand: the parameter set is moved, not copied.
+        let Note { item, is_earlier, missing_since, known } = note;
+        let mut fields = Parameters::new();
+        fields.extend(item.map(|item| ("item".to_owned(), Self::Object(item))));
+        if is_earlier {
+            fields.insert("isEarlier".to_owned(), true.into());
+        }
+        fields.extend(missing_since.map(|since| ("missingSince".to_owned(), since.0.into())));
+        if let Ok(known) = serde_json::to_value(known)
+            && known != Self::Object(Parameters::new())
+        {
+            fields.insert("known".to_owned(), known);
+        }
+        Self::Object(fields)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let digest = Digest::of(b"");
+        let contents = Contents { revision: Some("abc".into()), ..Contents::default() };
+        let full = Note {
+            item: json!({"front": {"digest": "d"}}).as_object().cloned(),
+            is_earlier: true,
+            missing_since: Some(Timestamp(7)),
+            known: Known::from([(digest, Arc::new(contents))]),
+        };
+        for note in [full, Note::default()] {
+            let before = Before { note: Arc::new(note.clone().into()), is_own: true };
+            assert_eq!(Noted::read(Some(&before)).note, note);
+        }
+        let strange = Before { note: Arc::new(json!({"item": 7})), is_own: true };
+        assert_eq!(Noted::read(Some(&strange)).note, Note::default());
     }
 }

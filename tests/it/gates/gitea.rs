@@ -261,8 +261,8 @@ fn problems_are_found_at_the_start() {
         (json!({"api": "https://git.example.com/api/v1?token=c4n4ry"}), "api", "no query"),
         (json!({"repository": "{{ x }}"}), "repository", "unknown name"),
         (json!({"contexts": []}), "contexts", "requires nothing"),
-        (json!({"contexts": ["ok", "/(/"]}), "contexts[1]", "no regular expression"),
-        (json!({"contexts": ["//"]}), "contexts[0]", "matches everything"),
+        (json!({"contexts": ["ok", "/(/"]}), "contexts[1]", "unclosed group"),
+        (json!({"contexts": ["//"]}), "contexts[0]", "would match everything"),
         (json!({"token": {"env": "NOT_SET_ANYWHERE"}}), "token", "is not set"),
     ] {
         let problems = bench.problems(&config(api, &more), Gitea::build);

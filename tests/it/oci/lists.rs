@@ -108,5 +108,5 @@ async fn half_a_list_is_none() {
     let registry =
         Upstream::start(|request| request.answer(404, JSON, r#"{"errors":[{"code":"NAME_UNKNOWN"}]}"#)).await;
     let catalogue = registries(&plain(&registry.address)).repositories(&registry.address.to_string(), soon()).await;
-    refused(catalogue, ErrorKind::InvalidOutput, "name the repositories");
+    refused(catalogue, ErrorKind::InvalidOutput, "its catalogue: it has none");
 }
