@@ -184,9 +184,11 @@ async fn a_damaged_file_never_makes_a_wrong_answer() {
     ] {
         std::fs::write(&file, bytes).unwrap();
         let gateway = Gateway::serve(&config);
+        let mut kept = 0;
         for n in 0..20 {
             let reply = ask(&gateway, n).await;
             assert!(reply.status == 502 || reply.sets() == expected(n), "{name}: {}", reply.text());
+            kept += usize::from(reply.status == 200);
         }
         works(folder.path(), true);
         assert_eq!(ask(&gateway, 1000).await.sets(), expected(1000), "{name}");
@@ -194,7 +196,9 @@ async fn a_damaged_file_never_makes_a_wrong_answer() {
             // What was there before is lost, so that nothing is no answer that can be believed at once.
             std::fs::write(folder.path().join("answer"), "[]").unwrap();
             let reply = ask(&gateway, 2000).await;
-            assert!(reply.status == 503 || name.starts_with("flipped"), "{name}: {}", reply.text());
+            // Unless it is not: what is cut off may have been of no use.
+            let is_damaged = !name.starts_with("flipped") && kept < 20;
+            assert!(reply.status == 503 || !is_damaged, "{name}: {}", reply.text());
         }
         works(folder.path(), false);
     }
