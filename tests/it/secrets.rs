@@ -23,20 +23,40 @@ async fn echoing(status: u16, headers: &'static str) -> Upstream {
     .await
 }
 
+/// A registry whose token server repeats the identity token that it was sent.
+async fn buying() -> Upstream {
+    Upstream::start(move |request| {
+        if request.target.starts_with("/token") {
+            return request.answer(400, "", format!("you sent {}", String::from_utf8_lossy(&request.body)));
+        }
+        let realm = format!("http://{}/token", request.header("host").unwrap());
+        request.answer(401, &format!("WWW-Authenticate: Bearer realm=\"{realm}\""), "")
+    })
+    .await
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn no_output_holds_a_secret() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, content: String| std::fs::write(folder.path().join(name), content).unwrap();
     let upstream = echoing(500, "").await;
     let registry = echoing(401, "WWW-Authenticate: Basic realm=\"r\"").await;
+    let (forge, identity) = (echoing(500, "").await, buying().await);
     write("token", format!("caller-{CANARY}"));
+    write("forge", format!("forge-{CANARY}"));
+    let bought_from = identity.address.to_string();
     write("header", format!("Bearer upstream-{CANARY}"));
     write("variable", format!("script-{CANARY}"));
     let host = registry.address.to_string();
     write(
         "docker.json",
-        json!({"auths": {&host: {"username": "ci", "password": format!("registry-{CANARY}")}}}).to_string(),
+        json!({"auths": {
+            &host: {"username": "ci", "password": format!("registry-{CANARY}")},
+            &bought_from: {"identitytoken": format!("identity-{CANARY}")},
+        }})
+        .to_string(),
     );
+    let commit = "a".repeat(40);
     let routes = json!([
         {"name": "script", "backend": {"script": {"command": ["sh", "-c", "echo $SECRET >&2; echo $SECRET"],
             "env": {"SECRET": {"file": "variable"}}}}},
@@ -45,6 +65,14 @@ async fn no_output_holds_a_secret() {
         {"name": "http", "backend": {"http": {"url": format!("http://{}/", upstream.address),
             "headers": {"Authorization": {"file": "header"}}}}},
         {"name": "digests", "backend": {"digests": {"images": {"a": {"image": format!("{host}/org/app:1")}}}}},
+        {"name": "identity", "backend": {"digests": {"images": {"a": {"image": format!("{bought_from}/org/app:1")}}}}},
+        {"name": "gated", "backend": {"digests": {"images": {"a": {"image": format!("{host}/org/app:1")}},
+            "gate": {"all": [
+                {"github": {"api": format!("http://{}", forge.address), "repository": "o/r", "sha": commit,
+                    "workflows": ["b"], "token": {"file": "forge"}}},
+                {"gitlab": {"api": format!("http://{}", forge.address), "project": "g/r", "sha": commit,
+                    "tokenKind": "bearer", "token": {"file": "forge"}}},
+            ]}}}},
         {"name": "fixed", "match": {}, "backend": {"fixed": {"parameters": [{"a": "b"}]}}},
     ]);
     let config = folder.path().join("gateway.yaml");
@@ -54,7 +82,10 @@ async fn no_output_holds_a_secret() {
             "server": {"listen": "127.0.0.1:0", "admin": "127.0.0.1:0"},
             "log": {"level": "debug"},
             "auth": {"tokens": [{"name": "caller", "file": "token"}]},
-            "registries": {&host: {"plainHttp": true, "dockerConfig": "docker.json"}},
+            "registries": {
+                &host: {"plainHttp": true, "dockerConfig": "docker.json"},
+                &bought_from: {"plainHttp": true, "dockerConfig": "docker.json"},
+            },
             "routes": routes,
         })
         .to_string(),
@@ -64,7 +95,7 @@ async fn no_output_holds_a_secret() {
     let mut gateway = Gateway::serve(&config);
     let tokens = [format!("caller-{CANARY}"), format!("wrong-{CANARY}")];
     for token in &tokens {
-        for route in ["script", "failing", "http", "digests", "fixed", "none"] {
+        for route in ["script", "failing", "http", "digests", "identity", "gated", "fixed", "none"] {
             let body = format!("{{\"input\":{{\"parameters\":{{\"password\":\"body-{CANARY}\"}}}}}}");
             let path = format!("/{route}/api/v1/getparams.execute");
             let reply = exchange(gateway.address, &argo_request(&path, token, body.as_bytes())).await;
@@ -84,13 +115,23 @@ async fn no_output_holds_a_secret() {
         vec!["call", "failing", "-o", "json"],
         vec!["call", "http"],
         vec!["call", "digests"],
+        vec!["call", "identity"],
+        vec!["call", "gated", "-o", "json"],
     ] {
         let output = command().args(&arguments).arg("-c").arg(&config).env("RUST_BACKTRACE", "1").output().unwrap();
         assert_eq!(output.status.success(), arguments == ["check"], "{arguments:?}");
         seen += &String::from_utf8_lossy(&output.stdout);
         seen += &String::from_utf8_lossy(&output.stderr);
     }
-    assert!(upstream.requests().iter().all(|request| request.header("authorization").unwrap().contains(CANARY)));
+    assert!(identity.requests().iter().any(|request| String::from_utf8_lossy(&request.body).contains(CANARY)));
+    assert!(!forge.requests().is_empty());
+    assert!(
+        forge
+            .requests()
+            .iter()
+            .chain(&upstream.requests())
+            .all(|request| request.header("authorization").unwrap().contains(CANARY))
+    );
     assert!(seen.contains("[redacted]"), "the sources did not repeat it: {seen}");
     let found: Vec<&str> = seen.lines().filter(|line| line.contains(CANARY)).collect();
     assert!(found.is_empty(), "{found:#?}");
