@@ -25,6 +25,9 @@ const FAILED: Duration = Duration::from_mins(1);
 /// For how long it is when a tag has been missing for long.
 const MISSING: Duration = Duration::from_mins(2);
 
+/// What an answer tells of where its images come from.
+const ORIGIN: [&str; 3] = ["revision", "builtAt", "runUrl"];
+
 /// What to answer while the images are not built, and were never seen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -134,6 +137,10 @@ impl Learned {
         if let Some(mut item) = note.item.filter(|item| !is_gone && has_all(item)) {
             evidence.push(Evidence::present("what was built before", stands_in(&item)));
             item.insert("stale".to_owned(), true.into());
+            // It may have been noted before a revision or a gate was configured.
+            for name in ORIGIN.into_iter().filter(|_| self.tells_origin) {
+                item.entry(name).or_insert_with(|| "".into());
+            }
             let note = Note { is_earlier: note.is_earlier || !is_own, item: Some(item.clone()), missing_since, known };
             return Ok(Outcome::present(ParameterSet(item), evidence).lasting_at_most(life).noting(note.into()));
         }
@@ -197,17 +204,17 @@ impl Learned {
         };
         let ruling = self.ruling.as_ref();
         let mut revision = common(built().map(|built| built.revision.as_deref().unwrap_or_default()).collect());
-        if let Some(commit) = ruling.filter(|ruling| revision.is_empty() && ruling.state == State::Passed)
-            && let Some(commit) = &commit.commit
-        {
-            commit.as_str().clone_into(&mut revision);
+        let passed = ruling.filter(|ruling| ruling.state == State::Passed).and_then(|ruling| ruling.commit.as_ref());
+        if let Some(passed) = passed.filter(|_| revision.is_empty()) {
+            passed.as_str().clone_into(&mut revision);
         }
-        let created = built().filter_map(|built| built.created.as_deref()).max();
+        let at = |created: &&str| created.parse::<jiff::Timestamp>().ok();
+        let created = built().filter_map(|built| built.created.as_deref()).max_by_key(at);
         let built_at = ruling.and_then(|ruling| ruling.built_at.as_deref()).or(created).unwrap_or_default();
         let run_url = ruling.and_then(|ruling| ruling.run_url.as_deref()).unwrap_or_default();
-        item.insert("revision".to_owned(), revision.into());
-        item.insert("builtAt".to_owned(), built_at.into());
-        item.insert("runUrl".to_owned(), run_url.into());
+        for (name, value) in ORIGIN.into_iter().zip([&revision, built_at, run_url]) {
+            item.insert(name.to_owned(), value.into());
+        }
     }
 }
 
@@ -339,6 +346,15 @@ mod tests {
         let keys: Vec<&String> = outcome.sets[0].0.keys().collect();
         assert_eq!(keys, ["front", "back", "stale", "revision", "builtAt", "runUrl"]);
         assert_eq!(outcome.sets[0].0["builtAt"], "2026-01-01T00:00:00Z");
+    }
+
+    #[test]
+    fn what_was_noted_without_an_origin_has_an_empty_one() {
+        let note = json!({"item": {"front": {"digest": "old"}, "stale": false}});
+        let before = Before { note: note.into(), is_own: false };
+        let outcome = decide(vec![lacking("front", Is::Missing)], None, Some(&before), &Fallback::Omit).unwrap();
+        assert_eq!(told(&outcome), "old, stale");
+        assert_eq!((&outcome.sets[0].0["revision"], &outcome.sets[0].0["runUrl"]), (&json!(""), &json!("")));
     }
 
     #[test]
