@@ -154,7 +154,11 @@ impl Engine {
     pub async fn answer(&self, route: &Arc<Route>, query: Query) -> Result<Answer, Unknown> {
         let key = route.key(&query);
         let now = self.clock.now();
-        match self.known.usable(route, &key, now) {
+        let own = self.known.usable(route, &key, now);
+        let own = own.filter(|(entry, _)| {
+            entry.encoded.sets() > 0 || !self.known.is_outshone(route, &key, &route.lineage(&query, key), entry, now)
+        });
+        match own {
             Some((entry, State::Fresh { age, left })) => {
                 route.metrics.hits.inc();
                 Ok(Answer { entry, source: Source::Hit { age, left } })
@@ -219,11 +223,13 @@ impl Engine {
 
     /// Joins the run for `key`, or starts it.
     fn board(&self, route: &Arc<Route>, key: Key, query: Query, wanted: Wanted) -> Boarding<Landed> {
+        let lineage = route.lineage(&query, key);
         // In memory only: what comes from a disk is not fresh, and the table of flights is locked meanwhile.
         let recheck = || {
-            let entry = self.known.answers.memory().get(&key)?;
-            let state = route.state(entry.revision, entry.stored_at, entry.life, self.clock.now());
-            matches!(state, State::Fresh { .. }).then_some(Ok(entry))
+            let (entry, now) = (self.known.answers.memory().get(&key)?, self.clock.now());
+            let state = route.state(entry.revision, entry.stored_at, entry.life, now);
+            let is_good = matches!(state, State::Fresh { .. });
+            (is_good && !self.known.is_outshone(route, &key, &lineage, &entry, now)).then_some(Ok(entry))
         };
         let question = route.question(&query);
         let label = question.clone();
@@ -232,7 +238,6 @@ impl Engine {
             recheck,
             || label,
             |seat| {
-                let lineage = route.lineage(&query, key);
                 let run = Run { route: Arc::clone(route), key, lineage, question, query, wanted, seat };
                 run.fly(self.known.clone(), Arc::clone(&self.clock))
             },

@@ -74,7 +74,13 @@ impl App {
             &root.key("registries"),
             &mut problems,
         );
-        let around = Surroundings { base, clock: &clock, outbound: &outbound, registries: &registries };
+        let around = Surroundings {
+            raw: &serde_json::Value::Null,
+            base,
+            clock: &clock,
+            outbound: &outbound,
+            registries: &registries,
+        };
         let routes = RouteTable::build(
             &config.routes,
             &loaded.routes,

@@ -73,6 +73,8 @@ pub struct Surroundings<'a> {
     pub clock: &'a Arc<dyn Clock>,
     /// The way out.
     pub outbound: &'a Arc<Outbound>,
+    /// The route as it stands in the file.
+    pub raw: &'a Value,
     /// The registries.
     pub registries: &'a Registries,
 }

@@ -20,25 +20,25 @@ pub struct Query {
     pub deadline: Instant,
     /// For how long the route's answers are fresh: what was learned for another question less long ago may be used.
     pub ttl: Duration,
-    /// What the backend noted with the answer that this one follows.
-    pub before: Option<Before>,
+    /// What the backend noted with the answers that this one follows.
+    pub before: Before,
 }
 
 impl Query {
     /// A question of `application_set` that follows none, and wants nothing that was learned before.
     #[must_use]
     pub const fn new(application_set: Arc<str>, parameters: Arc<Parameters>, deadline: Instant) -> Self {
-        Self { application_set, parameters, deadline, ttl: Duration::ZERO, before: None }
+        Self { application_set, parameters, deadline, ttl: Duration::ZERO, before: Before { own: None, lineage: None } }
     }
 }
 
-/// A backend's note on an earlier answer.
-#[derive(Debug, Clone, PartialEq)]
+/// A backend's notes on earlier answers.
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Before {
-    /// The note.
-    pub note: Arc<Value>,
-    /// Whether that answer was to this very question, and not to one of its lineage.
-    pub is_own: bool,
+    /// With the last answer to this very question.
+    pub own: Option<Arc<Value>>,
+    /// With the last answer of its lineage, where that is another question's.
+    pub lineage: Option<Arc<Value>>,
 }
 
 /// What was asked: kept with the answer, so that it can be named and asked again.

@@ -353,7 +353,7 @@ fn build_route(
     if let Some(deadline) = config.deadline {
         check_deadline(deadline, &deadline_path, problems);
     }
-    let backend = config.backend.build(around, &path.key("backend"), problems);
+    let backend = config.backend.build(Surroundings { raw, ..around }, &path.key("backend"), problems);
     let (backend, matcher, input) = (backend?, matcher, input);
     let reads_application_set = backend.reads_application_set() || shape.reads_application_set();
     Some(Route {

@@ -56,6 +56,18 @@ impl Known {
     }
 }
 
+impl Known {
+    /// Whether `entry`, the answer to the question with `key`, says that there is nothing, and the same `lineage` got
+    /// something since: it must not be taken away by what was true before.
+    pub fn is_outshone(&self, route: &Route, key: &Key, lineage: &Key, entry: &Entry, now: Timestamp) -> bool {
+        entry.encoded.sets() == 0
+            && lineage != key
+            && self
+                .usable(route, lineage, now)
+                .is_some_and(|(last, _)| last.encoded.sets() > 0 && last.stored_at > entry.stored_at)
+    }
+}
+
 /// A run and all that it needs.
 pub(super) struct Run {
     pub route: Arc<Route>,
@@ -110,16 +122,17 @@ impl Run {
         }
     }
 
-    /// The backend's note on what this question follows: its own last answer, else its lineage's.
-    fn before(&self, known: &Known) -> Option<Before> {
+    /// The backend's notes on what this question follows.
+    fn before(&self, known: &Known) -> Before {
         if !self.route.backend.takes_notes() {
-            return None;
+            return Before::default();
         }
-        let note = |key: &Key, is_own| Some(Before { note: known.answers.get(key)?.note.clone()?, is_own });
-        note(&self.key, true).or_else(|| note(&self.lineage, false).filter(|_| self.lineage != self.key))
+        let note = |key: &Key| known.answers.get(key)?.note.clone();
+        let lineage = if self.lineage == self.key { None } else { note(&self.lineage) };
+        Before { own: note(&self.key), lineage }
     }
 
-    async fn resolve(&self, before: Option<Before>) -> Result<Found, Failure> {
+    async fn resolve(&self, before: Before) -> Result<Found, Failure> {
         let margin = MARGIN.min(self.route.deadline / 10);
         let until = self.query.deadline.checked_sub(margin).unwrap_or(self.query.deadline);
         let deadline = until.checked_sub(margin).unwrap_or(until);

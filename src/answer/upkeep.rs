@@ -117,6 +117,9 @@ impl Engine {
     /// Lets no answer that `selector` selects be served before its backend was asked again. The answers stay as last good
     /// ones: an invalidation never makes a loss pass. Waits until that is on disk.
     pub fn invalidate(&self, routes: &RouteTable, selector: &Selector) -> Invalidated {
+        // Before anything else, so that no run which begins now finds what is not to be trusted.
+        let is_meant = |route: &&Arc<Route>| selector.route.as_deref().is_none_or(|name| *name == *route.name);
+        routes.iter().filter(is_meant).for_each(|route| route.backend.forget());
         let mut expired = HashMap::new();
         let runs = self.flights.supersede(
             |question| selector.selects(question),
@@ -124,8 +127,6 @@ impl Engine {
         );
         expired.extend(self.answers().disk().map(|disk| disk.expire(selector.clone())).into_iter().flatten());
         self.known.failing.forget(|failed| selector.selects(&failed.question));
-        let is_meant = |route: &&Arc<Route>| selector.route.as_deref().is_none_or(|name| *name == *route.name);
-        routes.iter().filter(is_meant).for_each(|route| route.backend.forget());
         let is_own =
             |(key, question): &(&Key, &Question)| live(routes, question).is_some_and(|(_, own, _)| own == **key);
         let answers = expired.iter().filter(is_own).count();

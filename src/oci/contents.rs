@@ -43,6 +43,21 @@ pub struct Contents {
 }
 
 impl Contents {
+    /// The same without the annotations, but for those that name the commit and the time.
+    #[must_use]
+    pub fn without_annotations(&self) -> Self {
+        let told = [REVISION, CREATED].into_iter().filter_map(|name| self.annotations.get_key_value(name));
+        let annotations = told.map(|(name, value)| (name.clone(), value.clone())).collect();
+        let Self { artifact_type, platforms, revision, created, version, images, .. } = self.clone();
+        Self { artifact_type, annotations, platforms, revision, created, version, images }
+    }
+
+    /// The commit that the index or manifest itself names, for all of its images.
+    #[must_use]
+    pub fn own_revision(&self) -> Option<&str> {
+        self.annotations.get(REVISION).map(String::as_str).filter(|revision| !revision.is_empty())
+    }
+
     /// When it was built, as a time that can be compared; `None` where it does not say.
     #[must_use]
     pub fn created_at(&self) -> Option<jiff::Timestamp> {

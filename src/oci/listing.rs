@@ -107,7 +107,8 @@ fn read<'a, T: Deserialize<'a>>(reply: &'a Reply) -> Result<T, BackendError> {
 /// The query of the next page, which must be one of the same list: only the query of a `Link` (RFC 8288) is followed.
 fn next(reply: &Reply, here: &Url) -> Result<Option<String>, BackendError> {
     let wrong = |link: &str| {
-        let shown: String = link.chars().take(120).collect();
+        // What follows the path may hold a secret.
+        let shown: String = link.split('?').next().unwrap_or_default().chars().take(120).collect();
         BackendError::invalid_output(format!("its next page `{}` is not of this list", shown.escape_debug()))
     };
     for value in reply.headers.get_all(header::LINK) {

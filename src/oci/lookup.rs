@@ -9,7 +9,11 @@ use super::{
     manifest::{self, Manifest},
     registry::{Question, Registry},
 };
-use crate::{document::excerpt, error::BackendError, outbound::Reply};
+use crate::{
+    document::excerpt,
+    error::{BackendError, ErrorKind},
+    outbound::Reply,
+};
 
 const DIGEST: &str = "docker-content-digest";
 
@@ -83,8 +87,12 @@ impl Registry {
                 return Ok((Lookup::Missing(Missing::Tag), None));
             }
             404 => {}
-            403 if self.rules.denied_means_missing => return Ok((Lookup::Missing(Missing::Denied), None)),
+            403 if self.rules.denied_means_missing && head.rest.is_none() => {}
             _ => return Err(head.refusal()),
+        }
+        if self.is_low(&reference.repository).await {
+            let why = "little is left of what it allows, so that only its `HEAD`s are believed until it allows more";
+            return Err(BackendError::new(ErrorKind::Throttled { retry_after: None }, why));
         }
         let reply = self.ask(&Question { method: Method::GET, ..question }, deadline).await?;
         match reply.status.as_u16() {
@@ -94,7 +102,9 @@ impl Registry {
                 Ok((Lookup::There(target), Some(manifest)))
             }
             404 => missing(&reply).map(|missing| (Lookup::Missing(missing), None)),
-            403 if self.rules.denied_means_missing => Ok((Lookup::Missing(Missing::Denied), None)),
+            403 if self.rules.denied_means_missing && reply.rest.is_none() && names_errors(&reply) => {
+                Ok((Lookup::Missing(Missing::Denied), None))
+            }
             _ => Err(reply.refusal()),
         }
     }
@@ -135,6 +145,12 @@ pub(super) fn missing(reply: &Reply) -> Result<Missing, BackendError> {
     }
     let has_no_name = codes.iter().any(|error| error.code == "NAME_UNKNOWN");
     Ok(if has_no_name { Missing::Repository } else { Missing::Tag })
+}
+
+/// Whether a refusal is a registry's, by the form of its body: those of proxies are pages.
+fn names_errors(reply: &Reply) -> bool {
+    let body = serde_json::from_slice::<serde_json::Value>(&reply.body).unwrap_or_default();
+    body["errors"].as_array().is_some_and(|errors| !errors.is_empty())
 }
 
 /// A manifest that was fetched whole, which a sign-in page or a cut body is not.

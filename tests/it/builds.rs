@@ -292,8 +292,8 @@ async fn platforms_are_required_and_picked() {
         let sets: Value = serde_json::from_str(&app.ask("a", json!({"branch": tag})).await.sets()).unwrap();
         sets[0]["digest"].as_str().map(str::to_owned)
     };
-    let both = fake.push_index("both", &Image::of('a'), &["linux/amd64", "linux/arm64"]);
-    fake.push_index("one", &Image::of('b'), &["linux/amd64"]);
+    let both = fake.push_index("both", &[("linux/amd64", 'a'), ("linux/arm64", 'a')]);
+    fake.push_index("one", &[("linux/amd64", 'b')]);
     fake.push("plain", &Image::of('c'));
     let all = start(&fake, &image(json!({"requirePlatforms": ["linux/amd64", "linux/arm64"]})), output.clone()).await;
     assert_eq!(digest(&all, "both").await.unwrap(), both[0].as_str());
@@ -304,6 +304,79 @@ async fn platforms_are_required_and_picked() {
     assert_eq!(digest(&arm, "one").await, None);
     let amd = start(&fake, &image(json!({"platform": "linux/amd64"})), output).await;
     assert_eq!(digest(&amd, "plain").await.unwrap(), Image::of('c').digest().as_str());
+}
+
+/// Whose label counts is whose image is deployed.
+#[tokio::test]
+async fn each_platform_has_a_commit_of_its_own() {
+    let fake = Fake::start().await;
+    let mixed = fake.push_index("mixed", &[("linux/amd64", 'b'), ("linux/arm64", 'a')]);
+    let ask = async |more: Value, commit: char| {
+        let mut image = json!({"image": format!("{}/org/app:{{{{ params.branch }}}}", fake.host())});
+        image.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let backend = json!({"images": {"app": image}, "revision": {"expect": "{{ params.head_sha }}"}});
+        let app = start(&fake, &backend, json!({"lineage": null})).await;
+        let reply = self::ask(&app, "mixed", commit).await;
+        let sets: Value = serde_json::from_str(&reply.sets()).unwrap();
+        sets[0]["digest"].as_str().map(|digest| (digest.to_owned(), sets[0]["revision"].as_str().unwrap().to_owned()))
+    };
+    let arm = json!({"platform": "linux/arm64"});
+    assert_eq!(ask(arm.clone(), 'a').await, Some((mixed[2].to_string(), sha('a'))));
+    assert_eq!(ask(arm, 'b').await, None);
+    assert_eq!(ask(json!({"platform": "linux/amd64"}), 'b').await, Some((mixed[1].to_string(), sha('b'))));
+    assert_eq!(ask(json!({"requirePlatforms": ["linux/amd64", "linux/arm64"]}), 'b').await, None);
+    assert_eq!(ask(json!({"requirePlatforms": ["linux/amd64"]}), 'b').await, Some((mixed[0].to_string(), sha('b'))));
+}
+
+/// What was nothing before its branch had something is asked about again: another ApplicationSet may have been first.
+#[tokio::test]
+async fn an_earlier_nothing_takes_nothing_away() {
+    let fake = Fake::start().await;
+    let app = start(&fake, &previews(&fake), json!({})).await;
+    assert_eq!(told(&ask(&app, "main", 'b').await), "nothing");
+    fake.push("main", &Image::of('a'));
+    fake.run('a', "completed", Some("success"));
+    app.clock.advance(Duration::from_secs(1));
+    assert_eq!(told(&ask(&app, "main", 'a').await), "a");
+    assert_eq!(told(&ask(&app, "main", 'b').await), "a, stale");
+    fake.fail(Place::Gate, |request| request.answer(503, "", ""));
+    app.clock.advance(Duration::from_mins(20));
+    assert_eq!(told(&ask(&app, "main", 'b').await), "a, stale");
+}
+
+#[tokio::test]
+async fn a_gate_that_names_no_commit_passes_no_earlier_one() {
+    let fake = Fake::start().await;
+    fake.history("ba");
+    fake.run('a', "completed", Some("success"));
+    fake.push(&format!("sha-{}", sha('a')), &Image::of('a'));
+    let mut backend = previews(&fake);
+    backend["images"]["app"]["image"] = format!("{}/org/app:sha-{{{{ commit }}}}", fake.host()).into();
+    let mut github = backend["gate"].clone();
+    github["github"]["walkBack"] = 1.into();
+    let http = json!({"http": {"url": format!("{}/ci", fake.url()), "verdict": "'passed'"}});
+    backend["gate"] = json!({"all": [github, http]});
+    let app = start(&fake, &backend, json!({"lineage": null})).await;
+    refused(&ask(&app, "main", 'b').await, 502, "backend_output_invalid", "does not say which commit");
+}
+
+/// The digest that a tag stood for is judged by what that digest holds, wherever the tag points by then.
+#[tokio::test]
+async fn a_tag_that_moves_while_it_is_asked_is_what_it_was() {
+    let fake = Fake::start().await;
+    fake.push("main", &Image::of('a'));
+    fake.push("main", &Image::of('b'));
+    let backend = json!({
+        "images": {"app": {"image": format!("{}/org/app:main", fake.host())}}, "revision": {"expect": "{{ params.head_sha }}"},
+    });
+    let app = start(&fake, &backend, json!({"lineage": null})).await;
+    let was = format!("Content-Type: application/json\r\nDocker-Content-Digest: {}", Image::of('a').digest());
+    fake.fail(Place::Tag, move |request| request.answer(200, &was, ""));
+    assert_eq!(told(&ask(&app, "main", 'a').await), "a");
+    assert_eq!(told(&ask(&app, "main", 'b').await), "nothing");
+    fake.heal();
+    app.clock.advance(Duration::from_mins(2));
+    assert_eq!(told(&ask(&app, "main", 'b').await), "b");
 }
 
 #[tokio::test]

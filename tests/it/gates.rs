@@ -74,7 +74,13 @@ impl Desk {
         let outbound = Arc::new(Outbound::new(Arc::clone(&clock)));
         let registries =
             Registries::build(&BTreeMap::new(), &base, &outbound, Arc::clone(&clock), &Path::root(), &mut problems);
-        let around = Surroundings { base: &base, clock: &clock, outbound: &outbound, registries: &registries };
+        let around = Surroundings {
+            raw: &Value::Null,
+            base: &base,
+            clock: &clock,
+            outbound: &outbound,
+            registries: &registries,
+        };
         let gate = config.build(around, &Path::root().key("gate"), &mut problems);
         let told = problems.into_vec().into_iter().map(|problem| match problem.help {
             Some(help) => format!("{}: {} ({help})", problem.path, problem.message),

@@ -60,7 +60,7 @@ pub struct Before {
 impl Before {
     pub fn new(oracle: &Oracle, asked: Asked, at: Timestamp) -> Self {
         let slot = Slot::Own(asked);
-        let (worth, known) = (oracle.worth(slot, at), oracle.known.get(&slot).cloned());
+        let (worth, known) = (oracle.own_worth(asked, at), oracle.known.get(&slot).cloned());
         Self { asked, at, worth, known, resting: oracle.resting(asked, at) }
     }
 

@@ -124,6 +124,18 @@ impl Oracle {
         }
     }
 
+    /// What its own answer is worth to `asked`: nothing where it says that there is nothing, and its lineage got something
+    /// since.
+    pub fn own_worth(&self, asked: Asked, now: Timestamp) -> Worth {
+        let is_nothing = |known: &Known| known.ran.names().is_none_or(|names| names.is_empty());
+        let lineage = self.known.get(&asked.lineage()).filter(|_| self.worth(asked.lineage(), now) != Worth::Nothing);
+        let is_outshone = self
+            .known
+            .get(&Slot::Own(asked))
+            .is_some_and(|own| is_nothing(own) && lineage.is_some_and(|last| !is_nothing(last) && last.at > own.at));
+        if is_outshone { Worth::Nothing } else { self.worth(Slot::Own(asked), now) }
+    }
+
     /// Why `asked` is not asked, if it failed of late.
     pub fn resting(&self, asked: Asked, now: Timestamp) -> Option<&'static str> {
         let rest = self.rests.get(&asked)?;

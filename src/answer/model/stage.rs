@@ -38,7 +38,13 @@ impl Default for Stage {
         let (path, mut problems) = (Path::root(), Problems::default());
         let registries =
             Registries::build(&BTreeMap::default(), &base, &outbound, Arc::clone(&clock), &path, &mut problems);
-        let around = Surroundings { base: &base, clock: &clock, outbound: &outbound, registries: &registries };
+        let around = Surroundings {
+            raw: &serde_json::Value::Null,
+            base: &base,
+            clock: &clock,
+            outbound: &outbound,
+            registries: &registries,
+        };
         let raw: Vec<_> = ROUTES.iter().map(Rules::config).collect();
         let configs: Vec<_> = raw.iter().map(|route| serde_json::from_value(route.clone()).unwrap()).collect();
         let deadline = HumanDuration::from_secs(25);

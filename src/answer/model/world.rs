@@ -364,7 +364,7 @@ impl<'a> World<'a> {
         let (mut run, mut begun) = (None, None);
         if let Some(asked) = held {
             self.watch.decided(lineage, decision);
-            let is_fresh = self.oracle.worth(Slot::Own(asked), self.wall.now()) == Worth::Fresh;
+            let is_fresh = self.oracle.own_worth(asked, self.wall.now()) == Worth::Fresh;
             let wants_run = decision == Decision::Released && !(is_fresh && self.oracle.flight(asked).is_none());
             let is_new;
             (run, is_new) = self.run_for(asked, wants_run);

@@ -1,15 +1,16 @@
 //! What the witnesses say together, and what that makes of the answer. A pure function; the table that it follows stands in
 //! the README.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
+    commit::Commit,
     gate::{Ruling, State},
-    note::{Known, Note, Noted},
+    note::{Known, Note},
 };
 use crate::{
     clock::Timestamp,
@@ -48,8 +49,8 @@ pub(super) struct Finding {
     pub name: String,
     /// What there is of it.
     pub is: Is,
-    /// What the manifest under the tag holds, by its digest, where that was read.
-    pub holds: Option<(Digest, Arc<Contents>)>,
+    /// What the manifest under the tag holds, and those of its images that matter, by digest, where that was read.
+    pub holds: Vec<(Digest, Arc<Contents>)>,
     /// How that is known.
     pub evidence: Vec<Evidence>,
 }
@@ -86,7 +87,9 @@ pub(super) struct Learned {
     /// Whether `revision`, `builtAt` and `runUrl` are told.
     pub tells_origin: bool,
     /// What was noted before.
-    pub before: Noted,
+    pub before: Note,
+    /// The configuration that asks.
+    pub made_by: String,
     /// Now.
     pub now: Timestamp,
 }
@@ -119,39 +122,40 @@ impl Learned {
             return Ok(self.built(evidence));
         }
         let is_missing = self.findings.iter().any(|finding| matches!(finding.is, Is::Missing));
-        let Noted { note, is_own } = std::mem::take(&mut self.before);
-        let known = self.known();
-        let missing_since = note.missing_since.filter(|_| is_own && is_missing).unwrap_or(self.now);
+        let (note, known) = (std::mem::take(&mut self.before), self.known());
+        let missing_since = note.missing_since.filter(|_| is_missing).unwrap_or(self.now);
         let life = match ruled {
             State::Failed => FAILED,
-            _ if is_missing => {
+            State::Passed if is_missing => {
                 let missing_for = self.now.since(missing_since).unwrap_or_default();
                 (missing_for / 2).clamp(PENDING, MISSING)
             }
             State::Pending | State::Passed => PENDING,
         };
-        // What was built for this very question and is no longer there is gone, not to come.
-        let is_gone = is_missing && is_own && !note.is_earlier && !matches!(fallback, Fallback::Placeholder(_));
-        let has_all = |item: &Parameters| self.findings.iter().all(|finding| item.contains_key(&finding.name));
         let missing_since = is_missing.then_some(missing_since);
-        if let Some(mut item) = note.item.filter(|item| !is_gone && has_all(item)) {
-            evidence.push(Evidence::present("what was built before", stands_in(&item)));
-            item.insert("stale".to_owned(), true.into());
-            // It may have been noted before a revision or a gate was configured.
-            for name in ORIGIN.into_iter().filter(|_| self.tells_origin) {
-                item.entry(name).or_insert_with(|| "".into());
+        // What was built for this very question, passed, and is no longer there is gone, not to come.
+        let has_been = ruled == State::Passed && is_missing && !note.is_earlier;
+        let is_gone = has_been && !matches!(fallback, Fallback::Placeholder(_));
+        if let Some(mut item) = note.item {
+            if note.made_by != self.made_by {
+                let why = "not built yet, and what was built before is of another configuration of this route, so that neither it                            nor nothing can be answered; it ends with the next build";
+                return Err(BackendError { evidence, ..BackendError::unavailable(why) });
             }
-            let note = Note { is_earlier: note.is_earlier || !is_own, item: Some(item.clone()), missing_since, known };
-            return Ok(Outcome::present(ParameterSet(item), evidence).lasting_at_most(life).noting(note.into()));
+            if !is_gone {
+                evidence.push(Evidence::present("what was built before", stands_in(&item)));
+                item.insert("stale".to_owned(), true.into());
+                let note = Note { item: Some(item.clone()), missing_since, known, ..note };
+                return Ok(Outcome::present(ParameterSet(item), evidence).lasting_at_most(life).noting(note.into()));
+            }
         }
         let note = Note { missing_since, known, ..Note::default() };
         match fallback {
             Fallback::Omit => Ok(Outcome::absent(evidence).lasting_at_most(life).noting(note.into())),
             Fallback::Placeholder(images) => {
-                // Of what stands in for nothing, nothing is known.
-                let nothing = Learned { findings: Vec::new(), ruling: None, before: Noted::default(), ..self };
                 let mut item = images.clone();
-                nothing.add_origin(&mut item, true);
+                item.insert("stale".to_owned(), true.into());
+                // Of what stands in for nothing, nothing is known.
+                item.extend(ORIGIN.into_iter().filter(|_| self.tells_origin).map(|name| (name.to_owned(), "".into())));
                 evidence.push(Evidence::present("the placeholder", "it stands in for what is not built yet"));
                 Ok(Outcome::present(ParameterSet(item), evidence).lasting_at_most(life).noting(note.into()))
             }
@@ -165,56 +169,52 @@ impl Learned {
     }
 
     fn built(mut self, evidence: Vec<Evidence>) -> Outcome {
-        let mut item = Parameters::new();
-        self.add_origin(&mut item, self.ruling.as_ref().is_some_and(|ruling| ruling.is_earlier));
-        let origin = std::mem::take(&mut item);
-        for finding in &mut self.findings {
-            if let Is::Built(built) = &mut finding.is {
-                item.insert(finding.name.clone(), Value::Object(std::mem::take(&mut built.parts)));
-            }
-        }
+        let is_earlier = self.ruling.as_ref().is_some_and(|ruling| ruling.is_earlier);
+        let (origin, known) = (self.origin(), self.known());
+        let parts = self.findings.iter_mut().filter_map(|finding| {
+            let Is::Built(built) = &mut finding.is else { return None };
+            Some((finding.name.clone(), Value::Object(std::mem::take(&mut built.parts))))
+        });
+        let mut item: Parameters = parts.collect();
+        item.insert("stale".to_owned(), is_earlier.into());
         item.extend(origin);
-        let note = Note { item: Some(item.clone()), known: self.known(), ..Note::default() };
-        Outcome::present(ParameterSet(item), evidence).noting(note.into())
+        let note = Note { item: Some(item.clone()), is_earlier, made_by: self.made_by, missing_since: None, known };
+        let outcome = Outcome::present(ParameterSet(item), evidence).noting(note.into());
+        // The commit that was asked about may pass at any time.
+        if is_earlier { outcome.lasting_at_most(PENDING) } else { outcome }
     }
 
     /// What the images hold that were found. Annotations are for lists.
     fn known(&self) -> Known {
-        let of = |finding: &Finding| {
-            let (digest, contents) = finding.holds.clone()?;
-            Some((digest, Arc::new(Contents { annotations: BTreeMap::new(), ..(*contents).clone() })))
-        };
-        self.findings.iter().filter_map(of).collect()
+        let held = self.findings.iter().flat_map(|finding| &finding.holds);
+        held.map(|(digest, contents)| (digest.clone(), Arc::new(contents.without_annotations()))).collect()
     }
 
-    /// Adds what the images have in common: from which commit they are, when and by which run they were built.
-    fn add_origin(&self, item: &mut Parameters, is_stale: bool) {
-        item.insert("stale".to_owned(), is_stale.into());
+    /// What the images have in common: from which commit they are, when and by which run they were built.
+    fn origin(&self) -> Parameters {
         if !self.tells_origin {
-            return;
+            return Parameters::new();
         }
-        let built = || {
-            self.findings
-                .iter()
-                .filter_map(|finding| if let Is::Built(built) = &finding.is { Some(built) } else { None })
-        };
-        let common = |mut all: Vec<&str>| {
-            all.dedup();
-            if let [one] = all[..] { one.to_owned() } else { String::new() }
-        };
+        let built: Vec<&Built> = self
+            .findings
+            .iter()
+            .filter_map(|finding| if let Is::Built(built) = &finding.is { Some(built) } else { None })
+            .collect();
+        let mut revisions: Vec<&str> = built.iter().filter_map(|built| built.revision.as_deref()).collect();
+        revisions.dedup();
         let ruling = self.ruling.as_ref();
-        let mut revision = common(built().map(|built| built.revision.as_deref().unwrap_or_default()).collect());
-        let passed = ruling.filter(|ruling| ruling.state == State::Passed).and_then(|ruling| ruling.commit.as_ref());
-        if let Some(passed) = passed.filter(|_| revision.is_empty()) {
-            passed.as_str().clone_into(&mut revision);
-        }
+        let revision = match revisions[..] {
+            // None of them says: CI does.
+            [] => ruling.and_then(|ruling| ruling.commit.as_ref()).map(Commit::as_str),
+            [revision] => Some(revision),
+            _ => None,
+        };
         let at = |created: &&str| created.parse::<jiff::Timestamp>().ok();
-        let created = built().filter_map(|built| built.created.as_deref()).max_by_key(at);
-        let built_at = ruling.and_then(|ruling| ruling.built_at.as_deref()).or(created).unwrap_or_default();
-        let run_url = ruling.and_then(|ruling| ruling.run_url.as_deref()).unwrap_or_default();
-        for (name, value) in ORIGIN.into_iter().zip([&revision, built_at, run_url]) {
-            item.insert(name.to_owned(), value.into());
-        }
+        let created = built.iter().filter_map(|built| built.created.as_deref()).max_by_key(at);
+        let built_at = ruling.and_then(|ruling| ruling.built_at.as_deref()).or(created);
+        let run_url = ruling.and_then(|ruling| ruling.run_url.as_deref());
+        let told = ORIGIN.into_iter().zip([revision, built_at, run_url]);
+        told.map(|(name, value)| (name.to_owned(), value.unwrap_or_default().into())).collect()
     }
 }
 
@@ -243,13 +243,13 @@ mod tests {
         Finding {
             name: name.into(),
             is: Is::Built(built),
-            holds: None,
+            holds: Vec::new(),
             evidence: vec![Evidence::present("its manifest", digest)],
         }
     }
 
     fn lacking(name: &str, is: Is) -> Finding {
-        Finding { name: name.into(), is, holds: None, evidence: vec![Evidence::absent("its manifest", "404")] }
+        Finding { name: name.into(), is, holds: Vec::new(), evidence: vec![Evidence::absent("its manifest", "404")] }
     }
 
     fn sha(digit: char) -> String {
@@ -273,14 +273,20 @@ mod tests {
         before: Option<&Before>,
         fallback: &Fallback,
     ) -> Result<Outcome, BackendError> {
-        let before = Noted::read(before);
-        Learned { findings, ruling, tells_origin: true, before, now: NOW }.decide(fallback)
+        let before = Note::read(before.unwrap_or(&Before::default()));
+        let made_by = "this".to_owned();
+        Learned { findings, ruling, tells_origin: true, before, made_by, now: NOW }.decide(fallback)
     }
 
     /// What is noted with an answer whose image has the digest `old`.
     fn before(is_own: bool) -> Before {
-        let outcome = decide(vec![built("front", "old")], None, None, &Fallback::Omit).unwrap();
-        Before { note: outcome.note.unwrap(), is_own }
+        follows(&decide(vec![built("front", "old")], None, None, &Fallback::Omit).unwrap(), is_own)
+    }
+
+    /// A question that follows `outcome`: the same one, or the next of its lineage.
+    fn follows(outcome: &Outcome, is_own: bool) -> Before {
+        let note = outcome.note.clone();
+        if is_own { Before { own: note, lineage: None } } else { Before { own: None, lineage: note } }
     }
 
     fn told(outcome: &Outcome) -> String {
@@ -320,6 +326,8 @@ mod tests {
             ("CI failed, tag missing, one before", missing(), Some(failed), Some(&followed), "old, stale", Some(60)),
             ("CI runs again", there(), Some(pending), Some(&own), "old, stale", Some(15)),
             ("CI ran again and failed", there(), Some(failed), Some(&own), "old, stale", Some(60)),
+            ("CI runs again, and the tag is missing", missing(), Some(pending), Some(&own), "old, stale", Some(15)),
+            ("CI failed again, and the tag is missing", missing(), Some(failed), Some(&own), "old, stale", Some(60)),
             ("the tag moved on", unfit(), Some(passed), Some(&own), "old, stale", Some(15)),
             // What was built for this very question is gone: the guard has the last word.
             ("the tag was deleted", missing(), Some(passed), Some(&own), "[]", Some(15)),
@@ -340,8 +348,6 @@ mod tests {
     fn all_images_or_none() {
         let mixed = || vec![built("front", "new"), lacking("back", Is::Missing)];
         assert_eq!(told(&decide(mixed(), None, None, &Fallback::Omit).unwrap()), "[]");
-        // What was noted before there was a second image is of no use.
-        assert_eq!(told(&decide(mixed(), None, Some(&before(false)), &Fallback::Omit).unwrap()), "[]");
         let outcome = decide(vec![built("front", "new"), built("back", "b")], None, None, &Fallback::Omit).unwrap();
         let keys: Vec<&String> = outcome.sets[0].0.keys().collect();
         assert_eq!(keys, ["front", "back", "stale", "revision", "builtAt", "runUrl"]);
@@ -349,12 +355,35 @@ mod tests {
     }
 
     #[test]
-    fn what_was_noted_without_an_origin_has_an_empty_one() {
-        let note = json!({"item": {"front": {"digest": "old"}, "stale": false}});
-        let before = Before { note: note.into(), is_own: false };
-        let outcome = decide(vec![lacking("front", Is::Missing)], None, Some(&before), &Fallback::Omit).unwrap();
-        assert_eq!(told(&outcome), "old, stale");
-        assert_eq!((&outcome.sets[0].0["revision"], &outcome.sets[0].0["runUrl"]), (&json!(""), &json!("")));
+    fn what_another_configuration_built_neither_stands_in_nor_vanishes() {
+        let note = json!({"item": {"front": {"digest": "old"}, "stale": false}, "madeBy": "another"});
+        let before = Before { own: Some(note.into()), lineage: None };
+        for fallback in [Fallback::Omit, Fallback::Error, Fallback::Placeholder(Parameters::new())] {
+            let error = decide(vec![lacking("front", Is::Missing)], None, Some(&before), &fallback).unwrap_err();
+            assert!(error.message.contains("another configuration"), "{error}");
+        }
+        assert_eq!(told(&decide(vec![built("front", "new")], None, Some(&before), &Fallback::Omit).unwrap()), "new");
+    }
+
+    #[test]
+    fn a_revision_is_one_that_the_images_have() {
+        let of = |revisions: [Option<char>; 2], state| {
+            let findings = revisions.into_iter().enumerate().map(|(index, revision)| {
+                let mut finding = built(&format!("image-{index}"), "d");
+                if let Is::Built(built) = &mut finding.is {
+                    built.revision = revision.map(sha);
+                }
+                finding
+            });
+            let outcome = decide(findings.collect(), state, None, &Fallback::Omit).unwrap();
+            outcome.sets[0].0["revision"].as_str().unwrap().to_owned()
+        };
+        let passed = || Some(ruling(State::Passed));
+        assert_eq!(of([Some('a'), Some('a')], passed()), sha('a'));
+        assert_eq!(of([Some('a'), None], passed()), sha('a'));
+        assert_eq!(of([None, None], passed()), sha('b'));
+        assert_eq!(of([Some('a'), Some('c')], passed()), "");
+        assert_eq!(of([None, None], None), "");
     }
 
     #[test]
@@ -363,17 +392,17 @@ mod tests {
         for _ in 0..3 {
             let outcome = decide(missing(), None, Some(&note), &Fallback::Omit).unwrap();
             assert_eq!(told(&outcome), "old, stale");
-            note = Before { note: outcome.note.unwrap(), is_own: true };
+            note = follows(&outcome, true);
         }
         let outcome = decide(vec![built("front", "new")], None, Some(&note), &Fallback::Omit).unwrap();
         assert_eq!(told(&outcome), "new");
-        let gone = Before { note: outcome.note.unwrap(), is_own: true };
+        let gone = follows(&outcome, true);
         assert_eq!(told(&decide(missing(), None, Some(&gone), &Fallback::Omit).unwrap()), "[]");
     }
 
     #[test]
     fn a_tag_that_is_missing_for_long_is_asked_for_less_often() {
-        let note = |since: u64| Before { note: Arc::new(json!({"missingSince": since})), is_own: true };
+        let note = |since: u64| Before { own: Some(json!({"missingSince": since}).into()), lineage: None };
         for (since, most) in [(NOW.0, 15), (NOW.0 - 60_000, 30), (NOW.0 - 600_000, 120), (NOW.0 + 1, 15)] {
             let missing = vec![lacking("front", Is::Missing)];
             let outcome = decide(missing, None, Some(&note(since)), &Fallback::Omit).unwrap();
@@ -397,7 +426,7 @@ mod tests {
         }
         // A placeholder is not what was built before.
         let outcome = decide(missing(), None, None, &placeholder).unwrap();
-        let note = Before { note: outcome.note.unwrap(), is_own: false };
+        let note = follows(&outcome, false);
         assert_eq!(told(&decide(missing(), None, Some(&note), &Fallback::Omit).unwrap()), "[]");
     }
 
@@ -406,6 +435,11 @@ mod tests {
         let ruling = Ruling { is_earlier: true, ..ruling(State::Passed) };
         let outcome = decide(vec![built("front", "earlier")], Some(ruling), None, &Fallback::Omit).unwrap();
         assert_eq!(told(&outcome), "earlier, stale");
+        assert_eq!(outcome.lasting, Some(Lasting::AtMost(PENDING)));
+        // It is not what was asked about: when that is passed and not pushed yet, it stands in, and is not gone.
+        let (missing, own) = (vec![lacking("front", Is::Missing)], follows(&outcome, true));
+        let then = decide(missing, Some(self::ruling(State::Passed)), Some(&own), &Fallback::Omit).unwrap();
+        assert_eq!(told(&then), "earlier, stale");
         assert_eq!(outcome.sets[0].0["runUrl"], "https://ci.example/1");
         assert_eq!(outcome.sets[0].0["builtAt"], "2026-01-02T00:00:00Z");
     }

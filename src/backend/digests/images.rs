@@ -13,7 +13,7 @@ use super::{
     commit::Commit,
     decision::{Fallback, Finding, Learned, OnMissing},
     gate::{Asked, Gate, Ruling, State},
-    note::{Known, Noted},
+    note::{Known, Note},
     revision::Policy,
     source::{Found, Image, Rules, Wanted},
 };
@@ -22,7 +22,7 @@ use crate::{
     clock::Clock,
     error::BackendError,
     generator::{Evidence, Outcome, Parameters, Query},
-    oci::{Reference, Registries},
+    oci::{Digest, Reference, Registries},
     problem::{Path, Problems},
     template::{INPUT_SCOPE, Place, Template, input_context},
 };
@@ -55,6 +55,8 @@ pub struct Images {
     fallback: Fallback,
     registries: Registries,
     clock: Arc<dyn Clock>,
+    /// What tells this configuration from others.
+    made_by: String,
     /// Whether the images' references depend on what the gate says.
     needs_commit: bool,
 }
@@ -100,6 +102,7 @@ impl Images {
             fallback: build_fallback(config, &images_path, path, problems)?,
             registries: around.registries.clone(),
             clock: Arc::clone(around.clock),
+            made_by: fingerprint(around),
         })
     }
 
@@ -109,8 +112,8 @@ impl Images {
     /// When one of them does not know.
     pub async fn resolve(&self, query: &Query) -> Result<Outcome, BackendError> {
         let context = input_context(query);
-        let before = Noted::read(query.before.as_ref());
-        let known = &before.note.known;
+        let before = Note::read(&query.before);
+        let known = &before.known;
         let expected = self.expected(&context)?;
         let ask = async || match &self.gate {
             Some(gate) => {
@@ -136,7 +139,7 @@ impl Images {
             (ruling, self.find(commit.as_ref().unwrap_or(&context), known, query).await)
         } else {
             let (ruling, findings) = tokio::join!(ask(), self.find(&context, known, query));
-            (ruling?, findings)
+            (ruling.map_err(|error| besides(error, &findings))?, findings)
         };
         let commit = commit_of(ruling.as_ref(), expected.as_ref())?;
         let rules = Rules {
@@ -153,7 +156,8 @@ impl Images {
         });
         let findings = all(judged)?;
         let tells_origin = self.expect.is_some() || self.gate.is_some();
-        Learned { findings, ruling, tells_origin, before, now: self.clock.now() }.decide(&self.fallback)
+        let (made_by, now) = (self.made_by.clone(), self.clock.now());
+        Learned { findings, ruling, tells_origin, before, made_by, now }.decide(&self.fallback)
     }
 
     fn expected(&self, context: &TemplateValue) -> Result<Option<Commit>, BackendError> {
@@ -199,6 +203,18 @@ fn commit_of(ruling: Option<&Ruling>, expected: Option<&Commit>) -> Result<Optio
     }
 }
 
+/// `error`, with what was learned of the images meanwhile.
+fn besides(mut error: BackendError, findings: &[(&str, Result<Found, BackendError>)]) -> BackendError {
+    for (name, found) in findings {
+        let learned = match found {
+            Ok(found) => std::slice::from_ref(found.evidence()),
+            Err(error) => &error.evidence,
+        };
+        error.evidence.extend(learned.iter().map(|each| each.clone().of(name)));
+    }
+    error
+}
+
 /// All findings, or all errors in one: unknown wins (invariant I3), whatever else was learned.
 fn all(judged: impl Iterator<Item = Result<Finding, BackendError>>) -> Result<Vec<Finding>, BackendError> {
     let (mut findings, mut errors) = (Vec::new(), Vec::new());
@@ -237,6 +253,12 @@ fn check_ties(config: &Config, images: &[(String, Image)], path: &Path, problems
         let why = "the images name a `commit`, and the gate does not know which one it is about";
         problems.error_with_help(&path, why, "give the gate its `sha`, or add `revision: { expect: … }`");
     }
+}
+
+/// What tells the configuration of a route's images from others: what was built by another is no answer here.
+fn fingerprint(around: Surroundings<'_>) -> String {
+    let digests = around.raw.pointer("/backend/digests").unwrap_or(around.raw);
+    Digest::of(digests.to_string().as_bytes()).hex()[..16].to_owned()
 }
 
 fn build_fallback(config: &Config, images: &Path, path: &Path, problems: &mut Problems) -> Option<Fallback> {

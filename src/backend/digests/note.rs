@@ -21,44 +21,45 @@ pub(super) type Known = BTreeMap<Digest, Arc<Contents>>;
 pub(super) struct Note {
     /// The last parameter set that was built.
     pub item: Option<Parameters>,
-    /// Whether that was for an earlier question.
+    /// Whether that was for an earlier question, or of an earlier commit than the one asked about.
     pub is_earlier: bool,
+    /// Which configuration built it.
+    pub made_by: String,
     /// Since when the tag is missing.
     pub missing_since: Option<Timestamp>,
     /// What the images hold that were found.
     pub known: Known,
 }
 
-/// What was noted before.
-#[derive(Debug, Default)]
-pub(super) struct Noted {
-    /// The note; an empty one if there was none.
-    pub note: Note,
-    /// Whether it was noted with the answer to this very question.
-    pub is_own: bool,
-}
-
-impl Noted {
-    /// Reads a note. One that cannot be read is none: another version may have written it.
-    pub fn read(before: Option<&Before>) -> Self {
-        let Some(before) = before else { return Self::default() };
-        let note = Note::deserialize(&*before.note).unwrap_or_default();
-        Self { note, is_own: before.is_own }
+impl Note {
+    /// What was noted before: with the last answer to this very question, and where that had nothing, with its lineage's. A
+    /// note that cannot be read is none: another version may have written it.
+    pub fn read(before: &Before) -> Self {
+        let read = |note: &Option<Arc<Value>>| note.as_deref().and_then(|note| Self::deserialize(note).ok());
+        let (mut own, lineage) = (read(&before.own).unwrap_or_default(), read(&before.lineage).unwrap_or_default());
+        own.known.extend(lineage.known);
+        if own.item.is_none() {
+            own.item = lineage.item;
+            own.made_by = lineage.made_by;
+            own.is_earlier = true;
+        }
+        own
     }
 }
 
 impl From<Note> for Value {
     fn from(note: Note) -> Self {
         // By hand: the parameter set is moved, not copied.
-        let Note { item, is_earlier, missing_since, known } = note;
+        let Note { item, is_earlier, made_by, missing_since, known } = note;
         let mut fields = Parameters::new();
-        fields.extend(item.map(|item| ("item".to_owned(), Self::Object(item))));
-        if is_earlier {
-            fields.insert("isEarlier".to_owned(), true.into());
+        if let Some(item) = item {
+            fields.insert("item".to_owned(), Self::Object(item));
+            fields.insert("isEarlier".to_owned(), is_earlier.into());
+            fields.insert("madeBy".to_owned(), made_by.into());
         }
         fields.extend(missing_since.map(|since| ("missingSince".to_owned(), since.0.into())));
-        if let Ok(known) = serde_json::to_value(known)
-            && known != Self::Object(Parameters::new())
+        if !known.is_empty()
+            && let Ok(known) = serde_json::to_value(known)
         {
             fields.insert("known".to_owned(), known);
         }
@@ -72,21 +73,35 @@ mod tests {
 
     use super::*;
 
+    fn read(own: Option<Value>, lineage: Option<Value>) -> Note {
+        Note::read(&Before { own: own.map(Arc::new), lineage: lineage.map(Arc::new) })
+    }
+
     #[test]
     fn what_is_written_is_read() {
-        let digest = Digest::of(b"");
         let contents = Contents { revision: Some("abc".into()), ..Contents::default() };
-        let full = Note {
+        let note = Note {
             item: json!({"front": {"digest": "d"}}).as_object().cloned(),
             is_earlier: true,
+            made_by: "x".into(),
             missing_since: Some(Timestamp(7)),
-            known: Known::from([(digest, Arc::new(contents))]),
+            known: Known::from([(Digest::of(b""), Arc::new(contents))]),
         };
-        for note in [full, Note::default()] {
-            let before = Before { note: Arc::new(note.clone().into()), is_own: true };
-            assert_eq!(Noted::read(Some(&before)).note, note);
-        }
-        let strange = Before { note: Arc::new(json!({"item": 7})), is_own: true };
-        assert_eq!(Noted::read(Some(&strange)).note, Note::default());
+        assert_eq!(read(Some(note.clone().into()), None), note);
+        assert_eq!(read(Some(json!({"item": 7})), None).item, None);
+        assert_eq!(read(None, None).item, None);
+    }
+
+    #[test]
+    fn where_a_question_has_nothing_its_lineage_may() {
+        let item = |name: &str| json!({"item": {"of": name}, "missingSince": 3});
+        let of = |note: &Note| note.item.as_ref().map(|item| item["of"].as_str().unwrap().to_owned());
+        let note = read(Some(json!({"missingSince": 7})), Some(item("lineage")));
+        assert_eq!(
+            (of(&note), note.is_earlier, note.missing_since),
+            (Some("lineage".into()), true, Some(Timestamp(7)))
+        );
+        let note = read(Some(item("own")), Some(item("lineage")));
+        assert_eq!((of(&note), note.is_earlier), (Some("own".into()), false));
     }
 }

@@ -61,6 +61,18 @@ pub(super) struct Wanted<'a> {
     pub ttl: Duration,
 }
 
+impl Wanted<'_> {
+    /// What `digest` holds: as it was noted, else as the registry says.
+    async fn contents(&self, reference: &Reference, digest: &Digest) -> Result<Arc<Contents>, BackendError> {
+        if let Some(known) = self.known.get(digest) {
+            return Ok(Arc::clone(known));
+        }
+        let Reference { registry, repository, .. } = reference;
+        let contents = self.registries.contents(registry, repository, digest, self.deadline).await;
+        contents.map_err(|error| unclear(&format!("what {registry}/{repository}@{digest} holds"), error))
+    }
+}
+
 /// By what an image is judged.
 pub(super) struct Rules<'a> {
     /// What its revision must be,
@@ -78,7 +90,9 @@ pub(super) struct Rules<'a> {
 pub(super) struct Found {
     parts: Option<Parameters>,
     /// What the manifest under the tag holds, by its digest.
-    holds: Option<(Digest, Arc<Contents>)>,
+    holds: Vec<(Digest, Arc<Contents>)>,
+    /// Those of them whose revision matters.
+    judged: Vec<Arc<Contents>>,
     tag: String,
     lacking: Option<String>,
     /// Whether its tag names the commit to which CI's word goes.
@@ -137,7 +151,7 @@ impl Image {
                     None => Evidence::absent(asked, "the index names none"),
                 };
                 let parts = digest.map(|digest| object(json!({ "tag": tag, "digest": digest.as_str() })));
-                Ok(Found { parts, holds: None, tag, lacking: None, is_tied, evidence })
+                Ok(Found { parts, holds: Vec::new(), judged: Vec::new(), tag, lacking: None, is_tied, evidence })
             }
         }
     }
@@ -153,39 +167,60 @@ impl Image {
             Lookup::There(target) => target,
             Lookup::Missing(missing) => {
                 let evidence = Evidence::absent(asked, missing.as_str());
-                return Ok(Found { parts: None, holds: None, tag, lacking: None, is_tied, evidence });
+                return Ok(Found {
+                    parts: None,
+                    holds: Vec::new(),
+                    judged: Vec::new(),
+                    tag,
+                    lacking: None,
+                    is_tied,
+                    evidence,
+                });
             }
         };
         let evidence = Evidence::present(&asked, digest.as_str());
         if !self.is_opened {
             let parts = object(parts(reference, digest.as_str()));
-            return Ok(Found { parts: Some(parts), holds: None, tag, lacking: None, is_tied, evidence });
+            return Ok(Found {
+                parts: Some(parts),
+                holds: Vec::new(),
+                judged: Vec::new(),
+                tag,
+                lacking: None,
+                is_tied,
+                evidence,
+            });
         }
-        let Reference { registry, repository, .. } = reference;
-        let contents = match wanted.known.get(&digest) {
-            Some(known) => Ok(Arc::clone(known)),
-            None => wanted.registries.contents(registry, repository, &digest, wanted.deadline).await,
+        let top = wanted.contents(reference, &digest).await?;
+        let image_for =
+            |wanted: &Platform| top.images.iter().find(|(own, _)| own.suits(wanted)).map(|(_, of)| of.clone());
+        let is_there = |wanted: &&Platform| top.platforms.iter().any(|own| own.suits(wanted));
+        let lacking: Vec<String> =
+            self.required.iter().chain(&self.platform).filter(|one| !is_there(one)).map(ToString::to_string).collect();
+        let lacking = (!lacking.is_empty()).then(|| lacking.join(", "));
+        let picked = self.platform.as_ref().and_then(image_for);
+        // Whose revisions matter: that of the image that is picked, else of those that must be there, unless the index
+        // speaks for all of them.
+        let matter: Vec<Digest> = match &picked {
+            _ if top.own_revision().is_some() => Vec::new(),
+            Some(picked) => vec![picked.clone()],
+            None => self.required.iter().filter_map(image_for).collect(),
         };
-        let contents =
-            contents.map_err(|error| unclear(&format!("what {registry}/{repository}@{digest} holds"), error))?;
-        let holds = Some((digest.clone(), Arc::clone(&contents)));
-        let is_there = |platform: &&Platform| contents.platforms.iter().any(|own| own.suits(platform));
-        let lacking: Vec<String> = self.required.iter().filter(|one| !is_there(one)).map(ToString::to_string).collect();
-        let mut lacking = (!lacking.is_empty()).then(|| lacking.join(", "));
-        let mut digest = digest;
-        if let Some(platform) = &self.platform {
-            match contents.images.iter().find(|(own, _)| own.suits(platform)) {
-                Some((_, of_platform)) => digest = of_platform.clone(),
-                None if contents.images.is_empty() && is_there(&platform) => {}
-                None => lacking = lacking.or_else(|| Some(platform.to_string())),
-            }
+        let mut holds = vec![(digest.clone(), Arc::clone(&top))];
+        for image in matter {
+            let contents = wanted.contents(reference, &image).await?;
+            holds.push((image, contents));
         }
-        let mut parts = object(parts(reference, digest.as_str()));
-        let platforms: Vec<String> = contents.platforms.iter().map(ToString::to_string).collect();
-        parts.insert("revision".to_owned(), contents.revision.clone().unwrap_or_default().into());
-        parts.insert("created".to_owned(), contents.created.clone().unwrap_or_default().into());
+        let is_of_image = usize::from(holds.len() > 1);
+        let judged: Vec<Arc<Contents>> =
+            holds[is_of_image..].iter().map(|(_, contents)| Arc::clone(contents)).collect();
+        let mut parts = object(parts(reference, picked.as_ref().unwrap_or(&digest).as_str()));
+        let platforms: Vec<String> = top.platforms.iter().map(ToString::to_string).collect();
+        let told = |told: fn(&Contents) -> &Option<String>| judged.iter().find_map(|one| told(one).clone());
+        parts.insert("revision".to_owned(), told(|contents| &contents.revision).unwrap_or_default().into());
+        parts.insert("created".to_owned(), told(|contents| &contents.created).unwrap_or_default().into());
         parts.insert("platforms".to_owned(), platforms.into());
-        Ok(Found { parts: Some(parts), holds, tag, lacking, is_tied, evidence })
+        Ok(Found { parts: Some(parts), holds, judged, tag, lacking, is_tied, evidence })
     }
 
     /// Whether the reference depends on what the gate says.
@@ -235,12 +270,17 @@ impl Source {
 }
 
 impl Found {
+    /// How it is known that it is there, or not.
+    pub const fn evidence(&self) -> &Evidence {
+        &self.evidence
+    }
+
     /// What there is of the image called `name`, by `rules`.
     ///
     /// # Errors
     /// When it does not say of which commit it is, and must.
     pub fn judge(self, name: &str, rules: &Rules<'_>) -> Result<Finding, BackendError> {
-        let Self { parts, holds, tag, lacking, is_tied, evidence } = self;
+        let Self { parts, holds, judged, tag, lacking, is_tied, evidence } = self;
         let mut finding = Finding { name: name.to_owned(), is: Is::Missing, holds, evidence: vec![evidence] };
         let Some(parts) = parts else { return Ok(finding) };
         finding.is = Is::Unfit;
@@ -249,11 +289,12 @@ impl Found {
             finding.evidence.push(Evidence::absent(asked, format!("it has none for {lacking}")));
             return Ok(finding);
         }
-        let contents = finding.holds.as_ref().map(|(_, contents)| Arc::clone(contents));
         let asked = format!("its revision under {tag}");
-        if let (Some(expected), Some(contents)) = (rules.expected, &contents) {
-            let judged = revision::judge(rules.policy, expected, contents, &tag, rules.is_ci_done);
-            match judged.map_err(|error| unclear(&asked, error))? {
+        for (expected, contents) in
+            rules.expected.into_iter().flat_map(|expected| judged.iter().map(move |one| (expected, one)))
+        {
+            let verdict = revision::judge(rules.policy, expected, contents, &tag, rules.is_ci_done);
+            match verdict.map_err(|error| unclear(&asked, error))? {
                 Verdict::Fits(told) => finding.evidence.push(Evidence::present(&asked, told)),
                 Verdict::Other(why) => {
                     finding.evidence.push(Evidence::absent(asked, why));
@@ -261,14 +302,16 @@ impl Found {
                 }
             }
         }
-        let revision = contents.as_ref().and_then(|contents| contents.revision.as_deref());
-        if let Some(earlier) = rules.earlier.filter(|earlier| !is_tied && revision != Some(earlier.as_str())) {
+        let is_of = |commit: &Commit| {
+            !judged.is_empty() && judged.iter().all(|contents| contents.revision.as_deref() == Some(commit.as_str()))
+        };
+        if let Some(earlier) = rules.earlier.filter(|earlier| !is_tied && !is_of(earlier)) {
             let why = format!("CI passed {earlier}, an earlier commit, and nothing says that the image is of that one");
             finding.evidence.push(Evidence::absent(asked, why));
             return Ok(finding);
         }
-        let (created, revision) =
-            contents.map(|contents| (contents.created.clone(), contents.revision.clone())).unwrap_or_default();
+        let told = |told: fn(&Contents) -> &Option<String>| judged.iter().find_map(|one| told(one).clone());
+        let (created, revision) = (told(|contents| &contents.created), told(|contents| &contents.revision));
         finding.is = Is::Built(Built { parts, created, revision });
         Ok(finding)
     }

@@ -38,23 +38,6 @@ impl Image {
         Self { revision: format!("{number:040x}") }
     }
 
-    /// The manifest of an index of images for `platforms`, with one for this commit behind each, and what it holds.
-    fn index(&self, platforms: &[&str]) -> (String, Vec<String>) {
-        let (mut entries, mut contents) = (Vec::new(), vec![self.config(), self.manifest()]);
-        for platform in platforms {
-            let (os, architecture) = platform.split_once('/').unwrap();
-            let image =
-                json!({"schemaVersion": 2, "mediaType": MANIFEST, "layers": [], "annotations": {"for": platform},
-                "config": {"mediaType": CONFIG, "digest": Digest::of(self.config().as_bytes()).as_str(), "size": 1}})
-                .to_string();
-            let digest = Digest::of(image.as_bytes());
-            entries.push(json!({"mediaType": MANIFEST, "digest": digest.as_str(), "size": image.len(),
-                "platform": {"os": os, "architecture": architecture}}));
-            contents.push(image);
-        }
-        (json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": entries}).to_string(), contents)
-    }
-
     fn config(&self) -> String {
         json!({"created": "2026-07-20T01:00:00Z", "os": "linux", "architecture": "amd64",
             "config": {"Labels": {"org.opencontainers.image.revision": self.revision}}})
@@ -144,14 +127,29 @@ impl Fake {
         state.tags.insert(tag.to_owned(), digest);
     }
 
-    /// Puts an index of `image` for `platforms` under `tag`; the digests of the index and of each platform's image.
-    pub fn push_index(&self, tag: &str, image: &Image, platforms: &[&str]) -> Vec<Digest> {
+    /// Puts an index of images for platforms under `tag`; the digests of the index and of each image.
+    pub fn push_index(&self, tag: &str, images: &[(&str, char)]) -> Vec<Digest> {
         let mut state = self.state.lock().unwrap();
-        let (index, contents) = image.index(platforms);
-        let of_platforms: Vec<Digest> = contents.into_iter().map(|content| state.keep(content)).skip(2).collect();
-        let digest = state.keep(index);
-        state.tags.insert(tag.to_owned(), digest.clone());
-        [vec![digest], of_platforms].concat()
+        let mut entries = Vec::new();
+        let mut digests: Vec<Digest> = images
+            .iter()
+            .map(|(platform, commit)| {
+                let (os, architecture) = platform.split_once('/').unwrap();
+                let config = state.keep(Image::of(*commit).config());
+                let digest = state.keep(
+                    json!({"schemaVersion": 2, "mediaType": MANIFEST, "layers": [], "annotations": {"for": platform},
+                        "config": {"mediaType": CONFIG, "digest": config.as_str(), "size": 1}})
+                    .to_string(),
+                );
+                entries.push(json!({"mediaType": MANIFEST, "digest": digest.as_str(), "size": 1,
+                    "platform": {"os": os, "architecture": architecture}}));
+                digest
+            })
+            .collect();
+        let index = state.keep(json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": entries}).to_string());
+        state.tags.insert(tag.to_owned(), index.clone());
+        digests.insert(0, index);
+        digests
     }
 
     /// The commits of the repository, newest first.

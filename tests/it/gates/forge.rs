@@ -60,7 +60,13 @@ impl Bench {
     }
 
     pub fn around(&self) -> Surroundings<'_> {
-        Surroundings { base: &self.base, clock: &self.clock, outbound: &self.outbound, registries: &self.registries }
+        Surroundings {
+            raw: &Value::Null,
+            base: &self.base,
+            clock: &self.clock,
+            outbound: &self.outbound,
+            registries: &self.registries,
+        }
     }
 
     /// The gate that `build` makes of `config`, which has no problem.

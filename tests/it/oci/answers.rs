@@ -84,7 +84,7 @@ async fn a_refusal_is_a_missing_tag_only_where_that_is_configured() {
     for on_head in [true, false] {
         let registry = Upstream::start(move |request| {
             let status = if on_head || request.method == "GET" { 403 } else { 404 };
-            request.answer(status, API, "")
+            request.answer(status, JSON, r#"{"errors":[{"status":403,"message":"Forbidden"}]}"#)
         })
         .await;
         let reference = format!("{}/org/app:1", registry.address);
@@ -93,6 +93,22 @@ async fn a_refusal_is_a_missing_tag_only_where_that_is_configured() {
         let entry = json!({"plainHttp": true, "deniedMeansMissing": true});
         let lenient = registries(&json!({registry.address.to_string(): entry}));
         assert_eq!(missing(look_up(&lenient, &reference).await), Missing::Denied);
+    }
+    // What a proxy refuses, or one who asks for a pause, is not missing anywhere.
+    for (headers, body, kind) in [
+        ("Content-Type: text/html", "<html>Access denied</html>", ErrorKind::Denied),
+        (JSON, "", ErrorKind::Denied),
+        (JSON, r#"{"errors":[]}"#, ErrorKind::Denied),
+        (
+            "Retry-After: 30",
+            r#"{"errors":[{"code":"DENIED"}]}"#,
+            ErrorKind::Throttled { retry_after: Some(Duration::from_secs(30)) },
+        ),
+    ] {
+        let registry = Upstream::start(move |request| request.answer(403, headers, body)).await;
+        let entry = json!({"plainHttp": true, "deniedMeansMissing": true});
+        let lenient = registries(&json!({registry.address.to_string(): entry}));
+        refused(look_up(&lenient, &format!("{}/org/app:1", registry.address)).await, kind, "403");
     }
 }
 

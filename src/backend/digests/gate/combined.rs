@@ -153,6 +153,11 @@ fn last_of_one_commit<'a>(passed: impl Iterator<Item = &'a Ruling> + Clone) -> R
             short(Some(other))
         )));
     }
+    if passed.clone().any(|ruling| ruling.is_earlier) && passed.clone().any(|ruling| ruling.commit.is_none()) {
+        return Err(BackendError::invalid_output(
+            "one gate passed an earlier commit, and another one does not say which commit it passed; give that one its `sha`",
+        ));
+    }
     let mut last = passed.max_by(|a, b| a.built_at.cmp(&b.built_at)).cloned();
     if let (Some(last), Some(one)) = (&mut last, one) {
         last.commit.clone_from(&one.commit);
