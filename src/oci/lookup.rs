@@ -86,7 +86,8 @@ impl Registry {
             {
                 return Ok((Lookup::Missing(Missing::Tag), None));
             }
-            404 => {}
+            // 405 and 501: it knows no `HEAD`.
+            404 | 405 | 501 => {}
             403 if self.rules.denied_means_missing && head.rest.is_none() => {}
             _ => return Err(head.refusal()),
         }

@@ -294,6 +294,7 @@ async fn only_a_registrys_own_words_count() {
     let never: Said = (500, "", "never asked");
     for (name, head, get, expected) in [
         ("a digest", (200, &*found, ""), never, Ok(&*present)),
+        ("no HEAD", (405, "", ""), (200, &*found, MANIFEST), Ok(&*present)),
         ("no digest header", silent, (200, OCI, MANIFEST), Ok(&*present)),
         ("no 404 to a GET", gone, (200, &*found, MANIFEST), Ok(&*present)),
         ("a 404 by a registry", gone, (404, JSON, UNKNOWN), Ok("[]")),

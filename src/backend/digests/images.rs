@@ -154,7 +154,10 @@ impl Images {
                 error.within(format_args!("image {name}"))
             })
         });
-        let findings = all(judged)?;
+        let findings = all(judged).map_err(|mut error| {
+            error.evidence.extend(ruling.iter().flat_map(|ruling| ruling.evidence.iter().cloned()));
+            error
+        })?;
         let tells_origin = self.expect.is_some() || self.gate.is_some();
         let (made_by, now) = (self.made_by.clone(), self.clock.now());
         Learned { findings, ruling, tells_origin, before, made_by, now }.decide(&self.fallback)
