@@ -4,7 +4,11 @@
 mod fake;
 mod problems;
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::BTreeSet,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
 use futures_util::{StreamExt as _, stream};
 use serde_json::{Value, json};
@@ -455,6 +459,33 @@ async fn routes_share_what_they_ask_for() {
     app.operate("/admin/answers/invalidate", Some(json!({"route": "a"}))).await;
     assert_eq!(app.ask("a", parameters()).await.sets(), one.sets());
     assert_eq!(fake.take(), ["HEAD /v2/org/app/manifests/main"]);
+}
+
+/// Whoever asks while an operator invalidates gets no answer that outlives it: what was looked up before counts for nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_invalidation_wins_against_callers_that_ask_meanwhile() {
+    let fake = Fake::start().await;
+    let backend = json!({"images": {"app": {"image": format!("{}/org/app:main", fake.host())}}});
+    let more = json!({"output": {"digest": "{{ app.digest }}"}, "lineage": null, "cache": {"ttl": "10m"}});
+    let app = TestApp::start(&format!("cache: {{ path: data }}\n{}", config(&fake, &backend, more))).await;
+    app.app.open_disk();
+    for round in 0..20 {
+        let image = Image::numbered(round);
+        fake.push("main", &image);
+        let answers = AtomicBool::new(false);
+        let asking = async {
+            while !answers.load(Ordering::SeqCst) {
+                app.ask("a", json!({})).await;
+            }
+        };
+        let invalidating = async {
+            app.operate("/admin/answers/invalidate", Some(json!({"route": "a"}))).await;
+            answers.store(true, Ordering::SeqCst);
+        };
+        tokio::join!(asking, invalidating);
+        app.settle().await;
+        assert!(app.ask("a", json!({})).await.sets().contains(image.digest().as_str()), "round {round}");
+    }
 }
 
 /// The use case of the proposal that the plugin generator comes from: two branches, two images each.
