@@ -10,6 +10,7 @@ mod call;
 mod client;
 mod destination;
 mod kept;
+pub mod link;
 mod reply;
 mod retry;
 

@@ -69,7 +69,7 @@ impl Registry {
         &self,
         reference: &Reference,
         deadline: tokio::time::Instant,
-    ) -> Result<(Lookup, Option<Manifest>), BackendError> {
+    ) -> Result<Lookup, BackendError> {
         let path = format!("manifests/{}", reference.selector());
         let question = Question { method: Method::HEAD, repository: &reference.repository, path: &path, query: None };
         let head = self.ask(&question, deadline).await?;
@@ -78,13 +78,13 @@ impl Registry {
                 if let Some(value) = head.headers.get(DIGEST) {
                     let target = Target { digest: parse_digest(value)?, media_type: content_type(&head) };
                     check_pin(reference, &target)?;
-                    return Ok((Lookup::There(target), None));
+                    return Ok(Lookup::There(target));
                 }
             }
             404 if self.rules.confirm_404 == Confirm404::Head
                 && head.headers.contains_key("docker-distribution-api-version") =>
             {
-                return Ok((Lookup::Missing(Missing::Tag), None));
+                return Ok(Lookup::Missing(Missing::Tag));
             }
             // 405 and 501: it knows no `HEAD`.
             404 | 405 | 501 => {}
@@ -98,13 +98,13 @@ impl Registry {
         let reply = self.ask(&Question { method: Method::GET, ..question }, deadline).await?;
         match reply.status.as_u16() {
             200 => {
-                let (target, manifest) = vouched_for(&reply)?;
+                let (target, _) = vouched_for(&reply)?;
                 check_pin(reference, &target)?;
-                Ok((Lookup::There(target), Some(manifest)))
+                Ok(Lookup::There(target))
             }
-            404 => missing(&reply).map(|missing| (Lookup::Missing(missing), None)),
+            404 => missing(&reply).map(Lookup::Missing),
             403 if self.rules.denied_means_missing && reply.rest.is_none() && names_errors(&reply) => {
-                Ok((Lookup::Missing(Missing::Denied), None))
+                Ok(Lookup::Missing(Missing::Denied))
             }
             _ => Err(reply.refusal()),
         }

@@ -218,12 +218,12 @@ impl Shared {
         for (index, registry) in chain.iter().enumerate() {
             let found = registry.look_up(reference, share(deadline, last - index)).await;
             match found {
-                Ok((found @ Lookup::There(_), _)) => return Ok(found),
+                Ok(found @ Lookup::There(_)) => return Ok(found),
                 // What a mirror does not have, or not tell, its origin may.
                 _ if index < last => {
                     tracing::debug!(mirror = registry.name, %reference, ?found, "not from the mirror");
                 }
-                Ok((Lookup::Missing(missing), _)) => {
+                Ok(Lookup::Missing(missing)) => {
                     if missing == Missing::Repository {
                         tracing::warn!(
                             registry = reference.registry,

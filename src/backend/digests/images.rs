@@ -165,8 +165,7 @@ impl Images {
 
     fn expected(&self, context: &TemplateValue) -> Result<Option<Commit>, BackendError> {
         let Some(template) = &self.expect else { return Ok(None) };
-        let commit = template.render(context).and_then(|text| Commit::parse(text.trim()));
-        commit.map(Some).map_err(|error| BackendError::invalid_input(format!("revision.expect: {error}")))
+        Commit::render(template, context).map(Some).map_err(|error| error.within("revision.expect"))
     }
 
     async fn find(
@@ -248,7 +247,7 @@ fn check_ties(config: &Config, images: &[(String, Image)], path: &Path, problems
         let why = "with `walkBack` CI's word may go to an earlier commit, and nothing makes sure that the images are of that one";
         problems.error_with_help(&path, why, help);
     } else if matches!(policy, None | Some(Policy::Ignore))
-        && !are_tied(|image| image.needs_commit() || image.names_a_commit())
+        && !are_tied(|image| image.needs_commit() || image.has_commit_parameter())
     {
         problems.warning(&path, "CI passes a commit, and nothing says that the images are of that commit", help);
     }

@@ -151,7 +151,7 @@ impl Image {
                     None => Evidence::absent(asked, "the index names none"),
                 };
                 let parts = digest.map(|digest| object(json!({ "tag": tag, "digest": digest.as_str() })));
-                Ok(Found { parts, holds: Vec::new(), judged: Vec::new(), tag, lacking: None, is_tied, evidence })
+                Ok(Found::unopened(parts, tag, is_tied, evidence))
             }
         }
     }
@@ -159,37 +159,20 @@ impl Image {
     async fn find_in_registry(&self, reference: &Reference, wanted: &Wanted<'_>) -> Result<Found, BackendError> {
         let (asked, is_tied) = (format!("the manifest of {reference}"), self.needs_commit());
         let tag = reference.tag.clone().unwrap_or_default();
-        let shared_for =
-            if wanted.ttl.is_zero() || !names_a_commit(&tag) { shared_for(wanted.ttl) } else { COMMIT_TAG };
+        let shared_for = if wanted.ttl.is_zero() || !is_commit_tag(&tag) { shared_for(wanted.ttl) } else { COMMIT_TAG };
         let patience = Patience { deadline: wanted.deadline, max_age: shared_for };
         let lookup = wanted.registries.look_up(reference, patience).await.map_err(|error| unclear(&asked, error))?;
         let Target { digest, .. } = match lookup {
             Lookup::There(target) => target,
             Lookup::Missing(missing) => {
                 let evidence = Evidence::absent(asked, missing.as_str());
-                return Ok(Found {
-                    parts: None,
-                    holds: Vec::new(),
-                    judged: Vec::new(),
-                    tag,
-                    lacking: None,
-                    is_tied,
-                    evidence,
-                });
+                return Ok(Found::unopened(None, tag, is_tied, evidence));
             }
         };
         let evidence = Evidence::present(&asked, digest.as_str());
         if !self.is_opened {
             let parts = object(parts(reference, digest.as_str()));
-            return Ok(Found {
-                parts: Some(parts),
-                holds: Vec::new(),
-                judged: Vec::new(),
-                tag,
-                lacking: None,
-                is_tied,
-                evidence,
-            });
+            return Ok(Found::unopened(Some(parts), tag, is_tied, evidence));
         }
         let top = wanted.contents(reference, &digest).await?;
         let image_for =
@@ -229,7 +212,7 @@ impl Image {
     }
 
     /// Whether the reference holds a parameter that is called like a commit.
-    pub fn names_a_commit(&self) -> bool {
+    pub fn has_commit_parameter(&self) -> bool {
         self.template().names().any(|name| NAMES_OF_COMMITS.iter().any(|part| name.to_ascii_lowercase().contains(part)))
     }
 
@@ -270,6 +253,11 @@ impl Source {
 }
 
 impl Found {
+    /// What is known without looking into it.
+    const fn unopened(parts: Option<Parameters>, tag: String, is_tied: bool, evidence: Evidence) -> Self {
+        Self { parts, holds: Vec::new(), judged: Vec::new(), tag, lacking: None, is_tied, evidence }
+    }
+
     /// How it is known that it is there, or not.
     pub const fn evidence(&self) -> &Evidence {
         &self.evidence
@@ -318,7 +306,7 @@ impl Found {
 }
 
 /// Whether a tag holds a whole commit, such as `sha-` and 40 digits: such tags do not move.
-fn names_a_commit(tag: &str) -> bool {
+fn is_commit_tag(tag: &str) -> bool {
     tag.split(['-', '_', '.']).any(|part| Commit::parse(part).is_ok())
 }
 
@@ -366,7 +354,7 @@ mod tests {
             (sha[..7].to_owned(), false),
             ("main".to_owned(), false),
         ] {
-            assert_eq!(names_a_commit(&tag), expected, "{tag}");
+            assert_eq!(is_commit_tag(&tag), expected, "{tag}");
         }
     }
 }

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::{
     error::BackendError,
-    outbound::{Call, Line, Reply},
+    outbound::{Call, Line, Reply, link},
 };
 
 /// The largest answer that is read, in bytes.
@@ -74,7 +74,7 @@ impl Api {
     /// # Errors
     /// When the link leads elsewhere, where no credential goes.
     pub fn next(&self, reply: &Reply, may_lead_to: impl Fn(&str) -> bool) -> Result<Option<Url>, BackendError> {
-        let Some(target) = next_link(&reply.headers) else { return Ok(None) };
+        let Some(target) = link::next(&reply.headers) else { return Ok(None) };
         let url = self.base.join(&target).ok();
         let continues = |url: &Url| {
             url.origin() == self.base.origin()
@@ -113,22 +113,6 @@ pub fn base_url(text: &str) -> Result<Url, String> {
     Ok(url)
 }
 
-/// The target of the `Link` whose relation is `next`.
-fn next_link(headers: &HeaderMap) -> Option<String> {
-    headers.get_all(header::LINK).iter().find_map(|value| {
-        let text = String::from_utf8_lossy(value.as_bytes()).into_owned();
-        text.split('<').skip(1).find_map(|link| {
-            let (target, parameters) = link.split_once('>')?;
-            let is_next = |parameter: &str| {
-                let (name, relations) = parameter.split_once('=').unwrap_or_default();
-                let relations = relations.trim().trim_end_matches(',').trim().trim_matches('"').to_ascii_lowercase();
-                name.trim().eq_ignore_ascii_case("rel") && relations.split_ascii_whitespace().any(|one| one == "next")
-            };
-            parameters.split(';').any(is_next).then(|| target.to_owned())
-        })
-    })
-}
-
 /// The document in `reply`.
 ///
 /// # Errors
@@ -143,17 +127,6 @@ pub fn document<T: DeserializeOwned>(reply: &Reply) -> Result<T, BackendError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_next_page_is_found_among_links() {
-        let next =
-            |link: &'static str| next_link(&HeaderMap::from_iter([(header::LINK, HeaderValue::from_static(link))]));
-        let links = "<https://h/a?page=1>; rel=\"prev\", <https://h/a?page=3>; rel=\"next\", <https://h/a?page=9>; rel=\"last\"";
-        assert_eq!(next(links).as_deref(), Some("https://h/a?page=3"));
-        assert_eq!(next("</a?page=2>; title=\"x\"; REL=next, </b>; rel=last").as_deref(), Some("/a?page=2"));
-        assert_eq!(next("<https://h/a?page=1>; rel=\"first\", <https://h/n>; rel=\"nextish\""), None);
-        assert_eq!(next(""), None);
-    }
 
     #[test]
     fn an_api_is_a_plain_url() {

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 pub use self::{
     credential::{Credential, Form},
     field::Field,
-    paging::{Page, follow, next_link},
+    paging::{Page, follow},
     statuses::{Required, Status, unknown_word},
 };
 use super::api::Api;

@@ -14,12 +14,12 @@ use self::pipelines::{Pipeline, Wanted};
 use super::{
     Asked, Gate, Ruling,
     api::document,
-    forge::{Credential, Field, Forge, Form, Page, follow, next_link},
+    forge::{Credential, Field, Forge, Form, Page, follow},
 };
 use crate::{
     backend::Surroundings,
     error::BackendError,
-    outbound::Reply,
+    outbound::{Reply, link},
     problem::{Path, Problems},
     secret::SecretRef,
 };
@@ -180,7 +180,7 @@ impl Gate for Gitlab {
 
 /// Where the list goes on. A proxy that drops `Link` would leave a part for the whole, hence the second look.
 fn next_page(reply: &Reply, from: &Url) -> Result<Option<Url>, BackendError> {
-    if let Some(link) = next_link(&reply.headers) {
+    if let Some(link) = link::next(&reply.headers) {
         return follow(from, &link).map(Some);
     }
     if reply.headers.get("x-next-page").is_some_and(|page| !page.as_bytes().trim_ascii().is_empty()) {
