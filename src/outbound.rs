@@ -19,7 +19,7 @@ use std::{
     fmt,
     num::NonZeroU32,
     path::PathBuf,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -67,7 +67,7 @@ pub struct Line {
     clock: Arc<dyn Clock>,
     trusted: Trusted,
     /// Built at its first use, since reading the system's certificates takes longer than the start of everything else.
-    client: OnceLock<Client>,
+    client: Mutex<Option<Client>>,
     destinations: Cache<Arc<str>, Arc<Destination>>,
     budgets: Budgets,
     kept: Kept,
@@ -98,7 +98,7 @@ impl Outbound {
             trusted: Trusted::read(terms.ca.as_deref())?,
             terms: terms.clone(),
             clock: Arc::clone(&self.clock),
-            client: OnceLock::new(),
+            client: Mutex::default(),
             destinations: Cache::new(MOST_DESTINATIONS),
             budgets: Budgets::default(),
             kept: Kept::default(),
@@ -181,7 +181,7 @@ impl Line {
         }
         journey.attempts += 1;
         let began = Instant::now();
-        let mut outcome = self.trusted.exchange(client, journey.call, &journey.secrets).await;
+        let mut outcome = self.trusted.exchange(&client, journey.call, &journey.secrets).await;
         journey.took = began.elapsed();
         if let Ok(reply) = &mut outcome {
             self.budgets.learn(&journey.owner, reply, self.clock.now());
@@ -195,12 +195,13 @@ impl Line {
         journey.destination.breaker.check(now)
     }
 
-    fn client(&self) -> Result<&Client, BackendError> {
-        if let Some(client) = self.client.get() {
-            return Ok(client);
+    fn client(&self) -> Result<Client, BackendError> {
+        // Held while it is built, so that those who ask first do not build one each.
+        let mut client = self.client.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(client) = &*client {
+            return Ok(client.clone());
         }
-        let client = self.trusted.client()?;
-        Ok(self.client.get_or_init(|| client))
+        Ok(client.insert(self.trusted.client()?).clone())
     }
 }
 

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, HeaderName, StatusCode};
 use moka::{ops::compute::Op, sync::Cache};
 
 use super::{Reply, retry};
@@ -115,35 +115,51 @@ impl Pause {
     }
 }
 
+/// A family of headers in which a budget is told.
+struct Names {
+    limit: HeaderName,
+    remaining: HeaderName,
+    reset: HeaderName,
+}
+
+/// GitHub's, and those that others took over from it.
+const WITH_X: Names = Names {
+    limit: HeaderName::from_static("x-ratelimit-limit"),
+    remaining: HeaderName::from_static("x-ratelimit-remaining"),
+    reset: HeaderName::from_static("x-ratelimit-reset"),
+};
+/// GitLab's and Docker Hub's.
+const WITHOUT_X: Names = Names {
+    limit: HeaderName::from_static("ratelimit-limit"),
+    remaining: HeaderName::from_static("ratelimit-remaining"),
+    reset: HeaderName::from_static("ratelimit-reset"),
+};
+
 impl Told {
     fn read(headers: &HeaderMap, now: Timestamp) -> Self {
-        let read = |prefix: &str| {
-            let field = |name: &str| {
-                let text = headers.get(format!("{prefix}-{name}"))?.to_str().ok()?;
-                // Several limits may be listed; the first is the one that applies.
-                let first = text.split(',').next().unwrap_or_default();
-                let mut parts = first.split(';').map(str::trim);
-                let number: u64 = parts.next()?.parse().ok()?;
-                let window = parts.find_map(|part| part.strip_prefix("w=")?.parse().ok());
-                Some((number, window.map(Duration::from_secs)))
-            };
-            let (limit, remaining) = (field("limit"), field("remaining"));
-            let reset = field("reset").map(|(number, _)| match number {
-                FIRST_DATE.. => UNIX_EPOCH
-                    .checked_add(Duration::from_secs(number))
-                    .map_or(Duration::MAX, |at| retry::until(at, now)),
-                _ => Duration::from_secs(number),
-            });
-            let window = limit.or(remaining).and_then(|(_, window)| window);
-            Self {
-                limit: limit.map(|(number, _)| number),
-                remaining: remaining.map(|(number, _)| number),
-                reset,
-                window,
-            }
+        let told = Self::read_as(headers, &WITH_X, now);
+        if told.remaining.is_some() { told } else { Self::read_as(headers, &WITHOUT_X, now) }
+    }
+
+    fn read_as(headers: &HeaderMap, names: &Names, now: Timestamp) -> Self {
+        let field = |name: &HeaderName| {
+            let text = headers.get(name)?.to_str().ok()?;
+            // Several limits may be listed; the first is the one that applies.
+            let first = text.split(',').next().unwrap_or_default();
+            let mut parts = first.split(';').map(str::trim);
+            let number: u64 = parts.next()?.parse().ok()?;
+            let window = parts.find_map(|part| part.strip_prefix("w=")?.parse().ok());
+            Some((number, window.map(Duration::from_secs)))
         };
-        let github = read("x-ratelimit");
-        if github.remaining.is_some() { github } else { read("ratelimit") }
+        let (limit, remaining) = (field(&names.limit), field(&names.remaining));
+        let reset = field(&names.reset).map(|(number, _)| match number {
+            FIRST_DATE.. => {
+                UNIX_EPOCH.checked_add(Duration::from_secs(number)).map_or(Duration::MAX, |at| retry::until(at, now))
+            }
+            _ => Duration::from_secs(number),
+        });
+        let window = limit.or(remaining).and_then(|(_, window)| window);
+        Self { limit: limit.map(|(number, _)| number), remaining: remaining.map(|(number, _)| number), reset, window }
     }
 
     fn is_used_up(self) -> bool {
@@ -180,7 +196,7 @@ fn pause(status: StatusCode, told: Told, rest: Option<Duration>, now: Timestamp)
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use http::{HeaderName, HeaderValue};
+    use http::HeaderValue;
 
     use super::*;
     use crate::secret::Secrets;
