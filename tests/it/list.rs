@@ -205,3 +205,17 @@ async fn a_long_list_is_read_to_its_end() {
     let list = json!({"repositories": ["~/org/long"], "tags": {"semver": "*"}, "limit": 1});
     assert_eq!(tags(&registry.host, list).await, ["1.319.0"]);
 }
+
+#[tokio::test]
+async fn a_large_catalogue_is_read_to_its_end() {
+    let registry = Registry::start().await;
+    registry.put_image("org/r000", &["1", "2"], "2026-01-01T00:00:00Z").await;
+    let names: Vec<String> = (0..320).map(|number| format!("org/r{number:03}")).collect();
+    for name in &names[1..] {
+        registry.copy("org/r000", name);
+    }
+    let list = json!({"repositories": ["~/org/*"], "limit": 1});
+    let app = gateway(&registry.host, list, "{{ repository }}:{{ tag }}").await;
+    let expected: Vec<String> = names.iter().map(|name| format!("{name}:2")).collect();
+    assert_eq!(told(&app.ask("l", json!({})).await), expected);
+}

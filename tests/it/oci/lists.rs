@@ -13,11 +13,8 @@ async fn all_tags_of_a_real_repository() {
     let registry = Registry::start().await;
     registry.push("front:feature-branch-1", "org/app:main").await;
     let mut expected: Vec<String> = (0..320).map(|number| format!("t{number:03}")).collect();
-    // As the registry itself writes them, but without waiting for the disk at each.
-    let tags = registry.repositories().join("org/app/_manifests/tags");
     for tag in &expected {
-        std::fs::create_dir_all(tags.join(tag).join("current")).unwrap();
-        std::fs::copy(tags.join("main/current/link"), tags.join(tag).join("current/link")).unwrap();
+        registry.copy("org/app/_manifests/tags/main", &format!("org/app/_manifests/tags/{tag}"));
     }
     expected.push("main".to_owned());
     let asked = registries(&plain(&registry.host));
@@ -33,20 +30,17 @@ async fn all_tags_of_a_real_repository() {
 async fn all_repositories_of_a_real_registry() {
     let registry = Registry::start().await;
     registry.push("front:feature-branch-1", "org/r000:main").await;
-    let first = registry.repositories().join("org/r000");
-    // What makes a folder a repository in its eyes.
-    for number in 1..260 {
-        let layers = registry.repositories().join(format!("org/r{number:03}/_layers/sha256"));
-        std::fs::create_dir_all(layers).unwrap();
+    let expected: Vec<String> = (0..320).map(|number| format!("org/r{number:03}")).collect();
+    for name in &expected[1..] {
+        registry.copy("org/r000", name);
     }
-    assert!(first.join("_layers").is_dir());
     let proxy = Proxy::start(&registry.host).await;
     let registries = registries(&plain(&proxy.address));
     let found = registries.repositories(&proxy.address.to_string(), soon()).await.unwrap();
-    let expected: Vec<String> = (0..260).map(|number| format!("org/r{number:03}")).collect();
     assert_eq!(found, expected);
     let pages: Vec<String> = proxy.requests().into_iter().map(|request| request.target).collect();
-    assert!(pages.len() >= 2 && pages[0] == "/v2/_catalog?n=250", "{pages:?}");
+    assert_eq!(pages, ["/v2/_catalog?n=250", "/v2/_catalog?last=org%2Fr249&n=250"]);
+    there(look_up(&registries, &format!("{}/org/r319:main", proxy.address)).await);
 }
 
 /// A registry whose pages are `pages`: the query that asks for one, the `Link` after it, and its body.

@@ -99,6 +99,23 @@ impl Registry {
         skopeo(arguments.into_iter()).await;
     }
 
+    /// Lets the repository `to` (or the tag, by its folder) hold all that `from` does: the links that the registry itself
+    /// would write, without its wait for the disk at each.
+    pub fn copy(&self, from: &str, to: &str) {
+        fn links(from: &Path, to: &Path) {
+            std::fs::create_dir_all(to).unwrap();
+            for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
+                let to = to.join(entry.file_name());
+                if entry.file_type().unwrap().is_dir() {
+                    links(&entry.path(), &to);
+                } else {
+                    std::fs::copy(entry.path(), to).unwrap();
+                }
+            }
+        }
+        links(&self.repositories().join(from), &self.repositories().join(to));
+    }
+
     /// Where it keeps its repositories.
     pub fn repositories(&self) -> PathBuf {
         self.folder.path().join("data/docker/registry/v2/repositories")
