@@ -1,6 +1,8 @@
 //! The `digests` backend: real registries, registries that misbehave, and image layouts. Only a digest
 //! that a registry vouches for is present, only what it denies is absent, the rest is an error.
 
+mod full_disk;
+
 use std::{
     path::Path,
     sync::atomic::{AtomicUsize, Ordering},

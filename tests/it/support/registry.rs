@@ -4,7 +4,7 @@ use std::{
     ffi::OsStr,
     net::TcpListener,
     path::{Path, PathBuf},
-    process::Stdio,
+    process::{Output, Stdio},
     sync::atomic::{AtomicU32, Ordering},
     time::Duration,
 };
@@ -85,18 +85,39 @@ impl Registry {
 
     /// Copies an image of the demonstration layout, such as `front:feature-branch-1`, to `image`, such as `front:1`.
     pub async fn push(&self, name: &str, image: &str) {
+        succeeded(self.try_push(name, image).await);
+    }
+
+    /// What skopeo says when that fails, as it must.
+    pub async fn fail_to_push(&self, name: &str, image: &str) -> String {
+        let output = self.try_push(name, image).await;
+        assert!(!output.status.success(), "{image} was pushed");
+        String::from_utf8(output.stderr).unwrap()
+    }
+
+    async fn try_push(&self, name: &str, image: &str) -> Output {
         let (from, to) = (format!("oci:{}:{name}", demo_images().display()), format!("docker://{}/{image}", self.host));
         let mut arguments = vec!["--insecure-policy", "copy", "--quiet", "--dest-tls-verify=false"];
         let user = format!("--dest-creds={USER}:{PASSWORD}");
         arguments.extend(self.setup.has_user.then_some(&*user));
-        skopeo(arguments.into_iter().chain([&*from, &*to])).await;
+        skopeo(arguments.into_iter().chain([&*from, &*to])).await
+    }
+
+    /// From now on its storage takes not a byte more, as a disk that is full; or it does again. Each write fails, with
+    /// another number than a full disk's, of which it tells nobody.
+    pub async fn is_full(&self, is_full: bool) {
+        let id = self.child.as_ref().and_then(Child::id).expect("a running registry").to_string();
+        // The soft limit alone, which may be raised again.
+        let most = if is_full { "--fsize=0:" } else { "--fsize=unlimited:" };
+        let output = start("prlimit", ["--pid", &*id, most]).output().await;
+        succeeded(output.unwrap_or_else(|error| missing("prlimit", &error)));
     }
 
     /// Copies the image `name` of the layout in `folder`, with all that belongs to it, to `image`.
     pub async fn push_all(&self, folder: &Path, name: &str, image: &str) {
         let (from, to) = (format!("oci:{}:{name}", folder.display()), format!("docker://{}/{image}", self.host));
         let arguments = ["--insecure-policy", "copy", "--all", "--quiet", "--dest-tls-verify=false", &from, &to];
-        skopeo(arguments.into_iter()).await;
+        succeeded(skopeo(arguments.into_iter()).await);
     }
 
     /// Lets the repository `to` (or the tag, by its folder) hold all that `from` does: the links that the registry itself
@@ -138,7 +159,7 @@ impl Registry {
         let user = format!("--creds={USER}:{PASSWORD}");
         let mut arguments = vec!["inspect", "--tls-verify=false", "--format", "{{.Digest}}"];
         arguments.extend(self.setup.has_user.then_some(&*user));
-        skopeo(arguments.into_iter().chain([&*image])).await.trim().to_owned()
+        succeeded(skopeo(arguments.into_iter().chain([&*image])).await).trim().to_owned()
     }
 
     /// Whether a process of ours serves the address, which it does until `stop`.
@@ -201,18 +222,23 @@ pub fn demo_images() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("config/demo/images")
 }
 
-async fn skopeo(arguments: impl Iterator<Item = &str>) -> String {
-    let output = start("skopeo", arguments).output().await.unwrap_or_else(|error| missing("skopeo", &error));
-    assert!(output.status.success(), "skopeo: {}", String::from_utf8_lossy(&output.stderr));
+async fn skopeo(arguments: impl Iterator<Item = &str>) -> Output {
+    start("skopeo", arguments).output().await.unwrap_or_else(|error| missing("skopeo", &error))
+}
+
+fn succeeded(output: Output) -> String {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
 
 fn start(program: &str, arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
     let mut command = Command::new(program);
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     command
 }
 
 fn missing(program: &str, error: &std::io::Error) -> ! {
-    panic!("this test needs the program `{program}` (Debian's package of that name): {error}")
+    panic!(
+        "this test needs the program `{program}` (Debian's package of that name; `prlimit` is in `util-linux`): {error}"
+    )
 }
