@@ -12,11 +12,11 @@ use std::{
 use crate::{
     answer::Engine,
     auth::Auth,
-    backend::Surroundings,
+    backend::{BackendConfig, Surroundings},
     base_dir::BaseDir,
     cache::{CacheLimits, Disk, Memory, Trouble},
     clock::Clock,
-    config::{Loaded, Report, ServerConfig},
+    config::{Config, Loaded, Report, ServerConfig},
     oci::Registries,
     outbound::Outbound,
     problem::{Path, Problems},
@@ -90,6 +90,7 @@ impl App {
             &root.key("routes"),
             &mut problems,
         );
+        check_memory(&config, &root, &mut problems);
         let report = loaded.report(problems.into_vec());
         if report.has_errors() {
             return Err(report);
@@ -178,6 +179,24 @@ fn check_server(server: &ServerConfig, path: &Path, problems: &mut Problems) {
     }
     if server.listen == server.admin && server.listen.port() != 0 {
         problems.error(&path.key("admin"), "`listen` and `admin` are the same address");
+    }
+}
+
+/// Points out routes whose answers depend on what was built before, where a restart forgets that.
+fn check_memory(config: &Config, root: &Path, problems: &mut Problems) {
+    if config.cache.path.is_some() {
+        return;
+    }
+    for (index, route) in config.routes.iter().enumerate() {
+        let knows_commits = matches!(&route.backend, BackendConfig::Digests(digests) if digests.list.is_none());
+        if knows_commits && route.lineage.is_some() {
+            problems.warning(
+                &root.key("routes").index(index).key("lineage"),
+                "without `cache.path` a restart forgets the images that stand in for a commit that is not built yet",
+                "set `cache.path` to a file on a volume that outlives the process; else such a commit is answered after a restart as \
+                 if nothing had ever been built, and with `onMissing: omit` its preview is deleted",
+            );
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::fake::sha;
-use crate::support::check::findings;
+use crate::support::check::{findings, of_route};
 
 const TAG: &str = "r.example/x:{{ params.branch }}";
 const COMMIT: &str = "r.example/x:{{ commit }}";
@@ -101,5 +101,27 @@ fn registries_are_checked() {
         let digests = json!({"images": {"app": {"image": TAG}}});
         let found = findings(&digests, &format!("registries: {registries}\n"));
         assert!(found.iter().any(|(_, at, message)| at == path && message.contains(says)), "{registries}: {found:?}");
+    }
+}
+
+#[test]
+fn a_lineage_that_a_restart_forgets_is_pointed_out() {
+    let images = json!({"digests": digests(TAG, &json!({}))});
+    let list = json!({"digests": {"list": {"repositories": ["r.example/x"]}}});
+    let (lineage, kept) = (json!(["branch"]), "cache: { path: ./answers.redb }\n");
+    for (backend, lineage, more, is_told) in [
+        (&images, &lineage, "", true),
+        (&images, &lineage, kept, false),
+        (&images, &Value::Null, "", false),
+        (&list, &lineage, "", false),
+        (&json!({"http": {"url": "https://ci.example/{{ params.branch }}"}}), &lineage, "", false),
+    ] {
+        let found = of_route(&json!({"name": "l", "lineage": lineage, "backend": backend}), more);
+        let told = found.iter().any(|(severity, path, message)| {
+            severity == "warning"
+                && path == "routes[0].lineage"
+                && message.starts_with("without `cache.path` a restart")
+        });
+        assert_eq!((told, found.is_empty()), (is_told, !is_told), "{backend} {lineage} {more}: {found:?}");
     }
 }

@@ -6,10 +6,14 @@ use super::{TestApp, binary::command};
 
 /// What it finds in a route's `digests`: severity, path below the backend, message.
 pub fn findings(digests: &Value, more: &str) -> Vec<(String, String, String)> {
+    of_route(&json!({"name": "l", "backend": {"digests": digests}}), more)
+}
+
+/// The same of a whole route, with paths below its `digests` where they are there.
+pub fn of_route(route: &Value, more: &str) -> Vec<(String, String, String)> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("gateway.yaml");
-    let routes = json!([{"name": "l", "backend": {"digests": digests}}]);
-    std::fs::write(&file, format!("{}{more}routes: {routes}\n", TestApp::auth())).unwrap();
+    std::fs::write(&file, format!("{}{more}routes: {}\n", TestApp::auth(), json!([route]))).unwrap();
     let output = command().args(["check", "-o", "json", "-c"]).arg(&file).output().unwrap();
     let found: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
     let has_errors = found.iter().any(|finding| finding["severity"] == "error");
