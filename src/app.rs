@@ -65,7 +65,7 @@ impl App {
         check_server(&config.server, &root.key("server"), &mut problems);
         let base = &loaded.base.clone();
         let auth = Auth::build(&config.auth, base, &root.key("auth"), &mut problems);
-        let outbound = Arc::new(Outbound::new(Arc::clone(&clock)));
+        let outbound = Arc::new(Outbound::new(Arc::clone(&clock)).counted(metrics.outbound.clone()));
         let registries = Registries::build(
             &config.registries,
             base,

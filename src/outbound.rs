@@ -8,6 +8,7 @@ mod breaker;
 mod budget;
 mod call;
 mod client;
+mod counts;
 mod destination;
 mod kept;
 pub mod link;
@@ -39,7 +40,7 @@ pub use self::{
     call::{ANONYMOUS, Call},
     reply::Reply,
 };
-use crate::{clock::Clock, error::BackendError, secret::Secrets};
+use crate::{clock::Clock, error::BackendError, secret::Secrets, telemetry::metrics::OutboundMetrics};
 
 /// How many destinations a line remembers; those that are asked least leave first.
 const MOST_DESTINATIONS: u64 = 10_000;
@@ -47,6 +48,7 @@ const MOST_DESTINATIONS: u64 = 10_000;
 /// The ways out, shared by all backends.
 pub struct Outbound {
     clock: Arc<dyn Clock>,
+    metrics: Option<OutboundMetrics>,
     lines: Mutex<HashMap<Terms, Arc<Line>>>,
 }
 
@@ -71,6 +73,7 @@ pub struct Line {
     destinations: Cache<Arc<str>, Arc<Destination>>,
     budgets: Budgets,
     kept: Kept,
+    metrics: Option<OutboundMetrics>,
 }
 
 impl Default for Terms {
@@ -82,7 +85,13 @@ impl Default for Terms {
 impl Outbound {
     /// No line yet; `clock` tells how long a destination wants to be left alone.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { clock, lines: Mutex::default() }
+        Self { clock, metrics: None, lines: Mutex::default() }
+    }
+
+    /// The same, counted in `metrics`.
+    #[must_use]
+    pub fn counted(self, metrics: OutboundMetrics) -> Self {
+        Self { metrics: Some(metrics), ..self }
     }
 
     /// The line for `terms`.
@@ -102,6 +111,7 @@ impl Outbound {
             destinations: Cache::new(MOST_DESTINATIONS),
             budgets: Budgets::default(),
             kept: Kept::default(),
+            metrics: self.metrics.clone(),
         });
         lines.insert(terms, Arc::clone(&line));
         Ok(line)
@@ -152,7 +162,11 @@ impl Line {
         let (secrets, owner) = (Secrets::of_headers(&call.headers), (origin, account));
         let took = Duration::ZERO;
         let mut journey = Journey { call, secrets, owner, destination, pass: None, attempts: 0, took };
-        let mut outcome = self.set_out(&mut journey).await?;
+        let first = self.set_out(&mut journey).await;
+        if let (Some(metrics), Err(error)) = (&self.metrics, &first) {
+            metrics.spared(counts::spared(error));
+        }
+        let mut outcome = first?;
         while let Some(wait) = journey.wait(&outcome) {
             sleep(wait).await;
             // What happened meanwhile may forbid another attempt; then the last one stands.
@@ -185,6 +199,9 @@ impl Line {
         journey.took = began.elapsed();
         if let Ok(reply) = &mut outcome {
             self.budgets.learn(&journey.owner, reply, self.clock.now());
+        }
+        if let Some(metrics) = &self.metrics {
+            metrics.sent(counts::sent(&outcome), journey.took);
         }
         Ok(outcome)
     }

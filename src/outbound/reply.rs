@@ -34,6 +34,12 @@ impl Reply {
         self.secrets.excerpt(&self.body, most)
     }
 
+    /// Whether it says that too much was asked. A 403 that names a time is a limit, as GitHub tells it.
+    #[must_use]
+    pub fn is_limit(&self) -> bool {
+        self.status == StatusCode::TOO_MANY_REQUESTS || (self.status == StatusCode::FORBIDDEN && self.rest.is_some())
+    }
+
     /// What a reply with an unwelcome status means. Its body's first words are told, since they often
     /// name the reason.
     #[must_use]
@@ -42,10 +48,7 @@ impl Reply {
         let said = self.excerpt(200);
         let said = if said.is_empty() { String::new() } else { format!(": {said}") };
         match status {
-            // A 403 that names a time is a limit, as GitHub tells it.
-            StatusCode::TOO_MANY_REQUESTS | StatusCode::FORBIDDEN
-                if self.rest.is_some() || status == StatusCode::TOO_MANY_REQUESTS =>
-            {
+            _ if self.is_limit() => {
                 let kind = ErrorKind::Throttled { retry_after: self.rest };
                 BackendError::new(kind, format!("it asks for a pause with {status}{said}"))
             }

@@ -30,6 +30,8 @@ pub struct Metrics {
     pub held: IntGauge,
     /// What is counted of the disk.
     pub disk: DiskMetrics,
+    /// What is counted of the way out.
+    pub outbound: OutboundMetrics,
     /// Answers in memory.
     pub cache_entries: IntGauge,
     /// Their size.
@@ -43,6 +45,42 @@ pub struct DiskMetrics {
     pub writes: IntCounter,
     /// Reads and writes that failed.
     pub errors: IntCounter,
+}
+
+/// What is counted of the requests that leave. They have no label for where they go: templates name destinations too.
+#[derive(Debug, Clone)]
+pub struct OutboundMetrics {
+    requests: IntCounterVec,
+    seconds: Histogram,
+}
+
+/// What becomes of requests that leave, and of those that do not.
+const OUTBOUND: [&str; 12] = [
+    "ok",
+    "refused",
+    "limited",
+    "failed",
+    "connect",
+    "untrusted",
+    "timeout",
+    "broken",
+    "too_large",
+    "throttled",
+    "resting",
+    "no_turn",
+];
+
+impl OutboundMetrics {
+    /// Notes a request that was sent and ended as `outcome`.
+    pub fn sent(&self, outcome: &'static str, took: Duration) {
+        self.requests.with_label_values(&[outcome]).inc();
+        self.seconds.observe(took.as_secs_f64());
+    }
+
+    /// Notes a request that was not sent; `why` says it.
+    pub fn spared(&self, why: &'static str) {
+        self.requests.with_label_values(&[why]).inc();
+    }
 }
 
 /// One route's metrics, looked up once.
@@ -119,7 +157,27 @@ impl Metrics {
         let disk_writes =
             IntCounter::new("appset_gateway_disk_writes_total", "Last good answers that are safe on disk.")?;
         registry.register(Box::new(disk_writes.clone()))?;
+        let seconds = HistogramOpts::new(
+            "appset_gateway_outbound_request_duration_seconds",
+            "How long requests to other services took, each attempt, from its turn to the last byte of the answer.",
+        );
+        let outbound = OutboundMetrics {
+            requests: counters(
+                "appset_gateway_outbound_requests_total",
+                "Requests to other services, each attempt, by outcome: ok (below 400), refused (4xx; a registry's 401 and 404 are \
+                 its everyday words), limited (429, or a 403 that asks for a pause), failed (5xx, 408), connect, untrusted, timeout, \
+                 broken, too_large; and what was not sent: throttled (the account pauses), resting (the destination is left alone), \
+                 no_turn (too many before it).",
+                &["outcome"],
+            )?,
+            seconds: Histogram::with_opts(seconds.buckets(BUCKETS.to_vec()))?,
+        };
+        registry.register(Box::new(outbound.seconds.clone()))?;
+        for outcome in OUTBOUND {
+            outbound.requests.with_label_values(&[outcome]);
+        }
         let metrics = Self {
+            outbound,
             requests: counters(
                 "appset_gateway_requests_total",
                 "Requests, by route and code; the code is ok or that of the error.",

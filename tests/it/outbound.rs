@@ -1,5 +1,6 @@
 //! The way out: what is sent again and what is not, and how a destination is spared.
 
+mod counted;
 mod limits;
 mod tls;
 mod trouble;

@@ -23,12 +23,13 @@ use super::*;
 use crate::support::{TestApp, upstream::refused};
 
 /// A CA with a certificate of its own.
-struct Ca {
+pub(super) struct Ca {
     pem: String,
     issuer: Issuer<'static, KeyPair>,
 }
 
-fn ca(name: &str) -> Ca {
+/// A new CA.
+pub(super) fn ca(name: &str) -> Ca {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.distinguished_name.push(rcgen::DnType::CommonName, name);
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -38,7 +39,7 @@ fn ca(name: &str) -> Ca {
 }
 
 /// A server that answers everything with a list, with a certificate of `ca` for `names`.
-async fn serve(ca: &Ca, names: &[&str]) -> SocketAddr {
+pub(super) async fn serve(ca: &Ca, names: &[&str]) -> SocketAddr {
     let key = KeyPair::generate().unwrap();
     let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     let certificate = CertificateParams::new(names).unwrap().signed_by(&key, &ca.issuer).unwrap();

@@ -1,0 +1,100 @@
+//! Each attempt is counted by how it ended, and what was not sent by why; nothing says where it went.
+
+use appset_gateway::telemetry::metrics::Metrics;
+use serde_json::json;
+
+use super::*;
+use crate::support::TestApp;
+
+/// A way out on `terms` that is counted.
+fn counted(terms: Terms) -> (Arc<Line>, Metrics) {
+    let (metrics, clock) = (Metrics::new().unwrap(), TestClock::standing());
+    let line = Outbound::new(clock).counted(metrics.outbound.clone()).line(terms).unwrap();
+    (line, metrics)
+}
+
+/// The outcomes that were counted, in the order of the alphabet, and how many requests took a time.
+fn told(metrics: &Metrics) -> (Vec<String>, String) {
+    let text = String::from_utf8(metrics.encode().unwrap()).unwrap();
+    let counts: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("appset_gateway_outbound_requests_total{outcome=\""))
+        .collect();
+    assert_eq!(counts.len(), 12, "all are there from the start, and no other: {counts:?}");
+    let timed =
+        text.lines().find_map(|line| line.strip_prefix("appset_gateway_outbound_request_duration_seconds_count "));
+    let counts = counts.into_iter().filter(|count| !count.ends_with(" 0")).map(|count| count.replace("\"}", ""));
+    (counts.collect(), timed.unwrap().to_owned())
+}
+
+#[track_caller]
+fn tells(metrics: &Metrics, outcomes: &[&str], timed: u32) {
+    assert_eq!(told(metrics), (outcomes.iter().map(|&one| one.to_owned()).collect(), timed.to_string()));
+}
+
+#[tokio::test]
+async fn each_answer_by_its_kind() {
+    let long = vec![Step::Send(json_response(" ".repeat(5000)))];
+    for (steps, outcomes, timed) in [
+        (well(), &["ok 2"][..], 2),
+        (says(304, ""), &["ok 2"], 2),
+        (says(404, ""), &["refused 2"], 2),
+        (says(401, "Retry-After: 30"), &["refused 2"], 2),
+        (says(403, "Retry-After: 30"), &["limited 1", "throttled 1"], 1),
+        (says(429, ""), &["limited 1", "throttled 1"], 1),
+        // Three attempts each; the fifth failure in a row is not theirs.
+        (says(503, ""), &["failed 6"], 6),
+        (vec![Step::Hang], &["timeout 2"], 2),
+        (vec![Step::Reset], &["broken 2"], 2),
+        (long, &["too_large 2"], 2),
+    ] {
+        let (line, metrics) = counted(Terms::default());
+        tells(&metrics, &[], 0);
+        let seconds = if matches!(steps[..], [Step::Hang]) { 0.1 } else { 5.0 };
+        let upstream = Upstream::start(move |_| steps.clone()).await;
+        for _ in 0..2 {
+            _ = line.fetch(get(&upstream, "/", seconds)).await;
+        }
+        tells(&metrics, outcomes, timed);
+    }
+}
+
+#[tokio::test]
+async fn nobody_there_nobody_trusted_and_no_turn() {
+    let (line, metrics) = counted(Terms::default());
+    let mut refusing = Upstream::start_apart(|_| well()).await;
+    refusing.refuse().await;
+    for _ in 0..6 {
+        let call = Call { may_repeat: false, ..get(&refusing, "/", 5.0) };
+        fails(line.fetch(call).await, ErrorKind::Unavailable, "");
+    }
+    tells(&metrics, &["connect 5", "resting 1"], 5);
+
+    let (line, metrics) = counted(Terms::default());
+    let address = tls::serve(&tls::ca("ours"), &["127.0.0.1"]).await;
+    let url = Url::parse(&format!("https://{address}/")).unwrap();
+    let call = Call::get(url, 4096, Instant::now() + Duration::from_secs(10));
+    fails(line.fetch(call).await, ErrorKind::Unavailable, "not trusted");
+    tells(&metrics, &["untrusted 1"], 1);
+
+    let (line, metrics) = counted(Terms { concurrency: 1, ..Terms::default() });
+    let hanging = Upstream::start(|_| vec![Step::Hang]).await;
+    let (first, second) = (get(&hanging, "/", 0.5), get(&hanging, "/", 0.1));
+    let (first, second) = tokio::join!(line.fetch(first), line.fetch(second));
+    fails(first, ErrorKind::Timeout, "no whole answer");
+    fails(second, ErrorKind::Timeout, "no turn");
+    tells(&metrics, &["no_turn 1", "timeout 1"], 1);
+}
+
+#[tokio::test]
+async fn a_gateways_metrics_tell_them() {
+    let upstream = Upstream::start(|_| well()).await;
+    let url = format!("http://{}/{{{{ params.name }}}}", upstream.address);
+    let route = json!([{"name": "h", "backend": {"http": {"url": url}}, "guard": {"onEmpty": "allow"}}]);
+    let app = TestApp::start(&format!("{}routes: {route}\n", TestApp::auth())).await;
+    assert_eq!(app.ask("h", json!({"name": "canary"})).await.sets(), "[]");
+    assert_eq!(app.metric("appset_gateway_outbound_requests_total{outcome=\"ok\"}").await, 1);
+    assert_eq!(app.metric("appset_gateway_outbound_request_duration_seconds_count").await, 1);
+    let text = app.admin("/metrics").await.text();
+    assert!(!text.contains("127.0.0.1") && !text.contains("canary"), "{text}");
+}
