@@ -30,6 +30,8 @@ pub struct Contents {
     pub artifact_type: Option<String>,
     /// What its builder wrote on the index or manifest.
     pub annotations: Annotations,
+    /// What its builder wrote on the first image of an index that has no annotations.
+    pub image_annotations: Annotations,
     /// The platforms of its images.
     pub platforms: Vec<Platform>,
     /// The commit, by its builder's word: of the annotations, else of the image's labels.
@@ -49,7 +51,15 @@ impl Contents {
         let told = [REVISION, CREATED].into_iter().filter_map(|name| self.annotations.get_key_value(name));
         let annotations = told.map(|(name, value)| (name.clone(), value.clone())).collect();
         let Self { artifact_type, platforms, revision, created, version, images, .. } = self.clone();
-        Self { artifact_type, annotations, platforms, revision, created, version, images }
+        let image_annotations = Annotations::new();
+        Self { artifact_type, annotations, image_annotations, platforms, revision, created, version, images }
+    }
+
+    /// What its builder wrote on the index or manifest; on its first image, where an index has no annotations. Builders
+    /// write on either.
+    #[must_use]
+    pub fn told_annotations(&self) -> &Annotations {
+        if self.annotations.is_empty() { &self.image_annotations } else { &self.annotations }
     }
 
     /// The commit that the index or manifest itself names, for all of its images.
@@ -66,7 +76,8 @@ impl Contents {
 
     /// The weight in memory, in bytes, about.
     pub(super) fn weight(&self) -> u32 {
-        let annotations: usize = self.annotations.iter().map(|(key, value)| key.len() + value.len() + 64).sum();
+        let all = self.annotations.iter().chain(&self.image_annotations);
+        let annotations: usize = all.map(|(key, value)| key.len() + value.len() + 64).sum();
         u32::try_from(512 + annotations + self.images.len() * 256).unwrap_or(u32::MAX)
     }
 }
@@ -102,6 +113,10 @@ impl Registry {
             None => top,
         };
         contents.add(&image);
+        // Such an index does not say when it was built either, so that its first image has just been read.
+        if contents.annotations.is_empty() {
+            contents.image_annotations.clone_from(&image.annotations);
+        }
         if let Some(config) = image.image_config().filter(|_| contents.is_wanting() || contents.platforms.is_empty()) {
             let config = self.image_config(repository, &config.digest, deadline).await?;
             let label = |name: &str| config.label(name).map(str::to_owned);

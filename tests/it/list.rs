@@ -5,7 +5,7 @@ mod trouble;
 
 use serde_json::{Value, json};
 
-use crate::support::{Reply, TestApp, registry::Registry, upstream::refused};
+use crate::support::{Reply, TestApp, images, registry::Registry, upstream::refused};
 
 /// A configuration with the routes `l`, `l2` … for the lists, and an `output` if there is one.
 fn config(host: &str, lists: &[Value], output: Option<&str>) -> String {
@@ -152,6 +152,49 @@ async fn annotations_and_artifact_types_are_selected() {
         list.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         assert_eq!(tags(&registry.host, list.clone()).await, expected, "{list}");
     }
+}
+
+/// Builders write annotations on the index, on its images, or on both.
+#[tokio::test]
+async fn an_index_without_annotations_has_those_of_its_first_image() {
+    let (registry, folder) = (Registry::start().await, tempfile::tempdir().unwrap());
+    let folder = folder.path();
+    images::create(folder);
+    let tier = |tier: &str| json!({"org.example.tier": tier});
+    let image = |architecture: &str, annotations: &Value| {
+        images::image(folder, &json!({"os": "linux", "architecture": architecture}), &tier("label"), annotations)
+    };
+    let [web, worker, bare] =
+        [image("amd64", &tier("web")), image("arm64", &tier("worker")), image("s390x", &json!({}))];
+    let index =
+        |members: [&Value; 2], annotations: &Value| images::index(folder, &members.map(Value::clone), annotations);
+    for (name, descriptor) in [
+        ("first", index([&web, &worker], &json!({}))),
+        ("own", index([&web, &worker], &json!({"org.example.team": "a"}))),
+        ("bare", index([&bare, &web], &json!({}))),
+        ("image", web.clone()),
+    ] {
+        images::name(folder, name, descriptor);
+        registry.push_all(folder, name, &format!("org/app:{name}")).await;
+    }
+    for (wanted, expected) in [
+        (json!({"org.example.tier": "web"}), &["image", "first"][..]),
+        (json!({"org.example.tier": "worker"}), &[]),
+        (json!({"org.example.tier": "label"}), &[]),
+        (json!({"org.example.team": "a"}), &["own"]),
+    ] {
+        let list = json!({"repositories": ["~/org/app"], "annotations": wanted});
+        assert_eq!(tags(&registry.host, list).await, expected, "{wanted}");
+    }
+    let app =
+        gateway(&registry.host, json!({"repositories": ["~/org/app"]}), "{{ tag }} {{ annotations | tojson }}").await;
+    let expected = [
+        r#"own {"org.example.team": "a"}"#,
+        r#"image {"org.example.tier": "web"}"#,
+        r#"first {"org.example.tier": "web"}"#,
+        "bare {}",
+    ];
+    assert_eq!(told(&app.ask("l", json!({})).await), expected);
 }
 
 #[tokio::test]

@@ -57,7 +57,8 @@ pub struct ListConfig {
     /// How many of each repository.
     #[schemars(range(min = 1))]
     pub limit: Option<usize>,
-    /// Only what has these annotations on the index or manifest that its tag names; `*` and `?` in a value are wildcards.
+    /// Only what has these annotations on the index or manifest that its tag names, or on the first image of an index that
+    /// has no annotations; `*` and `?` in a value are wildcards. An image's labels are none.
     #[serde(default)]
     pub annotations: BTreeMap<String, String>,
     /// Only artifacts of this type; an image's is the media type of its configuration, and an index for several platforms

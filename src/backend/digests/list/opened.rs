@@ -51,7 +51,7 @@ impl Inside {
     /// Whether it is in `contents`.
     pub fn fits(&self, contents: &Contents) -> bool {
         let has = |(name, pattern): &(String, Pattern)| {
-            contents.annotations.get(name).is_some_and(|value| pattern.fits(value))
+            contents.told_annotations().get(name).is_some_and(|value| pattern.fits(value))
         };
         let is_type = self.artifact_type.as_ref().is_none_or(|wanted| contents.artifact_type.as_ref() == Some(wanted));
         is_type && self.annotations.iter().all(has)
@@ -82,7 +82,7 @@ impl Opened {
         set.insert("created".to_owned(), text(&contents.created));
         set.insert("revision".to_owned(), text(&contents.revision));
         set.insert("platforms".to_owned(), platforms.into());
-        set.insert("annotations".to_owned(), json!(contents.annotations));
+        set.insert("annotations".to_owned(), json!(contents.told_annotations()));
         set.extend(candidate.version.map(|version| ("semver".to_owned(), parts_of(&version))));
         set.extend(candidate.captures.map(|captures| ("captures".to_owned(), captures)));
         ParameterSet(set)
