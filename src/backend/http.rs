@@ -20,7 +20,7 @@ use crate::{
     error::BackendError,
     expression::Expression,
     generator::{Outcome, ParameterSet, Query},
-    outbound::{Line, Reply, Terms},
+    outbound::{Line, Reply, Terms, link},
     problem::{Path, Problems},
     secret::TextOrSecret,
     template::input_context,
@@ -194,7 +194,7 @@ fn check_reply(reply: &Reply) -> Result<(), BackendError> {
     if !matches!(reply.status, StatusCode::OK | StatusCode::CREATED) {
         return invalid(format!("{} is no whole answer; an empty list must be an explicit 200", reply.status));
     }
-    if names_a_next_page(&reply.headers) {
+    if link::checked_next(&reply.headers) != Ok(None) {
         return invalid("it is one page of several (`Link` with rel=\"next\"); ask for all at once".into());
     }
     if reply.headers.contains_key(header::CONTENT_RANGE) {
@@ -217,22 +217,4 @@ fn check_reply(reply: &Reply) -> Result<(), BackendError> {
         reply.secrets.excerpt(content_type.as_bytes(), 80),
         reply.excerpt(200)
     )))
-}
-
-/// RFC 8288: whether a `Link` leads on.
-fn names_a_next_page(headers: &HeaderMap) -> bool {
-    let links = headers
-        .get_all(header::LINK)
-        .iter()
-        .map(|value| String::from_utf8_lossy(value.as_bytes()).to_ascii_lowercase());
-    links.into_iter().any(|link| {
-        link.split(';').any(|part| {
-            let Some(relations) = part.trim().strip_prefix("rel").and_then(|rest| rest.trim_start().strip_prefix('='))
-            else {
-                return false;
-            };
-            let relations = relations.split(',').next().unwrap_or_default();
-            relations.trim().trim_matches('"').split_ascii_whitespace().any(|relation| relation == "next")
-        })
-    })
 }

@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use http::{Method, header};
+use http::Method;
 use reqwest::Url;
 use serde::Deserialize;
 use tokio::time::Instant;
@@ -13,7 +13,10 @@ use super::{
     registries::Registries,
     registry::{Question, Registry},
 };
-use crate::{error::BackendError, outbound::Reply};
+use crate::{
+    error::BackendError,
+    outbound::{Reply, link},
+};
 
 /// How many names a page should have. Registries may give fewer: only a missing `Link` says that it is the last.
 const PAGE: usize = 250;
@@ -111,32 +114,10 @@ fn next(reply: &Reply, here: &Url) -> Result<Option<String>, BackendError> {
         let shown: String = link.split('?').next().unwrap_or_default().chars().take(120).collect();
         BackendError::invalid_output(format!("its next page `{}` is not of this list", shown.escape_debug()))
     };
-    for value in reply.headers.get_all(header::LINK) {
-        let value = value.to_str().map_err(|_| wrong(&format!("{value:?}")))?;
-        let mut rest = value;
-        while let Some((_, link)) = rest.split_once('<') {
-            let (target, after) = link.split_once('>').ok_or_else(|| wrong(value))?;
-            let (parameters, others) = after.split_at(after.find('<').unwrap_or(after.len()));
-            rest = others;
-            if !is_next(parameters) {
-                continue;
-            }
-            let target = here.join(target).map_err(|_| wrong(target))?;
-            if target.origin() != here.origin() || target.path() != here.path() || target.query().is_none() {
-                return Err(wrong(target.as_str()));
-            }
-            return Ok(target.query().map(str::to_owned));
-        }
-        if is_next(rest) {
-            return Err(wrong(value));
-        }
+    let Some(target) = link::checked_next(&reply.headers).map_err(|link| wrong(&link))? else { return Ok(None) };
+    let target = here.join(&target).map_err(|_| wrong(&target))?;
+    if target.origin() != here.origin() || target.path() != here.path() || target.query().is_none() {
+        return Err(wrong(target.as_str()));
     }
-    Ok(None)
-}
-
-fn is_next(parameters: &str) -> bool {
-    parameters.split([';', ',']).any(|parameter| {
-        let value = parameter.trim().strip_prefix("rel=").unwrap_or_default().trim_matches('"');
-        value.split(' ').any(|relation| relation.eq_ignore_ascii_case("next"))
-    })
+    Ok(target.query().map(str::to_owned))
 }

@@ -1,24 +1,54 @@
 //! `Link` headers (RFC 8288): where a list goes on.
 
+use std::borrow::Cow;
+
 use http::{HeaderMap, header};
 
 /// The target of `Link: <…>; rel="next"` (RFC 8288).
 #[must_use]
 pub fn next(headers: &HeaderMap) -> Option<String> {
-    headers.get_all(header::LINK).iter().find_map(|value| next_of(&String::from_utf8_lossy(value.as_bytes())))
+    texts(headers).find_map(|links| next_of(&links).ok().flatten())
+}
+
+/// The same, where a link that leads on and cannot be read is none that is missing.
+///
+/// # Errors
+/// With the header that holds it.
+pub fn checked_next(headers: &HeaderMap) -> Result<Option<String>, String> {
+    match next(headers) {
+        Some(target) if target.contains(char::REPLACEMENT_CHARACTER) => Err(target),
+        Some(target) => Ok(Some(target)),
+        None => texts(headers).find_map(|links| next_of(&links).err()).map_or(Ok(None), Err),
+    }
+}
+
+fn texts(headers: &HeaderMap) -> impl Iterator<Item = Cow<'_, str>> {
+    headers.get_all(header::LINK).iter().map(|value| String::from_utf8_lossy(value.as_bytes()))
 }
 
 /// The target of the first link in `links` whose relations hold `next`.
-fn next_of(links: &str) -> Option<String> {
-    let mut rest = links;
-    while let Some((target, after)) = rest.split_once('<').and_then(|(_, rest)| rest.split_once('>')) {
+///
+/// # Errors
+/// When there is none, and yet a `next` beside the links, which is lost with whatever it belongs to.
+fn next_of(links: &str) -> Result<Option<String>, String> {
+    let lost = |text: &str| text.split([';', ',']).any(is_next);
+    let (mut rest, mut is_lost) = (links, false);
+    while let Some((before, target, after)) = first_of(rest) {
         let end = end_of_parameters(after);
         if after[..end].split(';').any(is_next) {
-            return Some(target.trim().to_owned());
+            return Ok(Some(target.trim().to_owned()));
         }
+        is_lost |= lost(before);
         rest = &after[end..];
     }
-    None
+    if is_lost || lost(rest) { Err(links.to_owned()) } else { Ok(None) }
+}
+
+/// What stands before the first target, the target, and what follows.
+fn first_of(links: &str) -> Option<(&str, &str, &str)> {
+    let (before, link) = links.split_once('<')?;
+    let (target, after) = link.split_once('>')?;
+    Some((before, target, after))
 }
 
 /// Where a link's parameters end: at a comma that stands in no quotes.
@@ -61,8 +91,29 @@ mod tests {
             ("", None),
             ("rel=next", None),
         ] {
-            assert_eq!(next_of(links).as_deref(), next, "{links}");
+            assert_eq!(next_of(links).unwrap_or_default().as_deref(), next, "{links}");
         }
+    }
+
+    #[test]
+    fn a_next_page_that_cannot_be_read_is_not_none() {
+        let checked = |links: &'static [u8]| {
+            let value = HeaderValue::from_bytes(links).unwrap();
+            checked_next(&HeaderMap::from_iter([(header::LINK, value)])).map_err(drop)
+        };
+        for links in [
+            &b"rel=next"[..],
+            b"/a?page=2; rel=\"next\"",
+            b"</a?page=2; REL = \"last next\"",
+            b"/a?page=2; rel=next, </b>; rel=last",
+            b"</b>; rel=last, /a?page=2; rel=next",
+            b"</a?page=\xe9>; rel=next",
+        ] {
+            assert_eq!(checked(links), Err(()), "{}", String::from_utf8_lossy(links));
+        }
+        assert_eq!(checked(b"</a>; rel=prev; title=\"\xe9t\xe9\""), Ok(None));
+        assert_eq!(checked(b"/a; rel=next, </b>; rel=next"), Ok(Some("/b".to_owned())));
+        assert_eq!(checked_next(&HeaderMap::new()), Ok(None));
     }
 
     #[test]
