@@ -183,3 +183,22 @@ fn the_engine_agrees_with_its_model() {
 fn the_engine_agrees_with_its_model_over_restarts() {
     agree(true);
 }
+
+/// Found by chance: an operator releases what was held, after an outdated run brought the answer back.
+#[test]
+fn a_release_holds_after_an_outdated_run() {
+    let which = |commit| Which { route: 0, branch: 0, commit };
+    let ask = |commit, is_slow| Op::Ask { which: which(commit), callers: 1, leaving: 0, is_slow };
+    let ops = [
+        ask(0, true),
+        ask(1, false),
+        Op::Say { says: Says::Nothing, version: 0 },
+        Op::Invalidate { route: None, branch: None, commit: None },
+        ask(0, false),
+        Op::Land(0),
+        Op::Decide { which: which(0), decision: Decision::Released },
+    ];
+    let (stage, seen) = (Stage::default(), Seen::default());
+    World::play(&stage, false, &[1, 0], &ops, &seen).unwrap();
+    assert!(seen.borrow().contains_key("released"), "{seen:?}");
+}

@@ -43,14 +43,21 @@ impl Watch {
     }
 
     /// I4: what is accepted now in `lineage` loses no more than it may, unless others agreed or an operator released it.
-    /// How the loss was justified, if it was one.
-    pub fn accepted(&mut self, lineage: Slot, entry: &Entry, source: &Source) -> Result<Option<&'static str>, String> {
+    /// How the loss was justified, if it was one. What was accepted of a run that is outdated leaves others' word as it was.
+    pub fn accepted(
+        &mut self,
+        lineage: Slot,
+        entry: &Entry,
+        source: &Source,
+        is_current: bool,
+    ) -> Result<Option<&'static str>, String> {
         let ran = whole(lineage.asked(), entry, source)?;
         let before = self.accepted.get(&lineage);
         if before.is_some_and(|before| before.began == ran.began) {
             return Ok(None);
         }
-        let events = self.events.remove(&lineage).unwrap_or_default();
+        let events = if is_current { self.events.remove(&lineage) } else { self.events.get(&lineage).cloned() };
+        let events = events.unwrap_or_default();
         let judgement = ran.asked.rules().judge(before, 0, &ran);
         let reason = match judgement {
             Judgement::Loss { can_be_confirmed } => justification(&events, &ran, can_be_confirmed),

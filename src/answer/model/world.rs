@@ -232,7 +232,7 @@ impl<'a> World<'a> {
             return Err(format!("{lineage:?} is followed from {is_at:?} instead of {must_be_at:?}"));
         }
         if let Some(entry) = entry
-            && let Some(why) = self.watch.accepted(lineage, &entry, &self.stage.source)?
+            && let Some(why) = self.watch.accepted(lineage, &entry, &self.stage.source, is_current)?
         {
             self.see(why);
         }
