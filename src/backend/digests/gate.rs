@@ -12,6 +12,7 @@ pub mod gitea;
 pub mod github;
 pub mod gitlab;
 pub mod memory;
+pub mod paging;
 pub mod pattern;
 
 use std::{fmt, sync::Arc};

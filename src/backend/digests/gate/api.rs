@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::{
     error::BackendError,
-    outbound::{Call, Line, Reply, link},
+    outbound::{Call, Line, Reply},
 };
 
 /// The largest answer that is read, in bytes.
@@ -66,26 +66,6 @@ impl Api {
     /// When there is none by the call's deadline.
     pub async fn send(&self, call: Call) -> Result<Reply, BackendError> {
         self.line.fetch(call).await
-    }
-
-    /// The page after `reply`, by its `Link` (RFC 8288), if there is one. `may_lead_to` says which paths continue a list;
-    /// the origin never changes.
-    ///
-    /// # Errors
-    /// When the link leads elsewhere, where no credential goes.
-    pub fn next(&self, reply: &Reply, may_lead_to: impl Fn(&str) -> bool) -> Result<Option<Url>, BackendError> {
-        let Some(target) = link::next(&reply.headers) else { return Ok(None) };
-        let url = self.base.join(&target).ok();
-        let continues = |url: &Url| {
-            url.origin() == self.base.origin()
-                && url.username().is_empty()
-                && url.password().is_none()
-                && may_lead_to(url.path())
-        };
-        url.filter(continues).map(Some).ok_or_else(|| {
-            let shown = reply.secrets.excerpt(target.split('?').next().unwrap_or_default().as_bytes(), 120);
-            BackendError::invalid_output(format!("the next page is said to be at `{shown}`, which is another resource"))
-        })
     }
 
     /// The path of the API itself, without a slash at its end.

@@ -11,7 +11,8 @@ use serde::Deserialize;
 use super::{
     Asked, Gate, Ruling, State,
     api::document,
-    forge::{Credential, Field, Forge, Form, Page, Required, Status, follow, time, unknown_word},
+    forge::{Credential, Field, Forge, Form, Required, Status, time, unknown_word},
+    paging::{Page, follow},
 };
 use crate::{
     backend::{Surroundings, digests::commit::Commit},
@@ -109,7 +110,7 @@ impl Bitbucket {
 
     fn page(&self, commit: &Commit, reply: &Reply, from: &Url) -> Result<Page<Status>, BackendError> {
         let listed: Listed = document(reply)?;
-        let next = listed.next.as_deref().map(|link| follow(from, link)).transpose()?;
+        let next = listed.next.as_deref().map(|link| follow(from, link, |_| false)).transpose()?;
         let own = listed.values.into_iter().filter(|entry| entry.is_of(commit));
         let items = own.map(|entry| self.status(entry, reply)).collect::<Result<_, _>>()?;
         Ok(Page { items, next })

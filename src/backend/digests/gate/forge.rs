@@ -3,7 +3,6 @@
 
 mod credential;
 mod field;
-mod paging;
 mod statuses;
 
 use std::path::PathBuf;
@@ -15,15 +14,18 @@ use tokio::time::Instant;
 pub use self::{
     credential::{Credential, Form},
     field::Field,
-    paging::{Page, follow},
     statuses::{Required, Status, unknown_word},
 };
-use super::api::Api;
+use super::{
+    api::Api,
+    paging::{self, Page},
+};
 use crate::{
     backend::Surroundings,
     error::BackendError,
     outbound::{Reply, Terms},
     problem::{Path, Problems},
+    secret::Secrets,
 };
 
 /// The longest address of a run's page that is passed on, in bytes.
@@ -63,17 +65,24 @@ impl Forge {
         self.api.url(segments, query)
     }
 
-    /// Asks for `url`, and reads a whole 200.
+    /// The list that begins at `first`, all of it, as `read` makes items of its answers; and what must not be told of it.
     ///
     /// # Errors
-    /// When there is none by `deadline`.
-    pub async fn get(&self, url: Url, deadline: Instant) -> Result<Reply, BackendError> {
+    /// When a page is missing by `deadline`, or the list does not end.
+    pub async fn list<T: Send>(
+        &self,
+        first: Url,
+        deadline: Instant,
+        read: impl FnMut(&Reply, &Url) -> Result<Page<T>, BackendError> + Send,
+    ) -> Result<(Vec<T>, Secrets), BackendError> {
+        let list = paging::list(first, |url| self.get(url, deadline), read).await;
+        list.map_err(|error| error.within(&self.name))
+    }
+
+    async fn get(&self, url: Url, deadline: Instant) -> Result<Reply, BackendError> {
         let mut headers = HeaderMap::new();
-        if let Some(credential) = &self.credential {
-            let (name, value) = credential.header().map_err(|error| error.within(&self.name))?;
-            headers.insert(name, value);
-        }
-        self.api.get(url, headers, deadline).await.map_err(|error| error.within(&self.name))
+        headers.extend(self.credential.as_ref().map(Credential::header).transpose()?);
+        self.api.get(url, headers, deadline).await
     }
 
     /// `error`, told as what the list at `path` led to.

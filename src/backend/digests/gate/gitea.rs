@@ -11,7 +11,8 @@ use serde::Deserialize;
 use super::{
     Asked, Gate, Ruling, State,
     api::document,
-    forge::{Credential, Field, Forge, Form, Page, Required, Status, time, unknown_word},
+    forge::{Credential, Field, Forge, Form, Required, Status, time, unknown_word},
+    paging::Page,
 };
 use crate::{
     backend::{Surroundings, digests::commit::Commit},

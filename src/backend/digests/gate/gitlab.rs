@@ -14,7 +14,8 @@ use self::pipelines::{Pipeline, Wanted};
 use super::{
     Asked, Gate, Ruling,
     api::document,
-    forge::{Credential, Field, Forge, Form, Page, follow},
+    forge::{Credential, Field, Forge, Form},
+    paging::{Page, follow},
 };
 use crate::{
     backend::Surroundings,
@@ -181,7 +182,7 @@ impl Gate for Gitlab {
 /// Where the list goes on. A proxy that drops `Link` would leave a part for the whole, hence the second look.
 fn next_page(reply: &Reply, from: &Url) -> Result<Option<Url>, BackendError> {
     if let Some(link) = link::next(&reply.headers) {
-        return follow(from, &link).map(Some);
+        return follow(from, &link, |_| false).map(Some);
     }
     if reply.headers.get("x-next-page").is_some_and(|page| !page.as_bytes().trim_ascii().is_empty()) {
         return Err(BackendError::invalid_output(

@@ -5,7 +5,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 use super::verdict::Thing;
 
 /// A page of a list, under whichever name it has.
-pub(super) trait Page: DeserializeOwned {
+pub(super) trait Listed: DeserializeOwned {
     /// What is listed.
     type Item;
 
@@ -79,7 +79,7 @@ pub(super) struct Parent {
     pub(super) sha: String,
 }
 
-impl Page for Runs {
+impl Listed for Runs {
     type Item = Run;
 
     fn split(self) -> (Option<u64>, Vec<(u64, Run)>) {
@@ -87,7 +87,7 @@ impl Page for Runs {
     }
 }
 
-impl Page for CheckRuns {
+impl Listed for CheckRuns {
     type Item = CheckRun;
 
     fn split(self) -> (Option<u64>, Vec<(u64, CheckRun)>) {
@@ -95,7 +95,7 @@ impl Page for CheckRuns {
     }
 }
 
-impl Page for CombinedStatus {
+impl Listed for CombinedStatus {
     type Item = (String, Status);
 
     fn split(self) -> (Option<u64>, Vec<(u64, Self::Item)>) {

@@ -1,23 +1,24 @@
 //! GitHub's lists about a commit, read whole: all pages or none (invariant I3).
 
-use std::{
-    collections::{BTreeMap, HashSet},
-    fmt,
-};
+use std::fmt;
 
 use reqwest::Url;
 use tokio::time::Instant;
 
 use super::{
-    super::api::document,
+    super::{
+        api::document,
+        paging::{Page, follow, list},
+    },
     access::Access,
-    documents::{Ancestor, CheckRuns, CombinedStatus, Page, Run, Runs},
+    documents::{Ancestor, CheckRuns, CombinedStatus, Listed, Run, Runs},
     verdict::Thing,
 };
-use crate::{backend::digests::commit::Commit, error::BackendError};
-
-/// The most pages of one list; a hundred things stand on each.
-const MOST_PAGES: usize = 20;
+use crate::{
+    backend::digests::commit::Commit,
+    error::BackendError,
+    outbound::{Reply, link},
+};
 
 /// `owner/name`.
 #[derive(Debug)]
@@ -111,7 +112,7 @@ impl Access {
         document(&self.get(url, deadline).await?)
     }
 
-    async fn all<P: Page>(
+    async fn all<P: Listed>(
         &self,
         repository: &Repository,
         segments: &[&str],
@@ -122,37 +123,25 @@ impl Access {
         path.extend(segments);
         let first = self.api.url(&path, query);
         let tail = segments.join("/");
-        let continues = |path: &str| path == first.path() || is_by_number(path, self.api.path(), &tail);
-        let shown = format!("the list at {}", first.path());
-        let bad = |why: String| BackendError::invalid_output(format!("{shown}: {why}"));
-        let mut next = Some(first.clone());
-        let (mut asked, mut totals) = (HashSet::<Url>::new(), Vec::new());
-        // By id: while pages are read, what is new pushes things from one page to the next.
-        let mut items = BTreeMap::new();
-        while let Some(url) = next {
-            if !asked.insert(url.clone()) {
-                return Err(bad("its pages go round in a circle".to_owned()));
-            }
-            if asked.len() > MOST_PAGES {
-                return Err(bad(format!("it has more than {MOST_PAGES} pages")));
-            }
-            let reply = self.get(url, deadline).await?;
-            let page: P = document(&reply).map_err(|error| error.within(&shown))?;
-            next = self.api.next(&reply, continues).map_err(|error| error.within(&shown))?;
-            let (total, page) = page.split();
+        let (path, mut totals) = (first.path().to_owned(), Vec::new());
+        let continues = |next: &str| next == path || is_by_number(next, self.api.path(), &tail);
+        let read = |reply: &Reply, from: &Url| {
+            let (total, items) = document::<P>(reply)?.split();
             totals.extend(total);
-            for (place, (id, item)) in page.into_iter().enumerate() {
-                // The same thing twice on one page or more: the attempt that comes later stands apart.
-                items.insert((id, asked.len(), place), item);
-            }
-        }
-        let distinct = items.keys().map(|(id, ..)| id).collect::<HashSet<_>>().len() as u64;
+            let next = link::next(&reply.headers).map(|link| follow(from, &link, continues)).transpose()?;
+            Ok(Page { items, next })
+        };
+        let (mut items, _) = list(first, |url| self.get(url, deadline), read).await?;
+        // While pages are read, what is new pushes things from one page to the next.
+        items.sort_by_key(|(id, _)| *id);
+        let distinct = items.chunk_by(|(one, _), (other, _)| one == other).count() as u64;
         if let (Some(least), Some(most)) = (totals.iter().min(), totals.iter().max())
             && !(*least..=*most).contains(&distinct)
         {
-            return Err(bad(format!("it holds {distinct} of the {most} things that it counts, so it is not whole")));
+            let why = format!("it holds {distinct} of the {most} things that it counts, so it is not whole");
+            return Err(BackendError::invalid_output(format!("GET {path}: {why}")));
         }
-        Ok(items.into_values().collect())
+        Ok(items.into_iter().map(|(_, item)| item).collect())
     }
 }
 
