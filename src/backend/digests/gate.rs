@@ -3,6 +3,7 @@
 //!
 //! To add a system: a file with its `Config`, `build` and `impl Gate`, and one line in [`GateConfig`].
 
+pub mod address;
 pub mod api;
 pub mod bitbucket;
 pub mod combined;

@@ -1,15 +1,18 @@
-//! A forge's JSON API: one origin, one credential, pages that are followed to their end.
+//! A forge's JSON API: where it is, and one question to it.
 
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 
 use http::{HeaderMap, HeaderValue, header};
 use reqwest::Url;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
+use super::address::base_url;
 use crate::{
+    backend::Surroundings,
     error::BackendError,
-    outbound::{Call, Line, Reply},
+    outbound::{Call, Line, Reply, Terms},
+    problem::{Path, Problems},
 };
 
 /// The largest answer that is read, in bytes.
@@ -18,14 +21,24 @@ const MOST: usize = 8 * 1024 * 1024;
 /// Where an API is and how it is reached.
 #[derive(Debug)]
 pub struct Api {
-    base: Url,
+    /// Its base URL.
+    pub base: Url,
     line: Arc<Line>,
 }
 
 impl Api {
-    /// The API below `base`, whose path it keeps.
-    pub const fn new(base: Url, line: Arc<Line>) -> Self {
-        Self { base, line }
+    /// The API at `api`, which trusts the certificates in `ca` too: keys of the gate at `path`.
+    pub fn build(
+        api: &str,
+        ca: Option<&PathBuf>,
+        around: Surroundings<'_>,
+        path: &Path,
+        problems: &mut Problems,
+    ) -> Option<Self> {
+        let base = problems.note(&path.key("api"), base_url(api));
+        let terms = Terms { ca: ca.map(|file| around.base.resolve(file)), ..Terms::default() };
+        let line = problems.note(&path.key("ca"), around.outbound.line(terms));
+        Some(Self { base: base?, line: line? })
     }
 
     /// `base` with `segments` after its path, each percent-encoded as one, and with `query`.
@@ -75,24 +88,6 @@ impl Api {
     }
 }
 
-/// Reads the `text` of an API's base URL.
-///
-/// # Errors
-/// When it is no URL that can be asked as it stands; the text says why.
-pub fn base_url(text: &str) -> Result<Url, String> {
-    let url = Url::parse(text).map_err(|error| format!("`{}` is no URL: {error}", text.escape_debug()))?;
-    if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
-        return Err("the API's URL begins with `https://` and its host".to_owned());
-    }
-    if !url.username().is_empty() || url.password().is_some() {
-        return Err("the API's URL holds a user or a password; write a `token`".to_owned());
-    }
-    if url.query().is_some() || url.fragment().is_some() {
-        return Err("the API's URL ends with its path, without `?` and `#`".to_owned());
-    }
-    Ok(url)
-}
-
 /// The document in `reply`.
 ///
 /// # Errors
@@ -102,24 +97,4 @@ pub fn document<T: DeserializeOwned>(reply: &Reply) -> Result<T, BackendError> {
         let why = format!("not the document that was expected: {error}: {}", reply.excerpt(120));
         BackendError::invalid_output(reply.secrets.redact(&why))
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_api_is_a_plain_url() {
-        for good in ["https://api.github.com", "https://ghe.example.com/api/v3/", "http://127.0.0.1:80"] {
-            assert!(base_url(good).is_ok(), "{good}");
-        }
-        for (bad, says) in [
-            ("api.github.com", "no URL"),
-            ("ftp://h/", "begins with"),
-            ("https://u:p@h/", "password"),
-            ("https://h/?a", "without"),
-        ] {
-            assert!(base_url(bad).unwrap_err().contains(says), "{bad}");
-        }
-    }
 }

@@ -10,9 +10,10 @@ use serde::Deserialize;
 
 use super::{
     Asked, Gate, Ruling, State,
+    address::follow,
     api::document,
     forge::{Credential, Field, Forge, Form, Required, Status, time, unknown_word},
-    paging::{Page, follow},
+    paging::Page,
 };
 use crate::{
     backend::{Surroundings, digests::commit::Commit},

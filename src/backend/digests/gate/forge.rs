@@ -17,13 +17,14 @@ pub use self::{
     statuses::{Required, Status, unknown_word},
 };
 use super::{
+    address::names_user,
     api::Api,
     paging::{self, Page},
 };
 use crate::{
     backend::Surroundings,
     error::BackendError,
-    outbound::{Reply, Terms},
+    outbound::Reply,
     problem::{Path, Problems},
     secret::Secrets,
 };
@@ -35,7 +36,6 @@ const LONGEST_LINK: usize = 2048;
 #[derive(Debug)]
 pub struct Forge {
     name: String,
-    base: Url,
     api: Api,
     credential: Option<Credential>,
 }
@@ -51,12 +51,9 @@ impl Forge {
         path: &Path,
         problems: &mut Problems,
     ) -> Option<Self> {
-        let base = problems.note(&path.key("api"), origin(api));
-        let terms = Terms { ca: ca.map(|file| around.base.resolve(file)), ..Terms::default() };
-        let line = problems.note(&path.key("ca"), around.outbound.line(terms));
-        let (base, line) = (base?, line?);
-        let name = format!("{kind} at {}", base.host_str().unwrap_or_default());
-        Some(Self { name, api: Api::new(base.clone(), line), base, credential })
+        let api = Api::build(api, ca, around, path, problems)?;
+        let name = format!("{kind} at {}", api.base.host_str().unwrap_or_default());
+        Some(Self { name, api, credential })
     }
 
     /// The API's address with `segments` after its path, each percent-encoded as one, and with `query`.
@@ -98,8 +95,8 @@ impl Forge {
         if text.is_empty() || text.len() > LONGEST_LINK {
             return None;
         }
-        let url = self.base.join(text).ok()?;
-        let is_page = matches!(url.scheme(), "http" | "https") && url.username().is_empty() && url.password().is_none();
+        let url = self.api.base.join(text).ok()?;
+        let is_page = matches!(url.scheme(), "http" | "https") && !names_user(&url);
         is_page.then(|| url.to_string())
     }
 }
@@ -109,25 +106,6 @@ impl Forge {
 pub fn time(text: &str) -> Option<String> {
     let fits = |byte: u8| byte.is_ascii_digit() || matches!(byte, b'-' | b'+' | b':' | b'.' | b'T' | b'Z' | b' ');
     ((10..=40).contains(&text.len()) && text.bytes().all(fits)).then(|| text.to_owned())
-}
-
-/// The address of an API: all of it stands in the configuration.
-fn origin(api: &str) -> Result<Url, String> {
-    let wrong = |why: &str| format!("{why}; write it as in `https://git.example.com/api/v4`");
-    if api.contains("{{") || api.contains("{%") {
-        return Err(wrong("which API is asked is decided here, never by a parameter"));
-    }
-    let url = Url::parse(api).map_err(|error| wrong(&format!("no URL: {error}")))?;
-    if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
-        return Err(wrong("the API's URL begins with `https://` or `http://` and a host"));
-    }
-    if !url.username().is_empty() || url.password().is_some() {
-        return Err(wrong("the URL holds a user or a password, which have their own keys"));
-    }
-    if url.query().is_some() || url.fragment().is_some() {
-        return Err(wrong("the API's URL has no query and no fragment"));
-    }
-    Ok(url)
 }
 
 #[cfg(test)]
@@ -142,20 +120,5 @@ mod tests {
         for bad in ["", "yesterday", "2026-04-01T08:00:01Z; token", "2026"] {
             assert_eq!(time(bad), None, "{bad}");
         }
-    }
-
-    #[test]
-    fn the_api_stands_in_the_configuration() {
-        assert_eq!(origin("http://h:8080/gitea/api/v1").unwrap().path(), "/gitea/api/v1");
-        for bad in [
-            "https://{{ params.host }}/api",
-            "git.example.com",
-            "ftp://git.example.com",
-            "https://u:p@git.example.com/api",
-            "https://git.example.com/api?token=x",
-        ] {
-            assert!(origin(bad).is_err(), "{bad}");
-        }
-        assert!(!origin("https://u:hunter2@git.example.com/api").unwrap_err().contains("hunter2"));
     }
 }

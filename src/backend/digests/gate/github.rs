@@ -24,17 +24,10 @@ use self::{
     lists::Repository,
     verdict::{Judge, Kind},
 };
-use super::{
-    Asked, Gate, Ruling, State,
-    api::{Api, base_url},
-    combined::Rule,
-    memory::Memory,
-    pattern::Pattern,
-};
+use super::{Asked, Gate, Ruling, State, api::Api, combined::Rule, memory::Memory, pattern::Pattern};
 use crate::{
     backend::{Surroundings, digests::commit::Commit},
     error::BackendError,
-    outbound::Terms,
     problem::{Path, Problems},
     secret::SecretRef,
     template::{INPUT_SCOPE, Place, Template},
@@ -121,7 +114,7 @@ pub struct Github {
 impl Github {
     /// Parses templates and names, and reads the App's key once.
     pub fn build(config: &Config, around: Surroundings<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
-        let base = problems.note(&path.key("api"), base_url(&config.api));
+        let api = Api::build(&config.api, config.ca.as_ref(), around, path, problems);
         let template = |text: &str| Template::parse(text, Place::Text, INPUT_SCOPE);
         let repository = problems.note(&path.key("repository"), template(&config.repository));
         if let Some(repository) = repository.as_ref().filter(|template| template.fixed_prefix() == template.source()) {
@@ -149,10 +142,8 @@ impl Github {
             problems.error(&path.key("walkBack"), "it goes back from 1 to 50 commits");
         }
         let credential = credential(config, around, path, problems);
-        let terms = Terms { ca: config.ca.as_ref().map(|ca| around.base.resolve(ca)), ..Terms::default() };
-        let line = problems.note(&path.key("ca"), around.outbound.line(terms));
         Some(Self {
-            access: Access::new(Api::new(base?, line?), credential),
+            access: Access::new(api?, credential),
             repository: repository?,
             sha: sha?,
             workflows,

@@ -13,9 +13,10 @@ use serde::Deserialize;
 use self::pipelines::{Pipeline, Wanted};
 use super::{
     Asked, Gate, Ruling,
+    address::follow,
     api::document,
     forge::{Credential, Field, Forge, Form},
-    paging::{Page, follow},
+    paging::Page,
 };
 use crate::{
     backend::Surroundings,

@@ -7,8 +7,9 @@ use tokio::time::Instant;
 
 use super::{
     super::{
+        address::follow,
         api::document,
-        paging::{Page, follow, list},
+        paging::{Page, list},
     },
     access::Access,
     documents::{Ancestor, CheckRuns, CombinedStatus, Listed, Run, Runs},
