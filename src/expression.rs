@@ -40,6 +40,12 @@ impl Expression {
         Ok(Self { source: source.to_owned(), program })
     }
 
+    /// Whether the text holds `name`, without which it cannot look at the variable of that name.
+    #[must_use]
+    pub fn mentions(&self, name: &str) -> bool {
+        self.source.contains(name)
+    }
+
     /// Evaluates with the given variables. Map keys of the result are in alphabetical order, since
     /// CEL's maps have none.
     ///

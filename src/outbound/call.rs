@@ -13,7 +13,7 @@ use tokio::time::Instant;
 pub const ANONYMOUS: &str = "anonymous";
 
 /// One request.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Call {
     /// The method.
     pub method: Method,

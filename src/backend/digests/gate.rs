@@ -1,7 +1,7 @@
 //! CI's word on a commit: passed, pending or failed. What CI does not say clearly is an error, and what it says of no
 //! run at all is *pending*: the lists of CI systems lag.
 //!
-//! To add a system: a file with its `Config`, `build` and `impl Gate`, and one line in [`GateConfig`].
+//! To add a system: a file with its `Config`, `build` and `impl System`, and one line in [`GateConfig`].
 
 pub mod address;
 pub mod api;
@@ -26,7 +26,7 @@ use tokio::time::Instant;
 
 use self::{
     combined::{Combined, Rule},
-    memory::Remembered,
+    memory::{Remembered, System},
 };
 use super::commit::Commit;
 use crate::{
@@ -109,7 +109,7 @@ impl State {
     }
 }
 
-/// A system that can say whether a commit passed.
+/// Who can say whether a commit passed: a [`System`], or several.
 #[async_trait]
 pub trait Gate: Send + Sync + fmt::Debug {
     /// Asks for CI's word. Read only.
@@ -165,8 +165,13 @@ impl GateConfig {
     pub fn build(&self, around: Surroundings<'_>, path: &Path, problems: &mut Problems) -> Option<Arc<dyn Gate>> {
         let path = &path.key(self.kind());
         Some(match self {
-            // It remembers by commit, those too to which it walks back.
-            Self::Github(config) => Arc::new(github::Github::build(config, around, path, problems)?),
+            Self::Github(config) => {
+                let github = Remembered::new(github::Github::build(config, around, path, problems)?, around.clock);
+                match config.walk_back {
+                    Some(steps) => Arc::new(github::WalkBack::new(github, steps)),
+                    None => Arc::new(github),
+                }
+            }
             Self::Gitlab(config) => remembered(gitlab::Gitlab::build(config, around, path, problems)?, around),
             Self::Gitea(config) => remembered(gitea::Gitea::build(config, around, path, problems)?, around),
             Self::Bitbucket(config) => remembered(bitbucket::Bitbucket::build(config, around, path, problems)?, around),
@@ -177,6 +182,6 @@ impl GateConfig {
     }
 }
 
-fn remembered(gate: impl Gate + 'static, around: Surroundings<'_>) -> Arc<dyn Gate> {
-    Arc::new(Remembered::new(gate, around.clock))
+fn remembered(system: impl System, around: Surroundings<'_>) -> Arc<dyn Gate> {
+    Arc::new(Remembered::new(system, around.clock))
 }

@@ -1,15 +1,15 @@
 //! Bitbucket Cloud: documents as of its REST API's pages "Commit statuses" and "Pagination".
 
 use appset_gateway::{
-    backend::digests::gate::{Gate, State, bitbucket::Bitbucket},
+    backend::digests::gate::{Gate, State, bitbucket::Bitbucket, memory::Remembered},
     error::ErrorKind,
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 
 use super::forge::{
-    Bench, OTHER, SHA, TOKEN, answering, ask, ask_with, asked, check_commits, check_failures, headers, json, ruled,
-    unknown, with,
+    Bench, OTHER, SHA, TOKEN, answering, ask, ask_with, asked, check_commits, check_failures, check_memory, headers,
+    json, ruled, unknown, with,
 };
 use crate::support::upstream::{Request, Step, Upstream};
 
@@ -24,7 +24,7 @@ fn config(api: &str, more: &Value) -> Value {
     with(&base, more)
 }
 
-fn gate(bench: &Bench, upstream: &Upstream, more: &Value) -> Bitbucket {
+fn gate(bench: &Bench, upstream: &Upstream, more: &Value) -> Remembered<Bitbucket> {
     bench.gate(&config(&format!("http://{}/2.0", upstream.address), more), Bitbucket::build)
 }
 
@@ -216,4 +216,12 @@ fn problems_are_found_at_the_start() {
     let gate = |more: &Value| bench.gate(&config(api, more), Bitbucket::build).reads_application_set();
     assert!(!gate(&json!({})));
     assert!(gate(&json!({"repository": "t/{{ applicationSet }}"})) && gate(&json!({"sha": "{{ applicationSet }}"})));
+}
+
+#[tokio::test]
+async fn rulings_are_remembered_by_the_question() {
+    let bench = Bench::new();
+    let upstream = answering(page(&[status("build", "SUCCESSFUL", 1)])).await;
+    let gate = gate(&bench, &upstream, &json!({"repository": "team/{{ params.number }}"}));
+    check_memory(&gate, &upstream, &[json!({"sha": OTHER}), json!({"number": "8"})]).await;
 }

@@ -7,7 +7,10 @@ use appset_gateway::{
         Surroundings,
         digests::{
             commit::Commit,
-            gate::{Asked, Gate, Ruling, State},
+            gate::{
+                Asked, Gate, Ruling, State,
+                memory::{Remembered, System},
+            },
         },
     },
     base_dir::BaseDir,
@@ -69,23 +72,23 @@ impl Bench {
         }
     }
 
-    /// The gate that `build` makes of `config`, which has no problem.
-    pub fn gate<C: DeserializeOwned, G: Gate>(
+    /// The gate of the system that `build` makes of `config`, which has no problem.
+    pub fn gate<C: DeserializeOwned, S: System>(
         &self,
         config: &Value,
-        build: impl Fn(&C, Surroundings<'_>, &Path, &mut Problems) -> Option<G>,
-    ) -> G {
+        build: impl Fn(&C, Surroundings<'_>, &Path, &mut Problems) -> Option<S>,
+    ) -> Remembered<S> {
         let mut problems = Problems::default();
-        let gate = build(&parse(config), self.around(), &Path::root(), &mut problems);
+        let system = build(&parse(config), self.around(), &Path::root(), &mut problems);
         assert_eq!(problems.into_vec(), []);
-        gate.unwrap()
+        Remembered::new(system.unwrap(), &self.clock)
     }
 
     /// Where `build` finds `config` wrong, and why.
-    pub fn problems<C: DeserializeOwned, G: Gate>(
+    pub fn problems<C: DeserializeOwned, S>(
         &self,
         config: &Value,
-        build: impl Fn(&C, Surroundings<'_>, &Path, &mut Problems) -> Option<G>,
+        build: impl Fn(&C, Surroundings<'_>, &Path, &mut Problems) -> Option<S>,
     ) -> Vec<String> {
         let mut problems = Problems::default();
         build(&parse(config), self.around(), &Path::root(), &mut problems);
@@ -106,10 +109,14 @@ pub fn with(base: &Value, more: &Value) -> Value {
 
 /// Asks `gate` with `parameters`.
 pub async fn ask_with(gate: &dyn Gate, parameters: &Value) -> Result<Ruling, BackendError> {
+    ask_as(gate, parameters, false).await
+}
+
+async fn ask_as(gate: &dyn Gate, parameters: &Value, may_reuse: bool) -> Result<Ruling, BackendError> {
     let parameters = Arc::new(parameters.as_object().unwrap().clone());
     let deadline = Instant::now() + Duration::from_secs(5);
     let query = Query::new("set".into(), Arc::clone(&parameters), deadline);
-    gate.ask(Asked { context: &input_context(&query), parameters: &parameters, deadline, may_reuse: false }).await
+    gate.ask(Asked { context: &input_context(&query), parameters: &parameters, deadline, may_reuse }).await
 }
 
 /// Asks `gate` about [`SHA`].
@@ -213,4 +220,25 @@ pub async fn check_commits<G: Gate>(bench: &Bench, build: impl Fn(&Bench, &str) 
         assert_eq!((error.kind, error.message.contains(says)), (ErrorKind::InvalidInput, true), "{error}");
     }
     assert_eq!(asked(&upstream), Vec::<String>::new());
+}
+
+/// A `gate` that says of [`SHA`] that it passed is asked once, as long as what differs is no part of the question; each of
+/// the `others` is a question of its own.
+pub async fn check_memory(gate: &dyn Gate, upstream: &Upstream, others: &[Value]) {
+    let plain = json!({"sha": SHA, "number": "7", "ref": "feature/x"});
+    assert_eq!(ask_as(gate, &plain, true).await.unwrap().state, State::Passed);
+    let first = upstream.requests().len();
+    for more in
+        [json!({}), json!({"branch": "x"}), json!({"title": "y", "labels": ["z"]}), json!({"sha": SHA.to_uppercase()})]
+    {
+        assert_eq!(ask_as(gate, &with(&plain, &more), true).await.unwrap().state, State::Passed);
+        assert_eq!(upstream.requests().len(), first, "{more}");
+    }
+    let mut asked = first;
+    for other in others {
+        // Whatever it says.
+        let _ = ask_as(gate, &with(&plain, other), true).await;
+        assert!(upstream.requests().len() > asked, "{other}");
+        asked = upstream.requests().len();
+    }
 }

@@ -105,20 +105,41 @@ async fn a_commit_is_told_and_secrets_are_not() {
 
 #[tokio::test]
 async fn rulings_are_remembered_by_the_question() {
-    let (upstream, gate) = gate_of(200, "{}", "'passed'").await;
-    for (parameters, asked) in [
-        (json!({"head_sha": HEAD, "a": 1}), 1),
-        (json!({"a": 1, "head_sha": HEAD}), 1),
-        (json!({"a": "1", "head_sha": HEAD}), 2),
-        (json!({"head_sha": HEAD}), 3),
-        (json!({"head_sha": HEAD, "a": 1}), 3),
-    ] {
-        is(ask_with(&gate, parameters, true).await, State::Passed);
+    // What neither the request nor the verdict looks at makes no other question.
+    for (verdict, numbers) in [("'passed'", [1, 1, 1, 1, 1]), ("has(params.a) ? 'passed' : 'passed'", [1, 1, 2, 3, 3])]
+    {
+        let (upstream, gate) = gate_of(200, "{}", verdict).await;
+        for (parameters, asked) in [
+            json!({"head_sha": HEAD, "a": 1}),
+            json!({"a": 1, "head_sha": HEAD}),
+            json!({"a": "1", "head_sha": HEAD}),
+            json!({"head_sha": HEAD}),
+            json!({"head_sha": HEAD, "a": 1}),
+        ]
+        .into_iter()
+        .zip(numbers)
+        {
+            is(ask_with(&gate, parameters, true).await, State::Passed);
+            assert_eq!(upstream.requests().len(), asked, "{verdict}");
+        }
+        let asked = upstream.requests().len();
+        is(ask_with(&gate, json!({"head_sha": "a".repeat(40)}), true).await, State::Passed);
+        gate.forget();
+        is(ask_with(&gate, json!({"head_sha": HEAD}), true).await, State::Passed);
+        assert_eq!(upstream.requests().len(), asked + 2);
+    }
+}
+
+#[tokio::test]
+async fn a_question_is_all_that_is_sent() {
+    let upstream = Upstream::start(|request| request.answer(200, "", "{}")).await;
+    let http = json!({"url": format!("http://{}/", upstream.address), "method": "POST", "verdict": "'passed'",
+        "headers": {"X-Branch": "{{ params.branch }}"}, "body": {"job": "{{ params.job }}"}});
+    let gate = Desk::new().gate(json!({"http": http}));
+    for (branch, job, asked) in [("a", "1", 1), ("b", "1", 2), ("a", "2", 3), ("a", "1", 3), ("b", "1", 3)] {
+        is(ask_with(&gate, json!({"branch": branch, "job": job, "other": asked}), true).await, State::Passed);
         assert_eq!(upstream.requests().len(), asked);
     }
-    gate.forget();
-    is(ask_with(&gate, json!({"head_sha": HEAD}), true).await, State::Passed);
-    assert_eq!(upstream.requests().len(), 4);
 }
 
 #[tokio::test]

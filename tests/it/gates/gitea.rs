@@ -1,14 +1,14 @@
 //! Gitea and Forgejo: documents as their combined status is made (`CombinedStatus` and `CommitStatus` of their API).
 
 use appset_gateway::{
-    backend::digests::gate::{Gate, State, gitea::Gitea},
+    backend::digests::gate::{Gate, State, gitea::Gitea, memory::Remembered},
     error::ErrorKind,
 };
 use serde_json::{Value, json};
 
 use super::forge::{
-    Bench, OTHER, SHA, TOKEN, answering, ask, ask_with, asked, check_commits, check_failures, headers, json, ruled,
-    unknown, with,
+    Bench, OTHER, SHA, TOKEN, answering, ask, ask_with, asked, check_commits, check_failures, check_memory, headers,
+    json, ruled, unknown, with,
 };
 use crate::support::upstream::{Request, Step, Upstream};
 
@@ -20,7 +20,7 @@ fn config(api: &str, more: &Value) -> Value {
     with(&base, more)
 }
 
-fn gate(bench: &Bench, upstream: &Upstream, more: &Value) -> Gitea {
+fn gate(bench: &Bench, upstream: &Upstream, more: &Value) -> Remembered<Gitea> {
     bench.gate(&config(&format!("http://{}/git/api/v1", upstream.address), more), Gitea::build)
 }
 
@@ -273,4 +273,12 @@ fn problems_are_found_at_the_start() {
     let gate = |more: &Value| bench.gate(&config(api, more), Gitea::build).reads_application_set();
     assert!(!gate(&json!({})));
     assert!(gate(&json!({"repository": "org/{{ applicationSet }}"})) && gate(&json!({"sha": "{{ applicationSet }}"})));
+}
+
+#[tokio::test]
+async fn rulings_are_remembered_by_the_question() {
+    let bench = Bench::new();
+    let upstream = paged(vec![status(1, "build", "success")], 50, true).await;
+    let gate = gate(&bench, &upstream, &json!({"repository": "org/{{ params.number }}"}));
+    check_memory(&gate, &upstream, &[json!({"sha": OTHER}), json!({"number": "8"})]).await;
 }

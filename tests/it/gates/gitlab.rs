@@ -1,14 +1,14 @@
 //! GitLab: documents as of its REST API's pages "Pipelines", "Merge requests" and "Pagination".
 
 use appset_gateway::{
-    backend::digests::gate::{Gate, State, gitlab::Gitlab},
+    backend::digests::gate::{Gate, State, gitlab::Gitlab, memory::Remembered},
     error::ErrorKind,
 };
 use serde_json::{Value, json};
 
 use super::forge::{
-    Bench, OTHER, SHA, TOKEN, answering, ask, ask_with, asked, check_commits, check_failures, headers, json, ruled,
-    unknown, with,
+    Bench, OTHER, SHA, TOKEN, answering, ask, ask_with, asked, check_commits, check_failures, check_memory, headers,
+    json, ruled, unknown, with,
 };
 use crate::support::upstream::{Request, Step, Upstream};
 
@@ -20,7 +20,7 @@ fn config(api: &str, more: &Value) -> Value {
     with(&base, more)
 }
 
-fn gate(bench: &Bench, upstream: &Upstream, more: &Value) -> Gitlab {
+fn gate(bench: &Bench, upstream: &Upstream, more: &Value) -> Remembered<Gitlab> {
     bench.gate(&config(&format!("http://{}/api/v4", upstream.address), more), Gitlab::build)
 }
 
@@ -296,5 +296,22 @@ fn problems_are_found_at_the_start() {
     assert!(!gate(&json!({"ref": "{{ params.branch }}"})));
     for key in ["project", "sha", "ref", "mergeRequest"] {
         assert!(gate(&json!({key: "{{ applicationSet }}"})), "{key}");
+    }
+}
+
+#[tokio::test]
+async fn rulings_are_remembered_by_the_question() {
+    let bench = Bench::new();
+    for (more, others) in [
+        (json!({}), vec![json!({"sha": OTHER})]),
+        (json!({"ref": "{{ params.ref }}"}), vec![json!({"ref": "main"}), json!({"sha": OTHER})]),
+        (
+            // The list is that of the merge request, whatever of it counts.
+            json!({"mergeRequest": "{{ params.number }}", "ref": "{{ params.ref }}", "project": "g/{{ params.number }}"}),
+            vec![json!({"ref": "main"}), json!({"sha": OTHER}), json!({"number": "8"})],
+        ),
+    ] {
+        let upstream = answering(json!([pipeline(1, "success", &json!({}))])).await;
+        check_memory(&gate(&bench, &upstream, &more), &upstream, &others).await;
     }
 }

@@ -7,12 +7,14 @@ use http::header;
 use reqwest::Url;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use tokio::time::Instant;
 
 use super::{
-    Asked, Gate, Ruling, State,
+    Asked, Ruling, State,
     address::follow,
     api::document,
     forge::{Credential, Field, Forge, Form, Required, Status, time, unknown_word},
+    memory::System,
     paging::Page,
 };
 use crate::{
@@ -195,18 +197,29 @@ fn instant(status: &Status) -> Result<std::time::SystemTime, BackendError> {
 }
 
 #[async_trait]
-impl Gate for Bitbucket {
-    async fn ask(&self, asked: Asked<'_>) -> Result<Ruling, BackendError> {
+impl System for Bitbucket {
+    /// The commit, and the first page of its statuses.
+    type Question = (Commit, Url);
+
+    fn question(&self, asked: Asked<'_>) -> Result<Self::Question, BackendError> {
         let within = |error: BackendError| error.within("bitbucket");
-        let commit = &self.sha.commit(asked.context).map_err(within)?;
+        let commit = self.sha.commit(asked.context).map_err(within)?;
         let [workspace, name] = self.repository.owner_and_name(asked.context).map_err(within)?;
         let segments = ["repositories", &workspace, &name, "commit", commit.as_str(), "statuses"];
         let first = self.forge.url(&segments, &[("pagelen", "100")]);
-        let path = first.path().to_owned();
+        Ok((commit, first))
+    }
+
+    fn key((_, first): &Self::Question) -> String {
+        first.to_string()
+    }
+
+    async fn rule(&self, (commit, first): &Self::Question, deadline: Instant) -> Result<Ruling, BackendError> {
+        let path = first.path();
         let told = format!("the statuses of commit {}, GET {path}", commit.short());
         let read = |reply: &Reply, from: &Url| self.page(commit, reply, from);
-        let (statuses, secrets) = self.forge.list(first, asked.deadline, read).await?;
-        let statuses = latest(statuses).map_err(|error| self.forge.told(&path, error))?;
+        let (statuses, secrets) = self.forge.list(first.clone(), deadline, read).await?;
+        let statuses = latest(statuses).map_err(|error| self.forge.told(path, error))?;
         Ok(self.required.rule(&statuses, commit, &told, &secrets))
     }
 

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{Asked, Gate, Ruling, State};
+use super::{Asked, Ruling, State, memory::System};
 use crate::{
     backend::{
         Surroundings,
@@ -19,7 +19,7 @@ use crate::{
     error::BackendError,
     expression::Expression,
     generator::{Evidence, Parameters},
-    outbound::{Line, Reply, Terms},
+    outbound::{Call, Line, Reply, Terms},
     problem::{Path, Problems},
     secret::TextOrSecret,
     template::{INPUT_SCOPE, Place, Template},
@@ -99,27 +99,57 @@ impl Generic {
     }
 }
 
+/// A request, and what its answer is read with.
+#[derive(Debug)]
+pub struct Question {
+    commit: Option<Commit>,
+    call: Call,
+    /// Nothing where the verdict does not look at them.
+    parameters: Arc<Parameters>,
+}
+
 #[async_trait]
-impl Gate for Generic {
-    async fn ask(&self, asked: Asked<'_>) -> Result<Ruling, BackendError> {
+impl System for Generic {
+    type Question = Question;
+
+    fn question(&self, asked: Asked<'_>) -> Result<Question, BackendError> {
         let commit = match &self.sha {
             Some(sha) => Some(Commit::render(sha, asked.context).map_err(|error| error.within("sha"))?),
             None => None,
         };
-        let deadline = asked.deadline.min(Instant::now() + self.timeout.0);
-        let mut call = self.request.call(asked.context, MOST, deadline)?;
+        let mut call = self.request.call(asked.context, MOST, asked.deadline)?;
         call.revalidate = call.method == http::Method::GET;
-        let destination = call.to_string();
-        let reply = self.line.fetch(call).await?;
+        let parameters = if self.verdict.mentions("params") { Arc::clone(asked.parameters) } else { Arc::default() };
+        Ok(Question { commit, call, parameters })
+    }
+
+    fn key(Question { commit, call, parameters }: &Question) -> String {
+        let parameters: BTreeMap<&String, String> =
+            parameters.iter().map(|(name, value)| (name, value.to_string())).collect();
+        // Headers that hold secrets show nothing of them.
+        format!("{commit:?} {} {} {:?} {:?} {parameters:?}", call.method, call.url, call.headers, call.body)
+    }
+
+    async fn rule(&self, question: &Question, deadline: Instant) -> Result<Ruling, BackendError> {
+        let deadline = deadline.min(Instant::now() + self.timeout.0);
+        let destination = question.call.to_string();
+        let reply = self.line.fetch(Call { deadline, ..question.call.clone() }).await?;
         let (status, secrets) = (reply.status, reply.secrets.clone());
-        let state = self.read(reply, asked.parameters).await;
+        let state = self.read(reply, &question.parameters).await;
         let state = state.map_err(|error| secrets.clean(&error).within(&destination))?;
         let answered = format!("{status}, which the verdict takes as {}", state.as_str());
         let evidence = vec![match state {
             State::Passed => Evidence::present(destination, answered),
             State::Pending | State::Failed => Evidence::absent(destination, answered),
         }];
-        Ok(Ruling { state, commit, is_earlier: false, evidence, run_url: None, built_at: None })
+        Ok(Ruling {
+            state,
+            commit: question.commit.clone(),
+            is_earlier: false,
+            evidence,
+            run_url: None,
+            built_at: None,
+        })
     }
 
     fn reads_application_set(&self) -> bool {

@@ -7,11 +7,13 @@ use http::header;
 use reqwest::Url;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use tokio::time::Instant;
 
 use super::{
-    Asked, Gate, Ruling, State,
+    Asked, Ruling, State,
     api::document,
     forge::{Credential, Field, Forge, Form, Required, Status, time, unknown_word},
+    memory::System,
     paging::Page,
 };
 use crate::{
@@ -207,17 +209,28 @@ fn state(word: &str, accept: &[Accept]) -> Option<State> {
 }
 
 #[async_trait]
-impl Gate for Gitea {
-    async fn ask(&self, asked: Asked<'_>) -> Result<Ruling, BackendError> {
+impl System for Gitea {
+    /// The commit, and the first page of its statuses.
+    type Question = (Commit, Url);
+
+    fn question(&self, asked: Asked<'_>) -> Result<Self::Question, BackendError> {
         let within = |error: BackendError| error.within("gitea");
-        let commit = &self.sha.commit(asked.context).map_err(within)?;
+        let commit = self.sha.commit(asked.context).map_err(within)?;
         let [owner, name] = self.repository.owner_and_name(asked.context).map_err(within)?;
         let mut first = self.forge.url(&["repos", &owner, &name, "commits", commit.as_str(), "status"], &[]);
         first.query_pairs_mut().extend_pairs(query(1));
+        Ok((commit, first))
+    }
+
+    fn key((_, first): &Self::Question) -> String {
+        first.to_string()
+    }
+
+    async fn rule(&self, (commit, first): &Self::Question, deadline: Instant) -> Result<Ruling, BackendError> {
         let told = format!("the statuses of commit {}, GET {}", commit.short(), first.path());
         let mut so_far = Progress::default();
         let read = |reply: &Reply, from: &Url| self.page(commit, reply, from, &mut so_far);
-        let (statuses, secrets) = self.forge.list(first, asked.deadline, read).await?;
+        let (statuses, secrets) = self.forge.list(first.clone(), deadline, read).await?;
         Ok(self.required.rule(&statuses, commit, &told, &secrets))
     }
 

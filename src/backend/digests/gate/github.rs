@@ -18,13 +18,14 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::time::Instant;
 
+pub use self::walk::WalkBack;
 use self::{
     access::{Access, Credential},
     app::App,
     lists::Repository,
     verdict::{Judge, Kind},
 };
-use super::{Asked, Gate, Ruling, State, api::Api, combined::Rule, memory::Memory, pattern::Pattern};
+use super::{Asked, Ruling, api::Api, combined::Rule, memory::System, pattern::Pattern};
 use crate::{
     backend::{Surroundings, digests::commit::Commit},
     error::BackendError,
@@ -107,8 +108,6 @@ pub struct Github {
     statuses: Vec<Pattern>,
     events: Vec<String>,
     accept: Vec<Conclusion>,
-    walk_back: Option<u8>,
-    memory: Memory,
 }
 
 impl Github {
@@ -151,19 +150,36 @@ impl Github {
             statuses,
             events: config.events.clone(),
             accept: config.accept.clone(),
-            walk_back: config.walk_back,
-            memory: Memory::new(around.clock),
         })
     }
+}
 
-    /// What is known of `commit` itself, remembered or asked.
-    async fn ruling(&self, repository: &Repository, commit: &Commit, asked: Asked<'_>) -> Result<Ruling, BackendError> {
-        let key = format!("{repository} {commit}");
-        self.memory.ruling(&key, asked.may_reuse, || self.rule(repository, commit, asked.deadline)).await
+/// A commit of a repository.
+#[derive(Debug)]
+pub struct Question {
+    repository: Repository,
+    commit: Commit,
+}
+
+#[async_trait]
+impl System for Github {
+    type Question = Question;
+
+    fn question(&self, asked: Asked<'_>) -> Result<Question, BackendError> {
+        let invalid = |what: &'static str| move |error: BackendError| error.within(what);
+        let repository = self.repository.render(asked.context).and_then(|text| Repository::parse(&text));
+        let repository = repository.map_err(BackendError::invalid_input).map_err(invalid("repository"))?;
+        let commit = Commit::render(&self.sha, asked.context).map_err(invalid("sha"))?;
+        Ok(Question { repository, commit })
     }
 
-    /// Asks for all that is required of `commit`.
-    async fn rule(&self, repository: &Repository, commit: &Commit, deadline: Instant) -> Result<Ruling, BackendError> {
+    fn key(Question { repository, commit }: &Question) -> String {
+        format!("{repository} {commit}")
+    }
+
+    /// Asks for all that is required of the commit.
+    async fn rule(&self, question: &Question, deadline: Instant) -> Result<Ruling, BackendError> {
+        let Question { repository, commit } = question;
         let required = [(Kind::Workflow, &self.workflows), (Kind::Check, &self.checks), (Kind::Status, &self.statuses)];
         let lists = required.into_iter().filter(|(_, names)| !names.is_empty()).map(async |(kind, names)| {
             let things = match kind {
@@ -178,28 +194,9 @@ impl Github {
         });
         Rule::All.decide(join_all(lists).await.into_iter().flatten().collect())
     }
-}
-
-#[async_trait]
-impl Gate for Github {
-    async fn ask(&self, asked: Asked<'_>) -> Result<Ruling, BackendError> {
-        let invalid = |what: &'static str| move |error: BackendError| error.within(what);
-        let repository = self.repository.render(asked.context).and_then(|text| Repository::parse(&text));
-        let repository = repository.map_err(BackendError::invalid_input).map_err(invalid("repository"))?;
-        let commit = Commit::render(&self.sha, asked.context).map_err(invalid("sha"))?;
-        let own = self.ruling(&repository, &commit, asked).await?;
-        match self.walk_back {
-            Some(steps) if own.state != State::Passed => self.walk_back(steps, &repository, &commit, own, asked).await,
-            _ => Ok(own),
-        }
-    }
 
     fn reads_application_set(&self) -> bool {
         self.repository.reads_application_set() || self.sha.reads_application_set()
-    }
-
-    fn forget(&self) {
-        self.memory.forget();
     }
 }
 

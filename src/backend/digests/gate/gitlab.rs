@@ -9,17 +9,19 @@ use http::{HeaderName, header};
 use reqwest::Url;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use tokio::time::Instant;
 
 use self::pipelines::{Pipeline, Wanted};
 use super::{
-    Asked, Gate, Ruling,
+    Asked, Ruling,
     address::follow,
     api::document,
     forge::{Credential, Field, Forge, Form},
+    memory::System,
     paging::Page,
 };
 use crate::{
-    backend::Surroundings,
+    backend::{Surroundings, digests::commit::Commit},
     error::BackendError,
     outbound::{Reply, link},
     problem::{Path, Problems},
@@ -139,11 +141,21 @@ impl Gitlab {
     }
 }
 
+/// Which pipelines are asked for.
+#[derive(Debug)]
+pub struct Question {
+    commit: Commit,
+    reference: Option<String>,
+    first: Url,
+}
+
 #[async_trait]
-impl Gate for Gitlab {
-    async fn ask(&self, asked: Asked<'_>) -> Result<Ruling, BackendError> {
+impl System for Gitlab {
+    type Question = Question;
+
+    fn question(&self, asked: Asked<'_>) -> Result<Question, BackendError> {
         let within = |error: BackendError| error.within("gitlab");
-        let commit = &self.sha.commit(asked.context).map_err(within)?;
+        let commit = self.sha.commit(asked.context).map_err(within)?;
         let project = self.project.names(asked.context).map_err(within)?.join("/");
         let reference = self.reference.as_ref().map(|field| field.text(asked.context)).transpose().map_err(within)?;
         let number = self.merge_request.as_ref().map(|field| field.text(asked.context)).transpose().map_err(within)?;
@@ -164,14 +176,23 @@ impl Gate for Gitlab {
             query.extend([("order_by", "id"), ("sort", "desc"), ("per_page", "100")]);
             self.forge.url(&["projects", &project, "pipelines"], &query)
         };
-        let path = first.path().to_owned();
+        Ok(Question { commit, reference, first })
+    }
+
+    fn key(question: &Question) -> String {
+        format!("{question:?}")
+    }
+
+    async fn rule(&self, question: &Question, deadline: Instant) -> Result<Ruling, BackendError> {
+        let Question { commit, reference, first } = question;
+        let path = first.path();
         let told = format!("the pipelines of commit {}, GET {path}", commit.short());
         let read = |reply: &Reply, from: &Url| {
             Ok(Page { items: document::<Vec<Pipeline>>(reply)?, next: next_page(reply, from)? })
         };
-        let (pipelines, secrets) = self.forge.list(first, asked.deadline, read).await?;
+        let (pipelines, secrets) = self.forge.list(first.clone(), deadline, read).await?;
         let wanted = Wanted { commit, reference: reference.as_deref(), sources: &self.sources, accept: &self.accept };
-        wanted.rule(&pipelines, &told, &self.forge, &secrets).map_err(|error| self.forge.told(&path, error))
+        wanted.rule(&pipelines, &told, &self.forge, &secrets).map_err(|error| self.forge.told(path, error))
     }
 
     fn reads_application_set(&self) -> bool {

@@ -13,7 +13,7 @@ use std::{
 
 use async_trait::async_trait;
 use moka::{ops::compute::Op, sync::Cache};
-use tokio::sync::OnceCell;
+use tokio::{sync::OnceCell, time::Instant};
 
 use super::{Asked, Gate, Ruling, State};
 use crate::{
@@ -29,6 +29,32 @@ const FAILED_FOR: Duration = Duration::from_mins(1);
 const MOST: u64 = 4096;
 
 type Said = Result<Ruling, BackendError>;
+
+/// A system that rules on commits. What is asked is written out first, so that it is known for what it is: however the
+/// parameters differ that it is made of, an equal question is asked once.
+#[async_trait]
+pub trait System: fmt::Debug + Send + Sync + 'static {
+    /// What is asked, with every parameter in its place.
+    type Question: Send + Sync + 'static;
+
+    /// The question that `asked` comes down to.
+    ///
+    /// # Errors
+    /// When the parameters do not make one.
+    fn question(&self, asked: Asked<'_>) -> Result<Self::Question, BackendError>;
+
+    /// What tells `question` from all others to this system.
+    fn key(question: &Self::Question) -> String;
+
+    /// Asks for CI's word by `deadline`. Read only.
+    ///
+    /// # Errors
+    /// When there is no clear answer.
+    async fn rule(&self, question: &Self::Question, deadline: Instant) -> Result<Ruling, BackendError>;
+
+    /// Whether what is asked depends on the ApplicationSet's name.
+    fn reads_application_set(&self) -> bool;
+}
 
 /// Rulings by what was asked.
 pub struct Memory {
@@ -160,39 +186,43 @@ impl fmt::Debug for Memory {
     }
 }
 
-/// A gate whose rulings are remembered by the question: the parameters, and the ApplicationSet where it matters.
+/// A system whose rulings are remembered.
 #[derive(Debug)]
-pub struct Remembered<G> {
-    gate: G,
+pub struct Remembered<S> {
+    /// The system itself.
+    pub system: S,
     memory: Memory,
 }
 
-impl<G: Gate> Remembered<G> {
-    /// `gate`, with a memory by `clock`.
+impl<S: System> Remembered<S> {
+    /// `system`, with a memory by `clock`.
     #[must_use]
-    pub fn new(gate: G, clock: &Arc<dyn Clock>) -> Self {
-        Self { gate, memory: Memory::new(clock) }
+    pub fn new(system: S, clock: &Arc<dyn Clock>) -> Self {
+        Self { system, memory: Memory::new(clock) }
+    }
+
+    /// The ruling on `question`, remembered or asked for by the deadline of `asked`.
+    ///
+    /// # Errors
+    /// When the system gives no clear answer.
+    pub async fn ruling(&self, question: &S::Question, asked: Asked<'_>) -> Result<Ruling, BackendError> {
+        let ask = || self.system.rule(question, asked.deadline);
+        self.memory.ruling(&S::key(question), asked.may_reuse, ask).await
     }
 }
 
 #[async_trait]
-impl<G: Gate> Gate for Remembered<G> {
+impl<S: System> Gate for Remembered<S> {
     async fn ask(&self, asked: Asked<'_>) -> Result<Ruling, BackendError> {
-        let mut parameters: Vec<(&String, String)> =
-            asked.parameters.iter().map(|(name, value)| (name, value.to_string())).collect();
-        parameters.sort_unstable();
-        let application_set = asked.context.get_attr("applicationSet").ok().filter(|_| self.reads_application_set());
-        let key = format!("{application_set:?} {parameters:?}");
-        self.memory.ruling(&key, asked.may_reuse, || self.gate.ask(asked)).await
+        self.ruling(&self.system.question(asked)?, asked).await
     }
 
     fn reads_application_set(&self) -> bool {
-        self.gate.reads_application_set()
+        self.system.reads_application_set()
     }
 
     fn forget(&self) {
         self.memory.forget();
-        self.gate.forget();
     }
 }
 

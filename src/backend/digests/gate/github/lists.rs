@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// `owner/name`.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Repository {
     owner: String,
     name: String,

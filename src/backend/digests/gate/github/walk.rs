@@ -1,34 +1,64 @@
 //! The way back from a commit that has not passed to the newest one before it that has.
 
+use async_trait::async_trait;
+
 use super::{
-    super::{Asked, Ruling, State},
-    Github,
+    super::{
+        Asked, Gate, Ruling, State,
+        memory::{Remembered, System},
+    },
+    Github, Question,
     documents::Ancestor,
-    lists::Repository,
 };
 use crate::{backend::digests::commit::Commit, error::BackendError, generator::Evidence};
 
-impl Github {
-    /// The ruling on the newest of the `steps` commits before `commit` that passed, else `own` when there are no others.
+/// GitHub, and what it says of earlier commits while the one that is asked about has not passed.
+#[derive(Debug)]
+pub struct WalkBack {
+    github: Remembered<Github>,
+    steps: u8,
+}
+
+#[async_trait]
+impl Gate for WalkBack {
+    async fn ask(&self, asked: Asked<'_>) -> Result<Ruling, BackendError> {
+        let question = self.github.system.question(asked)?;
+        let own = self.github.ruling(&question, asked).await?;
+        if own.state == State::Passed { Ok(own) } else { self.walk_back(&question, own, asked).await }
+    }
+
+    fn reads_application_set(&self) -> bool {
+        self.github.reads_application_set()
+    }
+
+    fn forget(&self) {
+        self.github.forget();
+    }
+}
+
+impl WalkBack {
+    /// `github`, which goes back by `steps` commits.
+    #[must_use]
+    pub const fn new(github: Remembered<Github>, steps: u8) -> Self {
+        Self { github, steps }
+    }
+
+    /// The ruling on the newest of the commits before `question` that passed, else `own` when there are no others.
     ///
     /// Only first parents are followed: what was merged into a branch was never its head.
     ///
     /// # Errors
     /// When one of the commits on the way is not clear, or none of them passed and there are more.
-    pub(super) async fn walk_back(
-        &self,
-        steps: u8,
-        repository: &Repository,
-        commit: &Commit,
-        own: Ruling,
-        asked: Asked<'_>,
-    ) -> Result<Ruling, BackendError> {
-        let listed = self.access.history(repository, commit, usize::from(steps) + 1, asked.deadline).await?;
+    async fn walk_back(&self, question: &Question, own: Ruling, asked: Asked<'_>) -> Result<Ruling, BackendError> {
+        let Question { repository, commit } = question;
+        let count = usize::from(self.steps) + 1;
+        let listed = self.github.system.access.history(repository, commit, count, asked.deadline).await?;
         let (line, is_whole) = first_parents(commit, &listed)
             .map_err(|why| BackendError::invalid_output(format!("the history of {repository}: {why}")))?;
         let way = format!("the commits of {repository} before {}", commit.short());
         for (index, earlier) in line.iter().enumerate() {
-            let ruling = self.ruling(repository, earlier, asked).await?;
+            let earlier_question = Question { repository: repository.clone(), commit: earlier.clone() };
+            let ruling = self.github.ruling(&earlier_question, asked).await?;
             if ruling.state == State::Passed {
                 let told = format!("{} passed, {} before {}", earlier.short(), index + 1, commit.short());
                 let mut evidence = own.evidence;
