@@ -40,6 +40,8 @@ pub mod backend;
 pub mod oci;
 pub mod outbound;
 
+pub mod landing;
+
 pub mod expression;
 pub mod template;
 

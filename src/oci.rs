@@ -9,7 +9,6 @@ pub mod config;
 pub mod contents;
 pub mod credentials;
 pub mod digest;
-mod landing;
 pub mod layout;
 pub mod listing;
 pub mod lookup;

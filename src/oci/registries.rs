@@ -14,7 +14,6 @@ use super::{
     Digest, Reference,
     config::RegistryConfig,
     contents::{Contents, Kept},
-    landing::landed,
     lookup::{Lookup, Missing, Target},
     reference::{canonical_registry, is_registry},
     registry::Registry,
@@ -24,6 +23,7 @@ use crate::{
     clock::{Clock, Timestamp},
     error::BackendError,
     flight::{Flights, Seat},
+    landing::landed,
     outbound::Outbound,
     problem::{Path, Problems},
 };
@@ -142,11 +142,7 @@ impl Registries {
             let known = || self.0.tag(reference, patience.max_age).map(|target| Ok(Lookup::There(target)));
             self.0.lookups.board(key, known, || (), work)
         };
-        loop {
-            if let Some(found) = landed(ask(), patience.deadline).await {
-                return found.map_err(|error| error.within(format_args!("registry {name}")));
-            }
-        }
+        landed(ask, patience.deadline).await.map_err(|error| error.within(format_args!("registry {name}")))
     }
 
     /// What `digest` contains.
@@ -176,11 +172,7 @@ impl Registries {
             };
             self.0.readings.board(key, || kept().map(Ok), || (), work)
         };
-        loop {
-            if let Some(read) = landed(ask(), deadline).await {
-                return read.map_err(|error| error.within(format_args!("registry {registry}")));
-            }
-        }
+        landed(ask, deadline).await.map_err(|error| error.within(format_args!("registry {registry}")))
     }
 
     /// Drops what is remembered of tags, so that each is asked for again. What is being asked now counts for those who wait

@@ -15,10 +15,11 @@ use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 use url::{Host, form_urlencoded};
 
-use super::{credentials::Credential, landing::landed};
+use super::credentials::Credential;
 use crate::{
     error::{BackendError, ErrorKind},
     flight::{Flights, Seat},
+    landing::landed,
     outbound::{Call, Line},
     secret::Secret,
 };
@@ -169,11 +170,7 @@ impl Tokens {
             };
             self.flights.board(key, || kept().map(Ok), || (), work)
         };
-        loop {
-            if let Some(bought) = landed(fetch(), deadline).await {
-                return Ok(Pass { authorization: bought?, was_kept: false });
-            }
-        }
+        Ok(Pass { authorization: landed(fetch, deadline).await?, was_kept: false })
     }
 
     /// Drops the token for `purpose`, unless it is another than the one that was refused.

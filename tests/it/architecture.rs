@@ -16,7 +16,7 @@ const ROWS: &[&[&str]] = &[
     &["backend"],
     &["oci"],
     &["outbound"],
-    &["template", "expression", "telemetry", "secret"],
+    &["template", "expression", "telemetry", "secret", "landing"],
     &["error"],
     &["base_dir", "clock", "document", "flight", "generator", "problem", "units"],
 ];

@@ -155,7 +155,7 @@ impl Github {
 }
 
 /// A commit of a repository.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Question {
     repository: Repository,
     commit: Commit,

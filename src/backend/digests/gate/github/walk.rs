@@ -23,7 +23,7 @@ pub struct WalkBack {
 impl Gate for WalkBack {
     async fn ask(&self, asked: Asked<'_>) -> Result<Ruling, BackendError> {
         let question = self.github.system.question(asked)?;
-        let own = self.github.ruling(&question, asked).await?;
+        let own = self.github.ruling(question.clone(), asked).await?;
         if own.state == State::Passed { Ok(own) } else { self.walk_back(&question, own, asked).await }
     }
 
@@ -57,8 +57,8 @@ impl WalkBack {
             .map_err(|why| BackendError::invalid_output(format!("the history of {repository}: {why}")))?;
         let way = format!("the commits of {repository} before {}", commit.short());
         for (index, earlier) in line.iter().enumerate() {
-            let earlier_question = Question { repository: repository.clone(), commit: earlier.clone() };
-            let ruling = self.github.ruling(&earlier_question, asked).await?;
+            let before = Question { repository: repository.clone(), commit: earlier.clone() };
+            let ruling = self.github.ruling(before, asked).await?;
             if ruling.state == State::Passed {
                 let told = format!("{} passed, {} before {}", earlier.short(), index + 1, commit.short());
                 let mut evidence = own.evidence;
