@@ -1,6 +1,7 @@
 //! CI gates, asked directly: each against a server that answers as its documentation says, and worse.
 
 mod bitbucket;
+mod budget;
 mod fake_github;
 mod forge;
 mod generic;

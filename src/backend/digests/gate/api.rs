@@ -81,6 +81,13 @@ impl Api {
         self.line.fetch(call).await
     }
 
+    /// Whether less than a tenth is left of what the API allows who asks with `headers`, or as `account`.
+    #[must_use]
+    pub fn is_low(&self, headers: HeaderMap, account: Option<Arc<str>>) -> bool {
+        let call = Call { headers, account, ..Call::get(self.base.clone(), 0, Instant::now()) };
+        self.line.is_low(&call.url, &call.account())
+    }
+
     /// The path of the API itself, without a slash at its end.
     #[must_use]
     pub fn path(&self) -> &str {

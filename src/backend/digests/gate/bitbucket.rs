@@ -223,6 +223,10 @@ impl System for Bitbucket {
         Ok(self.required.rule(&statuses, commit, &told, &secrets))
     }
 
+    fn is_low(&self, _: &Self::Question) -> bool {
+        self.forge.is_low()
+    }
+
     fn reads_application_set(&self) -> bool {
         self.repository.reads_application_set() || self.sha.reads_application_set()
     }

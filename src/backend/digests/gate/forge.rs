@@ -76,10 +76,21 @@ impl Forge {
         list.map_err(|error| error.within(&self.name))
     }
 
+    /// Whether less than a tenth is left of what the forge allows us.
+    #[must_use]
+    pub fn is_low(&self) -> bool {
+        self.headers().is_ok_and(|headers| self.api.is_low(headers, None))
+    }
+
     async fn get(&self, url: Url, deadline: Instant) -> Result<Reply, BackendError> {
+        self.api.get(url, self.headers()?, deadline).await
+    }
+
+    /// Who asks.
+    fn headers(&self) -> Result<HeaderMap, BackendError> {
         let mut headers = HeaderMap::new();
         headers.extend(self.credential.as_ref().map(Credential::header).transpose()?);
-        self.api.get(url, headers, deadline).await
+        Ok(headers)
     }
 
     /// `error`, told as what the list at `path` led to.

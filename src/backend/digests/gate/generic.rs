@@ -152,6 +152,10 @@ impl System for Generic {
         })
     }
 
+    fn is_low(&self, Question { call, .. }: &Question) -> bool {
+        self.line.is_low(&call.url, &call.account())
+    }
+
     fn reads_application_set(&self) -> bool {
         self.request.reads_application_set() || self.sha.as_ref().is_some_and(Template::reads_application_set)
     }

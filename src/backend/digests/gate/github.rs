@@ -195,6 +195,10 @@ impl System for Github {
         Rule::All.decide(join_all(lists).await.into_iter().flatten().collect())
     }
 
+    fn is_low(&self, _: &Question) -> bool {
+        self.access.is_low()
+    }
+
     fn reads_application_set(&self) -> bool {
         self.repository.reads_application_set() || self.sha.reads_application_set()
     }

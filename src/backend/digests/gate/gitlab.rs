@@ -195,6 +195,10 @@ impl System for Gitlab {
         wanted.rule(&pipelines, &told, &self.forge, &secrets).map_err(|error| self.forge.told(path, error))
     }
 
+    fn is_low(&self, _: &Question) -> bool {
+        self.forge.is_low()
+    }
+
     fn reads_application_set(&self) -> bool {
         let optional = self.reference.iter().chain(&self.merge_request);
         [&self.project, &self.sha].into_iter().chain(optional).any(Field::reads_application_set)

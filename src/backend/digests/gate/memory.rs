@@ -1,5 +1,6 @@
 //! What gates said, for as long as it holds: what passed has passed, what failed may be run again, and what is pending
-//! is asked each time. Equal questions that are asked at once are asked once.
+//! is asked each time, unless little is left of what the system allows. Equal questions that are asked at once are asked
+//! once.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -20,6 +21,10 @@ use crate::{
 const PASSED_FOR: Duration = Duration::from_mins(10);
 /// For how long a commit that failed is taken to be failed: a run may be repeated.
 const FAILED_FOR: Duration = Duration::from_mins(1);
+/// How much longer all that holds while little is left of what the system allows.
+const STRETCH: u32 = 4;
+/// Only then a pending commit is taken to be pending: for the time after which it is asked about again, stretched.
+const PENDING_FOR: Duration = Duration::from_secs(15);
 /// How many rulings are remembered; those looked at least leave first.
 const MOST: u64 = 4096;
 
@@ -46,6 +51,9 @@ pub trait System: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     /// When there is no clear answer.
     async fn rule(&self, question: &Self::Question, deadline: Instant) -> Result<Ruling, BackendError>;
+
+    /// Whether little is left of what the system allows whoever asks `question`.
+    fn is_low(&self, question: &Self::Question) -> bool;
 
     /// Whether what is asked depends on the ApplicationSet's name.
     fn reads_application_set(&self) -> bool;
@@ -85,6 +93,8 @@ impl<S: System> Remembered<S> {
         if !asked.may_reuse {
             // A question that began earlier may not know what this one is about.
             self.flights.supersede(|flying| *flying == key, || ());
+        } else if let Some(ruling) = self.kept.recall(&key, || self.system.is_low(&question)) {
+            return Ok(ruling);
         }
         let (question, deadline) = (Arc::new(question), asked.deadline);
         let board = || {
@@ -98,7 +108,7 @@ impl<S: System> Remembered<S> {
                 });
                 ruling
             };
-            let known = || asked.may_reuse.then(|| self.kept.recall(&key)).flatten();
+            let known = || asked.may_reuse.then(|| self.kept.recall(&key, || false)).flatten();
             self.flights.board(key, || known().map(Ok), || key, work)
         };
         landed(board, deadline).await
@@ -106,10 +116,11 @@ impl<S: System> Remembered<S> {
 }
 
 impl Kept {
-    fn recall(&self, key: &Key) -> Option<Ruling> {
+    fn recall(&self, key: &Key, is_low: impl FnOnce() -> bool) -> Option<Ruling> {
         let (ruling, since) = self.rulings.get(key)?;
         let age = self.clock.now().since(since)?;
-        (age < life(&ruling)).then_some(ruling)
+        let (life, stretched) = lives(ruling.state);
+        (age < life || age < stretched && is_low()).then_some(ruling)
     }
 
     fn keep(&self, key: Key, ruling: &Ruling) {
@@ -117,13 +128,14 @@ impl Kept {
     }
 }
 
-/// For how long `ruling` holds.
-const fn life(ruling: &Ruling) -> Duration {
-    match ruling.state {
-        State::Passed => PASSED_FOR,
-        State::Failed => FAILED_FOR,
-        State::Pending => Duration::ZERO,
-    }
+/// For how long a ruling holds, and for how long while little is left.
+const fn lives(state: State) -> (Duration, Duration) {
+    let (life, base) = match state {
+        State::Passed => (PASSED_FOR, PASSED_FOR),
+        State::Failed => (FAILED_FOR, FAILED_FOR),
+        State::Pending => (Duration::ZERO, PENDING_FOR),
+    };
+    (life, base.saturating_mul(STRETCH))
 }
 
 #[async_trait]
@@ -152,7 +164,7 @@ impl fmt::Debug for Kept {
 mod tests {
     use std::sync::{
         Mutex,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     };
 
     use tokio::time::{sleep, timeout_at};
@@ -173,6 +185,7 @@ mod tests {
     struct Oracle {
         says: Mutex<Option<State>>,
         takes: Duration,
+        is_low: AtomicBool,
         asked: AtomicU64,
     }
 
@@ -196,6 +209,10 @@ mod tests {
             Ok(Ruling { state, commit: None, is_earlier: false, evidence: Vec::new(), run_url: None, built_at: None })
         }
 
+        fn is_low(&self, (): &()) -> bool {
+            self.is_low.load(Ordering::SeqCst)
+        }
+
         fn reads_application_set(&self) -> bool {
             false
         }
@@ -211,7 +228,8 @@ mod tests {
         fn new(takes: Duration) -> Self {
             let hands = Arc::new(Hands::default());
             let clock: Arc<dyn Clock> = hands.clone();
-            let oracle = Oracle { says: Mutex::default(), takes, asked: AtomicU64::new(0) };
+            let (says, is_low, asked) = Default::default();
+            let oracle = Oracle { says, takes, is_low, asked };
             Self { hands, gate: Arc::new(Remembered::new(oracle, &clock)) }
         }
 
@@ -241,8 +259,16 @@ mod tests {
 
     #[tokio::test]
     async fn each_ruling_holds_for_its_time() {
-        for (state, lasts) in [(State::Passed, 600), (State::Failed, 60), (State::Pending, 0)] {
+        for (state, is_low, lasts) in [
+            (State::Passed, false, 600),
+            (State::Failed, false, 60),
+            (State::Pending, false, 0),
+            (State::Passed, true, 2400),
+            (State::Failed, true, 240),
+            (State::Pending, true, 60),
+        ] {
             let desk = Desk::new(Duration::ZERO);
+            desk.gate.system.is_low.store(is_low, Ordering::SeqCst);
             desk.says(Some(state));
             assert_eq!(desk.ask(true, PATIENT).await.unwrap(), state);
             // Asked anew, it would be remembered anew: an error is not.
@@ -252,8 +278,7 @@ mod tests {
                 desk.hands.0.fetch_add(1000, Ordering::SeqCst);
                 second += 1;
             }
-            assert_eq!((second, desk.asked()), (lasts, 2), "{state:?}");
-            desk.hands.0.store(0, Ordering::SeqCst);
+            assert_eq!((second, desk.asked()), (lasts, 2), "{state:?} {is_low}");
         }
     }
 

@@ -66,6 +66,19 @@ impl Access {
         judge(reply).map_err(|error| error.within(shown))
     }
 
+    /// Whether less than a tenth is left of what GitHub allows us.
+    pub(super) fn is_low(&self) -> bool {
+        let (authorization, account) = match &self.credential {
+            Credential::Nobody => (None, None),
+            Credential::Token(reference, base) => match sensitive(reference, base, "Bearer ") {
+                Ok(authorization) => (Some(authorization), None),
+                Err(_) => return false,
+            },
+            Credential::App(app) => (None, Some(app.account())),
+        };
+        self.api.is_low(headers(authorization), account)
+    }
+
     async fn send(
         &self,
         url: Url,
