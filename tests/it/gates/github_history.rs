@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use appset_gateway::backend::digests::gate::{Gate, State};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{
     Desk, ask_with,
-    fake_github::{Forge, commit, error, run},
+    fake_github::{Forge, commit, error, json_answer, run},
     github::gate,
     is, unknown,
 };
@@ -32,8 +32,12 @@ async fn history(line: &str, is_whole: bool, steps: u8) -> (Forge, Arc<dyn Gate>
             })
             .collect();
     });
-    let gate = gate(&Desk::new(), &forge, &json!({"workflows": ["build.yml"], "walkBack": steps}));
+    let gate = gate_of(&forge, steps);
     (forge, gate)
+}
+
+fn gate_of(forge: &Forge, steps: u8) -> Arc<dyn Gate> {
+    gate(&Desk::new(), forge, &json!({"workflows": ["build.yml"], "walkBack": steps}))
 }
 
 #[tokio::test]
@@ -89,9 +93,10 @@ async fn none_in_range_is_no_proof_unless_the_history_ends() {
     let ruling = is(ask_a(&gate).await, State::Pending);
     assert_eq!((ruling.commit.unwrap().as_str(), ruling.is_earlier), (&*sha('a'), false));
     assert_eq!(ruling.evidence[1].to_string(), "absent, the commits of org/repo before aaaaaaaa: none of all 3 passed");
-    // A page that is cut short is not the end.
+    // A list that is cut short is not the end.
     forge.change(|state| state.page = 2);
-    unknown(ask_a(&gate).await, "invalid_output", "none of the last 1 commits");
+    let ruling = is(ask_a(&gate).await, State::Pending);
+    assert!(ruling.evidence[1].answered.contains("none of all 3 passed"));
 
     // A commit on the way that is not clear might be the one.
     forge.change(|state| {
@@ -102,4 +107,80 @@ async fn none_in_range_is_no_proof_unless_the_history_ends() {
     unknown(ask_a(&gate).await, "invalid_output", "`exploded`");
     forge.whim(|request| request.target.contains("/commits?").then(|| error(request, 503, "oops")));
     unknown(ask_a(&gate).await, "unavailable", "503");
+}
+
+/// A history of merges, newest first: after each of the commits of `line` come `many` that it merged in.
+fn merges(line: &str, many: usize) -> Vec<Value> {
+    let mut commits = Vec::new();
+    let digits: Vec<char> = line.chars().collect();
+    for (index, digit) in digits.iter().enumerate() {
+        let side = |number: usize| format!("{digit}{digit}{number:038}");
+        let Some(parent) = digits.get(index + 1) else {
+            commits.push(commit(&sha(*digit), &[]));
+            break;
+        };
+        commits.push(commit(&sha(*digit), &[&sha(*parent), &side(1)]));
+        commits.extend((1..=many).map(|number| commit(&side(number), &[&side(number + 1)])));
+    }
+    commits
+}
+
+#[tokio::test]
+async fn what_was_merged_in_does_not_hide_the_way() {
+    let lists = |forge: &Forge| {
+        let mut lists = forge.asked();
+        lists.retain(|asked| asked.contains("/commits?"));
+        lists
+    };
+    let list = |digit, count| format!("GET /repos/org/repo/commits?sha={}&per_page={count}", sha(digit));
+    let ask_a = async |gate: &Arc<dyn Gate>| ask_with(gate, json!({"head_sha": sha('a')}), false).await;
+    let (forge, gate) = history("", false, 3).await;
+    forge.change(|state| {
+        state.commits = merges("abcde", 30);
+        // What was merged in passed too, and counts for nothing.
+        state.runs = vec![
+            run(3, "build", &format!("aa{:038}", 1), "completed success"),
+            run(4, "build", &sha('d'), "completed success"),
+        ];
+    });
+    let ruling = is(ask_a(&gate).await, State::Passed);
+    assert_eq!((ruling.commit.unwrap().as_str(), ruling.is_earlier), (&*sha('d'), true));
+    assert_eq!(lists(&forge), [list('a', 4), list('b', 100)]);
+
+    // The third is the last: the fourth passed, which proves nothing of the third.
+    forge.change(|state| state.runs = vec![run(5, "build", &sha('e'), "completed success")]);
+    let told = unknown(ask_a(&gate).await, "invalid_output", "none of the last 3 commits before aaaaaaaa passed");
+    assert!(told.message.contains("raise `walkBack`"), "{}", told.message);
+    assert_eq!(lists(&forge), [list('a', 4), list('b', 100)]);
+
+    // The whole history, of which none passed.
+    forge.change(|state| state.commits = merges("abcd", 120));
+    let ruling = is(ask_a(&gate).await, State::Pending);
+    assert!(ruling.evidence[1].answered.contains("none of all 3 passed"));
+    assert_eq!(lists(&forge), [list('a', 4), list('b', 100), list('c', 100), list('d', 100)]);
+
+    // Five lists, and no end in sight: not known, whatever may be beyond.
+    let gate = gate_of(&forge, 9);
+    forge.change(|state| {
+        state.commits = merges("abcdef0123", 120);
+        state.runs = Vec::new();
+    });
+    for beyond in [None, Some('0')] {
+        forge.change(|state| {
+            state.runs.extend(beyond.map(|digit| run(6, "build", &sha(digit), "completed success")));
+        });
+        let told = unknown(ask_a(&gate).await, "invalid_output", "none of the last 5 commits before aaaaaaaa passed");
+        assert!(told.message.contains("what was merged in"), "{}", told.message);
+        let read = [list('a', 10), list('b', 100), list('c', 100), list('d', 100), list('e', 100)];
+        assert_eq!(lists(&forge), read);
+    }
+    // Nor when a later list does not come, or is not of what was asked for.
+    forge.whim(|request| request.target.contains("per_page=100").then(|| error(request, 503, "oops")));
+    forge.change(|state| state.runs = Vec::new());
+    unknown(ask_a(&gate).await, "unavailable", "503");
+    forge.whim(|request| {
+        let is_later = request.target.contains(&format!("sha={}&per_page=100", sha('b')));
+        is_later.then(|| json_answer(request, 200, "", &json!([])))
+    });
+    unknown(ask_a(&gate).await, "invalid_output", "does not list bbbbbbbb itself");
 }

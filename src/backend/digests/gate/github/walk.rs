@@ -1,5 +1,7 @@
 //! The way back from a commit that has not passed to the newest one before it that has.
 
+use std::collections::HashMap;
+
 use async_trait::async_trait;
 
 use super::{
@@ -11,6 +13,11 @@ use super::{
     documents::Ancestor,
 };
 use crate::{backend::digests::commit::Commit, error::BackendError, generator::Evidence};
+
+/// How many lists of commits are read for one walk. Each goes on by one commit at least.
+const MOST_LISTS: usize = 5;
+/// How many commits GitHub lists at most.
+const LONGEST_LIST: usize = 100;
 
 /// GitHub, and what it says of earlier commits while the one that is asked about has not passed.
 #[derive(Debug)]
@@ -48,53 +55,95 @@ impl WalkBack {
     /// Only first parents are followed: what was merged into a branch was never its head.
     ///
     /// # Errors
-    /// When one of the commits on the way is not clear, or none of them passed and there are more.
+    /// When one of the commits on the way is not clear, or none of them passed and there may be more.
     async fn walk_back(&self, question: &Question, own: Ruling, asked: Asked<'_>) -> Result<Ruling, BackendError> {
         let Question { repository, commit } = question;
-        let count = usize::from(self.steps) + 1;
-        let listed = self.github.system.access.history(repository, commit, count, asked.deadline).await?;
-        let (line, is_whole) = first_parents(commit, &listed)
-            .map_err(|why| BackendError::invalid_output(format!("the history of {repository}: {why}")))?;
         let way = format!("the commits of {repository} before {}", commit.short());
-        for (index, earlier) in line.iter().enumerate() {
-            let before = Question { repository: repository.clone(), commit: earlier.clone() };
-            let ruling = self.github.ruling(before, asked).await?;
+        let (mut here, mut gone, mut history) = (question.clone(), 0, History::default());
+        let unseen = loop {
+            let parent = match self.first_parent(&here, &mut history, asked).await? {
+                Some(Parent::Is(_)) if gone == self.steps => break Some("raise `walkBack`"),
+                Some(Parent::Is(parent)) => parent,
+                Some(Parent::None) => break None,
+                None => break Some("what was merged in fills the lists of commits, of which only so many are read"),
+            };
+            (here.commit, gone) = (parent, gone + 1);
+            let ruling = self.github.ruling(here.clone(), asked).await?;
             if ruling.state == State::Passed {
-                let told = format!("{} passed, {} before {}", earlier.short(), index + 1, commit.short());
+                let told = format!("{} passed, {gone} before {}", here.commit.short(), commit.short());
                 let mut evidence = own.evidence;
                 evidence.push(Evidence::present(way, told));
                 evidence.extend(ruling.evidence);
                 return Ok(Ruling { is_earlier: true, evidence, ..ruling });
             }
-        }
+        };
         let mut evidence = own.evidence.clone();
-        if is_whole {
-            evidence.push(Evidence::absent(way, format!("none of all {} passed", line.len())));
+        let Some(unseen) = unseen else {
+            evidence.push(Evidence::absent(way, format!("none of all {gone} passed")));
             return Ok(Ruling { evidence, ..own });
-        }
+        };
         let why = format!(
-            "none of the last {} commits before {} passed; whether an earlier one did is not known: raise `walkBack`",
-            line.len(),
+            "none of the last {gone} commits before {} passed; whether an earlier one did is not known: {unseen}",
             commit.short()
         );
         evidence.push(Evidence::unknown(way, why.clone()));
         Err(BackendError { evidence, ..BackendError::invalid_output(format!("{repository}: {why}")) })
     }
+
+    /// The first parent of `here`, by what is listed already, else by a list that begins there; what was merged in before
+    /// it is skipped so. `None` when so many lists were read that no other is.
+    async fn first_parent(
+        &self,
+        here: &Question,
+        history: &mut History,
+        asked: Asked<'_>,
+    ) -> Result<Option<Parent>, BackendError> {
+        let Question { repository, commit } = here;
+        if let Some(parent) = history.parents.get(commit) {
+            return Ok(Some(parent.clone()));
+        }
+        if history.lists == MOST_LISTS {
+            return Ok(None);
+        }
+        // Where nothing was merged in, the first list is long enough.
+        let count = if history.lists == 0 { usize::from(self.steps) + 1 } else { LONGEST_LIST };
+        let listed = self.github.system.access.history(repository, commit, count, asked.deadline).await?;
+        let parent = history.learn(commit, &listed);
+        let parent =
+            parent.map_err(|why| BackendError::invalid_output(format!("the history of {repository}: {why}")))?;
+        Ok(Some(parent))
+    }
 }
 
-/// The first parents of `commit` as far as they are listed, newest first, and whether these are all.
-fn first_parents(commit: &Commit, listed: &[Ancestor]) -> Result<(Vec<Commit>, bool), String> {
-    let find = |sha: &str| listed.iter().find(|ancestor| ancestor.sha.eq_ignore_ascii_case(sha));
-    let mut here = find(commit.as_str()).ok_or_else(|| format!("it does not list {} itself", commit.short()))?;
-    let mut line = Vec::new();
-    loop {
-        let Some(parent) = here.parents.first() else { return Ok((line, true)) };
-        let Some(next) = find(&parent.sha) else { return Ok((line, false)) };
-        if line.len() >= listed.len() {
-            return Err("it goes round in a circle".to_owned());
+/// What is known of a history.
+#[derive(Debug, Default)]
+struct History {
+    parents: HashMap<Commit, Parent>,
+    lists: usize,
+}
+
+/// The first parent of a commit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Parent {
+    /// This one.
+    Is(Commit),
+    /// It has none: there the history begins.
+    None,
+}
+
+impl History {
+    /// Learns from another list, which was asked for from `commit` on; the first parent of that one.
+    fn learn(&mut self, commit: &Commit, listed: &[Ancestor]) -> Result<Parent, String> {
+        self.lists += 1;
+        for ancestor in listed {
+            let parent = match ancestor.parents.first() {
+                Some(parent) => Parent::Is(Commit::parse(&parent.sha)?),
+                None => Parent::None,
+            };
+            self.parents.insert(Commit::parse(&ancestor.sha)?, parent);
         }
-        line.push(Commit::parse(&next.sha)?);
-        here = next;
+        let parent = self.parents.get(commit).cloned();
+        parent.ok_or_else(|| format!("it does not list {} itself", commit.short()))
     }
 }
 
@@ -104,26 +153,32 @@ mod tests {
 
     use super::*;
 
-    fn line(listed: &[(&str, &[&str])]) -> Result<(String, bool), String> {
-        let sha = |digit: &str| digit.repeat(40);
-        let listed = listed.iter().map(|(one, parents)| {
-            let parents: Vec<_> = parents.iter().map(|parent| json!({"sha": sha(parent)})).collect();
-            serde_json::from_value(json!({"sha": sha(one), "parents": parents})).unwrap()
-        });
-        let listed: Vec<Ancestor> = listed.collect();
-        let (line, is_whole) = first_parents(&Commit::parse(&sha("a")).unwrap(), &listed)?;
-        Ok((line.iter().map(|commit| &commit.as_str()[..1]).collect(), is_whole))
-    }
+    /// Commits with their parents, each by its digit.
+    type Listed<'a> = &'a [(&'a str, &'a [&'a str])];
 
     #[test]
-    fn only_first_parents_are_followed() {
-        assert_eq!(line(&[("a", &["b"]), ("b", &["c"]), ("c", &[])]).unwrap(), ("bc".to_owned(), true));
-        assert_eq!(line(&[("a", &["b"]), ("b", &["c"])]).unwrap(), ("b".to_owned(), false));
-        let merged: &[(&str, &[&str])] = &[("a", &["b", "e"]), ("e", &["f"]), ("b", &["c"])];
-        assert_eq!(line(merged).unwrap(), ("b".to_owned(), false));
-        assert_eq!(line(&[("a", &[])]).unwrap(), (String::new(), true));
-        assert!(line(&[("b", &["a"])]).unwrap_err().contains("itself"));
-        assert!(line(&[]).is_err());
-        assert!(line(&[("a", &["b"]), ("b", &["a"])]).unwrap_err().contains("circle"));
+    fn only_first_parents_are_known() {
+        let sha = |digit: &str| digit.repeat(40);
+        let commit = |digit: &str| Commit::parse(&sha(digit)).unwrap();
+        let mut history = History::default();
+        let mut learn = |from: &str, listed: Listed<'_>| {
+            let listed = listed.iter().map(|(one, parents)| {
+                let parents: Vec<_> = parents.iter().map(|parent| json!({"sha": sha(parent)})).collect();
+                serde_json::from_value(json!({"sha": sha(one), "parents": parents})).unwrap()
+            });
+            history.learn(&commit(from), &listed.collect::<Vec<Ancestor>>())
+        };
+        assert_eq!(learn("a", &[("A", &["b", "e"]), ("e", &["f"]), ("b", &["C"])]), Ok(Parent::Is(commit("b"))));
+        assert_eq!(learn("c", &[("c", &[])]), Ok(Parent::None));
+        let wrong: [(Listed<'_>, &str); 4] = [
+            (&[], "does not list dddddddd itself"),
+            (&[("b", &["d"])], "does not list dddddddd itself"),
+            (&[("x", &[])], "no commit"),
+            (&[("d", &["x"])], "no commit"),
+        ];
+        for (listed, says) in wrong {
+            assert!(learn("d", listed).unwrap_err().contains(says), "{listed:?}");
+        }
+        assert_eq!((history.parents.get(&commit("e")), history.lists), (Some(&Parent::Is(commit("f"))), 6));
     }
 }
