@@ -114,7 +114,7 @@ fn next(reply: &Reply, here: &Url) -> Result<Option<String>, BackendError> {
         let shown: String = link.split('?').next().unwrap_or_default().chars().take(120).collect();
         BackendError::invalid_output(format!("its next page `{}` is not of this list", shown.escape_debug()))
     };
-    let Some(target) = link::checked_next(&reply.headers).map_err(|link| wrong(&link))? else { return Ok(None) };
+    let Some(target) = link::next(&reply.headers).map_err(|link| wrong(&link))? else { return Ok(None) };
     let target = here.join(&target).map_err(|_| wrong(&target))?;
     if target.origin() != here.origin() || target.path() != here.path() || target.query().is_none() {
         return Err(wrong(target.as_str()));

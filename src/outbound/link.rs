@@ -5,17 +5,11 @@ use std::borrow::Cow;
 use http::{HeaderMap, header};
 
 /// The target of `Link: <…>; rel="next"` (RFC 8288).
-#[must_use]
-pub fn next(headers: &HeaderMap) -> Option<String> {
-    texts(headers).find_map(|links| next_of(&links).ok().flatten())
-}
-
-/// The same, where a link that leads on and cannot be read is none that is missing.
 ///
 /// # Errors
-/// With the header that holds it.
-pub fn checked_next(headers: &HeaderMap) -> Result<Option<String>, String> {
-    match next(headers) {
+/// When a link leads on and cannot be read, which is not the same as none: with the header that holds it.
+pub fn next(headers: &HeaderMap) -> Result<Option<String>, String> {
+    match texts(headers).find_map(|links| next_of(&links).ok().flatten()) {
         Some(target) if target.contains(char::REPLACEMENT_CHARACTER) => Err(target),
         Some(target) => Ok(Some(target)),
         None => texts(headers).find_map(|links| next_of(&links).err()).map_or(Ok(None), Err),
@@ -99,7 +93,7 @@ mod tests {
     fn a_next_page_that_cannot_be_read_is_not_none() {
         let checked = |links: &'static [u8]| {
             let value = HeaderValue::from_bytes(links).unwrap();
-            checked_next(&HeaderMap::from_iter([(header::LINK, value)])).map_err(drop)
+            next(&HeaderMap::from_iter([(header::LINK, value)])).map_err(drop)
         };
         for links in [
             &b"rel=next"[..],
@@ -113,13 +107,14 @@ mod tests {
         }
         assert_eq!(checked(b"</a>; rel=prev; title=\"\xe9t\xe9\""), Ok(None));
         assert_eq!(checked(b"/a; rel=next, </b>; rel=next"), Ok(Some("/b".to_owned())));
-        assert_eq!(checked_next(&HeaderMap::new()), Ok(None));
+        assert_eq!(next(&HeaderMap::new()), Ok(None));
     }
 
     #[test]
     fn the_next_page_is_found_among_links() {
-        let next =
-            |link: &'static str| super::next(&HeaderMap::from_iter([(header::LINK, HeaderValue::from_static(link))]));
+        let next = |link: &'static str| {
+            super::next(&HeaderMap::from_iter([(header::LINK, HeaderValue::from_static(link))])).unwrap()
+        };
         let links = "<https://h/a?page=1>; rel=\"prev\", <https://h/a?page=3>; rel=\"next\", <https://h/a?page=9>; rel=\"last\"";
         assert_eq!(next(links).as_deref(), Some("https://h/a?page=3"));
         assert_eq!(next("</a?page=2>; title=\"x\"; REL=next, </b>; rel=last").as_deref(), Some("/a?page=2"));

@@ -42,6 +42,7 @@ async fn all_pages_are_read_or_nothing_is_known() {
         ("</repos/org/other/commits/x/check-runs?page=2>; rel=\"next\"", "another resource"),
         ("</repositories/1/actions/runs?page=2>; rel=\"next\"", "another resource"),
         ("<?page=2>; rel=\"next\"", "circle"),
+        ("/repositories/1/actions/runs?page=2; rel=\"next\"", "cannot be read"),
         ("</repositories/1/commits/d6fde92930d4715a2b49857d24b940956b26d2d3/check-runs>; rel=\"next\"", "circle"),
     ] {
         let (one, link) = (one.clone(), link.to_owned());

@@ -1,9 +1,10 @@
 //! The addresses of forges: what an API's base URL is, and which links stay where it is.
 
+use http::HeaderMap;
 use percent_encoding::percent_decode_str;
 use reqwest::Url;
 
-use crate::{document::excerpt, error::BackendError};
+use crate::{document::excerpt, error::BackendError, outbound::link};
 
 /// What is wrong with a link that leads out of its list.
 const ELSEWHERE: &str = "is another resource: it is not at the address of the first; is the API's address in the \
@@ -29,6 +30,22 @@ pub fn base_url(api: &str) -> Result<Url, String> {
         return Err(wrong("the API's URL has no query and no fragment"));
     }
     Ok(url)
+}
+
+/// The next page, if the `Link` in the `headers` of the answer of `from` names one, as [`follow`] does.
+///
+/// # Errors
+/// When it is elsewhere, or cannot be read.
+pub fn follow_header(
+    headers: &HeaderMap,
+    from: &Url,
+    continues: impl Fn(&str) -> bool,
+) -> Result<Option<Url>, BackendError> {
+    let next = link::next(headers).map_err(|lost| {
+        let shown = excerpt(lost.split(['?', '#']).next().unwrap_or_default().as_bytes(), 120);
+        BackendError::invalid_output(format!("its `Link` to the next page cannot be read: {shown}"))
+    })?;
+    next.map(|link| follow(from, &link, continues)).transpose()
 }
 
 /// The page that `link` names in the answer of `from`. It must be of the same list, which goes on at the same path or at

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use self::pipelines::{Pipeline, Wanted};
 use super::{
     Asked, Ruling,
-    address::follow,
+    address::follow_header,
     api::document,
     forge::{Credential, Field, Forge, Form},
     memory::System,
@@ -23,7 +23,7 @@ use super::{
 use crate::{
     backend::{Surroundings, digests::commit::Commit},
     error::BackendError,
-    outbound::{Reply, link},
+    outbound::Reply,
     problem::{Path, Problems},
     secret::SecretRef,
 };
@@ -207,8 +207,9 @@ impl System for Gitlab {
 
 /// Where the list goes on. A proxy that drops `Link` would leave a part for the whole, hence the second look.
 fn next_page(reply: &Reply, from: &Url) -> Result<Option<Url>, BackendError> {
-    if let Some(link) = link::next(&reply.headers) {
-        return follow(from, &link, |_| false).map(Some);
+    let next = follow_header(&reply.headers, from, |_| false)?;
+    if next.is_some() {
+        return Ok(next);
     }
     if reply.headers.get("x-next-page").is_some_and(|page| !page.as_bytes().trim_ascii().is_empty()) {
         return Err(BackendError::invalid_output(

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::{
     super::{
-        address::follow,
+        address::follow_header,
         api::document,
         paging::{Page, list},
     },
@@ -15,11 +15,7 @@ use super::{
     documents::{Ancestor, CheckRuns, CombinedStatus, Listed, Run, Runs},
     verdict::Thing,
 };
-use crate::{
-    backend::digests::commit::Commit,
-    error::BackendError,
-    outbound::{Reply, link},
-};
+use crate::{backend::digests::commit::Commit, error::BackendError, outbound::Reply};
 
 /// `owner/name`.
 #[derive(Debug, Clone)]
@@ -129,7 +125,7 @@ impl Access {
         let read = |reply: &Reply, from: &Url| {
             let (total, items) = document::<P>(reply)?.split();
             totals.extend(total);
-            let next = link::next(&reply.headers).map(|link| follow(from, &link, continues)).transpose()?;
+            let next = follow_header(&reply.headers, from, continues)?;
             Ok(Page { items, next })
         };
         let (mut items, _) = list(first, |url| self.get(url, deadline), read).await?;
