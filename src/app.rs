@@ -2,6 +2,7 @@
 //! handed in.
 
 use std::{
+    path::Path as FilePath,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -17,6 +18,7 @@ use crate::{
     cache::{CacheLimits, Disk, Memory, Trouble},
     clock::Clock,
     config::{Config, Loaded, Report, ServerConfig},
+    launcher::Launchers,
     oci::Registries,
     outbound::Outbound,
     problem::{Path, Problems},
@@ -39,6 +41,8 @@ pub struct App {
     pub engine: Engine,
     /// What is counted.
     pub metrics: Arc<Metrics>,
+    /// Where scripts are started.
+    pub launchers: Arc<Launchers>,
     /// The requests under way.
     pub in_flight: InFlight,
     limits: CacheLimits,
@@ -47,11 +51,12 @@ pub struct App {
 }
 
 impl App {
-    /// Builds everything that `loaded` describes. Opens no socket and runs no backend.
+    /// Builds everything that `loaded` describes. Opens no socket and runs no backend. `program` is the gateway's own,
+    /// [`launcher::own_program`] but in tests.
     ///
     /// # Errors
     /// With all problems of the configuration. A report comes with success too: it may hold warnings.
-    pub fn build(loaded: Loaded, clock: Arc<dyn Clock>) -> Result<(Self, Report), Report> {
+    pub fn build(loaded: Loaded, clock: Arc<dyn Clock>, program: &FilePath) -> Result<(Self, Report), Report> {
         let mut problems = Problems::default();
         let root = Path::root();
         let Some(config) = loaded.config.clone() else { return Err(loaded.report(Vec::new())) };
@@ -74,11 +79,16 @@ impl App {
             &root.key("registries"),
             &mut problems,
         );
+        let launchers = Arc::new(Launchers::new(program.to_owned(), config.scripts.concurrency));
+        if config.scripts.concurrency == 0 {
+            problems.error(&root.key("scripts").key("concurrency"), "with 0 no script would ever run");
+        }
         let around = Surroundings {
             raw: &serde_json::Value::Null,
             base,
             clock: &clock,
             outbound: &outbound,
+            launchers: &launchers,
             registries: &registries,
         };
         let routes = RouteTable::build(
@@ -101,6 +111,7 @@ impl App {
             routes,
             engine: Engine::new(Memory::new(&config.cache), clock, Arc::clone(&metrics)),
             metrics,
+            launchers,
             in_flight: InFlight { now: AtomicUsize::new(0), most: config.server.max_in_flight },
             limits: config.cache,
             base: base.clone(),

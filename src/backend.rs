@@ -22,6 +22,7 @@ use crate::{
     document::kind_of,
     error::BackendError,
     generator::{Outcome, ParameterSet, Query},
+    launcher::Launchers,
     oci::Registries,
     outbound::Outbound,
     problem::{Path, Problems},
@@ -73,6 +74,8 @@ pub struct Surroundings<'a> {
     pub clock: &'a Arc<dyn Clock>,
     /// The way out.
     pub outbound: &'a Arc<Outbound>,
+    /// Where programs are started.
+    pub launchers: &'a Arc<Launchers>,
     /// The route as it stands in the file.
     pub raw: &'a Value,
     /// The registries.

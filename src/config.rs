@@ -14,8 +14,8 @@ use serde_json::Value;
 pub use self::report::Report;
 use self::tree::Node;
 use crate::{
-    auth::AuthConfig, base_dir::BaseDir, cache::CacheLimits, oci::RegistryConfig, problem::Problem, route::RouteConfig,
-    telemetry::log::LogConfig, units::HumanDuration,
+    auth::AuthConfig, backend::script::ScriptsConfig, base_dir::BaseDir, cache::CacheLimits, oci::RegistryConfig,
+    problem::Problem, route::RouteConfig, telemetry::log::LogConfig, units::HumanDuration,
 };
 
 /// The whole configuration of a gateway.
@@ -37,6 +37,9 @@ pub struct Config {
     /// How registries are reached, by their host as it stands in image references.
     #[serde(default)]
     pub registries: BTreeMap<String, RegistryConfig>,
+    /// What all scripts share.
+    #[serde(default)]
+    pub scripts: ScriptsConfig,
     /// Who answers which calls; tried in this order.
     #[serde(default)]
     pub routes: Vec<RouteConfig>,

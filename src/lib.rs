@@ -15,7 +15,7 @@
 //! 5. Else one [`flight`] per key asks the [`backend`], whatever becomes of the callers.
 //! 6. [`shape`] makes parameter sets of what was found; they are encoded whole, remembered and sent.
 //!
-//! Below these are [`outbound`] (the one way out over HTTP), [`oci`] (registries and image layouts),
+//! Below these are [`outbound`] (the one way out over HTTP), [`launcher`] (the one way to start programs), [`oci`] (registries and image layouts),
 //! [`template`] and [`expression`] (the two languages of a configuration), and at the bottom the words
 //! of the domain, [`generator`] and [`error`]. [`app`] wires, [`config`] reads, [`cli`] starts.
 
@@ -37,6 +37,7 @@ pub mod shape;
 
 pub mod backend;
 
+pub mod launcher;
 pub mod oci;
 pub mod outbound;
 

@@ -2,6 +2,7 @@
 //! writes one JSON document on stdout: a list of objects, or Argo CD's own
 //! `{"output":{"parameters":[…]}}`. Anything else, blank output included, is *unknown*.
 
+mod confinement;
 mod run;
 
 use std::{
@@ -18,13 +19,17 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use self::run::{Job, run};
+use self::{
+    confinement::{AllowConfig, Confinement, LimitsConfig},
+    run::{Job, describe, run},
+};
 use super::{Backend, Surroundings, parameter_sets};
 use crate::{
     base_dir::BaseDir,
     document::{self, kind_of},
     error::BackendError,
     generator::{Outcome, ParameterSet, Query},
+    launcher::{Bay, How, Network, Program},
     problem::{Path, Problems},
     secret::{Secret, Secrets, TextOrSecret},
     units::{ByteSize, HumanDuration},
@@ -52,6 +57,37 @@ pub struct Config {
     /// The largest output that is accepted.
     #[serde(default = "default_max_output")]
     pub max_output: ByteSize,
+    /// How many runs of it there may be at once; others wait for their turn, as long as their deadline allows.
+    #[serde(default = "default_concurrency")]
+    #[schemars(range(min = 1))]
+    pub concurrency: usize,
+    /// Files and folders that it may use, besides those of the system, of its program and of its own work folder.
+    #[serde(default)]
+    pub allow: AllowConfig,
+    /// What each of its processes may use.
+    #[serde(default)]
+    pub limits: LimitsConfig,
+    /// As whom it runs, by name or number (`nobody`, `65534`, `1000:1000`); the gateway must be root for that. As the
+    /// gateway unless set.
+    pub user: Option<String>,
+    /// Whether it has a network.
+    #[serde(default)]
+    pub network: Network,
+}
+
+/// What all scripts share.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct ScriptsConfig {
+    /// How many runs of all scripts there may be at once.
+    #[schemars(range(min = 1))]
+    pub concurrency: usize,
+}
+
+impl Default for ScriptsConfig {
+    fn default() -> Self {
+        Self { concurrency: 32 }
+    }
 }
 
 /// Variables that everyone may see.
@@ -59,12 +95,20 @@ const PUBLIC: [&str; 3] = ["PATH", "LANG", "TZ"];
 /// An inherited value that is shorter is no secret, in bytes.
 const SHORTEST_SECRET: usize = 8;
 
+/// What may help a script that was denied something.
+const HINT: &str = "; a script may use the system's files, its program's and its own folder (TMPDIR), and what `allow` \
+                    names besides";
+
 fn default_inherit_env() -> Vec<String> {
     PUBLIC.map(str::to_owned).into()
 }
 
 const fn default_timeout() -> HumanDuration {
     HumanDuration::from_secs(10)
+}
+
+const fn default_concurrency() -> usize {
+    8
 }
 
 const fn default_max_output() -> ByteSize {
@@ -84,6 +128,7 @@ pub struct Script {
     base: BaseDir,
     timeout: HumanDuration,
     max_output: usize,
+    bay: Bay,
 }
 
 impl Script {
@@ -99,12 +144,24 @@ impl Script {
             }
         }
         problems.check_not_zero(&path.key("timeout"), config.timeout.0);
-        let path = &path.key("command");
+        let (script_path, path) = (path, &path.key("command"));
         let Some((program, arguments)) = config.command.split_first() else {
             problems.error_with_help(path, "the command is empty", "name a program: `command: [python3, branches.py]`");
             return None;
         };
-        let program = problems.note(path, find_program(program, around.base))?;
+        let program = problems.note(path, find_program(program, around.base));
+        if config.concurrency == 0 {
+            problems.error(&script_path.key("concurrency"), "with 0 it would never run");
+        }
+        let confinement = Confinement {
+            allow: &config.allow,
+            limits: config.limits,
+            user: config.user.as_deref(),
+            network: config.network,
+        };
+        let known = program.as_deref().unwrap_or(FilePath::new(""));
+        let terms = confinement.terms(known, arguments, around.base, script_path, problems);
+        let (program, terms) = (program?, terms?);
         Some(Self {
             program,
             arguments: arguments.to_vec(),
@@ -117,6 +174,7 @@ impl Script {
             base: around.base.clone(),
             timeout: config.timeout,
             max_output: config.max_output.as_usize(),
+            bay: Bay::new(around.launchers, terms, config.concurrency),
         })
     }
 
@@ -149,18 +207,27 @@ impl Backend for Script {
             "applicationSetName": *query.application_set,
             "input": { "parameters": *query.parameters },
         });
+        let program = Program {
+            program: self.program.clone(),
+            arguments: self.arguments.clone(),
+            environment: environment.into_iter().map(|(name, value)| (name, value.into())).collect(),
+            folder: Some(self.base.as_path().to_owned()),
+        };
         let job = Job {
-            program: &self.program,
-            arguments: &self.arguments,
-            environment,
-            folder: self.base.as_path(),
+            bay: &self.bay,
+            program,
             input: format!("{request}\n").into_bytes(),
             most: self.max_output,
-            secrets: &secrets,
             until: query.deadline.min(Instant::now() + self.timeout.0),
         };
         let name = self.program.file_name().unwrap_or_default().to_string_lossy();
-        let output = run(job).await.map_err(|error| error.within(&name))?;
+        let run = run(job, &secrets).await.map_err(|error| error.within(&name))?;
+        if run.ended.how != How::Code(0) {
+            let hint = if run.told.is_about_permission() { HINT } else { "" };
+            let why = format!("{}{}{hint}", describe(run.ended.how), run.told.tail(&secrets));
+            return Err(BackendError::unavailable(why).within(&name));
+        }
+        let output = run.output;
         let (sets, ttl) =
             read_output(&output, &secrets).map_err(|error| secrets.clean(&error).within("its output").within(&name))?;
         Ok(Outcome::of_list(sets, format!("ran {name}"), "an explicit []").lasting(ttl))

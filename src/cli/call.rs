@@ -15,6 +15,7 @@ use crate::{
     config::Loaded,
     document,
     generator::{Parameters, Query},
+    launcher::own_program,
     route::Route,
     server::error::ApiError,
     telemetry::log::{self, Format, LogConfig, Severity, Stream},
@@ -56,7 +57,8 @@ fn parse_parameter(text: &str) -> Result<(String, String), String> {
 /// Asks once and prints the answer.
 pub fn run(arguments: &CallArgs) -> anyhow::Result<ExitCode> {
     let _flush = log::init(LogConfig { format: Format::Text, level: Severity::Warn }, Stream::Stderr);
-    let built = Loaded::read(&arguments.file.path).and_then(|loaded| App::build(loaded, Arc::new(SystemClock)));
+    let built =
+        Loaded::read(&arguments.file.path).and_then(|loaded| App::build(loaded, Arc::new(SystemClock), own_program()));
     let app = match built {
         Ok((app, _)) => app,
         Err(report) => {

@@ -3,15 +3,24 @@
 use std::{path::Path, process::ExitCode, sync::Arc};
 
 use super::{Output, exit, print};
-use crate::{app::App, clock::SystemClock, config::Loaded};
+use crate::{app::App, clock::SystemClock, config::Loaded, launcher::own_program};
+
+/// What this machine's kernel cannot take from scripts.
+fn lacks(app: &App) -> anyhow::Result<Vec<String>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    Ok(runtime.block_on(app.launchers.lacks()).unwrap_or_else(|why| vec![format!("none can be started: {why}")]))
+}
 
 /// Checks `file` as a start would, and prints what was found.
 pub fn run(file: &Path, output: Output) -> anyhow::Result<ExitCode> {
-    let checked = Loaded::read(file).and_then(|loaded| App::build(loaded, Arc::new(SystemClock)));
-    let (report, routes) = match checked {
-        Ok((app, report)) => (report, app.routes.iter().count()),
-        Err(report) => (report, 0),
+    let checked = Loaded::read(file).and_then(|loaded| App::build(loaded, Arc::new(SystemClock), own_program()));
+    let (report, routes, lacks) = match checked {
+        Ok((app, report)) => (report, app.routes.iter().count(), lacks(&app)?),
+        Err(report) => (report, 0, Vec::new()),
     };
+    for lack in lacks {
+        eprintln!("note: on this machine scripts are not wholly contained: {lack}");
+    }
     if output == Output::Json {
         print(&format!("{:#}", report.to_json()))?;
     } else {

@@ -14,7 +14,9 @@ use crate::{
     app::App,
     clock::SystemClock,
     config::Loaded,
-    edge, server,
+    edge,
+    launcher::own_program,
+    server,
     telemetry::log::{self, LogConfig, Stream},
 };
 
@@ -34,7 +36,7 @@ pub fn run(file: &Path) -> anyhow::Result<ExitCode> {
         }
     };
     let log_config = loaded.config.as_ref().map_or_else(LogConfig::default, |config| config.log);
-    let (app, report) = match App::build(loaded, Arc::new(SystemClock)) {
+    let (app, report) = match App::build(loaded, Arc::new(SystemClock), own_program()) {
         Ok(built) => built,
         Err(report) => {
             eprintln!("{report}{}: {}", file.display(), report.summary());
@@ -50,6 +52,10 @@ pub fn run(file: &Path) -> anyhow::Result<ExitCode> {
 
 async fn serve(app: Arc<App>, file: &Path) -> anyhow::Result<ExitCode> {
     app.open_disk();
+    match app.launchers.lacks().await {
+        Ok(lacks) => lacks.iter().for_each(|lack| tracing::warn!("scripts are not wholly contained: {lack}")),
+        Err(why) => tracing::error!(%why, "scripts cannot be started"),
+    }
     // Before the first connection: a signal that came earlier would end the process at once.
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let bind = async |address, key: &str| {

@@ -157,6 +157,7 @@ mod tests {
         config::Loaded,
         error::BackendError,
         generator::{Outcome, ParameterSet},
+        launcher::own_program,
     };
 
     struct Panicking;
@@ -177,7 +178,7 @@ mod tests {
              routes: [ {{ name: r, match: {{}}, backend: {{ fixed: {{ parameters: [] }} }} }} ]"
         );
         let loaded = Loaded::parse("t.yaml", config, BaseDir::default()).unwrap();
-        let (mut app, _) = App::build(loaded, Arc::new(SystemClock)).unwrap();
+        let (mut app, _) = App::build(loaded, Arc::new(SystemClock), own_program()).unwrap();
         app.routes.replace_backends(&(Arc::new(Panicking) as Arc<dyn Backend>));
         let app = Arc::new(app);
         let call = async |parameters: &str| {

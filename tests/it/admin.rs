@@ -22,7 +22,7 @@ async fn gateway() -> TestApp {
 }
 
 fn routes() -> String {
-    let script = json!({"script": {"command": ["sh", "-c", SCRIPT]}});
+    let script = json!({"script": {"command": ["sh", "-c", SCRIPT], "allow": {"read": ["."], "write": ["."]}}});
     let routes = json!([
         {"name": "s", "backend": script},
         {"name": "follows", "lineage": ["branch"], "backend": script},
@@ -260,7 +260,7 @@ fn configure(folder: &Path, cache: &str) -> std::path::PathBuf {
         "server: {{ listen: \"127.0.0.1:0\", admin: \"127.0.0.1:0\" }}\n\
          auth: {{ tokens: [ {{ name: t, sha256: \"{hash}\" }}, {{ name: o, role: admin, file: admin-token }} ] }}\n\
          cache: {{ path: answers.redb }}\n\
-         routes: [ {{ name: s, {cache} backend: {{ script: {{ command: {script} }} }} }} ]\n"
+         routes: [ {{ name: s, {cache} backend: {{ script: {{ command: {script}, allow: {{ read: [.], write: [.] }} }} }} }} ]\n"
     );
     let file = folder.join("gateway.yaml");
     std::fs::write(&file, config).unwrap();

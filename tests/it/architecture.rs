@@ -15,7 +15,7 @@ const ROWS: &[&[&str]] = &[
     &["cache", "shape"],
     &["backend"],
     &["oci"],
-    &["outbound"],
+    &["outbound", "launcher"],
     &["template", "expression", "telemetry", "secret", "landing"],
     &["error"],
     &["base_dir", "clock", "document", "flight", "generator", "problem", "units"],

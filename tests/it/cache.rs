@@ -9,7 +9,7 @@ use crate::support::TestApp;
 /// A script that counts its runs in the file `runs` and takes a while.
 fn counting(options: &str, seconds: &str) -> String {
     format!(
-        "  - {{ name: counted, {options} backend: {{ script: {{ command: [sh, -c, \"echo run >> runs; sleep {seconds}; wc -l < runs | sed 's/.*/[{{\\\"runs\\\":&}}]/'\"], timeout: 10m }} }} }}\n"
+        "  - {{ name: counted, {options} backend: {{ script: {{ command: [sh, -c, \"echo run >> runs; sleep {seconds}; wc -l < runs | sed 's/.*/[{{\\\"runs\\\":&}}]/'\"], timeout: 10m, allow: {{ read: [.], write: [.] }} }} }} }}\n"
     )
 }
 
@@ -98,7 +98,7 @@ async fn the_applicationset_counts_where_the_backend_sees_it() {
 
 /// A route `s` whose script prints the file `answer`, and fails where there is none; with a way to set it.
 async fn printer(cache: &str) -> (TestApp, impl Fn(&str)) {
-    let script = "backend: { script: { command: [sh, -c, \"echo run >> runs; cat answer\"] } }";
+    let script = "backend: { script: { command: [sh, -c, \"echo run >> runs; cat answer\"], allow: { read: [.], write: [.] } } }";
     let app = TestApp::with_routes(&format!("  - {{ name: s, cache: {{ {cache} }}, {script} }}")).await;
     let file = app.folder.path().join("answer");
     (app, move |answer: &str| match answer {

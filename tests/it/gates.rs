@@ -23,6 +23,7 @@ use appset_gateway::{
     clock::Clock,
     error::{BackendError, ErrorKind},
     generator::{Parameters, Query},
+    launcher::Launchers,
     oci::Registries,
     outbound::Outbound,
     problem::{Path, Problems},
@@ -75,7 +76,9 @@ impl Desk {
         let outbound = Arc::new(Outbound::new(Arc::clone(&clock)));
         let registries =
             Registries::build(&BTreeMap::new(), &base, &outbound, Arc::clone(&clock), &Path::root(), &mut problems);
+        let launchers = Arc::new(Launchers::new(std::path::PathBuf::new(), 1));
         let around = Surroundings {
+            launchers: &launchers,
             raw: &Value::Null,
             base: &base,
             clock: &clock,

@@ -11,7 +11,7 @@ use crate::support::{Reply, TestApp};
 async fn fleet(rules: &str) -> (TestApp, impl Fn(&[&str])) {
     let script = "input=$(cat); sha=$(printf %s \"$input\" | sed -n 's/.*\"sha\":\"\\([a-z0-9]*\\)\".*/\\1/p'); \
                   cat answer-$sha 2>/dev/null || cat answer";
-    let route = json!({"command": ["sh", "-c", script]});
+    let route = json!({"command": ["sh", "-c", script], "allow": {"read": ["."], "write": ["."]}});
     let app = TestApp::with_routes(&format!("  - {{ name: s, {rules} backend: {{ script: {route} }} }}")).await;
     let file = app.folder.path().join("answer");
     (app, move |names: &[&str]| std::fs::write(&file, list(names)).unwrap())
@@ -219,7 +219,7 @@ async fn what_is_held_shows_while_the_answer_is_renewed_behind_the_callers_back(
 /// Memory is bounded, and what had to leave it cannot be measured against any more.
 #[tokio::test]
 async fn an_empty_answer_is_held_where_the_last_one_had_to_leave_memory() {
-    let script = json!({"command": ["cat", "answer"]});
+    let script = json!({"command": ["cat", "answer"], "allow": {"read": ["."]}});
     let config = format!(
         "{}cache: {{ memory: 64KiB }}\nroutes: [ {{ name: s, backend: {{ script: {script} }} }} ]\n",
         TestApp::auth()

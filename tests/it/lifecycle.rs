@@ -21,7 +21,7 @@ fn config(folder: &std::path::Path, routes: &str) -> std::path::PathBuf {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sigterm_finishes_what_was_started() {
     let folder = tempfile::tempdir().unwrap();
-    let slow = "  - { name: slow, backend: { script: { command: [sh, -c, \"echo started >> runs; sleep 1; echo '[{\\\"a\\\":1}]'\"] } } }\n";
+    let slow = "  - { name: slow, backend: { script: { command: [sh, -c, \"echo started >> runs; sleep 1; echo '[{\\\"a\\\":1}]'\"], allow: { read: [.], write: [.] } } } }\n";
     let mut gateway = Gateway::serve(&config(folder.path(), slow));
     let (address, admin) = (gateway.address, gateway.admin);
     let request = argo_request("/slow/api/v1/getparams.execute", TOKEN, b"{}");

@@ -162,7 +162,7 @@ const ROUTES: &str = r#"
   - { name: empty, backend: { fixed: { parameters: [] } } }
   - { name: raw, stringify: false, backend: { fixed: { parameters: [ { n: 1 } ] } } }
   - { name: typed, input: [ { name: n, type: number, required: true } ], backend: { fixed: { parameters: [] } } }
-  - { name: gated, backend: { script: { command: [sh, -c, "until test -e open; do sleep 0.02; done; echo []"] } } }
+  - { name: gated, backend: { script: { command: [sh, -c, "until test -e open; do sleep 0.02; done; echo []"], allow: { read: [.], write: [.] } } } }
   - { name: failing, backend: { script: { command: ["false"] } } }
   - { name: few, guard: { minItems: 1 }, backend: { fixed: { parameters: [] } } }
   - { name: blank, backend: { script: { command: ["true"] } } }

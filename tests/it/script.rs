@@ -1,6 +1,8 @@
 //! The `script` backend against programs that do what programs do: answer, fail, flood, hang, leave
 //! children behind. Whatever is not a whole list is an error.
 
+mod contained;
+
 use std::{
     process,
     sync::{
@@ -18,7 +20,8 @@ use crate::support::{TestApp, app::build, upstream::refused};
 
 /// A route `s` whose script is `script` and whose answers are not remembered.
 #[expect(clippy::needless_pass_by_value, reason = "callers write it as a literal")]
-fn route(script: Value) -> Value {
+fn route(mut script: Value) -> Value {
+    script["allow"] = json!({"read": ["."], "write": ["."]});
     json!({"name": "s", "backend": {"script": script}, "cache": {"ttl": "0s"}})
 }
 
@@ -174,6 +177,12 @@ async fn the_environment_is_only_what_was_asked_for() {
         let seen = std::fs::read_to_string(app.folder.path().join("seen")).unwrap();
         let mut seen: Vec<String> = seen.split_terminator('\0').map(str::to_owned).collect();
         seen.sort();
+        // Its own folder, which nobody else may look into, and which is gone by now.
+        for name in ["HOME=", "TMPDIR="] {
+            let at = seen.iter().position(|line| line.starts_with(name)).unwrap();
+            let work = seen.remove(at);
+            assert!(!std::path::Path::new(&work[name.len()..]).exists(), "{work}");
+        }
         seen
     };
     let folder = format!("FOLDER={}", env!("CARGO_MANIFEST_DIR"));

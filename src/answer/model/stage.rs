@@ -14,6 +14,7 @@ use crate::{
     cache::{CacheLimits, Disk, Entry, Key, Life, Memory},
     clock::{Clock, SystemClock, Timestamp},
     generator::Question,
+    launcher::{Launchers, own_program},
     oci::Registries,
     outbound::Outbound,
     problem::{Path, Problems, Severity},
@@ -38,7 +39,9 @@ impl Default for Stage {
         let (path, mut problems) = (Path::root(), Problems::default());
         let registries =
             Registries::build(&BTreeMap::default(), &base, &outbound, Arc::clone(&clock), &path, &mut problems);
+        let launchers = Arc::new(Launchers::new(own_program().to_owned(), 1));
         let around = Surroundings {
+            launchers: &launchers,
             raw: &serde_json::Value::Null,
             base: &base,
             clock: &clock,

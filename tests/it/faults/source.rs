@@ -80,7 +80,7 @@ impl Source {
                 json!({"http": {"url": format!("http://{}/list", upstream.address), "maxBody": "1MiB"}})
             }
             (Self::Script { .. }, _) => {
-                json!({"script": {"command": ["sh", format!("{name}.sh")], "maxOutput": "1MiB"}})
+                json!({"script": {"command": ["sh", format!("{name}.sh")], "maxOutput": "1MiB", "allow": {"read": ["."], "write": ["."]}}})
             }
         }
     }

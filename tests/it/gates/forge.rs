@@ -17,6 +17,7 @@ use appset_gateway::{
     clock::{Clock, SystemClock},
     error::{BackendError, ErrorKind},
     generator::Query,
+    launcher::Launchers,
     oci::Registries,
     outbound::Outbound,
     problem::{Path, Problems},
@@ -41,6 +42,7 @@ pub struct Bench {
     base: BaseDir,
     clock: Arc<dyn Clock>,
     outbound: Arc<Outbound>,
+    launchers: Arc<Launchers>,
     registries: Registries,
 }
 
@@ -59,7 +61,8 @@ impl Bench {
             &Path::root(),
             &mut Problems::default(),
         );
-        Self { folder, base, clock, outbound, registries }
+        let launchers = Arc::new(Launchers::new(std::path::PathBuf::new(), 1));
+        Self { folder, base, clock, outbound, launchers, registries }
     }
 
     pub fn around(&self) -> Surroundings<'_> {
@@ -68,6 +71,7 @@ impl Bench {
             base: &self.base,
             clock: &self.clock,
             outbound: &self.outbound,
+            launchers: &self.launchers,
             registries: &self.registries,
         }
     }

@@ -136,7 +136,9 @@ async fn a_ca_file_that_is_none_is_found_at_the_start() {
     let routes = json!([{"name": "r", "backend": {"http": {"url": "http://h.example/", "ca": "ours.crt"}}}]);
     let config = format!("{}routes: {routes}\n", TestApp::auth());
     let Ok(loaded) = Loaded::parse("test.yaml", config, BaseDir::new(folder.path())) else { panic!() };
-    let Ok((_, report)) = App::build(loaded, TestClock::standing()) else { panic!("a warning is no error") };
+    let Ok((_, report)) = App::build(loaded, TestClock::standing(), std::path::Path::new("")) else {
+        panic!("a warning is no error")
+    };
     let text = report.lines().join("\n");
     assert!(text.contains("the CA is of no use"), "{text}");
 }

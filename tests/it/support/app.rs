@@ -215,5 +215,5 @@ impl TestApp {
 /// Everything but the sockets.
 pub fn build(folder: &Path, config: &str, clock: Arc<dyn Clock>) -> Result<App, Report> {
     let loaded = Loaded::parse("test.yaml", config.to_owned(), BaseDir::new(folder))?;
-    App::build(loaded, clock).map(|(app, _)| app)
+    App::build(loaded, clock, Path::new(env!("CARGO_BIN_EXE_appset-gateway"))).map(|(app, _)| app)
 }

@@ -1,0 +1,161 @@
+//! What a script may do, as the configuration says it.
+
+use std::path::{Path as FilePath, PathBuf};
+
+use nix::unistd::{Uid, User as SystemUser};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::{
+    base_dir::BaseDir,
+    launcher::{Limits, Network, Terms, User},
+    problem::{Path, Problems},
+    units::{ByteSize, HumanDuration},
+};
+
+/// The smallest limit of open files: a launcher needs some itself.
+const LEAST_FILES: u64 = 16;
+
+/// Files and folders that a script may use besides those of the system, of its program and of its own work folder.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AllowConfig {
+    /// It may read and run these, and what is below them.
+    #[serde(default)]
+    pub read: Vec<PathBuf>,
+    /// It may read, run, change and remove these, and what is below them.
+    #[serde(default)]
+    pub write: Vec<PathBuf>,
+}
+
+/// What each process of a script may use.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct LimitsConfig {
+    /// Processor time; no limit unless set, since `timeout` ends it anyway.
+    pub cpu: Option<HumanDuration>,
+    /// Memory.
+    pub memory: ByteSize,
+    /// The largest file that it may write.
+    pub file_size: ByteSize,
+    /// How many files it may have open.
+    #[schemars(range(min = 16))]
+    pub open_files: u64,
+    /// How many processes its user may have, those of the gateway and of others with the same number included; no limit
+    /// unless set. Has no effect on root.
+    pub processes: Option<u64>,
+}
+
+impl Default for LimitsConfig {
+    fn default() -> Self {
+        Self { cpu: None, memory: ByteSize::mib(1024), file_size: ByteSize::mib(64), open_files: 256, processes: None }
+    }
+}
+
+/// Who runs a script and what with, as the configuration says it.
+#[derive(Debug, Clone, Copy)]
+pub struct Confinement<'a> {
+    /// What it may use besides what everybody may.
+    pub allow: &'a AllowConfig,
+    /// What each process may use.
+    pub limits: LimitsConfig,
+    /// As whom it runs.
+    pub user: Option<&'a str>,
+    /// Whether it has a network.
+    pub network: Network,
+}
+
+impl Confinement<'_> {
+    /// The terms for `program` with `arguments`, which belong to it as far as they name files.
+    pub fn terms(
+        self,
+        program: &FilePath,
+        arguments: &[String],
+        base: &BaseDir,
+        path: &Path,
+        problems: &mut Problems,
+    ) -> Option<Terms> {
+        if self.limits.open_files < LEAST_FILES {
+            let at = path.key("limits").key("openFiles");
+            problems.error(&at, format!("with fewer than {LEAST_FILES} open files few programs start"));
+        }
+        let allow_path = path.key("allow");
+        for (key, listed) in [("read", &self.allow.read), ("write", &self.allow.write)] {
+            for (index, one) in listed.iter().enumerate() {
+                let (at, one) = (allow_path.key(key).index(index), base.resolve(one));
+                if !one.exists() {
+                    problems.warning(&at, format!("there is no {}", one.display()), "what is not there cannot be used");
+                }
+            }
+        }
+        let user = self.user.map(|name| problems.note(&path.key("user"), find_user(name)));
+        let all = |listed: &[PathBuf]| listed.iter().map(|one| base.resolve(one)).collect::<Vec<_>>();
+        let mut readable = all(&self.allow.read);
+        readable.extend(of_program(program, base));
+        readable.extend(arguments.iter().filter_map(|argument| of_argument(argument, base)));
+        readable.sort_unstable();
+        readable.dedup();
+        let limits = Limits {
+            cpu: self.limits.cpu.map(|time| time.0.as_secs().max(1)),
+            memory: Some(self.limits.memory.0),
+            file_size: Some(self.limits.file_size.0),
+            open_files: Some(self.limits.open_files),
+            processes: self.limits.processes,
+        };
+        let (writable, network) = (all(&self.allow.write), self.network);
+        Some(Terms { limits, readable, writable, user: user.map_or(Some(None), |user| user.map(Some))?, network })
+    }
+}
+
+/// What belongs to a program: its folder, and where programs are installed side by side with their libraries, as in
+/// `/opt/tool/bin`, all of that. Never the folder of the configuration, nor one above it.
+fn of_program(program: &FilePath, base: &BaseDir) -> Vec<PathBuf> {
+    let mut found = vec![program.to_owned()];
+    for program in [Some(program.to_owned()), program.canonicalize().ok()].into_iter().flatten() {
+        let folder = program.parent();
+        let installed = folder
+            .and_then(FilePath::parent)
+            .filter(|_| folder.is_some_and(|folder| !folder.starts_with(base.as_path())));
+        found.extend(
+            folder.into_iter().chain(installed).filter(|folder| is_harmless(folder, base)).map(FilePath::to_owned),
+        );
+    }
+    found
+}
+
+/// What an argument names, if it names something: a file's folder, so that it finds what lies beside it.
+fn of_argument(argument: &str, base: &BaseDir) -> Option<PathBuf> {
+    let path = base.resolve(argument);
+    let folder = if path.is_dir() { Some(path.as_path()) } else { path.parent() };
+    if !path.exists() {
+        return None;
+    }
+    let folder = folder.filter(|folder| is_harmless(folder, base));
+    folder.map(FilePath::to_owned).or_else(|| path.is_file().then_some(path))
+}
+
+/// Whether a folder holds neither the configuration nor somebody's home.
+fn is_harmless(folder: &FilePath, base: &BaseDir) -> bool {
+    let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+    let home = std::env::home_dir();
+    let holds = |other: &FilePath| other.canonicalize().unwrap_or_else(|_| other.to_owned()).starts_with(&folder);
+    folder.parent().is_some() && !holds(base.as_path()) && !home.is_some_and(|home| holds(&home))
+}
+
+/// The user called `name`, or numbered so: `nobody`, `65534`, `1000:1000`.
+fn find_user(name: &str) -> Result<User, String> {
+    let (user, group) = name.split_once(':').map_or((name, None), |(user, group)| (user, Some(group)));
+    let group = group.map(|group| group.parse::<u32>().map_err(|_| format!("`{group}` is not a group's number")));
+    let group = group.transpose()?;
+    let found = if let Ok(uid) = user.parse::<u32>() {
+        User { uid, gid: group.unwrap_or(uid) }
+    } else {
+        let found = SystemUser::from_name(user).ok().flatten().ok_or_else(|| format!("there is no user `{user}`"))?;
+        User { uid: found.uid.as_raw(), gid: group.unwrap_or(found.gid.as_raw()) }
+    };
+    let own = Uid::effective();
+    if !own.is_root() && own.as_raw() != found.uid {
+        return Err(format!("only root can run programs as another user; the gateway runs as user {own}"));
+    }
+    Ok(found)
+}

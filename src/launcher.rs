@@ -1,0 +1,265 @@
+//! The one way to start programs: each runs contained, is given what it needs and no more, and leaves nothing behind.
+//!
+//! Programs are started by *launchers*: small processes, the gateway's own program run again, that give up what programs
+//! must not have and then start them one after the other. The gateway itself could do so only by `fork`, which copies its
+//! page tables: tens of milliseconds for some gigabytes. A launcher is the reaper of all that its program starts, so that
+//! whatever leaves its parents is found and ended too; and it ends when the gateway does, even by `kill -9`.
+
+mod confine;
+mod inside;
+mod root;
+mod slot;
+mod terms;
+mod tree;
+mod wire;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+use tokio::{
+    net::unix::pipe,
+    sync::{OwnedSemaphorePermit, Semaphore, oneshot},
+    time::{Instant, sleep, timeout_at},
+};
+
+pub use self::{
+    inside::run,
+    terms::{Limits, Network, Terms, User},
+    wire::{Ended, How, Program},
+};
+use self::{root::Root, slot::Slot, wire::Report};
+use crate::error::BackendError;
+
+/// The argument with which the gateway's program lives as a launcher.
+pub const ARGUMENT: &str = "launch";
+
+/// How long a launcher waits for another program.
+const IDLE: Duration = Duration::from_mins(1);
+/// Between the polite and the final signal.
+const GRACE: Duration = Duration::from_secs(2);
+/// How long a launcher may take to end a program beyond the grace.
+const ENDING: Duration = Duration::from_secs(5);
+
+/// All launchers of a gateway.
+#[derive(Debug)]
+pub struct Launchers {
+    /// The gateway's own program.
+    program: PathBuf,
+    permits: Arc<Semaphore>,
+    most: usize,
+    /// Where the launchers' folders are, once there is one.
+    root: Mutex<Option<Root>>,
+    /// What the programs of all bays must not have, together.
+    wanted: Mutex<Option<Network>>,
+}
+
+/// What a launcher is told first.
+#[derive(Debug, Serialize, Deserialize)]
+struct Opening {
+    terms: Terms,
+    folder: PathBuf,
+}
+
+impl Launchers {
+    /// None yet. `program` is the gateway's own; at most `most` programs run at once.
+    #[must_use]
+    pub fn new(program: PathBuf, most: usize) -> Self {
+        let most = most.clamp(1, Semaphore::MAX_PERMITS);
+        let permits = Arc::new(Semaphore::new(most));
+        Self { program, permits, most, root: Mutex::default(), wanted: Mutex::default() }
+    }
+
+    /// What the kernel cannot take from programs, though a bay wants it; nothing where there are no bays.
+    ///
+    /// # Errors
+    /// When no program could be started.
+    pub async fn lacks(&self) -> Result<Vec<String>, String> {
+        let wanted = *self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(network) = wanted else { return Ok(Vec::new()) };
+        let (slot, lacks) = Slot::open(self, &Terms { network, ..Terms::default() }).await?;
+        slot.destroy().await;
+        Ok(lacks)
+    }
+
+    /// Notes what a bay wants.
+    fn want(&self, network: Network) {
+        let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+        if *wanted != Some(Network::None) {
+            *wanted = Some(network);
+        }
+    }
+
+    /// A folder of its own for a launcher, for `user`.
+    fn folder(&self, user: Option<User>) -> std::io::Result<PathBuf> {
+        let mut root = self.root.lock().unwrap_or_else(PoisonError::into_inner);
+        if root.is_none() {
+            *root = Some(Root::new()?);
+        }
+        root.as_ref().map_or_else(|| Err(std::io::ErrorKind::NotFound.into()), |root| root.folder(user))
+    }
+}
+
+/// The launchers for programs on one set of terms.
+#[derive(Debug, Clone)]
+pub struct Bay(Arc<Places>);
+
+#[derive(Debug)]
+struct Places {
+    launchers: Arc<Launchers>,
+    terms: Terms,
+    permits: Arc<Semaphore>,
+    most: usize,
+    idle: Mutex<Vec<(Slot, Instant)>>,
+}
+
+/// A program that runs. When its leash is dropped, it is ended: first politely, then by force.
+#[derive(Debug)]
+pub struct Running {
+    /// What it reads.
+    pub stdin: Option<pipe::Sender>,
+    /// What it writes.
+    pub stdout: pipe::Receiver,
+    /// What it tells people.
+    pub stderr: pipe::Receiver,
+    /// How it ended, once it has, and all that it started too.
+    pub ended: oneshot::Receiver<Result<Ended, BackendError>>,
+    /// What keeps it running.
+    pub leash: Leash,
+}
+
+/// What keeps a program running: when it is lost, the program is ended.
+#[derive(Debug)]
+pub struct Leash(#[expect(dead_code, reason = "its loss is the sign")] oneshot::Sender<()>);
+
+/// The right to run a program.
+type Permits = (OwnedSemaphorePermit, OwnedSemaphorePermit);
+
+impl Bay {
+    /// A bay for programs on `terms`, of which at most `most` run at once.
+    #[must_use]
+    pub fn new(launchers: &Arc<Launchers>, terms: Terms, most: usize) -> Self {
+        let most = most.clamp(1, Semaphore::MAX_PERMITS);
+        launchers.want(terms.network);
+        let (launchers, permits) = (Arc::clone(launchers), Arc::new(Semaphore::new(most)));
+        Self(Arc::new(Places { launchers, terms, permits, most, idle: Mutex::default() }))
+    }
+
+    /// Starts `program`, as soon as it is its turn.
+    ///
+    /// # Errors
+    /// When that is not before `deadline`, or there is no launcher for it.
+    pub async fn start(&self, program: Program, deadline: Instant) -> Result<Running, BackendError> {
+        let permits = self.0.turn(deadline).await?;
+        let cannot = |why: String| BackendError::unavailable(format!("cannot start: {why}"));
+        let mut slot = if let Some(slot) = self.0.idle_slot() {
+            slot
+        } else {
+            let opening = timeout_at(deadline, Slot::open(&self.0.launchers, &self.0.terms)).await;
+            opening.map_err(|_| BackendError::timeout("its launcher was not ready in time"))?.map_err(cannot)?.0
+        };
+        let (streams, [stdin, stdout, stderr]) = slot::pipes().map_err(|error| cannot(error.to_string()))?;
+        slot.start(program, &streams).await.map_err(|error| cannot(error.to_string()))?;
+        drop(streams);
+        let ((stop, stopped), (end, ended)) = (oneshot::channel(), oneshot::channel());
+        tokio::spawn(Arc::clone(&self.0).attend(slot, stopped, end, permits));
+        let receiver = |fd| pipe::Receiver::from_owned_fd(fd).map_err(|error| cannot(error.to_string()));
+        let stdin = pipe::Sender::from_owned_fd(stdin).map_err(|error| cannot(error.to_string()))?;
+        Ok(Running {
+            stdin: Some(stdin),
+            stdout: receiver(stdout)?,
+            stderr: receiver(stderr)?,
+            ended,
+            leash: Leash(stop),
+        })
+    }
+}
+
+impl Places {
+    async fn turn(&self, deadline: Instant) -> Result<Permits, BackendError> {
+        let full = |most: usize, of: &str| {
+            let s = if most == 1 { "" } else { "s" };
+            BackendError::timeout(format!("no turn in time: {most} run{s} {of} were under way all the while"))
+        };
+        let wait = async |permits: &Arc<Semaphore>| timeout_at(deadline, Arc::clone(permits).acquire_owned()).await;
+        let (of_own, of_all) = ("of it (`concurrency`)", "of all scripts (`scripts.concurrency`)");
+        let own = wait(&self.permits).await.ok().and_then(Result::ok).ok_or_else(|| full(self.most, of_own))?;
+        let all = wait(&self.launchers.permits).await.ok().and_then(Result::ok);
+        Ok((own, all.ok_or_else(|| full(self.launchers.most, of_all))?))
+    }
+
+    fn idle_slot(&self) -> Option<Slot> {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        while let Some((mut slot, _)) = idle.pop() {
+            if slot.is_good(&self.terms) {
+                return Some(slot);
+            }
+        }
+        None
+    }
+
+    /// Waits for the program's end, which comes by itself or when `stopped` says so.
+    async fn attend(
+        self: Arc<Self>,
+        mut slot: Slot,
+        mut stopped: oneshot::Receiver<()>,
+        end: oneshot::Sender<Result<Ended, BackendError>>,
+        permits: Permits,
+    ) {
+        let report = {
+            let (reports, requests) = slot.halves();
+            let mut report = std::pin::pin!(reports.next());
+            tokio::select! {
+                report = &mut report => report,
+                _ = &mut stopped => {
+                    let late = Err(std::io::ErrorKind::TimedOut.into());
+                    match requests.stop(GRACE).await {
+                        Ok(()) => timeout_at(Instant::now() + GRACE + ENDING, report).await.unwrap_or(late),
+                        Err(error) => Err(error),
+                    }
+                }
+            }
+        };
+        let (how, is_reusable) = match report {
+            Ok(Report::Ended(ended)) => {
+                let is_clean = ended.is_clean;
+                (Ok(ended), is_clean)
+            }
+            Ok(Report::NotStarted(why)) => (Err(BackendError::unavailable(format!("cannot start: {why}"))), true),
+            Ok(Report::Ready(_)) => (Err(BackendError::unavailable("its launcher lost count")), false),
+            Err(error) => (Err(BackendError::unavailable(format!("its launcher has ended: {error}"))), false),
+        };
+        if is_reusable {
+            self.keep(slot);
+        } else {
+            slot.destroy().await;
+        }
+        drop(permits);
+        let _ = end.send(how);
+    }
+
+    /// Keeps a launcher for the next program, for a while.
+    fn keep(self: Arc<Self>, slot: Slot) {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push((slot, Instant::now()));
+        let places = Arc::downgrade(&self);
+        tokio::spawn(async move {
+            sleep(IDLE).await;
+            let Some(places) = places.upgrade() else { return };
+            let is_old = |(_, since): &mut (Slot, Instant)| since.elapsed() >= IDLE;
+            let old: Vec<_> =
+                places.idle.lock().unwrap_or_else(PoisonError::into_inner).extract_if(.., is_old).collect();
+            for (slot, _) in old {
+                slot.destroy().await;
+            }
+        });
+    }
+}
+
+/// The file of the gateway's own program, even when its file has been replaced since.
+#[must_use]
+pub fn own_program() -> &'static Path {
+    Path::new("/proc/self/exe")
+}

@@ -1,0 +1,133 @@
+//! What a launcher gives up for good before it starts the first program, so that no program gets it back. What the kernel
+//! cannot take away is told.
+
+use std::path::Path;
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, BitFlags, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreated,
+    RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
+};
+use nix::{
+    sched::{CloneFlags, unshare},
+    sys::{
+        prctl,
+        resource::{Resource, setrlimit},
+    },
+    unistd::{Gid, Uid, getgid, getuid, setgid, setgroups, setsid, setuid},
+};
+
+use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
+
+use super::terms::{Limits, Network, SINKS, SYSTEM, Terms, User};
+
+/// Lives by `terms` from now on, with `folder` as its own; what could not be taken away.
+///
+/// # Errors
+/// When it would be more than it may, or not what it must be.
+pub fn confine(terms: &Terms, folder: &Path) -> Result<Vec<String>, String> {
+    let mut lacks = Vec::new();
+    setsid().map_err(|error| format!("cannot begin a session: {error}"))?;
+    if let Err(error) = prctl::set_child_subreaper(true) {
+        lacks.push(format!("processes that leave their parents are not found again: {error}"));
+    }
+    // When memory is short, the kernel ends programs before the gateway.
+    let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
+    let is_cut_off = terms.network == Network::None && leave_network();
+    limit(terms.limits)?;
+    terms.user.map_or(Ok(()), become_user)?;
+    if let Err(error) = prctl::set_no_new_privs() {
+        lacks.push(format!("programs may gain privileges: {error}"));
+        return Ok(lacks);
+    }
+    // A root without capabilities owns its files, and that is all. With them it could look into the gateway's memory,
+    // which landlock alone does not forbid to root.
+    let none = CapabilitySet::empty();
+    set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })
+        .map_err(|error| format!("cannot give up capabilities: {error}"))?;
+    let (is_walled, blocks_tcp) = wall_in(terms, folder).map_err(|error| format!("landlock: {error}"))?;
+    if !is_walled {
+        lacks.push("programs may read and write all files that the gateway may: the kernel has no landlock".to_owned());
+    }
+    if terms.network == Network::None && !is_cut_off {
+        lacks.push(if blocks_tcp {
+            "`network: none` stops TCP only: the gateway may make no network namespace".to_owned()
+        } else {
+            "`network: none` has no effect: the gateway may make no network namespace, and the kernel's landlock knows no \
+             network"
+                .to_owned()
+        });
+    }
+    Ok(lacks)
+}
+
+/// Moves to a network without interfaces; whether that worked.
+fn leave_network() -> bool {
+    if unshare(CloneFlags::CLONE_NEWNET).is_ok() {
+        return true;
+    }
+    let (uid, gid) = (getuid(), getgid());
+    if unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNET).is_err() {
+        return false;
+    }
+    // In the new user namespace everybody stays who they are.
+    let write = |file: &str, text: String| std::fs::write(format!("/proc/self/{file}"), text);
+    let _ = write("setgroups", "deny".to_owned());
+    let _ = write("uid_map", format!("{uid} {uid} 1"));
+    let _ = write("gid_map", format!("{gid} {gid} 1"));
+    true
+}
+
+fn limit(limits: Limits) -> Result<(), String> {
+    for (resource, name, most) in [
+        (Resource::RLIMIT_CORE, "core", Some(0)),
+        (Resource::RLIMIT_CPU, "cpu", limits.cpu),
+        // Not the address space, of which many runtimes reserve more than they ever use.
+        (Resource::RLIMIT_DATA, "memory", limits.memory),
+        (Resource::RLIMIT_FSIZE, "fileSize", limits.file_size),
+        (Resource::RLIMIT_NOFILE, "openFiles", limits.open_files),
+        (Resource::RLIMIT_NPROC, "processes", limits.processes),
+    ] {
+        let Some(most) = most else { continue };
+        let (_, hard) = nix::sys::resource::getrlimit(resource).map_err(|error| format!("{name}: {error}"))?;
+        let most = most.min(hard);
+        setrlimit(resource, most, most).map_err(|error| format!("cannot limit `{name}` to {most}: {error}"))?;
+    }
+    Ok(())
+}
+
+fn become_user(user: User) -> Result<(), String> {
+    let failed = |error| format!("cannot become user {}, group {}: {error}", user.uid, user.gid);
+    if getuid().as_raw() == user.uid && getgid().as_raw() == user.gid {
+        return Ok(());
+    }
+    setgroups(&[]).map_err(failed)?;
+    setgid(Gid::from_raw(user.gid)).map_err(failed)?;
+    setuid(Uid::from_raw(user.uid)).map_err(failed)
+}
+
+/// Allows the files of `terms` and `folder` only; whether the kernel does, and whether it stops TCP where it should.
+fn wall_in(terms: &Terms, folder: &Path) -> Result<(bool, bool), RulesetError> {
+    let abi = ABI::V6;
+    let (all, read) = (AccessFs::from_all(abi), AccessFs::from_read(abi));
+    let mut ruleset = Ruleset::default().handle_access(all)?.scope(Scope::from_all(abi))?;
+    if terms.network == Network::None {
+        ruleset = ruleset.handle_access(AccessNet::from_all(abi))?;
+    }
+    let mut created = ruleset.create()?;
+    for path in SYSTEM.iter().map(Path::new).chain(terms.readable.iter().map(AsRef::as_ref)) {
+        created = allow(created, path, read)?;
+    }
+    let sinks = SINKS.iter().map(Path::new);
+    for path in sinks.chain(terms.writable.iter().map(AsRef::as_ref)).chain([folder]) {
+        created = allow(created, path, all)?;
+    }
+    let status = created.restrict_self()?.ruleset;
+    Ok((status != RulesetStatus::NotEnforced, status == RulesetStatus::FullyEnforced))
+}
+
+/// Allows `access` to `path` and what is below it. What is not there needs no permission.
+fn allow(created: RulesetCreated, path: &Path, access: BitFlags<AccessFs>) -> Result<RulesetCreated, RulesetError> {
+    let Ok(opened) = PathFd::new(path) else { return Ok(created) };
+    let access = if path.is_dir() { access } else { access & AccessFs::from_file(ABI::V6) };
+    created.add_rule(PathBeneath::new(opened, access))
+}

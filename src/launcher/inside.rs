@@ -1,0 +1,175 @@
+//! A launcher's own life: it gives up what programs must not have, then starts one program after the other, and leaves
+//! nothing of any of them behind. It ends when the gateway does.
+
+use std::{
+    fs::DirBuilder,
+    io::ErrorKind,
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::{fs::DirBuilderExt, net::UnixStream, process::CommandExt},
+    },
+    path::{Path, PathBuf},
+    process::{Command, ExitCode, Stdio},
+    time::{Duration, Instant},
+};
+
+use nix::{
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+    sys::{
+        resource::{Usage, UsageWho, getrusage},
+        signal::Signal,
+        time::TimeValLike,
+    },
+    unistd::Pid,
+};
+use rustix::process::{PidfdFlags, pidfd_open};
+
+use super::{
+    Opening,
+    confine::confine,
+    tree::{Reaped, kill_all, reap, reap_all, signal_all},
+    wire::{self, Ended, How, Program, Report, Request, STREAMS},
+};
+
+/// How long what a program left behind may go on: it may still be writing the end of the output.
+const AFTERLIFE: Duration = Duration::from_millis(250);
+/// How long a process may take to end that was killed. One that waits for a disk takes its time.
+const KILLING: Duration = Duration::from_secs(3);
+
+/// Lives as a launcher; standard input is the socket to the gateway.
+#[must_use]
+pub fn run() -> ExitCode {
+    match live() {
+        Ok(()) => ExitCode::SUCCESS,
+        // The gateway is gone, and with it whoever would want to know.
+        Err(error) if matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: launcher: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn live() -> std::io::Result<()> {
+    let mut socket = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned()?);
+    let opening = wire::receive::<Opening>(&mut socket)?;
+    let Some((Opening { terms, folder }, _)) = opening else { return Ok(()) };
+    let ready = match confine(&terms, &folder) {
+        Ok(lacks) => Report::Ready(lacks),
+        Err(why) => Report::NotStarted(why),
+    };
+    let is_ready = matches!(ready, Report::Ready(_));
+    wire::send(&mut socket, &ready)?;
+    let mut launcher = Launcher { socket, work: folder.join("work") };
+    while is_ready && launcher.serve()? {}
+    Ok(())
+}
+
+struct Launcher {
+    socket: UnixStream,
+    work: PathBuf,
+}
+
+impl Launcher {
+    /// Runs the next program; whether there was one.
+    fn serve(&mut self) -> std::io::Result<bool> {
+        let Some((request, streams)) = wire::receive::<Request>(&mut self.socket)? else { return Ok(false) };
+        // What has ended needs no stop.
+        let Request::Start(program) = request else { return Ok(true) };
+        let before = usage();
+        let pid = match start(program, streams, &self.work) {
+            Ok(pid) => pid,
+            Err(why) => {
+                clear(&self.work);
+                wire::send(&mut self.socket, &Report::NotStarted(why))?;
+                return Ok(true);
+            }
+        };
+        let mut how = How::Unknown;
+        let mut seen = |ended: Pid, so: How| {
+            if ended == pid {
+                how = so;
+            }
+        };
+        let is_served = self.attend(pid, &mut seen)?;
+        let is_alone = reap_all(Instant::now() + AFTERLIFE, &mut seen) || kill_all(Instant::now() + KILLING, &mut seen);
+        let is_clean = clear(&self.work) && is_alone;
+        if is_served {
+            let after = usage();
+            let (cpu, peak) = (after.0.saturating_sub(before.0), after.1);
+            wire::send(&mut self.socket, &Report::Ended(Ended { how, cpu, peak, is_clean }))?;
+        }
+        Ok(is_served)
+    }
+
+    /// Waits until the program ends, by itself or as the gateway wishes; whether the gateway is still there.
+    fn attend(&mut self, pid: Pid, seen: &mut impl FnMut(Pid, How)) -> std::io::Result<bool> {
+        let known = rustix::process::Pid::from_raw(pid.as_raw()).ok_or(std::io::ErrorKind::NotFound)?;
+        let program = pidfd_open(known, PidfdFlags::empty())?;
+        loop {
+            let mut awaited =
+                [PollFd::new(program.as_fd(), PollFlags::POLLIN), PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
+            match poll(&mut awaited, PollTimeout::NONE) {
+                Err(nix::errno::Errno::EINTR) => continue,
+                result => result?,
+            };
+            let [has_ended, has_word] = awaited.map(|one| one.any().unwrap_or(true));
+            if has_ended {
+                // Its children first: reaping goes on until it is the program's turn.
+                let mut is_over = false;
+                while let Reaped::Child(ended, how) = reap() {
+                    is_over |= ended == pid;
+                    seen(ended, how);
+                }
+                if is_over {
+                    return Ok(true);
+                }
+            }
+            if has_word {
+                let word = wire::receive::<Request>(&mut self.socket).ok().flatten();
+                let grace = if let Some((Request::Stop(grace), _)) = &word { *grace } else { Duration::ZERO };
+                if !grace.is_zero() {
+                    signal_all(Signal::SIGTERM);
+                    reap_all(Instant::now() + grace, &mut *seen);
+                }
+                kill_all(Instant::now() + KILLING, &mut *seen);
+                return Ok(word.is_some());
+            }
+        }
+    }
+}
+
+fn start(program: Program, streams: Vec<OwnedFd>, work: &Path) -> Result<Pid, String> {
+    let streams = <[OwnedFd; STREAMS]>::try_from(streams).map_err(|_| "its streams did not arrive".to_owned())?;
+    let [stdin, stdout, stderr] = streams.map(Stdio::from);
+    DirBuilder::new().mode(0o700).create(work).map_err(|error| format!("cannot make its work folder: {error}"))?;
+    let mut command = Command::new(&program.program);
+    command
+        .args(program.arguments)
+        .env_clear()
+        .envs([("HOME", work), ("TMPDIR", work)])
+        .envs(program.environment.into_iter().map(|(name, value)| (name, std::ffi::OsString::from(value))))
+        .current_dir(program.folder.as_deref().unwrap_or(work))
+        .stdin(stdin)
+        .stdout(stdout)
+        .stderr(stderr)
+        .process_group(0);
+    let child = command.spawn().map_err(|error| error.to_string())?;
+    i32::try_from(child.id()).map(Pid::from_raw).map_err(|error| error.to_string())
+}
+
+/// Removes the work folder; whether it is gone.
+fn clear(work: &Path) -> bool {
+    match std::fs::remove_dir_all(work) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => false,
+        Ok(()) | Err(_) => true,
+    }
+}
+
+/// The processor time of all children that were reaped, and the most memory that one of them took, in bytes.
+fn usage() -> (Duration, u64) {
+    let Ok(usage) = getrusage(UsageWho::RUSAGE_CHILDREN) else { return Default::default() };
+    let micros = |of: fn(&Usage) -> nix::sys::time::TimeVal| u64::try_from(of(&usage).num_microseconds()).unwrap_or(0);
+    let cpu = Duration::from_micros(micros(Usage::user_time) + micros(Usage::system_time));
+    (cpu, u64::try_from(usage.max_rss()).unwrap_or(0) * 1024)
+}

@@ -1,0 +1,69 @@
+//! The folder that holds the launchers' folders. It is gone when the gateway ends; one that was left by `kill -9` is
+//! removed by the next gateway.
+
+use std::{
+    fs::{DirBuilder, File},
+    io,
+    os::unix::fs::{DirBuilderExt, chown},
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use super::User;
+
+/// What the folders' names begin with.
+const PREFIX: &str = "appset-gateway-";
+/// Held locked as long as the gateway lives.
+const LOCK: &str = "lock";
+
+/// A gateway's folder for its launchers.
+#[derive(Debug)]
+pub struct Root {
+    path: PathBuf,
+    count: AtomicU64,
+    _lock: File,
+}
+
+impl Root {
+    /// A new one in the system's folder for temporary files, where those of gateways that are gone are removed.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn new() -> io::Result<Self> {
+        let temporary = std::env::temp_dir();
+        let left = std::fs::read_dir(&temporary).into_iter().flatten().flatten();
+        left.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX))
+            .filter(|entry| is_left(&entry.path()))
+            .for_each(|entry| _ = std::fs::remove_dir_all(entry.path()));
+        let path = temporary.join(format!("{PREFIX}{}-{:016x}", std::process::id(), fastrand::u64(..)));
+        // Others may pass through, to a folder that is theirs.
+        DirBuilder::new().mode(0o711).create(&path)?;
+        let lock = File::create(path.join(LOCK))?;
+        lock.lock()?;
+        Ok(Self { path, count: AtomicU64::new(0), _lock: lock })
+    }
+
+    /// A folder for a launcher of `user`, which nobody else can look into.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn folder(&self, user: Option<User>) -> io::Result<PathBuf> {
+        let folder = self.path.join(self.count.fetch_add(1, Ordering::Relaxed).to_string());
+        DirBuilder::new().mode(0o700).create(&folder)?;
+        if let Some(User { uid, gid }) = user {
+            chown(&folder, Some(uid), Some(gid))?;
+        }
+        Ok(folder)
+    }
+}
+
+impl Drop for Root {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}
+
+/// Whether nobody holds the lock of the folder `root`.
+fn is_left(root: &Path) -> bool {
+    File::open(root.join(LOCK)).is_ok_and(|lock| lock.try_lock().is_ok())
+}

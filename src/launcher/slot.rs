@@ -1,0 +1,155 @@
+//! One launcher, as the gateway sees it.
+
+use std::{
+    io,
+    os::{fd::OwnedFd, unix::net::UnixStream as StdUnixStream},
+    path::PathBuf,
+    process::Stdio,
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt, Interest},
+    net::{
+        UnixStream,
+        unix::{OwnedReadHalf, OwnedWriteHalf},
+    },
+    process::{Child, Command},
+};
+
+use super::{
+    ARGUMENT, Launchers, Opening,
+    terms::{Identities, Terms},
+    tree,
+    wire::{self, Program, Report, Request, STREAMS},
+};
+
+/// A launcher, and the socket to it. Dropped, it ends by itself.
+#[derive(Debug)]
+pub struct Slot {
+    process: Child,
+    reports: Reports,
+    requests: Requests,
+    folder: PathBuf,
+    identities: Identities,
+}
+
+/// What the launcher tells.
+#[derive(Debug)]
+pub struct Reports(OwnedReadHalf);
+
+/// What the launcher is told.
+#[derive(Debug)]
+pub struct Requests(OwnedWriteHalf);
+
+impl Slot {
+    /// A launcher that lives by `terms`, and what the kernel could not take from it.
+    ///
+    /// # Errors
+    /// When there is none that does.
+    pub async fn open(launchers: &Launchers, terms: &Terms) -> Result<(Self, Vec<String>), String> {
+        let folder = launchers.folder(terms.user).map_err(|error| format!("cannot make a folder for it: {error}"))?;
+        let failed = |error: io::Error| format!("its launcher: {error}");
+        let mut slot = Self::launch(launchers, folder, terms.identities()).map_err(failed)?;
+        let opening = Opening { terms: terms.clone(), folder: slot.folder.clone() };
+        slot.requests.send(&opening).await.map_err(failed)?;
+        match slot.reports.next().await.map_err(failed)? {
+            Report::Ready(lacks) => Ok((slot, lacks)),
+            Report::NotStarted(why) => Err(why),
+            Report::Ended(_) => Err("its launcher lost count".to_owned()),
+        }
+    }
+
+    fn launch(launchers: &Launchers, folder: PathBuf, identities: Identities) -> io::Result<Self> {
+        let (ours, theirs) = StdUnixStream::pair()?;
+        ours.set_nonblocking(true)?;
+        let process = Command::new(&launchers.program)
+            .arg(ARGUMENT)
+            .env_clear()
+            .current_dir("/")
+            .stdin(OwnedFd::from(theirs))
+            .stdout(Stdio::null())
+            .spawn()?;
+        let (reports, requests) = UnixStream::from_std(ours)?.into_split();
+        Ok(Self { process, reports: Reports(reports), requests: Requests(requests), folder, identities })
+    }
+
+    /// Starts `program` with `streams`.
+    ///
+    /// # Errors
+    /// When the launcher has ended.
+    pub async fn start(&mut self, program: Program, streams: &[OwnedFd; STREAMS]) -> io::Result<()> {
+        let frame = wire::frame(&Request::Start(program))?;
+        let socket: &UnixStream = self.requests.0.as_ref();
+        let sent = loop {
+            socket.writable().await?;
+            match socket.try_io(Interest::WRITABLE, || wire::send_with(socket, &frame, streams)) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                result => break result?,
+            }
+        };
+        self.requests.0.write_all(&frame[sent..]).await
+    }
+
+    /// Its two directions.
+    pub const fn halves(&mut self) -> (&mut Reports, &mut Requests) {
+        (&mut self.reports, &mut self.requests)
+    }
+
+    /// Whether it is still there, and still gives programs what `terms` allow.
+    pub fn is_good(&mut self, terms: &Terms) -> bool {
+        matches!(self.process.try_wait(), Ok(None)) && self.identities == terms.identities()
+    }
+
+    /// Ends it and all that is left of its program by force, and removes its folder.
+    pub async fn destroy(mut self) {
+        let leader = self.process.id().and_then(|id| i32::try_from(id).ok());
+        let _ = self.process.kill().await;
+        let folder = std::mem::take(&mut self.folder);
+        let clear = tokio::task::spawn_blocking(move || {
+            leader.into_iter().for_each(tree::kill_session);
+            // What cannot be removed is in the way of nobody: no other program can look into it.
+            let _ = std::fs::remove_dir_all(folder);
+        });
+        let _ = clear.await;
+    }
+}
+
+impl Reports {
+    /// The next one.
+    ///
+    /// # Errors
+    /// When the launcher has ended.
+    pub async fn next(&mut self) -> io::Result<Report> {
+        let mut head = [0; 4];
+        self.0.read_exact(&mut head).await?;
+        let mut body = vec![0; wire::length(head)?];
+        self.0.read_exact(&mut body).await?;
+        wire::message(&body)
+    }
+}
+
+impl Requests {
+    /// Asks for the program's end.
+    ///
+    /// # Errors
+    /// When the launcher has ended.
+    pub async fn stop(&mut self, grace: Duration) -> io::Result<()> {
+        self.send(&Request::Stop(grace)).await
+    }
+
+    async fn send(&mut self, message: &impl serde::Serialize) -> io::Result<()> {
+        self.0.write_all(&wire::frame(message)?).await
+    }
+}
+
+/// The pipes for a program: its ends, then ours, both in the order stdin, stdout, stderr.
+///
+/// # Errors
+/// When no more files may be opened.
+pub fn pipes() -> io::Result<([OwnedFd; STREAMS], [OwnedFd; STREAMS])> {
+    let (their_in, our_in) = io::pipe()?;
+    let (our_out, their_out) = io::pipe()?;
+    let (our_err, their_err) = io::pipe()?;
+    Ok(([their_in.into(), their_out.into(), their_err.into()], [our_in.into(), our_out.into(), our_err.into()]))
+}

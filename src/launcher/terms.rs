@@ -1,0 +1,113 @@
+//! What a program may do: the limits under which it runs.
+
+use std::{os::unix::fs::MetadataExt, path::PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+/// What a program may do. Programs on equal terms take turns in the same launchers.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Terms {
+    /// The resources of each process.
+    pub limits: Limits,
+    /// Files and folders that it may read and run, besides the system's.
+    pub readable: Vec<PathBuf>,
+    /// Files and folders that it may change, besides its work folder.
+    pub writable: Vec<PathBuf>,
+    /// As whom it runs; as the gateway unless set.
+    pub user: Option<User>,
+    /// Whether it has a network.
+    pub network: Network,
+}
+
+/// Which file each path leads to: its device and number, if it is there.
+pub type Identities = Vec<Option<(u64, u64)>>;
+
+impl Terms {
+    /// What the paths lead to now. Permissions are for what was there when they were given, and editors and Kubernetes
+    /// put new files in the place of old ones.
+    #[must_use]
+    pub fn identities(&self) -> Identities {
+        let identity = |path: &PathBuf| path.metadata().ok().map(|data| (data.dev(), data.ino()));
+        self.readable.iter().chain(&self.writable).map(identity).collect()
+    }
+}
+
+/// The resources of each process of a program; unlimited unless set.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// Processor time, in seconds.
+    pub cpu: Option<u64>,
+    /// Memory that it may write, in bytes.
+    pub memory: Option<u64>,
+    /// The largest file that it may write, in bytes.
+    pub file_size: Option<u64>,
+    /// Files that it may have open.
+    pub open_files: Option<u64>,
+    /// Processes that its user may have in all.
+    pub processes: Option<u64>,
+}
+
+/// A user of the system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct User {
+    /// The user's number.
+    pub uid: u32,
+    /// The number of the only group.
+    pub gid: u32,
+}
+
+/// Which network a program sees.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Network {
+    /// The gateway's.
+    #[default]
+    Host,
+    /// None.
+    None,
+}
+
+/// Folders and files of the system that every program may read: programs, libraries, certificates, names and time zones.
+/// `/etc` as a whole is not among them, since keys and configurations are there too.
+pub const SYSTEM: &[&str] = &[
+    "/bin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/nix/store",
+    "/opt",
+    "/proc",
+    "/sbin",
+    "/sys",
+    "/usr",
+    "/dev/full",
+    "/dev/null",
+    "/dev/random",
+    "/dev/urandom",
+    "/dev/zero",
+    "/etc/alternatives",
+    "/etc/ca-certificates",
+    "/etc/gai.conf",
+    "/etc/group",
+    "/etc/host.conf",
+    "/etc/hosts",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/localtime",
+    "/etc/mime.types",
+    "/etc/nsswitch.conf",
+    "/etc/os-release",
+    "/etc/passwd",
+    "/etc/pki/tls/certs",
+    "/etc/protocols",
+    "/etc/resolv.conf",
+    "/etc/services",
+    "/etc/ssl/certs",
+    "/etc/ssl/openssl.cnf",
+    "/etc/timezone",
+];
+
+/// What may be written besides: what is written there is gone.
+pub const SINKS: &[&str] = &["/dev/full", "/dev/null", "/dev/zero"];

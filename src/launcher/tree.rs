@@ -1,0 +1,120 @@
+//! The processes that a program leaves behind. The launcher is their reaper: whatever they do to get away from their
+//! parents, they become its children when those end, so that none of them is overlooked.
+
+use std::{
+    collections::HashMap,
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use nix::{
+    errno::Errno,
+    sys::{
+        signal::{Signal, kill},
+        wait::{WaitPidFlag, WaitStatus, waitpid},
+    },
+    unistd::Pid,
+};
+
+use super::wire::How;
+
+/// Between two looks at those that are left.
+const PACE: Duration = Duration::from_millis(2);
+
+/// What can be reaped right now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reaped {
+    /// A child that has ended, and how.
+    Child(Pid, How),
+    /// All children are alive.
+    NoneYet,
+    /// There are no children.
+    Alone,
+}
+
+/// Reaps a child, if one has ended.
+pub fn reap() -> Reaped {
+    loop {
+        match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+            Ok(WaitStatus::Exited(pid, code)) => return Reaped::Child(pid, How::Code(code)),
+            Ok(WaitStatus::Signaled(pid, signal, _)) => return Reaped::Child(pid, How::Signal(signal as i32)),
+            Ok(WaitStatus::StillAlive) => return Reaped::NoneYet,
+            Err(Errno::ECHILD) => return Reaped::Alone,
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(_) => return Reaped::NoneYet,
+        }
+    }
+}
+
+/// Reaps until there are no children, or `until`; `seen` is told each. Whether none is left.
+pub fn reap_all(until: Instant, mut seen: impl FnMut(Pid, How)) -> bool {
+    loop {
+        match reap() {
+            Reaped::Child(pid, how) => seen(pid, how),
+            Reaped::Alone => return true,
+            Reaped::NoneYet if Instant::now() >= until => return false,
+            Reaped::NoneYet => sleep(PACE),
+        }
+    }
+}
+
+/// Kills all descendants of this process until none is left, or `until`; `seen` is told each child. Whether none is left.
+pub fn kill_all(until: Instant, mut seen: impl FnMut(Pid, How)) -> bool {
+    loop {
+        signal_all(Signal::SIGKILL);
+        // Whoever was started meanwhile is seen in the next round.
+        let round = (Instant::now() + PACE * 5).min(until);
+        if reap_all(round, &mut seen) {
+            return true;
+        }
+        if Instant::now() >= until {
+            return false;
+        }
+    }
+}
+
+/// Sends `signal` to all descendants of this process.
+pub fn signal_all(signal: Signal) {
+    for pid in descendants() {
+        // Fails for those that have ended.
+        let _ = kill(pid, signal);
+    }
+}
+
+/// All descendants of this process, parents before their children.
+fn descendants() -> Vec<Pid> {
+    let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
+    for (pid, stat) in processes() {
+        if let Some(parent) = stat.split_ascii_whitespace().nth(1).and_then(|field| field.parse().ok()) {
+            children.entry(parent).or_default().push(pid);
+        }
+    }
+    let mut found: Vec<i32> = children.remove(&Pid::this().as_raw()).unwrap_or_default();
+    let mut next = 0;
+    while let Some(pid) = found.get(next) {
+        found.extend(children.remove(pid).unwrap_or_default());
+        next += 1;
+    }
+    found.into_iter().map(Pid::from_raw).collect()
+}
+
+/// Kills all processes of the session that `leader` made.
+pub fn kill_session(leader: i32) {
+    for (pid, stat) in processes() {
+        let session = stat.split_ascii_whitespace().nth(3).and_then(|field| field.parse::<i32>().ok());
+        if session == Some(leader) {
+            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+        }
+    }
+}
+
+/// All processes, each with what follows its name in `/proc/…/stat` (proc(5)): state, parent, group, session.
+fn processes() -> impl Iterator<Item = (i32, String)> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| {
+        let pid = entry.file_name().to_str()?.parse().ok()?;
+        let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
+        // The name is in parentheses and may hold any character.
+        Some((pid, stat.rsplit_once(") ")?.1.to_owned()))
+    })
+}

@@ -1,0 +1,178 @@
+//! What the gateway and a launcher say to each other over their socket: frames of a length and JSON. A request that
+//! starts a program carries its three standard streams.
+
+use std::{
+    ffi::OsString,
+    io::{self, IoSlice, IoSliceMut, Read, Write},
+    mem::MaybeUninit,
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::{ffi::OsStringExt, net::UnixStream},
+    },
+    path::PathBuf,
+    time::Duration,
+};
+
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+    recvmsg, sendmsg,
+};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+/// stdin, stdout and stderr.
+pub const STREAMS: usize = 3;
+/// The largest frame, in bytes: more than the kernel takes as a program's arguments and environment.
+const MOST: usize = 32 * 1024 * 1024;
+/// The bytes that say how long a frame is.
+const HEAD: usize = 4;
+
+/// What the gateway wants.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Request {
+    /// Start a program. Its streams come with it.
+    Start(Program),
+    /// End the program and all that it started: TERM, then KILL after the grace.
+    Stop(Duration),
+}
+
+/// A program and what it is given.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Program {
+    /// An absolute path: with it, a cleared environment still allows the fast spawn.
+    pub program: PathBuf,
+    /// Its arguments.
+    pub arguments: Vec<String>,
+    /// Its whole environment but for `HOME` and `TMPDIR`, which name its work folder.
+    pub environment: Vec<(String, Bytes)>,
+    /// Where it runs; its work folder unless set.
+    pub folder: Option<PathBuf>,
+}
+
+/// A text of the operating system's, which need not be UTF-8.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bytes(Vec<u8>);
+
+impl From<OsString> for Bytes {
+    fn from(text: OsString) -> Self {
+        Self(text.into_vec())
+    }
+}
+
+impl From<Bytes> for OsString {
+    fn from(bytes: Bytes) -> Self {
+        Self::from_vec(bytes.0)
+    }
+}
+
+/// What a launcher tells.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Report {
+    /// It is confined, but for what the kernel cannot do.
+    Ready(Vec<String>),
+    /// The program could not be started.
+    NotStarted(String),
+    /// The program has ended, and so has all that it started.
+    Ended(Ended),
+}
+
+/// How a program ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ended {
+    /// How.
+    pub how: How,
+    /// The processor time that it and its children took.
+    pub cpu: Duration,
+    /// The most memory that one of the programs that this launcher ran ever took, in bytes.
+    pub peak: u64,
+    /// Whether nothing of it is left: no process, and no file.
+    pub is_clean: bool,
+}
+
+/// How a program ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum How {
+    /// With an exit code.
+    Code(i32),
+    /// By a signal.
+    Signal(i32),
+    /// Nobody knows.
+    Unknown,
+}
+
+/// `message` as a frame.
+///
+/// # Errors
+/// When it is larger than a frame may be.
+pub fn frame(message: &impl Serialize) -> io::Result<Vec<u8>> {
+    let mut frame = vec![0; HEAD];
+    serde_json::to_writer(&mut frame, message)?;
+    let length = frame.len() - HEAD;
+    let told = u32::try_from(length).ok().filter(|_| length <= MOST).ok_or(io::ErrorKind::FileTooLarge)?;
+    frame[..HEAD].copy_from_slice(&told.to_be_bytes());
+    Ok(frame)
+}
+
+/// How long the frame is that begins with `head`.
+///
+/// # Errors
+/// When it is longer than a frame may be.
+pub fn length(head: [u8; HEAD]) -> io::Result<usize> {
+    usize::try_from(u32::from_be_bytes(head))
+        .ok()
+        .filter(|length| *length <= MOST)
+        .ok_or(io::ErrorKind::InvalidData.into())
+}
+
+/// The message in `body`.
+///
+/// # Errors
+/// When it is none.
+pub fn message<T: DeserializeOwned>(body: &[u8]) -> io::Result<T> {
+    Ok(serde_json::from_slice(body)?)
+}
+
+/// Sends the first part of `frame` with `streams`; the number of bytes that were sent.
+///
+/// # Errors
+/// Those of the socket.
+pub fn send_with(socket: impl AsFd, frame: &[u8], streams: &[OwnedFd; STREAMS]) -> io::Result<usize> {
+    let streams = streams.each_ref().map(AsFd::as_fd);
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(STREAMS))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    ancillary.push(SendAncillaryMessage::ScmRights(&streams));
+    Ok(sendmsg(socket, &[IoSlice::new(frame)], &mut ancillary, SendFlags::NOSIGNAL)?)
+}
+
+/// Waits for a message, with the streams that came with it; `None` when the other side is gone.
+///
+/// # Errors
+/// Those of the socket, or when it is no message.
+pub fn receive<T: DeserializeOwned>(socket: &mut UnixStream) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
+    let mut head = [0; HEAD];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(STREAMS))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let got = recvmsg(&mut *socket, &mut [IoSliceMut::new(&mut head)], &mut ancillary, RecvFlags::CMSG_CLOEXEC)?.bytes;
+    if got == 0 {
+        return Ok(None);
+    }
+    let mut streams = Vec::new();
+    for received in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(received) = received {
+            streams.extend(received);
+        }
+    }
+    socket.read_exact(&mut head[got..])?;
+    let mut body = vec![0; length(head)?];
+    socket.read_exact(&mut body)?;
+    Ok(Some((message(&body)?, streams)))
+}
+
+/// Sends `message`.
+///
+/// # Errors
+/// Those of the socket.
+pub fn send(socket: &mut UnixStream, message: &impl Serialize) -> io::Result<()> {
+    socket.write_all(&frame(message)?)
+}

@@ -1,0 +1,211 @@
+//! Scripts that try to get away: from their end, from their limits, and to what is not theirs. Afterwards nothing is left
+//! of them, and the next call works.
+
+use std::{collections::HashSet, path::Path, time::Duration};
+
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use crate::support::{Reply, TestApp, upstream::refused};
+
+/// A gateway with the route `s`, which runs `line` in a shell, and the route `next`, which is like any other.
+async fn shell(line: &str, more: Value) -> TestApp {
+    let mut script = json!({"command": ["sh", "-c", line], "timeout": "2s"});
+    script.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    let route =
+        |name: &str, script: Value| json!({"name": name, "backend": {"script": script}, "cache": {"ttl": "0s"}});
+    let routes = json!([route("s", script), route("next", json!({"command": ["echo", "[]"]}))]);
+    TestApp::with_routes(&format!("  {routes}")).await
+}
+
+/// A text that stands in the command line of what a test starts, and of nothing else.
+fn marker() -> String {
+    format!("{}", fastrand::u32(100_000_000..))
+}
+
+/// The processes whose command line holds `marker`, zombies included.
+fn processes(marker: &str) -> Vec<String> {
+    let of =
+        |pid: &Path| std::fs::read(pid.join("cmdline")).map(|line| String::from_utf8_lossy(&line).replace('\0', " "));
+    let all = std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
+    all.filter_map(|pid| of(&pid).ok()).filter(|line| line.contains(marker)).collect()
+}
+
+/// Fails unless all of them are gone within 3 s.
+async fn all_gone(marker: &str, what: &str) {
+    let until = Instant::now() + Duration::from_secs(3);
+    while !processes(marker).is_empty() {
+        assert!(Instant::now() < until, "{what}: {:?}", processes(marker));
+        sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test]
+async fn whatever_leaves_its_parents_ends_with_the_run() {
+    // `exec -a` and a loop of sleeps would do the same; a sleep of a number that nobody else sleeps is found by it.
+    for (what, line) in [
+        ("a tree", "for i in 1 2 3; do (sleep M & sleep M & sleep M) & done; echo '[]'"),
+        ("a new session", "setsid sleep M & echo '[]'"),
+        ("a double fork", "(setsid sh -c 'sleep M & exit' &); echo '[]'"),
+        ("a tree in a new session", "setsid sh -c 'sleep M & setsid sleep M & wait' & sleep 0.1; echo '[]'"),
+        ("ignores TERM", "trap '' TERM; setsid sh -c 'trap \"\" TERM; sleep M; sleep M' & sleep M"),
+        ("hangs", "echo '[]'; sleep M"),
+        ("closes its output, then hangs", "echo '[]'; exec >&- 2>&-; sleep M"),
+        ("a grandchild that holds the output", "sleep M & echo '[]'"),
+        ("a flood", "setsid sleep M & yes M"),
+        ("a flood of words", "setsid sleep M & yes M >&2"),
+        ("starts others without end", "while :; do setsid sleep M & sleep 0.01; done"),
+        ("killed by a signal", "setsid sleep M & kill -9 $$"),
+    ] {
+        let marker = marker();
+        let app = shell(&line.replace('M', &marker), json!({})).await;
+        let reply = app.ask_afresh("s", json!({})).await;
+        let is_well = line.ends_with("echo '[]'");
+        assert_eq!(reply.status == 200, is_well, "{what}: {} {}", reply.status, reply.text());
+        all_gone(&marker, what).await;
+        assert_eq!(app.ask_afresh("next", json!({})).await.sets(), "[]", "{what}");
+    }
+}
+
+#[tokio::test]
+async fn limits_hold() {
+    for (what, line, limits) in [
+        (
+            "memory",
+            "head -c 100000000 /dev/zero | tail -c 90000000 > /dev/null && echo '[]'",
+            json!({"memory": "32MiB"}),
+        ),
+        ("file size", "head -c 3000000 /dev/zero > $TMPDIR/big && echo '[]'", json!({"fileSize": "1MiB"})),
+        ("processor time", "while :; do :; done", json!({"cpu": "1s"})),
+        (
+            "open files",
+            "exec bash -c 'for i in $(seq 30); do exec {fd}</dev/null || exit 1; done; echo []'",
+            json!({"openFiles": 24}),
+        ),
+    ] {
+        let app = shell(line, json!({"limits": limits, "timeout": "10s"})).await;
+        let began = Instant::now();
+        let reply = app.ask_afresh("s", json!({})).await;
+        assert!(reply.status == 502, "{what}: {} {}", reply.status, reply.text());
+        assert!(began.elapsed() < Duration::from_secs(8), "{what}");
+        let (timeout, expected) = if what == "processor time" { ("1500ms", 504) } else { ("10s", 200) };
+        let free = shell(line, json!({ "timeout": timeout })).await.ask_afresh("s", json!({})).await;
+        assert_eq!(free.status, expected, "{what}: {}", free.text());
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_its_own_is_not_to_be_had() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("gateway.yaml"), "secret").unwrap();
+    std::fs::write(folder.path().join("token"), "secret").unwrap();
+    std::fs::create_dir(folder.path().join("scripts")).unwrap();
+    std::fs::write(folder.path().join("scripts/lib.sh"), "echo '[]'\n").unwrap();
+    std::fs::write(folder.path().join("scripts/main.sh"), ". ./scripts/lib.sh\n").unwrap();
+    let gateway = std::process::id();
+    let mut routes = Vec::new();
+    let mut add = |name: &str, line: &str| {
+        routes.push(
+            json!({"name": name, "backend": {"script": {"command": ["sh", "-c", line]}}, "cache": {"ttl": "0s"}}),
+        );
+    };
+    let denied = [
+        ("config", "cat gateway.yaml".to_owned()),
+        ("token", format!("cat {}/token", folder.path().display())),
+        ("environ", format!("cat /proc/{gateway}/environ")),
+        ("memory", format!("head -c 1 /proc/{gateway}/mem")),
+        ("descriptors", format!("readlink /proc/{gateway}/fd/0")),
+        ("signal", format!("kill -CONT {gateway}")),
+        ("others", "ls $TMPDIR/../..".to_owned()),
+        ("temporary", "ls /tmp".to_owned()),
+        ("write", "echo x > scripts/new".to_owned()),
+        ("usr", "echo x > /usr/x".to_owned()),
+        ("shadow", "cat /etc/shadow".to_owned()),
+        ("home", "ls ~root".to_owned()),
+    ];
+    for (name, line) in &denied {
+        add(name, &format!("{line} > /dev/null && echo '[]'"));
+    }
+    add(
+        "own",
+        "test $(stat -c %a $TMPDIR) = 700 && test -z \"$(ls -A $TMPDIR)\" && echo x > $TMPDIR/x && mkdir $HOME/y && echo '[]'",
+    );
+    let main = json!({"name": "main", "backend": {"script": {"command": ["sh", "scripts/main.sh"]}}});
+    routes.push(main);
+    let app = TestApp::start_in(folder, &format!("{}routes: {}\n", TestApp::auth(), json!(routes))).await;
+    for (name, line) in &denied {
+        let reply = app.ask_afresh(name, json!({})).await;
+        assert_eq!(reply.status, 502, "{line}: {}", reply.text());
+        let message = refused(&reply, 502, "backend_failed", "exit status");
+        assert!(!message.contains("secret"), "{line}: {message}");
+        let hinted = message.contains("not permitted") || message.contains("`allow`");
+        assert!(hinted || *name == "signal", "{line}: {message}");
+    }
+    for _ in 0..3 {
+        assert_eq!(app.ask_afresh("own", json!({})).await.sets(), "[]");
+    }
+    assert_eq!(app.ask_afresh("main", json!({})).await.sets(), "[]");
+    // A file that takes the place of another one is readable like it.
+    let file = app.folder.path().join("scripts/main.sh");
+    std::fs::write(app.folder.path().join("new"), "echo '[{\"a\":\"1\"}]'\n").unwrap();
+    std::fs::rename(app.folder.path().join("new"), &file).unwrap();
+    app.clock.advance(Duration::from_secs(3600));
+    assert_eq!(app.ask_afresh("main", json!({})).await.sets(), r#"[{"a":"1"}]"#);
+}
+
+#[tokio::test]
+async fn without_a_network_there_is_none() {
+    let upstream = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = upstream.local_addr().unwrap().port();
+    let line = format!("bash -c 'exec 3<>/dev/tcp/127.0.0.1/{port}' && echo '[]'");
+    let app = shell(&line, json!({})).await;
+    assert_eq!(app.ask_afresh("s", json!({})).await.sets(), "[]");
+    let app = shell(&line, json!({"network": "none"})).await;
+    refused(&app.ask_afresh("s", json!({})).await, 502, "backend_failed", "exit status: 1");
+}
+
+#[tokio::test]
+async fn another_user_is_another_user() {
+    if !nix::unistd::Uid::effective().is_root() {
+        return;
+    }
+    let app =
+        shell("test $(id -u):$(id -g) = 65534:65534 && echo x > $TMPDIR/x && echo '[]'", json!({"user": "65534"}))
+            .await;
+    for _ in 0..2 {
+        let reply = app.ask_afresh("s", json!({})).await;
+        assert_eq!(reply.sets(), "[]", "{}", reply.text());
+    }
+}
+
+#[tokio::test]
+async fn runs_wait_for_their_turn() {
+    let app = shell("sleep 0.3; echo '[]'", json!({"concurrency": 1, "timeout": "1s"})).await;
+    let ask = |n: u32| app.ask_afresh("s", json!({ "n": n }));
+    let (first, second) = tokio::join!(ask(1), ask(2));
+    assert_eq!((first.sets(), second.sets()), ("[]".to_owned(), "[]".to_owned()));
+    let replies = futures_util::future::join_all((10..18).map(ask)).await;
+    let late: Vec<_> = replies.iter().filter(|reply| reply.status != 200).collect();
+    assert!(!late.is_empty() && late.len() < 8, "{}", late.len());
+    for reply in late {
+        assert_eq!((reply.status, reply.code().as_str()), (504, "backend_timeout"), "{}", reply.text());
+    }
+    let told = |reply: &&Reply| reply.status == 504 && reply.message().contains("1 run of it (`concurrency`)");
+    assert!(replies.iter().any(|reply| told(&reply)));
+}
+
+#[tokio::test]
+async fn many_runs_leave_nothing() {
+    let app = shell("echo '[]'", json!({})).await;
+    let open = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    app.ask_afresh("s", json!({})).await;
+    let before = open();
+    for round in 0..50 {
+        let asked = (0..20).map(|n| app.ask_afresh("s", json!({"n": round * 20 + n})));
+        let replies: HashSet<u16> =
+            futures_util::future::join_all(asked).await.iter().map(|reply| reply.status).collect();
+        assert_eq!(replies, HashSet::from([200]));
+    }
+    // A socket for each launcher that waits for another program, and what other tests have open.
+    assert!(open() < before + 200, "{} then {}", before, open());
+}
