@@ -3,6 +3,8 @@
 //! `serde_json` alone keeps the last of two equal keys, which is how a repeated `output` key becomes
 //! an empty answer; whoever wrote such a document did not mean it, so here it is an error.
 
+pub mod yaml;
+
 use std::fmt;
 
 use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error, MapAccess, SeqAccess, Visitor};
