@@ -6,6 +6,7 @@
 pub mod digests;
 pub mod fixed;
 pub mod http;
+mod mapping;
 pub mod request;
 pub mod script;
 

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use super::{
-    Backend, Surroundings, parameter_sets,
+    Backend, Surroundings, mapping,
     request::{Method, Parts, Request, headers_of},
 };
 use crate::{
@@ -26,9 +26,6 @@ use crate::{
     template::input_context,
     units::{ByteSize, HumanDuration},
 };
-
-/// Documents larger than this are mapped off the async threads, in bytes.
-const LARGE: usize = 32 * 1024;
 
 /// The longest life that is taken from an answer.
 const LONGEST_LIFE: Duration = Duration::from_hours(24);
@@ -138,14 +135,7 @@ impl Http {
     async fn map(&self, reply: Reply, query: &Query) -> Result<Vec<ParameterSet>, BackendError> {
         check_reply(&reply)?;
         let (expression, parameters) = (Arc::clone(&self.parameters), Arc::clone(&query.parameters));
-        let is_large = reply.body.len() > LARGE;
-        let work = move || map_reply(&expression, &reply, &parameters);
-        if !is_large {
-            return work();
-        }
-        tokio::task::spawn_blocking(work)
-            .await
-            .map_err(|error| BackendError::invalid_output(format!("mapping the answer failed: {error}")))?
+        mapping::work_on(reply.body.len(), move || map_reply(&expression, &reply, &parameters)).await
     }
 }
 
@@ -178,10 +168,7 @@ fn map_reply(
         ("headers", &headers_of(reply)),
         ("params", &Value::Object(parameters.clone())),
     ];
-    let mapped = expression
-        .evaluate(&variables)
-        .map_err(|error| BackendError::invalid_output(format!("parameters: {error}")))?;
-    parameter_sets(mapped).map_err(|error| error.within("parameters"))
+    mapping::map(expression, &variables)
 }
 
 /// A 2xx with a JSON content type, or why it cannot be believed.
