@@ -3,6 +3,7 @@
 //! `{"output":{"parameters":[…]}}`. Anything else, blank output included, is *unknown*.
 
 mod confinement;
+mod exit;
 mod run;
 
 use std::{
@@ -221,13 +222,8 @@ impl Backend for Script {
             until: query.deadline.min(Instant::now() + self.timeout.0),
         };
         let name = self.program.file_name().unwrap_or_default().to_string_lossy();
-        let run = run(job, &secrets).await.map_err(|error| error.within(&name))?;
-        if run.ended.how != How::Code(0) {
-            let hint = if run.told.is_about_permission() { HINT } else { "" };
-            let why = format!("{}{}{hint}", describe(run.ended.how), run.told.tail(&secrets));
-            return Err(BackendError::unavailable(why).within(&name));
-        }
-        let output = run.output;
+        let run = run(job).await.map_err(|error| error.within(&name))?;
+        let output = exit::output(run, &secrets).map_err(|error| error.within(&name))?;
         let (sets, ttl) =
             read_output(&output, &secrets).map_err(|error| secrets.clean(&error).within("its output").within(&name))?;
         Ok(Outcome::of_list(sets, format!("ran {name}"), "an explicit []").lasting(ttl))

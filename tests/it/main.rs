@@ -22,5 +22,6 @@ mod list;
 mod oci;
 mod openapi;
 mod outbound;
+mod protocols;
 mod script;
 mod secrets;
