@@ -5,6 +5,7 @@ use std::{fmt, path::PathBuf};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::HeaderMap;
+use regex::Regex;
 use schemars::JsonSchema;
 use secrecy::{ExposeSecret, SecretString};
 use serde::{
@@ -61,11 +62,14 @@ impl fmt::Debug for Secret {
 
 /// The secrets that one question needs: whatever is told of its end is cleaned of them.
 #[derive(Debug, Clone, Default)]
-pub struct Secrets(Vec<Secret>);
+pub struct Secrets {
+    known: Vec<Secret>,
+    hidden: Option<&'static Regex>,
+}
 
 impl FromIterator<Secret> for Secrets {
     fn from_iter<I: IntoIterator<Item = Secret>>(secrets: I) -> Self {
-        Self(secrets.into_iter().collect())
+        Self { known: secrets.into_iter().collect(), hidden: None }
     }
 }
 
@@ -75,12 +79,17 @@ impl Secrets {
     pub fn of_headers(headers: &HeaderMap) -> Self {
         let sensitive = headers.values().filter(|value| value.is_sensitive());
         let texts = sensitive.filter_map(|value| value.to_str().ok());
-        Self(texts.map(|text| Secret::from(text.to_owned())).collect())
+        texts.map(|text| Secret::from(text.to_owned())).collect()
     }
 
     /// One more.
     pub fn push(&mut self, secret: Secret) {
-        self.0.push(secret);
+        self.known.push(secret);
+    }
+
+    /// Hides what matches, but for the first group of `pattern`, too: what is known by its place and not by its text.
+    pub const fn hide(&mut self, pattern: &'static Regex) {
+        self.hidden = Some(pattern);
     }
 
     /// `text` with every secret in it replaced by [`REDACTED`]: whole, as it looks when it was escaped, by
@@ -88,9 +97,13 @@ impl Secrets {
     /// since half a secret is not recognised.
     #[must_use]
     pub fn redact(&self, text: &str) -> String {
-        let mut forms: Vec<String> = self.0.iter().flat_map(forms).collect();
+        let mut forms: Vec<String> = self.known.iter().flat_map(forms).collect();
         forms.sort_by_key(|form| std::cmp::Reverse(form.len()));
-        forms.iter().fold(text.to_owned(), |text, form| text.replace(form, REDACTED))
+        let text = forms.iter().fold(text.to_owned(), |text, form| text.replace(form, REDACTED));
+        match self.hidden {
+            Some(pattern) => pattern.replace_all(&text, format!("${{1}}{REDACTED}")).into_owned(),
+            None => text,
+        }
     }
 
     /// `error`, without the secrets in its message.
@@ -213,12 +226,12 @@ mod tests {
         let mut secrets = Secrets::default();
         secrets.push(secret);
         assert_eq!(secrets.redact("the password is hunter2."), "the password is [redacted].");
-        assert_eq!(format!("{secrets:?}"), "Secrets([[redacted]])");
+        assert_eq!(format!("{secrets:?}"), "Secrets { known: [[redacted]], hidden: None }");
     }
 
     #[test]
     fn a_secret_is_recognised_in_parts() {
-        let redact = |secret: &str, text: &str| Secrets(vec![Secret::from(secret.to_owned())]).redact(text);
+        let redact = |secret: &str, text: &str| Secrets::from_iter([Secret::from(secret.to_owned())]).redact(text);
         assert_eq!(redact("Bearer abcd", "not abcd"), "not [redacted]");
         assert_eq!(redact("Basic Y2k6aHVudGVyMg==", "Y2k6aHVudGVyMg== is hunter2"), "[redacted] is [redacted]");
         assert_eq!(redact("line one\nline two", "line two, line one"), "[redacted], [redacted]");

@@ -1,9 +1,11 @@
-//! `script`: a program that is run for each question. It reads the request as JSON on stdin and
-//! writes one JSON document on stdout: a list of objects, or Argo CD's own
+//! `script`: a program that is run for each question. It reads the request as JSON on stdin and in its
+//! environment, and writes one JSON document on stdout: a list of objects, or Argo CD's own
 //! `{"output":{"parameters":[…]}}`. Anything else, blank output included, is *unknown*.
 
 mod confinement;
+mod environment;
 mod exit;
+mod names;
 mod run;
 
 use std::{
@@ -45,7 +47,7 @@ pub struct Config {
     /// start; the program runs in the folder of the configuration file.
     #[schemars(length(min = 1))]
     pub command: Vec<String>,
-    /// Environment variables. A value is text, or a secret reference.
+    /// Environment variables. A value is text, or a secret reference. Each is passed on as `ARGOCD_ENV_<name>` too.
     #[serde(default)]
     pub env: BTreeMap<String, TextOrSecret>,
     /// Variables of the gateway's own environment that are passed on. All others are not. Like those of `env`,
@@ -136,14 +138,11 @@ impl Script {
     /// Finds the program and checks the environment.
     pub fn build(config: &Config, around: Surroundings<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
         for (name, value) in &config.env {
-            let path = path.key("env").key(name);
-            if name.is_empty() || name.contains(['=', '\0']) {
-                problems.error(&path, "an environment variable's name is not empty and holds no `=`");
-            }
             if let TextOrSecret::Secret(secret) = value {
-                secret.check(around.base, &path, problems);
+                secret.check(around.base, &path.key("env").key(name), problems);
             }
         }
+        names::check(config, around.raw, path, problems);
         problems.check_not_zero(&path.key("timeout"), config.timeout.0);
         let (script_path, path) = (path, &path.key("command"));
         let Some((program, arguments)) = config.command.split_first() else {
@@ -187,14 +186,17 @@ impl Script {
             inherited.filter_map(|(_, value)| value.to_str().filter(|value| value.len() >= SHORTEST_SECRET));
         let mut secrets: Secrets = inherited.map(|value| Secret::from(value.to_owned())).collect();
         for (name, value) in &self.env {
-            match value {
-                TextOrSecret::Text(text) => variables.push((name.clone(), text.into())),
+            let value: OsString = match value {
+                TextOrSecret::Text(text) => text.into(),
                 TextOrSecret::Secret(reference) => {
                     let secret = reference.read(&self.base).map_err(BackendError::unavailable)?;
-                    variables.push((name.clone(), secret.expose().into()));
+                    let value = secret.expose().into();
                     secrets.push(secret);
+                    value
                 }
-            }
+            };
+            variables.push((environment::alias(name), value.clone()));
+            variables.push((name.clone(), value));
         }
         Ok((variables, secrets))
     }
@@ -203,7 +205,9 @@ impl Script {
 #[async_trait]
 impl Backend for Script {
     async fn resolve(&self, query: &Query) -> Result<Outcome, BackendError> {
-        let (environment, secrets) = self.environment()?;
+        let (mut environment, mut secrets) = self.environment()?;
+        environment::add(&mut environment, &query.parameters)?;
+        secrets.hide(environment::dumped(&query.parameters));
         let request = json!({
             "applicationSetName": *query.application_set,
             "input": { "parameters": *query.parameters },

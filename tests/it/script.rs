@@ -142,8 +142,8 @@ async fn the_request_arrives_on_stdin_as_it_was_sent() {
     let app = shell("cat > seen; echo '[]'").await;
     let body = json!({
         "applicationSetName": "it's \"mine\"",
-        "input": {"parameters": {"z": "first", "a": [1, 2.5, null, true, {"x": {}}], "n": 9_007_199_254_740_993_u64,
-            "branch": "feat/ä 🚀\r\n\u{0}$(id)", "empty": "", "none": null, "o": {"k": []}}},
+        "input": {"parameters": {"z": "first", "a": [1, 2.5, null, true, {"x": {}, "nul": "\u{0}"}], "n": 9_007_199_254_740_993_u64,
+            "branch": "feat/ä 🚀\r\n$(id)", "empty": "", "none": null, "o": {"k": []}}},
     });
     assert_eq!(app.call("/s/api/v1/getparams.execute", &body).await.sets(), "[]");
     let seen = std::fs::read_to_string(app.folder.path().join("seen")).unwrap();
@@ -185,10 +185,23 @@ async fn the_environment_is_only_what_was_asked_for() {
         }
         seen
     };
-    let folder = format!("FOLDER={}", env!("CARGO_MANIFEST_DIR"));
-    assert_eq!(seen("s").await, ["CARGO_PKG_NAME=appset-gateway", &*folder, "REGION=eu {{ x }}", "TOKEN=hunter2"]);
+    let [folder, alias] = ["", "ARGOCD_ENV_"].map(|prefix| format!("{prefix}FOLDER={}", env!("CARGO_MANIFEST_DIR")));
+    assert_eq!(
+        seen("s").await,
+        [
+            "ARGOCD_APP_PARAMETERS=[]",
+            &*alias,
+            "ARGOCD_ENV_REGION=eu {{ x }}",
+            "ARGOCD_ENV_TOKEN=hunter2",
+            "CARGO_PKG_NAME=appset-gateway",
+            &*folder,
+            "REGION=eu {{ x }}",
+            "TOKEN=hunter2",
+        ]
+    );
     let usual = seen("usual").await;
-    assert!(usual.iter().all(|line| ["LANG=", "PATH=", "TZ="].iter().any(|name| line.starts_with(name))), "{usual:?}");
+    let known = ["ARGOCD_APP_PARAMETERS=[]", "LANG=", "PATH=", "TZ="];
+    assert!(usual.iter().all(|line| known.iter().any(|name| line.starts_with(name))), "{usual:?}");
     // A rotated secret is picked up, and one that is gone is an error.
     std::fs::write(app.folder.path().join("token"), "hunter3").unwrap();
     assert!(seen("s").await.contains(&"TOKEN=hunter3".to_owned()));

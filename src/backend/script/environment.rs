@@ -1,0 +1,279 @@
+//! The question as environment variables, with the names that Argo CD gives a Config Management Plugin, so that a shell
+//! script needs no JSON. Whoever asks chooses what stands in `PARAM_…` and in [`PARAMETERS`], and in no other variable.
+
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    sync::LazyLock,
+};
+
+use regex::Regex;
+use serde_json::{Value, json};
+
+use super::Environment;
+use crate::{error::BackendError, generator::Parameters};
+
+/// All parameters as JSON.
+pub const PARAMETERS: &str = "ARGOCD_APP_PARAMETERS";
+/// Before a parameter's name.
+const PARAMETER: &str = "PARAM_";
+/// The largest variable, name and value, in bytes: Linux takes 128 KiB.
+const LARGEST: usize = 100 * 1024;
+/// What all variables of parameters may take, in bytes: Linux takes 2 MiB for everything that a program gets.
+const ROOM: usize = 1024 * 1024;
+/// What a variable takes besides its text, in bytes: `=`, its end and a pointer.
+const OVERHEAD: usize = 10;
+
+/// The name under which a configured variable is passed on once more.
+#[must_use]
+pub fn alias(name: &str) -> String {
+    format!("ARGOCD_ENV_{name}")
+}
+
+/// The variable of the parameter, or the part of one, called `name`.
+#[must_use]
+pub fn variable(name: &str) -> String {
+    format!("{PARAMETER}{}", escaped(name))
+}
+
+fn escaped(name: &str) -> String {
+    let letter = |c: char| match c.to_ascii_uppercase() {
+        c @ ('A'..='Z' | '0'..='9' | '_') => c,
+        _ => '_',
+    };
+    name.chars().map(letter).collect()
+}
+
+/// A value as text: strings as they are, others as JSON; null is none.
+#[must_use]
+pub fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::Null => None,
+        Value::String(text) => Some(text.clone()),
+        other => Some(other.to_string()),
+    }
+}
+
+/// Adds the variables of `parameters` to those that the configuration sets. A parameter that is too large, or has no
+/// room any more, is left out whole: it stands on stdin.
+///
+/// # Errors
+/// When two values would stand in one variable, or one cannot stand in any.
+pub fn add(variables: &mut Environment, parameters: &Parameters) -> Result<(), BackendError> {
+    let mut owners: HashMap<String, Option<String>> = variables.iter().map(|(name, _)| (name.clone(), None)).collect();
+    let mut room = ROOM;
+    let all = Value::Array(parameters.iter().filter_map(|(name, value)| announced(name, value)).collect()).to_string();
+    if PARAMETERS.len() + all.len() <= LARGEST {
+        room -= all.len();
+        variables.push((PARAMETERS.to_owned(), all.into()));
+    }
+    for (name, value) in parameters {
+        let parts = parts(name, value);
+        if parts.iter().any(|part| part.value.contains('\0')) {
+            let name = shown(name);
+            return Err(BackendError::invalid_input(format!(
+                "the parameter `{name}` holds a NUL character, which no environment variable can hold"
+            )));
+        }
+        let sizes = || parts.iter().map(|part| part.variable.len() + part.value.len() + OVERHEAD);
+        let size: usize = sizes().sum();
+        if size > room || sizes().any(|size| size > LARGEST) {
+            continue;
+        }
+        room -= size;
+        for part in parts {
+            match owners.entry(part.variable) {
+                Entry::Occupied(taken) => return Err(collision(taken.key(), taken.get().as_deref(), &part.label)),
+                Entry::Vacant(free) => {
+                    variables.push((free.key().clone(), part.value.into()));
+                    free.insert(Some(part.label));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn collision(variable: &str, other: Option<&str>, label: &str) -> BackendError {
+    let (variable, label) = (shown(variable), shown(label));
+    BackendError::invalid_input(match other {
+        Some(other) => {
+            format!("the parameters `{}` and `{label}` would both be the variable {variable}; rename one", shown(other))
+        }
+        None => format!("the parameter `{label}` would be the variable {variable}, which the configuration sets"),
+    })
+}
+
+/// A name that a caller chose, in a message.
+fn shown(name: &str) -> String {
+    name.escape_debug().take(80).collect()
+}
+
+/// How the variables of `parameters` look where a program lists its environment on stderr: no message holds a whole body.
+/// What it says of a value in its own words is its own business.
+#[must_use]
+pub fn dumped(parameters: &Parameters) -> &'static Regex {
+    static LINE: LazyLock<Regex> = LazyLock::new(|| pattern(".*"));
+    static ALL: LazyLock<Regex> = LazyLock::new(|| pattern("(?s:.*)"));
+    let has_lines = |value: &Value| match value {
+        Value::Array(items) => items.iter().filter_map(Value::as_str).any(|text| text.contains('\n')),
+        Value::Object(map) => map.values().filter_map(Value::as_str).any(|text| text.contains('\n')),
+        scalar => scalar.as_str().is_some_and(|text| text.contains('\n')),
+    };
+    if parameters.values().any(has_lines) { &ALL } else { &LINE }
+}
+
+fn pattern(value: &str) -> Regex {
+    let source = format!(r#"((?:{PARAMETER}[A-Z0-9_]*|{PARAMETERS})(?:['"]?=|['"]\s*:)){value}"#);
+    #[expect(clippy::expect_used, reason = "it is the same each time, and a test builds it")]
+    Regex::new(&source).expect("a regular expression")
+}
+
+/// One variable of a parameter.
+struct Part {
+    variable: String,
+    value: String,
+    /// Which value it is: `list[0]`, `map.key`.
+    label: String,
+}
+
+fn parts(name: &str, value: &Value) -> Vec<Part> {
+    let base = variable(name);
+    match value {
+        Value::Array(items) => items
+            .iter()
+            .filter_map(text)
+            .enumerate()
+            .map(|(index, value)| Part {
+                variable: format!("{base}_{index}"),
+                value,
+                label: format!("{name}[{index}]"),
+            })
+            .collect(),
+        Value::Object(map) => map
+            .iter()
+            .filter_map(|(key, value)| {
+                let variable = format!("{base}_{}", escaped(key));
+                Some(Part { variable, value: text(value)?, label: format!("{name}.{key}") })
+            })
+            .collect(),
+        scalar => {
+            let part = text(scalar).map(|value| Part { variable: base, value, label: name.to_owned() });
+            part.into_iter().collect()
+        }
+    }
+}
+
+/// A parameter in the form of an Application's `spec.source.plugin.parameters`.
+fn announced(name: &str, value: &Value) -> Option<Value> {
+    Some(match value {
+        Value::Array(items) => json!({"name": name, "array": items.iter().filter_map(text).collect::<Vec<_>>()}),
+        Value::Object(map) => {
+            let texts = map.iter().filter_map(|(key, value)| Some((key.clone(), Value::String(text(value)?))));
+            json!({"name": name, "map": texts.collect::<Parameters>()})
+        }
+        scalar => json!({"name": name, "string": text(scalar)?}),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn added(configured: &[&str], parameters: &Value) -> Result<Vec<String>, String> {
+        let mut variables: Environment =
+            configured.iter().map(|name| ((*name).to_owned(), "configured".into())).collect();
+        add(&mut variables, parameters.as_object().unwrap()).map_err(|error| error.message)?;
+        let line = |(name, value): (String, std::ffi::OsString)| format!("{name}={}", value.to_str().unwrap());
+        Ok(variables.into_iter().skip(configured.len()).map(line).collect())
+    }
+
+    #[test]
+    fn names_and_values_are_those_of_a_plugin() {
+        let parameters = json!({
+            "values-files": ["a.yaml", null, 2, ["x"]], "helm": {"image.tag": "v1", "none": null, "deep": {"a": true}},
+            "n": 1.5, "on": false, "none": null, "ä/b": "x\n=y", "empty": [],
+        });
+        assert_eq!(
+            added(&["PATH"], &parameters).unwrap(),
+            [
+                concat!(
+                    r#"ARGOCD_APP_PARAMETERS=[{"name":"values-files","array":["a.yaml","2","[\"x\"]"]},"#,
+                    r#"{"name":"helm","map":{"image.tag":"v1","deep":"{\"a\":true}"}},{"name":"n","string":"1.5"},"#,
+                    r#"{"name":"on","string":"false"},{"name":"ä/b","string":"x\n=y"},{"name":"empty","array":[]}]"#
+                ),
+                "PARAM_VALUES_FILES_0=a.yaml",
+                "PARAM_VALUES_FILES_1=2",
+                r#"PARAM_VALUES_FILES_2=["x"]"#,
+                "PARAM_HELM_IMAGE_TAG=v1",
+                r#"PARAM_HELM_DEEP={"a":true}"#,
+                "PARAM_N=1.5",
+                "PARAM_ON=false",
+                "PARAM___B=x\n=y",
+            ]
+        );
+    }
+
+    #[test]
+    fn no_parameter_gets_out_of_its_room() {
+        let names = json!({"PATH": "x", "LD_PRELOAD=/x.so": "x", "": "x", "BASH_FUNC_ls%%": "() { :; }", "\0\n": "x"});
+        let variables = added(&["PATH", "LD_PRELOAD"], &names).unwrap();
+        assert_eq!(
+            variables[1..],
+            ["PARAM_PATH=x", "PARAM_LD_PRELOAD__X_SO=x", "PARAM_=x", "PARAM_BASH_FUNC_LS__=() { :; }", "PARAM___=x"]
+        );
+    }
+
+    #[test]
+    fn what_cannot_stand_there_is_named() {
+        for (parameters, says) in [
+            (json!({"a-b": "x", "a_b": "y"}), "the parameters `a-b` and `a_b` would both be the variable PARAM_A_B;"),
+            (json!({"a": ["x"], "a_0": "y"}), "`a[0]` and `a_0`"),
+            (json!({"a": {"b.c": 1, "b/c": 2}}), "`a.b.c` and `a.b/c`"),
+            (json!({"x": "y"}), "the parameter `x` would be the variable PARAM_X, which the configuration sets"),
+            (json!({"a": "x\u{0}"}), "the parameter `a` holds a NUL"),
+            (json!({"a": ["x\u{0}"]}), "the parameter `a` holds a NUL"),
+        ] {
+            let error = added(&["PARAM_X"], &parameters).unwrap_err();
+            assert!(error.contains(says), "{error}");
+        }
+        // Not the same variable: one has no value, JSON has an escape for NUL.
+        added(&["PARAM_X"], &json!({"a-b": null, "a_b": 1, "X": [], "deep": [{"a": "\u{0}"}]})).unwrap();
+    }
+
+    #[test]
+    fn a_dump_is_recognised() {
+        let hidden = |parameters: Value, text: &str| {
+            dumped(parameters.as_object().unwrap()).replace_all(text, "${1}*").into_owned()
+        };
+        for (text, shown) in [
+            (
+                "PATH=/bin\nPARAM_A=b c\nARGOCD_APP_PARAMETERS=[]\nX=y",
+                "PATH=/bin\nPARAM_A=*\nARGOCD_APP_PARAMETERS=*\nX=y",
+            ),
+            ("export PARAM_A='b'\nno network", "export PARAM_A=*\nno network"),
+            ("environ({'X': 'y', 'PARAM_A': 'b', 'Z': 'z'})\nKeyError", "environ({'X': 'y', 'PARAM_A':*\nKeyError"),
+            ("sh: 1: PARAM_A: parameter not set", "sh: 1: PARAM_A: parameter not set"),
+        ] {
+            assert_eq!(hidden(json!({"a": "b c"}), text), shown);
+        }
+        for parameters in [json!({"a": "b\nc"}), json!({"a": ["b\nc"]}), json!({"a": {"b": "b\nc"}})] {
+            assert_eq!(hidden(parameters, "X=y\nPARAM_A=b\nc\nZ=z"), "X=y\nPARAM_A=*");
+        }
+    }
+
+    #[test]
+    fn what_is_too_large_is_left_to_stdin() {
+        let of = |bytes: usize| "x".repeat(bytes);
+        let names = |parameters: Value| {
+            let variables = added(&[], &parameters).unwrap();
+            variables.iter().map(|line| line.split('=').next().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(names(json!({"a": of(90_000)})), [PARAMETERS, "PARAM_A"]);
+        assert_eq!(names(json!({"a": of(102_400), "b": "x"})), ["PARAM_B"]);
+        assert_eq!(names(json!({"a": ["x", of(102_400)], "b": "x"})), ["PARAM_B"]);
+        let many: Vec<u32> = (0..100_000).collect();
+        assert_eq!(names(json!({"a": many, "b": "x"})), ["PARAM_B"]);
+        let twelve: Parameters = (0..12).map(|n| (format!("p{n}"), of(100_000).into())).collect();
+        assert_eq!(names(Value::Object(twelve)).len(), 10);
+    }
+}
