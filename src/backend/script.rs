@@ -1,11 +1,11 @@
-//! `script`: a program that is run for each question. It reads the request as JSON on stdin and in its
-//! environment, and writes one JSON document on stdout: a list of objects, or Argo CD's own
-//! `{"output":{"parameters":[…]}}`. Anything else, blank output included, is *unknown*.
+//! `script`: a program that is run for each question. It reads the request on stdin and in its environment, and writes a
+//! list on stdout, in the language of its `protocol`. Anything else, blank output included, is *unknown*.
 
 mod confinement;
 mod environment;
 mod exit;
 mod names;
+mod protocol;
 mod run;
 
 use std::{
@@ -13,26 +13,28 @@ use std::{
     ffi::OsString,
     os::unix::fs::PermissionsExt,
     path::{Path as FilePath, PathBuf},
-    time::Duration,
+    sync::Arc,
 };
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::time::Instant;
 
 use self::{
     confinement::{AllowConfig, Confinement, LimitsConfig},
-    run::{Job, describe, run},
+    protocol::{Protocol, Reading},
+    run::{Job, run},
 };
-use super::{Backend, Surroundings, parameter_sets};
+use super::{Backend, Surroundings, mapping};
 use crate::{
     base_dir::BaseDir,
-    document::{self, kind_of},
     error::BackendError,
-    generator::{Outcome, ParameterSet, Query},
-    launcher::{Bay, How, Network, Program},
+    expression::Expression,
+    generator::{Outcome, Query},
+    launcher::{Bay, Network, Program},
     problem::{Path, Problems},
     secret::{Secret, Secrets, TextOrSecret},
     units::{ByteSize, HumanDuration},
@@ -47,6 +49,13 @@ pub struct Config {
     /// start; the program runs in the folder of the configuration file.
     #[schemars(length(min = 1))]
     pub command: Vec<String>,
+    /// The language of its stdin and stdout.
+    #[serde(default)]
+    pub protocol: Protocol,
+    /// A CEL expression over `items`, the list that was read, and `params` that gives the list of objects. Without
+    /// it, the items are passed on as they are.
+    #[serde(default)]
+    pub parameters: Option<String>,
     /// Environment variables. A value is text, or a secret reference. Each is passed on as `ARGOCD_ENV_<name>` too.
     #[serde(default)]
     pub env: BTreeMap<String, TextOrSecret>,
@@ -98,10 +107,6 @@ const PUBLIC: [&str; 3] = ["PATH", "LANG", "TZ"];
 /// An inherited value that is shorter is no secret, in bytes.
 const SHORTEST_SECRET: usize = 8;
 
-/// What may help a script that was denied something.
-const HINT: &str = "; a script may use the system's files, its program's and its own folder (TMPDIR), and what `allow` \
-                    names besides";
-
 fn default_inherit_env() -> Vec<String> {
     PUBLIC.map(str::to_owned).into()
 }
@@ -126,6 +131,8 @@ type Environment = Vec<(String, OsString)>;
 pub struct Script {
     program: PathBuf,
     arguments: Vec<String>,
+    protocol: Protocol,
+    parameters: Option<Arc<Expression>>,
     inherited: Environment,
     env: BTreeMap<String, TextOrSecret>,
     base: BaseDir,
@@ -143,6 +150,8 @@ impl Script {
             }
         }
         names::check(config, around.raw, path, problems);
+        let compiled = config.parameters.as_deref().map(Expression::compile).transpose();
+        let parameters = problems.note(&path.key("parameters"), compiled);
         problems.check_not_zero(&path.key("timeout"), config.timeout.0);
         let (script_path, path) = (path, &path.key("command"));
         let Some((program, arguments)) = config.command.split_first() else {
@@ -165,6 +174,8 @@ impl Script {
         Some(Self {
             program,
             arguments: arguments.to_vec(),
+            protocol: config.protocol,
+            parameters: parameters?.map(Arc::new),
             inherited: config
                 .inherit_env
                 .iter()
@@ -208,10 +219,6 @@ impl Backend for Script {
         let (mut environment, mut secrets) = self.environment()?;
         environment::add(&mut environment, &query.parameters)?;
         secrets.hide(environment::dumped(&query.parameters));
-        let request = json!({
-            "applicationSetName": *query.application_set,
-            "input": { "parameters": *query.parameters },
-        });
         let program = Program {
             program: self.program.clone(),
             arguments: self.arguments.clone(),
@@ -221,68 +228,39 @@ impl Backend for Script {
         let job = Job {
             bay: &self.bay,
             program,
-            input: format!("{request}\n").into_bytes(),
+            input: self.protocol.input(query),
             most: self.max_output,
+            secrets: &secrets,
             until: query.deadline.min(Instant::now() + self.timeout.0),
         };
         let name = self.program.file_name().unwrap_or_default().to_string_lossy();
         let run = run(job).await.map_err(|error| error.within(&name))?;
         let output = exit::output(run, &secrets).map_err(|error| error.within(&name))?;
-        let (sets, ttl) =
-            read_output(&output, &secrets).map_err(|error| secrets.clean(&error).within("its output").within(&name))?;
-        Ok(Outcome::of_list(sets, format!("ran {name}"), "an explicit []").lasting(ttl))
+        let reading = self.read(output, query, &secrets).await;
+        let reading = reading.map_err(|error| secrets.clean(&error).within("its output").within(&name))?;
+        Ok(Outcome::of_list(reading.items, format!("ran {name}"), "an explicit []").lasting(reading.ttl))
+    }
+
+    fn reads_application_set(&self) -> bool {
+        self.protocol.tells_application_set()
     }
 }
 
-/// The parameter sets of an output, and for how long it says that they last.
-fn read_output(output: &[u8], secrets: &Secrets) -> Result<(Vec<ParameterSet>, Option<Duration>), BackendError> {
-    let document = document::parse(output).map_err(|error| {
-        let shown = secrets.excerpt(output, 120);
-        let shown = if shown.is_empty() { String::new() } else { format!(" (it begins with `{shown}`)") };
-        BackendError::invalid_output(format!("not one JSON document: {error}{shown}"))
-    })?;
-    match document {
-        Value::Object(mut map) => {
-            let is_said = |key: &&str| map.get(*key).is_some_and(|value| !is_blank(value));
-            if let Some(key) = ["error", "errors"].into_iter().find(is_said) {
-                return Err(BackendError::invalid_output(format!("it holds `{key}`: {}", map[key])));
-            }
-            let ttl = map.remove("cache").map(read_ttl).transpose()?;
-            let parameters = map.get_mut("output").and_then(|output| output.get_mut("parameters")).map(Value::take);
-            let parameters = parameters.ok_or_else(|| {
-                BackendError::invalid_output(
-                    "an object without `output.parameters`; write a list, or Argo CD's own form",
-                )
-            })?;
-            let sets = parameter_sets(parameters).map_err(|error| error.within("output.parameters"))?;
-            Ok((sets, ttl))
-        }
-        Value::Array(_) => Ok((parameter_sets(document)?, None)),
-        other => Err(BackendError::invalid_output(format!("expected a list of objects, found {}", kind_of(&other)))),
+impl Script {
+    /// What `output` says, mapped.
+    async fn read(&self, output: Bytes, query: &Query, secrets: &Secrets) -> Result<Reading, BackendError> {
+        let (protocol, secrets) = (self.protocol, secrets.clone());
+        let (expression, parameters) = (self.parameters.clone(), Arc::clone(&query.parameters));
+        let size = if protocol.expands() { usize::MAX } else { output.len() };
+        let work = move || {
+            let reading = protocol.read(&output, &secrets)?;
+            let Some(expression) = expression else { return Ok(reading) };
+            let items = Value::Array(reading.items.into_iter().map(|item| Value::Object(item.0)).collect());
+            let variables = [("items", &items), ("params", &Value::Object((*parameters).clone()))];
+            Ok(Reading { items: mapping::map(&expression, &variables)?, ..reading })
+        };
+        mapping::work_on(size, work).await
     }
-}
-
-/// Whether a program that always writes its `error` says with `value` that there was none.
-fn is_blank(value: &Value) -> bool {
-    match value {
-        Value::Null | Value::Bool(false) => true,
-        Value::String(text) => text.is_empty(),
-        Value::Array(list) => list.is_empty(),
-        Value::Object(map) => map.is_empty(),
-        Value::Bool(true) | Value::Number(_) => false,
-    }
-}
-
-/// Reads `{"ttl": "30s"}`. A life that cannot be read is an error: whoever set one meant it.
-fn read_ttl(cache: Value) -> Result<Duration, BackendError> {
-    #[derive(Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct Cache {
-        ttl: HumanDuration,
-    }
-    let cache: Cache = document::read_object(cache)
-        .map_err(|error| BackendError::invalid_output(format!("cache: {error}; write {{\"ttl\": \"30s\"}}")))?;
-    Ok(cache.ttl.0)
 }
 
 /// The program's absolute path: an environment that was cleared finds no bare name, and an unknown
@@ -305,38 +283,4 @@ fn find_program(name: &str, base: &BaseDir) -> Result<PathBuf, String> {
 
 fn is_executable(path: &FilePath) -> bool {
     path.metadata().is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_two_forms_of_output() {
-        let read = |output| read_output(output, &Secrets::default());
-        let lengths = |output| read(output).map(|(sets, ttl)| (sets.len(), ttl)).unwrap();
-        assert_eq!(lengths(b"[{\"a\":1}]"), (1, None));
-        assert_eq!(lengths(br#"{"output":{"parameters":[]},"error":"","errors":[]}"#), (0, None));
-        let lasting = br#"{"output":{"parameters":[{}]},"cache":{"ttl":"1m30s"}}"#;
-        assert_eq!(lengths(lasting), (1, Some(Duration::from_secs(90))));
-        for (bad, says) in [
-            (&b""[..], "blank"),
-            (b"[1]", "item 0 is a number"),
-            (b"{}", "without `output.parameters`"),
-            (br#"{"parameters":[]}"#, "without `output.parameters`"),
-            (br#"{"output":{"parameters":null}}"#, "found null"),
-            (b"null", "found null"),
-            (b"<html>", "begins with `<html>`"),
-            (b"[] []", "trailing"),
-            (br#"{"output":{"parameters":[]},"error":"x"}"#, "it holds `error`"),
-            (br#"{"output":{"parameters":[]},"cache":{"ttl":30}}"#, "cache: "),
-            (br#"{"output":{"parameters":[]},"cache":{"ttl":"soon"}}"#, "`soon` is not a duration"),
-            (br#"{"output":{"parameters":[]},"cache":{"swr":"1s"}}"#, "unknown field `swr`"),
-            (br#"{"output":{"parameters":[]},"cache":null}"#, "cache: expected an object"),
-            (br#"{"output":{"parameters":[]},"cache":["30s"]}"#, "cache: expected an object"),
-        ] {
-            let error = read(bad).unwrap_err().message;
-            assert!(error.contains(says), "{error}");
-        }
-    }
 }

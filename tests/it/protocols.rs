@@ -1,4 +1,5 @@
-//! What a script is given and what it may answer: its environment, its exit codes. Real programs, and Argo CD's judgement of each reply.
+//! What a script is given and what it may answer: its protocols, its environment, its exit codes, the mapping of its
+//! items. Real programs, and Argo CD's judgement of each reply.
 
 use std::{path::Path, sync::Arc};
 
@@ -17,6 +18,15 @@ async fn shell(line: &str) -> TestApp {
     serve(json!({"command": ["sh", "-c", line]})).await
 }
 
+/// A gateway whose script prints the file `answer`, with a way to set it.
+async fn printer(more: Value) -> (TestApp, impl Fn(&str)) {
+    let mut script = json!({"command": ["cat", "answer"]});
+    script.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    let app = serve(script).await;
+    let file = app.folder.path().join("answer");
+    (app, move |text: &str| std::fs::write(&file, text).unwrap())
+}
+
 /// What the program wrote to `seen`, by NUL.
 fn seen(folder: &Path) -> Vec<String> {
     let seen = std::fs::read_to_string(folder.join("seen")).unwrap();
@@ -26,10 +36,111 @@ fn seen(folder: &Path) -> Vec<String> {
 }
 
 #[tokio::test]
+async fn each_protocol_says_something_nothing_and_unknown() {
+    const LIST: &str = "apiVersion: config.kubernetes.io/v1\nkind: ResourceList\n";
+    let krm = |rest: &str| format!("{LIST}{rest}");
+    for (protocol, something, nothing, unknown) in [
+        (
+            "json",
+            r#"[{"a":"1"},{"a":"2"}]"#.to_owned(),
+            "[]".to_owned(),
+            vec![(String::new(), "blank"), ("{}".into(), "without `output.parameters`")],
+        ),
+        (
+            "jsonLines",
+            "{\"a\":\"1\"}\n[{\"a\":2}]\n".to_owned(),
+            "[]\n".to_owned(),
+            vec![
+                (" \n\n".into(), "its output: it is blank"),
+                ("{\"a\":1}\n{\"a\":\n".into(), "its output: line 2: not one JSON document"),
+            ],
+        ),
+        (
+            "yaml",
+            "a: '1'\n---\n- {a: 2}\n".to_owned(),
+            "--- []\n".to_owned(),
+            vec![
+                ("---\n# none\n".into(), "its output: it is blank"),
+                ("a: 1\n---\na: 2\na: 3\n".into(), "the key `a` stands twice at line 4, column 1"),
+                ("a: 1.10\n".into(), "`1.10` would be read as the number 1.1"),
+                ("no branches found\n".into(), "it begins with `no branches found`"),
+            ],
+        ),
+        (
+            "krm",
+            krm("items: [{a: '1'}, {a: 2}]\nresults: [{message: fine, severity: info}]\n"),
+            json!({"apiVersion": "config.kubernetes.io/v1", "kind": "ResourceList", "items": []}).to_string(),
+            vec![
+                (String::new(), "blank"),
+                (LIST.into(), "it has no `items`"),
+                (krm("items: null"), "items: expected a list of objects, found null"),
+                ("apiVersion: v1\nkind: List\nitems: []\n".into(), "its apiVersion is \"v1\""),
+            ],
+        ),
+    ] {
+        let (app, print) = printer(json!({"protocol": protocol})).await;
+        print(&something);
+        assert_eq!(app.ask_afresh("s", json!({})).await.sets(), r#"[{"a":"1"},{"a":"2"}]"#, "{protocol}");
+        for (output, says) in unknown {
+            print(&output);
+            refused(&app.ask_afresh("s", json!({})).await, 502, "backend_output_invalid", says);
+        }
+        let (app, print) = printer(json!({"protocol": protocol})).await;
+        print(&nothing);
+        assert_eq!(app.ask_afresh("s", json!({})).await.sets(), "[]", "{protocol}");
+    }
+}
+
+#[tokio::test]
+async fn a_krm_function_gets_a_resource_list() {
+    let line = "cat > seen; printf 'apiVersion: config.kubernetes.io/v1\\nkind: ResourceList\\nitems: []\\n'";
+    let app = serve(json!({"command": ["sh", "-c", line], "protocol": "krm"})).await;
+    let parameters = json!({"branch": "main", "n": 3, "list": ["a"], "none": null});
+    assert_eq!(app.ask_afresh("s", parameters).await.sets(), "[]");
+    let seen: Value = std::fs::read_to_string(app.folder.path().join("seen")).unwrap().parse().unwrap();
+    let config = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "input"},
+        "data": {"branch": "main", "n": "3", "list": "[\"a\"]"}});
+    let list = json!({"apiVersion": "config.kubernetes.io/v1", "kind": "ResourceList", "functionConfig": config,
+        "items": []});
+    assert_eq!(seen, list);
+    let (app, print) = printer(json!({"protocol": "krm"})).await;
+    print(
+        "apiVersion: config.kubernetes.io/v1\nkind: ResourceList\nitems: []\n\
+         results: [{message: no cluster, severity: error}]\n",
+    );
+    let says = "its output: the function says: no cluster";
+    refused(&app.ask_afresh("s", json!({})).await, 502, "backend_failed", says);
+}
+
+#[tokio::test]
+async fn items_are_mapped() {
+    let parameters = "items.filter(i, i.kind == params.kind).map(i, {'name': i.metadata.name})";
+    let (app, print) = printer(json!({"protocol": "yaml", "parameters": parameters})).await;
+    print("kind: A\nmetadata: {name: x}\n---\nkind: B\nmetadata: {name: y}\n");
+    assert_eq!(app.ask_afresh("s", json!({"kind": "B"})).await.sets(), r#"[{"name":"y"}]"#);
+    // Larger than what is mapped on the spot.
+    let many: Vec<String> = (0..2000).map(|n| format!("---\nkind: A\nmetadata: {{name: x{n}}}\n")).collect();
+    print(&many.concat());
+    let reply = app.ask_afresh("s", json!({"kind": "A"})).await;
+    assert_eq!(reply.json()["output"]["parameters"][1999]["name"], "x1999", "{}", reply.text());
+    print("kind: A\n");
+    let says = "its output: parameters: `items.filter";
+    refused(&app.ask_afresh("s", json!({"kind": "A"})).await, 502, "backend_output_invalid", says);
+    let (app, print) = printer(json!({"parameters": "items.map(i, i.a)"})).await;
+    print(r#"[{"a":1}]"#);
+    let says = "parameters: item 0 is a number";
+    refused(&app.ask_afresh("s", json!({})).await, 502, "backend_output_invalid", says);
+    // The life that it tells is that of what is made of it.
+    print(r#"{"output":{"parameters":[]},"cache":{"ttl":"30s"}}"#);
+    assert_eq!(app.ask_afresh("s", json!({"x": 1})).await.sets(), "[]");
+    assert!(app.ask("s", json!({"x": 1})).await.header("cache-status").unwrap().contains("hit"));
+}
+
+#[tokio::test]
 async fn a_script_needs_no_json() {
-    let line = r#"printf '[{"branch":"%s","first":"%s","tag":"%s","region":"%s"}]\n' \
+    let line = r#"printf '{"branch":"%s","first":"%s","tag":"%s","region":"%s"}\n' \
         "$PARAM_BRANCH" "$PARAM_FILES_0" "$PARAM_IMAGES_FRONT" "$ARGOCD_ENV_REGION""#;
-    let script = json!({"command": ["sh", "-c", line], "env": {"REGION": "eu"}});
+    let script = json!({"command": ["sh", "-c", line], "protocol": "jsonLines", "env": {"REGION": "eu"}});
     let parameters = json!({"branch": "main", "files": ["a", "b"], "images": {"front": "v1"}});
     let sets = r#"[{"branch":"main","first":"a","tag":"v1","region":"eu"}]"#;
     assert_eq!(serve(script).await.ask_afresh("s", parameters).await.sets(), sets);
@@ -125,6 +236,8 @@ async fn a_script_may_ask_for_its_last_good_answer() {
 async fn a_configuration_that_collides_with_itself_stops_the_start() {
     let folder = tempfile::tempdir().unwrap();
     for (script, input, says) in [
+        (json!({"protocol": "xml"}), json!([]), "protocol"),
+        (json!({"parameters": "items."}), json!([]), "parameters: column"),
         (json!({"env": {"A": "x", "ARGOCD_ENV_A": "y"}}), json!([]), "env.A: `A` is passed on as ARGOCD_ENV_A too"),
         (json!({"env": {"A": "x"}, "inheritEnv": ["ARGOCD_ENV_A"]}), json!([]), "env.A: `A` is passed on"),
         (json!({"env": {"ARGOCD_APP_PARAMETERS": "x"}}), json!([]), "this variable holds the call's parameters"),
@@ -148,4 +261,23 @@ async fn a_configuration_that_collides_with_itself_stops_the_start() {
         let lines = report.lines();
         assert!(lines.iter().any(|line| line.contains(says)), "{says}: {lines:?}");
     }
+}
+
+/// Each program in `docs/scripts.md`, run in its protocol.
+#[tokio::test]
+async fn the_examples_in_the_documentation_work() {
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/scripts.md")).unwrap();
+    let mut examples = 0;
+    for section in page.split("\n### `").skip(1) {
+        let protocol = section.split('`').next().unwrap();
+        for (fence, program) in [("\n```sh\n", ["sh", "-c"]), ("\n```python\n", ["python3", "-c"])] {
+            let code = section.split_once(fence).and_then(|(_, rest)| rest.split_once("```")).unwrap().0;
+            let app = serve(json!({"command": [program[0], program[1], code], "protocol": protocol})).await;
+            let reply = app.ask_afresh("s", json!({"regions": ["eu", "a\"b: 'c'\\n"]})).await;
+            assert_eq!(reply.status, 200, "{protocol}, {}: {}", program[0], reply.text());
+            assert_eq!(reply.sets(), r#"[{"region":"eu"},{"region":"a\"b: 'c'\\n"}]"#, "{protocol}, {}", program[0]);
+            examples += 1;
+        }
+    }
+    assert_eq!(examples, 8);
 }

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 
-use super::run::{How, Run};
-use crate::{error::BackendError, secret::Secrets};
+use super::run::Run;
+use crate::{error::BackendError, launcher::How, secret::Secrets};
 
 /// The program was called in a way that it does not understand (`EX_USAGE`).
 const USAGE: i32 = 64;
@@ -12,13 +12,16 @@ const DATA: i32 = 65;
 /// The program cannot tell now (`EX_TEMPFAIL`).
 const TEMPORARY: i32 = 75;
 
+/// What may help a script that was denied something.
+const HINT: &str = "; a script may use the system's files, its program's and its own folder (TMPDIR), and what `allow` \
+                    names besides";
+
 /// The output of a run that ended well.
 ///
 /// # Errors
 /// When it did not; the text says how, and what stood on stderr.
 pub fn output(run: Run, secrets: &Secrets) -> Result<Bytes, BackendError> {
-    let tail = run.told.tail(secrets);
-    let said = if tail.is_empty() { String::new() } else { format!("; stderr: {tail}") };
+    let said = run.told.tail(secrets);
     Err(match run.ended.how {
         How::Code(0) => return Ok(run.output),
         How::Code(code @ (USAGE | DATA)) => {
@@ -29,7 +32,10 @@ pub fn output(run: Run, secrets: &Secrets) -> Result<Bytes, BackendError> {
         How::Code(TEMPORARY) => BackendError::unavailable(format!(
             "it does not know now, and asks to serve the last good answer (exit status: {TEMPORARY}){said}"
         )),
-        How::Code(code) => BackendError::unavailable(format!("exit status: {code}{said}")),
+        How::Code(code) => {
+            let hint = if run.told.is_about_permission() { HINT } else { "" };
+            BackendError::unavailable(format!("exit status: {code}{said}{hint}"))
+        }
         How::Signal(signal) => BackendError::unavailable(format!("signal: {signal}{said}")),
         How::Unknown => BackendError::unavailable(format!("it ended, and nobody knows how{said}")),
     })

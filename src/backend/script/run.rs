@@ -9,12 +9,14 @@ use tokio::{
 use crate::{
     document::excerpt,
     error::BackendError,
-    launcher::{Bay, Ended, How, Program, Running},
+    launcher::{Bay, Ended, Program, Running},
     secret::Secrets,
 };
 
 /// What of stderr is kept: its end.
 const STDERR_TAIL: usize = 64 * 1024;
+/// What of stderr is shown, in characters.
+const LONGEST_TAIL: usize = 600;
 /// How long the rest of the output is awaited when the program has ended, and with it all that held its pipes.
 const AFTER_EXIT: Duration = Duration::from_millis(250);
 
@@ -29,6 +31,8 @@ pub struct Job<'a> {
     pub input: Vec<u8>,
     /// The most it may write to stdout, in bytes.
     pub most: usize,
+    /// What no message may repeat of its stderr.
+    pub secrets: &'a Secrets,
     /// When it must be done.
     pub until: Instant,
 }
@@ -49,11 +53,11 @@ pub struct Run {
 pub struct Told(BytesMut);
 
 impl Told {
-    /// The end of it for a message, without `secrets`: as ` ; stderr: …`, or nothing.
+    /// The end of it in one line for a message, without `secrets`: `; stderr: …`, or nothing.
     #[must_use]
     pub fn tail(&self, secrets: &Secrets) -> String {
         let text = secrets.redact(&String::from_utf8_lossy(&self.0));
-        let tail = excerpt(last(&text, 600).as_bytes(), 600);
+        let tail = excerpt(last(&text, LONGEST_TAIL).as_bytes(), LONGEST_TAIL);
         if tail.is_empty() { String::new() } else { format!("; stderr: {tail}") }
     }
 
@@ -68,16 +72,16 @@ impl Told {
     #[must_use]
     pub fn last_line(&self, secrets: &Secrets) -> Option<String> {
         let text = secrets.redact(&String::from_utf8_lossy(&self.0));
-        let line = text.lines().rev().find(|line| !line.trim().is_empty())?;
-        Some(excerpt(line.as_bytes(), 600))
+        let line = text.lines().rfind(|line| !line.trim().is_empty())?;
+        Some(excerpt(line.as_bytes(), LONGEST_TAIL))
     }
 }
 
-/// Runs `job` until the program has ended. `secrets` show in no message.
+/// Runs `job` until the program has ended, whatever its status.
 ///
 /// # Errors
 /// When it cannot start, writes too much or takes too long.
-pub async fn run(job: Job<'_>, secrets: &Secrets) -> Result<Run, BackendError> {
+pub async fn run(job: Job<'_>) -> Result<Run, BackendError> {
     let Running { stdin, stdout, stderr, mut ended, leash: _leash } = job.bay.start(job.program, job.until).await?;
     let started = Instant::now();
     let feed = async move {
@@ -110,26 +114,13 @@ pub async fn run(job: Job<'_>, secrets: &Secrets) -> Result<Run, BackendError> {
     match timeout_at(job.until, watched).await {
         Err(_) => {
             let after = started.elapsed().as_secs_f32();
-            Err(BackendError::timeout(format!("not done after {after:.1} s, stopped{}", told.tail(secrets))))
+            Err(BackendError::timeout(format!("not done after {after:.1} s, stopped{}", told.tail(job.secrets))))
         }
         Ok(Err(TooMuch)) => {
             Err(BackendError::invalid_output(format!("wrote more than {} bytes to stdout, stopped", job.most)))
         }
         Ok(Ok(Err(_))) => Err(BackendError::unavailable("its launcher has gone")),
         Ok(Ok(Ok(ended))) => Ok(Run { output: output.freeze(), told, ended: ended? }),
-    }
-}
-
-/// How a program ended, in words, where that is not well.
-#[must_use]
-pub fn describe(how: How) -> String {
-    match how {
-        How::Code(code) => format!("exit status: {code}"),
-        How::Signal(number) => {
-            let name = nix::sys::signal::Signal::try_from(number).map(|signal| format!(" ({signal})"));
-            format!("signal: {number}{}", name.unwrap_or_default())
-        }
-        How::Unknown => "nobody knows how it ended".to_owned(),
     }
 }
 

@@ -1,0 +1,104 @@
+//! Argo CD's own request, and its own answer or a plain list.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::Reading;
+use crate::{
+    backend::parameter_sets,
+    document::{self, kind_of},
+    error::BackendError,
+    generator::Query,
+    units::HumanDuration,
+};
+
+/// The request, as Argo CD sent it.
+pub fn input(query: &Query) -> Value {
+    json!({
+        "applicationSetName": *query.application_set,
+        "input": { "parameters": *query.parameters },
+    })
+}
+
+/// The parameter sets of an output, and for how long it says that they last.
+pub fn read(document: Value) -> Result<Reading, BackendError> {
+    match document {
+        Value::Object(mut map) => {
+            let is_said = |key: &&str| map.get(*key).is_some_and(|value| !is_blank(value));
+            if let Some(key) = ["error", "errors"].into_iter().find(is_said) {
+                return Err(BackendError::invalid_output(format!("it holds `{key}`: {}", map[key])));
+            }
+            let ttl = map.remove("cache").map(read_ttl).transpose()?;
+            let parameters = map.get_mut("output").and_then(|output| output.get_mut("parameters")).map(Value::take);
+            let parameters = parameters.ok_or_else(|| {
+                BackendError::invalid_output(
+                    "an object without `output.parameters`; write a list, or Argo CD's own form",
+                )
+            })?;
+            let items = parameter_sets(parameters).map_err(|error| error.within("output.parameters"))?;
+            Ok(Reading { items, ttl })
+        }
+        Value::Array(_) => Ok(parameter_sets(document)?.into()),
+        other => Err(BackendError::invalid_output(format!("expected a list of objects, found {}", kind_of(&other)))),
+    }
+}
+
+/// Whether a program that always writes its `error` says with `value` that there was none.
+fn is_blank(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(list) => list.is_empty(),
+        Value::Object(map) => map.is_empty(),
+        Value::Bool(true) | Value::Number(_) => false,
+    }
+}
+
+/// Reads `{"ttl": "30s"}`. A life that cannot be read is an error: whoever set one meant it.
+fn read_ttl(cache: Value) -> Result<Duration, BackendError> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Cache {
+        ttl: HumanDuration,
+    }
+    let cache: Cache = document::read_object(cache)
+        .map_err(|error| BackendError::invalid_output(format!("cache: {error}; write {{\"ttl\": \"30s\"}}")))?;
+    Ok(cache.ttl.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{backend::script::protocol::Protocol, secret::Secrets};
+
+    #[test]
+    fn the_two_forms_of_output() {
+        let read = |output| Protocol::Json.read(output, &Secrets::default());
+        let lengths = |output| read(output).map(|reading| (reading.items.len(), reading.ttl)).unwrap();
+        assert_eq!(lengths(b"[{\"a\":1}]"), (1, None));
+        assert_eq!(lengths(br#"{"output":{"parameters":[]},"error":"","errors":[]}"#), (0, None));
+        let lasting = br#"{"output":{"parameters":[{}]},"cache":{"ttl":"1m30s"}}"#;
+        assert_eq!(lengths(lasting), (1, Some(Duration::from_secs(90))));
+        for (bad, says) in [
+            (&b""[..], "blank"),
+            (b"[1]", "item 0 is a number"),
+            (b"{}", "without `output.parameters`"),
+            (br#"{"parameters":[]}"#, "without `output.parameters`"),
+            (br#"{"output":{"parameters":null}}"#, "found null"),
+            (b"null", "found null"),
+            (b"<html>", "begins with `<html>`"),
+            (b"[] []", "trailing"),
+            (br#"{"output":{"parameters":[]},"error":"x"}"#, "it holds `error`"),
+            (br#"{"output":{"parameters":[]},"cache":{"ttl":30}}"#, "cache: "),
+            (br#"{"output":{"parameters":[]},"cache":{"ttl":"soon"}}"#, "`soon` is not a duration"),
+            (br#"{"output":{"parameters":[]},"cache":{"swr":"1s"}}"#, "unknown field `swr`"),
+            (br#"{"output":{"parameters":[]},"cache":null}"#, "cache: expected an object"),
+            (br#"{"output":{"parameters":[]},"cache":["30s"]}"#, "cache: expected an object"),
+        ] {
+            let error = read(bad).unwrap_err().message;
+            assert!(error.contains(says), "{error}");
+        }
+    }
+}
