@@ -235,9 +235,11 @@ impl Backend for Script {
         };
         let name = self.program.file_name().unwrap_or_default().to_string_lossy();
         let run = run(job).await.map_err(|error| error.within(&name))?;
-        let output = exit::output(run, &secrets).map_err(|error| error.within(&name))?;
-        let reading = self.read(output, query, &secrets).await;
-        let reading = reading.map_err(|error| secrets.clean(&error).within("its output").within(&name))?;
+        exit::check(&run, &secrets).map_err(|error| error.within(&name))?;
+        let reading = self.read(run.output, query, &secrets).await.map_err(|error| {
+            let error = secrets.clean(&error).within("its output").within(&name);
+            BackendError { message: error.message + &run.told.tail(&secrets), ..error }
+        })?;
         Ok(Outcome::of_list(reading.items, format!("ran {name}"), "an explicit []").lasting(reading.ttl))
     }
 

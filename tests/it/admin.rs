@@ -338,3 +338,28 @@ async fn what_was_known_is_renewed_after_a_start_before_anyone_asks() {
     let (_, log) = gateway.wait(Duration::from_secs(10));
     assert!(log.contains("what was known before the start is asked again"), "{log}");
 }
+
+/// The end of what a program wrote to stderr, whichever way its run failed.
+#[tokio::test]
+async fn a_failed_run_keeps_the_end_of_its_stderr() {
+    for (line, says) in [
+        ("exit 3", "exit status: 3"),
+        ("sleep 9", "not done after"),
+        ("echo no list", "its output: not one JSON document"),
+        ("yes", "wrote more than 1024 bytes"),
+    ] {
+        let line = format!("seq 1 2000 >&2; echo \"the disk $TOKEN is full\" >&2; sleep 0.1; {line}");
+        let script = json!({"command": ["sh", "-c", line], "timeout": "500ms", "maxOutput": "1KiB",
+            "env": {"TOKEN": {"file": "token"}}});
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("token"), "hunter2").unwrap();
+        let routes = json!([{"name": "s", "backend": {"script": script}}]);
+        let app = TestApp::start_in(folder, &format!("{}routes: {routes}\n", TestApp::auth())).await;
+        app.ask("s", json!({})).await;
+        let failing = answers(&app, "").await[0]["failing"].clone();
+        let message = failing["message"].as_str().unwrap();
+        assert!(message.contains(says), "{message}");
+        assert!(message.contains(" 1999 2000 the disk [redacted] is full"), "{message}");
+        assert!(message.contains("; stderr: ") && message.len() < 1000, "{message}");
+    }
+}

@@ -1,7 +1,5 @@
 //! What a program's exit status means (sysexits.h where it has a word for it).
 
-use bytes::Bytes;
-
 use super::run::Run;
 use crate::{error::BackendError, launcher::How, secret::Secrets};
 
@@ -16,14 +14,14 @@ const TEMPORARY: i32 = 75;
 const HINT: &str = "; a script may use the system's files, its program's and its own folder (TMPDIR), and what `allow` \
                     names besides";
 
-/// The output of a run that ended well.
+/// That a run ended well.
 ///
 /// # Errors
 /// When it did not; the text says how, and what stood on stderr.
-pub fn output(run: Run, secrets: &Secrets) -> Result<Bytes, BackendError> {
+pub fn check(run: &Run, secrets: &Secrets) -> Result<(), BackendError> {
     let said = run.told.tail(secrets);
     Err(match run.ended.how {
-        How::Code(0) => return Ok(run.output),
+        How::Code(0) => return Ok(()),
         How::Code(code @ (USAGE | DATA)) => {
             BackendError::invalid_input(run.told.last_line(secrets).unwrap_or_else(|| {
                 format!("it refuses its input (exit status: {code}) and does not say why on stderr")

@@ -117,7 +117,8 @@ pub async fn run(job: Job<'_>) -> Result<Run, BackendError> {
             Err(BackendError::timeout(format!("not done after {after:.1} s, stopped{}", told.tail(job.secrets))))
         }
         Ok(Err(TooMuch)) => {
-            Err(BackendError::invalid_output(format!("wrote more than {} bytes to stdout, stopped", job.most)))
+            let why = format!("wrote more than {} bytes to stdout, stopped{}", job.most, told.tail(job.secrets));
+            Err(BackendError::invalid_output(why))
         }
         Ok(Ok(Err(_))) => Err(BackendError::unavailable("its launcher has gone")),
         Ok(Ok(Ok(ended))) => Ok(Run { output: output.freeze(), told, ended: ended? }),
