@@ -90,6 +90,7 @@ impl App {
             outbound: &outbound,
             launchers: &launchers,
             registries: &registries,
+            has_items: false,
         };
         let routes = RouteTable::build(
             &config.routes,

@@ -1,16 +1,21 @@
 //! The seam between the engine and its sources: the [`Backend`] trait and one file per kind.
 //!
-//! A backend knows neither routes nor caches nor other backends. To add a kind: a file with its
-//! `Config`, `build` and `impl Backend`, and one line in [`BackendConfig`].
+//! A backend knows neither routes nor caches nor other backends, but for [`pipeline`] and [`merge`], which are made of
+//! others and know them as [`part`]s. To add a kind: a file with its `Config`, `build` and `impl Backend`, and one line in
+//! [`BackendConfig`] and [`part::PartConfig`].
 
 pub mod digests;
 pub mod fixed;
 pub mod http;
 mod mapping;
+pub mod merge;
+pub mod part;
+mod parts;
+pub mod pipeline;
 pub mod request;
 pub mod script;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use async_trait::async_trait;
 use schemars::JsonSchema;
@@ -27,6 +32,7 @@ use crate::{
     oci::Registries,
     outbound::Outbound,
     problem::{Path, Problems},
+    secret::Secrets,
 };
 
 /// A source of parameter sets.
@@ -50,6 +56,30 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Forgets what it learned for others, so that the next question asks the source.
     fn forget(&self) {}
+
+    /// The secrets that it tells its source, and that may come back in what it finds.
+    fn secrets(&self) -> Secrets {
+        Secrets::default()
+    }
+}
+
+/// Asks `backend`, and lets whoever watches `query` see it as the step `name`.
+///
+/// # Errors
+/// As [`Backend::resolve`].
+pub async fn ask(
+    backend: &dyn Backend,
+    name: &str,
+    kind: &'static str,
+    query: &Query,
+) -> Result<Outcome, BackendError> {
+    let Some(watch) = &query.watch else { return backend.resolve(query).await };
+    let watch = watch.begin(name, kind, query.items.clone());
+    let started = Instant::now();
+    let result = backend.resolve(&Query { watch: Some(watch.clone()), ..query.clone() }).await;
+    let found = result.as_ref().map(|outcome| &*outcome.sets).map_err(|error| &*error.message);
+    watch.end(started.elapsed(), found);
+    result
 }
 
 /// Where a route's answers come from: exactly one kind.
@@ -64,6 +94,10 @@ pub enum BackendConfig {
     Http(http::Config),
     /// The digests of named images, from their registry.
     Digests(Box<digests::Config>),
+    /// Several steps: what one finds is what the next is given.
+    Pipeline(Vec<part::PartConfig>),
+    /// Several backends at once, whose items are joined.
+    Merge(merge::Config),
 }
 
 /// What the building of a backend may use.
@@ -81,6 +115,8 @@ pub struct Surroundings<'a> {
     pub raw: &'a Value,
     /// The registries.
     pub registries: &'a Registries,
+    /// Whether it gets the items of a step before it.
+    pub has_items: bool,
 }
 
 impl BackendConfig {
@@ -92,6 +128,8 @@ impl BackendConfig {
             Self::Script(_) => "script",
             Self::Http(_) => "http",
             Self::Digests(_) => "digests",
+            Self::Pipeline(_) => "pipeline",
+            Self::Merge(_) => "merge",
         }
     }
 
@@ -103,6 +141,8 @@ impl BackendConfig {
             Self::Script(config) => Some(Arc::new(script::Script::build(config, around, path, problems)?)),
             Self::Http(config) => Some(Arc::new(http::Http::build(config, around, path, problems)?)),
             Self::Digests(config) => Some(Arc::new(digests::Digests::build(config, around, path, problems)?)),
+            Self::Pipeline(config) => Some(Arc::new(pipeline::Pipeline::build(config, around, path, problems)?)),
+            Self::Merge(config) => Some(Arc::new(merge::Merge::build(config, around, path, problems)?)),
         }
     }
 }

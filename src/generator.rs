@@ -1,10 +1,14 @@
 //! The domain's words: what Argo CD's plugin generator asks and what it may be told. No I/O.
 
+pub mod watch;
+
 use std::{fmt, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
+
+use self::watch::Watch;
 
 /// The input parameters of a call or a parameter set of an answer: names to any JSON values.
 pub type Parameters = Map<String, Value>;
@@ -22,13 +26,25 @@ pub struct Query {
     pub ttl: Duration,
     /// What the backend noted with the answers that this one follows.
     pub before: Before,
+    /// What the step before found, a list of objects, where the backend is a later step of a pipeline.
+    pub items: Option<Arc<Value>>,
+    /// Who wants to see what is done for it.
+    pub watch: Option<Watch>,
 }
 
 impl Query {
     /// A question of `application_set` that follows none, and wants nothing that was learned before.
     #[must_use]
     pub const fn new(application_set: Arc<str>, parameters: Arc<Parameters>, deadline: Instant) -> Self {
-        Self { application_set, parameters, deadline, ttl: Duration::ZERO, before: Before { own: None, lineage: None } }
+        Self {
+            application_set,
+            parameters,
+            deadline,
+            ttl: Duration::ZERO,
+            before: Before { own: None, lineage: None },
+            items: None,
+            watch: None,
+        }
     }
 }
 
@@ -39,6 +55,15 @@ pub struct Before {
     pub own: Option<Arc<Value>>,
     /// With the last answer of its lineage, where that is another question's.
     pub lineage: Option<Arc<Value>>,
+}
+
+impl Before {
+    /// What the part called `name` noted, in the notes of a whole.
+    #[must_use]
+    pub fn of_part(&self, name: &str) -> Self {
+        let part = |note: &Option<Arc<Value>>| note.as_ref()?.get(name).cloned().map(Arc::new);
+        Self { own: part(&self.own), lineage: part(&self.lineage) }
+    }
 }
 
 /// What was asked: kept with the answer, so that it can be named and asked again.
@@ -129,6 +154,13 @@ impl Outcome {
         Self { lasting: Some(Lasting::AtMost(most)), ..self }
     }
 
+    /// The same, with `evidence` of what was learned on the way.
+    #[must_use]
+    pub fn having_learned(self, mut evidence: Vec<Evidence>) -> Self {
+        evidence.extend(self.evidence);
+        Self { evidence, ..self }
+    }
+
     /// The same with a note, which the backend gets back with the questions that follow this one.
     #[must_use]
     pub fn noting(self, note: Value) -> Self {
@@ -194,6 +226,13 @@ impl Evidence {
     #[must_use]
     pub fn of(self, name: &str) -> Self {
         Self { item: Some(name.to_owned()), ..self }
+    }
+
+    /// The same, learned by the part called `name` of a whole.
+    #[must_use]
+    pub fn by(self, name: &str) -> Self {
+        let item = self.item.as_ref().map_or_else(|| name.to_owned(), |item| format!("{name}, {item}"));
+        Self { item: Some(item), ..self }
     }
 }
 

@@ -92,6 +92,12 @@ impl Secrets {
         self.hidden = Some(pattern);
     }
 
+    /// And `others`.
+    pub fn extend(&mut self, others: Self) {
+        self.known.extend(others.known);
+        self.hidden = self.hidden.or(others.hidden);
+    }
+
     /// `text` with every secret in it replaced by [`REDACTED`]: whole, as it looks when it was escaped, by
     /// its lines, and without the scheme of an `Authorization` header. To be used before a text is cut,
     /// since half a secret is not recognised.

@@ -128,12 +128,19 @@ impl Template {
 /// The names that a template over the input can use.
 pub const INPUT_SCOPE: &[&str] = &["params", "applicationSet"];
 
-/// The variables `params` and `applicationSet` for a query.
+/// The names that a template over the input and the items of the step before can use.
+pub const STEP_SCOPE: &[&str] = &["params", "applicationSet", "items"];
+
+/// The variables `params` and `applicationSet` for a query, and `items` if it has some.
 #[must_use]
 pub fn input_context(query: &Query) -> Value {
-    minijinja::context! {
+    let input = minijinja::context! {
         params => Value::from(Serde(&*query.parameters)),
         applicationSet => &*query.application_set,
+    };
+    match &query.items {
+        Some(items) => minijinja::context! { items => Value::from(Serde(&**items)), ..input },
+        None => input,
     }
 }
 

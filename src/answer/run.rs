@@ -12,6 +12,7 @@ use tokio::time::timeout_at;
 
 use super::{Failure, Landed, Wanted};
 use crate::{
+    backend,
     cache::{Answers, Encoded, Entry, Failing, Key, Life, Peak, State},
     clock::{Clock, Timestamp},
     error::BackendError,
@@ -259,7 +260,8 @@ impl Run {
 }
 
 async fn resolve(route: &Route, query: &Query) -> Result<Found, BackendError> {
-    let Outcome { sets, evidence, lasting, note } = route.backend.resolve(query).await?;
+    let asked = backend::ask(&*route.backend, &route.name, route.kind, query);
+    let Outcome { sets, evidence, lasting, note } = asked.await?;
     let sets = route.shape.apply(sets, query)?;
     let encoded = Encoded::encode(&sets)
         .map_err(|error| BackendError::invalid_output(format!("the answer cannot be written as JSON: {error}")))?;

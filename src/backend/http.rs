@@ -8,7 +8,7 @@ use headers::{Age, CacheControl, HeaderMapExt};
 use http::{HeaderMap, StatusCode, header};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use tokio::time::Instant;
 
 use super::{
@@ -22,8 +22,8 @@ use crate::{
     generator::{Outcome, ParameterSet, Query},
     outbound::{Line, Reply, Terms, link},
     problem::{Path, Problems},
-    secret::TextOrSecret,
-    template::input_context,
+    secret::{Secrets, TextOrSecret},
+    template::{INPUT_SCOPE, STEP_SCOPE, input_context},
     units::{ByteSize, HumanDuration},
 };
 
@@ -38,16 +38,17 @@ pub struct Config {
     /// The method. A call may be repeated at any time, so it must change nothing.
     #[serde(default)]
     pub method: Method,
-    /// The URL, a template over `params` and `applicationSet`. Scheme and host stand in it as they
-    /// are; values are percent-encoded.
+    /// The URL, a template over `params` and `applicationSet`, and in a later step of a pipeline over `items`. Scheme and
+    /// host stand in it as they are; values are percent-encoded.
     pub url: String,
     /// Headers. A value is a template, or a secret reference.
     #[serde(default)]
     pub headers: BTreeMap<String, TextOrSecret>,
-    /// The body, sent as JSON. Strings in it are templates.
+    /// The body, sent as JSON. Strings in it are templates; `"{{ items }}"` alone is the list itself.
     #[serde(default)]
     pub body: Option<Value>,
-    /// A CEL expression over `body`, `status`, `headers` and `params` that gives the list of objects.
+    /// A CEL expression over `body`, `status`, `headers`, `params` and, in a later step of a pipeline, `items`, that gives
+    /// the list of objects.
     #[serde(default = "default_parameters")]
     pub parameters: String,
     /// Let the answer's `Cache-Control` say for how long it is fresh, in place of the route's `cache.ttl`.
@@ -91,8 +92,13 @@ pub struct Http {
 impl Http {
     /// Parses all templates and the expression.
     pub fn build(config: &Config, around: Surroundings<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
-        let parts =
-            Parts { method: config.method, url: &config.url, headers: &config.headers, body: config.body.as_ref() };
+        let parts = Parts {
+            method: config.method,
+            url: &config.url,
+            headers: &config.headers,
+            body: config.body.as_ref(),
+            scope: if around.has_items { STEP_SCOPE } else { INPUT_SCOPE },
+        };
         let request = Request::build(parts, around.base, path, problems);
         problems.check_not_zero(&path.key("timeout"), config.timeout.0);
         let parameters = problems.note(&path.key("parameters"), Expression::compile(&config.parameters));
@@ -129,13 +135,17 @@ impl Backend for Http {
     fn reads_application_set(&self) -> bool {
         self.request.reads_application_set()
     }
+
+    fn secrets(&self) -> Secrets {
+        self.request.secrets()
+    }
 }
 
 impl Http {
     async fn map(&self, reply: Reply, query: &Query) -> Result<Vec<ParameterSet>, BackendError> {
         check_reply(&reply)?;
-        let (expression, parameters) = (Arc::clone(&self.parameters), Arc::clone(&query.parameters));
-        mapping::work_on(reply.body.len(), move || map_reply(&expression, &reply, &parameters)).await
+        let (expression, query) = (Arc::clone(&self.parameters), query.clone());
+        mapping::work_on(reply.body.len(), move || map_reply(&expression, &reply, &query)).await
     }
 }
 
@@ -151,23 +161,17 @@ fn time_to_live(headers: &HeaderMap) -> Option<Duration> {
     control.max_age().map(|life| life.saturating_sub(age).min(LONGEST_LIFE))
 }
 
-fn map_reply(
-    expression: &Expression,
-    reply: &Reply,
-    parameters: &Map<String, Value>,
-) -> Result<Vec<ParameterSet>, BackendError> {
+fn map_reply(expression: &Expression, reply: &Reply, query: &Query) -> Result<Vec<ParameterSet>, BackendError> {
     let body = document::parse(&reply.body).map_err(|error| {
         BackendError::invalid_output(format!(
             "not one JSON document: {error} (it begins with `{}`)",
             reply.excerpt(120)
         ))
     })?;
-    let variables = [
-        ("body", &body),
-        ("status", &Value::from(reply.status.as_u16())),
-        ("headers", &headers_of(reply)),
-        ("params", &Value::Object(parameters.clone())),
-    ];
+    let (status, headers) = (Value::from(reply.status.as_u16()), headers_of(reply));
+    let parameters = Value::Object((*query.parameters).clone());
+    let mut variables = vec![("body", &body), ("status", &status), ("headers", &headers), ("params", &parameters)];
+    variables.extend(query.items.as_deref().map(|items| ("items", items)));
     mapping::map(expression, &variables)
 }
 

@@ -20,8 +20,8 @@ use crate::{
     error::{BackendError, ErrorKind},
     outbound::{Call, Reply},
     problem::{Path, Problems},
-    secret::{SecretRef, TextOrSecret},
-    template::{INPUT_SCOPE, Place, Template},
+    secret::{SecretRef, Secrets, TextOrSecret},
+    template::{Place, Template},
 };
 
 /// How to ask.
@@ -46,6 +46,8 @@ pub struct Parts<'a> {
     pub headers: &'a BTreeMap<String, TextOrSecret>,
     /// The body, whose strings are templates.
     pub body: Option<&'a Value>,
+    /// The names that its templates can use.
+    pub scope: &'a [&'a str],
 }
 
 /// A request, parsed and ready to be filled in.
@@ -67,9 +69,9 @@ enum HeaderSource {
 impl Request {
     /// Parses all templates, and notes below `path` what is wrong with `url`, `headers` and `body`.
     pub fn build(parts: Parts<'_>, base: &BaseDir, path: &Path, problems: &mut Problems) -> Option<Self> {
-        let url = url::build(parts.url, &path.key("url"), problems);
-        let headers = build_headers(parts.headers, base, &path.key("headers"), problems);
-        let body = parts.body.map(|body| Tree::build(body, &path.key("body"), problems));
+        let url = url::build(parts.url, parts.scope, &path.key("url"), problems);
+        let headers = build_headers(parts, base, &path.key("headers"), problems);
+        let body = parts.body.map(|body| Tree::build(body, parts.scope, &path.key("body"), problems));
         if parts.body.is_some() && parts.method == Method::Get {
             problems.error_with_help(&path.key("body"), "a GET has no body", "write `method: POST`");
         }
@@ -103,6 +105,16 @@ impl Request {
             Method::Post => http::Method::POST,
         };
         Ok(Call { method, headers, body, ..Call::get(url, most, deadline) })
+    }
+
+    /// The secrets that it sends.
+    #[must_use]
+    pub fn secrets(&self) -> Secrets {
+        let references = self.headers.iter().filter_map(|(_, source)| match source {
+            HeaderSource::Template(_) => None,
+            HeaderSource::Secret(reference) => reference.read(&self.base).ok(),
+        });
+        references.collect()
     }
 
     /// Whether it looks at the ApplicationSet's name.
@@ -154,13 +166,13 @@ pub fn headers_of(reply: &Reply) -> Value {
 }
 
 fn build_headers(
-    config: &BTreeMap<String, TextOrSecret>,
+    parts: Parts<'_>,
     base: &BaseDir,
     path: &Path,
     problems: &mut Problems,
 ) -> Vec<(HeaderName, HeaderSource)> {
     let mut headers = Vec::new();
-    for (name, value) in config {
+    for (name, value) in parts.headers {
         let path = path.key(name);
         let parsed = HeaderName::try_from(name.as_str()).map_err(|_| format!("`{name}` is not the name of a header"));
         let Some(name) = problems.note(&path, parsed) else { continue };
@@ -176,7 +188,7 @@ fn build_headers(
         }
         let source = match value {
             TextOrSecret::Text(text) => {
-                problems.note(&path, Template::parse(text, Place::Text, INPUT_SCOPE)).map(HeaderSource::Template)
+                problems.note(&path, Template::parse(text, Place::Text, parts.scope)).map(HeaderSource::Template)
             }
             TextOrSecret::Secret(secret) => {
                 secret.check(base, &path, problems);

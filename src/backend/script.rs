@@ -232,6 +232,7 @@ impl Backend for Script {
             most: self.max_output,
             secrets: &secrets,
             until: query.deadline.min(Instant::now() + self.timeout.0),
+            watch: query.watch.as_ref(),
         };
         let name = self.program.file_name().unwrap_or_default().to_string_lossy();
         let run = run(job).await.map_err(|error| error.within(&name))?;
@@ -245,6 +246,10 @@ impl Backend for Script {
 
     fn reads_application_set(&self) -> bool {
         self.protocol.tells_application_set()
+    }
+
+    fn secrets(&self) -> Secrets {
+        self.environment().map(|(_, secrets)| secrets).unwrap_or_default()
     }
 }
 

@@ -122,6 +122,30 @@ async fn a_preview_stays_on_the_last_passed_commit_while_the_next_is_built() {
     assert_eq!(told(&ask(&app, "feat/2", 'b').await), "nothing");
 }
 
+/// What the images noted comes back to them through the backends that they are a part of.
+#[tokio::test]
+async fn a_preview_in_a_pipeline_and_a_merge_stays_too() {
+    let fake = Fake::start().await;
+    let labels = json!({"fixed": {"parameters": [{"stale": true, "tier": "b"}, {"stale": false, "tier": "a"}]}});
+    let merge = json!({"merge": {"mergeKeys": ["stale"], "backends": [{"digests": previews(&fake)}, labels]}});
+    let output = json!({"revision": "{{ revision }}", "tier": "{{ tier }}"});
+    let route = json!({"name": "a", "lineage": ["branch"], "output": output, "cache": {"ttl": "60s"},
+        "backend": {"pipeline": [merge, {"select": "items"}]}});
+    let registries = json!({fake.host(): {"plainHttp": true}});
+    let app =
+        TestApp::start(&format!("{}registries: {registries}\nroutes: {}\n", TestApp::auth(), json!([route]))).await;
+    fake.push("feat-1", &Image::of('a'));
+    fake.run('a', "completed", Some("success"));
+    let expected = |tier: &str| format!("[{{\"revision\":\"{}\",\"tier\":\"{tier}\"}}]", sha('a'));
+    assert_eq!(ask(&app, "feat/1", 'a').await.sets(), expected("a"));
+    fake.run('b', "in_progress", None);
+    for _ in 0..3 {
+        assert_eq!(ask(&app, "feat/1", 'b').await.sets(), expected("b"));
+        app.settle().await;
+        app.clock.advance(Duration::from_hours(20));
+    }
+}
+
 /// What is no answer, at each place where one is asked for.
 fn faults() -> Vec<(&'static str, Vec<Step>)> {
     let json = "Content-Type: application/json";

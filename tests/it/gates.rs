@@ -84,6 +84,7 @@ impl Desk {
             clock: &clock,
             outbound: &outbound,
             registries: &registries,
+            has_items: false,
         };
         let gate = config.build(around, &Path::root().key("gate"), &mut problems);
         let told = problems.into_vec().into_iter().map(|problem| match problem.help {

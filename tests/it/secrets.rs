@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::{
     binary::{Gateway, command},
@@ -33,6 +33,19 @@ async fn buying() -> Upstream {
         request.answer(401, &format!("WWW-Authenticate: Bearer realm=\"{realm}\""), "")
     })
     .await
+}
+
+/// Steps of which the first finds a secret, and those after it repeat what they were given.
+fn piped(upstream: &Upstream) -> Value {
+    let finding = "echo \"[{\\\"found\\\": \\\"$SECRET\\\"}]\"";
+    json!([
+        {"script": {"command": ["sh", "-c", finding], "env": {"SECRET": {"file": "variable"}}}},
+        {"merge": {"mergeKeys": ["found"], "backends": [
+            {"script": {"command": ["sh", "-c", "grep -o items.* >&2; exit 1"]}},
+            {"http": {"url": format!("http://{}/{{{{ items[0].found }}}}", upstream.address),
+                "headers": {"Authorization": {"file": "header"}}}},
+        ]}},
+    ])
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -73,6 +86,7 @@ async fn no_output_holds_a_secret() {
                 {"gitlab": {"api": format!("http://{}", forge.address), "project": "g/r", "sha": commit,
                     "tokenKind": "bearer", "token": {"file": "forge"}}},
             ]}}}},
+        {"name": "piped", "backend": {"pipeline": piped(&upstream)}},
         {"name": "fixed", "match": {}, "backend": {"fixed": {"parameters": [{"a": "b"}]}}},
     ]);
     let config = folder.path().join("gateway.yaml");
@@ -95,7 +109,7 @@ async fn no_output_holds_a_secret() {
     let mut gateway = Gateway::serve(&config);
     let tokens = [format!("caller-{CANARY}"), format!("wrong-{CANARY}")];
     for token in &tokens {
-        for route in ["script", "failing", "http", "digests", "identity", "gated", "fixed", "none"] {
+        for route in ["script", "failing", "http", "digests", "identity", "gated", "piped", "fixed", "none"] {
             let body = format!("{{\"input\":{{\"parameters\":{{\"password\":\"body-{CANARY}\"}}}}}}");
             let path = format!("/{route}/api/v1/getparams.execute");
             let reply = exchange(gateway.address, &argo_request(&path, token, body.as_bytes())).await;
@@ -117,6 +131,8 @@ async fn no_output_holds_a_secret() {
         vec!["call", "digests"],
         vec!["call", "identity"],
         vec!["call", "gated", "-o", "json"],
+        vec!["call", "piped"],
+        vec!["call", "piped", "-o", "json"],
     ] {
         let output = command().args(&arguments).arg("-c").arg(&config).env("RUST_BACKTRACE", "1").output().unwrap();
         assert_eq!(output.status.success(), arguments == ["check"], "{arguments:?}");

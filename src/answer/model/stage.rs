@@ -47,6 +47,7 @@ impl Default for Stage {
             clock: &clock,
             outbound: &outbound,
             registries: &registries,
+            has_items: false,
         };
         let raw: Vec<_> = ROUTES.iter().map(Rules::config).collect();
         let configs: Vec<_> = raw.iter().map(|route| serde_json::from_value(route.clone()).unwrap()).collect();

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::{
     problem::{Path, Problems},
-    template::{INPUT_SCOPE, Place, Template},
+    template::{Place, Template},
 };
 
 /// A JSON value whose strings are templates.
@@ -15,20 +15,29 @@ pub(super) enum Tree {
     Text(Template),
     List(Vec<Self>),
     Object(Vec<(String, Self)>),
+    /// The items of the step before, as they are.
+    Items,
 }
 
+/// A text that stands for the list itself: no template can print one.
+const ITEMS: &str = "items";
+
 impl Tree {
-    pub(super) fn build(value: &Value, path: &Path, problems: &mut Problems) -> Option<Self> {
+    pub(super) fn build(value: &Value, scope: &[&str], path: &Path, problems: &mut Problems) -> Option<Self> {
         match value {
-            Value::String(text) => problems.note(path, Template::parse(text, Place::Text, INPUT_SCOPE)).map(Self::Text),
+            Value::String(text) if scope.contains(&ITEMS) && is_items(text) => Some(Self::Items),
+            Value::String(text) => problems.note(path, Template::parse(text, Place::Text, scope)).map(Self::Text),
             Value::Array(items) => {
-                let items =
-                    items.iter().enumerate().map(|(index, item)| Self::build(item, &path.index(index), problems));
+                let items = items
+                    .iter()
+                    .enumerate()
+                    .map(|(index, item)| Self::build(item, scope, &path.index(index), problems));
                 items.collect::<Option<_>>().map(Self::List)
             }
             Value::Object(map) => {
-                let entries =
-                    map.iter().map(|(key, item)| Some((key.clone(), Self::build(item, &path.key(key), problems)?)));
+                let entries = map
+                    .iter()
+                    .map(|(key, item)| Some((key.clone(), Self::build(item, scope, &path.key(key), problems)?)));
                 entries.collect::<Option<_>>().map(Self::Object)
             }
             other => Some(Self::Literal(other.clone())),
@@ -38,6 +47,10 @@ impl Tree {
     pub(super) fn render(&self, context: &TemplateValue) -> Result<Value, String> {
         Ok(match self {
             Self::Literal(value) => value.clone(),
+            Self::Items => {
+                let items = context.get_attr(ITEMS).map_err(|error| error.to_string())?;
+                serde_json::to_value(items).map_err(|error| error.to_string())?
+            }
             Self::Text(template) => Value::String(template.render(context)?),
             Self::List(items) => Value::Array(items.iter().map(|item| item.render(context)).collect::<Result<_, _>>()?),
             Self::Object(entries) => {
@@ -49,10 +62,15 @@ impl Tree {
 
     pub(super) fn reads_application_set(&self) -> bool {
         match self {
-            Self::Literal(_) => false,
+            Self::Literal(_) | Self::Items => false,
             Self::Text(template) => template.reads_application_set(),
             Self::List(items) => items.iter().any(Self::reads_application_set),
             Self::Object(entries) => entries.iter().any(|(_, item)| item.reads_application_set()),
         }
     }
+}
+
+/// Whether `text` is `{{ items }}` and nothing else.
+fn is_items(text: &str) -> bool {
+    text.strip_prefix("{{").and_then(|rest| rest.strip_suffix("}}")).is_some_and(|name| name.trim() == ITEMS)
 }

@@ -4,12 +4,12 @@ use reqwest::Url;
 
 use crate::{
     problem::{Path, Problems},
-    template::{INPUT_SCOPE, Place, Template},
+    template::{Place, Template},
 };
 
 /// Parses the template of a URL, whose scheme and host stand in it as they are.
-pub(super) fn build(source: &str, path: &Path, problems: &mut Problems) -> Option<Template> {
-    let template = problems.note(path, Template::parse(source, Place::Url, INPUT_SCOPE))?;
+pub(super) fn build(source: &str, scope: &[&str], path: &Path, problems: &mut Problems) -> Option<Template> {
+    let template = problems.note(path, Template::parse(source, Place::Url, scope))?;
     let prefix = template.fixed_prefix();
     let authority = prefix.split_once("://").map(|(_, rest)| rest);
     let is_whole = prefix.len() == source.len() || authority.is_some_and(|rest| rest.contains(['/', '?']));
@@ -55,10 +55,11 @@ pub(super) fn check(url: &str) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::template::INPUT_SCOPE;
 
     fn url_problem(url: &str) -> Option<String> {
         let mut problems = Problems::default();
-        build(url, &Path::root(), &mut problems);
+        build(url, INPUT_SCOPE, &Path::root(), &mut problems);
         problems.into_vec().into_iter().next().map(|problem| problem.message)
     }
 

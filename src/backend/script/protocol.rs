@@ -53,7 +53,7 @@ impl Protocol {
     /// What stands on stdin.
     #[must_use]
     pub fn input(self, query: &Query) -> Vec<u8> {
-        let document = if self == Self::Krm { krm::input(&query.parameters) } else { json::input(query) };
+        let document = if self == Self::Krm { krm::input(query) } else { json::input(query) };
         format!("{document}\n").into_bytes()
     }
 

@@ -9,6 +9,7 @@ use tokio::{
 use crate::{
     document::excerpt,
     error::BackendError,
+    generator::watch::Watch,
     launcher::{Bay, Ended, Program, Running},
     secret::Secrets,
 };
@@ -35,6 +36,8 @@ pub struct Job<'a> {
     pub secrets: &'a Secrets,
     /// When it must be done.
     pub until: Instant,
+    /// Who wants to see its stderr.
+    pub watch: Option<&'a Watch>,
 }
 
 /// A run that ended by itself.
@@ -53,10 +56,16 @@ pub struct Run {
 pub struct Told(BytesMut);
 
 impl Told {
+    /// All that is kept of it, without `secrets`.
+    #[must_use]
+    pub fn whole(&self, secrets: &Secrets) -> String {
+        secrets.redact(&String::from_utf8_lossy(&self.0))
+    }
+
     /// The end of it in one line for a message, without `secrets`: `; stderr: …`, or nothing.
     #[must_use]
     pub fn tail(&self, secrets: &Secrets) -> String {
-        let text = secrets.redact(&String::from_utf8_lossy(&self.0));
+        let text = self.whole(secrets);
         let tail = excerpt(last(&text, LONGEST_TAIL).as_bytes(), LONGEST_TAIL);
         if tail.is_empty() { String::new() } else { format!("; stderr: {tail}") }
     }
@@ -71,7 +80,7 @@ impl Told {
     /// Its last line that is not blank, without `secrets`.
     #[must_use]
     pub fn last_line(&self, secrets: &Secrets) -> Option<String> {
-        let text = secrets.redact(&String::from_utf8_lossy(&self.0));
+        let text = self.whole(secrets);
         let line = text.lines().rfind(|line| !line.trim().is_empty())?;
         Some(excerpt(line.as_bytes(), LONGEST_TAIL))
     }
@@ -111,7 +120,17 @@ pub async fn run(job: Job<'_>) -> Result<Run, BackendError> {
         }
         Ok::<_, TooMuch>(ended)
     };
-    match timeout_at(job.until, watched).await {
+    let ended = timeout_at(job.until, watched).await;
+    if let Some(watch) = job.watch {
+        watch.note(|step| {
+            step.stderr = Some(told.whole(job.secrets));
+            if let Ok(Ok(Ok(Ok(ended)))) = &ended {
+                step.cpu = Some(ended.cpu);
+                step.peak_memory = Some(ended.peak);
+            }
+        });
+    }
+    match ended {
         Err(_) => {
             let after = started.elapsed().as_secs_f32();
             Err(BackendError::timeout(format!("not done after {after:.1} s, stopped{}", told.tail(job.secrets))))

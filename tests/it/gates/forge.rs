@@ -73,6 +73,7 @@ impl Bench {
             outbound: &self.outbound,
             launchers: &self.launchers,
             registries: &self.registries,
+            has_items: false,
         }
     }
 

@@ -80,8 +80,13 @@ pub struct Generic {
 impl Generic {
     /// Parses all templates and the expression.
     pub fn build(config: &Config, around: Surroundings<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
-        let parts =
-            Parts { method: config.method, url: &config.url, headers: &config.headers, body: config.body.as_ref() };
+        let parts = Parts {
+            method: config.method,
+            url: &config.url,
+            headers: &config.headers,
+            body: config.body.as_ref(),
+            scope: INPUT_SCOPE,
+        };
         let request = Request::build(parts, around.base, path, problems);
         let sha = config
             .sha

@@ -14,12 +14,16 @@ use crate::{
     units::HumanDuration,
 };
 
-/// The request, as Argo CD sent it.
+/// The request, as Argo CD sent it, and the items of the step before, if there was one.
 pub fn input(query: &Query) -> Value {
-    json!({
+    let mut request = json!({
         "applicationSetName": *query.application_set,
         "input": { "parameters": *query.parameters },
-    })
+    });
+    if let Some(items) = &query.items {
+        request["items"] = (**items).clone();
+    }
+    request
 }
 
 /// The parameter sets of an output, and for how long it says that they last.

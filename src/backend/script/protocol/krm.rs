@@ -6,21 +6,24 @@ use crate::{
     backend::{parameter_sets, script::environment},
     document::kind_of,
     error::BackendError,
-    generator::{ParameterSet, Parameters},
+    generator::{ParameterSet, Query},
 };
 
 const API_VERSION: &str = "config.kubernetes.io/v1";
 const KIND: &str = "ResourceList";
 
 /// The parameters as a `ConfigMap`, whose values are text. One that is null is left out.
-pub fn input(parameters: &Parameters) -> Value {
-    let data: Map<String, Value> =
-        parameters.iter().filter_map(|(name, value)| Some((name.clone(), environment::text(value)?.into()))).collect();
+pub fn input(query: &Query) -> Value {
+    let data: Map<String, Value> = query
+        .parameters
+        .iter()
+        .filter_map(|(name, value)| Some((name.clone(), environment::text(value)?.into())))
+        .collect();
     json!({
         "apiVersion": API_VERSION,
         "kind": KIND,
         "functionConfig": { "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "input" }, "data": data },
-        "items": [],
+        "items": query.items.as_deref().unwrap_or(&Value::Array(Vec::new())),
     })
 }
 
@@ -79,17 +82,23 @@ fn check_results(results: Option<&Value>) -> Result<(), BackendError> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::{backend::script::protocol::Protocol, error::ErrorKind, secret::Secrets};
 
-    #[test]
-    fn parameters_become_a_config_map() {
+    #[tokio::test]
+    async fn parameters_become_a_config_map() {
         let parameters =
             json!({"branch": "main", "n": 3, "on": true, "none": null, "list": ["a", 1], "map": {"a": null}});
-        let document = input(parameters.as_object().unwrap());
+        let parameters = Arc::new(parameters.as_object().unwrap().clone());
+        let mut query = Query::new("set".into(), parameters, tokio::time::Instant::now());
+        let document = input(&query);
         let data = json!({"branch": "main", "n": "3", "on": "true", "list": "[\"a\",1]", "map": "{\"a\":null}"});
         assert_eq!(document["functionConfig"]["data"], data);
         assert_eq!(document["items"], json!([]));
+        query.items = Some(Arc::new(json!([{"kind": "A"}])));
+        assert_eq!(input(&query)["items"], json!([{"kind": "A"}]));
     }
 
     #[test]

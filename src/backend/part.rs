@@ -1,0 +1,84 @@
+//! A backend that is a part of another, as it is configured: a step of a pipeline, or one of those that a merge asks.
+
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{Backend, BackendConfig, Surroundings, digests, fixed, http, merge, pipeline::select::Select, script};
+use crate::problem::{Path, Problems};
+
+/// One part: exactly one kind of backend and, if wanted, a name.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[schemars(rename = "BackendPart", extend("oneOf" = [
+    {"required": ["fixed"]}, {"required": ["script"]}, {"required": ["http"]}, {"required": ["digests"]},
+    {"required": ["pipeline"]}, {"required": ["merge"]}, {"required": ["select"]},
+]))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PartConfig {
+    /// What it is called in messages; its number unless set.
+    pub name: Option<String>,
+    /// A list in this configuration.
+    pub fixed: Option<fixed::Config>,
+    /// A program. From the second step on it reads the items of the step before as `items`.
+    pub script: Option<script::Config>,
+    /// A JSON API. From the second step on its templates and its expression know the items of the step before as `items`.
+    pub http: Option<http::Config>,
+    /// The digests of images.
+    pub digests: Option<Box<digests::Config>>,
+    /// Several steps.
+    pub pipeline: Option<Vec<PartConfig>>,
+    /// Several backends at once.
+    pub merge: Option<merge::Config>,
+    /// In a pipeline: a CEL expression over `items`, what the step before found, and `params`, that gives a list of
+    /// objects.
+    pub select: Option<String>,
+}
+
+impl PartConfig {
+    /// The backends that it names.
+    fn backends(&self) -> Vec<BackendConfig> {
+        let all = [
+            self.fixed.clone().map(BackendConfig::Fixed),
+            self.script.clone().map(BackendConfig::Script),
+            self.http.clone().map(BackendConfig::Http),
+            self.digests.clone().map(BackendConfig::Digests),
+            self.pipeline.clone().map(BackendConfig::Pipeline),
+            self.merge.clone().map(BackendConfig::Merge),
+        ];
+        all.into_iter().flatten().collect()
+    }
+
+    /// The backend and its kind. Only a step of a pipeline may select.
+    pub(super) fn build(
+        &self,
+        is_step: bool,
+        around: Surroundings<'_>,
+        path: &Path,
+        problems: &mut Problems,
+    ) -> Option<(&'static str, Arc<dyn Backend>)> {
+        let kinds = "one of fixed, script, http, digests, pipeline, merge, and select in a pipeline";
+        match (&*self.backends(), &self.select) {
+            ([backend], None) => Some((backend.kind(), backend.build(around, path, problems)?)),
+            ([], Some(source)) => {
+                let path = path.key("select");
+                if !is_step {
+                    let help = "put both into one: `{ pipeline: [ …, { select: … } ] }`";
+                    problems.error_with_help(&path, "`select` is a step of a pipeline, not a backend", help);
+                } else if !around.has_items {
+                    let help = "`select` chooses among the items of the step before it";
+                    problems.error_with_help(&path, "there is nothing to select from", help);
+                }
+                Some(("select", Arc::new(problems.note(&path, Select::compile(source))?)))
+            }
+            ([], None) => {
+                problems.error_with_help(path, "it names no backend", format!("it needs {kinds}"));
+                None
+            }
+            _ => {
+                problems.error_with_help(path, "it names several backends", format!("it has exactly {kinds}"));
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! Pipelines of real programs and upstreams: what one step finds is what the next is given, an error names its step, and
+//! all steps share one deadline.
+
+use std::{sync::Arc, time::Duration};
+
+use appset_gateway::clock::SystemClock;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::support::{
+    TestApp,
+    app::build,
+    upstream::{Upstream, json_response, refused, response},
+};
+
+/// A route `p` of `steps`, whose answers are not remembered.
+fn route(steps: &Value) -> Value {
+    json!({"name": "p", "backend": {"pipeline": steps}, "cache": {"ttl": "0s"}})
+}
+
+async fn serve(steps: Value) -> TestApp {
+    TestApp::with_routes(&format!("  {}", json!([route(&steps)]))).await
+}
+
+/// A step of shell.
+fn sh(line: &str) -> Value {
+    json!({"script": {"command": ["sh", "-c", line]}})
+}
+
+/// A program that adds the length of each item's name, and who asked for it.
+const MEASURE: &str = "\
+import json, sys
+asked = json.load(sys.stdin)
+env = asked['input']['parameters']['env']
+print(json.dumps([dict(i, size=len(i['name']), env=env) for i in asked['items']]))
+";
+
+#[tokio::test]
+async fn each_step_is_given_what_the_one_before_found() {
+    let upstream = Upstream::always(json_response(r#"{"rows":[{"id":"aa"},{"id":"b"},{"id":"ccc"}]}"#)).await;
+    let app = serve(json!([
+        {"http": {"url": format!("http://{}/rows", upstream.address), "parameters": "body.rows.map(r, {'name': r.id})"}},
+        {"name": "sizes", "script": {"command": ["python3", "-c", MEASURE]}},
+        {"select": "items.filter(i, i.size >= int(params.least)).map(i, {'name': i.name, 'size': i.size, 'env': i.env})"},
+    ]))
+    .await;
+    let reply = app.ask("p", json!({"env": "eu", "least": "2"})).await;
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    let expected = r#"[{"env":"eu","name":"aa","size":"2"},{"env":"eu","name":"ccc","size":"3"}]"#;
+    assert_eq!(reply.sets(), expected);
+    let reply = app.ask("p", json!({"env": "eu", "least": "9"})).await;
+    assert_eq!((reply.status, &*reply.sets()), (200, "[]"));
+}
+
+#[tokio::test]
+async fn an_api_is_asked_about_the_items() {
+    let upstream = Upstream::start(|request| {
+        let body = String::from_utf8_lossy(&request.body).into_owned();
+        request.answer(200, "Content-Type: application/json", format!("{{\"sent\":{body}}}"))
+    })
+    .await;
+    let app = serve(json!([
+        {"fixed": {"parameters": [{"name": "a/b", "n": 1.5, "deep": {"list": [null, true]}}, {"name": "c"}]}},
+        {"http": {
+            "method": "POST",
+            "url": format!("http://{}/{{{{ items | length }}}}?names={{{{ items | map(attribute='name') | join(',') }}}}",
+                upstream.address),
+            "body": {"all": "{{ items }}", "first": "{{ items[0].name }}"},
+            "parameters": "body.sent.all.map(i, {'name': i.name, 'of': size(items), 'first': body.sent.first})",
+        }},
+    ]))
+    .await;
+    let reply = app.ask("p", json!({})).await;
+    assert_eq!(reply.sets(), r#"[{"first":"a/b","name":"a/b","of":"2"},{"first":"a/b","name":"c","of":"2"}]"#);
+    let [request] = &upstream.requests()[..] else { panic!() };
+    assert_eq!(request.target, "/2?names=a%2Fb%2Cc");
+    let sent: Value = serde_json::from_slice(&request.body).unwrap();
+    let items = json!([{"name": "a/b", "n": 1.5, "deep": {"list": [null, true]}}, {"name": "c"}]);
+    assert_eq!(sent, json!({"all": items, "first": "a/b"}));
+}
+
+#[tokio::test]
+async fn an_error_names_its_step_and_is_never_an_empty_list() {
+    let down = Upstream::always(response(403, "", "")).await;
+    let (one, all) = (sh("echo '[{\"a\":\"1\"}]'"), json!({"select": "items"}));
+    for (steps, status, code, says) in [
+        (
+            json!([{"http": {"url": format!("http://{}/", down.address)}}, all]),
+            502,
+            "backend_failed",
+            "step 1 (http): ",
+        ),
+        (json!([sh("exit 3"), one]), 502, "backend_failed", "step 1 (script): sh: exit status: 3"),
+        (
+            json!([one, sh("echo why >&2; exit 3"), all]),
+            502,
+            "backend_failed",
+            "step 2 (script): sh: exit status: 3; stderr: why",
+        ),
+        (json!([one, sh(":"), all]), 502, "backend_output_invalid", "step 2 (script): sh: its output: "),
+        (
+            json!([one, {"name": "owners", "script": {"command": ["false"]}}]),
+            502,
+            "backend_failed",
+            "step owners (script): false: ",
+        ),
+        (
+            json!([one, {"select": "items.map(i, {'b': i.b})"}]),
+            502,
+            "backend_output_invalid",
+            "step 2 (select): `items.map",
+        ),
+        (
+            json!([one, {"select": "items[0]"}]),
+            502,
+            "backend_output_invalid",
+            "step 2 (select): expected a list of objects, found an object",
+        ),
+        (
+            json!([one, {"select": "items.map(i, i.a)"}, all]),
+            502,
+            "backend_output_invalid",
+            "step 2 (select): item 0 is a string",
+        ),
+        (
+            json!([one, {"http": {"url": "http://127.0.0.1:9/{{ items[0].b }}"}}]),
+            422,
+            "invalid_input",
+            "step 2 (http): url: ",
+        ),
+        (
+            json!([one, {"pipeline": [all, sh("exit 4")]}]),
+            502,
+            "backend_failed",
+            "step 2 (pipeline): step 2 (script): sh: exit status: 4",
+        ),
+    ] {
+        let app = serve(steps.clone()).await;
+        refused(&app.ask("p", json!({})).await, status, code, says);
+    }
+}
+
+#[tokio::test]
+async fn an_explicit_empty_list_goes_on_and_is_told() {
+    let app = serve(json!([
+        {"name": "teams", "script": {"command": ["sh", "-c", "echo '[]'"]}},
+        sh("cat > given; echo '[]'"),
+        {"select": "items"},
+    ]))
+    .await;
+    assert_eq!(app.ask("p", json!({})).await.sets(), "[]");
+    let given: Value = serde_json::from_slice(&std::fs::read(app.folder.path().join("given")).unwrap()).unwrap();
+    assert_eq!(given["items"], json!([]));
+    let listed = app.operate("/admin/answers", None).await.json()["answers"][0].clone();
+    let told: Vec<_> =
+        listed["evidence"].as_array().unwrap().iter().map(|each| (&each["item"], &each["verdict"])).collect();
+    let absent = json!("absent");
+    let items = ["step teams (script)", "step 2 (script)", "step 3 (select)"].map(Value::from);
+    assert_eq!(told, items.iter().map(|item| (item, &absent)).collect::<Vec<_>>());
+    // A later step may find something all the same.
+    let app = serve(json!([sh("echo '[]'"), sh("echo '[{\"a\":\"1\"}]'")])).await;
+    assert_eq!(app.ask("p", json!({})).await.sets(), r#"[{"a":"1"}]"#);
+}
+
+/// What is told of a step that found nothing holds no secret of the step before.
+#[tokio::test]
+async fn evidence_holds_no_secret_of_another_step() {
+    let upstream = Upstream::always(json_response("[]")).await;
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("secret"), "hunter2").unwrap();
+    let finding = json!({"script": {"command": ["sh", "-c", "echo '[{\"a\":\"'$SECRET'\"}]'"],
+        "env": {"SECRET": {"file": "secret"}}}});
+    let asking = json!({"http": {"url": format!("http://{}/{{{{ items[0].a }}}}", upstream.address)}});
+    let routes = json!([route(&json!([finding, asking]))]);
+    let app = TestApp::start_in(folder, &format!("{}routes: {routes}\n", TestApp::auth())).await;
+    assert_eq!(app.ask("p", json!({})).await.sets(), "[]");
+    assert_eq!(upstream.requests()[0].target, "/hunter2");
+    let told = app.operate("/admin/answers", None).await.text();
+    assert!(told.contains("/[redacted]") && !told.contains("hunter2"), "{told}");
+}
+
+#[tokio::test]
+async fn all_steps_share_one_deadline() {
+    let sleeping = |first: &str, second: &str| {
+        let slow = |time: &str| json!({"script": {"command": ["sh", "-c", format!("sleep {time}; echo '[]'")], "timeout": "20s"}});
+        let mut route = route(&json!([slow(first), slow(second), {"select": "items"}]));
+        route["deadline"] = json!("1500ms");
+        async move { TestApp::with_routes(&format!("  {}", json!([route]))).await }
+    };
+    for (first, second, says) in
+        [("5", "0", "step 1 (script): sh: not done after 1."), ("0.9", "5", "step 2 (script): sh: not done after 0.")]
+    {
+        let app = sleeping(first, second).await;
+        let started = Instant::now();
+        refused(&app.ask("p", json!({})).await, 504, "backend_timeout", says);
+        assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
+    }
+    assert_eq!(sleeping("0.1", "0.1").await.ask("p", json!({})).await.status, 200);
+}
+
+#[tokio::test]
+async fn the_shortest_life_of_a_step_is_that_of_the_answer() {
+    let lasting = |ttl: &str| sh(&format!(r#"echo '{{"output":{{"parameters":[{{}}]}},"cache":{{"ttl":"{ttl}"}}}}'"#));
+    for (steps, longest) in [
+        (json!([lasting("20s"), lasting("40s"), {"select": "items"}]), 20),
+        (json!([lasting("40s"), lasting("20s")]), 20),
+        // What a step found that says nothing lasts for the route's ttl.
+        (json!([sh("echo '[]'"), lasting("2h")]), 66),
+        (json!([lasting("2h"), {"select": "items"}]), 7200),
+    ] {
+        let mut route = route(&steps);
+        route["cache"] = json!({"ttl": "60s"});
+        let app = TestApp::with_routes(&format!("  {}", json!([route]))).await;
+        assert_eq!(app.ask("p", json!({})).await.status, 200);
+        let left = app.operate("/admin/answers", None).await.json()["answers"][0]["freshForSeconds"].as_u64().unwrap();
+        assert!((longest * 8 / 10..=longest).contains(&left), "{steps}: {left}");
+    }
+}
+
+#[test]
+fn what_is_wrong_is_told_with_its_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = "\
+routes:
+  - name: p
+    backend:
+      pipeline:
+        - select: items
+        - fixd: {}
+        - script: { command: [no-such-program] }
+        - select: 'items.filter('
+        - {}
+        - { select: items, http: { url: 'http://h/' } }
+        - { name: a, select: items }
+        - { name: a, select: items, more: 1 }
+        - http: { url: 'http://h/{{ item.name }}' }
+        - fixed: { parameters: [] }
+        - merge: { mergeKeys: [a], backends: [ { fixed: { parameters: [] } }, { select: items } ] }
+  - name: empty
+    backend: { pipeline: [] }
+  - name: first
+    backend: { pipeline: [ { http: { url: 'http://h/{{ items }}' } } ] }
+";
+    let config = format!("{}{source}", TestApp::auth());
+    let report = build(folder.path(), &config, Arc::new(SystemClock)).err().expect("a report");
+    let expected = [
+        "6:11: routes[0].backend.pipeline[0].select: there is nothing to select from",
+        "7:11: routes[0].backend.pipeline[1].fixd: unknown key `fixd` (did you mean `fixed`?)",
+        "8:21: routes[0].backend.pipeline[2].script.command: there is no program `no-such-program` in PATH",
+        "9:11: routes[0].backend.pipeline[3].select: column 14: ",
+        "10:11: routes[0].backend.pipeline[4]: it names no backend",
+        "11:11: routes[0].backend.pipeline[5]: it names several backends",
+        "13:13: routes[0].backend.pipeline[7].name: another step is called `a`",
+        "13:37: routes[0].backend.pipeline[7].more: unknown key `more`",
+        "14:19: routes[0].backend.pipeline[8].http.url: unknown name `item`; known here: params, applicationSet, items",
+        "15:11: routes[0].backend.pipeline[9].fixed: `fixed` does not look at the items of the step before it",
+        "16:81: routes[0].backend.pipeline[10].merge.backends[1].select: `select` is a step of a pipeline",
+        "18:16: routes[1].backend.pipeline: there are no steps",
+        "20:38: routes[2].backend.pipeline[0].http.url: unknown name `items`; known here: params, applicationSet",
+    ];
+    let lines = report.lines();
+    assert_eq!(lines.len(), expected.len(), "{lines:#?}");
+    for (line, expected) in lines.iter().zip(expected) {
+        assert!(line.starts_with(&format!("test.yaml:{expected}")), "{line}\n{expected}");
+    }
+}
