@@ -1,4 +1,7 @@
-//! `appset-gateway call`: the same engine without a server, for finding out what a route answers.
+//! `appset-gateway call`: the same engine without a server, for finding out what a route answers, and how: each
+//! backend's part in it is shown, before the route shapes it.
+
+mod steps;
 
 use std::{process::ExitCode, sync::Arc};
 
@@ -14,7 +17,7 @@ use crate::{
     clock::SystemClock,
     config::Loaded,
     document,
-    generator::{Parameters, Query},
+    generator::{Parameters, Query, watch::Watch},
     launcher::own_program,
     route::Route,
     server::error::ApiError,
@@ -28,7 +31,8 @@ Examples:
   appset-gateway call pr-digests -p branch=main
   appset-gateway call --application-set fb-matrix --json '{\"branch\":\"main\",\"list\":[1,2]}'
 
-The answer goes to standard output, everything else to standard error.
+The answer goes to standard output, everything else to standard error: what each backend found before the route shaped it,
+what a program wrote to stderr, and how long it took.
 Exit codes: 0 answered (also with an empty list), 1 no answer, 78 the configuration is wrong.")]
 pub struct CallArgs {
     /// The route. Without it, the first whose `match` takes the call.
@@ -77,9 +81,12 @@ pub fn run(arguments: &CallArgs) -> anyhow::Result<ExitCode> {
         let application_set = arguments.application_set.as_str().into();
         let query = Query::new(application_set, Arc::new(parameters), Instant::now() + route.deadline);
         let key = route.key(&query).to_string();
-        match app.engine.answer(&route, query.clone()).await {
-            Ok(answer) => show_answer(&answer, &route, &key, arguments.output),
-            Err(unknown) => show_unknown(unknown, &route, &query, arguments.output),
+        let watch = Watch::default();
+        let answer = app.engine.answer(&route, Query { watch: Some(watch.clone()), ..query.clone() }).await;
+        let steps = steps::tell(&watch.steps(), &route.backend.secrets());
+        match answer {
+            Ok(answer) => show_answer(&answer, &route, &key, &steps, arguments.output),
+            Err(unknown) => show_unknown(unknown, &route, &query, &steps, arguments.output),
         }
     })
 }
@@ -110,7 +117,7 @@ fn pick(app: &App, arguments: &CallArgs, parameters: &Parameters) -> anyhow::Res
     route.cloned()
 }
 
-fn show_answer(answer: &Answer, route: &Route, key: &str, output: Output) -> anyhow::Result<ExitCode> {
+fn show_answer(answer: &Answer, route: &Route, key: &str, steps: &Value, output: Output) -> anyhow::Result<ExitCode> {
     let entry = &answer.entry;
     let body: Value = serde_json::from_slice(entry.encoded.body())?;
     let outcome = if entry.encoded.sets() == 0 { "absent" } else { "present" };
@@ -120,7 +127,7 @@ fn show_answer(answer: &Answer, route: &Route, key: &str, output: Output) -> any
             "{:#}",
             json!({
                 "route": *route.name, "backend": route.kind, "key": key, "outcome": outcome,
-                "evidence": entry.evidence,
+                "evidence": entry.evidence, "steps": steps,
                 "backendMilliseconds": milliseconds, "answer": body,
             })
         ));
@@ -132,12 +139,25 @@ fn show_answer(answer: &Answer, route: &Route, key: &str, output: Output) -> any
     for each in &entry.evidence {
         eprintln!("evidence  {each}");
     }
+    show_steps(steps);
     eprintln!("backend   {milliseconds:.1} ms");
     eprintln!("key       {key}, fresh for {} s", route.policy.ttl().as_secs());
     Ok(ExitCode::SUCCESS)
 }
 
-fn show_unknown(unknown: Unknown, route: &Route, query: &Query, output: Output) -> anyhow::Result<ExitCode> {
+fn show_steps(steps: &Value) {
+    for line in steps::lines(steps) {
+        eprintln!("{line}");
+    }
+}
+
+fn show_unknown(
+    unknown: Unknown,
+    route: &Route,
+    query: &Query,
+    steps: &Value,
+    output: Output,
+) -> anyhow::Result<ExitCode> {
     let key = route.key(query).to_string();
     let evidence = unknown.failure.evidence().to_vec();
     let error = ApiError::of_nothing(unknown, route, query);
@@ -148,7 +168,7 @@ fn show_unknown(unknown: Unknown, route: &Route, query: &Query, output: Output) 
             "{:#}",
             json!({
                 "route": *route.name, "backend": route.kind, "key": key, "outcome": "unknown", "evidence": evidence,
-                "error": error,
+                "steps": steps, "error": error,
             })
         ))?;
     } else {
@@ -157,6 +177,7 @@ fn show_unknown(unknown: Unknown, route: &Route, query: &Query, output: Output) 
         for each in evidence {
             eprintln!("evidence  {each}");
         }
+        show_steps(steps);
         eprintln!("key       {key}");
     }
     Ok(ExitCode::from(exit::FAILED))

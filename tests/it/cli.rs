@@ -212,6 +212,50 @@ fn call_prints_the_answer_and_why() {
     assert_eq!(call(&["branches", "-p", "novalue"]).status.code(), Some(2));
 }
 
+/// The example of docs/pipelines.md.
+#[test]
+fn call_shows_each_step() {
+    let call = |arguments: &[&str]| {
+        let arguments = [&["call", "-c", "config/examples/pipeline.yaml"], arguments].concat();
+        let output =
+            command().args(arguments).current_dir(repository()).env("APPSET_GATEWAY_TOKEN", "a-token").output();
+        output.unwrap()
+    };
+    let output = call(&["tenants", "-p", "owner=team-alpha"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(answer.to_string(), r#"{"output":{"parameters":[{"cluster":"eu-1","name":"shop"}]}}"#);
+    let text = stderr(&output);
+    for part in [
+        "ran       step inventory (fixed), ",
+        "  output  [{\"name\":\"shop\",\"cluster\":\"eu-1\"},",
+        "ran       step owners (script), ",
+        "  input   [{\"name\":\"shop\",\"cluster\":\"eu-1\"},",
+        "  stderr  nobody owns lab-7",
+        "ran       step 3 (select), ",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+
+    let output = call(&["clusters", "-o", "json"]);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let steps: Vec<Value> = report["steps"].as_array().unwrap().clone();
+    let told: Vec<_> =
+        steps.iter().map(|step| (&step["name"], &step["kind"], step["output"][0]["labels"].to_string())).collect();
+    assert_eq!(
+        told,
+        [
+            (&"backend inventory".into(), &"fixed".into(), r#"{"tier":"gold"}"#.to_owned()),
+            (&"backend owners".into(), &"script".into(), r#"{"owner":"team-alpha"}"#.to_owned()),
+        ]
+    );
+    assert!(steps.iter().all(|step| step["milliseconds"].as_f64().unwrap() >= 0.0 && step.get("input").is_none()));
+    assert_eq!(
+        report["answer"]["output"]["parameters"][0]["labels"].to_string(),
+        r#"{"tier":"gold","owner":"team-alpha"}"#
+    );
+}
+
 #[test]
 fn call_says_why_not() {
     let folder = tempfile::tempdir().unwrap();
@@ -224,6 +268,8 @@ fn call_says_why_not() {
     let text = stderr(&output);
     assert!(text.contains("route broken (script): sh: exit status: 3; stderr: no disk"), "{text}");
     assert!(text.contains("unknown: Argo CD gets 502 backend_failed"), "{text}");
+    assert!(text.contains("ran       broken (script), "), "{text}");
+    assert!(text.contains("  error   sh: exit status: 3; stderr: no disk\n  stderr  no disk\n"), "{text}");
     assert!(text.contains("there is no last good answer (key "), "{text}");
 }
 

@@ -1,0 +1,65 @@
+//! How the steps of an answer are shown: as JSON, or as lines for people.
+
+use serde_json::{Map, Value, json};
+
+use crate::{document::excerpt, generator::watch::Step, secret::Secrets};
+
+/// The most characters of a list that people are shown; JSON has all of it.
+const MOST: usize = 1000;
+
+/// The steps as JSON, without `secrets`.
+pub fn tell(steps: &[Step], secrets: &Secrets) -> Value {
+    steps.iter().map(|step| redacted(of_step(step), secrets)).collect()
+}
+
+/// The steps as [`tell`] told them, as lines.
+pub fn lines(steps: &Value) -> Vec<String> {
+    let mut lines = Vec::new();
+    for step in steps.as_array().into_iter().flatten() {
+        let text = |key: &str| step[key].as_str().unwrap_or_default();
+        let number = |key: &str| step[key].as_f64();
+        let mut head = format!("ran       {} ({})", text("name"), text("kind"));
+        head += &number("milliseconds").map_or_else(|| ", not done".to_owned(), |took| format!(", {took:.1} ms"));
+        head += &number("cpuMilliseconds").map(|cpu| format!(", {cpu:.1} ms of CPU")).unwrap_or_default();
+        let peak = number("peakMemoryBytes").map(|bytes| format!(", at most {:.1} MiB", bytes / 1_048_576.0));
+        head += &peak.unwrap_or_default();
+        lines.push(head);
+        for key in ["input", "output"] {
+            let list = step.get(key).map(|list| excerpt(list.to_string().as_bytes(), MOST));
+            lines.extend(list.map(|list| format!("  {key:<8}{list}")));
+        }
+        lines.extend(step.get("error").map(|_| format!("  error   {}", text("error"))));
+        lines.extend(text("stderr").lines().map(|line| format!("  stderr  {}", excerpt(line.as_bytes(), MOST))));
+    }
+    lines
+}
+
+fn of_step(step: &Step) -> Value {
+    let mut told = Map::new();
+    told.insert("name".into(), step.name.as_str().into());
+    told.insert("kind".into(), step.kind.into());
+    let milliseconds = |time: std::time::Duration| json!(time.as_secs_f64() * 1000.0);
+    let optional = [
+        ("milliseconds", step.took.map(milliseconds)),
+        ("cpuMilliseconds", step.cpu.map(milliseconds)),
+        ("peakMemoryBytes", step.peak_memory.map(Value::from)),
+        ("input", step.input.as_deref().cloned()),
+        ("output", step.output.clone().map(Value::Array)),
+        ("error", step.error.clone().map(Value::String)),
+        ("stderr", step.stderr.clone().filter(|text| !text.trim().is_empty()).map(Value::String)),
+    ];
+    told.extend(optional.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
+    Value::Object(told)
+}
+
+/// What one step found may hold a secret that no answer would.
+fn redacted(value: Value, secrets: &Secrets) -> Value {
+    match value {
+        Value::String(text) => Value::String(secrets.redact(&text)),
+        Value::Array(items) => items.into_iter().map(|item| redacted(item, secrets)).collect(),
+        Value::Object(map) => {
+            map.into_iter().map(|(key, value)| (secrets.redact(&key), redacted(value, secrets))).collect()
+        }
+        other => other,
+    }
+}
