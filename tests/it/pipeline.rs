@@ -24,7 +24,7 @@ async fn serve(steps: Value) -> TestApp {
 
 /// A step of shell.
 fn sh(line: &str) -> Value {
-    json!({"script": {"command": ["sh", "-c", line]}})
+    json!({"script": {"command": ["sh", "-c", line], "allow": {"write": ["."]}}})
 }
 
 /// A program that adds the length of each item's name, and who asked for it.

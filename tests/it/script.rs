@@ -19,7 +19,6 @@ use tokio::time::{Instant, sleep};
 use crate::support::{TestApp, app::build, upstream::refused};
 
 /// A route `s` whose script is `script` and whose answers are not remembered.
-#[expect(clippy::needless_pass_by_value, reason = "callers write it as a literal")]
 fn route(mut script: Value) -> Value {
     script["allow"] = json!({"read": ["."], "write": ["."]});
     json!({"name": "s", "backend": {"script": script}, "cache": {"ttl": "0s"}})
