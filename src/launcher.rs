@@ -96,10 +96,14 @@ impl Launchers {
     /// A folder of its own for a launcher, for `user`.
     fn folder(&self, user: Option<User>) -> std::io::Result<PathBuf> {
         let mut root = self.root.lock().unwrap_or_else(PoisonError::into_inner);
-        if root.is_none() {
-            *root = Some(Root::new()?);
+        if let Some(root) = &*root {
+            match root.folder(user) {
+                // Somebody cleaned up.
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                result => return result,
+            }
         }
-        root.as_ref().map_or_else(|| Err(std::io::ErrorKind::NotFound.into()), |root| root.folder(user))
+        root.insert(Root::new()?).folder(user)
     }
 }
 

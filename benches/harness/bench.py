@@ -26,6 +26,7 @@ from .client import (
     ask,
     drive,
     drive_loop,
+    fill,
     free_ports,
 )
 from .error import BenchError
@@ -39,6 +40,7 @@ from .scenario import (
     LOOKED_UP,
     LOOKED_UP_64,
     SCRIPT_PARAMETERS,
+    SCRIPTS,
     TARGET_BASELINE_RATIO,
     TARGET_BINARY_MIB,
     TARGET_LOOP_RATIO,
@@ -46,18 +48,23 @@ from .scenario import (
     TARGET_START_MS,
     TARGET_TIMES_CHEAPER,
     LoadScenario,
+    script_scenario,
 )
 
 GATEWAY, BASELINE, REFERENCE, CANARY = "gateway", "baseline", "reference", "canary"
 LOOP, BARE_SERVER = "bare loop", "bare server"
 HIT, HIT_64 = "gateway, a hit", "gateway, a hit (64 connections)"
-EXAMPLES = ("reference", "echo", "upstream", "heads")
+HOLDER = "gateway that holds much"
+EXAMPLES = ("reference", "echo", "upstream", "heads", "spawn")
 
 CANARY_SECONDS = 1
 WARM_UP_SECONDS = 1
 STARTS = 20
 INSPECTIONS = 20
 MIB = 1024 * 1024
+# How much the gateway holds that starts programs with much memory, in answers of so many bytes.
+HELD_MIB = 1024
+HELD = 200_000
 
 # A port where nobody listens, for the routes that a scenario does not ask.
 NOBODY = 9
@@ -78,8 +85,8 @@ routes:
         url: "http://127.0.0.1:{upstream}/v1/items?n={{{{ params.n }}}}"
         parameters: "body.items.map(t, {{'name': t.name, 'server': t.cluster}})"
         timeout: 10s
-  - name: script
-    backend: {{ script: {{ command: [/usr/bin/printf, '{script_output}'], timeout: 10s }} }}
+{scripts}  - name: hold
+    backend: {{ fixed: {{ parameters: [{{ text: {held} }}] }} }}
   - name: digests
     backend: &digests
       digests:
@@ -132,6 +139,7 @@ class Bench:
     def run(self, scenario: str) -> Table:
         special = {
             "lookups": self.lookups,
+            "scripts": self.scripts,
             "start": self.start,
             "resident": self.resident,
             "binary": self.binary,
@@ -190,7 +198,11 @@ class Bench:
                 upstream=upstream,
                 registry=registry_port,
                 hit_parameters=json.dumps(HIT_PARAMETERS),
-                script_output=json.dumps(SCRIPT_PARAMETERS),
+                scripts="".join(
+                    f"  - {{ name: {route}, backend: {{ script: {{ command: {json.dumps(command)} }} }} }}\n"
+                    for route, command in self.commands().items()
+                ),
+                held="x" * (HELD if name == HOLDER else 1),
             )
         )
         argv = [str(self.gateway_binary(name)), "serve", "--config", str(config)]
@@ -330,6 +342,52 @@ class Bench:
             remarks += self.inspections(asked.port)
         self.canary_figures += [one.cpu_us for one in rounds[CANARY]]
         return tabulate("lookups", rounds, [*times_cheaper(rounds), *remarks])
+
+    def commands(self) -> dict[str, list[str]]:
+        """What the scripts run, with the list that they print."""
+        listed = json.dumps(SCRIPT_PARAMETERS)
+        file = self.directory / "scripts" / "list.json"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(listed)
+        return {
+            route: [part.replace("{file}", str(file)).replace("{list}", listed) for part in command]
+            for route, command in SCRIPTS.items()
+        }
+
+    def scripts(self) -> Table:
+        """Each answer runs a program: contained, and bare; and with much memory held by the gateway."""
+        header = ["", "alone", "bare", "ratio", "8 at once", "bare", "ratio"]
+        table = Table("scripts", LOAD_SCENARIOS["scripts"].title, header)
+        with contextlib.ExitStack() as stack:
+            gateway, holder = (
+                stack.enter_context(
+                    self.running(self.spawn_gateway(name, NOBODY, NOBODY, memory="2GiB"))
+                )
+                for name in (GATEWAY, HOLDER)
+            )
+            environment = {"SPAWN_COMMANDS": json.dumps(self.commands())}
+            bare = stack.enter_context(
+                self.running(
+                    self.spawn_example(BARE_SERVER, "spawn", environment=environment),
+                    answers_get("/"),
+                )
+            )
+            fill(holder.port, HELD_MIB * MIB // HELD)
+            held = holder.resident_mib()
+            for route in SCRIPTS:
+                for server in (gateway, bare):
+                    self.check_answer(server, script_scenario(route, 1), SCRIPT_PARAMETERS)
+                alone, eight = (
+                    self.interleave(
+                        scenario.title, [self.lane(server, scenario) for server in servers]
+                    )
+                    for scenario, servers in (
+                        (script_scenario(route, 1), (gateway, bare, holder)),
+                        (script_scenario(route, 8), (gateway, bare)),
+                    )
+                )
+                table.add_script(route, alone, eight, GATEWAY, BARE_SERVER, HOLDER, held)
+        return table
 
     def inspections(self, port: int) -> list[str]:
         core = self.settings.server_core

@@ -18,7 +18,7 @@ from typing import Any, Callable
 
 from .error import BenchError
 from .process import Server
-from .scenario import BRANCH, LOAD_SCENARIOS, LoadScenario
+from .scenario import BRANCH, GETPARAMS, LOAD_SCENARIOS, LoadScenario
 
 TOKEN = "strong-password"
 WRK_SCRIPTS = Path(__file__).resolve().parent.parent / "wrk"
@@ -57,6 +57,22 @@ def ask(port: int, scenario: LoadScenario) -> Answer:
         response = connection.getresponse()
         received = {name.lower(): value for name, value in response.getheaders()}
         return Answer(response.status, received, response.read())
+    finally:
+        connection.close()
+
+
+def fill(port: int, answers: int) -> None:
+    """Has the gateway remember so many answers of its route `hold`."""
+    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {TOKEN}"}
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    try:
+        for number in range(answers):
+            body = json.dumps({"applicationSetName": "", "input": {"parameters": {"n": str(number)}}})
+            connection.request("POST", f"/hold{GETPARAMS}", body, headers)
+            response = connection.getresponse()
+            response.read()
+            if response.status != http.HTTPStatus.OK:
+                raise BenchError(f"the gateway does not remember answer {number}: {response.status}")
     finally:
         connection.close()
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from .client import Round
 from .process import TICKS_PER_SECOND
+from .scenario import TARGET_SCRIPT_THROUGHPUT, TARGET_SCRIPT_TIME
 
 
 @dataclass
@@ -31,6 +32,57 @@ class Table:
             lines.append("  " + "  ".join([first.ljust(widths[0]), *cells]))
         lines += [f"  {remark}" for remark in self.remarks]
         return "\n".join(lines)
+
+    def add_script(
+        self,
+        route: str,
+        alone: dict[str, list[Round]],
+        eight: dict[str, list[Round]],
+        gateway: str,
+        bare: str,
+        holder: str,
+        held: float,
+    ) -> None:
+        """A line with the time of one program alone and the throughput of eight at once, and their ratios."""
+
+        def times(name: str) -> list[float]:
+            return [one.p50_us for one in alone[name]]
+
+        def rates(name: str) -> list[float]:
+            return [one.requests_per_second for one in eight[name]]
+
+        def over(ours: list[float], theirs: list[float]) -> tuple[float, str]:
+            ratios = [our / their for our, their in zip(ours, theirs)]
+            median = statistics.median(ratios)
+            return median, f"{median:.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+
+        time, time_text = over(times(gateway), times(bare))
+        rate, rate_text = over(rates(gateway), rates(bare))
+        with_memory, memory_text = over(times(holder), times(gateway))
+        self.rows.append(
+            [
+                route,
+                latency(statistics.median(times(gateway))),
+                latency(statistics.median(times(bare))),
+                time_text,
+                f"{statistics.median(rates(gateway)):.0f}/s",
+                f"{statistics.median(rates(bare)):.0f}/s",
+                rate_text,
+            ]
+        )
+        self.remarks += [
+            f"{route}: time alone / bare: {against(time, TARGET_SCRIPT_TIME)}; "
+            f"throughput at 8 / bare: {at_least(rate, TARGET_SCRIPT_THROUGHPUT)}",
+            f"{route}: alone with {held:.0f} MiB held / with little: {memory_text}",
+        ]
+        self.data[route] = {
+            "time_us": statistics.median(times(gateway)),
+            "time_ratio": time,
+            "throughput": statistics.median(rates(gateway)),
+            "throughput_ratio": rate,
+            "held_mib": held,
+            "held_ratio": with_memory,
+        }
 
     def markdown(self) -> str:
         lines = [f"### {self.name}: {self.title}", ""]

@@ -74,11 +74,12 @@ LOAD_SCENARIOS: dict[str, LoadScenario] = {
         parameters=UPSTREAM_PARAMETERS,
         has_reference=True,
     ),
-    "script": LoadScenario(
-        title="a one-shot script, 8 connections",
+    # One table with a line for each of SCRIPTS.
+    "scripts": LoadScenario(
+        title="one-shot scripts, beside tokio::process",
         script="miss.lua",
-        path=f"/script{GETPARAMS}",
-        connections=8,
+        path=f"/script-cat{GETPARAMS}",
+        connections=1,
         parameters=SCRIPT_PARAMETERS,
     ),
     "digests": LoadScenario(
@@ -108,6 +109,33 @@ LOOKED_UP, LOOKED_UP_64 = (
     )
     for connections in (4, 64)
 )
+
+# What scripts run, by the names of their routes; `{file}` holds the list.
+SCRIPTS: dict[str, list[str]] = {
+    "script-cat": ["/bin/cat", "{file}"],
+    "script-sh": ["/bin/sh", "-c", "cat > /dev/null; echo '{list}'"],
+    "script-python": [
+        "/usr/bin/python3",
+        "-c",
+        "import json, sys; json.load(sys.stdin); print('{list}')",
+    ],
+}
+
+# How much longer a script may take alone than a bare one, and what part of its throughput there is at 8 at once.
+TARGET_SCRIPT_TIME = 1.5
+TARGET_SCRIPT_THROUGHPUT = 0.9
+
+
+def script_scenario(route: str, connections: int) -> LoadScenario:
+    at_once = "alone" if connections == 1 else f"{connections} at once"
+    return LoadScenario(
+        title=f"{route}, {at_once}",
+        script="miss.lua",
+        path=f"/{route}{GETPARAMS}",
+        connections=connections,
+        parameters=SCRIPT_PARAMETERS,
+    )
+
 
 # The scenarios that are not a table of rounds, with the tools they need.
 OTHER_SCENARIOS: dict[str, tuple[str, ...]] = {"start": (), "resident": ("wrk",), "binary": ()}

@@ -91,7 +91,9 @@ impl Launcher {
                 how = so;
             }
         };
-        let is_served = self.attend(pid, &mut seen)?;
+        let is_served = self.attend(pid, &mut seen).inspect_err(|_| {
+            kill_all(Instant::now() + KILLING, |_, _| ());
+        })?;
         let is_alone = reap_all(Instant::now() + AFTERLIFE, &mut seen) || kill_all(Instant::now() + KILLING, &mut seen);
         let is_clean = clear(&self.work) && is_alone;
         if is_served {

@@ -35,11 +35,14 @@ impl Root {
         left.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX))
             .filter(|entry| is_left(&entry.path()))
             .for_each(|entry| _ = std::fs::remove_dir_all(entry.path()));
-        let path = temporary.join(format!("{PREFIX}{}-{:016x}", std::process::id(), fastrand::u64(..)));
+        let name = format!("{PREFIX}{}-{:016x}", std::process::id(), fastrand::u64(..));
+        // Under another name until it is locked: a gateway that starts meanwhile would take it for one that was left.
+        let (new, path) = (temporary.join(format!(".{name}")), temporary.join(name));
         // Others may pass through, to a folder that is theirs.
-        DirBuilder::new().mode(0o711).create(&path)?;
-        let lock = File::create(path.join(LOCK))?;
+        DirBuilder::new().mode(0o711).create(&new)?;
+        let lock = File::create(new.join(LOCK))?;
         lock.lock()?;
+        std::fs::rename(new, &path)?;
         Ok(Self { path, count: AtomicU64::new(0), _lock: lock })
     }
 
@@ -66,4 +69,27 @@ impl Drop for Root {
 /// Whether nobody holds the lock of the folder `root`.
 fn is_left(root: &Path) -> bool {
     File::open(root.join(LOCK)).is_ok_and(|lock| lock.try_lock().is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_left_is_removed_and_what_is_used_is_not() {
+        let used = Root::new().unwrap();
+        let left = std::env::temp_dir().join(format!("{PREFIX}0-{:016x}", fastrand::u64(..)));
+        std::fs::create_dir_all(left.join("0/work")).unwrap();
+        File::create(left.join(LOCK)).unwrap();
+        let strange = std::env::temp_dir().join(format!("{PREFIX}of-somebody-else-{:016x}", fastrand::u64(..)));
+        std::fs::create_dir(&strange).unwrap();
+        let next = Root::new().unwrap();
+        assert!(!left.exists() && used.path.exists() && next.path.exists() && strange.exists());
+        std::fs::remove_dir(strange).unwrap();
+        let (first, second) = (next.folder(None).unwrap(), next.folder(None).unwrap());
+        assert!(first != second && first.is_dir());
+        let path = next.path.clone();
+        drop(next);
+        assert!(!path.exists());
+    }
 }

@@ -3,10 +3,16 @@
 
 use std::{collections::HashSet, path::Path, time::Duration};
 
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use crate::support::{Reply, TestApp, upstream::refused};
+use crate::support::{
+    Reply, TOKEN, TestApp,
+    binary::Gateway,
+    upstream::refused,
+    wire::{argo_request, exchange},
+};
 
 /// A gateway with the route `s`, which runs `line` in a shell, and the route `next`, which is like any other.
 async fn shell(line: &str, more: Value) -> TestApp {
@@ -64,6 +70,33 @@ async fn whatever_leaves_its_parents_ends_with_the_run() {
         assert_eq!(reply.status == 200, is_well, "{what}: {} {}", reply.status, reply.text());
         all_gone(&marker, what).await;
         assert_eq!(app.ask_afresh("next", json!({})).await.sets(), "[]", "{what}");
+    }
+}
+
+#[tokio::test]
+async fn the_end_of_the_gateway_is_the_end_of_its_scripts() {
+    for signal in [Signal::SIGKILL, Signal::SIGTERM] {
+        let (folder, marker) = (tempfile::tempdir().unwrap(), marker());
+        let line = format!("setsid sleep {marker} & exec sleep {marker}");
+        let route = json!({"name": "s", "deadline": "2s", "backend": {"script": {"command": ["sh", "-c", line]}}});
+        let file = folder.path().join("gateway.yaml");
+        let server = "server: { listen: \"127.0.0.1:0\", admin: \"127.0.0.1:0\" }";
+        std::fs::write(&file, format!("{server}\n{}routes: {}\n", TestApp::auth(), json!([route]))).unwrap();
+        let mut gateway = Gateway::serve(&file);
+        let request = argo_request("/s/api/v1/getparams.execute", TOKEN, b"{}");
+        let address = gateway.address;
+        let call = tokio::spawn(async move { exchange(address, &request).await });
+        while processes(&marker).len() < 2 {
+            sleep(Duration::from_millis(5)).await;
+        }
+        gateway.signal(signal);
+        if signal == Signal::SIGTERM {
+            assert_eq!(call.await.unwrap().status, 504);
+            assert!(gateway.wait(Duration::from_secs(10)).0.success());
+        } else {
+            call.abort();
+        }
+        all_gone(&marker, signal.as_str()).await;
     }
 }
 
