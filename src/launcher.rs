@@ -229,8 +229,8 @@ impl Places {
         };
         let (how, is_reusable) = match report {
             Ok(Report::Ended(ended)) => {
-                let is_clean = ended.is_clean;
-                (Ok(ended), is_clean)
+                let is_alone = ended.is_alone;
+                (Ok(ended), is_alone)
             }
             Ok(Report::NotStarted(why)) => (Err(BackendError::unavailable(format!("cannot start: {why}"))), true),
             Ok(Report::Ready(_)) => (Err(BackendError::unavailable("its launcher lost count")), false),

@@ -86,8 +86,8 @@ pub struct Ended {
     pub cpu: Duration,
     /// The most memory that one of the programs that this launcher ran ever took, in bytes.
     pub peak: u64,
-    /// Whether nothing of it is left: no process, and no file.
-    pub is_clean: bool,
+    /// Whether no process of it is left.
+    pub is_alone: bool,
 }
 
 /// How a program ended.
