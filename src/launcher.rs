@@ -28,7 +28,7 @@ use tokio::{
 
 pub use self::{
     inside::run,
-    terms::{Limits, Network, Terms, User},
+    terms::{Identities, Limits, Network, Terms, User},
     wire::{Ended, How, Program},
 };
 use self::{root::Root, slot::Slot, wire::Report};
@@ -139,8 +139,12 @@ pub struct Running {
 #[derive(Debug)]
 pub struct Leash(#[expect(dead_code, reason = "its loss is the sign")] oneshot::Sender<()>);
 
-/// The right to run a program.
-type Permits = (OwnedSemaphorePermit, OwnedSemaphorePermit);
+/// The right to run a program, or to have one do something.
+#[derive(Debug)]
+pub struct Turn {
+    _of_own: OwnedSemaphorePermit,
+    _of_all: OwnedSemaphorePermit,
+}
 
 impl Bay {
     /// A bay for programs on `terms`, of which at most `most` run at once.
@@ -157,7 +161,33 @@ impl Bay {
     /// # Errors
     /// When that is not before `deadline`, or there is no launcher for it.
     pub async fn start(&self, program: Program, deadline: Instant) -> Result<Running, BackendError> {
-        let permits = self.0.turn(deadline).await?;
+        let turn = self.turn(deadline).await?;
+        self.launch(program, deadline, Some(turn)).await
+    }
+
+    /// Starts `program`, which stays: it takes no turn, but whoever has it do something needs one.
+    ///
+    /// # Errors
+    /// When there is no launcher for it before `deadline`.
+    pub async fn start_staying(&self, program: Program, deadline: Instant) -> Result<Running, BackendError> {
+        self.launch(program, deadline, None).await
+    }
+
+    /// Waits for a turn.
+    ///
+    /// # Errors
+    /// When there is none before `deadline`.
+    pub async fn turn(&self, deadline: Instant) -> Result<Turn, BackendError> {
+        self.0.turn(deadline).await
+    }
+
+    /// Which files its programs may use now: one that was started with others sees the old ones.
+    #[must_use]
+    pub fn identities(&self) -> Identities {
+        self.0.terms.identities()
+    }
+
+    async fn launch(&self, program: Program, deadline: Instant, turn: Option<Turn>) -> Result<Running, BackendError> {
         let cannot = |why: String| BackendError::unavailable(format!("cannot start: {why}"));
         let mut slot = if let Some(slot) = self.0.idle_slot() {
             slot
@@ -169,7 +199,7 @@ impl Bay {
         slot.start(program, &streams).await.map_err(|error| cannot(error.to_string()))?;
         drop(streams);
         let ((stop, stopped), (end, ended)) = (oneshot::channel(), oneshot::channel());
-        tokio::spawn(Arc::clone(&self.0).attend(slot, stopped, end, permits));
+        tokio::spawn(Arc::clone(&self.0).attend(slot, stopped, end, turn));
         let receiver = |fd| pipe::Receiver::from_owned_fd(fd).map_err(|error| cannot(error.to_string()));
         let stdin = pipe::Sender::from_owned_fd(stdin).map_err(|error| cannot(error.to_string()))?;
         Ok(Running {
@@ -183,7 +213,7 @@ impl Bay {
 }
 
 impl Places {
-    async fn turn(&self, deadline: Instant) -> Result<Permits, BackendError> {
+    async fn turn(&self, deadline: Instant) -> Result<Turn, BackendError> {
         let full = |most: usize, of: &str| {
             let s = if most == 1 { "" } else { "s" };
             BackendError::timeout(format!("no turn in time: {most} run{s} {of} were under way all the while"))
@@ -192,7 +222,8 @@ impl Places {
         let (of_own, of_all) = ("of it (`concurrency`)", "of all scripts (`scripts.concurrency`)");
         let own = wait(&self.permits).await.ok().and_then(Result::ok).ok_or_else(|| full(self.most, of_own))?;
         let all = wait(&self.launchers.permits).await.ok().and_then(Result::ok);
-        Ok((own, all.ok_or_else(|| full(self.launchers.most, of_all))?))
+        let all = all.ok_or_else(|| full(self.launchers.most, of_all))?;
+        Ok(Turn { _of_own: own, _of_all: all })
     }
 
     fn idle_slot(&self) -> Option<Slot> {
@@ -211,7 +242,7 @@ impl Places {
         mut slot: Slot,
         mut stopped: oneshot::Receiver<()>,
         end: oneshot::Sender<Result<Ended, BackendError>>,
-        permits: Permits,
+        turn: Option<Turn>,
     ) {
         let report = {
             let (reports, requests) = slot.halves();
@@ -241,7 +272,7 @@ impl Places {
         } else {
             slot.destroy().await;
         }
-        drop(permits);
+        drop(turn);
         let _ = end.send(how);
     }
 
