@@ -159,6 +159,11 @@ impl App {
         }
     }
 
+    /// Starts what backends want ready before the first call.
+    pub fn start_ahead(&self) {
+        self.routes.iter().for_each(|route| route.backend.start_ahead());
+    }
+
     /// Asks again what is known, until the gateway is going to end.
     pub async fn warm_up(&self) {
         let draining = async {

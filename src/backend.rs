@@ -57,6 +57,9 @@ pub trait Backend: Send + Sync + 'static {
     /// Forgets what it learned for others, so that the next question asks the source.
     fn forget(&self) {}
 
+    /// Starts what it wants ready before the first question.
+    fn start_ahead(&self) {}
+
     /// The secrets that it tells its source, and that may come back in what it finds.
     fn secrets(&self) -> Secrets {
         Secrets::default()

@@ -107,6 +107,10 @@ impl Backend for Merge {
         self.parts.forget();
     }
 
+    fn start_ahead(&self) {
+        self.parts.start_ahead();
+    }
+
     fn secrets(&self) -> Secrets {
         self.parts.secrets()
     }

@@ -138,6 +138,11 @@ impl Parts {
         self.0.iter().for_each(|part| part.backend.forget());
     }
 
+    /// Lets all of them start what they want ready.
+    pub fn start_ahead(&self) {
+        self.0.iter().for_each(|part| part.backend.start_ahead());
+    }
+
     /// The secrets of all of them.
     pub fn secrets(&self) -> Secrets {
         let mut secrets = Secrets::default();

@@ -76,6 +76,10 @@ impl Backend for Pipeline {
         self.0.forget();
     }
 
+    fn start_ahead(&self) {
+        self.0.start_ahead();
+    }
+
     fn secrets(&self) -> Secrets {
         self.0.secrets()
     }

@@ -1,5 +1,6 @@
 //! `script`: a program that is run for each question. It reads the request on stdin and in its environment, and writes a
-//! list on stdout, in the language of its `protocol`. Anything else, blank output included, is *unknown*.
+//! list on stdout, in the language of its `protocol`. Anything else, blank output included, is *unknown*. As a [`worker`] it
+//! stays, and is asked one question after the other.
 
 mod confinement;
 mod environment;
@@ -7,6 +8,7 @@ mod exit;
 mod names;
 mod protocol;
 mod run;
+mod worker;
 
 use std::{
     collections::BTreeMap,
@@ -27,13 +29,14 @@ use self::{
     confinement::{AllowConfig, Confinement, LimitsConfig},
     protocol::{Protocol, Reading},
     run::{Job, run},
+    worker::{Mode, Pool, WorkerConfig},
 };
 use super::{Backend, Surroundings, mapping};
 use crate::{
     base_dir::BaseDir,
     error::BackendError,
     expression::Expression,
-    generator::{Outcome, Query},
+    generator::{Outcome, Parameters, Query},
     launcher::{Bay, Network, Program},
     problem::{Path, Problems},
     secret::{Secret, Secrets, TextOrSecret},
@@ -49,6 +52,11 @@ pub struct Config {
     /// start; the program runs in the folder of the configuration file.
     #[schemars(length(min = 1))]
     pub command: Vec<String>,
+    /// Whether it is started for each question, or stays.
+    #[serde(default)]
+    pub mode: Mode,
+    /// How workers live, with `mode: worker`.
+    pub worker: Option<WorkerConfig>,
     /// The language of its stdin and stdout.
     #[serde(default)]
     pub protocol: Protocol,
@@ -139,6 +147,8 @@ pub struct Script {
     timeout: HumanDuration,
     max_output: usize,
     bay: Bay,
+    /// With `mode: worker`.
+    workers: Option<Pool>,
 }
 
 impl Script {
@@ -150,6 +160,7 @@ impl Script {
             }
         }
         names::check(config, around.raw, path, problems);
+        worker::check(config, path, problems);
         let compiled = config.parameters.as_deref().map(Expression::compile).transpose();
         let parameters = problems.note(&path.key("parameters"), compiled);
         problems.check_not_zero(&path.key("timeout"), config.timeout.0);
@@ -171,6 +182,8 @@ impl Script {
         let known = program.as_deref().unwrap_or(FilePath::new(""));
         let terms = confinement.terms(known, arguments, around.base, script_path, problems);
         let (program, terms) = (program?, terms?);
+        let bay = Bay::new(around.launchers, terms, config.concurrency);
+        let workers = (config.mode == Mode::Worker).then(|| Pool::new(&bay, config.worker.unwrap_or_default()));
         Some(Self {
             program,
             arguments: arguments.to_vec(),
@@ -185,7 +198,8 @@ impl Script {
             base: around.base.clone(),
             timeout: config.timeout,
             max_output: config.max_output.as_usize(),
-            bay: Bay::new(around.launchers, terms, config.concurrency),
+            bay,
+            workers,
         })
     }
 
@@ -217,17 +231,13 @@ impl Script {
 impl Backend for Script {
     async fn resolve(&self, query: &Query) -> Result<Outcome, BackendError> {
         let (mut environment, mut secrets) = self.environment()?;
-        environment::add(&mut environment, &query.parameters)?;
-        secrets.hide(environment::dumped(&query.parameters));
-        let program = Program {
-            program: self.program.clone(),
-            arguments: self.arguments.clone(),
-            environment: environment.into_iter().map(|(name, value)| (name, value.into())).collect(),
-            folder: Some(self.base.as_path().to_owned()),
-        };
+        if self.workers.is_none() {
+            environment::add(&mut environment, &query.parameters)?;
+            secrets.hide(environment::dumped(&query.parameters));
+        }
         let job = Job {
             bay: &self.bay,
-            program,
+            program: self.program(environment),
             input: self.protocol.input(query),
             most: self.max_output,
             secrets: &secrets,
@@ -235,6 +245,11 @@ impl Backend for Script {
             watch: query.watch.as_ref(),
         };
         let name = self.program.file_name().unwrap_or_default().to_string_lossy();
+        if let Some(workers) = &self.workers {
+            let reading = workers.ask(&job).await.map_err(|error| error.within(&name))?;
+            let reading = self.map(reading, query).await.map_err(|error| secrets.clean(&error).within(&name))?;
+            return Ok(Outcome::of_list(reading.items, format!("asked {name}"), "an explicit []").lasting(reading.ttl));
+        }
         let run = run(job).await.map_err(|error| error.within(&name))?;
         exit::check(&run, &secrets).map_err(|error| error.within(&name))?;
         let reading = self.read(run.output, query, &secrets).await.map_err(|error| {
@@ -248,12 +263,29 @@ impl Backend for Script {
         self.protocol.tells_application_set()
     }
 
+    fn start_ahead(&self) {
+        let Some(workers) = &self.workers else { return };
+        match self.environment() {
+            Ok((environment, _)) => workers.start_ahead(&self.program(environment)),
+            Err(why) => tracing::warn!(%why, program = %self.program.display(), "no worker is started ahead"),
+        }
+    }
+
     fn secrets(&self) -> Secrets {
         self.environment().map(|(_, secrets)| secrets).unwrap_or_default()
     }
 }
 
 impl Script {
+    fn program(&self, environment: Environment) -> Program {
+        Program {
+            program: self.program.clone(),
+            arguments: self.arguments.clone(),
+            environment: environment.into_iter().map(|(name, value)| (name, value.into())).collect(),
+            folder: Some(self.base.as_path().to_owned()),
+        }
+    }
+
     /// What `output` says, mapped.
     async fn read(&self, output: Bytes, query: &Query, secrets: &Secrets) -> Result<Reading, BackendError> {
         let (protocol, secrets) = (self.protocol, secrets.clone());
@@ -261,13 +293,26 @@ impl Script {
         let size = if protocol.expands() { usize::MAX } else { output.len() };
         let work = move || {
             let reading = protocol.read(&output, &secrets)?;
-            let Some(expression) = expression else { return Ok(reading) };
-            let items = Value::Array(reading.items.into_iter().map(|item| Value::Object(item.0)).collect());
-            let variables = [("items", &items), ("params", &Value::Object((*parameters).clone()))];
-            Ok(Reading { items: mapping::map(&expression, &variables)?, ..reading })
+            match expression {
+                Some(expression) => mapped(reading, &expression, &parameters),
+                None => Ok(reading),
+            }
         };
         mapping::work_on(size, work).await
     }
+
+    /// What was read, mapped.
+    async fn map(&self, reading: Reading, query: &Query) -> Result<Reading, BackendError> {
+        let Some(expression) = self.parameters.clone() else { return Ok(reading) };
+        let parameters = Arc::clone(&query.parameters);
+        mapping::work_on(usize::MAX, move || mapped(reading, &expression, &parameters)).await
+    }
+}
+
+fn mapped(reading: Reading, expression: &Expression, parameters: &Parameters) -> Result<Reading, BackendError> {
+    let items = Value::Array(reading.items.into_iter().map(|item| Value::Object(item.0)).collect());
+    let variables = [("items", &items), ("params", &Value::Object(parameters.clone()))];
+    Ok(Reading { items: mapping::map(expression, &variables)?, ..reading })
 }
 
 /// The program's absolute path: an environment that was cleared finds no bare name, and an unknown

@@ -78,6 +78,7 @@ async fn serve(app: Arc<App>, file: &Path) -> anyhow::Result<ExitCode> {
         let over = async move { _ = is_finished.wait_for(|over| *over).await };
         edge::serve(admin, admin_router, over, MARGIN).await
     });
+    app.start_ahead();
     let warming = Arc::clone(&app);
     tokio::spawn(async move { warming.warm_up().await });
     let draining = Arc::clone(&app);

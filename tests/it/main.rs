@@ -27,3 +27,4 @@ mod pipeline;
 mod protocols;
 mod script;
 mod secrets;
+mod workers;

@@ -7,6 +7,7 @@ pub mod binary;
 pub mod check;
 pub mod contract;
 pub mod images;
+pub mod processes;
 pub mod proxy;
 pub mod push;
 pub mod registry;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::{Config, environment};
+use super::{Config, environment, worker::Mode};
 use crate::problem::{Path, Problems};
 
 /// Notes what is wrong with the names in `config`, which stands at `path` in a route that stands as `route` in the file.
@@ -27,6 +27,10 @@ pub fn check(config: &Config, route: &Value, path: &Path, problems: &mut Problem
         if name == environment::PARAMETERS {
             problems.error(&path.key("inheritEnv").index(index), "this variable holds the call's parameters");
         }
+    }
+    if config.mode == Mode::Worker {
+        // What is asked of it stands on stdin only.
+        return;
     }
     let Some(route_path) = path.parent().and_then(|path| path.parent()) else { return };
     let declared = route.get("input").and_then(Value::as_array).into_iter().flatten();

@@ -1,7 +1,7 @@
 //! What a program reads on stdin and how its stdout becomes a list: one language each, and in all of them nothing but an
 //! explicit list says that there is nothing (invariant I2).
 
-mod json;
+pub mod json;
 mod krm;
 
 use std::time::Duration;

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// What of stderr is kept: its end.
-const STDERR_TAIL: usize = 64 * 1024;
+pub const STDERR_TAIL: usize = 64 * 1024;
 /// What of stderr is shown, in characters.
 const LONGEST_TAIL: usize = 600;
 /// How long the rest of the output is awaited when the program has ended, and with it all that held its pipes.
@@ -56,6 +56,12 @@ pub struct Run {
 pub struct Told(BytesMut);
 
 impl Told {
+    /// What ends with `bytes`.
+    #[must_use]
+    pub fn of(bytes: &[u8]) -> Self {
+        Self(bytes.into())
+    }
+
     /// All that is kept of it, without `secrets`.
     #[must_use]
     pub fn whole(&self, secrets: &Secrets) -> String {

@@ -1,7 +1,7 @@
 //! Scripts that try to get away: from their end, from their limits, and to what is not theirs. Afterwards nothing is left
 //! of them, and the next call works.
 
-use std::{collections::HashSet, path::Path, time::Duration};
+use std::{collections::HashSet, time::Duration};
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep};
 use crate::support::{
     Reply, TOKEN, TestApp,
     binary::Gateway,
+    processes::{all_gone, marker, processes},
     upstream::refused,
     wire::{argo_request, exchange},
 };
@@ -22,28 +23,6 @@ async fn shell(line: &str, more: Value) -> TestApp {
         |name: &str, script: Value| json!({"name": name, "backend": {"script": script}, "cache": {"ttl": "0s"}});
     let routes = json!([route("s", script), route("next", json!({"command": ["echo", "[]"]}))]);
     TestApp::with_routes(&format!("  {routes}")).await
-}
-
-/// A text that stands in the command line of what a test starts, and of nothing else.
-fn marker() -> String {
-    format!("{}", fastrand::u32(100_000_000..))
-}
-
-/// The processes whose command line holds `marker`, zombies included.
-fn processes(marker: &str) -> Vec<String> {
-    let of =
-        |pid: &Path| std::fs::read(pid.join("cmdline")).map(|line| String::from_utf8_lossy(&line).replace('\0', " "));
-    let all = std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
-    all.filter_map(|pid| of(&pid).ok()).filter(|line| line.contains(marker)).collect()
-}
-
-/// Fails unless all of them are gone within 3 s.
-async fn all_gone(marker: &str, what: &str) {
-    let until = Instant::now() + Duration::from_secs(3);
-    while !processes(marker).is_empty() {
-        assert!(Instant::now() < until, "{what}: {:?}", processes(marker));
-        sleep(Duration::from_millis(10)).await;
-    }
 }
 
 #[tokio::test]

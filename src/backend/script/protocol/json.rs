@@ -30,7 +30,7 @@ pub fn input(query: &Query) -> Value {
 pub fn read(document: Value) -> Result<Reading, BackendError> {
     match document {
         Value::Object(mut map) => {
-            let is_said = |key: &&str| map.get(*key).is_some_and(|value| !is_blank(value));
+            let is_said = |key: &&str| map.get(*key).is_some_and(is_said);
             if let Some(key) = ["error", "errors"].into_iter().find(is_said) {
                 return Err(BackendError::invalid_output(format!("it holds `{key}`: {}", map[key])));
             }
@@ -49,19 +49,19 @@ pub fn read(document: Value) -> Result<Reading, BackendError> {
     }
 }
 
-/// Whether a program that always writes its `error` says with `value` that there was none.
-fn is_blank(value: &Value) -> bool {
+/// Whether there was an error: a program that always writes its `error` may leave `value` blank.
+pub fn is_said(value: &Value) -> bool {
     match value {
-        Value::Null | Value::Bool(false) => true,
-        Value::String(text) => text.is_empty(),
-        Value::Array(list) => list.is_empty(),
-        Value::Object(map) => map.is_empty(),
-        Value::Bool(true) | Value::Number(_) => false,
+        Value::Null | Value::Bool(false) => false,
+        Value::String(text) => !text.is_empty(),
+        Value::Array(list) => !list.is_empty(),
+        Value::Object(map) => !map.is_empty(),
+        Value::Bool(true) | Value::Number(_) => true,
     }
 }
 
 /// Reads `{"ttl": "30s"}`. A life that cannot be read is an error: whoever set one meant it.
-fn read_ttl(cache: Value) -> Result<Duration, BackendError> {
+pub fn read_ttl(cache: Value) -> Result<Duration, BackendError> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Cache {

@@ -1,0 +1,70 @@
+//! Workers: programs that stay, and answer one question after the other in lines of JSON. A route has its own; each has one
+//! question at a time. A worker that does not do as it should is ended, and what comes after it starts anew.
+
+mod answer;
+mod basis;
+mod exchange;
+mod place;
+mod pool;
+mod process;
+mod tail;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+pub use self::pool::Pool;
+use super::{Config, protocol::Protocol};
+use crate::problem::{Path, Problems};
+
+/// When a program is started.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Mode {
+    /// For each question.
+    #[default]
+    Once,
+    /// It stays, and answers one question after the other: `{"id":1,"request":{…}}` in a line on stdin, and
+    /// `{"id":1,"output":[…]}` or `{"id":1,"error":"…"}` in a line on stdout.
+    Worker,
+}
+
+/// How workers live. There are `concurrency` of them at most.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct WorkerConfig {
+    /// How many there are before anybody asks. Others start when they are needed, and end when they have nothing to do for
+    /// a minute.
+    pub ahead: usize,
+    /// After how many questions one is replaced.
+    #[schemars(range(min = 1))]
+    pub recycle_after: u64,
+}
+
+impl Default for WorkerConfig {
+    fn default() -> Self {
+        Self { ahead: 1, recycle_after: 1000 }
+    }
+}
+
+/// Notes what does not go together in `config`, which stands at `path`.
+pub fn check(config: &Config, path: &Path, problems: &mut Problems) {
+    let at = path.key("worker");
+    if config.mode == Mode::Once {
+        if config.worker.is_some() {
+            problems.error_with_help(&at, "it has no workers", "write `mode: worker`");
+        }
+        return;
+    }
+    if config.protocol != Protocol::Json {
+        let help = "leave it out; docs/workers.md says what a worker reads and writes";
+        problems.error_with_help(&path.key("protocol"), "workers speak lines of JSON with ids only", help);
+    }
+    let WorkerConfig { ahead, recycle_after } = config.worker.unwrap_or_default();
+    if recycle_after == 0 {
+        problems.error(&at.key("recycleAfter"), "with 0 a worker would answer nothing");
+    }
+    if ahead > config.concurrency {
+        let error = format!("there are {} workers at most (`concurrency`)", config.concurrency);
+        problems.error(&at.key("ahead"), error);
+    }
+}

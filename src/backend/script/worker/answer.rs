@@ -1,0 +1,139 @@
+//! What a worker's line says.
+
+use serde_json::{Map, Value, json};
+
+use crate::{
+    backend::script::protocol::{Reading, json},
+    document::{self, excerpt, kind_of},
+    error::BackendError,
+    secret::Secrets,
+};
+
+/// What is shown of an error, in characters.
+const LONGEST: usize = 600;
+
+/// What a worker in step says: a list, or why there is none.
+pub type Said = Result<Reading, BackendError>;
+
+/// Reads the `line` that follows the question `id`.
+///
+/// # Errors
+/// When it is no answer to that question: then nothing is known of what the worker writes next.
+pub fn read(line: &[u8], id: u64, secrets: &Secrets) -> Result<Said, BackendError> {
+    let lost = |why: String| BackendError::invalid_output(format!("lost step: {why}; stopped"));
+    let document = document::parse(line).map_err(|error| {
+        let shown = secrets.excerpt(line, 120);
+        lost(format!("its line is not one JSON document: {} (it begins with `{shown}`)", secrets.redact(&error)))
+    })?;
+    let Value::Object(mut map) = document else {
+        return Err(lost(format!("its line is {}, not an object with `id`", kind_of(&document))));
+    };
+    match map.remove("id") {
+        Some(found) if found.as_u64() == Some(id) => Ok(said(map, secrets)),
+        Some(found) => {
+            let found = secrets.excerpt(found.to_string().as_bytes(), 40);
+            Err(lost(format!("it was asked {id} and answered {found}")))
+        }
+        None => Err(lost("its line has no `id`".to_owned())),
+    }
+}
+
+/// What the rest of an answer says.
+fn said(mut map: Map<String, Value>, secrets: &Secrets) -> Said {
+    let clean = |error: BackendError| secrets.clean(&error).within("its answer");
+    let code = map.remove("code").filter(json::is_said);
+    let error = map.remove("error").filter(json::is_said);
+    if code.is_some() || error.is_some() {
+        let why = match error {
+            Some(Value::String(text)) => text,
+            Some(other) => other.to_string(),
+            None => "it does not say why".to_owned(),
+        };
+        let why = excerpt(secrets.redact(&why).as_bytes(), LONGEST);
+        return Err(match code.as_ref().map(Value::as_str) {
+            None => BackendError::unavailable(why),
+            Some(Some("invalid_input")) => BackendError::invalid_input(why),
+            Some(Some("later")) => BackendError::unavailable(format!(
+                "it does not know now, and asks to serve the last good answer: {why}"
+            )),
+            Some(_) => {
+                let why = format!("{why} (its `code` is neither `invalid_input` nor `later`)");
+                BackendError::invalid_output(why)
+            }
+        });
+    }
+    let Some(output) = map.remove("output") else {
+        return Err(clean(BackendError::invalid_output("it has neither `output` nor `error`")));
+    };
+    // The object within Argo CD's own form, or that form whole.
+    let is_inner = output.as_object().is_some_and(|output| output.contains_key("parameters"));
+    let output = if is_inner { json!({ "output": output }) } else { output };
+    let reading = json::read(output).map_err(clean)?;
+    let ttl = map.remove("cache").map(json::read_ttl).transpose().map_err(clean)?;
+    Ok(Reading { ttl: ttl.or(reading.ttl), ..reading })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::error::ErrorKind;
+
+    type Found = Result<(usize, Option<Duration>), (ErrorKind, String)>;
+
+    fn read(line: &str) -> Result<Found, String> {
+        let said = super::read(line.as_bytes(), 7, &Secrets::default()).map_err(|error| error.message)?;
+        let known = said.map(|reading| (reading.items.len(), reading.ttl));
+        Ok(known.map_err(|error| (error.kind, error.message)))
+    }
+
+    #[test]
+    fn lists() {
+        let half = Some(Duration::from_secs(30));
+        for (rest, found) in [
+            (r#""output":[{"a":1},{}]"#, (2, None)),
+            (r#""output":[],"error":"","code":null"#, (0, None)),
+            (r#""output":{"parameters":[{}]},"cache":{"ttl":"30s"}"#, (1, half)),
+            (r#""output":{"output":{"parameters":[]},"cache":{"ttl":"30s"}}"#, (0, half)),
+        ] {
+            assert_eq!(read(&format!("{{\"id\":7,{rest}}}\r")), Ok(Ok(found)), "{rest}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_list() {
+        for (rest, kind, says) in [
+            ("", ErrorKind::InvalidOutput, "neither `output` nor `error`"),
+            (r#","output":null"#, ErrorKind::InvalidOutput, "found null"),
+            (r#","output":{}"#, ErrorKind::InvalidOutput, "without `output.parameters`"),
+            (r#","output":[1]"#, ErrorKind::InvalidOutput, "item 0 is a number"),
+            (r#","output":[],"cache":{"ttl":"soon"}"#, ErrorKind::InvalidOutput, "`soon` is not a duration"),
+            (r#","output":[],"error":"down\nx""#, ErrorKind::Unavailable, "down x"),
+            (r#","error":{"a":1}"#, ErrorKind::Unavailable, "{\"a\":1}"),
+            (r#","error":"no such branch","code":"invalid_input""#, ErrorKind::InvalidInput, "no such branch"),
+            (r#","output":[],"code":"later""#, ErrorKind::Unavailable, "serve the last good answer"),
+            (r#","error":"x","code":65"#, ErrorKind::InvalidOutput, "neither"),
+        ] {
+            let (found, message) = read(&format!("{{\"id\":7{rest}}}")).unwrap().unwrap_err();
+            assert!(found == kind && message.contains(says), "{rest}: {message}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_answer() {
+        for (line, says) in [
+            ("", "it is blank"),
+            ("loading…", "begins with `loading…`"),
+            ("[]", "is a list, not an object"),
+            (r#"{"output":[]}"#, "has no `id`"),
+            (r#"{"id":6,"output":[]}"#, "asked 7 and answered 6"),
+            (r#"{"id":"7","output":[]}"#, "answered \"7\""),
+            (r#"{"id":7,"output":[]}{"id":7,"output":[]}"#, "trailing"),
+            (r#"{"id":7,"output":[{}],"output":[]}"#, "`output` stands twice"),
+        ] {
+            let error = read(line).unwrap_err();
+            assert!(error.contains(says), "{line}: {error}");
+        }
+    }
+}

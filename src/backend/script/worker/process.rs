@@ -1,0 +1,167 @@
+//! One worker: a process that is asked.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::{
+    net::unix::pipe,
+    sync::oneshot,
+    time::{Instant, timeout_at},
+};
+
+use super::{
+    answer::{self, Said},
+    basis::Basis,
+    exchange::{Broken, exchange, is_quiet},
+    place::Place,
+    tail::Tail,
+};
+use crate::{
+    backend::{
+        mapping,
+        script::{
+            exit,
+            run::{Job, Run, Told},
+        },
+    },
+    error::BackendError,
+    launcher::{Bay, Ended, Leash, Running},
+    secret::Secrets,
+};
+
+/// How long is waited for the end of a worker that wrote its last, and for the rest of its stderr.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+/// How long is waited for what a worker that lost step wrote to stderr.
+const REASONS: Duration = Duration::from_millis(100);
+
+/// Why a worker is of no use any more, and its question has no answer.
+#[derive(Debug)]
+pub enum Fault {
+    /// It was gone before it wrote a byte: another may know.
+    Silent(BackendError),
+    /// Anything else.
+    Other(BackendError),
+}
+
+/// A worker. Dropped, it is ended with all that it started.
+#[derive(Debug)]
+pub struct Worker {
+    /// How many questions it was asked.
+    pub asked: u64,
+    /// Since when it has nothing to do.
+    pub idle: Instant,
+    basis: Basis,
+    stdin: pipe::Sender,
+    stdout: pipe::Receiver,
+    stderr: Tail,
+    ended: Option<oneshot::Receiver<Result<Ended, BackendError>>>,
+    _leash: Leash,
+    _place: Place,
+}
+
+impl Worker {
+    /// Starts one.
+    ///
+    /// # Errors
+    /// When it cannot be before `deadline`.
+    pub async fn start(bay: &Bay, basis: Basis, place: Place, deadline: Instant) -> Result<Self, BackendError> {
+        let running = bay.start_staying(basis.program().clone(), deadline).await?;
+        let Running { stdin: Some(stdin), stdout, stderr, ended, leash } = running else {
+            return Err(BackendError::unavailable("cannot start: it has no stdin"));
+        };
+        let (stderr, ended, idle) = (Tail::of(stderr), Some(ended), Instant::now());
+        Ok(Self { asked: 0, idle, basis, stdin, stdout, stderr, ended, _leash: leash, _place: place })
+    }
+
+    /// Whether it is alive, silent, and what would be started now.
+    pub fn is_good(&self, basis: &Basis) -> bool {
+        self.basis == *basis && is_quiet(&self.stdout)
+    }
+
+    /// Asks it. After a fault it must not be asked again.
+    ///
+    /// # Errors
+    /// When it does not do as a worker should.
+    pub async fn ask(&mut self, job: &Job<'_>) -> Result<Said, Fault> {
+        let began = Instant::now();
+        if self.asked > 0 {
+            self.stderr.clear();
+        }
+        self.asked += 1;
+        let id = self.asked;
+        let mut question = format!("{{\"id\":{id},\"request\":").into_bytes();
+        question.extend_from_slice(job.input.trim_ascii_end());
+        question.extend_from_slice(b"}\n");
+        let exchanging = exchange(&mut self.stdin, &mut self.stdout, &question, job.most);
+        let why = match timeout_at(job.until, exchanging).await {
+            Ok(Ok(line)) => {
+                let secrets = job.secrets.clone();
+                match mapping::work_on(line.len(), move || answer::read(&line, id, &secrets)).await {
+                    Ok(said) => return Ok(said),
+                    Err(error) => error,
+                }
+            }
+            Err(_) => {
+                let why = format!("not done after {:.1} s, stopped", began.elapsed().as_secs_f32());
+                return Err(Fault::Other(self.explain(BackendError::timeout(why), job.secrets)));
+            }
+            Ok(Err(Broken::TooMuch)) => {
+                let why = format!("wrote more than {} bytes without an end of line, stopped", job.most);
+                BackendError::invalid_output(why)
+            }
+            Ok(Err(Broken::Unasked(what))) => BackendError::invalid_output(format!("lost step: {what}; stopped")),
+            Ok(Err(Broken::Gone { is_silent })) => {
+                let error = self.last_words(job).await;
+                return Err(if is_silent {
+                    Fault::Silent(error)
+                } else {
+                    Fault::Other(error.within("it ended in the middle of its answer"))
+                });
+            }
+        };
+        self.stderr.settle(job.until.min(Instant::now() + REASONS)).await;
+        Err(Fault::Other(self.explain(why, job.secrets)))
+    }
+
+    /// Why it has gone.
+    async fn last_words(&mut self, job: &Job<'_>) -> BackendError {
+        let (secrets, until) = (job.secrets, job.until.min(Instant::now() + LAST_WORDS));
+        let Some(ended) = &mut self.ended else { return BackendError::unavailable("it has ended") };
+        let ended = timeout_at(until, ended).await;
+        if ended.is_ok() {
+            self.ended = None;
+        }
+        self.stderr.settle(until).await;
+        match ended {
+            Err(_) => self.explain(BackendError::unavailable("it closed its stdin or stdout, stopped"), secrets),
+            Ok(Err(_)) => BackendError::unavailable("its launcher has gone"),
+            Ok(Ok(Err(error))) => error,
+            Ok(Ok(Ok(ended))) => {
+                let run = Run { output: Bytes::new(), told: self.told(), ended };
+                let ended_well = || BackendError::unavailable("it ended without an answer (exit status: 0)");
+                exit::check(&run, secrets).err().unwrap_or_else(|| self.explain(ended_well(), secrets))
+            }
+        }
+    }
+
+    /// Ends it; what is given is over when nothing is left of it.
+    pub fn end(mut self) -> impl Future<Output = ()> + 'static {
+        let ended = self.ended.take();
+        drop(self);
+        async move {
+            if let Some(ended) = ended {
+                let _ = ended.await;
+            }
+        }
+    }
+
+    /// What it wrote to stderr since it was asked.
+    pub fn told(&self) -> Told {
+        self.stderr.told()
+    }
+
+    fn explain(&self, error: BackendError, secrets: &Secrets) -> BackendError {
+        let message = secrets.redact(&error.message) + &self.told().tail(secrets);
+        BackendError { message, ..error }
+    }
+}
