@@ -21,9 +21,10 @@ use crate::{
     launcher::Launchers,
     oci::Registries,
     outbound::Outbound,
-    problem::{Path, Problems},
+    problem::{Path, Problem, Problems},
     route::{RouteTable, check_deadline},
     telemetry::metrics::Metrics,
+    units::HumanDuration,
 };
 
 /// How often a file is tried that another process holds.
@@ -56,7 +57,7 @@ impl App {
     ///
     /// # Errors
     /// With all problems of the configuration. A report comes with success too: it may hold warnings.
-    pub fn build(loaded: Loaded, clock: Arc<dyn Clock>, program: &FilePath) -> Result<(Self, Report), Report> {
+    pub fn build(mut loaded: Loaded, clock: Arc<dyn Clock>, program: &FilePath) -> Result<(Self, Report), Report> {
         let mut problems = Problems::default();
         let root = Path::root();
         let Some(config) = loaded.config.clone() else { return Err(loaded.report(Vec::new())) };
@@ -91,8 +92,9 @@ impl App {
             launchers: &launchers,
             registries: &registries,
             has_items: false,
+            package: None,
         };
-        let routes = RouteTable::build(
+        let mut routes = RouteTable::build(
             &config.routes,
             &loaded.routes,
             config.server.deadline,
@@ -101,6 +103,13 @@ impl App {
             &root.key("routes"),
             &mut problems,
         );
+        for problem in add_plugins(&mut routes, &mut loaded, config.server.deadline, around, &metrics) {
+            problems.add(problem);
+        }
+        if routes.is_empty() && loaded.plugins.is_empty() {
+            let help = "a route has at least a `name` and a `backend`";
+            problems.error_with_help(&root.key("routes"), "there are no routes", help);
+        }
         check_memory(&config, &root, &mut problems);
         let report = loaded.report(problems.into_vec());
         if report.has_errors() {
@@ -187,6 +196,30 @@ impl App {
     pub fn is_draining(&self) -> bool {
         self.is_draining.load(Ordering::Relaxed)
     }
+}
+
+/// Builds the routes of all plugins, after those of the file; what stands in the file itself of what is wrong with them.
+fn add_plugins(
+    routes: &mut RouteTable,
+    loaded: &mut Loaded,
+    deadline: HumanDuration,
+    around: Surroundings<'_>,
+    metrics: &Metrics,
+) -> Vec<Problem> {
+    let mut of_file = Vec::new();
+    for plugin in &mut loaded.plugins {
+        let mut found = Vec::new();
+        for (index, (config, raw)) in plugin.routes.iter().enumerate() {
+            let around = Surroundings { base: &plugin.base, package: Some(&plugin.package), ..around };
+            let mut problems = Problems::default();
+            routes.add(config, raw, deadline, around, metrics, &Path::root(), &mut problems);
+            // Of the second route only the name is another.
+            let news = |problem: &Problem| index == 0 || problem.path == Path::root().key("name");
+            found.extend(problems.into_vec().into_iter().filter(news));
+        }
+        of_file.extend(found.into_iter().filter_map(|problem| plugin.note(problem)));
+    }
+    of_file
 }
 
 fn check_server(server: &ServerConfig, path: &Path, problems: &mut Problems) {

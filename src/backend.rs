@@ -120,6 +120,8 @@ pub struct Surroundings<'a> {
     pub registries: &'a Registries,
     /// Whether it gets the items of a step before it.
     pub has_items: bool,
+    /// The package that its programs belong to.
+    pub package: Option<&'a script::Package>,
 }
 
 impl BackendConfig {

@@ -2,6 +2,7 @@
 //! file, line and path. The sections belong to the modules that use them.
 
 pub mod decode;
+pub mod plugins;
 pub mod report;
 pub mod tree;
 
@@ -12,10 +13,20 @@ use serde::Deserialize;
 use serde_json::Value;
 
 pub use self::report::Report;
-use self::tree::Node;
+use self::{
+    plugins::{Plugin, PluginsConfig},
+    tree::Node,
+};
 use crate::{
-    auth::AuthConfig, backend::script::ScriptsConfig, base_dir::BaseDir, cache::CacheLimits, oci::RegistryConfig,
-    problem::Problem, route::RouteConfig, telemetry::log::LogConfig, units::HumanDuration,
+    auth::AuthConfig,
+    backend::script::ScriptsConfig,
+    base_dir::BaseDir,
+    cache::CacheLimits,
+    oci::RegistryConfig,
+    problem::{Path, Problem, Problems},
+    route::RouteConfig,
+    telemetry::log::LogConfig,
+    units::HumanDuration,
 };
 
 /// The whole configuration of a gateway.
@@ -40,6 +51,9 @@ pub struct Config {
     /// What all scripts share.
     #[serde(default)]
     pub scripts: ScriptsConfig,
+    /// Folders of plugins, whose routes come after those of this file.
+    #[serde(default)]
+    pub plugins: PluginsConfig,
     /// Who answers which calls; tried in this order.
     #[serde(default)]
     pub routes: Vec<RouteConfig>,
@@ -82,6 +96,8 @@ pub struct Loaded {
     pub routes: Vec<Value>,
     /// Where relative paths start.
     pub base: BaseDir,
+    /// The plugins, in the order of their folders' names.
+    pub plugins: Vec<Plugin>,
     report: Report,
     tree: Node,
 }
@@ -110,7 +126,17 @@ impl Loaded {
         let config = decode::decode(&mut tree, &mut report);
         let value = tree.to_value();
         let routes = value.get("routes").and_then(Value::as_array).cloned().unwrap_or_default();
-        Ok(Self { config, routes, base, report, tree })
+        let mut problems = Problems::default();
+        let path = Path::root().key("plugins");
+        let load = |config: &Config| plugins::load(&config.plugins, &base, &path, &mut problems);
+        let (plugins, failed) = config.as_ref().map(load).unwrap_or_default();
+        for failed in failed {
+            report.join(failed);
+        }
+        for problem in problems.into_vec() {
+            report.add(&tree, problem);
+        }
+        Ok(Self { config, routes, base, plugins, report, tree })
     }
 
     /// All that is wrong, with `problems`, which the building of the parts found.
@@ -118,6 +144,9 @@ impl Loaded {
     pub fn report(mut self, problems: Vec<Problem>) -> Report {
         for problem in problems {
             self.report.add(&self.tree, problem);
+        }
+        for plugin in self.plugins {
+            self.report.join(plugin.report);
         }
         self.report.sort();
         self.report

@@ -6,6 +6,7 @@
 //! whatever leaves its parents is found and ended too; and it ends when the gateway does, even by `kill -9`.
 
 mod confine;
+mod copy;
 mod inside;
 mod root;
 mod slot;
@@ -29,7 +30,7 @@ use tokio::{
 pub use self::{
     inside::run,
     terms::{Identities, Limits, Network, Terms, User},
-    wire::{Ended, How, Program},
+    wire::{Copied, Ended, First, How, Program},
 };
 use self::{root::Root, slot::Slot, wire::Report};
 use crate::error::BackendError;

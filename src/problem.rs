@@ -110,6 +110,11 @@ impl Problems {
         self.push(path, message.into(), None, Severity::Error);
     }
 
+    /// Notes what was found elsewhere.
+    pub fn add(&mut self, problem: Problem) {
+        self.0.push(problem);
+    }
+
     /// Notes an error at `path` with advice.
     pub fn error_with_help(&mut self, path: &Path, message: impl Into<String>, help: impl Into<String>) {
         self.push(path, message.into(), Some(help.into()), Severity::Error);

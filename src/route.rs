@@ -4,7 +4,11 @@
 pub mod input;
 pub mod matching;
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use indexmap::IndexMap;
 use schemars::JsonSchema;
@@ -20,6 +24,7 @@ use crate::{
     backend::{Backend, BackendConfig, Surroundings},
     cache::{CacheConfig, Key, KeyPrefix, Life, Policy, Revision, State},
     clock::Timestamp,
+    error::BackendError,
     generator::{Parameters, Query, Question},
     guard::{Guard, GuardConfig},
     problem::{Path, Problems},
@@ -178,6 +183,10 @@ impl std::fmt::Debug for Route {
 pub struct RouteTable {
     routes: Vec<Arc<Route>>,
     by_name: HashMap<Arc<str>, Arc<Route>>,
+    /// The names of all that were added, good or not.
+    names: HashSet<String>,
+    /// The first route that takes every call.
+    catch_all: Option<String>,
 }
 
 impl RouteTable {
@@ -192,32 +201,42 @@ impl RouteTable {
         path: &Path,
         problems: &mut Problems,
     ) -> Self {
-        let mut table = Self { routes: Vec::new(), by_name: HashMap::new() };
-        if configs.is_empty() {
-            problems.error_with_help(path, "there are no routes", "a route has at least a `name` and a `backend`");
-        }
-        let mut catch_all: Option<&str> = None;
+        let mut table = Self { routes: Vec::new(), by_name: HashMap::new(), names: HashSet::new(), catch_all: None };
         for (index, config) in configs.iter().enumerate() {
-            let path = path.index(index);
-            check_name(config, &configs[..index], &path, problems);
-            if let (Some(first), Some(_)) = (catch_all, &config.matches) {
-                problems.warning(
-                    &path.key("match"),
-                    format!("never used: the route `{first}` before it takes every call"),
-                    "routes are tried in the order of the file; move the one that takes all to the end",
-                );
-            }
-            if config.matches.as_ref().is_some_and(MatchConfig::takes_everything) {
-                catch_all.get_or_insert(&config.name);
-            }
             let raw = raw.get(index).unwrap_or(&Value::Null);
-            if let Some(route) = build_route(config, raw, deadline, around, metrics, &path, problems) {
-                let route = Arc::new(route);
-                table.by_name.insert(Arc::clone(&route.name), Arc::clone(&route));
-                table.routes.push(route);
-            }
+            table.add(config, raw, deadline, around, metrics, &path.index(index), problems);
         }
         table
+    }
+
+    /// Builds one more route, which stands at `path`.
+    #[expect(clippy::too_many_arguments, reason = "they are those of `build`")]
+    pub fn add(
+        &mut self,
+        config: &RouteConfig,
+        raw: &Value,
+        deadline: HumanDuration,
+        around: Surroundings<'_>,
+        metrics: &Metrics,
+        path: &Path,
+        problems: &mut Problems,
+    ) {
+        check_name(config, !self.names.insert(config.name.clone()), path, problems);
+        if let (Some(first), Some(_)) = (&self.catch_all, &config.matches) {
+            problems.warning(
+                &path.key("match"),
+                format!("never used: the route `{first}` before it takes every call"),
+                "routes are tried in the order of the file; move the one that takes all to the end",
+            );
+        }
+        if config.matches.as_ref().is_some_and(MatchConfig::takes_everything) {
+            self.catch_all.get_or_insert_with(|| config.name.clone());
+        }
+        if let Some(route) = build_route(config, raw, deadline, around, metrics, path, problems) {
+            let route = Arc::new(route);
+            self.by_name.insert(Arc::clone(&route.name), Arc::clone(&route));
+            self.routes.push(route);
+        }
     }
 
     /// The route called `name`.
@@ -226,13 +245,23 @@ impl RouteTable {
         self.by_name.get(name)
     }
 
-    /// The first route that takes a call of `application_set` with `parameters`.
-    #[must_use]
-    pub fn by_match(&self, application_set: &str, parameters: &Parameters) -> Option<&Arc<Route>> {
-        let fits = |route: &&Arc<Route>| {
-            route.matcher.as_ref().is_some_and(|matcher| matcher.fits(application_set, parameters))
-        };
-        self.routes.iter().find(fits)
+    /// The route that takes a call: the first of those without a command whose `match` fits, else the first of the others
+    /// whose `match` fits and whose command wants it.
+    ///
+    /// # Errors
+    /// When a command does not say, with its route: one behind it must not answer in its place.
+    pub async fn by_match(&self, query: &Query) -> Result<Option<&Arc<Route>>, (Arc<Route>, BackendError)> {
+        let fits = |matcher: &Matcher| matcher.fits(&query.application_set, &query.parameters);
+        let all = || self.routes.iter().filter_map(|route| Some((route, route.matcher.as_ref()?)));
+        if let Some((route, _)) = all().find(|(_, matcher)| !matcher.must_look() && fits(matcher)) {
+            return Ok(Some(route));
+        }
+        for (route, matcher) in all().filter(|(_, matcher)| matcher.must_look() && fits(matcher)) {
+            if matcher.looks(query).await.map_err(|error| (Arc::clone(route), error))? {
+                return Ok(Some(route));
+            }
+        }
+        Ok(None)
     }
 
     /// Puts another backend behind all routes, which nobody may have taken yet.
@@ -245,6 +274,12 @@ impl RouteTable {
             }
             self.by_name.insert(Arc::clone(&route.name), Arc::clone(route));
         }
+    }
+
+    /// Whether nothing was ever added.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty()
     }
 
     /// All routes in the order of the configuration.
@@ -265,7 +300,7 @@ pub fn check_deadline(deadline: HumanDuration, path: &Path, problems: &mut Probl
     }
 }
 
-fn check_name(config: &RouteConfig, before: &[RouteConfig], path: &Path, problems: &mut Problems) {
+fn check_name(config: &RouteConfig, is_taken: bool, path: &Path, problems: &mut Problems) {
     let path = path.key("name");
     let name = &config.name;
     let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_' | '.');
@@ -282,7 +317,7 @@ fn check_name(config: &RouteConfig, before: &[RouteConfig], path: &Path, problem
             ),
         );
     }
-    if before.iter().any(|other| other.name == *name) {
+    if is_taken {
         problems.error(&path, format!("two routes are called `{name}`"));
     }
 }
@@ -335,7 +370,9 @@ fn build_route(
     path: &Path,
     problems: &mut Problems,
 ) -> Option<Route> {
-    let matcher = config.matches.as_ref().map(|matches| Matcher::build(matches, &path.key("match"), problems));
+    let around = Surroundings { raw, ..around };
+    let build = |matches| Matcher::build(matches, &config.backend, around, &path.key("match"), problems);
+    let matcher = config.matches.as_ref().map(build);
     let input = config.input.as_ref().map(|input| Input::build(input, &path.key("input"), problems));
     if let (Some(input), Some(declared)) = (&input, &config.input) {
         for (index, name) in config.echo.iter().enumerate().filter(|(_, name)| !input.has(name)) {
@@ -353,7 +390,7 @@ fn build_route(
     if let Some(deadline) = config.deadline {
         check_deadline(deadline, &deadline_path, problems);
     }
-    let backend = config.backend.build(Surroundings { raw, ..around }, &path.key("backend"), problems);
+    let backend = config.backend.build(around, &path.key("backend"), problems);
     let (backend, matcher, input) = (backend?, matcher, input);
     let reads_application_set = backend.reads_application_set() || shape.reads_application_set();
     Some(Route {

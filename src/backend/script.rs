@@ -6,6 +6,8 @@ mod confinement;
 mod environment;
 mod exit;
 mod names;
+mod package;
+pub mod probe;
 mod protocol;
 mod run;
 mod worker;
@@ -26,10 +28,15 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use self::{
-    confinement::{AllowConfig, Confinement, LimitsConfig},
-    protocol::{Protocol, Reading},
-    run::{Job, run},
+    confinement::Confinement,
+    protocol::Reading,
+    run::{Job, Run, run},
     worker::{Mode, Pool, WorkerConfig},
+};
+pub use self::{
+    confinement::{AllowConfig, LimitsConfig},
+    package::{Package, Source},
+    protocol::Protocol,
 };
 use super::{Backend, Surroundings, mapping};
 use crate::{
@@ -37,7 +44,7 @@ use crate::{
     error::BackendError,
     expression::Expression,
     generator::{Outcome, Parameters, Query},
-    launcher::{Bay, Network, Program},
+    launcher::{Bay, First, Network, Program},
     problem::{Path, Problems},
     secret::{Secret, Secrets, TextOrSecret},
     units::{ByteSize, HumanDuration},
@@ -57,6 +64,8 @@ pub struct Config {
     pub mode: Mode,
     /// How workers live, with `mode: worker`.
     pub worker: Option<WorkerConfig>,
+    /// What runs before it, in the same run, folder and environment. When it fails, the whole run has failed.
+    pub init: Option<CommandConfig>,
     /// The language of its stdin and stdout.
     #[serde(default)]
     pub protocol: Protocol,
@@ -95,6 +104,51 @@ pub struct Config {
     pub network: Network,
 }
 
+impl Config {
+    /// A script with all defaults.
+    #[must_use]
+    pub fn of(command: Vec<String>) -> Self {
+        Self {
+            command,
+            mode: Mode::default(),
+            worker: None,
+            init: None,
+            protocol: Protocol::default(),
+            parameters: None,
+            env: BTreeMap::new(),
+            inherit_env: default_inherit_env(),
+            timeout: default_timeout(),
+            max_output: default_max_output(),
+            concurrency: default_concurrency(),
+            allow: AllowConfig::default(),
+            limits: LimitsConfig::default(),
+            user: None,
+            network: Network::default(),
+        }
+    }
+}
+
+/// A program and its arguments, in the words of a Config Management Plugin.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[schemars(rename = "Command")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CommandConfig {
+    /// The program and its arguments. No shell is involved.
+    #[schemars(length(min = 1))]
+    pub command: Vec<String>,
+    /// More arguments.
+    #[serde(default)]
+    pub args: Vec<String>,
+}
+
+impl CommandConfig {
+    /// The program and all its arguments.
+    #[must_use]
+    pub fn words(&self) -> Vec<String> {
+        self.command.iter().chain(&self.args).cloned().collect()
+    }
+}
+
 /// What all scripts share.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -115,19 +169,19 @@ const PUBLIC: [&str; 3] = ["PATH", "LANG", "TZ"];
 /// An inherited value that is shorter is no secret, in bytes.
 const SHORTEST_SECRET: usize = 8;
 
-fn default_inherit_env() -> Vec<String> {
+pub(crate) fn default_inherit_env() -> Vec<String> {
     PUBLIC.map(str::to_owned).into()
 }
 
-const fn default_timeout() -> HumanDuration {
+pub(crate) const fn default_timeout() -> HumanDuration {
     HumanDuration::from_secs(10)
 }
 
-const fn default_concurrency() -> usize {
+pub(crate) const fn default_concurrency() -> usize {
     8
 }
 
-const fn default_max_output() -> ByteSize {
+pub(crate) const fn default_max_output() -> ByteSize {
     ByteSize::mib(4)
 }
 
@@ -139,6 +193,8 @@ type Environment = Vec<(String, OsString)>;
 pub struct Script {
     program: PathBuf,
     arguments: Vec<String>,
+    init: Option<First>,
+    package: Option<Package>,
     protocol: Protocol,
     parameters: Option<Arc<Expression>>,
     inherited: Environment,
@@ -169,7 +225,18 @@ impl Script {
             problems.error_with_help(path, "the command is empty", "name a program: `command: [python3, branches.py]`");
             return None;
         };
-        let program = problems.note(path, find_program(program, around.base));
+        let package = around.package;
+        let program = problems.note(path, find_program(program, around.base, package));
+        let init = config.init.as_ref().map(|init| {
+            let path = script_path.key("init").key("command");
+            let words = init.words();
+            let Some((program, arguments)) = words.split_first().filter(|_| !init.command.is_empty()) else {
+                problems.error_with_help(&path, "the command is empty", "name a program, or leave `init` out");
+                return None;
+            };
+            let program = problems.note(&path, find_program(program, around.base, package))?;
+            Some(First { program, arguments: arguments.to_vec() })
+        });
         if config.concurrency == 0 {
             problems.error(&script_path.key("concurrency"), "with 0 it would never run");
         }
@@ -181,12 +248,22 @@ impl Script {
         };
         let known = program.as_deref().unwrap_or(FilePath::new(""));
         let terms = confinement.terms(known, arguments, around.base, script_path, problems);
-        let (program, terms) = (program?, terms?);
+        let (program, mut terms) = (program?, terms?);
+        let init = match init {
+            Some(init) => Some(init?),
+            None => None,
+        };
+        terms.readable.extend(package.map(Package::readable).unwrap_or_default());
+        if let Some(init) = &init {
+            terms.readable.extend(confinement::belongings(&init.program, &init.arguments, around.base));
+        }
         let bay = Bay::new(around.launchers, terms, config.concurrency);
         let workers = (config.mode == Mode::Worker).then(|| Pool::new(&bay, config.worker.unwrap_or_default()));
         Some(Self {
             program,
             arguments: arguments.to_vec(),
+            init,
+            package: package.cloned(),
             protocol: config.protocol,
             parameters: parameters?.map(Arc::new),
             inherited: config
@@ -223,6 +300,9 @@ impl Script {
             variables.push((environment::alias(name), value.clone()));
             variables.push((name.clone(), value));
         }
+        if let Some(package) = &self.package {
+            package.add_to_path(&mut variables);
+        }
         Ok((variables, secrets))
     }
 }
@@ -230,28 +310,15 @@ impl Script {
 #[async_trait]
 impl Backend for Script {
     async fn resolve(&self, query: &Query) -> Result<Outcome, BackendError> {
-        let (mut environment, mut secrets) = self.environment()?;
-        if self.workers.is_none() {
-            environment::add(&mut environment, &query.parameters)?;
-            secrets.hide(environment::dumped(&query.parameters));
-        }
-        let job = Job {
-            bay: &self.bay,
-            program: self.program(environment),
-            input: self.protocol.input(query),
-            most: self.max_output,
-            secrets: &secrets,
-            until: query.deadline.min(Instant::now() + self.timeout.0),
-            watch: query.watch.as_ref(),
-        };
-        let name = self.program.file_name().unwrap_or_default().to_string_lossy();
+        let name = self.name();
         if let Some(workers) = &self.workers {
+            let (environment, secrets) = self.environment()?;
+            let job = self.job(environment, query, &secrets);
             let reading = workers.ask(&job).await.map_err(|error| error.within(&name))?;
             let reading = self.map(reading, query).await.map_err(|error| secrets.clean(&error).within(&name))?;
             return Ok(Outcome::of_list(reading.items, format!("asked {name}"), "an explicit []").lasting(reading.ttl));
         }
-        let run = run(job).await.map_err(|error| error.within(&name))?;
-        exit::check(&run, &secrets).map_err(|error| error.within(&name))?;
+        let (run, secrets) = self.run(query).await?;
         let reading = self.read(run.output, query, &secrets).await.map_err(|error| {
             let error = secrets.clean(&error).within("its output").within(&name);
             BackendError { message: error.message + &run.told.tail(&secrets), ..error }
@@ -277,13 +344,50 @@ impl Backend for Script {
 }
 
 impl Script {
+    /// What it is called in messages.
+    fn name(&self) -> std::borrow::Cow<'_, str> {
+        self.program.file_name().unwrap_or_default().to_string_lossy()
+    }
+
     fn program(&self, environment: Environment) -> Program {
+        let copy = self.package.as_ref().and_then(Package::copied);
         Program {
             program: self.program.clone(),
             arguments: self.arguments.clone(),
             environment: environment.into_iter().map(|(name, value)| (name, value.into())).collect(),
-            folder: Some(self.base.as_path().to_owned()),
+            folder: copy.is_none().then(|| self.base.as_path().to_owned()),
+            first: self.init.clone(),
+            copy,
         }
+    }
+
+    fn job<'a>(&'a self, environment: Environment, query: &'a Query, secrets: &'a Secrets) -> Job<'a> {
+        Job {
+            bay: &self.bay,
+            program: self.program(environment),
+            input: self.protocol.input(query),
+            most: self.max_output,
+            secrets,
+            until: query.deadline.min(Instant::now() + self.timeout.0),
+            watch: query.watch.as_ref(),
+        }
+    }
+
+    /// One run that ended well, and the secrets that it knew.
+    async fn run(&self, query: &Query) -> Result<(Run, Secrets), BackendError> {
+        let (mut environment, mut secrets) = self.environment()?;
+        if let Some(package) = &self.package {
+            package.tell(&mut environment, query)?;
+        }
+        environment::add(&mut environment, &query.parameters)?;
+        secrets.hide(environment::dumped(&query.parameters));
+        let name = self.name();
+        let run = run(self.job(environment, query, &secrets)).await.map_err(|error| error.within(&name))?;
+        exit::check(&run, &secrets).map_err(|error| {
+            let error = if run.ended.is_first { error.within("init") } else { error };
+            error.within(&name)
+        })?;
+        Ok((run, secrets))
     }
 
     /// What `output` says, mapped.
@@ -317,7 +421,10 @@ fn mapped(reading: Reading, expression: &Expression, parameters: &Parameters) ->
 
 /// The program's absolute path: an environment that was cleared finds no bare name, and an unknown
 /// program is better known at the start.
-fn find_program(name: &str, base: &BaseDir) -> Result<PathBuf, String> {
+fn find_program(name: &str, base: &BaseDir, package: Option<&Package>) -> Result<PathBuf, String> {
+    if let Some(program) = package.and_then(|package| package.find(name)) {
+        return program;
+    }
     if name.contains('/') {
         let path = base.resolve(name);
         return if is_executable(&path) {

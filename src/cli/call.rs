@@ -71,12 +71,12 @@ pub fn run(arguments: &CallArgs) -> anyhow::Result<ExitCode> {
         }
     };
     let parameters = parameters(arguments)?;
-    let route = pick(&app, arguments, &parameters)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let route = runtime.block_on(pick(&app, arguments, &parameters))?;
     let parameters = match &route.input {
         Some(input) => input.accept(parameters).map_err(|error| anyhow::anyhow!("route {}: {error}", route.name))?,
         None => parameters,
     };
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let application_set = arguments.application_set.as_str().into();
         let query = Query::new(application_set, Arc::new(parameters), Instant::now() + route.deadline);
@@ -103,18 +103,17 @@ fn parameters(arguments: &CallArgs) -> anyhow::Result<Parameters> {
     Ok(parameters)
 }
 
-fn pick(app: &App, arguments: &CallArgs, parameters: &Parameters) -> anyhow::Result<Arc<Route>> {
+async fn pick(app: &App, arguments: &CallArgs, parameters: &Parameters) -> anyhow::Result<Arc<Route>> {
     let known = || app.routes.iter().map(|route| &*route.name).collect::<Vec<_>>().join(", ");
-    let route = match &arguments.route {
-        Some(name) => {
-            app.routes.by_name(name).with_context(|| format!("there is no route `{name}`; there are: {}", known()))
-        }
-        None => app
-            .routes
-            .by_match(&arguments.application_set, parameters)
-            .with_context(|| format!("no route's `match` takes this call; name one of: {}", known())),
-    };
-    route.cloned()
+    if let Some(name) = &arguments.route {
+        let route = app.routes.by_name(name);
+        return route.cloned().with_context(|| format!("there is no route `{name}`; there are: {}", known()));
+    }
+    let deadline = Instant::now() + app.server.deadline.0;
+    let query = Query::new(arguments.application_set.as_str().into(), Arc::new(parameters.clone()), deadline);
+    let found = app.routes.by_match(&query).await;
+    let found = found.map_err(|(route, error)| anyhow::anyhow!(ApiError::of_match(&route, error).message))?;
+    found.cloned().with_context(|| format!("no route's `match` takes this call; name one of: {}", known()))
 }
 
 fn show_answer(answer: &Answer, route: &Route, key: &str, steps: &Value, output: Output) -> anyhow::Result<ExitCode> {

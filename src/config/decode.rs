@@ -1,10 +1,11 @@
-//! From a tree to [`Config`], with all errors at once: serde stops at the first, so what it stopped at
+//! From a tree to [`super::Config`] and others, with all errors at once: serde stops at the first, so what it stopped at
 //! is noted, taken out, and the rest is tried again.
 
+use serde::de::DeserializeOwned;
 use serde_path_to_error::Segment as SerdeSegment;
 
 use super::{
-    Config, Report,
+    Report,
     tree::{Kind, Node},
 };
 use crate::problem::{Path, Problem, Segment, Severity};
@@ -14,7 +15,7 @@ const MOST: usize = 100;
 
 /// Decodes what can be decoded of `tree`; what cannot is taken out of it and noted in `report`.
 /// `None` when not even the outermost mapping fits.
-pub fn decode(tree: &mut Node, report: &mut Report) -> Option<Config> {
+pub fn decode<T: DeserializeOwned>(tree: &mut Node, report: &mut Report) -> Option<T> {
     // serde would read a list as the fields of a struct in their order.
     if !matches!(tree.kind, Kind::Mapping(_)) {
         report.syntax(tree.at, "wrong type: the file must hold one mapping".to_owned());
@@ -23,7 +24,7 @@ pub fn decode(tree: &mut Node, report: &mut Report) -> Option<Config> {
     let mut pruned: Vec<Path> = Vec::new();
     for _ in 0..MOST {
         let value = tree.to_value();
-        let error = match serde_path_to_error::deserialize::<_, Config>(&value) {
+        let error = match serde_path_to_error::deserialize::<_, T>(&value) {
             Ok(config) => return Some(config),
             Err(error) => error,
         };

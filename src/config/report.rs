@@ -9,12 +9,14 @@ use serde::Serialize;
 use super::tree::{Node, Position};
 use crate::problem::{Problem, Severity};
 
-/// The findings for one file.
+/// The findings for one file, and for those that belong to it.
 #[derive(Debug, Clone)]
 pub struct Report {
     name: String,
     source: String,
     findings: Vec<Finding>,
+    /// Those of other files that belong to it.
+    others: Vec<Self>,
 }
 
 /// One problem with its place.
@@ -39,7 +41,7 @@ impl Report {
     /// Nothing found yet in `source`, which came from the file `name`.
     #[must_use]
     pub fn new(name: &str, source: String) -> Self {
-        Self { name: name.to_owned(), source, findings: Vec::new() }
+        Self { name: name.to_owned(), source, findings: Vec::new(), others: Vec::new() }
     }
 
     /// A file that cannot even be read.
@@ -73,8 +75,22 @@ impl Report {
         self.push(at, real, problem.message, problem.help, problem.severity);
     }
 
-    /// Puts the findings in the order of the file.
+    /// Takes in the findings for a file that belongs to this one.
+    pub fn join(&mut self, mut other: Self) {
+        other.sort();
+        if !other.is_empty() {
+            self.others.push(other);
+        }
+    }
+
+    /// All findings: those of this file first.
+    fn all(&self) -> impl Iterator<Item = &Finding> {
+        self.findings.iter().chain(self.others.iter().flat_map(|other| &other.findings))
+    }
+
+    /// Puts the findings in the order of the file, and other files in that of their names.
     pub fn sort(&mut self) {
+        self.others.sort_by(|one, other| one.name.cmp(&other.name));
         self.findings.sort_by_key(|finding| (finding.line, finding.column));
     }
 
@@ -87,7 +103,7 @@ impl Report {
     /// Whether nothing was found at all.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.findings.is_empty()
+        self.all().next().is_none()
     }
 
     /// One line per finding: `file:line:column: path: message (help)`.
@@ -98,13 +114,13 @@ impl Report {
             let help = finding.help.as_ref().map(|help| format!(" ({help})")).unwrap_or_default();
             format!("{}:{}:{}: {path}{}{help}", finding.file, finding.line, finding.column, finding.message)
         };
-        self.findings.iter().map(line).collect()
+        self.all().map(line).collect()
     }
 
     /// The findings as a JSON list.
     #[must_use]
     pub fn to_json(&self) -> serde_json::Value {
-        serde_json::to_value(&self.findings).unwrap_or_default()
+        serde_json::to_value(self.all().collect::<Vec<_>>()).unwrap_or_default()
     }
 
     /// `2 errors, 1 warning`
@@ -120,7 +136,7 @@ impl Report {
     }
 
     fn count(&self, severity: &str) -> usize {
-        self.findings.iter().filter(|finding| finding.severity == severity).count()
+        self.all().filter(|finding| finding.severity == severity).count()
     }
 
     fn push(
@@ -184,7 +200,7 @@ impl fmt::Display for Report {
                 .with_source_code(NamedSource::new(&self.name, source.clone()).with_language("yaml"));
             handler.render_report(f, &*report)?;
         }
-        Ok(())
+        self.others.iter().try_for_each(|other| other.fmt(f))
     }
 }
 

@@ -31,6 +31,7 @@ use rustix::process::{PidfdFlags, pidfd_open};
 use super::{
     Opening,
     confine::confine,
+    copy,
     tree::{Reaped, kill_all, reap, reap_all, signal_all},
     wire::{self, Ended, How, Program, Report, Request, STREAMS},
 };
@@ -76,6 +77,14 @@ struct Launcher {
     work: PathBuf,
 }
 
+/// How things are when a program has ended.
+struct GoingOn {
+    /// Whether the gateway is still there.
+    is_served: bool,
+    /// Whether it wanted the end.
+    is_stopped: bool,
+}
+
 impl Launcher {
     /// Runs the next program; whether there was one.
     fn serve(&mut self) -> std::io::Result<bool> {
@@ -83,34 +92,56 @@ impl Launcher {
         // What has ended needs no stop.
         let Request::Start(program) = request else { return Ok(true) };
         let before = usage();
-        let pid = match start(program, streams, &self.work) {
-            Ok(pid) => pid,
-            Err(why) => {
-                wire::send(&mut self.socket, &Report::NotStarted(why))?;
-                return Ok(clear(&self.work));
-            }
+        let (mut how, mut is_served, mut is_first, mut is_alone) = (How::Unknown, true, false, true);
+        let commands = match prepare(program, streams, &self.work) {
+            Ok(commands) => commands,
+            Err(why) => return self.refuse(why),
         };
-        let mut how = How::Unknown;
-        let mut seen = |ended: Pid, so: How| {
-            if ended == pid {
-                how = so;
+        let last = commands.len() - 1;
+        for (index, mut command) in commands.into_iter().enumerate() {
+            is_first = index < last;
+            let of = if is_first { "init: " } else { "" };
+            let spawned = command.spawn().map_err(|error| format!("{of}{error}"));
+            let pid = spawned
+                .and_then(|child| i32::try_from(child.id()).map(Pid::from_raw).map_err(|error| error.to_string()));
+            let pid = match pid {
+                Ok(pid) => pid,
+                Err(why) => return self.refuse(why),
+            };
+            // Its ends of the pipes: who reads them waits for the last of them to be closed.
+            drop(command);
+            how = How::Unknown;
+            let mut seen = |ended: Pid, so: How| {
+                if ended == pid {
+                    how = so;
+                }
+            };
+            let going_on = self.attend(pid, &mut seen).inspect_err(|_| {
+                kill_all(Instant::now() + KILLING, |_, _| ());
+            })?;
+            is_alone = reap_all(Instant::now() + AFTERLIFE, &mut seen) || kill_all(Instant::now() + KILLING, &mut seen);
+            is_served = going_on.is_served;
+            if how != How::Code(0) || going_on.is_stopped || !is_served || !is_alone {
+                break;
             }
-        };
-        let is_served = self.attend(pid, &mut seen).inspect_err(|_| {
-            kill_all(Instant::now() + KILLING, |_, _| ());
-        })?;
-        let is_alone = reap_all(Instant::now() + AFTERLIFE, &mut seen) || kill_all(Instant::now() + KILLING, &mut seen);
+        }
         if is_served {
             let after = usage();
             let (cpu, peak) = (after.0.saturating_sub(before.0), after.1);
-            wire::send(&mut self.socket, &Report::Ended(Ended { how, cpu, peak, is_alone }))?;
+            wire::send(&mut self.socket, &Report::Ended(Ended { how, cpu, peak, is_alone, is_first }))?;
         }
         // Nobody waits for that. Where something stays, no program comes after this one.
         Ok(clear(&self.work) && is_served)
     }
 
-    /// Waits until the program ends, by itself or as the gateway wishes; whether the gateway is still there.
-    fn attend(&mut self, pid: Pid, seen: &mut impl FnMut(Pid, How)) -> std::io::Result<bool> {
+    /// Tells that the program could not be started.
+    fn refuse(&mut self, why: String) -> std::io::Result<bool> {
+        wire::send(&mut self.socket, &Report::NotStarted(why))?;
+        Ok(clear(&self.work))
+    }
+
+    /// Waits until the program ends, by itself or as the gateway wishes.
+    fn attend(&mut self, pid: Pid, seen: &mut impl FnMut(Pid, How)) -> std::io::Result<GoingOn> {
         let known = rustix::process::Pid::from_raw(pid.as_raw()).ok_or(std::io::ErrorKind::NotFound)?;
         let program = pidfd_open(known, PidfdFlags::empty())?;
         loop {
@@ -129,7 +160,7 @@ impl Launcher {
                     seen(ended, how);
                 }
                 if is_over {
-                    return Ok(true);
+                    return Ok(GoingOn { is_served: true, is_stopped: false });
                 }
             }
             if has_word {
@@ -140,15 +171,16 @@ impl Launcher {
                     reap_all(Instant::now() + grace, &mut *seen);
                 }
                 kill_all(Instant::now() + KILLING, &mut *seen);
-                return Ok(word.is_some());
+                return Ok(GoingOn { is_served: word.is_some(), is_stopped: true });
             }
         }
     }
 }
 
-fn start(program: Program, streams: Vec<OwnedFd>, work: &Path) -> Result<Pid, String> {
+/// Makes the work folder of `program`, and the commands that run in it one after the other: one at least.
+fn prepare(program: Program, streams: Vec<OwnedFd>, work: &Path) -> Result<Vec<Command>, String> {
     let streams = <[OwnedFd; STREAMS]>::try_from(streams).map_err(|_| "its streams did not arrive".to_owned())?;
-    let [stdin, stdout, stderr] = streams.map(Stdio::from);
+    let [stdin, stdout, stderr] = streams;
     match DirBuilder::new().mode(OWN).create(work) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => {
             return Err(format!("cannot make its work folder: {error}"));
@@ -156,19 +188,31 @@ fn start(program: Program, streams: Vec<OwnedFd>, work: &Path) -> Result<Pid, St
         // What is there is as good as new.
         Ok(()) | Err(_) => {}
     }
-    let mut command = Command::new(&program.program);
-    command
-        .args(program.arguments)
-        .env_clear()
-        .envs([("HOME", work), ("TMPDIR", work)])
-        .envs(program.environment.into_iter().map(|(name, value)| (name, std::ffi::OsString::from(value))))
-        .current_dir(program.folder.as_deref().unwrap_or(work))
-        .stdin(stdin)
-        .stdout(stdout)
-        .stderr(stderr)
-        .process_group(0);
-    let child = command.spawn().map_err(|error| error.to_string())?;
-    i32::try_from(child.id()).map(Pid::from_raw).map_err(|error| error.to_string())
+    let mut folder = program.folder.unwrap_or_else(|| work.to_owned());
+    if let Some(copy) = &program.copy {
+        folder = work.join("copy");
+        copy::copy(copy, &folder)?;
+    }
+    let environment: Vec<_> =
+        program.environment.into_iter().map(|(name, value)| (name, std::ffi::OsString::from(value))).collect();
+    let command = |program: &Path, arguments: &[String]| {
+        // Only in a copy is a path relative.
+        let mut command = Command::new(folder.join(program));
+        command.args(arguments).env_clear().envs([("HOME", work), ("TMPDIR", work)]);
+        command.envs(environment.iter().map(|(name, value)| (name, value))).current_dir(&folder).process_group(0);
+        command
+    };
+    let mut commands = Vec::new();
+    if let Some(first) = &program.first {
+        let again = |fd: &OwnedFd| fd.try_clone().map_err(|error| error.to_string());
+        let mut command = command(&first.program, &first.arguments);
+        command.stdin(Stdio::null()).stdout(again(&stderr)?).stderr(again(&stderr)?);
+        commands.push(command);
+    }
+    let mut command = command(&program.program, &program.arguments);
+    command.stdin(stdin).stdout(stdout).stderr(stderr);
+    commands.push(command);
+    Ok(commands)
 }
 
 /// Removes the work folder with all that is in it; whether that worked. One that is as it was made stays, since to remove

@@ -47,6 +47,28 @@ pub struct Program {
     pub environment: Vec<(String, Bytes)>,
     /// Where it runs; its work folder unless set.
     pub folder: Option<PathBuf>,
+    /// What runs before it, with the same environment and in the same folder; only when it ends well does the program run.
+    pub first: Option<First>,
+    /// A folder that is copied into its work folder. It runs in the copy.
+    pub copy: Option<Copied>,
+}
+
+/// A program that runs before another. What it writes to stdout goes to stderr.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct First {
+    /// An absolute path, or one in the copy.
+    pub program: PathBuf,
+    /// Its arguments.
+    pub arguments: Vec<String>,
+}
+
+/// A folder to copy.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Copied {
+    /// The folder.
+    pub from: PathBuf,
+    /// The most that all its files may hold, in bytes.
+    pub bytes: u64,
 }
 
 /// A text of the operating system's, which need not be UTF-8.
@@ -88,6 +110,8 @@ pub struct Ended {
     pub peak: u64,
     /// Whether no process of it is left.
     pub is_alone: bool,
+    /// Whether it was [`Program::first`] that ended so, and the program itself did not run.
+    pub is_first: bool,
 }
 
 /// How a program ended.

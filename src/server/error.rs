@@ -175,6 +175,12 @@ impl ApiError {
         Self { message: cut(error.message, LONGEST.saturating_sub(rest.chars().count())) + &rest, ..error }
     }
 
+    /// A route's command did not say whether it wants a call.
+    #[must_use]
+    pub fn of_match(route: &Route, error: BackendError) -> Self {
+        Self::of_backend(error.within(format_args!("route {}: whether it wants this call is not known", route.name)))
+    }
+
     fn of_failure(failure: Failure, route: &Route) -> Self {
         let (name, kind) = (&route.name, route.kind);
         match failure {

@@ -53,7 +53,8 @@ async fn steps(
     let body = read(body).await?;
     let call = GetParamsRequest::parse(&body).map_err(|error| ApiError::new(Code::InvalidRequest, error))?;
     completion.application_set = Some(Arc::clone(&call.application_set));
-    let route = pick(app, named.as_deref(), &call, &caller)?;
+    let began = Instant::now();
+    let route = pick(app, named.as_deref(), &call, &caller, completion).await?;
     completion.route = Some(Arc::clone(route));
     let parameters = match &route.input {
         Some(input) => input
@@ -61,7 +62,7 @@ async fn steps(
             .map_err(|error| ApiError::new(Code::InvalidInput, format!("route {}: {error}", route.name)))?,
         None => call.parameters,
     };
-    let query = Query::new(call.application_set, Arc::new(parameters), Instant::now() + route.deadline);
+    let query = Query::new(call.application_set, Arc::new(parameters), began + route.deadline);
     let answer = app.engine.answer(route, query.clone()).await;
     answer.map_err(|unknown| ApiError::of_nothing(unknown, route, &query))
 }
@@ -97,15 +98,28 @@ fn admit<'a>(
     Ok((Arc::clone(caller), place))
 }
 
-fn pick<'a>(
+async fn pick<'a>(
     app: &'a App,
     named: Option<&str>,
     call: &GetParamsRequest,
     caller: &Caller,
+    completion: &mut Completion,
 ) -> Result<&'a Arc<Route>, ApiError> {
-    let Some(route) = named
-        .map_or_else(|| app.routes.by_match(&call.application_set, &call.parameters), |name| app.routes.by_name(name))
-    else {
+    let found = if let Some(name) = named {
+        app.routes.by_name(name)
+    } else {
+        let deadline = Instant::now() + app.server.deadline.0;
+        let query = Query::new(Arc::clone(&call.application_set), Arc::new(call.parameters.clone()), deadline);
+        app.routes.by_match(&query).await.map_err(|(route, error)| {
+            if !caller.may_ask(&route.name) {
+                return out_of_scope(caller, &route.name);
+            }
+            let error = ApiError::of_match(&route, error);
+            completion.route = Some(route);
+            error
+        })?
+    };
+    let Some(route) = found else {
         return Err(unknown_route(app, named, call, caller));
     };
     if caller.may_ask(&route.name) { Ok(route) } else { Err(out_of_scope(caller, &route.name)) }

@@ -85,6 +85,7 @@ impl Desk {
             outbound: &outbound,
             registries: &registries,
             has_items: false,
+            package: None,
         };
         let gate = config.build(around, &Path::root().key("gate"), &mut problems);
         let told = problems.into_vec().into_iter().map(|problem| match problem.help {

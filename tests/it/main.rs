@@ -24,6 +24,7 @@ mod oci;
 mod openapi;
 mod outbound;
 mod pipeline;
+mod plugins;
 mod protocols;
 mod script;
 mod secrets;

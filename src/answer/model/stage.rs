@@ -48,6 +48,7 @@ impl Default for Stage {
             outbound: &outbound,
             registries: &registries,
             has_items: false,
+            package: None,
         };
         let raw: Vec<_> = ROUTES.iter().map(Rules::config).collect();
         let configs: Vec<_> = raw.iter().map(|route| serde_json::from_value(route.clone()).unwrap()).collect();

@@ -91,8 +91,7 @@ impl Confinement<'_> {
         let user = self.user.map(|name| problems.note(&path.key("user"), find_user(name)));
         let all = |listed: &[PathBuf]| listed.iter().map(|one| base.resolve(one)).collect::<Vec<_>>();
         let mut readable = all(&self.allow.read);
-        readable.extend(of_program(program, base));
-        readable.extend(arguments.iter().filter_map(|argument| of_argument(argument, base)));
+        readable.extend(belongings(program, arguments, base));
         readable.sort_unstable();
         readable.dedup();
         let limits = Limits {
@@ -105,6 +104,13 @@ impl Confinement<'_> {
         let (writable, network) = (all(&self.allow.write), self.network);
         Some(Terms { limits, readable, writable, user: user.map_or(Some(None), |user| user.map(Some))?, network })
     }
+}
+
+/// What belongs to a program and its arguments, as far as they name files.
+pub fn belongings(program: &FilePath, arguments: &[String], base: &BaseDir) -> Vec<PathBuf> {
+    let mut found = of_program(program, base);
+    found.extend(arguments.iter().filter_map(|argument| of_argument(argument, base)));
+    found
 }
 
 /// What belongs to a program: its folder, and where programs are installed side by side with their libraries, as in

@@ -74,6 +74,7 @@ impl Bench {
             launchers: &self.launchers,
             registries: &self.registries,
             has_items: false,
+            package: None,
         }
     }
 

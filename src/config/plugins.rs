@@ -1,0 +1,211 @@
+//! `plugins`: folders with a `plugin.yaml`, in the words of a Config Management Plugin, each of which becomes routes. What
+//! is wrong with one is told with its own file, line and path.
+
+mod convert;
+mod manifest;
+mod settings;
+mod version;
+
+use std::{
+    collections::BTreeMap,
+    path::{Path as FilePath, PathBuf},
+};
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+
+pub use self::settings::Settings;
+use self::{
+    manifest::{Kind, Manifest},
+    version::Version,
+};
+use super::{Report, tree::Node};
+use crate::{
+    backend::script::Package,
+    base_dir::BaseDir,
+    problem::{Path, Problem, Problems},
+    route::RouteConfig,
+};
+
+/// The file that makes a folder a plugin.
+const FILE: &str = "plugin.yaml";
+
+/// Folders of plugins.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PluginsConfig {
+    /// A folder. Each folder in it with a `plugin.yaml` becomes the route of its name, and one of its name and version.
+    pub path: Option<PathBuf>,
+    /// Where plugins of the kind `ConfigManagementPlugin` run, and how, by their name, or name and version.
+    #[serde(default)]
+    pub sources: BTreeMap<String, Settings>,
+}
+
+/// A plugin, and the routes that it becomes.
+#[derive(Debug)]
+pub struct Plugin {
+    /// Its routes, the main one first, and what makes their answers what they are.
+    pub routes: Vec<(RouteConfig, Value)>,
+    /// Where its relative paths start.
+    pub base: BaseDir,
+    /// What its programs belong to.
+    pub package: Package,
+    /// Its `plugin.yaml`.
+    pub report: Report,
+    tree: Node,
+    kind: Kind,
+    /// Where its settings stand in the gateway's own file, if they do.
+    source: Option<Path>,
+}
+
+/// Which file a problem is in, and where.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The gateway's own.
+    Main(Path),
+    /// The `plugin.yaml`.
+    Own(Path),
+}
+
+impl Plugin {
+    /// Notes a problem of one of its routes. One that stands in the gateway's own file is given back.
+    pub fn note(&mut self, problem: Problem) -> Option<Problem> {
+        match convert::place(&problem.path, self.kind, self.source.as_ref(), &self.tree) {
+            Place::Main(path) => Some(Problem { path, ..problem }),
+            Place::Own(path) => {
+                self.report.add(&self.tree, Problem { path, ..problem });
+                None
+            }
+        }
+    }
+}
+
+/// A plugin that was read.
+struct Candidate {
+    file: PathBuf,
+    manifest: Manifest,
+    report: Report,
+    tree: Node,
+}
+
+/// Reads all plugins of `config`, in the order of their folders' names. What is wrong with `config` itself, whose place is
+/// `path`, is noted in `problems`; the reports of files that are no plugins come second.
+pub fn load(
+    config: &PluginsConfig,
+    base: &BaseDir,
+    path: &Path,
+    problems: &mut Problems,
+) -> (Vec<Plugin>, Vec<Report>) {
+    let (mut plugins, mut failed, mut candidates) = (Vec::new(), Vec::new(), Vec::new());
+    for file in files(config, base, path, problems) {
+        match read(&file) {
+            Ok(candidate) => candidates.push(candidate),
+            Err(report) => failed.push(report),
+        }
+    }
+    failed.extend(refuse_twins(&mut candidates));
+    let owners = owners(&candidates);
+    let mut used = Vec::new();
+    for (index, Candidate { file, manifest, mut report, tree }) in candidates.into_iter().enumerate() {
+        let names = manifest.names(owners.contains(&index));
+        let key = manifest.names(true).into_iter().rev().find(|name| config.sources.contains_key(name));
+        let source = key.as_ref().map(|key| path.key("sources").key(key));
+        let settings = key.as_ref().and_then(|key| config.sources.get(key));
+        if let (Some(source), Kind::Generator) = (&source, manifest.kind) {
+            problems.error(source, format!("{} is a GeneratorPlugin, which runs in its own folder", file.display()));
+        }
+        used.extend(key);
+        let folder = file.parent().unwrap_or(FilePath::new("/")).to_owned();
+        let mut own = Problems::default();
+        let converted = convert::convert(&manifest, settings, source.as_ref(), base, &folder, &mut own, problems);
+        for problem in own.into_vec() {
+            report.add(&tree, problem);
+        }
+        let Some((route, package, raw)) = converted else {
+            failed.push(report);
+            continue;
+        };
+        let routes = names.into_iter().enumerate().map(|(index, name)| {
+            // Where no route is named, a plugin is asked once.
+            let matches = route.matches.clone().filter(|_| index == 0);
+            (RouteConfig { name, matches, ..route.clone() }, raw.clone())
+        });
+        let (routes, base) = (routes.collect(), BaseDir::new(folder));
+        plugins.push(Plugin { routes, base, package, report, tree, kind: manifest.kind, source });
+    }
+    for name in config.sources.keys().filter(|name| !used.contains(name)) {
+        problems.error(&path.key("sources").key(name), format!("there is no plugin `{name}`"));
+    }
+    (plugins, failed)
+}
+
+/// The `plugin.yaml` of each folder.
+fn files(config: &PluginsConfig, base: &BaseDir, path: &Path, problems: &mut Problems) -> Vec<PathBuf> {
+    let Some(folder) = &config.path else { return Vec::new() };
+    let (path, folder) = (path.key("path"), base.resolve(folder));
+    let told = |error: std::io::Error| format!("{}: {error}", folder.display());
+    let listed = folder.read_dir().and_then(Iterator::collect::<Result<Vec<_>, _>>).map_err(told);
+    let mut folders: Vec<PathBuf> =
+        problems.note(&path, listed).into_iter().flatten().map(|entry| entry.path()).collect();
+    // Kubernetes keeps the folders of a mounted ConfigMap in hidden ones.
+    let is_hidden = |path: &FilePath| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+    folders.retain(|path| path.is_dir() && !is_hidden(path));
+    folders.sort();
+    folders
+        .into_iter()
+        .filter_map(|folder| {
+            let file = folder.join(FILE);
+            if !file.exists() {
+                let help = "each folder here is a plugin; move others elsewhere";
+                problems.warning(&path, format!("{} holds no {FILE}", folder.display()), help);
+            }
+            file.exists().then_some(file)
+        })
+        .collect()
+}
+
+fn read(file: &FilePath) -> Result<Candidate, Report> {
+    let name = file.display().to_string();
+    let source = std::fs::read_to_string(file).map_err(|error| Report::unreadable(&name, &error.to_string()))?;
+    let mut report = Report::new(&name, source);
+    let Some(tree) = super::tree::parse(&mut report) else { return Err(report) };
+    let Some(manifest) = manifest::decode(&tree, &mut report) else { return Err(report) };
+    Ok(Candidate { file: file.to_owned(), manifest, report, tree })
+}
+
+/// Takes out the later ones of plugins with one name and version; their reports say so.
+fn refuse_twins(candidates: &mut Vec<Candidate>) -> Vec<Report> {
+    let mut seen: BTreeMap<Vec<String>, PathBuf> = BTreeMap::new();
+    let twins = candidates.extract_if(.., |candidate| {
+        let names = candidate.manifest.names(false);
+        let Some(twin) = seen.get(&names) else {
+            seen.insert(names, candidate.file.clone());
+            return false;
+        };
+        let mut problems = Problems::default();
+        problems.error_with_help(
+            &Path::root().key("metadata").key("name"),
+            format!("two plugins are `{}`: {} and {}", names.join(", "), twin.display(), candidate.file.display()),
+            "give one of them another `metadata.name` or `spec.version`",
+        );
+        for problem in problems.into_vec() {
+            candidate.report.add(&candidate.tree, problem);
+        }
+        true
+    });
+    twins.map(|twin| twin.report).collect()
+}
+
+/// Those that own their plain name: the one without a version, else the one with the highest.
+fn owners(candidates: &[Candidate]) -> Vec<usize> {
+    let mut owners: BTreeMap<&str, usize> = BTreeMap::new();
+    for (index, candidate) in candidates.iter().enumerate() {
+        let rank = |index: usize| Version::of(candidates.get(index).and_then(|one| one.manifest.version.as_deref()));
+        let owner = owners.entry(&candidate.manifest.name).or_insert(index);
+        if rank(index) > rank(*owner) {
+            *owner = index;
+        }
+    }
+    owners.into_values().collect()
+}

@@ -1,0 +1,223 @@
+//! From a plugin to a route, and from a problem of that route back to the place in the file that caused it.
+
+use std::path::Path as FilePath;
+
+use serde_json::{Value, json};
+
+use super::{
+    Place, Settings,
+    manifest::{Announcement, CollectionType, Discover, ItemType, Kind, Manifest},
+};
+use crate::{
+    backend::{
+        BackendConfig,
+        script::{Package, Protocol, Source},
+    },
+    base_dir::BaseDir,
+    config::tree::Node,
+    problem::{Path, Problems, Segment},
+    route::{
+        RouteConfig,
+        input::{InputParameter, Type},
+        matching::{FileIn, MatchConfig},
+    },
+    secret::{SecretRef, TextOrSecret},
+    units::ByteSize,
+};
+
+/// The most that a folder may hold that is copied, unless set.
+const MAX_SIZE: ByteSize = ByteSize::mib(64);
+
+/// The route, what its programs belong to, and what makes its answers what they are. `own` gets the problems of the
+/// `plugin.yaml`, `main` those of the gateway's own file, where the plugin's settings stand at `source`.
+pub fn convert(
+    manifest: &Manifest,
+    settings: Option<&Settings>,
+    source: Option<&Path>,
+    base: &BaseDir,
+    folder: &FilePath,
+    own: &mut Problems,
+    main: &mut Problems,
+) -> Option<(RouteConfig, Package, Value)> {
+    let spec = Path::root().key("spec");
+    let input = manifest.announced.as_ref().map(|announced| {
+        let at = spec.key("parameters").key("static");
+        announced.iter().enumerate().map(|(index, one)| parameter(one, &at.index(index), own)).collect::<Vec<_>>()
+    });
+    let (mut settings, from) = match (manifest.kind, settings, source) {
+        (Kind::Generator, _, _) => {
+            let mut settings = manifest.settings.clone();
+            settings.allow.read.push(folder.to_owned());
+            (settings, None)
+        }
+        (Kind::ConfigManagement, Some(settings), Some(at)) => {
+            let Some(name) = &settings.folder else {
+                main.error(at, "the key `folder` is missing");
+                return None;
+            };
+            let from = base.resolve(name);
+            if !from.is_dir() {
+                main.error(&at.key("folder"), format!("there is no folder {}", from.display()));
+                return None;
+            }
+            let (name, most) = (name.display().to_string(), settings.max_size.unwrap_or(MAX_SIZE));
+            let mut settings = settings.clone();
+            // These paths are the gateway's own file's, and start from its folder.
+            for path in settings.allow.read.iter_mut().chain(&mut settings.allow.write) {
+                *path = base.resolve(&path);
+            }
+            for value in settings.env.values_mut() {
+                if let TextOrSecret::Secret(SecretRef::File(file)) = value {
+                    *file = base.resolve(&file);
+                }
+            }
+            (settings, Some(Source { folder: from, name, most }))
+        }
+        (Kind::ConfigManagement, _, _) => {
+            own.error_with_help(
+                &Path::root().key("kind"),
+                "it runs in a copy of a folder, and the configuration names none",
+                format!("add `plugins: {{ sources: {{ {}: {{ folder: … }} }} }}`", manifest.name),
+            );
+            return None;
+        }
+    };
+    let usual = if manifest.kind == Kind::Generator { Protocol::Json } else { Protocol::Yaml };
+    let script = settings.script(&manifest.generate, manifest.init.as_ref(), usual);
+    let declared = input.iter().flatten().map(|one| json!({"name": one.name, "type": kind_name(one.kind)}));
+    // With `params` in it, so that it is known which parameters are used.
+    let raw = json!({
+        "input": declared.collect::<Value>(), "plugin": manifest.raw,
+        "settings": [settings.parameters, settings.output, settings.matches.is_some(), format!("{settings:?}")],
+    });
+    let package = Package { folder: folder.to_owned(), source: from };
+    let route = RouteConfig {
+        name: manifest.name.clone(),
+        matches: matches(manifest.discover.as_ref(), settings.matches.take(), package.source.as_ref()),
+        input,
+        backend: BackendConfig::Script(script),
+        output: settings.output,
+        echo: settings.echo,
+        stringify: settings.stringify.unwrap_or(true),
+        nulls: settings.nulls,
+        cache: settings.cache,
+        lineage: settings.lineage,
+        guard: settings.guard,
+        deadline: settings.deadline,
+    };
+    Some((route, package, raw))
+}
+
+/// Which calls it takes: those that both the plugin and the configuration want.
+fn matches(discover: Option<&Discover>, more: Option<MatchConfig>, source: Option<&Source>) -> Option<MatchConfig> {
+    let mut all = match (discover, more) {
+        (None, more) => return more,
+        (Some(_), Some(more)) => more,
+        (Some(_), None) => MatchConfig::default(),
+    };
+    let Discover { application_set, parameters, command, args, file } = discover.cloned().unwrap_or_default();
+    all.application_set = all.application_set.or(application_set);
+    all.parameters.extend(parameters);
+    if command.is_some() {
+        (all.command, all.args) = (command, args);
+    }
+    all.file = file.zip(source).map(|(glob, source)| FileIn { folder: source.folder.clone(), glob });
+    Some(all)
+}
+
+fn parameter(one: &Announcement, at: &Path, problems: &mut Problems) -> InputParameter {
+    let kind = match (one.collection_type, one.item_type) {
+        (CollectionType::Array, _) => Type::Array,
+        (CollectionType::Map, _) => Type::Map,
+        (CollectionType::String, ItemType::String) => Type::String,
+        (CollectionType::String, ItemType::Number) => Type::Number,
+        (CollectionType::String, ItemType::Boolean) => Type::Boolean,
+    };
+    let defaults = [
+        ("string", kind != Type::Array && kind != Type::Map, one.string.clone().map(Value::from)),
+        ("array", kind == Type::Array, one.array.clone().map(Value::from)),
+        ("map", kind == Type::Map, one.map.clone().map(|map| json!(map))),
+    ];
+    let mut default = None;
+    for (key, fits, value) in defaults {
+        if value.is_some() && !fits {
+            let help = "a default stands under `string`, `array` or `map`, as `collectionType` says";
+            problems.error_with_help(&at.key(key), "the parameter is of another type", help);
+        } else if fits {
+            default = value;
+        }
+    }
+    InputParameter {
+        name: one.name.clone(),
+        kind,
+        // One with a default is never missing.
+        required: one.required && default.is_none(),
+        default,
+        pattern: None,
+        title: one.title.clone().or_else(|| one.tooltip.clone()),
+    }
+}
+
+const fn kind_name(kind: Type) -> &'static str {
+    match kind {
+        Type::String => "string",
+        Type::Number => "number",
+        Type::Boolean => "boolean",
+        Type::Array => "array",
+        Type::Map => "map",
+    }
+}
+
+/// Where a problem at `path` in a plugin's route stands.
+pub fn place(path: &Path, kind: Kind, source: Option<&Path>, tree: &Node) -> Place {
+    let keys: Vec<&str> = path
+        .segments()
+        .iter()
+        .map(|segment| match segment {
+            Segment::Key(key) => key.as_str(),
+            Segment::Index(_) => "",
+        })
+        .collect();
+    let spec = Path::root().key("spec");
+    let below = |from: Path, skipped: usize| {
+        path.segments().iter().skip(skipped).fold(from, |path, segment| match segment {
+            Segment::Key(key) => path.key(key),
+            Segment::Index(index) => path.index(*index),
+        })
+    };
+    match keys.as_slice() {
+        ["name", ..] => return Place::Own(Path::root().key("metadata").key("name")),
+        ["input", "", "default", ..] => {
+            let at = below(spec.key("parameters").key("static"), 1).parent().unwrap_or_default();
+            let known = |key: &str| tree.existing(&at.key(key)) == at.key(key);
+            let key = ["string", "array", "map"].into_iter().find(|key| known(key)).unwrap_or("name");
+            return Place::Own(at.key(key));
+        }
+        ["input", "", "type", ..] => {
+            return Place::Own(below(spec.key("parameters").key("static"), 1).parent().unwrap_or_default());
+        }
+        ["input", ..] => return Place::Own(below(spec.key("parameters").key("static"), 1)),
+        ["backend", "script", "command"] => return Place::Own(spec.key("generate").key("command")),
+        ["backend", "script", "init", ..] => return Place::Own(below(spec.key("init"), 3)),
+        ["match", "file"] => {
+            let discover = spec.key("discover");
+            let is_name = tree.existing(&discover.key("fileName")) == discover.key("fileName");
+            return Place::Own(if is_name { discover.key("fileName") } else { discover.key("find").key("glob") });
+        }
+        ["match", "command"] if kind == Kind::ConfigManagement => {
+            let find = spec.key("discover").key("find").key("command");
+            if source.is_none() || tree.existing(&find) == find {
+                return Place::Own(find);
+            }
+        }
+        _ => {}
+    }
+    match (kind, source, keys.as_slice()) {
+        (Kind::ConfigManagement, Some(source), ["backend", "script", ..]) => Place::Main(below(source.clone(), 2)),
+        (Kind::ConfigManagement, Some(source), _) => Place::Main(below(source.clone(), 0)),
+        (_, _, ["backend", "script", "parameters", ..]) => Place::Own(spec.key("generate").key("parameters")),
+        (_, _, ["backend", "script", ..]) => Place::Own(below(spec, 2)),
+        (_, _, ["match", ..]) => Place::Own(below(spec.key("discover"), 1)),
+        _ => Place::Own(below(spec, 0)),
+    }
+}

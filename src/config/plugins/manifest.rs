@@ -1,0 +1,184 @@
+//! A `plugin.yaml`, decoded.
+
+mod spec;
+
+pub use self::spec::{Announcement, CollectionType, Discover, ItemType};
+use self::spec::{ConfigManagementDiscover, ConfigManagementSpec, File, Find, GeneratorSpec, Rest};
+use super::{Settings, settings};
+use crate::{
+    backend::script::CommandConfig,
+    config::{
+        Report, decode,
+        tree::{self, Node},
+    },
+    problem::{Path, Problems},
+};
+
+/// The version of both kinds.
+const API_VERSION: &str = "argoproj.io/v1alpha1";
+/// The keys under `spec` that are a plugin's own; all others are [`Settings`].
+const OWN: [&str; 5] = ["version", "init", "generate", "discover", "parameters"];
+/// What Argo CD knows besides, and what the gateway has no use for: it holds no lock and has no credentials, and keeps the
+/// modes of files.
+const WITHOUT_EFFECT: [&str; 4] = ["lockRepo", "allowConcurrency", "preserveFileMode", "provideGitCreds"];
+
+/// The kinds of plugins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The gateway's own.
+    Generator,
+    /// Argo CD's.
+    ConfigManagement,
+}
+
+/// What both kinds come to.
+#[derive(Debug)]
+pub struct Manifest {
+    pub kind: Kind,
+    pub name: String,
+    pub version: Option<String>,
+    pub init: Option<CommandConfig>,
+    pub generate: CommandConfig,
+    pub discover: Option<Discover>,
+    pub announced: Option<Vec<Announcement>>,
+    /// What stands in the file itself.
+    pub settings: Settings,
+    /// All of it.
+    pub raw: serde_json::Value,
+}
+
+impl Manifest {
+    /// The names of its routes, the main one first.
+    pub fn names(&self, is_owner: bool) -> Vec<String> {
+        let full = self.version.as_ref().map(|version| format!("{}-{version}", self.name));
+        let plain = (is_owner || full.is_none()).then(|| self.name.clone());
+        plain.into_iter().chain(full).collect()
+    }
+}
+
+/// Decodes `tree`, or notes in `report` why not.
+pub fn decode(tree: &Node, report: &mut Report) -> Option<Manifest> {
+    let mut problems = Problems::default();
+    let root = Path::root();
+    let value = tree.to_value();
+    let kind = match value.get("kind").and_then(serde_json::Value::as_str) {
+        Some("GeneratorPlugin") => Some(Kind::Generator),
+        Some("ConfigManagementPlugin") => Some(Kind::ConfigManagement),
+        _ => {
+            let help = "known here: GeneratorPlugin, ConfigManagementPlugin";
+            problems.error_with_help(&root.key("kind"), "this is no kind of plugin", help);
+            None
+        }
+    };
+    let found = match kind {
+        Some(Kind::Generator) => generator(tree, &value, report, &mut problems),
+        Some(Kind::ConfigManagement) => config_management(tree, &value, report, &mut problems),
+        None => None,
+    };
+    if let Some(manifest) = &found {
+        if manifest.generate.command.is_empty() {
+            problems.error(&root.key("spec").key("generate").key("command"), "the command is empty");
+        }
+        let names = manifest.announced.iter().flatten().map(|announced| &announced.name).enumerate();
+        for (index, _) in names.filter(|(_, name)| name.is_empty()) {
+            let place = root.key("spec").key("parameters").key("static").index(index).key("name");
+            problems.error(&place, "a parameter's name is not empty");
+        }
+    }
+    for problem in problems.into_vec() {
+        report.add(tree, problem);
+    }
+    found
+}
+
+fn generator(tree: &Node, value: &serde_json::Value, report: &mut Report, problems: &mut Problems) -> Option<Manifest> {
+    let rest = decode::decode::<Rest>(&mut part(tree, false), report);
+    let file = decode::decode::<File<GeneratorSpec>>(&mut part(tree, true), report)?;
+    let mut settings = rest.map_or_else(Settings::default, |rest| rest.spec);
+    let root = Path::root();
+    if file.api_version.as_deref() != Some(API_VERSION) {
+        let help = format!("write `apiVersion: {API_VERSION}`");
+        problems.error_with_help(&root.key("apiVersion"), "this is no version of GeneratorPlugin", help);
+    }
+    if let Some(metadata) = value.get("metadata").and_then(serde_json::Value::as_object) {
+        for key in metadata.keys().filter(|key| !["name", "labels", "annotations"].contains(&key.as_str())) {
+            problems.error(&root.key("metadata").key(key), format!("unknown key `{key}`"));
+        }
+    }
+    if let Some(top) = value.as_object() {
+        for key in top.keys().filter(|key| !["apiVersion", "kind", "metadata", "spec"].contains(&key.as_str())) {
+            problems.error(&root.key(key), format!("unknown key `{key}`"));
+        }
+    }
+    let only_there = [
+        ("folder", settings.folder.is_some()),
+        ("maxSize", settings.max_size.is_some()),
+        ("match", settings.matches.is_some()),
+    ];
+    for (key, _) in only_there.into_iter().filter(|(_, is_there)| *is_there) {
+        let help = if key == "match" { "write `discover`" } else { "it is for a ConfigManagementPlugin" };
+        problems.error_with_help(&root.key("spec").key(key), format!("unknown key `{key}`"), help);
+    }
+    let GeneratorSpec { version, init, generate, discover, parameters } = file.spec;
+    settings.parameters = generate.parameters;
+    Some(Manifest {
+        kind: Kind::Generator,
+        name: file.metadata.name,
+        version: version.filter(|version| !version.is_empty()),
+        init,
+        generate: CommandConfig { command: generate.command, args: generate.args },
+        discover,
+        announced: parameters.and_then(|parameters| parameters.fixed),
+        settings,
+        raw: value.clone(),
+    })
+}
+
+fn config_management(
+    tree: &Node,
+    value: &serde_json::Value,
+    report: &mut Report,
+    problems: &mut Problems,
+) -> Option<Manifest> {
+    let file = decode::decode::<File<ConfigManagementSpec>>(&mut tree.clone(), report)?;
+    let spec = Path::root().key("spec");
+    let unknown = value.get("spec").and_then(serde_json::Value::as_object).into_iter().flat_map(|spec| spec.keys());
+    for key in unknown.filter(|key| !OWN.contains(&key.as_str()) && !WITHOUT_EFFECT.contains(&key.as_str())) {
+        problems.warning(&spec.key(key), format!("unknown key `{key}`"), "Argo CD ignores it, and so does the gateway");
+    }
+    let ConfigManagementSpec { version, init, generate, discover, parameters } = file.spec;
+    // The first that is there counts, as in Argo CD.
+    let discover = discover.and_then(|ConfigManagementDiscover { file_name, find }| {
+        let find = find.unwrap_or(Find { glob: None, command: Vec::new(), args: Vec::new() });
+        let file = file_name.filter(|name| !name.is_empty()).or(find.glob.filter(|glob| !glob.is_empty()));
+        let file = file.map(|glob| glob.strip_prefix("./").unwrap_or(&glob).to_owned());
+        let command = Some(find.command).filter(|command| file.is_none() && !command.is_empty());
+        let args = if command.is_some() { find.args } else { Vec::new() };
+        (file.is_some() || command.is_some()).then(|| Discover { command, args, file, ..Discover::default() })
+    });
+    Some(Manifest {
+        kind: Kind::ConfigManagement,
+        name: file.metadata.name,
+        version: version.filter(|version| !version.is_empty()),
+        init: init.filter(|init| !init.command.is_empty()).map(Into::into),
+        generate: generate.into(),
+        discover,
+        announced: parameters.and_then(|parameters| parameters.fixed).filter(|announced| !announced.is_empty()),
+        settings: settings::Settings::default(),
+        raw: value.clone(),
+    })
+}
+
+/// `tree` with the [`OWN`] keys of its `spec`, or with nothing but the others.
+fn part(tree: &Node, is_own: bool) -> Node {
+    let mut part = tree.clone();
+    if let tree::Kind::Mapping(entries) = &mut part.kind {
+        entries.retain(|(key, _, _)| is_own || key == "spec");
+        for (_, _, spec) in entries.iter_mut().filter(|(key, _, _)| key == "spec") {
+            if let tree::Kind::Mapping(entries) = &mut spec.kind {
+                entries.retain(|(key, _, _)| OWN.contains(&key.as_str()) == is_own);
+            }
+        }
+    }
+    part
+}

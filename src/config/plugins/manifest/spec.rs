@@ -1,0 +1,158 @@
+//! The words of a `plugin.yaml` of either kind.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use crate::{backend::script::CommandConfig, config::plugins::Settings};
+
+/// A file, but for what is not the plugin's own business.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct File<S> {
+    pub api_version: Option<String>,
+    #[expect(dead_code, reason = "it must be there, and was looked at before")]
+    pub kind: String,
+    pub metadata: Metadata,
+    pub spec: S,
+}
+
+/// Labels and the like are a manifest's own business.
+#[derive(Deserialize)]
+pub struct Metadata {
+    pub name: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct GeneratorSpec {
+    pub version: Option<String>,
+    pub init: Option<CommandConfig>,
+    pub generate: Generate,
+    pub discover: Option<Discover>,
+    pub parameters: Option<Announced>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Generate {
+    pub command: Vec<String>,
+    #[serde(default)]
+    pub args: Vec<String>,
+    pub parameters: Option<String>,
+}
+
+/// As Argo CD reads it: unknown keys are nothing to it.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ConfigManagementSpec {
+    pub version: Option<String>,
+    pub init: Option<Command>,
+    pub generate: Command,
+    pub discover: Option<ConfigManagementDiscover>,
+    pub parameters: Option<AnnouncedThere>,
+}
+
+#[derive(Deserialize, Default)]
+pub struct Command {
+    #[serde(default)]
+    pub command: Vec<String>,
+    #[serde(default)]
+    pub args: Vec<String>,
+}
+
+impl From<Command> for CommandConfig {
+    fn from(Command { command, args }: Command) -> Self {
+        Self { command, args }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ConfigManagementDiscover {
+    pub file_name: Option<String>,
+    pub find: Option<Find>,
+}
+
+#[derive(Deserialize)]
+pub struct Find {
+    pub glob: Option<String>,
+    #[serde(default)]
+    pub command: Vec<String>,
+    #[serde(default)]
+    pub args: Vec<String>,
+}
+
+/// Which calls a plugin wants.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Discover {
+    pub application_set: Option<String>,
+    #[serde(default)]
+    pub parameters: BTreeMap<String, String>,
+    pub command: Option<Vec<String>>,
+    #[serde(default)]
+    pub args: Vec<String>,
+    /// A glob over the files of the folder that it works on.
+    #[serde(skip)]
+    pub file: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Announced {
+    #[serde(rename = "static")]
+    pub fixed: Option<Vec<Announcement>>,
+}
+
+#[derive(Deserialize)]
+pub struct AnnouncedThere {
+    #[serde(rename = "static")]
+    pub fixed: Option<Vec<Announcement>>,
+}
+
+/// A parameter, as a Config Management Plugin announces it.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Announcement {
+    pub name: String,
+    pub title: Option<String>,
+    pub tooltip: Option<String>,
+    #[serde(default)]
+    pub required: bool,
+    #[serde(default)]
+    pub item_type: ItemType,
+    #[serde(default)]
+    pub collection_type: CollectionType,
+    pub string: Option<String>,
+    pub array: Option<Vec<String>>,
+    pub map: Option<BTreeMap<String, String>>,
+}
+
+/// The type of a value, or of the values of a collection.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ItemType {
+    #[default]
+    #[serde(alias = "")]
+    String,
+    Number,
+    Boolean,
+}
+
+/// What a value is a collection of.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CollectionType {
+    #[default]
+    #[serde(alias = "")]
+    String,
+    Array,
+    Map,
+}
+
+/// Only the settings of a file.
+#[derive(Deserialize)]
+pub struct Rest {
+    pub spec: Settings,
+}

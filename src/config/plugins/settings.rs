@@ -1,0 +1,102 @@
+//! How a plugin runs and how its answers look: the words of routes and of the `script` backend.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use indexmap::IndexMap;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::{
+    backend::script::{self, AllowConfig, CommandConfig, LimitsConfig, Protocol},
+    cache::CacheConfig,
+    guard::GuardConfig,
+    launcher::Network,
+    route::matching::MatchConfig,
+    secret::TextOrSecret,
+    shape::Nulls,
+    units::{ByteSize, HumanDuration},
+};
+
+/// Where a plugin of the kind `ConfigManagementPlugin` runs, and how its answers look. In the `plugin.yaml` of a
+/// `GeneratorPlugin` the same words but for `folder`, `maxSize`, `match` and `parameters` stand under `spec`.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[schemars(rename = "PluginSource")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Settings {
+    /// The folder that it works on: each run gets a fresh copy of it.
+    pub folder: Option<PathBuf>,
+    /// The most that the folder may hold; 64 MiB unless set.
+    pub max_size: Option<ByteSize>,
+    /// Which calls it takes where no route is named, besides what its `discover` says.
+    #[serde(rename = "match")]
+    pub matches: Option<MatchConfig>,
+    /// As of the `script` backend: a CEL expression over `items` and `params` that gives the list of objects.
+    pub parameters: Option<String>,
+    /// As of the `script` backend; `yaml` unless set.
+    pub protocol: Option<Protocol>,
+    /// As of the `script` backend.
+    #[serde(default)]
+    pub env: BTreeMap<String, TextOrSecret>,
+    /// As of the `script` backend.
+    pub inherit_env: Option<Vec<String>>,
+    /// As of the `script` backend.
+    pub timeout: Option<HumanDuration>,
+    /// As of the `script` backend.
+    pub max_output: Option<ByteSize>,
+    /// As of the `script` backend.
+    pub concurrency: Option<usize>,
+    /// As of the `script` backend.
+    #[serde(default)]
+    pub allow: AllowConfig,
+    /// As of the `script` backend.
+    #[serde(default)]
+    pub limits: LimitsConfig,
+    /// As of the `script` backend.
+    pub user: Option<String>,
+    /// As of the `script` backend.
+    #[serde(default)]
+    pub network: Network,
+    /// As of a route.
+    pub output: Option<IndexMap<String, String>>,
+    /// As of a route.
+    #[serde(default)]
+    pub echo: Vec<String>,
+    /// As of a route.
+    pub stringify: Option<bool>,
+    /// As of a route.
+    #[serde(default)]
+    pub nulls: Nulls,
+    /// As of a route.
+    #[serde(default)]
+    pub cache: CacheConfig,
+    /// As of a route.
+    pub lineage: Option<Vec<String>>,
+    /// As of a route.
+    #[serde(default)]
+    pub guard: GuardConfig,
+    /// As of a route.
+    pub deadline: Option<HumanDuration>,
+}
+
+impl Settings {
+    /// The script that runs `generate` after `init`.
+    #[must_use]
+    pub fn script(&self, generate: &CommandConfig, init: Option<&CommandConfig>, protocol: Protocol) -> script::Config {
+        let usual = script::Config::of(generate.words());
+        script::Config {
+            init: init.cloned(),
+            protocol: self.protocol.unwrap_or(protocol),
+            parameters: self.parameters.clone(),
+            env: self.env.clone(),
+            inherit_env: self.inherit_env.clone().unwrap_or(usual.inherit_env),
+            timeout: self.timeout.unwrap_or(usual.timeout),
+            max_output: self.max_output.unwrap_or(usual.max_output),
+            concurrency: self.concurrency.unwrap_or(usual.concurrency),
+            allow: self.allow.clone(),
+            limits: self.limits,
+            user: self.user.clone(),
+            network: self.network,
+            ..usual
+        }
+    }
+}
