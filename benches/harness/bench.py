@@ -47,6 +47,8 @@ from .scenario import (
     TARGET_RESIDENT_MIB,
     TARGET_START_MS,
     TARGET_TIMES_CHEAPER,
+    WORKER,
+    WORKER_COMMAND,
     LoadScenario,
     script_scenario,
 )
@@ -201,7 +203,10 @@ class Bench:
                 scripts="".join(
                     f"  - {{ name: {route}, backend: {{ script: {{ command: {json.dumps(command)} }} }} }}\n"
                     for route, command in self.commands().items()
-                ),
+                    if route != WORKER
+                )
+                + f"  - {{ name: worker, backend: {{ script: {{ mode: worker, concurrency: 1, "
+                f"command: {json.dumps(self.commands()[WORKER])} }} }} }}\n",
                 held="x" * (HELD if name == HOLDER else 1),
             )
         )
@@ -351,7 +356,7 @@ class Bench:
         file.write_text(listed)
         return {
             route: [part.replace("{file}", str(file)).replace("{list}", listed) for part in command]
-            for route, command in SCRIPTS.items()
+            for route, command in {**SCRIPTS, WORKER: WORKER_COMMAND}.items()
         }
 
     def scripts(self) -> Table:
@@ -387,6 +392,12 @@ class Bench:
                     )
                 )
                 table.add_script(route, alone, eight, GATEWAY, BARE_SERVER, HOLDER, held)
+            scenario = script_scenario(WORKER, 1)
+            for server in (gateway, bare):
+                self.check_answer(server, scenario, SCRIPT_PARAMETERS)
+            lanes = [self.lane(server, scenario) for server in (gateway, bare)]
+            rounds = self.interleave(scenario.title, lanes)
+            table.add_worker(rounds[GATEWAY], rounds[BARE_SERVER], "script-python")
         return table
 
     def inspections(self, port: int) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from .client import Round
 from .process import TICKS_PER_SECOND
-from .scenario import TARGET_SCRIPT_THROUGHPUT, TARGET_SCRIPT_TIME
+from .scenario import TARGET_SCRIPT_THROUGHPUT, TARGET_SCRIPT_TIME, TARGET_WORKER_TIME
 
 
 @dataclass
@@ -83,6 +83,19 @@ class Table:
             "held_mib": held,
             "held_ratio": with_memory,
         }
+
+    def add_worker(self, ours: Sequence[Round], bare: Sequence[Round], one_shot: str) -> None:
+        """A remark on a worker's time beside a bare pipe's, and beside that of a program that is started each time."""
+        ratios = [our.p50_us / their.p50_us for our, their in zip(ours, bare)]
+        ratio = statistics.median(ratios)
+        time, bare_time = (statistics.median(one.p50_us for one in rounds) for rounds in (ours, bare))
+        cheaper = self.data[one_shot]["time_us"] / time
+        self.remarks.append(
+            f"worker (python): {latency(time)} beside {latency(bare_time)} over a bare pipe, {ratio:.2f} "
+            f"({min(ratios):.2f} to {max(ratios):.2f}), {against(ratio, TARGET_WORKER_TIME)}; "
+            f"{one_shot} takes {cheaper:.0f} times as long"
+        )
+        self.data["worker"] = {"time_us": time, "time_ratio": ratio, "one_shot_ratio": cheaper}
 
     def markdown(self) -> str:
         lines = [f"### {self.name}: {self.title}", ""]

@@ -121,6 +121,20 @@ SCRIPTS: dict[str, list[str]] = {
     ],
 }
 
+# A script that stays, in the words of docs/workers.md.
+WORKER = "worker"
+WORKER_COMMAND = [
+    "/usr/bin/python3",
+    "-c",
+    "import json, sys\n"
+    "for line in sys.stdin:\n"
+    "    asked = json.loads(line)\n"
+    "    print(json.dumps({'id': asked['id'], 'output': {list}}), flush=True)\n",
+]
+
+# How much longer a question to a worker may take than one over a bare pipe.
+TARGET_WORKER_TIME = 1.3
+
 # How much longer a script may take alone than a bare one, and what part of its throughput there is at 8 at once.
 TARGET_SCRIPT_TIME = 1.5
 TARGET_SCRIPT_THROUGHPUT = 0.9

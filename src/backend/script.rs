@@ -2,6 +2,7 @@
 //! list on stdout, in the language of its `protocol`. Anything else, blank output included, is *unknown*. As a [`worker`] it
 //! stays, and is asked one question after the other.
 
+mod config;
 mod confinement;
 mod environment;
 mod exit;
@@ -22,21 +23,20 @@ use std::{
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use schemars::JsonSchema;
-use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::Instant;
 
+pub use self::{
+    config::{CommandConfig, Config, ScriptsConfig},
+    confinement::{AllowConfig, LimitsConfig},
+    package::{Package, Source},
+    protocol::Protocol,
+};
 use self::{
     confinement::Confinement,
     protocol::Reading,
     run::{Job, Run, run},
-    worker::{Mode, Pool, WorkerConfig},
-};
-pub use self::{
-    confinement::{AllowConfig, LimitsConfig},
-    package::{Package, Source},
-    protocol::Protocol,
+    worker::{Mode, Pool},
 };
 use super::{Backend, Surroundings, mapping};
 use crate::{
@@ -44,146 +44,16 @@ use crate::{
     error::BackendError,
     expression::Expression,
     generator::{Outcome, Parameters, Query},
-    launcher::{Bay, First, Network, Program},
+    launcher::{Bay, First, Program},
     problem::{Path, Problems},
     secret::{Secret, Secrets, TextOrSecret},
-    units::{ByteSize, HumanDuration},
+    units::HumanDuration,
 };
-
-/// A program and what it is given.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
-#[schemars(rename = "ScriptBackend")]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Config {
-    /// The program and its arguments. No shell is involved. A bare name is looked up in `PATH` at the
-    /// start; the program runs in the folder of the configuration file.
-    #[schemars(length(min = 1))]
-    pub command: Vec<String>,
-    /// Whether it is started for each question, or stays.
-    #[serde(default)]
-    pub mode: Mode,
-    /// How workers live, with `mode: worker`.
-    pub worker: Option<WorkerConfig>,
-    /// What runs before it, in the same run, folder and environment. When it fails, the whole run has failed.
-    pub init: Option<CommandConfig>,
-    /// The language of its stdin and stdout.
-    #[serde(default)]
-    pub protocol: Protocol,
-    /// A CEL expression over `items`, the list that was read, and `params` that gives the list of objects. Without
-    /// it, the items are passed on as they are.
-    #[serde(default)]
-    pub parameters: Option<String>,
-    /// Environment variables. A value is text, or a secret reference. Each is passed on as `ARGOCD_ENV_<name>` too.
-    #[serde(default)]
-    pub env: BTreeMap<String, TextOrSecret>,
-    /// Variables of the gateway's own environment that are passed on. All others are not. Like those of `env`,
-    /// their values never show in a message.
-    #[serde(default = "default_inherit_env")]
-    pub inherit_env: Vec<String>,
-    /// How long a run may take.
-    #[serde(default = "default_timeout")]
-    pub timeout: HumanDuration,
-    /// The largest output that is accepted.
-    #[serde(default = "default_max_output")]
-    pub max_output: ByteSize,
-    /// How many runs of it there may be at once; others wait for their turn, as long as their deadline allows.
-    #[serde(default = "default_concurrency")]
-    #[schemars(range(min = 1))]
-    pub concurrency: usize,
-    /// Files and folders that it may use, besides those of the system, of its program and of its own work folder.
-    #[serde(default)]
-    pub allow: AllowConfig,
-    /// What each of its processes may use.
-    #[serde(default)]
-    pub limits: LimitsConfig,
-    /// As whom it runs, by name or number (`nobody`, `65534`, `1000:1000`); the gateway must be root for that. As the
-    /// gateway unless set.
-    pub user: Option<String>,
-    /// Whether it has a network.
-    #[serde(default)]
-    pub network: Network,
-}
-
-impl Config {
-    /// A script with all defaults.
-    #[must_use]
-    pub fn of(command: Vec<String>) -> Self {
-        Self {
-            command,
-            mode: Mode::default(),
-            worker: None,
-            init: None,
-            protocol: Protocol::default(),
-            parameters: None,
-            env: BTreeMap::new(),
-            inherit_env: default_inherit_env(),
-            timeout: default_timeout(),
-            max_output: default_max_output(),
-            concurrency: default_concurrency(),
-            allow: AllowConfig::default(),
-            limits: LimitsConfig::default(),
-            user: None,
-            network: Network::default(),
-        }
-    }
-}
-
-/// A program and its arguments, in the words of a Config Management Plugin.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
-#[schemars(rename = "Command")]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct CommandConfig {
-    /// The program and its arguments. No shell is involved.
-    #[schemars(length(min = 1))]
-    pub command: Vec<String>,
-    /// More arguments.
-    #[serde(default)]
-    pub args: Vec<String>,
-}
-
-impl CommandConfig {
-    /// The program and all its arguments.
-    #[must_use]
-    pub fn words(&self) -> Vec<String> {
-        self.command.iter().chain(&self.args).cloned().collect()
-    }
-}
-
-/// What all scripts share.
-#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct ScriptsConfig {
-    /// How many runs of all scripts there may be at once.
-    #[schemars(range(min = 1))]
-    pub concurrency: usize,
-}
-
-impl Default for ScriptsConfig {
-    fn default() -> Self {
-        Self { concurrency: 32 }
-    }
-}
 
 /// Variables that everyone may see.
 const PUBLIC: [&str; 3] = ["PATH", "LANG", "TZ"];
 /// An inherited value that is shorter is no secret, in bytes.
 const SHORTEST_SECRET: usize = 8;
-
-pub(crate) fn default_inherit_env() -> Vec<String> {
-    PUBLIC.map(str::to_owned).into()
-}
-
-pub(crate) const fn default_timeout() -> HumanDuration {
-    HumanDuration::from_secs(10)
-}
-
-pub(crate) const fn default_concurrency() -> usize {
-    8
-}
-
-pub(crate) const fn default_max_output() -> ByteSize {
-    ByteSize::mib(4)
-}
 
 /// Environment variables and their values.
 type Environment = Vec<(String, OsString)>;
