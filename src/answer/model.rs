@@ -202,3 +202,24 @@ fn a_release_holds_after_an_outdated_run() {
     World::play(&stage, false, &[1, 0], &ops, &seen).unwrap();
     assert!(seen.borrow().contains_key("released"), "{seen:?}");
 }
+
+/// Found by chance: what had been held for too long came back by a restart, when the clock was put back meanwhile.
+#[test]
+fn what_was_held_for_too_long_does_not_come_back() {
+    let which = Which { route: 0, branch: 0, commit: 0 };
+    let ask = || Op::Ask { which, callers: 1, leaving: 0, is_slow: false };
+    let ops = [
+        ask(),
+        Op::Say { says: Says::List { first: 0, count: 1, lasting: None }, version: 0 },
+        Op::Reconcile { which, times: 2, every: 20 },
+        Op::Reconcile { which, times: 3, every: 20 },
+        ask(),
+        Op::Pass(86_400),
+        Op::Decide { which, decision: Decision::Released },
+        Op::Restart,
+        Op::Jump(-1),
+        Op::List,
+    ];
+    let (stage, seen) = (Stage::default(), Seen::default());
+    World::play(&stage, true, &[0, 0], &ops, &seen).unwrap();
+}

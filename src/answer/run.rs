@@ -49,6 +49,15 @@ impl Known {
         Self { answers, failing: Failing::default(), held: Ledger::default(), judging: Arc::default() }
     }
 
+    /// Drops from the disk what was held for too long, as it was dropped in memory.
+    pub fn erase_forgotten(&self) {
+        for lineage in self.held.take_forgotten() {
+            if let Some(disk) = self.answers.disk() {
+                disk.hold(lineage, None::<&()>);
+            }
+        }
+    }
+
     /// What is remembered under `key`, unless it has expired.
     pub fn usable(&self, route: &Route, key: &Key, now: Timestamp) -> Option<(Arc<Entry>, State)> {
         let entry = self.answers.get(key)?;
@@ -165,7 +174,7 @@ impl Run {
                 disk.hold(lineage, None::<&()>);
             }
         };
-        known.held.take_forgotten().into_iter().for_each(forget);
+        known.erase_forgotten();
         match review.map_err(|error| Failure::Backend(BackendError::invalid_output(error)))? {
             Review::Passed => Ok((found, peak.after(sets, now))),
             Review::Cleared(held) => {

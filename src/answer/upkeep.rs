@@ -66,6 +66,7 @@ impl Engine {
         self.metrics.cache_bytes.set(as_gauge(self.answers().memory().size()));
         self.metrics.flights.set(as_gauge(self.flights.len() as u64));
         self.metrics.held.set(as_gauge(self.known.held.count(self.clock.now()) as u64));
+        self.known.erase_forgotten();
     }
 
     /// What is known of the questions to `routes` that `selector` selects, in the order of their keys. Reads the whole
@@ -149,7 +150,9 @@ impl Engine {
     /// Writes `decision` on what is held under `id`; after a release asks the backend once more. What is then still
     /// held under `id` and why nothing new is known, or `None` when there is no such `id`.
     pub async fn decide(&self, routes: &RouteTable, id: &str, decision: Decision) -> Option<Decided> {
-        let (lineage, held) = self.known.held.decide(id, decision, self.clock.now())?;
+        let decided = self.known.held.decide(id, decision, self.clock.now());
+        self.known.erase_forgotten();
+        let (lineage, held) = decided?;
         if let Some(disk) = self.answers().disk() {
             disk.hold(lineage, Some(&held));
         }
