@@ -51,10 +51,13 @@ impl Known {
 
     /// Drops from the disk what was held for too long, as it was dropped in memory.
     pub fn erase_forgotten(&self) {
-        for lineage in self.held.take_forgotten() {
-            if let Some(disk) = self.answers.disk() {
-                disk.hold(lineage, None::<&()>);
-            }
+        self.held.take_forgotten().into_iter().for_each(|lineage| self.erase(lineage));
+    }
+
+    /// Drops from the disk what was held in `lineage`.
+    fn erase(&self, lineage: Key) {
+        if let Some(disk) = self.answers.disk() {
+            disk.hold(lineage, None::<&()>);
         }
     }
 
@@ -169,22 +172,17 @@ impl Run {
         let review = known.held.review(of, &self.route.guard, last.as_deref(), peak.at(now), &found.sets, now);
         let disk = known.answers.disk();
         let sets = found.sets.len();
-        let forget = |lineage: Key| {
-            if let Some(disk) = disk {
-                disk.hold(lineage, None::<&()>);
-            }
-        };
         known.erase_forgotten();
         match review.map_err(|error| Failure::Backend(BackendError::invalid_output(error)))? {
             Review::Passed => Ok((found, peak.after(sets, now))),
             Review::Cleared(held) => {
                 self.log_no_more("what was held is not what the source says now", &held, sets);
-                forget(self.lineage);
+                known.erase(self.lineage);
                 Ok((found, peak.after(sets, now)))
             }
             Review::Believed(held) => {
                 self.log_no_more("what was held is believed", &held, sets);
-                forget(self.lineage);
+                known.erase(self.lineage);
                 Ok((found, Peak { sets, at: now }))
             }
             Review::Held(held) => {
