@@ -46,7 +46,7 @@ struct Cell {
     outcome: Outcome,
     kind: Kind,
     route: String,
-    code: &'static str,
+    codes: Vec<&'static str>,
     asks_for_a_pause: bool,
     source: Source,
 }
@@ -71,17 +71,13 @@ impl Board {
         let mut cells = Vec::new();
         for (index, fault) in faults {
             for kind in Kind::ALL {
-                let code = match kind {
-                    Kind::Script => fault.script.code,
-                    Kind::Http => fault.http.code,
-                    Kind::Digests => fault.digests.code,
-                };
                 let route = format!("f{index:02}-{}", kind.name());
                 let source = Source::start(fault, kind, &route, folder.path()).await;
                 let (told, wrong) = (Vec::new(), Vec::new());
                 let outcome = Outcome { fault: *index, kind, state, told, wrong, is_wrong_success: false };
-                let asks_for_a_pause = fault.asks_for_a_pause && kind != Kind::Script;
-                cells.push(Cell { outcome, kind, route, code, asks_for_a_pause, source });
+                let is_asked_by_http = matches!(kind, Kind::Http | Kind::Digests);
+                let (codes, asks_for_a_pause) = (fault.codes(kind), fault.asks_for_a_pause && is_asked_by_http);
+                cells.push(Cell { outcome, kind, route, codes, asks_for_a_pause, source });
             }
         }
         let ailment = faults.iter().find_map(|(_, fault)| fault.ailment);
@@ -164,8 +160,8 @@ impl Board {
             let key = self.key(&self.cells[index], parameters);
             let cell = &mut self.cells[index];
             let asked = asked[index].zip(cell.source.asked()).map(|(before, after)| after - before);
-            let (kind, route, code, is_paused) = (cell.kind, &cell.route, cell.code, cell.asks_for_a_pause);
-            let expected = Expected { worth, because, kind, route, is_paused, code, key };
+            let (kind, route, codes, is_paused) = (cell.kind, &cell.route, &*cell.codes, cell.asks_for_a_pause);
+            let expected = Expected { worth, because, kind, route, is_paused, codes, key };
             match reply.and_then(|reply| expected.judge(&reply, asked)) {
                 // That it is said again while the source rests goes without saying.
                 Ok(told) => cell.outcome.told.extend((because != Because::Resting).then_some(told)),
@@ -190,7 +186,7 @@ impl Board {
 
     async fn reply(&self, cell: &Cell, parameters: &Value) -> Result<Reply, Found> {
         // What hangs may do so all at once.
-        let hangs = cell.code == TIMEOUT && self.mode == Mode::AtFault;
+        let hangs = cell.codes.contains(&TIMEOUT) && self.mode == Mode::AtFault;
         let _turn = if hangs { None } else { Some(TURNSTILE.acquire().await.unwrap()) };
         let asked = AssertUnwindSafe(self.app.ask(&cell.route, parameters.clone())).catch_unwind().await;
         asked.map_err(|panic| {
@@ -237,7 +233,7 @@ fn route(cell: &Cell) -> Value {
     if cell.kind == Kind::Digests {
         route["output"] = json!({"app": "{{ app.digest }}"});
     }
-    if cell.code == TIMEOUT {
+    if cell.codes.contains(&TIMEOUT) {
         route["deadline"] = json!("3s");
     }
     route

@@ -60,8 +60,8 @@ pub struct Expected<'a> {
     pub route: &'a str,
     /// Whether the source asked to be left alone.
     pub is_paused: bool,
-    /// The fault's code.
-    pub code: &'static str,
+    /// The fault's code: one of these.
+    pub codes: &'a [&'static str],
     /// The question's key.
     pub key: String,
 }
@@ -97,14 +97,14 @@ impl Expected<'_> {
             }
             other => return Err(Found { what: format!("{} {other:?}", reply.status), is_success: true }),
         };
-        let code = if self.because == Because::Held { "held" } else { self.code };
-        let must = match self.worth {
+        let codes = if self.because == Because::Held { &["held"] } else { self.codes };
+        let must = |code: &&str| match self.worth {
             Worth::Fresh => "good, hit".to_owned(),
             Worth::Stale if self.because != Because::Resting => "good, stale".to_owned(),
             Worth::Stale | Worth::IfError => format!("good, {code}"),
             Worth::Nothing => format!("{} {code}", status(code)),
         };
-        if told != must {
+        if !codes.iter().map(must).any(|must| told == must) {
             let is_success = self.worth == Worth::Nothing && reply.status < 300;
             return Err(Found { what: told, is_success });
         }
@@ -124,7 +124,7 @@ impl Expected<'_> {
     /// What the operator would miss on the ApplicationSet's condition.
     fn missing(&self, reply: &Reply, condition: &str) -> Option<String> {
         let mut wanted = vec![
-            format!("route {} ({}): ", self.route, self.kind.name()),
+            format!("route {} ({}): ", self.route, self.kind.backend()),
             format!("; there is no last good answer (key {})", self.key),
         ];
         if self.because == Because::Resting {

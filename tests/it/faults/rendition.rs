@@ -18,23 +18,33 @@ pub const OCI: &str = "Content-Type: application/vnd.oci.image.manifest.v1+json"
 pub const MANIFEST: &str = r#"{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json"}"#;
 /// A registry's word for a tag that it does not have.
 pub const UNKNOWN: &str = r#"{"errors":[{"code":"MANIFEST_UNKNOWN","message":"manifest unknown"}]}"#;
+/// The parameter sets of all sources but registries.
 const SETS: &str = r#"[{"name":"a"},{"name":"b"},{"name":"c"}]"#;
 
 /// The backends of the matrix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Script,
+    Worker,
+    /// The script within a merge within a pipeline.
+    Pipeline,
     Http,
     Digests,
 }
 
 impl Kind {
-    pub const ALL: [Self; 3] = [Self::Script, Self::Http, Self::Digests];
+    pub const ALL: [Self; 5] = [Self::Script, Self::Worker, Self::Pipeline, Self::Http, Self::Digests];
+
+    /// What it is called here.
+    pub const fn name(self) -> &'static str {
+        if matches!(self, Self::Worker) { "worker" } else { self.backend() }
+    }
 
     /// As in a configuration.
-    pub const fn name(self) -> &'static str {
+    pub const fn backend(self) -> &'static str {
         match self {
-            Self::Script => "script",
+            Self::Script | Self::Worker => "script",
+            Self::Pipeline => "pipeline",
             Self::Http => "http",
             Self::Digests => "digests",
         }
@@ -49,7 +59,7 @@ impl Kind {
     pub fn well(self, request: &Request) -> Vec<Step> {
         match self {
             Self::Digests => request.answer(200, &format!("{OCI}\r\nDocker-Content-Digest: {}", digest(MANIFEST)), ""),
-            Self::Script | Self::Http => vec![Step::Send(json_response(SETS))],
+            _ => vec![Step::Send(json_response(SETS))],
         }
     }
 
@@ -120,6 +130,18 @@ pub enum Ailment {
 }
 
 impl Fault {
+    /// The codes of which the gateway has one for `kind`.
+    pub fn codes(&self, kind: Kind) -> Vec<&'static str> {
+        match kind {
+            Kind::Script | Kind::Pipeline => vec![self.script.code],
+            // What it printed is its line, or not; that it has ended says less.
+            Kind::Worker if self.script.code != TIMEOUT => vec![FAILED, INVALID],
+            Kind::Worker => vec![TIMEOUT, INVALID],
+            Kind::Http => vec![self.http.code],
+            Kind::Digests => vec![self.digests.code],
+        }
+    }
+
     pub fn new(name: &'static str, script: Rendition<Does>, http: Rendition<Wire>, digests: Rendition<Wire>) -> Self {
         Self { name, script, http, digests, ailment: None, asks_for_a_pause: false }
     }

@@ -36,7 +36,8 @@ impl Source {
     /// The source of the route `name`, which is well. A script is written to `folder`, where it runs.
     pub async fn start(fault: &Fault, kind: Kind, name: &str, folder: &Path) -> Self {
         let wire = match kind {
-            Kind::Script => return Self::script(&fault.script.does, name, folder),
+            Kind::Script | Kind::Pipeline => return Self::script(&fault.script.does, name, folder),
+            Kind::Worker => return Self::worker(&fault.script.does, name, folder),
             Kind::Http => fault.http.does.clone(),
             Kind::Digests => fault.digests.does.clone(),
         };
@@ -64,6 +65,28 @@ impl Source {
             "echo run >> {name}.runs\nread -r mode < {name}.mode\n\
              case $mode in\nWell) echo '{good}'; exit ;;\nNothing) echo '[]'; exit ;;\nesac\n{line}\n"
         );
+        Self::write(&script, name, folder)
+    }
+
+    /// The same as a worker: what the script prints is its answer's `output`.
+    fn worker(does: &Does, name: &str, folder: &Path) -> Self {
+        let line = match does {
+            Does::Prints(output) => {
+                std::fs::write(folder.join(format!("{name}.out")), output).unwrap();
+                format!("printf '{{\"id\":%s,\"output\":' $n\ncat {name}.out\necho '}}'")
+            }
+            Does::Runs(line) => line.clone(),
+        };
+        let good = Kind::Worker.good();
+        let script = format!(
+            "while IFS= read -r question; do\nn=$((n + 1))\necho run >> {name}.runs\nread -r mode < {name}.mode\n\
+             case $mode in\nWell) echo '{{\"id\":'$n',\"output\":{good}}}' ;;\n\
+             Nothing) echo '{{\"id\":'$n',\"output\":[]}}' ;;\n*)\n{line}\n;;\nesac\ndone\n"
+        );
+        Self::write(&script, name, folder)
+    }
+
+    fn write(script: &str, name: &str, folder: &Path) -> Self {
         let path = |what: &str| folder.join(format!("{name}.{what}"));
         std::fs::write(path("sh"), script).unwrap();
         std::fs::write(path("mode"), "Well\n").unwrap();
@@ -79,8 +102,21 @@ impl Source {
             (Self::Wire { upstream, .. }, _) => {
                 json!({"http": {"url": format!("http://{}/list", upstream.address), "maxBody": "1MiB"}})
             }
-            (Self::Script { .. }, _) => {
-                json!({"script": {"command": ["sh", format!("{name}.sh")], "maxOutput": "1MiB", "allow": {"read": ["."], "write": ["."]}}})
+            (Self::Script { .. }, kind) => {
+                let own = json!({"read": ["."], "write": ["."]});
+                let mut script = json!({"command": ["sh", format!("{name}.sh")], "maxOutput": "1MiB", "allow": own});
+                match kind {
+                    Kind::Worker => {
+                        script["mode"] = json!("worker");
+                        json!({"script": script})
+                    }
+                    Kind::Pipeline => {
+                        let others = json!({"fixed": {"parameters": [{"name": "a"}, {"name": "d"}]}});
+                        let merge = json!({"mergeKeys": ["name"], "backends": [{"script": script}, others]});
+                        json!({"pipeline": [{"merge": merge}, {"select": "items"}]})
+                    }
+                    _ => json!({"script": script}),
+                }
             }
         }
     }
