@@ -80,7 +80,8 @@ impl App {
             &root.key("registries"),
             &mut problems,
         );
-        let launchers = Arc::new(Launchers::new(program.to_owned(), config.scripts.concurrency));
+        let launchers = Launchers::new(program.to_owned(), config.scripts.concurrency);
+        let launchers = Arc::new(launchers.counted(metrics.programs.clone()));
         if config.scripts.concurrency == 0 {
             problems.error(&root.key("scripts").key("concurrency"), "with 0 no script would ever run");
         }

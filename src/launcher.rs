@@ -12,6 +12,7 @@ mod root;
 mod slot;
 mod terms;
 mod tree;
+mod usage;
 mod wire;
 
 use std::{
@@ -30,10 +31,15 @@ use tokio::{
 pub use self::{
     inside::run,
     terms::{Identities, Limits, Network, Terms, User},
+    usage::{Meter, Usage},
     wire::{Copied, Ended, First, How, Program},
 };
-use self::{root::Root, slot::Slot, wire::Report};
-use crate::error::BackendError;
+use self::{
+    root::Root,
+    slot::Slot,
+    wire::{Report, Request},
+};
+use crate::{error::BackendError, telemetry::metrics::ProgramMetrics};
 
 /// The argument with which the gateway's program lives as a launcher.
 pub const ARGUMENT: &str = "launch";
@@ -52,6 +58,7 @@ pub struct Launchers {
     program: PathBuf,
     permits: Arc<Semaphore>,
     most: usize,
+    metrics: Option<ProgramMetrics>,
     /// Where the launchers' folders are, once there is one.
     root: Mutex<Option<Root>>,
     /// What the programs of all bays must not have, together.
@@ -71,7 +78,14 @@ impl Launchers {
     pub fn new(program: PathBuf, most: usize) -> Self {
         let most = most.clamp(1, Semaphore::MAX_PERMITS);
         let permits = Arc::new(Semaphore::new(most));
-        Self { program, permits, most, root: Mutex::default(), wanted: Mutex::default() }
+        Self { program, permits, most, metrics: None, root: Mutex::default(), wanted: Mutex::default() }
+    }
+
+    /// Counts programs in `metrics` from now on.
+    #[must_use]
+    pub fn counted(mut self, metrics: ProgramMetrics) -> Self {
+        self.metrics = Some(metrics);
+        self
     }
 
     /// What the kernel cannot take from programs, though a bay wants it; nothing where there are no bays.
@@ -84,6 +98,13 @@ impl Launchers {
         let (slot, lacks) = Slot::open(self, &Terms { network, ..Terms::default() }).await?;
         slot.destroy().await;
         Ok(lacks)
+    }
+
+    /// Notes that more programs run, or fewer.
+    fn count(&self, more: i64) {
+        if let Some(metrics) = &self.metrics {
+            metrics.running.add(more);
+        }
     }
 
     /// Notes what a bay wants.
@@ -132,6 +153,8 @@ pub struct Running {
     pub stderr: pipe::Receiver,
     /// How it ended, once it has, and all that it started too.
     pub ended: oneshot::Receiver<Result<Ended, BackendError>>,
+    /// What it uses.
+    pub meter: Meter,
     /// What keeps it running.
     pub leash: Leash,
 }
@@ -188,17 +211,34 @@ impl Bay {
         self.0.terms.identities()
     }
 
+    /// Notes that a worker is not asked any more; `why` says it.
+    pub fn worker_ended(&self, why: &'static str) {
+        if let Some(metrics) = &self.0.launchers.metrics {
+            metrics.worker_ended(why);
+        }
+    }
+
     async fn launch(&self, program: Program, deadline: Instant, turn: Option<Turn>) -> Result<Running, BackendError> {
         let cannot = |why: String| BackendError::unavailable(format!("cannot start: {why}"));
-        let mut slot = if let Some(slot) = self.0.idle_slot() {
+        let (streams, [stdin, stdout, stderr]) = slot::pipes().map_err(|error| cannot(error.to_string()))?;
+        let request = wire::frame(&Request::Start(program)).map_err(|error| cannot(error.to_string()))?;
+        let mut slot = None;
+        if let Some(mut idle) = self.0.idle_slot() {
+            // One that ended just now has not read it.
+            slot = idle.start(&request, &streams).await.is_ok().then_some(idle);
+        }
+        let slot = if let Some(slot) = slot {
             slot
         } else {
             let opening = timeout_at(deadline, Slot::open(&self.0.launchers, &self.0.terms)).await;
-            opening.map_err(|_| BackendError::timeout("its launcher was not ready in time"))?.map_err(cannot)?.0
+            let opening = opening.map_err(|_| BackendError::timeout("its launcher was not ready in time"))?;
+            let (mut slot, _) = opening.map_err(cannot)?;
+            slot.start(&request, &streams).await.map_err(|error| cannot(error.to_string()))?;
+            slot
         };
-        let (streams, [stdin, stdout, stderr]) = slot::pipes().map_err(|error| cannot(error.to_string()))?;
-        slot.start(program, &streams).await.map_err(|error| cannot(error.to_string()))?;
         drop(streams);
+        let meter = slot.meter();
+        self.0.launchers.count(1);
         let ((stop, stopped), (end, ended)) = (oneshot::channel(), oneshot::channel());
         tokio::spawn(Arc::clone(&self.0).attend(slot, stopped, end, turn));
         let receiver = |fd| pipe::Receiver::from_owned_fd(fd).map_err(|error| cannot(error.to_string()));
@@ -208,6 +248,7 @@ impl Bay {
             stdout: receiver(stdout)?,
             stderr: receiver(stderr)?,
             ended,
+            meter,
             leash: Leash(stop),
         })
     }
@@ -273,14 +314,15 @@ impl Places {
         } else {
             slot.destroy().await;
         }
+        self.launchers.count(-1);
         drop(turn);
         let _ = end.send(how);
     }
 
     /// Keeps a launcher for the next program, for a while.
-    fn keep(self: Arc<Self>, slot: Slot) {
+    fn keep(self: &Arc<Self>, slot: Slot) {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).push((slot, Instant::now()));
-        let places = Arc::downgrade(&self);
+        let places = Arc::downgrade(self);
         tokio::spawn(async move {
             sleep(IDLE).await;
             let Some(places) = places.upgrade() else { return };

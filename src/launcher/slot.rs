@@ -21,7 +21,8 @@ use super::{
     ARGUMENT, Launchers, Opening,
     terms::{Identities, Terms},
     tree,
-    wire::{self, Program, Report, Request, STREAMS},
+    usage::Meter,
+    wire::{self, Report, Request, STREAMS},
 };
 
 /// A launcher, and the socket to it. Dropped, it ends by itself.
@@ -74,16 +75,15 @@ impl Slot {
         Ok(Self { process, reports: Reports(reports), requests: Requests(requests), folder, identities })
     }
 
-    /// Starts `program` with `streams`.
+    /// Starts a program with `streams`; `frame` is the [`Request::Start`].
     ///
     /// # Errors
     /// When the launcher has ended.
-    pub async fn start(&mut self, program: Program, streams: &[OwnedFd; STREAMS]) -> io::Result<()> {
-        let frame = wire::frame(&Request::Start(program))?;
+    pub async fn start(&mut self, frame: &[u8], streams: &[OwnedFd; STREAMS]) -> io::Result<()> {
         let socket: &UnixStream = self.requests.0.as_ref();
         let sent = loop {
             socket.writable().await?;
-            match socket.try_io(Interest::WRITABLE, || wire::send_with(socket, &frame, streams)) {
+            match socket.try_io(Interest::WRITABLE, || wire::send_with(socket, frame, streams)) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 result => break result?,
             }
@@ -94,6 +94,11 @@ impl Slot {
     /// Its two directions.
     pub const fn halves(&mut self) -> (&mut Reports, &mut Requests) {
         (&mut self.reports, &mut self.requests)
+    }
+
+    /// What its program uses.
+    pub fn meter(&self) -> Meter {
+        Meter { launcher: self.process.id() }
     }
 
     /// Whether it is still there, and still gives programs what `terms` allow.

@@ -44,7 +44,7 @@ pub struct Program {
     /// Its arguments.
     pub arguments: Vec<String>,
     /// Its whole environment but for `HOME` and `TMPDIR`, which name its work folder.
-    pub environment: Vec<(String, Bytes)>,
+    pub environment: Vec<(String, OsText)>,
     /// Where it runs; its work folder unless set.
     pub folder: Option<PathBuf>,
     /// What runs before it, with the same environment and in the same folder; only when it ends well does the program run.
@@ -73,17 +73,26 @@ pub struct Copied {
 
 /// A text of the operating system's, which need not be UTF-8.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Bytes(Vec<u8>);
+#[serde(untagged)]
+pub enum OsText {
+    /// Most are.
+    Utf8(String),
+    /// Its bytes.
+    Other(Vec<u8>),
+}
 
-impl From<OsString> for Bytes {
+impl From<OsString> for OsText {
     fn from(text: OsString) -> Self {
-        Self(text.into_vec())
+        text.into_string().map_or_else(|text| Self::Other(text.into_vec()), Self::Utf8)
     }
 }
 
-impl From<Bytes> for OsString {
-    fn from(bytes: Bytes) -> Self {
-        Self::from_vec(bytes.0)
+impl From<OsText> for OsString {
+    fn from(text: OsText) -> Self {
+        match text {
+            OsText::Utf8(text) => text.into(),
+            OsText::Other(bytes) => Self::from_vec(bytes),
+        }
     }
 }
 

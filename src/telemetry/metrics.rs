@@ -32,6 +32,8 @@ pub struct Metrics {
     pub disk: DiskMetrics,
     /// What is counted of the way out.
     pub outbound: OutboundMetrics,
+    /// What is counted of scripts.
+    pub programs: ProgramMetrics,
     /// Answers in memory.
     pub cache_entries: IntGauge,
     /// Their size.
@@ -80,6 +82,24 @@ impl OutboundMetrics {
     /// Notes a request that was not sent; `why` says it.
     pub fn spared(&self, why: &'static str) {
         self.requests.with_label_values(&[why]).inc();
+    }
+}
+
+/// What is counted of the programs that backends start.
+#[derive(Debug, Clone)]
+pub struct ProgramMetrics {
+    /// Programs that run, workers without a question included.
+    pub running: IntGauge,
+    workers_ended: IntCounterVec,
+}
+
+/// Why workers are ended, or have ended.
+const WORKERS_ENDED: [&str; 5] = ["recycled", "memory", "outdated", "surplus", "fault"];
+
+impl ProgramMetrics {
+    /// Notes that a worker is not asked any more; `why` says it.
+    pub fn worker_ended(&self, why: &'static str) {
+        self.workers_ended.with_label_values(&[why]).inc();
     }
 }
 
@@ -176,8 +196,21 @@ impl Metrics {
         for outcome in OUTBOUND {
             outbound.requests.with_label_values(&[outcome]);
         }
+        let programs = ProgramMetrics {
+            running: gauge("appset_gateway_programs", "Programs of scripts that run, workers that wait included.")?,
+            workers_ended: counters(
+                "appset_gateway_workers_ended_total",
+                "Workers that were replaced or given up, by reason: recycled (recycleAfter), memory (maxMemory), outdated (its \
+                 program, a file or a secret changed), surplus (nothing to do), fault (it did not do as a worker should).",
+                &["reason"],
+            )?,
+        };
+        for why in WORKERS_ENDED {
+            programs.workers_ended.with_label_values(&[why]);
+        }
         let metrics = Self {
             outbound,
+            programs,
             requests: counters(
                 "appset_gateway_requests_total",
                 "Requests, by route and code; the code is ok or that of the error.",

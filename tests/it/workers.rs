@@ -135,6 +135,24 @@ async fn workers_are_replaced_after_so_many_questions() {
     assert_eq!(numbers.concat(), "123123123");
     assert_eq!(pids.len(), 3);
     running(&marker, 1).await;
+    assert_eq!(app.metric("appset_gateway_workers_ended_total{reason=\"recycled\"}").await, 3);
+}
+
+#[tokio::test]
+async fn workers_with_too_much_memory_are_replaced_once_they_have_answered() {
+    let (app, marker) = serve(json!({"worker": {"maxMemory": "100MiB"}})).await;
+    let mut numbers = Vec::new();
+    for _ in 0..9 {
+        numbers.push(told(&ask(&app, json!({"do": "keep"})).await, "n"));
+    }
+    assert_eq!(numbers.concat(), "123123123");
+    running(&marker, 1).await;
+    assert_eq!(app.metric("appset_gateway_workers_ended_total{reason=\"memory\"}").await, 3);
+    let until = Instant::now() + Duration::from_secs(10);
+    while app.metric("appset_gateway_programs").await != 1 {
+        assert!(Instant::now() < until);
+        sleep(Duration::from_millis(10)).await;
+    }
 }
 
 #[tokio::test]
@@ -189,6 +207,7 @@ async fn what_is_old_is_replaced() {
     let text = std::fs::read_to_string(&file).unwrap().replace("\"n\": str(number)", "\"n\": \"new\"");
     std::fs::write(&file, text).unwrap();
     assert_eq!(told(&ask(&app, json!({})).await, "n"), "new");
+    assert_eq!(app.metric("appset_gateway_workers_ended_total{reason=\"outdated\"}").await, 2);
     std::fs::remove_file(app.folder.path().join("token")).unwrap();
     refused(&ask(&app, json!({})).await, 502, "backend_failed", "cannot read the secret file");
     assert!(processes(&marker).len() <= 1);
@@ -201,6 +220,7 @@ fn what_does_not_go_together_is_told_at_the_start() {
         (json!({"mode": "worker", "protocol": "yaml"}), "script.protocol: workers speak lines of JSON"),
         (json!({"worker": {"ahead": 1}}), "script.worker: it has no workers"),
         (json!({"mode": "worker", "worker": {"recycleAfter": 0}}), "worker.recycleAfter: with 0"),
+        (json!({"mode": "worker", "worker": {"maxMemory": "0B"}}), "worker.maxMemory: with 0"),
         (json!({"mode": "worker", "worker": {"ahead": 9}}), "worker.ahead: there are 8 workers at most"),
     ] {
         let mut script = script;

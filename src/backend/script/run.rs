@@ -97,7 +97,7 @@ impl Told {
 /// # Errors
 /// When it cannot start, writes too much or takes too long.
 pub async fn run(job: Job<'_>) -> Result<Run, BackendError> {
-    let Running { stdin, stdout, stderr, mut ended, leash: _leash } = job.bay.start(job.program, job.until).await?;
+    let Running { stdin, stdout, stderr, mut ended, leash: _leash, .. } = job.bay.start(job.program, job.until).await?;
     let started = Instant::now();
     let feed = async move {
         if let Some(mut stdin) = stdin {

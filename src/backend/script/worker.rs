@@ -14,7 +14,10 @@ use serde::Deserialize;
 
 pub use self::pool::Pool;
 use super::{Config, protocol::Protocol};
-use crate::problem::{Path, Problems};
+use crate::{
+    problem::{Path, Problems},
+    units::ByteSize,
+};
 
 /// When a program is started.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -38,11 +41,13 @@ pub struct WorkerConfig {
     /// After how many questions one is replaced.
     #[schemars(range(min = 1))]
     pub recycle_after: u64,
+    /// With how much memory one is replaced, all that it started included, once it has answered; never unless set.
+    pub max_memory: Option<ByteSize>,
 }
 
 impl Default for WorkerConfig {
     fn default() -> Self {
-        Self { ahead: 1, recycle_after: 1000 }
+        Self { ahead: 1, recycle_after: 1000, max_memory: None }
     }
 }
 
@@ -59,9 +64,12 @@ pub fn check(config: &Config, path: &Path, problems: &mut Problems) {
         let help = "leave it out; docs/workers.md says what a worker reads and writes";
         problems.error_with_help(&path.key("protocol"), "workers speak lines of JSON with ids only", help);
     }
-    let WorkerConfig { ahead, recycle_after } = config.worker.unwrap_or_default();
+    let WorkerConfig { ahead, recycle_after, max_memory } = config.worker.unwrap_or_default();
     if recycle_after == 0 {
         problems.error(&at.key("recycleAfter"), "with 0 a worker would answer nothing");
+    }
+    if max_memory == Some(ByteSize(0)) {
+        problems.error(&at.key("maxMemory"), "with 0 a worker would answer once");
     }
     if ahead > config.concurrency {
         let error = format!("there are {} workers at most (`concurrency`)", config.concurrency);

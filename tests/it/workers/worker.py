@@ -3,6 +3,7 @@
 import json, os, signal, subprocess, sys, threading, time
 
 marker = sys.argv[1]
+kept = []
 if os.path.exists("broken"):
     sys.exit("cannot import the module that it needs")
 
@@ -52,6 +53,8 @@ for line in sys.stdin:
     if do == "half, then hang":
         write(right[:20])
         time.sleep(1000)
+    if do == "keep":
+        kept.append(bytearray(40 * 1024 * 1024))
     if do == "swell":
         held = bytearray(256 * 1024 * 1024)
     if do == "exit":

@@ -19,7 +19,8 @@ use super::{
 use crate::{
     backend::script::{protocol::Reading, run::Job},
     error::BackendError,
-    launcher::{Bay, Program, Turn},
+    launcher::{Bay, Program, Turn, Usage},
+    units::ByteSize,
 };
 
 /// How long a worker may have nothing to do, where there are more than are kept ahead.
@@ -66,31 +67,44 @@ impl Pool {
             Some(worker) => worker,
             None => shared.start(&basis, job.until).await?,
         };
+        let mut before = job.watch.map(|_| worker.meter.read());
         let mut said = worker.ask(job).await;
         if let Err(Fault::Silent(why)) = &said {
             tracing::warn!(%why, "a worker ended before it answered; another one is asked");
+            shared.bay.worker_ended("fault");
             drop(worker);
             worker = shared.start(&basis, job.until).await?;
+            before = before.map(|_| Usage::default());
             said = worker.ask(job).await;
         }
-        if let Some(watch) = job.watch {
-            watch.note(|step| step.stderr = Some(worker.told().whole(job.secrets)));
+        if let Some((watch, before)) = job.watch.zip(before) {
+            let after = worker.meter.read();
+            watch.note(|step| {
+                step.stderr = Some(worker.told().whole(job.secrets));
+                step.cpu = after.cpu.checked_sub(before.cpu);
+                step.peak_memory = Some(after.peak).filter(|peak| *peak > 0);
+            });
         }
-        match said {
-            Ok(said) if worker.asked < shared.config.recycle_after => {
-                shared.keep(worker);
-                drop(turn);
-                said
-            }
-            Ok(said) => {
-                shared.end(worker, turn, basis);
-                said
-            }
-            Err(Fault::Silent(why) | Fault::Other(why)) => {
-                shared.end(worker, turn, basis);
-                Err(why)
-            }
+        let reason = said.as_ref().map_or(Some("fault"), |_| shared.config.has_had_enough(&worker));
+        if let Some(reason) = reason {
+            shared.bay.worker_ended(reason);
+            shared.end(worker, turn, basis);
+        } else {
+            shared.keep(worker);
+            drop(turn);
         }
+        said.unwrap_or_else(|(Fault::Silent(why) | Fault::Other(why))| Err(why))
+    }
+}
+
+impl WorkerConfig {
+    /// Why `worker` is not asked any more, if it has had enough.
+    fn has_had_enough(&self, worker: &Worker) -> Option<&'static str> {
+        if worker.asked >= self.recycle_after {
+            return Some("recycled");
+        }
+        let is_large = |most: ByteSize| worker.meter.read().memory > most.0;
+        self.max_memory.is_some_and(is_large).then_some("memory")
     }
 }
 
@@ -103,9 +117,8 @@ impl Shared {
     fn idle_worker(&self, basis: &Basis) -> Option<Worker> {
         loop {
             let worker = self.lock().pop()?;
-            if worker.is_good(basis) {
-                return Some(worker);
-            }
+            let Some(why) = worker.why_not(basis) else { return Some(worker) };
+            self.bay.worker_ended(why);
             tracing::debug!("a worker that ended, wrote unasked or knows something old is replaced");
         }
     }
@@ -165,7 +178,10 @@ async fn sweep(pool: Weak<Shared>) {
             pool.is_swept.store(false, Ordering::Relaxed);
         }
         drop(idle);
-        drop(ended);
+        for worker in ended {
+            pool.bay.worker_ended("surplus");
+            drop(worker);
+        }
         if is_done {
             return;
         }

@@ -25,7 +25,7 @@ use crate::{
         },
     },
     error::BackendError,
-    launcher::{Bay, Ended, Leash, Running},
+    launcher::{Bay, Ended, Leash, Meter, Running},
     secret::Secrets,
 };
 
@@ -50,6 +50,8 @@ pub struct Worker {
     pub asked: u64,
     /// Since when it has nothing to do.
     pub idle: Instant,
+    /// What it uses.
+    pub meter: Meter,
     basis: Basis,
     stdin: pipe::Sender,
     stdout: pipe::Receiver,
@@ -66,16 +68,19 @@ impl Worker {
     /// When it cannot be before `deadline`.
     pub async fn start(bay: &Bay, basis: Basis, place: Place, deadline: Instant) -> Result<Self, BackendError> {
         let running = bay.start_staying(basis.program().clone(), deadline).await?;
-        let Running { stdin: Some(stdin), stdout, stderr, ended, leash } = running else {
+        let Running { stdin: Some(stdin), stdout, stderr, ended, meter, leash } = running else {
             return Err(BackendError::unavailable("cannot start: it has no stdin"));
         };
         let (stderr, ended, idle) = (Tail::of(stderr), Some(ended), Instant::now());
-        Ok(Self { asked: 0, idle, basis, stdin, stdout, stderr, ended, _leash: leash, _place: place })
+        Ok(Self { asked: 0, idle, meter, basis, stdin, stdout, stderr, ended, _leash: leash, _place: place })
     }
 
-    /// Whether it is alive, silent, and what would be started now.
-    pub fn is_good(&self, basis: &Basis) -> bool {
-        self.basis == *basis && is_quiet(&self.stdout)
+    /// Why it must not be asked, if it has ended, wrote unasked, or is not what would be started now.
+    pub fn why_not(&self, basis: &Basis) -> Option<&'static str> {
+        if self.basis != *basis {
+            return Some("outdated");
+        }
+        (!is_quiet(&self.stdout)).then_some("fault")
     }
 
     /// Asks it. After a fault it must not be asked again.
