@@ -1,6 +1,8 @@
 //! Which route answers a call: the one that the path names, else the first whose `match` fits, in the
 //! order of the configuration.
 
+mod announced;
+pub mod announcement;
 pub mod input;
 pub mod matching;
 
@@ -17,11 +19,15 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use self::{
+    announced::Announced,
     input::{Input, InputParameter},
     matching::{MatchConfig, Matcher},
 };
 use crate::{
-    backend::{Backend, BackendConfig, Surroundings},
+    backend::{
+        Backend, BackendConfig, Surroundings,
+        script::{CommandConfig, probe::Probe},
+    },
     cache::{CacheConfig, Key, KeyPrefix, Life, Policy, Revision, State},
     clock::Timestamp,
     error::BackendError,
@@ -46,6 +52,9 @@ pub struct RouteConfig {
     pub matches: Option<MatchConfig>,
     /// The parameters that it understands. Without it, any are accepted; with it, others are refused.
     pub input: Option<Vec<InputParameter>>,
+    /// A program that announces more parameters: it prints a JSON list of them, in the words of a Config Management
+    /// Plugin. It is asked once a minute at most, and runs as the route's script does.
+    pub dynamic_input: Option<CommandConfig>,
     /// Where the answers come from.
     pub backend: BackendConfig,
     /// Each parameter set as templates over the backend's item and over `params` and `applicationSet`.
@@ -85,8 +94,6 @@ pub struct Route {
     pub kind: &'static str,
     /// Its backend.
     pub backend: Arc<dyn Backend>,
-    /// The declared parameters.
-    pub input: Option<Input>,
     /// How answers look.
     pub shape: Shape,
     /// How long they live.
@@ -97,23 +104,54 @@ pub struct Route {
     pub deadline: Duration,
     /// What is counted.
     pub metrics: RouteMetrics,
+    input: Accepts,
     lineage: Option<Vec<String>>,
     matcher: Option<Matcher>,
     prefix: KeyPrefix,
     revision: Revision,
 }
 
+/// Which parameters a route accepts.
+enum Accepts {
+    /// Any.
+    All,
+    /// Those that are declared.
+    Declared(Input),
+    /// Those that a command announces.
+    Announced(Box<Announced>),
+}
+
 impl Route {
+    /// The parameters of a call as the backend gets them: checked, converted, with defaults.
+    ///
+    /// # Errors
+    /// With everything that is wrong with them, or when it is not known before `until` which there are.
+    pub async fn admit(&self, parameters: Parameters, until: Instant) -> Result<Parameters, BackendError> {
+        let accepted = match &self.input {
+            Accepts::All => return Ok(parameters),
+            Accepts::Declared(input) => input.accept(parameters),
+            Accepts::Announced(announced) => {
+                let input = announced.input(until).await;
+                input.map_err(|error| error.within("which parameters it has is not known"))?.accept(parameters)
+            }
+        };
+        accepted.map_err(BackendError::invalid_input)
+    }
+
     /// The identity of `query` on this route.
     #[must_use]
     pub fn key(&self, query: &Query) -> Key {
         self.prefix.key(query)
     }
 
-    /// Whether `parameters`, which an earlier configuration accepted, would be accepted as they are.
+    /// Whether `parameters`, which an earlier configuration accepted, would be accepted as they are, as far as that is known
+    /// without asking.
     #[must_use]
     pub fn accepts(&self, parameters: &Parameters) -> bool {
-        self.input.as_ref().is_none_or(|input| input.accept(parameters.clone()).is_ok_and(|same| same == *parameters))
+        match &self.input {
+            Accepts::All | Accepts::Announced(_) => true,
+            Accepts::Declared(input) => input.accept(parameters.clone()).is_ok_and(|same| same == *parameters),
+        }
     }
 
     /// What makes its answers what they are.
@@ -327,6 +365,7 @@ fn check_name(config: &RouteConfig, is_taken: bool, path: &Path, problems: &mut 
 fn check_lineage(config: &RouteConfig, raw: &Value, path: &Path, problems: &mut Problems) {
     let path = path.key("lineage");
     let declared: Vec<&str> = config.input.iter().flatten().map(|parameter| parameter.name.as_str()).collect();
+    let is_all = config.input.is_some() && config.dynamic_input.is_none();
     let Some(lineage) = &config.lineage else {
         let text = raw.to_string();
         let uses = |name: &&&str| declared.contains(name) || text.contains(&format!("params.{name}"));
@@ -347,9 +386,7 @@ fn check_lineage(config: &RouteConfig, raw: &Value, path: &Path, problems: &mut 
             "leave it out, or name parameters",
         );
     }
-    for (index, name) in
-        lineage.iter().enumerate().filter(|(_, name)| config.input.is_some() && !declared.contains(&name.as_str()))
-    {
+    for (index, name) in lineage.iter().enumerate().filter(|(_, name)| is_all && !declared.contains(&name.as_str())) {
         problems.error_with_help(
             &path.index(index),
             format!("`{name}` is not declared in `input`"),
@@ -374,7 +411,11 @@ fn build_route(
     let build = |matches| Matcher::build(matches, &config.backend, around, &path.key("match"), problems);
     let matcher = config.matches.as_ref().map(build);
     let input = config.input.as_ref().map(|input| Input::build(input, &path.key("input"), problems));
-    if let (Some(input), Some(declared)) = (&input, &config.input) {
+    let announces = config.dynamic_input.as_ref().map(|command| {
+        let path = path.key("dynamicInput").key("command");
+        Probe::build(command, &config.backend, around, &path, problems)
+    });
+    if let (Some(input), Some(declared), None) = (&input, &config.input, &announces) {
         for (index, name) in config.echo.iter().enumerate().filter(|(_, name)| !input.has(name)) {
             let known: Vec<&str> = declared.iter().map(|parameter| parameter.name.as_str()).collect();
             problems.error_with_help(
@@ -391,7 +432,15 @@ fn build_route(
         check_deadline(deadline, &deadline_path, problems);
     }
     let backend = config.backend.build(around, &path.key("backend"), problems);
-    let (backend, matcher, input) = (backend?, matcher, input);
+    let input = match (input, announces) {
+        (fixed, Some(probe)) => {
+            let fixed = fixed.and(config.input.as_deref()).unwrap_or_default();
+            Accepts::Announced(Box::new(Announced::new(probe?, fixed, around.clock)))
+        }
+        (Some(input), None) => Accepts::Declared(input),
+        (None, None) => Accepts::All,
+    };
+    let backend = backend?;
     let reads_application_set = backend.reads_application_set() || shape.reads_application_set();
     Some(Route {
         name: config.name.as_str().into(),

@@ -73,13 +73,12 @@ pub fn run(arguments: &CallArgs) -> anyhow::Result<ExitCode> {
     let parameters = parameters(arguments)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let route = runtime.block_on(pick(&app, arguments, &parameters))?;
-    let parameters = match &route.input {
-        Some(input) => input.accept(parameters).map_err(|error| anyhow::anyhow!("route {}: {error}", route.name))?,
-        None => parameters,
-    };
     runtime.block_on(async {
         let application_set = arguments.application_set.as_str().into();
-        let query = Query::new(application_set, Arc::new(parameters), Instant::now() + route.deadline);
+        let until = Instant::now() + route.deadline;
+        let admitted = route.admit(parameters, until).await;
+        let parameters = admitted.map_err(|error| anyhow::anyhow!(ApiError::of_input(&route, error).message))?;
+        let query = Query::new(application_set, Arc::new(parameters), until);
         let key = route.key(&query).to_string();
         let watch = Watch::default();
         let answer = app.engine.answer(&route, Query { watch: Some(watch.clone()), ..query.clone() }).await;

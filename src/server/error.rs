@@ -181,6 +181,12 @@ impl ApiError {
         Self::of_backend(error.within(format_args!("route {}: whether it wants this call is not known", route.name)))
     }
 
+    /// What `route` understands of a call is not known, or the call is none of it.
+    #[must_use]
+    pub fn of_input(route: &Route, error: BackendError) -> Self {
+        Self::of_backend(error.within(format_args!("route {}", route.name)))
+    }
+
     fn of_failure(failure: Failure, route: &Route) -> Self {
         let (name, kind) = (&route.name, route.kind);
         match failure {

@@ -56,13 +56,10 @@ async fn steps(
     let began = Instant::now();
     let route = pick(app, named.as_deref(), &call, &caller, completion).await?;
     completion.route = Some(Arc::clone(route));
-    let parameters = match &route.input {
-        Some(input) => input
-            .accept(call.parameters)
-            .map_err(|error| ApiError::new(Code::InvalidInput, format!("route {}: {error}", route.name)))?,
-        None => call.parameters,
-    };
-    let query = Query::new(call.application_set, Arc::new(parameters), began + route.deadline);
+    let until = began + route.deadline;
+    let admitted = route.admit(call.parameters, until).await;
+    let parameters = admitted.map_err(|error| ApiError::of_input(route, error))?;
+    let query = Query::new(call.application_set, Arc::new(parameters), until);
     let answer = app.engine.answer(route, query.clone()).await;
     answer.map_err(|unknown| ApiError::of_nothing(unknown, route, &query))
 }

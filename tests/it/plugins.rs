@@ -1,5 +1,6 @@
 //! Folders with a `plugin.yaml`: those of the gateway's own kind, and Config Management Plugins as they are. Real programs.
 
+mod announced;
 mod management;
 
 use std::{os::unix::fs::PermissionsExt, path::Path, sync::Arc};

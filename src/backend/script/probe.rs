@@ -1,9 +1,11 @@
-//! A command that says whether a call is wanted, as `discover.find.command` of a Config Management Plugin: it ends well, and
-//! what it prints is blank or not. All else is *unknown*, and never a "no".
+//! A command beside a backend, such as one that says whether a call is wanted (`discover.find.command` of a Config Management
+//! Plugin): it ends well, and what it prints is blank or not. All else is *unknown*, and never a "no".
+
+use bytes::Bytes;
 
 use super::{CommandConfig, Config, Script};
 use crate::{
-    backend::{BackendConfig, Surroundings},
+    backend::{Backend as _, BackendConfig, Surroundings},
     error::BackendError,
     generator::Query,
     problem::{Path, Problems},
@@ -42,7 +44,21 @@ impl Probe {
     /// # Errors
     /// When that is not known.
     pub async fn wants(&self, query: &Query) -> Result<bool, BackendError> {
+        Ok(!self.output(query).await?.trim_ascii().is_empty())
+    }
+
+    /// What it prints when it ends well.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub async fn output(&self, query: &Query) -> Result<Bytes, BackendError> {
         let (run, _) = self.0.run(query).await?;
-        Ok(!run.output.trim_ascii().is_empty())
+        Ok(run.output)
+    }
+
+    /// `text` without the secrets that it knows.
+    #[must_use]
+    pub fn redact(&self, text: &str) -> String {
+        self.0.secrets().redact(text)
     }
 }

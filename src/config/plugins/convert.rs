@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{
     Place, Settings,
-    manifest::{Announcement, CollectionType, Discover, ItemType, Kind, Manifest},
+    manifest::{Discover, Kind, Manifest},
 };
 use crate::{
     backend::{
@@ -18,7 +18,7 @@ use crate::{
     problem::{Path, Problems, Segment},
     route::{
         RouteConfig,
-        input::{InputParameter, Type},
+        input::Type,
         matching::{FileIn, MatchConfig},
     },
     secret::{SecretRef, TextOrSecret},
@@ -42,7 +42,7 @@ pub fn convert(
     let spec = Path::root().key("spec");
     let input = manifest.announced.as_ref().map(|announced| {
         let at = spec.key("parameters").key("static");
-        announced.iter().enumerate().map(|(index, one)| parameter(one, &at.index(index), own)).collect::<Vec<_>>()
+        announced.iter().enumerate().map(|(index, one)| one.parameter(&at.index(index), own)).collect::<Vec<_>>()
     });
     let (mut settings, from) = match (manifest.kind, settings, source) {
         (Kind::Generator, _, _) => {
@@ -95,6 +95,7 @@ pub fn convert(
         name: manifest.name.clone(),
         matches: matches(manifest.discover.as_ref(), settings.matches.take(), package.source.as_ref()),
         input,
+        dynamic_input: manifest.dynamic.clone(),
         backend: BackendConfig::Script(script),
         output: settings.output,
         echo: settings.echo,
@@ -123,39 +124,6 @@ fn matches(discover: Option<&Discover>, more: Option<MatchConfig>, source: Optio
     }
     all.file = file.zip(source).map(|(glob, source)| FileIn { folder: source.folder.clone(), glob });
     Some(all)
-}
-
-fn parameter(one: &Announcement, at: &Path, problems: &mut Problems) -> InputParameter {
-    let kind = match (one.collection_type, one.item_type) {
-        (CollectionType::Array, _) => Type::Array,
-        (CollectionType::Map, _) => Type::Map,
-        (CollectionType::String, ItemType::String) => Type::String,
-        (CollectionType::String, ItemType::Number) => Type::Number,
-        (CollectionType::String, ItemType::Boolean) => Type::Boolean,
-    };
-    let defaults = [
-        ("string", kind != Type::Array && kind != Type::Map, one.string.clone().map(Value::from)),
-        ("array", kind == Type::Array, one.array.clone().map(Value::from)),
-        ("map", kind == Type::Map, one.map.clone().map(|map| json!(map))),
-    ];
-    let mut default = None;
-    for (key, fits, value) in defaults {
-        if value.is_some() && !fits {
-            let help = "a default stands under `string`, `array` or `map`, as `collectionType` says";
-            problems.error_with_help(&at.key(key), "the parameter is of another type", help);
-        } else if fits {
-            default = value;
-        }
-    }
-    InputParameter {
-        name: one.name.clone(),
-        kind,
-        // One with a default is never missing.
-        required: one.required && default.is_none(),
-        default,
-        pattern: None,
-        title: one.title.clone().or_else(|| one.tooltip.clone()),
-    }
 }
 
 const fn kind_name(kind: Type) -> &'static str {
@@ -196,6 +164,7 @@ pub fn place(path: &Path, kind: Kind, source: Option<&Path>, tree: &Node) -> Pla
         ["input", "", "type", ..] => {
             return Place::Own(below(spec.key("parameters").key("static"), 1).parent().unwrap_or_default());
         }
+        ["dynamicInput", ..] => return Place::Own(below(spec.key("parameters").key("dynamic"), 1)),
         ["input", ..] => return Place::Own(below(spec.key("parameters").key("static"), 1)),
         ["backend", "script", "command"] => return Place::Own(spec.key("generate").key("command")),
         ["backend", "script", "init", ..] => return Place::Own(below(spec.key("init"), 3)),

@@ -2,8 +2,10 @@
 
 mod spec;
 
-pub use self::spec::{Announcement, CollectionType, Discover, ItemType};
-use self::spec::{ConfigManagementDiscover, ConfigManagementSpec, File, Find, GeneratorSpec, Rest};
+pub use self::spec::Discover;
+use self::spec::{
+    Announced, AnnouncedThere, ConfigManagementDiscover, ConfigManagementSpec, File, Find, GeneratorSpec, Rest,
+};
 use super::{Settings, settings};
 use crate::{
     backend::script::CommandConfig,
@@ -12,6 +14,7 @@ use crate::{
         tree::{self, Node},
     },
     problem::{Path, Problems},
+    route::announcement::Announcement,
 };
 
 /// The version of both kinds.
@@ -41,6 +44,8 @@ pub struct Manifest {
     pub generate: CommandConfig,
     pub discover: Option<Discover>,
     pub announced: Option<Vec<Announcement>>,
+    /// What dynamic more parameters.
+    pub dynamic: Option<CommandConfig>,
     /// What stands in the file itself.
     pub settings: Settings,
     /// All of it.
@@ -75,15 +80,8 @@ pub fn decode(tree: &Node, report: &mut Report) -> Option<Manifest> {
         Some(Kind::ConfigManagement) => config_management(tree, &value, report, &mut problems),
         None => None,
     };
-    if let Some(manifest) = &found {
-        if manifest.generate.command.is_empty() {
-            problems.error(&root.key("spec").key("generate").key("command"), "the command is empty");
-        }
-        let names = manifest.announced.iter().flatten().map(|announced| &announced.name).enumerate();
-        for (index, _) in names.filter(|(_, name)| name.is_empty()) {
-            let place = root.key("spec").key("parameters").key("static").index(index).key("name");
-            problems.error(&place, "a parameter's name is not empty");
-        }
+    if found.as_ref().is_some_and(|manifest| manifest.generate.command.is_empty()) {
+        problems.error(&root.key("spec").key("generate").key("command"), "the command is empty");
     }
     for problem in problems.into_vec() {
         report.add(tree, problem);
@@ -121,6 +119,10 @@ fn generator(tree: &Node, value: &serde_json::Value, report: &mut Report, proble
     }
     let GeneratorSpec { version, init, generate, discover, parameters } = file.spec;
     settings.parameters = generate.parameters;
+    let (announced, dynamic) = match parameters {
+        Some(Announced { fixed, dynamic }) => (fixed, dynamic),
+        None => (None, None),
+    };
     Some(Manifest {
         kind: Kind::Generator,
         name: file.metadata.name,
@@ -128,7 +130,8 @@ fn generator(tree: &Node, value: &serde_json::Value, report: &mut Report, proble
         init,
         generate: CommandConfig { command: generate.command, args: generate.args },
         discover,
-        announced: parameters.and_then(|parameters| parameters.fixed),
+        announced,
+        dynamic,
         settings,
         raw: value.clone(),
     })
@@ -156,6 +159,10 @@ fn config_management(
         let args = if command.is_some() { find.args } else { Vec::new() };
         (file.is_some() || command.is_some()).then(|| Discover { command, args, file, ..Discover::default() })
     });
+    let (announced, dynamic) = match parameters {
+        Some(AnnouncedThere { fixed, dynamic }) => (fixed, dynamic),
+        None => (None, None),
+    };
     Some(Manifest {
         kind: Kind::ConfigManagement,
         name: file.metadata.name,
@@ -163,7 +170,8 @@ fn config_management(
         init: init.filter(|init| !init.command.is_empty()).map(Into::into),
         generate: generate.into(),
         discover,
-        announced: parameters.and_then(|parameters| parameters.fixed).filter(|announced| !announced.is_empty()),
+        announced: announced.filter(|announced| !announced.is_empty()),
+        dynamic: dynamic.filter(|dynamic| !dynamic.command.is_empty()).map(Into::into),
         settings: settings::Settings::default(),
         raw: value.clone(),
     })

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use crate::{backend::script::CommandConfig, config::plugins::Settings};
+use crate::{backend::script::CommandConfig, config::plugins::Settings, route::announcement::Announcement};
 
 /// A file, but for what is not the plugin's own business.
 #[derive(Deserialize)]
@@ -103,52 +103,14 @@ pub struct Discover {
 pub struct Announced {
     #[serde(rename = "static")]
     pub fixed: Option<Vec<Announcement>>,
+    pub dynamic: Option<CommandConfig>,
 }
 
 #[derive(Deserialize)]
 pub struct AnnouncedThere {
     #[serde(rename = "static")]
     pub fixed: Option<Vec<Announcement>>,
-}
-
-/// A parameter, as a Config Management Plugin announces it.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Announcement {
-    pub name: String,
-    pub title: Option<String>,
-    pub tooltip: Option<String>,
-    #[serde(default)]
-    pub required: bool,
-    #[serde(default)]
-    pub item_type: ItemType,
-    #[serde(default)]
-    pub collection_type: CollectionType,
-    pub string: Option<String>,
-    pub array: Option<Vec<String>>,
-    pub map: Option<BTreeMap<String, String>>,
-}
-
-/// The type of a value, or of the values of a collection.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ItemType {
-    #[default]
-    #[serde(alias = "")]
-    String,
-    Number,
-    Boolean,
-}
-
-/// What a value is a collection of.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum CollectionType {
-    #[default]
-    #[serde(alias = "")]
-    String,
-    Array,
-    Map,
+    pub dynamic: Option<Command>,
 }
 
 /// Only the settings of a file.
