@@ -1,18 +1,23 @@
 //! Scripts that try to get away: from their end, from their limits, and to what is not theirs. Afterwards nothing is left
 //! of them, and the next call works.
 
-use std::{collections::HashSet, time::Duration};
+use std::{path::Path, time::Duration};
 
+use futures_util::future::join_all;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
+use tokio::{
+    io::AsyncWriteExt,
+    net::TcpStream,
+    time::{Instant, sleep},
+};
 
 use crate::support::{
     Reply, TOKEN, TestApp,
     binary::Gateway,
     processes::{all_gone, marker, processes},
     upstream::refused,
-    wire::{argo_request, exchange},
+    wire::{argo_request, exchange, read_reply},
 };
 
 /// A gateway with the route `s`, which runs `line` in a shell, and the route `next`, which is like any other.
@@ -206,18 +211,60 @@ async fn runs_wait_for_their_turn() {
     assert!(replies.iter().any(|reply| told(&reply)));
 }
 
-#[tokio::test]
-async fn many_runs_leave_nothing() {
-    let app = shell("echo '[]'", json!({})).await;
-    let open = || std::fs::read_dir("/proc/self/fd").unwrap().count();
-    app.ask_afresh("s", json!({})).await;
-    let before = open();
-    for round in 0..50 {
-        let asked = (0..20).map(|n| app.ask_afresh("s", json!({"n": round * 20 + n})));
-        let replies: HashSet<u16> =
-            futures_util::future::join_all(asked).await.iter().map(|reply| reply.status).collect();
-        assert_eq!(replies, HashSet::from([200]));
+/// What a process and all that it started hold: the processes with their states, and their open files in all.
+fn held(process: u32) -> (Vec<(u32, char)>, usize) {
+    let (mut found, mut files, mut next) = (Vec::new(), 0, vec![process]);
+    while let Some(process) = next.pop() {
+        let folder = Path::new("/proc").join(process.to_string());
+        let Ok(stat) = std::fs::read_to_string(folder.join("stat")) else { continue };
+        let state = stat.rsplit_once(") ").unwrap().1.chars().next().unwrap();
+        found.push((process, state));
+        files += std::fs::read_dir(folder.join("fd")).map_or(0, Iterator::count);
+        for task in std::fs::read_dir(folder.join("task")).into_iter().flatten().flatten() {
+            let children = std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
+            next.extend(children.split_ascii_whitespace().map(|child| child.parse::<u32>().unwrap()));
+        }
     }
-    // A socket for each launcher that waits for another program, and what other tests have open.
-    assert!(open() < before + 200, "{} then {}", before, open());
+    (found, files)
+}
+
+#[tokio::test]
+async fn ten_thousand_runs_leave_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = json!({"command": ["sh", "-c", "(true &); echo '[]'"], "concurrency": 4});
+    let route = json!({"name": "s", "backend": {"script": script}, "cache": {"ttl": "0s"}});
+    let server = "server: { listen: \"127.0.0.1:0\", admin: \"127.0.0.1:0\" }\n";
+    let file = folder.path().join("gateway.yaml");
+    std::fs::write(&file, format!("{server}{}routes: {}\n", TestApp::auth(), json!([route]))).unwrap();
+    let gateway = Gateway::serve(&file);
+    let (address, process) = (gateway.address, gateway.id());
+    // Four callers, each of whom asks `count` questions that nobody asked before, over one connection.
+    let run = async |from: usize, count: usize| {
+        let callers = (0..4).map(|caller| async move {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            for n in from..from + count {
+                let body = format!(r#"{{"input":{{"parameters":{{"n":"{caller}-{n}"}}}}}}"#);
+                let request = argo_request("/s/api/v1/getparams.execute", TOKEN, body.as_bytes());
+                stream.write_all(&request).await.unwrap();
+                let reply = read_reply(&mut stream).await;
+                assert_eq!(reply.status, 200, "{}", reply.text());
+            }
+        });
+        join_all(callers).await;
+    };
+    run(0, 50).await;
+    let settled = async || {
+        // The last connections may still be on their way out.
+        sleep(Duration::from_millis(500)).await;
+        held(process)
+    };
+    let (before, files_before) = settled().await;
+    run(50, 2450).await;
+    let (after, files_after) = settled().await;
+    assert!(
+        after.len() <= before.len() && after.len() <= 5,
+        "{before:?}, then {after:?}: the gateway and its launchers"
+    );
+    assert!(after.iter().all(|(_, state)| *state != 'Z'), "{after:?}");
+    assert!(files_after <= files_before, "{files_before} files open, then {files_after}");
 }

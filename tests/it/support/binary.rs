@@ -4,7 +4,8 @@ use std::{
     io::{BufRead, BufReader, Read},
     net::SocketAddr,
     path::Path,
-    process::{Child, ChildStdout, Command, ExitStatus, Stdio},
+    process::{Child, Command, ExitStatus, Stdio},
+    thread::JoinHandle,
     time::{Duration, Instant},
 };
 
@@ -16,7 +17,8 @@ use nix::{
 /// A gateway in a process of its own, killed when it is dropped.
 pub struct Gateway {
     child: Child,
-    log: BufReader<ChildStdout>,
+    /// Reads the log all the time, which would stop the gateway when nobody read it.
+    log: Option<JoinHandle<String>>,
     /// Where Argo CD calls.
     pub address: SocketAddr,
     /// Where probes and metrics are.
@@ -62,7 +64,18 @@ impl Gateway {
             }
         };
         let address = |key: &str| ready[key].as_str().unwrap().parse().unwrap();
-        Self { address: address("listen"), admin: address("admin"), child, log }
+        let (address, admin) = (address("listen"), address("admin"));
+        let log = std::thread::spawn(move || {
+            let mut rest = String::new();
+            let _ = log.read_to_string(&mut rest);
+            rest
+        });
+        Self { address, admin, child, log: Some(log) }
+    }
+
+    /// Its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// Sends a signal.
@@ -80,9 +93,7 @@ impl Gateway {
             assert!(Instant::now() < until, "it does not end");
             std::thread::sleep(Duration::from_millis(10));
         };
-        let mut rest = String::new();
-        self.log.read_to_string(&mut rest).unwrap();
-        (status, rest)
+        (status, self.log.take().expect("waited for once").join().unwrap())
     }
 }
 
