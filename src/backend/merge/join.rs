@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Number, Value};
 
 use crate::{
     document::kind_of,
@@ -72,11 +72,21 @@ pub fn join(lists: Vec<Vec<ParameterSet>>, keys: &[String], join: Join) -> Resul
 fn key(set: &Parameters, keys: &[String]) -> Result<Key, String> {
     let value = |name: &String| match find(set, name) {
         Some(Value::String(text)) => Ok(text.clone()),
-        Some(value @ (Value::Number(_) | Value::Bool(_))) => Ok(value.to_string()),
+        Some(Value::Number(number)) => Ok(as_text(number)),
+        Some(Value::Bool(value)) => Ok(value.to_string()),
         Some(other) => Err(format!("the key `{name}` is {}, which no other equals", kind_of(other))),
         None => Err(format!("the key `{name}` is missing")),
     };
     keys.iter().map(value).collect()
+}
+
+/// A number as text, the same for the same number: `7` and `7.0` are one.
+fn as_text(number: &Number) -> String {
+    match number.as_f64() {
+        // Whole numbers that a float holds exactly; `+ 0.0` makes one zero of both.
+        Some(value) if number.is_f64() && value.fract() == 0.0 && value.abs() < 1e15 => format!("{:.0}", value + 0.0),
+        _ => number.to_string(),
+    }
 }
 
 /// What `name` leads to: a key that is called so, else the way along its dots.
@@ -130,6 +140,25 @@ mod tests {
         assert_eq!(joined(&lists, &["c"], Join::Inner).unwrap(), json!([a, b]));
         assert_eq!(joined(&lists, &["c"], Join::Left).unwrap(), json!([a, b, d]));
         assert_eq!(joined(&lists, &["c"], Join::Outer).unwrap(), json!([a, b, d, e]));
+    }
+
+    #[test]
+    fn a_number_is_the_same_however_it_is_written() {
+        let lists =
+            |first: &str, second: &str| [first, second].map(|text| serde_json::from_str::<Value>(text).unwrap());
+        for (first, second, count) in [
+            ("7", "7.0", 1),
+            ("7", "\"7\"", 1),
+            ("-0.0", "0", 1),
+            ("7e2", "700", 1),
+            ("7.5", "7.50", 1),
+            ("7", "7.5", 0),
+            ("9007199254740993", "9007199254740992", 0),
+        ] {
+            let lists = lists(&format!("[{{\"c\": {first}}}]"), &format!("[{{\"c\": {second}}}]"));
+            let found = joined(&lists, &["c"], Join::Inner).unwrap();
+            assert_eq!(found.as_array().unwrap().len(), count, "{first} {second}");
+        }
     }
 
     #[test]
