@@ -21,6 +21,7 @@ const LONGEST: usize = 2048;
 pub struct Expression {
     source: String,
     program: Program,
+    is_nested: bool,
 }
 
 impl Expression {
@@ -37,13 +38,20 @@ impl Expression {
                 errors.errors.iter().map(|error| format!("column {}: {}", error.pos.1, error.msg)).collect();
             messages.join("; ")
         })?;
-        Ok(Self { source: source.to_owned(), program })
+        let is_nested = nests(program.expression(), false);
+        Ok(Self { source: source.to_owned(), program, is_nested })
     }
 
     /// Whether the text holds `name`, without which it cannot look at the variable of that name.
     #[must_use]
     pub fn mentions(&self, name: &str) -> bool {
         self.source.contains(name)
+    }
+
+    /// Whether a list is gone through for each item of another (or the same) one, so that a short document may take long.
+    #[must_use]
+    pub const fn is_nested(&self) -> bool {
+        self.is_nested
     }
 
     /// Evaluates with the given variables. Map keys of the result are in alphabetical order, since
@@ -75,25 +83,39 @@ impl std::fmt::Debug for Expression {
 /// Refuses `map`, `filter` and their kind over an object. CEL goes through its keys, so that an error document
 /// such as `{}` would become an empty list. A range within another comprehension is not known here.
 fn check_ranges(expression: &IdedExpr, context: &Context<'_, '_>) -> Result<(), String> {
-    let check_all = |parts: &mut dyn Iterator<Item = &IdedExpr>| {
-        for part in parts {
-            check_ranges(part, context)?;
-        }
-        Ok(())
-    };
+    if let Expr::Comprehension(inner) = &expression.expr
+        && matches!(cel::Value::resolve(&inner.iter_range, context), Ok(cel::Value::Map(_)))
+    {
+        return Err("an object, where a list is expected".to_owned());
+    }
+    parts(expression).into_iter().try_for_each(|part| check_ranges(part, context))
+}
+
+/// Whether a list is gone through within another.
+fn nests(expression: &IdedExpr, is_within: bool) -> bool {
     match &expression.expr {
+        Expr::Comprehension(_) if is_within => true,
+        // What it goes through is made once.
         Expr::Comprehension(inner) => {
-            if matches!(cel::Value::resolve(&inner.iter_range, context), Ok(cel::Value::Map(_))) {
-                return Err("an object, where a list is expected".to_owned());
-            }
-            check_all(&mut [&inner.iter_range, &inner.accu_init, &inner.loop_step, &inner.result].into_iter())
+            nests(&inner.iter_range, false)
+                || [&inner.accu_init, &inner.loop_cond, &inner.loop_step, &inner.result]
+                    .iter()
+                    .any(|part| nests(part, true))
         }
-        Expr::Call(call) => check_all(&mut call.target.as_deref().into_iter().chain(&call.args)),
-        Expr::List(list) => check_all(&mut list.elements.iter()),
-        Expr::Select(select) => check_ranges(&select.operand, context),
-        Expr::Map(map) => check_all(&mut map.entries.iter().map(|entry| value_of(&entry.expr))),
-        Expr::Struct(fields) => check_all(&mut fields.entries.iter().map(|entry| value_of(&entry.expr))),
-        Expr::Ident(_) | Expr::Literal(_) | Expr::Unspecified => Ok(()),
+        _ => parts(expression).into_iter().any(|part| nests(part, is_within)),
+    }
+}
+
+/// What `expression` is made of.
+fn parts(expression: &IdedExpr) -> Vec<&IdedExpr> {
+    match &expression.expr {
+        Expr::Comprehension(inner) => vec![&inner.iter_range, &inner.accu_init, &inner.loop_step, &inner.result],
+        Expr::Call(call) => call.target.as_deref().into_iter().chain(&call.args).collect(),
+        Expr::List(list) => list.elements.iter().collect(),
+        Expr::Select(select) => vec![&*select.operand],
+        Expr::Map(map) => map.entries.iter().map(|entry| value_of(&entry.expr)).collect(),
+        Expr::Struct(fields) => fields.entries.iter().map(|entry| value_of(&entry.expr)).collect(),
+        Expr::Ident(_) | Expr::Literal(_) | Expr::Unspecified => Vec::new(),
     }
 }
 
@@ -166,6 +188,20 @@ mod tests {
 
     fn evaluate(source: &str, body: &Value) -> Result<Value, String> {
         Expression::compile(source)?.evaluate(&[("body", body)])
+    }
+
+    #[test]
+    fn what_may_take_long_is_known() {
+        for (source, is_nested) in [
+            ("items", false),
+            ("items.map(i, {'name': i.name, 'n': size(i.list)})", false),
+            ("items.filter(i, i.ok).map(i, {'name': i.name})", false),
+            ("items.filter(i, items.exists_one(j, j.n == i.n))", true),
+            ("items.map(i, {'all': i.list.map(l, l.name)})", true),
+            ("[items.map(i, i), items.map(i, [i.all(j, j)])]", true),
+        ] {
+            assert_eq!(Expression::compile(source).unwrap().is_nested(), is_nested, "{source}");
+        }
     }
 
     #[test]

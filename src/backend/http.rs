@@ -12,7 +12,8 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::{
-    Backend, Surroundings, mapping,
+    Backend, Surroundings,
+    mapping::{self, Load},
     request::{Method, Parts, Request, headers_of},
 };
 use crate::{
@@ -145,7 +146,8 @@ impl Http {
     async fn map(&self, reply: Reply, query: &Query) -> Result<Vec<ParameterSet>, BackendError> {
         check_reply(&reply)?;
         let (expression, query) = (Arc::clone(&self.parameters), query.clone());
-        mapping::work_on(reply.body.len(), move || map_reply(&expression, &reply, &query)).await
+        let load = Load::Bytes(reply.body.len()).with(Some(&expression));
+        mapping::work_on(load, move || map_reply(&expression, &reply, &query)).await
     }
 }
 

@@ -38,7 +38,10 @@ use self::{
     run::{Job, Run, run},
     worker::{Mode, Pool},
 };
-use super::{Backend, Surroundings, mapping};
+use super::{
+    Backend, Surroundings,
+    mapping::{self, Load},
+};
 use crate::{
     base_dir::BaseDir,
     error::BackendError,
@@ -189,7 +192,7 @@ impl Backend for Script {
             return Ok(Outcome::of_list(reading.items, format!("asked {name}"), "an explicit []").lasting(reading.ttl));
         }
         let (run, secrets) = self.run(query).await?;
-        let reading = self.read(run.output, query, &secrets).await.map_err(|error| {
+        let reading = self.read(run.output, run.is_whole, query, &secrets).await.map_err(|error| {
             let error = secrets.clean(&error).within("its output").within(&name);
             BackendError { message: error.message + &run.told.tail(&secrets), ..error }
         })?;
@@ -261,10 +264,23 @@ impl Script {
     }
 
     /// What `output` says, mapped.
-    async fn read(&self, output: Bytes, query: &Query, secrets: &Secrets) -> Result<Reading, BackendError> {
+    async fn read(
+        &self,
+        output: Bytes,
+        is_whole: bool,
+        query: &Query,
+        secrets: &Secrets,
+    ) -> Result<Reading, BackendError> {
+        if !is_whole && !self.protocol.has_end() {
+            return Err(BackendError::invalid_output(
+                "something that it had started was still writing 250 ms after its end, and was ended: who knows what is \
+                 missing (let it wait for what it starts)",
+            ));
+        }
         let (protocol, secrets) = (self.protocol, secrets.clone());
         let (expression, parameters) = (self.parameters.clone(), Arc::clone(&query.parameters));
-        let size = if protocol.expands() { usize::MAX } else { output.len() };
+        let load = if protocol.expands() { Load::Unknown } else { Load::Bytes(output.len()) };
+        let load = load.with(expression.as_deref());
         let work = move || {
             let reading = protocol.read(&output, &secrets)?;
             match expression {
@@ -272,14 +288,14 @@ impl Script {
                 None => Ok(reading),
             }
         };
-        mapping::work_on(size, work).await
+        mapping::work_on(load, work).await
     }
 
     /// What was read, mapped.
     async fn map(&self, reading: Reading, query: &Query) -> Result<Reading, BackendError> {
         let Some(expression) = self.parameters.clone() else { return Ok(reading) };
         let parameters = Arc::clone(&query.parameters);
-        mapping::work_on(usize::MAX, move || mapped(reading, &expression, &parameters)).await
+        mapping::work_on(Load::Unknown, move || mapped(reading, &expression, &parameters)).await
     }
 }
 

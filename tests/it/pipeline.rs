@@ -264,3 +264,36 @@ routes:
         assert!(line.starts_with(&format!("test.yaml:{expected}")), "{line}\n{expected}");
     }
 }
+
+#[tokio::test]
+async fn an_expression_that_takes_long_holds_up_nobody() {
+    let items: Vec<Value> = (0..700).map(|n| json!({"n": n.to_string()})).collect();
+    let script = |more: Value| {
+        let mut script = json!({"command": ["cat", "items.json"]});
+        script.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        script
+    };
+    let slow = "items.filter(i, items.exists_one(j, j.n == i.n))";
+    let routes = json!([
+        {"name": "mapped", "backend": {"script": script(json!({"parameters": slow}))}},
+        {"name": "selected", "backend": {"pipeline": [{"script": script(json!({}))}, {"select": slow}]}},
+        {"name": "next", "backend": {"fixed": {"parameters": []}}},
+    ]);
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("items.json"), json!(items).to_string()).unwrap();
+    let app = std::sync::Arc::new(TestApp::start_in(folder, &format!("{}routes: {routes}\n", TestApp::auth())).await);
+    for route in ["mapped", "selected"] {
+        let asked = std::sync::Arc::clone(&app);
+        let slow = tokio::spawn(async move { asked.ask(route, json!({})).await });
+        // This test has one thread: whoever keeps it keeps everybody waiting.
+        let mut others = 0;
+        while !slow.is_finished() {
+            assert_eq!(app.ask_afresh("next", json!({})).await.sets(), "[]");
+            others += 1;
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+        let reply = slow.await.unwrap();
+        assert_eq!(reply.json()["output"]["parameters"].as_array().unwrap().len(), 700, "{}", reply.text());
+        assert!(others > 5, "{route}: {others}");
+    }
+}

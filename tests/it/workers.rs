@@ -204,7 +204,7 @@ async fn what_is_old_is_replaced() {
     assert_ne!(told(&reply, "pid"), first);
     // Another program, by its file.
     let file = app.folder.path().join("worker.py");
-    let text = std::fs::read_to_string(&file).unwrap().replace("\"n\": str(number)", "\"n\": \"new\"");
+    let text = std::fs::read_to_string(&file).unwrap().replace("\"n\": str(count)", "\"n\": \"new\"");
     std::fs::write(&file, text).unwrap();
     assert_eq!(told(&ask(&app, json!({})).await, "n"), "new");
     assert_eq!(app.metric("appset_gateway_workers_ended_total{reason=\"outdated\"}").await, 2);

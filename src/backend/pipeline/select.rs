@@ -7,7 +7,11 @@ use serde_json::Value;
 use tokio::time::timeout_at;
 
 use crate::{
-    backend::{Backend, parameter_sets},
+    backend::{
+        Backend,
+        mapping::{self, Load},
+        parameter_sets,
+    },
     error::BackendError,
     expression::Expression,
     generator::{Outcome, ParameterSet, Query},
@@ -37,14 +41,10 @@ impl Backend for Select {
         let count = items.as_array().map_or(0, Vec::len);
         let (expression, parameters) = (Arc::clone(&self.0), Arc::clone(&query.parameters));
         let work = move || select(&expression, &items, &Value::Object((*parameters).clone()));
-        let sets = if count > MANY {
-            let work = tokio::task::spawn_blocking(work);
-            let done = timeout_at(query.deadline, work).await;
-            done.map_err(|_| BackendError::timeout(format!("the expression is not done with {count} items")))?
-                .map_err(|error| BackendError::invalid_output(format!("selecting failed: {error}")))??
-        } else {
-            work()?
-        };
+        let load = if count > MANY { Load::Unknown } else { Load::Bytes(count) }.with(Some(&self.0));
+        let done = timeout_at(query.deadline, mapping::work_on(load, work)).await;
+        let sets =
+            done.map_err(|_| BackendError::timeout(format!("the expression is not done with {count} items")))??;
         Ok(Outcome::of_list(sets, format!("the expression over {count} item{}", plural(count)), "an empty list"))
     }
 

@@ -79,7 +79,7 @@ impl Source {
         };
         let good = Kind::Worker.good();
         let script = format!(
-            "while IFS= read -r question; do\nn=$((n + 1))\necho run >> {name}.runs\nread -r mode < {name}.mode\n\
+            "while IFS= read -r question; do\nn=${{question#*:}}\nn=${{n%%,*}}\necho run >> {name}.runs\nread -r mode < {name}.mode\n\
              case $mode in\nWell) echo '{{\"id\":'$n',\"output\":{good}}}' ;;\n\
              Nothing) echo '{{\"id\":'$n',\"output\":[]}}' ;;\n*)\n{line}\n;;\nesac\ndone\n"
         );

@@ -6,7 +6,7 @@ use super::*;
 async fn whoever_loses_step_is_replaced() {
     let (app, _) = serve(json!({"timeout": "2s", "maxOutput": "1MiB"})).await;
     for (what, status, code, says) in [
-        ("other id", 502, "backend_output_invalid", "it was asked 2 and answered 3"),
+        ("other id", 502, "backend_output_invalid", "lost step: it was asked "),
         ("no id", 502, "backend_output_invalid", "no `id`"),
         ("twice", 502, "backend_output_invalid", "more than one line"),
         ("garbage", 502, "backend_output_invalid", "lost step"),
@@ -109,6 +109,17 @@ async fn messages_hold_neither_secrets_nor_what_was_said_before() {
 }
 
 #[tokio::test]
+async fn what_was_written_before_the_question_is_no_answer() {
+    let (app, _) = serve(json!({"concurrency": 1})).await;
+    pid(&app).await;
+    assert_eq!(told(&ask(&app, json!({"do": "ahead"})).await, "n"), "2");
+    // It comes while this question waits, with the number that would be the next one.
+    let reply = ask(&app, json!({"do": "sleep"})).await;
+    refused(&reply, 502, "backend_output_invalid", "lost step: it was asked ");
+    assert_eq!(told(&ask(&app, json!({})).await, "n"), "1");
+}
+
+#[tokio::test]
 async fn who_finds_no_turn_in_time_is_told_so() {
     let (app, _) = serve(json!({"concurrency": 1, "timeout": "1s"})).await;
     pid(&app).await;
@@ -132,7 +143,7 @@ async fn whoever_swells_ends_alone() {
 #[tokio::test]
 async fn hundreds_of_ends_leave_nothing() {
     let marker = marker();
-    let line = r#"while read -r line; do echo '{"id":1,"output":[]}'; sleep $1 & done"#;
+    let line = r#"while read -r line; do id=${line#*:}; echo '{"id":'${id%%,*}',"output":[]}'; sleep $1 & done"#;
     let script = json!({"mode": "worker", "command": ["sh", "-c", line, "sh", marker], "worker": {"recycleAfter": 1}});
     let routes = json!([{"name": "w", "backend": {"script": script}, "cache": {"ttl": "0s"}}]);
     let app = TestApp::with_routes(&format!("  {routes}")).await;

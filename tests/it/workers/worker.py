@@ -18,12 +18,14 @@ def write(text):
     sys.stdout.flush()
 
 
+count = 0
 for line in sys.stdin:
+    count += 1
     question = json.loads(line)
     number, request = question["id"], question["request"]
     parameters = request["input"]["parameters"]
     do = parameters.get("do", "answer")
-    one = {"pid": str(os.getpid()), "n": str(number), "token": str(len(os.environ.get("TOKEN", "")))}
+    one = {"pid": str(os.getpid()), "n": str(count), "token": str(len(os.environ.get("TOKEN", "")))}
     right = json.dumps({"id": number, "output": [one]}) + "\n"
     if do == "sleep":
         time.sleep(0.4)
@@ -53,6 +55,8 @@ for line in sys.stdin:
     if do == "half, then hang":
         write(right[:20])
         time.sleep(1000)
+    if do == "ahead":
+        threading.Timer(0.2, write, [json.dumps({"id": number + 1, "output": []}) + "\n"]).start()
     if do == "keep":
         kept.append(bytearray(40 * 1024 * 1024))
     if do == "swell":

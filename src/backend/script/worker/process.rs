@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     backend::{
-        mapping,
+        mapping::{self, Load},
         script::{
             exit,
             run::{Job, Run, Told},
@@ -29,6 +29,8 @@ use crate::{
     secret::Secrets,
 };
 
+/// The largest number that every language's JSON keeps as it is.
+const LARGEST_ID: u64 = (1 << 53) - 1;
 /// How long is waited for the end of a worker that wrote its last, and for the rest of its stderr.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 /// How long is waited for what a worker that lost step wrote to stderr.
@@ -93,7 +95,8 @@ impl Worker {
             self.stderr.clear();
         }
         self.asked += 1;
-        let id = self.asked;
+        // Nobody guesses it: a line that was written before the question is no answer to it.
+        let id = fastrand::u64(1..=LARGEST_ID);
         let mut question = format!("{{\"id\":{id},\"request\":").into_bytes();
         question.extend_from_slice(job.input.trim_ascii_end());
         question.extend_from_slice(b"}\n");
@@ -101,7 +104,7 @@ impl Worker {
         let why = match timeout_at(job.until, exchanging).await {
             Ok(Ok(line)) => {
                 let secrets = job.secrets.clone();
-                match mapping::work_on(line.len(), move || answer::read(&line, id, &secrets)).await {
+                match mapping::work_on(Load::Bytes(line.len()), move || answer::read(&line, id, &secrets)).await {
                     Ok(said) => return Ok(said),
                     Err(error) => error,
                 }
@@ -142,7 +145,7 @@ impl Worker {
             Ok(Err(_)) => BackendError::unavailable("its launcher has gone"),
             Ok(Ok(Err(error))) => error,
             Ok(Ok(Ok(ended))) => {
-                let run = Run { output: Bytes::new(), told: self.told(), ended };
+                let run = Run { output: Bytes::new(), is_whole: true, told: self.told(), ended };
                 let ended_well = || BackendError::unavailable("it ended without an answer (exit status: 0)");
                 exit::check(&run, secrets).err().unwrap_or_else(|| self.explain(ended_well(), secrets))
             }
