@@ -7,6 +7,7 @@
 
 mod confine;
 mod copy;
+mod folder;
 mod inside;
 mod root;
 mod slot;
@@ -30,7 +31,7 @@ use tokio::{
 
 pub use self::{
     inside::run,
-    terms::{Identities, Limits, Network, Terms, User},
+    terms::{Identities, Limits, Network, SYSTEM, Terms, User},
     usage::{Meter, Usage},
     wire::{Copied, Ended, First, How, Program},
 };
@@ -225,7 +226,11 @@ impl Bay {
         let mut slot = None;
         if let Some(mut idle) = self.0.idle_slot() {
             // One that ended just now has not read it.
-            slot = idle.start(&request, &streams).await.is_ok().then_some(idle);
+            if idle.start(&request, &streams).await.is_ok() {
+                slot = Some(idle);
+            } else {
+                tokio::spawn(idle.destroy());
+            }
         }
         let slot = if let Some(slot) = slot {
             slot
@@ -269,13 +274,13 @@ impl Places {
     }
 
     fn idle_slot(&self) -> Option<Slot> {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        while let Some((mut slot, _)) = idle.pop() {
+        loop {
+            let (mut slot, _) = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
             if slot.is_good(&self.terms) {
                 return Some(slot);
             }
+            tokio::spawn(slot.destroy());
         }
-        None
     }
 
     /// Waits for the program's end, which comes by itself or when `stopped` says so.
@@ -305,7 +310,7 @@ impl Places {
                 let is_alone = ended.is_alone;
                 (Ok(ended), is_alone)
             }
-            Ok(Report::NotStarted(why)) => (Err(BackendError::unavailable(format!("cannot start: {why}"))), true),
+            Ok(Report::NotStarted(why)) => (Err(BackendError::unavailable(format!("cannot start: {why}"))), false),
             Ok(Report::Ready(_)) => (Err(BackendError::unavailable("its launcher lost count")), false),
             Err(error) => (Err(BackendError::unavailable(format!("its launcher has ended: {error}"))), false),
         };
@@ -333,6 +338,15 @@ impl Places {
                 slot.destroy().await;
             }
         });
+    }
+}
+
+impl Drop for Places {
+    fn drop(&mut self) {
+        // They end by themselves, but for one that its last program stopped.
+        for (slot, _) in self.idle.get_mut().unwrap_or_else(PoisonError::into_inner) {
+            slot.kill();
+        }
     }
 }
 

@@ -4,28 +4,32 @@
 use std::path::Path;
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, BitFlags, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreated,
-    RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
+    RulesetCreated, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
 };
 use nix::{
     sched::{CloneFlags, unshare},
     sys::{
         prctl,
         resource::{Resource, setrlimit},
+        signal::kill,
     },
-    unistd::{Gid, Uid, getgid, getuid, setgid, setgroups, setsid, setuid},
+    unistd::{Gid, Uid, getgid, getppid, getuid, setgid, setgroups, setsid, setuid},
 };
 
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 
-use super::terms::{Limits, Network, SINKS, SYSTEM, Terms, User};
+use super::{
+    terms::{Limits, Network, SINKS, SYSTEM, Terms, User},
+    tree::Tree,
+};
 
-/// Lives by `terms` from now on, with `folder` as its own; what could not be taken away.
+/// Lives by `terms` from now on, with `folder` as its own; what could not be taken away, and how descendants are reached.
 ///
 /// # Errors
 /// When it would be more than it may, or not what it must be.
-pub fn confine(terms: &Terms, folder: &Path) -> Result<Vec<String>, String> {
-    let mut lacks = Vec::new();
+pub fn confine(terms: &Terms, folder: &Path) -> Result<(Vec<String>, Tree), String> {
+    let (mut lacks, gateway) = (Vec::new(), getppid());
     setsid().map_err(|error| format!("cannot begin a session: {error}"))?;
     if let Err(error) = prctl::set_child_subreaper(true) {
         lacks.push(format!("processes that leave their parents are not found again: {error}"));
@@ -35,9 +39,13 @@ pub fn confine(terms: &Terms, folder: &Path) -> Result<Vec<String>, String> {
     let is_cut_off = terms.network == Network::None && leave_network();
     limit(terms.limits)?;
     terms.user.map_or(Ok(()), become_user)?;
+    // A program of the same user could take the socket to the gateway from this process, and answer in its place.
+    if let Err(error) = prctl::set_dumpable(false) {
+        lacks.push(format!("programs may look into the process that starts them: {error}"));
+    }
     if let Err(error) = prctl::set_no_new_privs() {
         lacks.push(format!("programs may gain privileges: {error}"));
-        return Ok(lacks);
+        return Ok((lacks, Tree { is_alone: false }));
     }
     // A root without capabilities owns its files, and that is all. With them it could look into the gateway's memory,
     // which landlock alone does not forbid to root.
@@ -45,8 +53,19 @@ pub fn confine(terms: &Terms, folder: &Path) -> Result<Vec<String>, String> {
     set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })
         .map_err(|error| format!("cannot give up capabilities: {error}"))?;
     let (is_walled, blocks_tcp) = wall_in(terms, folder).map_err(|error| format!("landlock: {error}"))?;
+    // What the kernel promises is tried, too: a signal must not reach the gateway.
+    let is_alone = is_walled && knows(|ruleset| ruleset.scope(Scope::Signal)) && kill(gateway, None).is_err();
     if !is_walled {
         lacks.push("programs may read and write all files that the gateway may: the kernel has no landlock".to_owned());
+    } else if !knows(|ruleset| ruleset.handle_access(AccessFs::Truncate)) {
+        lacks.push("programs may empty files that they may not write: the kernel is older than 6.2".to_owned());
+    }
+    if !is_alone {
+        lacks.push(
+            "programs may send signals to the gateway where they run as its user, and may outrun their end by forking: the \
+             kernel is older than 6.12"
+                .to_owned(),
+        );
     }
     if terms.network == Network::None && !is_cut_off {
         lacks.push(if blocks_tcp {
@@ -57,7 +76,12 @@ pub fn confine(terms: &Terms, folder: &Path) -> Result<Vec<String>, String> {
                 .to_owned()
         });
     }
-    Ok(lacks)
+    Ok((lacks, Tree { is_alone }))
+}
+
+/// Whether the kernel's landlock can do what `ask` asks for.
+fn knows(ask: impl FnOnce(Ruleset) -> Result<Ruleset, RulesetError>) -> bool {
+    ask(Ruleset::default().set_compatibility(CompatLevel::HardRequirement)).is_ok()
 }
 
 /// Moves to a network without interfaces; whether that worked.

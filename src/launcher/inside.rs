@@ -2,15 +2,10 @@
 //! nothing of any of them behind. It ends when the gateway does.
 
 use std::{
-    fs::DirBuilder,
     io::ErrorKind,
     os::{
         fd::{AsFd, OwnedFd},
-        unix::{
-            fs::{DirBuilderExt, PermissionsExt},
-            net::UnixStream,
-            process::CommandExt,
-        },
+        unix::{net::UnixStream, process::CommandExt},
     },
     path::{Path, PathBuf},
     process::{Command, ExitCode, Stdio},
@@ -22,6 +17,7 @@ use nix::{
     sys::{
         resource::{Usage, UsageWho, getrusage},
         signal::Signal,
+        stat::fstat,
         time::TimeValLike,
     },
     unistd::Pid,
@@ -31,15 +27,16 @@ use rustix::process::{PidfdFlags, pidfd_open};
 use super::{
     Opening,
     confine::confine,
-    copy,
-    tree::{Reaped, kill_all, reap, reap_all, signal_all},
+    copy, folder,
+    tree::{Reaped, Tree, is_held, reap, reap_all},
     wire::{self, Ended, How, Program, Report, Request, STREAMS},
 };
 
-/// The mode of a work folder: its owner's alone.
-const OWN: u32 = 0o700;
 /// How long what a program left behind may go on: it may still be writing the end of the output.
 const AFTERLIFE: Duration = Duration::from_millis(250);
+/// Between two looks for what has ended while a program runs, in milliseconds, and how many are taken at once.
+const ROUND: u16 = 5000;
+const MOST_AT_ONCE: usize = 1000;
 /// How long a process may take to end that was killed. One that waits for a disk takes its time.
 const KILLING: Duration = Duration::from_secs(3);
 
@@ -58,23 +55,36 @@ pub fn run() -> ExitCode {
 }
 
 fn live() -> std::io::Result<()> {
+    close_inherited();
     let mut socket = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned()?);
     let opening = wire::receive::<Opening>(&mut socket)?;
     let Some((Opening { terms, folder }, _)) = opening else { return Ok(()) };
-    let ready = match confine(&terms, &folder) {
-        Ok(lacks) => Report::Ready(lacks),
-        Err(why) => Report::NotStarted(why),
+    let (lacks, tree) = match confine(&terms, &folder) {
+        Ok(confined) => confined,
+        Err(why) => return wire::send(&mut socket, &Report::NotStarted(why)),
     };
-    let is_ready = matches!(ready, Report::Ready(_));
-    wire::send(&mut socket, &ready)?;
-    let mut launcher = Launcher { socket, work: folder.join("work") };
-    while is_ready && launcher.serve()? {}
+    wire::send(&mut socket, &Report::Ready(lacks))?;
+    let mut launcher = Launcher { socket, work: folder, tree, cpu: terms.limits.cpu };
+    while launcher.serve()? {}
     Ok(())
+}
+
+/// Closes what whoever started the gateway left open, and no program should have.
+fn close_inherited() {
+    let open = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    let numbers: Vec<i32> = open.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    for number in numbers.into_iter().filter(|number| *number > 2) {
+        // That of the list itself is closed already.
+        let _ = nix::unistd::close(number);
+    }
 }
 
 struct Launcher {
     socket: UnixStream,
     work: PathBuf,
+    tree: Tree,
+    /// The processor time that each process may use, this one included, in seconds.
+    cpu: Option<u64>,
 }
 
 /// How things are when a program has ended.
@@ -92,7 +102,8 @@ impl Launcher {
         // What has ended needs no stop.
         let Request::Start(program) = request else { return Ok(true) };
         let before = usage();
-        let (mut how, mut is_served, mut is_first, mut is_alone) = (How::Unknown, true, false, true);
+        let (mut how, mut is_served, mut is_first, mut is_alone, mut is_cut) = (How::Unknown, true, false, true, false);
+        let stdout = streams.get(1).and_then(|stdout| fstat(stdout).ok()).map(|data| (data.st_dev, data.st_ino));
         let commands = match prepare(program, streams, &self.work) {
             Ok(commands) => commands,
             Err(why) => return self.refuse(why),
@@ -116,10 +127,14 @@ impl Launcher {
                     how = so;
                 }
             };
+            let tree = self.tree;
             let going_on = self.attend(pid, &mut seen).inspect_err(|_| {
-                kill_all(Instant::now() + KILLING, |_, _| ());
+                tree.kill_all(Instant::now() + KILLING, |_, _| ());
             })?;
-            is_alone = reap_all(Instant::now() + AFTERLIFE, &mut seen) || kill_all(Instant::now() + KILLING, &mut seen);
+            is_alone = reap_all(Instant::now() + AFTERLIFE, &mut seen) || {
+                is_cut = stdout.is_none_or(is_held);
+                self.tree.kill_all(Instant::now() + KILLING, &mut seen)
+            };
             is_served = going_on.is_served;
             if how != How::Code(0) || going_on.is_stopped || !is_served || !is_alone {
                 break;
@@ -128,16 +143,22 @@ impl Launcher {
         if is_served {
             let after = usage();
             let (cpu, peak) = (after.0.saturating_sub(before.0), after.1);
-            wire::send(&mut self.socket, &Report::Ended(Ended { how, cpu, peak, is_alone, is_first }))?;
+            wire::send(&mut self.socket, &Report::Ended(Ended { how, cpu, peak, is_alone, is_cut, is_first }))?;
         }
         // Nobody waits for that. Where something stays, no program comes after this one.
-        Ok(clear(&self.work) && is_served)
+        Ok(folder::empty(&self.work) && is_served && !self.is_tired())
     }
 
-    /// Tells that the program could not be started.
+    /// Whether this process has used much of what processes may use: at its end it would be killed.
+    fn is_tired(&self) -> bool {
+        let used = getrusage(UsageWho::RUSAGE_SELF).map(|usage| of(&usage));
+        self.cpu.is_some_and(|most| used.is_ok_and(|used| used * 2 > Duration::from_secs(most)))
+    }
+
+    /// Tells that the program could not be started. Whatever the reason is, the next one has another launcher.
     fn refuse(&mut self, why: String) -> std::io::Result<bool> {
         wire::send(&mut self.socket, &Report::NotStarted(why))?;
-        Ok(clear(&self.work))
+        Ok(false)
     }
 
     /// Waits until the program ends, by itself or as the gateway wishes.
@@ -147,46 +168,46 @@ impl Launcher {
         loop {
             let mut awaited =
                 [PollFd::new(program.as_fd(), PollFlags::POLLIN), PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
-            match poll(&mut awaited, PollTimeout::NONE) {
+            match poll(&mut awaited, PollTimeout::from(ROUND)) {
                 Err(nix::errno::Errno::EINTR) => continue,
                 result => result?,
             };
             let [has_ended, has_word] = awaited.map(|one| one.any().unwrap_or(true));
-            if has_ended {
-                // Its children first: reaping goes on until it is the program's turn.
-                let mut is_over = false;
-                while let Reaped::Child(ended, how) = reap() {
-                    is_over |= ended == pid;
+            // It first: of others there may be ever more.
+            if has_ended && let Reaped::Child(ended, how) = reap(Some(pid)) {
+                seen(ended, how);
+                return Ok(GoingOn { is_served: true, is_stopped: false });
+            }
+            if !has_ended && !has_word {
+                // What lost its parents and has ended would stay as long as the program, which may be a worker.
+                for _ in 0..MOST_AT_ONCE {
+                    let Reaped::Child(ended, how) = reap(None) else { break };
                     seen(ended, how);
-                }
-                if is_over {
-                    return Ok(GoingOn { is_served: true, is_stopped: false });
+                    if ended == pid {
+                        return Ok(GoingOn { is_served: true, is_stopped: false });
+                    }
                 }
             }
             if has_word {
                 let word = wire::receive::<Request>(&mut self.socket).ok().flatten();
                 let grace = if let Some((Request::Stop(grace), _)) = &word { *grace } else { Duration::ZERO };
                 if !grace.is_zero() {
-                    signal_all(Signal::SIGTERM);
+                    self.tree.signal_all(Signal::SIGTERM);
                     reap_all(Instant::now() + grace, &mut *seen);
                 }
-                kill_all(Instant::now() + KILLING, &mut *seen);
+                self.tree.kill_all(Instant::now() + KILLING, &mut *seen);
                 return Ok(GoingOn { is_served: word.is_some(), is_stopped: true });
             }
         }
     }
 }
 
-/// Makes the work folder of `program`, and the commands that run in it one after the other: one at least.
+/// The commands of `program`, which run one after the other: one at least.
 fn prepare(program: Program, streams: Vec<OwnedFd>, work: &Path) -> Result<Vec<Command>, String> {
     let streams = <[OwnedFd; STREAMS]>::try_from(streams).map_err(|_| "its streams did not arrive".to_owned())?;
     let [stdin, stdout, stderr] = streams;
-    match DirBuilder::new().mode(OWN).create(work) {
-        Err(error) if error.kind() != ErrorKind::AlreadyExists => {
-            return Err(format!("cannot make its work folder: {error}"));
-        }
-        // What is there is as good as new.
-        Ok(()) | Err(_) => {}
+    if !work.is_dir() {
+        return Err(format!("its work folder is gone: {}", work.display()));
     }
     let mut folder = program.folder.unwrap_or_else(|| work.to_owned());
     if let Some(copy) = &program.copy {
@@ -215,23 +236,14 @@ fn prepare(program: Program, streams: Vec<OwnedFd>, work: &Path) -> Result<Vec<C
     Ok(commands)
 }
 
-/// Removes the work folder with all that is in it; whether that worked. One that is as it was made stays, since to remove
-/// and make it takes a third of the time of a small program.
-fn clear(work: &Path) -> bool {
-    let is_own = work.symlink_metadata().is_ok_and(|data| data.is_dir() && data.permissions().mode() & 0o7777 == OWN);
-    if is_own && std::fs::read_dir(work).is_ok_and(|mut entries| entries.next().is_none()) {
-        return true;
-    }
-    match std::fs::remove_dir_all(work) {
-        Err(error) if error.kind() != ErrorKind::NotFound => false,
-        Ok(()) | Err(_) => true,
-    }
-}
-
 /// The processor time of all children that were reaped, and the most memory that one of them took, in bytes.
 fn usage() -> (Duration, u64) {
     let Ok(usage) = getrusage(UsageWho::RUSAGE_CHILDREN) else { return Default::default() };
-    let micros = |of: fn(&Usage) -> nix::sys::time::TimeVal| u64::try_from(of(&usage).num_microseconds()).unwrap_or(0);
-    let cpu = Duration::from_micros(micros(Usage::user_time) + micros(Usage::system_time));
-    (cpu, u64::try_from(usage.max_rss()).unwrap_or(0) * 1024)
+    (of(&usage), u64::try_from(usage.max_rss()).unwrap_or(0) * 1024)
+}
+
+/// The processor time in `usage`.
+fn of(usage: &Usage) -> Duration {
+    let micros = |of: fn(&Usage) -> nix::sys::time::TimeVal| u64::try_from(of(usage).num_microseconds()).unwrap_or(0);
+    Duration::from_micros(micros(Usage::user_time) + micros(Usage::system_time))
 }

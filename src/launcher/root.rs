@@ -9,7 +9,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use super::User;
+use super::{User, folder};
 
 /// What the folders' names begin with.
 const PREFIX: &str = "appset-gateway-";
@@ -34,7 +34,7 @@ impl Root {
         let left = std::fs::read_dir(&temporary).into_iter().flatten().flatten();
         left.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX))
             .filter(|entry| is_left(&entry.path()))
-            .for_each(|entry| _ = std::fs::remove_dir_all(entry.path()));
+            .for_each(|entry| _ = folder::remove(&entry.path()));
         let name = format!("{PREFIX}{}-{:016x}", std::process::id(), fastrand::u64(..));
         // Under another name until it is locked: a gateway that starts meanwhile would take it for one that was left.
         let (new, path) = (temporary.join(format!(".{name}")), temporary.join(name));
@@ -51,18 +51,18 @@ impl Root {
     /// # Errors
     /// When it cannot be made.
     pub fn folder(&self, user: Option<User>) -> io::Result<PathBuf> {
-        let folder = self.path.join(self.count.fetch_add(1, Ordering::Relaxed).to_string());
-        DirBuilder::new().mode(0o700).create(&folder)?;
+        let own = self.path.join(self.count.fetch_add(1, Ordering::Relaxed).to_string());
+        folder::make(&own)?;
         if let Some(User { uid, gid }) = user {
-            chown(&folder, Some(uid), Some(gid))?;
+            chown(&own, Some(uid), Some(gid))?;
         }
-        Ok(folder)
+        Ok(own)
     }
 }
 
 impl Drop for Root {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.path);
+        let _ = folder::remove(&self.path);
     }
 }
 

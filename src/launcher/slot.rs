@@ -18,7 +18,7 @@ use tokio::{
 };
 
 use super::{
-    ARGUMENT, Launchers, Opening,
+    ARGUMENT, Launchers, Opening, folder,
     terms::{Identities, Terms},
     tree,
     usage::Meter,
@@ -106,15 +106,20 @@ impl Slot {
         matches!(self.process.try_wait(), Ok(None)) && self.identities == terms.identities()
     }
 
+    /// Ends it, while it has nothing to do.
+    pub fn kill(&mut self) {
+        let _ = self.process.start_kill();
+    }
+
     /// Ends it and all that is left of its program by force, and removes its folder.
     pub async fn destroy(mut self) {
         let leader = self.process.id().and_then(|id| i32::try_from(id).ok());
         let _ = self.process.kill().await;
-        let folder = std::mem::take(&mut self.folder);
+        let work = std::mem::take(&mut self.folder);
         let clear = tokio::task::spawn_blocking(move || {
             leader.into_iter().for_each(tree::kill_session);
             // What cannot be removed is in the way of nobody: no other program can look into it.
-            let _ = std::fs::remove_dir_all(folder);
+            let _ = folder::remove(&work);
         });
         let _ = clear.await;
     }

@@ -76,7 +76,6 @@ pub const SYSTEM: &[&str] = &[
     "/lib64",
     "/libx32",
     "/nix/store",
-    "/opt",
     "/proc",
     "/sbin",
     "/sys",

@@ -3,6 +3,7 @@
 
 use std::{
     collections::HashMap,
+    os::unix::fs::MetadataExt,
     thread::sleep,
     time::{Duration, Instant},
 };
@@ -32,10 +33,10 @@ pub enum Reaped {
     Alone,
 }
 
-/// Reaps a child, if one has ended.
-pub fn reap() -> Reaped {
+/// Reaps a child, or that one, if it has ended.
+pub fn reap(which: Option<Pid>) -> Reaped {
     loop {
-        match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+        match waitpid(which, Some(WaitPidFlag::WNOHANG)) {
             Ok(WaitStatus::Exited(pid, code)) => return Reaped::Child(pid, How::Code(code)),
             Ok(WaitStatus::Signaled(pid, signal, _)) => return Reaped::Child(pid, How::Signal(signal as i32)),
             Ok(WaitStatus::StillAlive) => return Reaped::NoneYet,
@@ -49,36 +50,64 @@ pub fn reap() -> Reaped {
 /// Reaps until there are no children, or `until`; `seen` is told each. Whether none is left.
 pub fn reap_all(until: Instant, mut seen: impl FnMut(Pid, How)) -> bool {
     loop {
-        match reap() {
+        match reap(None) {
             Reaped::Child(pid, how) => seen(pid, how),
             Reaped::Alone => return true,
-            Reaped::NoneYet if Instant::now() >= until => return false,
             Reaped::NoneYet => sleep(PACE),
         }
-    }
-}
-
-/// Kills all descendants of this process until none is left, or `until`; `seen` is told each child. Whether none is left.
-pub fn kill_all(until: Instant, mut seen: impl FnMut(Pid, How)) -> bool {
-    loop {
-        signal_all(Signal::SIGKILL);
-        // Whoever was started meanwhile is seen in the next round.
-        let round = (Instant::now() + PACE * 5).min(until);
-        if reap_all(round, &mut seen) {
-            return true;
-        }
+        // Also while there is always another one: who forks fast leaves them without end.
         if Instant::now() >= until {
             return false;
         }
     }
 }
 
-/// Sends `signal` to all descendants of this process.
-pub fn signal_all(signal: Signal) {
-    for pid in descendants() {
-        // Fails for those that have ended.
-        let _ = kill(pid, signal);
+/// How the descendants of this process are reached.
+#[derive(Debug, Clone, Copy)]
+pub struct Tree {
+    /// Whether this process can signal its own descendants and nobody else: then all of them are signalled at once, and
+    /// nobody outruns it by forking.
+    pub is_alone: bool,
+}
+
+impl Tree {
+    /// Kills all descendants of this process until none is left, or `until`; `seen` is told each child. Whether none is left.
+    pub fn kill_all(self, until: Instant, mut seen: impl FnMut(Pid, How)) -> bool {
+        loop {
+            self.signal_all(Signal::SIGKILL);
+            // Whoever was started meanwhile is seen in the next round.
+            let round = (Instant::now() + PACE * 5).min(until);
+            if reap_all(round, &mut seen) {
+                return true;
+            }
+            if Instant::now() >= until {
+                return false;
+            }
+        }
     }
+
+    /// Sends `signal` to all descendants of this process.
+    pub fn signal_all(self, signal: Signal) {
+        if self.is_alone {
+            // All that may be signalled but this process itself (kill(2)).
+            let _ = kill(Pid::from_raw(-1), signal);
+            return;
+        }
+        for pid in descendants() {
+            // Fails for those that have ended.
+            let _ = kill(pid, signal);
+        }
+    }
+}
+
+/// Whether a descendant of this process has `file` open, by its device and number; also when that cannot be seen.
+pub fn is_held(file: (u64, u64)) -> bool {
+    descendants().into_iter().any(|pid| match std::fs::read_dir(format!("/proc/{pid}/fd")) {
+        Ok(open) => open
+            .flatten()
+            .any(|entry| std::fs::metadata(entry.path()).is_ok_and(|data| (data.dev(), data.ino()) == file)),
+        Err(error) => error.kind() == std::io::ErrorKind::PermissionDenied,
+    })
 }
 
 /// All descendants of this process, parents before their children.

@@ -119,6 +119,8 @@ pub struct Ended {
     pub peak: u64,
     /// Whether no process of it is left.
     pub is_alone: bool,
+    /// Whether what it started was killed that could still write to its stdout.
+    pub is_cut: bool,
     /// Whether it was [`Program::first`] that ended so, and the program itself did not run.
     pub is_first: bool,
 }

@@ -8,13 +8,16 @@ use serde::Deserialize;
 
 use crate::{
     base_dir::BaseDir,
-    launcher::{Limits, Network, Terms, User},
+    launcher::{Limits, Network, SYSTEM, Terms, User},
     problem::{Path, Problems},
     units::{ByteSize, HumanDuration},
 };
 
 /// The smallest limit of open files: a launcher needs some itself.
 const LEAST_FILES: u64 = 16;
+
+/// What the folders are called in which programs are installed, side by side with their libraries (`shims`: pyenv and its kind).
+const INSTALLED: [&str; 3] = ["bin", "sbin", "shims"];
 
 /// Files and folders that a script may use besides those of the system, of its program and of its own work folder.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
@@ -88,6 +91,15 @@ impl Confinement<'_> {
                 }
             }
         }
+        if let Some(system) = SYSTEM.iter().map(FilePath::new).find(|system| base.as_path().starts_with(system)) {
+            let why =
+                format!("every script may read the folder of the configuration, which is in {}", system.display());
+            problems.warning(
+                path,
+                why,
+                "move the configuration and its tokens to a folder of their own, such as /etc/appset-gateway",
+            );
+        }
         let user = self.user.map(|name| problems.note(&path.key("user"), find_user(name)));
         let all = |listed: &[PathBuf]| listed.iter().map(|one| base.resolve(one)).collect::<Vec<_>>();
         let mut readable = all(&self.allow.read);
@@ -113,15 +125,16 @@ pub fn belongings(program: &FilePath, arguments: &[String], base: &BaseDir) -> V
     found
 }
 
-/// What belongs to a program: its folder, and where programs are installed side by side with their libraries, as in
-/// `/opt/tool/bin`, all of that. Never the folder of the configuration, nor one above it.
+/// What belongs to a program: its folder, and where that is the [`INSTALLED`] one of something, as in `/opt/tool/bin`, all of
+/// that. Never the folder of the configuration, nor one above it.
 fn of_program(program: &FilePath, base: &BaseDir) -> Vec<PathBuf> {
     let mut found = vec![program.to_owned()];
     for program in [Some(program.to_owned()), program.canonicalize().ok()].into_iter().flatten() {
         let folder = program.parent();
-        let installed = folder
-            .and_then(FilePath::parent)
-            .filter(|_| folder.is_some_and(|folder| !folder.starts_with(base.as_path())));
+        let is_bin = |folder: &&FilePath| {
+            INSTALLED.iter().any(|name| folder.ends_with(name)) && !folder.starts_with(base.as_path())
+        };
+        let installed = folder.filter(is_bin).and_then(FilePath::parent);
         found.extend(
             folder.into_iter().chain(installed).filter(|folder| is_harmless(folder, base)).map(FilePath::to_owned),
         );
@@ -129,23 +142,23 @@ fn of_program(program: &FilePath, base: &BaseDir) -> Vec<PathBuf> {
     found
 }
 
-/// What an argument names, if it names something: a file's folder, so that it finds what lies beside it.
+/// What an argument names, if it names something: a file's folder, so that it finds what lies beside it. A word is no folder.
 fn of_argument(argument: &str, base: &BaseDir) -> Option<PathBuf> {
     let path = base.resolve(argument);
     let folder = if path.is_dir() { Some(path.as_path()) } else { path.parent() };
-    if !path.exists() {
+    if !path.exists() || (path.is_dir() && !argument.contains('/')) {
         return None;
     }
     let folder = folder.filter(|folder| is_harmless(folder, base));
     folder.map(FilePath::to_owned).or_else(|| path.is_file().then_some(path))
 }
 
-/// Whether a folder holds neither the configuration nor somebody's home.
+/// Whether a folder holds neither the configuration, nor somebody's home, nor the folders of other runs.
 fn is_harmless(folder: &FilePath, base: &BaseDir) -> bool {
     let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
-    let home = std::env::home_dir();
+    let others = std::env::home_dir().into_iter().chain([std::env::temp_dir()]);
     let holds = |other: &FilePath| other.canonicalize().unwrap_or_else(|_| other.to_owned()).starts_with(&folder);
-    folder.parent().is_some() && !holds(base.as_path()) && !home.is_some_and(|home| holds(&home))
+    folder.parent().is_some() && !holds(base.as_path()) && !others.into_iter().any(|other| holds(&other))
 }
 
 /// The user called `name`, or numbered so: `nobody`, `65534`, `1000:1000`.
@@ -164,4 +177,56 @@ fn find_user(name: &str) -> Result<User, String> {
         return Err(format!("only root can run programs as another user; the gateway runs as user {own}"));
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_belongs_to_a_program_is_little() {
+        let folder = tempfile::tempdir_in(concat!(env!("CARGO_MANIFEST_DIR"), "/target")).unwrap();
+        let path = |inner: &str| folder.path().join(inner);
+        for inner in ["config/secrets", "tool/bin", "tool/lib", "lone"] {
+            std::fs::create_dir_all(path(inner)).unwrap();
+        }
+        for inner in ["tool/bin/run", "lone/run", "config/secrets/token", "config/run", "config/list"] {
+            std::fs::write(path(inner), "").unwrap();
+        }
+        let base = BaseDir::new(path("config"));
+        let found = |program: &str, arguments: &[&str]| {
+            let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
+            let mut found = belongings(&path(program), &arguments, &base);
+            found.sort();
+            found.dedup();
+            found
+        };
+        assert_eq!(found("tool/bin/run", &[]), [path("tool"), path("tool/bin"), path("tool/bin/run")]);
+        assert_eq!(found("lone/run", &[]), [path("lone"), path("lone/run")]);
+        assert_eq!(found("config/run", &["get", "secrets", "list"]), [path("config/list"), path("config/run")]);
+        assert_eq!(found("config/run", &["./secrets"]), [path("config/run"), path("config/./secrets")]);
+        let temporary = tempfile::NamedTempFile::new_in(std::env::temp_dir()).unwrap();
+        assert_eq!(belongings(temporary.path(), &[], &base), [temporary.path()]);
+    }
+
+    #[test]
+    fn a_configuration_where_everybody_may_read_is_pointed_out() {
+        let confinement = Confinement {
+            allow: &AllowConfig::default(),
+            limits: LimitsConfig::default(),
+            user: None,
+            network: Network::Host,
+        };
+        for (folder, count) in [("/usr/local/etc", 1), ("/etc/appset-gateway", 0)] {
+            let mut problems = Problems::default();
+            confinement.terms(
+                FilePath::new("/bin/sh"),
+                &[],
+                &BaseDir::new(PathBuf::from(folder)),
+                &Path::root(),
+                &mut problems,
+            );
+            assert_eq!(problems.into_vec().len(), count, "{folder}");
+        }
+    }
 }

@@ -69,6 +69,12 @@ impl Protocol {
         matches!(self, Self::Yaml | Self::Krm)
     }
 
+    /// Whether the output itself says where it ends, so that more could only have spoilt it.
+    #[must_use]
+    pub fn has_end(self) -> bool {
+        self == Self::Json
+    }
+
     /// Reads stdout. The error may hold some of it, and so secrets.
     ///
     /// # Errors

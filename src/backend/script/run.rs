@@ -43,8 +43,10 @@ pub struct Job<'a> {
 /// A run that ended by itself.
 #[derive(Debug)]
 pub struct Run {
-    /// All that it wrote to stdout.
+    /// What it wrote to stdout.
     pub output: Bytes,
+    /// Whether that is all: nothing was ended that could have written more.
+    pub is_whole: bool,
     /// The end of what it wrote to stderr.
     pub told: Told,
     /// How it ended.
@@ -123,14 +125,15 @@ pub async fn run(job: Job<'_>) -> Result<Run, BackendError> {
         };
         if !is_read && let Ok(whole) = timeout(AFTER_EXIT, &mut reading).await {
             whole?;
+            is_read = true;
         }
-        Ok::<_, TooMuch>(ended)
+        Ok::<_, TooMuch>((ended, is_read))
     };
     let ended = timeout_at(job.until, watched).await;
     if let Some(watch) = job.watch {
         watch.note(|step| {
             step.stderr = Some(told.whole(job.secrets));
-            if let Ok(Ok(Ok(Ok(ended)))) = &ended {
+            if let Ok(Ok((Ok(Ok(ended)), _))) = &ended {
                 step.cpu = Some(ended.cpu);
                 step.peak_memory = Some(ended.peak);
             }
@@ -145,8 +148,11 @@ pub async fn run(job: Job<'_>) -> Result<Run, BackendError> {
             let why = format!("wrote more than {} bytes to stdout, stopped{}", job.most, told.tail(job.secrets));
             Err(BackendError::invalid_output(why))
         }
-        Ok(Ok(Err(_))) => Err(BackendError::unavailable("its launcher has gone")),
-        Ok(Ok(Ok(ended))) => Ok(Run { output: output.freeze(), told, ended: ended? }),
+        Ok(Ok((Err(_), _))) => Err(BackendError::unavailable("its launcher has gone")),
+        Ok(Ok((Ok(ended), is_read))) => {
+            let ended = ended?;
+            Ok(Run { output: output.freeze(), is_whole: is_read && !ended.is_cut, told, ended })
+        }
     }
 }
 

@@ -133,7 +133,8 @@ async fn what_is_not_its_own_is_not_to_be_had() {
         ("memory", format!("head -c 1 /proc/{gateway}/mem")),
         ("descriptors", format!("cat /proc/{gateway}/fd/0")),
         ("signal", format!("kill -CONT {gateway}")),
-        ("others", "ls $TMPDIR/../..".to_owned()),
+        ("others", "ls $TMPDIR/..".to_owned()),
+        ("beside", "echo x > $TMPDIR/../left".to_owned()),
         ("temporary", "ls /tmp".to_owned()),
         ("write", "echo x > scripts/new".to_owned()),
         ("usr", "echo x > /usr/x".to_owned()),
@@ -209,6 +210,132 @@ async fn runs_wait_for_their_turn() {
     }
     let told = |reply: &&Reply| reply.status == 504 && reply.message().contains("1 run of it (`concurrency`)");
     assert!(replies.iter().any(|reply| told(&reply)));
+}
+
+#[tokio::test]
+async fn what_is_cut_off_is_not_known() {
+    // The grandchild holds the output: without it there might be more.
+    let later = "(sleep 5; echo '{\"a\":2}') &";
+    for (protocol, line, status) in [
+        ("jsonLines", format!("echo '[]'; {later}"), 502),
+        ("jsonLines", format!("echo '{{\"a\":1}}'; {later}"), 502),
+        ("yaml", format!("echo '[]'; setsid sh -c \"{}\" &", later.replace('"', "\\\"")), 502),
+        ("jsonLines", "echo '[]'; sleep 5 > /dev/null 2>&1 &".to_owned(), 200),
+        ("jsonLines", "echo '[]'; (sleep 0.1; echo '{\"a\":2}') &".to_owned(), 200),
+        // Whatever came after it would only have spoilt it.
+        ("json", format!("echo '[]'; {later}"), 200),
+    ] {
+        let app = shell(&line, json!({"protocol": protocol})).await;
+        let reply = app.ask_afresh("s", json!({})).await;
+        assert_eq!(reply.status, status, "{protocol}, {line}: {}", reply.text());
+        if status == 502 {
+            refused(&reply, 502, "backend_output_invalid", "who knows what is missing");
+        } else if line.contains("0.1") {
+            assert_eq!(reply.sets(), r#"[{"a":"2"}]"#);
+        }
+    }
+}
+
+/// Forks as fast as it can, each child in a session of its own, until its time is up.
+const RUNNER: &str = r#"
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+int main(int count, char **arguments) {
+  time_t until = time(NULL) + 20;
+  signal(SIGTERM, SIG_IGN);
+  for (int chain = 0; chain < 6; chain++)
+    if (fork() == 0)
+      while (time(NULL) < until) {
+        if (fork()) _exit(0);
+        setsid();
+      }
+  puts("[]");
+  fflush(stdout);
+  if (!strcmp(arguments[1], "stay")) sleep(20);
+  return 0;
+}
+"#;
+
+#[tokio::test]
+async fn nobody_outruns_the_end() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("run.c"), RUNNER).unwrap();
+    let compiled = std::process::Command::new("cc").args(["-o", "run", "run.c"]).current_dir(folder.path()).status();
+    assert!(compiled.unwrap().success(), "Rust's linker is missing");
+    let (marker, ways) = (marker(), [("stay", 504), ("go", 200)]);
+    let route = |(how, _)| {
+        let script = json!({"command": ["nice", "-n", "19", "./run", how, marker], "timeout": "3s"});
+        json!({"name": how, "backend": {"script": script}, "cache": {"ttl": "0s"}})
+    };
+    let routes: Value = ways.iter().copied().map(route).collect();
+    let app = TestApp::start_in(folder, &format!("{}routes: {routes}\n", TestApp::auth())).await;
+    for (how, status) in ways {
+        let reply = app.ask_afresh(how, json!({})).await;
+        assert_eq!(reply.status, status, "{how}: {}", reply.text());
+        all_gone(&marker, how).await;
+    }
+}
+
+#[tokio::test]
+async fn a_program_cannot_take_its_launchers_place() {
+    let take = "import ctypes, os
+parent = os.getppid()
+libc = ctypes.CDLL(None, use_errno=True)
+taken = libc.syscall(438, os.pidfd_open(parent), 0, 0)
+try:
+    seen = len(open('/proc/%d/environ' % parent, 'rb').read(1))
+except PermissionError:
+    seen = -1
+print('[{\"taken\": \"%d\", \"seen\": \"%d\"}]' % (taken, seen))
+";
+    let app = shell("exec python3 -c \"$CODE\"", json!({"env": {"CODE": take}})).await;
+    assert_eq!(app.ask_afresh("s", json!({})).await.sets(), r#"[{"taken":"-1","seen":"-1"}]"#);
+}
+
+#[tokio::test]
+async fn what_cannot_be_removed_at_once_is_removed_all_the_same() {
+    let line = "test -z \"$(ls -A $HOME)\" || exit 1; mkdir -p $HOME/go/pkg/mod && touch $HOME/go/pkg/mod/x; \
+                chmod 555 $HOME/go/pkg/mod $HOME/go/pkg $HOME; echo '[]'";
+    for user in [json!({}), json!({"user": "65534"})] {
+        if user != json!({}) && !nix::unistd::Uid::effective().is_root() {
+            continue;
+        }
+        let app = shell(line, user).await;
+        for _ in 0..5 {
+            let reply = app.ask_afresh("s", json!({})).await;
+            assert_eq!(reply.sets(), "[]", "{}", reply.text());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_launcher_that_has_lost_its_folder_is_replaced() {
+    let app = shell("echo \"[{\\\"home\\\": \\\"$HOME\\\"}]\"", json!({})).await;
+    let home = async || app.ask_afresh("s", json!({})).await;
+    let first = home().await.json()["output"]["parameters"][0]["home"].as_str().unwrap().to_owned();
+    std::fs::remove_dir(&first).unwrap();
+    refused(&home().await, 502, "backend_failed", "its work folder is gone");
+    assert_eq!(home().await.status, 200);
+    assert!(!Path::new(&first).exists());
+}
+
+#[tokio::test]
+async fn what_the_gateway_inherited_is_nobody_elses() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("token"), "hunter22").unwrap();
+    let script = json!({"command": ["sh", "-c", "ls -l /proc/self/fd >&2; cat <&9 && echo '[]'"]});
+    let routes = json!([{"name": "s", "backend": {"script": script}}]);
+    std::fs::write(folder.path().join("gateway.yaml"), format!("{}routes: {routes}\n", TestApp::auth())).unwrap();
+    let call = "exec 9< token; exec \"$0\" call s -c gateway.yaml";
+    let mut command = std::process::Command::new("bash");
+    command.args(["-c", call, env!("CARGO_BIN_EXE_appset-gateway")]).current_dir(folder.path());
+    let output = command.output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && told.contains("9: Bad file descriptor"), "{told}");
+    assert!(!told.contains("hunter22") && !told.contains("9 -> "), "{told}");
 }
 
 /// What a process and all that it started hold: the processes with their states, and their open files in all.
