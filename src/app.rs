@@ -13,7 +13,7 @@ use std::{
 use crate::{
     answer::Engine,
     auth::Auth,
-    backend::{BackendConfig, Surroundings},
+    backend::Surroundings,
     base_dir::BaseDir,
     cache::{CacheLimits, Disk, Memory, Trouble},
     clock::Clock,
@@ -239,8 +239,7 @@ fn check_memory(config: &Config, root: &Path, problems: &mut Problems) {
         return;
     }
     for (index, route) in config.routes.iter().enumerate() {
-        let knows_commits = matches!(&route.backend, BackendConfig::Digests(digests) if digests.list.is_none());
-        if knows_commits && route.lineage.is_some() {
+        if route.backend.takes_notes() && route.lineage.is_some() {
             problems.warning(
                 &root.key("routes").index(index).key("lineage"),
                 "without `cache.path` a restart forgets the images that stand in for a commit that is not built yet",

@@ -138,6 +138,17 @@ impl BackendConfig {
         }
     }
 
+    /// Whether it, or a part of it, answers what was built before while a commit is not built yet.
+    #[must_use]
+    pub fn takes_notes(&self) -> bool {
+        match self {
+            Self::Fixed(_) | Self::Script(_) | Self::Http(_) => false,
+            Self::Digests(config) => config.list.is_none(),
+            Self::Pipeline(steps) => steps.iter().any(part::PartConfig::takes_notes),
+            Self::Merge(config) => config.backends.iter().any(part::PartConfig::takes_notes),
+        }
+    }
+
     /// The backend, or `None` with what is wrong noted in `problems` below `path`.
     pub fn build(&self, around: Surroundings<'_>, path: &Path, problems: &mut Problems) -> Option<Arc<dyn Backend>> {
         let path = &path.key(self.kind());

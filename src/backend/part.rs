@@ -49,6 +49,11 @@ impl PartConfig {
         all.into_iter().flatten().collect()
     }
 
+    /// Whether it answers what was built before, as [`BackendConfig::takes_notes`].
+    pub(super) fn takes_notes(&self) -> bool {
+        self.backends().iter().any(BackendConfig::takes_notes)
+    }
+
     /// The backend and its kind. Only a step of a pipeline may select.
     pub(super) fn build(
         &self,

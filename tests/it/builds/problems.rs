@@ -108,12 +108,20 @@ fn registries_are_checked() {
 fn a_lineage_that_a_restart_forgets_is_pointed_out() {
     let images = json!({"digests": digests(TAG, &json!({}))});
     let list = json!({"digests": {"list": {"repositories": ["r.example/x"]}}});
+    let pipeline = |first: &Value| json!({"pipeline": [first, {"select": "items"}]});
+    let merge =
+        |other: &Value| json!({"merge": {"mergeKeys": ["k"], "backends": [{"fixed": {"parameters": []}}, other]}});
     let (lineage, kept) = (json!(["branch"]), "cache: { path: ./answers.redb }\n");
     for (backend, lineage, more, is_told) in [
         (&images, &lineage, "", true),
         (&images, &lineage, kept, false),
         (&images, &Value::Null, "", false),
         (&list, &lineage, "", false),
+        (&pipeline(&images), &lineage, "", true),
+        (&merge(&images), &lineage, "", true),
+        (&pipeline(&merge(&images)), &lineage, "", true),
+        (&pipeline(&merge(&images)), &lineage, kept, false),
+        (&pipeline(&merge(&list)), &lineage, "", false),
         (&json!({"http": {"url": "https://ci.example/{{ params.branch }}"}}), &lineage, "", false),
     ] {
         let found = of_route(&json!({"name": "l", "lineage": lineage, "backend": backend}), more);
