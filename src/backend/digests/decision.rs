@@ -138,7 +138,8 @@ impl Learned {
         let is_gone = has_been && !matches!(fallback, Fallback::Placeholder(_));
         if let Some(mut item) = note.item {
             if note.made_by != self.made_by {
-                let why = "not built yet, and what was built before is of another configuration of this route, so that neither it                            nor nothing can be answered; it ends with the next build";
+                let why = "not built yet, and what was built before is of another configuration of this route, so that neither \
+                           it nor nothing can be answered; it ends with the next build";
                 return Err(BackendError { evidence, ..BackendError::unavailable(why) });
             }
             if !is_gone {
@@ -360,7 +361,11 @@ mod tests {
         let before = Before { own: Some(note.into()), lineage: None };
         for fallback in [Fallback::Omit, Fallback::Error, Fallback::Placeholder(Parameters::new())] {
             let error = decide(vec![lacking("front", Is::Missing)], None, Some(&before), &fallback).unwrap_err();
-            assert!(error.message.contains("another configuration"), "{error}");
+            assert_eq!(
+                error.message,
+                "not built yet, and what was built before is of another configuration of this route, so that neither it nor \
+                 nothing can be answered; it ends with the next build"
+            );
         }
         assert_eq!(told(&decide(vec![built("front", "new")], None, Some(&before), &Fallback::Omit).unwrap()), "new");
     }
