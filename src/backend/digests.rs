@@ -4,6 +4,7 @@
 
 pub mod commit;
 mod decision;
+mod fingerprint;
 pub mod gate;
 pub mod images;
 pub mod list;

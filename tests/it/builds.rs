@@ -265,6 +265,35 @@ async fn a_restart_reads_no_content_again() {
     assert_eq!(told(&ask(&app, "main", 'b').await), "a, stale");
 }
 
+/// How a gate is reached, and what is answered meanwhile, says nothing about the images that were built.
+#[tokio::test]
+async fn a_preview_outlives_a_token_that_is_renamed() {
+    let fake = Fake::start().await;
+    fake.push("main", &Image::of('a'));
+    fake.run('a', "completed", Some("success"));
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["token", "token-2026"] {
+        std::fs::write(folder.path().join(name), "secret").unwrap();
+    }
+    let backend = |token: &str, workflow: &str, on_missing: &str| {
+        let mut backend = previews(&fake);
+        backend["onMissing"] = on_missing.into();
+        backend["gate"]["github"]["token"] = json!({"file": token});
+        backend["gate"]["github"]["workflows"] = json!([workflow]);
+        format!("cache: {{ path: data }}\n{}", config(&fake, &backend, json!({"cache": {"ttl": "60s"}})))
+    };
+    let app = TestApp::start_in(folder, &backend("token", "build.yml", "omit")).await;
+    app.app.open_disk();
+    assert_eq!(told(&ask(&app, "main", 'a').await), "a");
+    let app = app.restart_as(&backend("token-2026", "build.yml", "error")).await;
+    app.app.open_disk();
+    assert_eq!(told(&ask(&app, "main", 'b').await), "a, stale");
+    // What another gate passed is no answer of this one.
+    let app = app.restart_as(&backend("token-2026", "Build", "error")).await;
+    app.app.open_disk();
+    refused(&ask(&app, "main", 'c').await, 502, "backend_failed", "of another configuration");
+}
+
 #[tokio::test]
 async fn the_gate_walks_back_to_a_commit_whose_images_are_named_by_it() {
     let fake = Fake::start().await;

@@ -12,6 +12,7 @@ use super::{
     Config,
     commit::Commit,
     decision::{Fallback, Finding, Learned, OnMissing},
+    fingerprint::fingerprint,
     gate::{Asked, Gate, Ruling, State},
     note::{Known, Note},
     revision::Policy,
@@ -22,7 +23,7 @@ use crate::{
     clock::Clock,
     error::BackendError,
     generator::{Evidence, Outcome, Parameters, Query},
-    oci::{Digest, Reference, Registries},
+    oci::{Reference, Registries},
     problem::{Path, Problems},
     template::{INPUT_SCOPE, Place, Template, input_context},
 };
@@ -102,7 +103,7 @@ impl Images {
             fallback: build_fallback(config, &images_path, path, problems)?,
             registries: around.registries.clone(),
             clock: Arc::clone(around.clock),
-            made_by: fingerprint(around),
+            made_by: fingerprint(around.raw.pointer("/backend/digests").unwrap_or(around.raw)),
         })
     }
 
@@ -255,12 +256,6 @@ fn check_ties(config: &Config, images: &[(String, Image)], path: &Path, problems
         let why = "the images name a `commit`, and the gate does not know which one it is about";
         problems.error_with_help(&path, why, "give the gate its `sha`, or add `revision: { expect: … }`");
     }
-}
-
-/// What tells the configuration of a route's images from others: what was built by another is no answer here.
-fn fingerprint(around: Surroundings<'_>) -> String {
-    let digests = around.raw.pointer("/backend/digests").unwrap_or(around.raw);
-    Digest::of(digests.to_string().as_bytes()).hex()[..16].to_owned()
 }
 
 fn build_fallback(config: &Config, images: &Path, path: &Path, problems: &mut Problems) -> Option<Fallback> {

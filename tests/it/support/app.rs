@@ -102,6 +102,12 @@ impl TestApp {
         Self::start_with(folder, config, TestClock::standing()).await
     }
 
+    /// The same gateway with another configuration, ended and started again; it has not opened its disk yet.
+    pub async fn restart_as(mut self, config: &str) -> Self {
+        config.clone_into(&mut self.config);
+        self.restart(async |_| {}).await
+    }
+
     async fn start_with(folder: TempDir, config: &str, clock: Arc<TestClock>) -> Self {
         let app = match build(folder.path(), config, Arc::clone(&clock) as Arc<dyn Clock>) {
             Ok(app) => Arc::new(app),
