@@ -49,7 +49,11 @@ async fn it_is_asked_as_its_documentation_says() {
     ask(&gate(&bench, &upstream, &json!({"sources": ["push", "web"], "tokenKind": "bearer"}))).await.unwrap();
     let number = json!({"mergeRequest": "{{ params.number }}", "token": null, "project": "17"});
     ask(&gate(&bench, &upstream, &number)).await.unwrap();
+    let child = answering(json!([pipeline(48, "success", &json!({"source": "parent_pipeline"}))])).await;
+    let children = gate(&bench, &child, &json!({"sources": ["parent_pipeline"]}));
+    assert_eq!(ask(&children).await.unwrap().state, State::Passed);
     let order = "order_by=id&sort=desc&per_page=100";
+    assert_eq!(asked(&child), [format!("GET {PATH}?sha={SHA}&source=parent_pipeline&{order}")]);
     assert_eq!(
         asked(&upstream),
         [
@@ -284,6 +288,8 @@ fn problems_are_found_at_the_start() {
         (json!({"mergeRequest": "{{ x }}"}), "mergeRequest", "unknown name"),
         (json!({"sources": []}), "sources", "lets no pipeline count"),
         (json!({"sources": ["push", "Merge Request"]}), "sources[1]", "none of GitLab's words"),
+        (json!({"sources": ["push", "parent_pipeline"]}), "sources[1]", "none would ever be seen"),
+        (json!({"sources": ["parent_pipeline"], "mergeRequest": "7"}), "sources[0]", "none would ever be seen"),
         (json!({"token": {"file": "missing"}}), "token", "cannot read the secret file"),
     ] {
         let problems = bench.problems(&config(api, &more), Gitlab::build);

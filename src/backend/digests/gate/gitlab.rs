@@ -28,6 +28,9 @@ use crate::{
     secret::SecretRef,
 };
 
+/// How child pipelines begin.
+const CHILD: &str = "parent_pipeline";
+
 /// Which pipelines are asked for.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "GitlabGate")]
@@ -45,7 +48,8 @@ pub struct Config {
     #[serde(default, rename = "ref")]
     pub reference: Option<String>,
     /// Only pipelines that began so count: `push`, `merge_request_event`, `schedule`, … Without it a commit's newest
-    /// pipeline decides, however it began. GitLab shows child pipelines only to who asks for `parent_pipeline` alone.
+    /// pipeline decides, however it began. GitLab shows child pipelines only to who asks for `parent_pipeline` alone, so
+    /// that stands alone and without `mergeRequest`.
     #[serde(default)]
     pub sources: Option<Vec<String>>,
     /// The number of a merge request, whose pipelines are asked for in place of the project's; a template. Pipelines in a
@@ -116,6 +120,14 @@ impl Gitlab {
         let sources = config.sources.clone().unwrap_or_default();
         if config.sources.as_ref().is_some_and(Vec::is_empty) {
             problems.error_with_help(&path.key("sources"), "an empty list lets no pipeline count", "leave the key out");
+        }
+        let child = sources.iter().position(|source| source == CHILD);
+        if let Some(index) = child.filter(|_| sources.len() > 1 || config.merge_request.is_some()) {
+            problems.error_with_help(
+                &path.key("sources").index(index),
+                "GitLab tells child pipelines only to who asks a project for them alone, so none would ever be seen here",
+                "give them a gate of their own: `all: [ { gitlab: { sources: [parent_pipeline], … } }, { gitlab: … } ]`",
+            );
         }
         for (index, source) in sources.iter().enumerate() {
             if source.is_empty() || !source.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_') {
