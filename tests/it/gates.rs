@@ -9,6 +9,7 @@ mod gitea;
 mod github;
 mod github_app;
 mod github_history;
+mod github_namesakes;
 mod github_pages;
 mod gitlab;
 

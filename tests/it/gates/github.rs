@@ -14,7 +14,7 @@ use super::{
     is, unknown,
 };
 
-const RUNS: &str = "/repos/org/repo/actions/runs?head_sha=d6fde92930d4715a2b49857d24b940956b26d2d3&exclude_pull_requests=true&per_page=100";
+pub const RUNS: &str = "/repos/org/repo/actions/runs?head_sha=d6fde92930d4715a2b49857d24b940956b26d2d3&exclude_pull_requests=true&per_page=100";
 pub const CHECKS: &str =
     "/repos/org/repo/commits/d6fde92930d4715a2b49857d24b940956b26d2d3/check-runs?filter=latest&per_page=100";
 const STATUS: &str = "/repos/org/repo/commits/d6fde92930d4715a2b49857d24b940956b26d2d3/status?per_page=100";

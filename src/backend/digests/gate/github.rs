@@ -52,7 +52,8 @@ pub struct Config {
     /// Workflows of GitHub Actions, by file name (`build.yml`), path or display name.
     #[serde(default)]
     pub workflows: Vec<String>,
-    /// Check runs, by name: the jobs of GitHub Actions, and what other apps report.
+    /// Check runs, by name: the jobs of GitHub Actions, and what other apps report. Where workflows have jobs of one name,
+    /// those of all of them must pass.
     #[serde(default)]
     pub checks: Vec<String>,
     /// Commit statuses, by context.
@@ -184,7 +185,7 @@ impl System for Github {
         let lists = required.into_iter().filter(|(_, names)| !names.is_empty()).map(async |(kind, names)| {
             let things = match kind {
                 Kind::Workflow => self.access.runs(repository, commit, &self.events, deadline).await,
-                Kind::Check => self.access.check_runs(repository, commit, deadline).await,
+                Kind::Check => self.access.check_runs(repository, commit, names, deadline).await,
                 Kind::Status => self.access.statuses(repository, commit, deadline).await,
             };
             match things {

@@ -1,5 +1,7 @@
 //! GitHub's documents, as far as they are read.
 
+use std::collections::HashMap;
+
 use serde::{Deserialize, de::DeserializeOwned};
 
 use super::verdict::Thing;
@@ -32,6 +34,8 @@ pub(super) struct Run {
     attempt: Option<u64>,
     html_url: Option<String>,
     updated_at: Option<String>,
+    /// Where its jobs are check runs; all attempts of a run have one suite.
+    pub(super) check_suite_id: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -43,12 +47,18 @@ pub(super) struct CheckRuns {
 #[derive(Deserialize)]
 pub(super) struct CheckRun {
     id: u64,
-    name: String,
+    pub(super) name: String,
     pub(super) head_sha: String,
     status: Option<String>,
     conclusion: Option<String>,
     html_url: Option<String>,
     completed_at: Option<String>,
+    check_suite: Option<CheckSuite>,
+}
+
+#[derive(Deserialize)]
+struct CheckSuite {
+    id: u64,
 }
 
 #[derive(Deserialize)]
@@ -104,10 +114,34 @@ impl Listed for CombinedStatus {
     }
 }
 
+impl Run {
+    /// The workflow's file. One of another branch or repository is written with `@` and where it is from.
+    pub(super) fn workflow(&self) -> &str {
+        self.path.split('@').next().unwrap_or_default()
+    }
+}
+
+impl CheckRun {
+    /// The check suite that it is in.
+    pub(super) fn suite(&self) -> Option<u64> {
+        self.check_suite.as_ref().map(|suite| suite.id)
+    }
+
+    /// The run as one of a check that shares its name with others, where `workflows` are those of the suites.
+    pub(super) fn among_namesakes(self, workflows: &HashMap<u64, String>) -> Thing {
+        let whose = match self.suite().map(|suite| (suite, workflows.get(&suite))) {
+            Some((_, Some(workflow))) => format!("of {workflow}"),
+            Some((suite, None)) => format!("of check suite {suite}"),
+            None => "of no check suite".to_owned(),
+        };
+        let thing = Thing::from(self);
+        Thing { group: format!("{} {whose}", thing.group), ..thing }
+    }
+}
+
 impl From<Run> for Thing {
     fn from(run: Run) -> Self {
-        // A workflow of another branch or repository is written with `@` and where it is from.
-        let path = run.path.split('@').next().unwrap_or_default().to_owned();
+        let path = run.workflow().to_owned();
         let file = path.rsplit('/').next().unwrap_or_default().to_owned();
         let ended_at = run.updated_at.filter(|_| run.status.as_deref() == Some("completed"));
         Self {

@@ -1,6 +1,9 @@
 //! GitHub's lists about a commit, read whole: all pages or none (invariant I3).
 
-use std::fmt;
+use std::{
+    collections::{HashMap, HashSet},
+    fmt,
+};
 
 use reqwest::Url;
 use tokio::time::Instant;
@@ -10,9 +13,10 @@ use super::{
         address::follow_header,
         api::document,
         paging::{Page, list},
+        pattern::Pattern,
     },
     access::Access,
-    documents::{Ancestor, CheckRuns, CombinedStatus, Listed, Run, Runs},
+    documents::{Ancestor, CheckRun, CheckRuns, CombinedStatus, Listed, Run, Runs},
     verdict::Thing,
 };
 use crate::{backend::digests::commit::Commit, error::BackendError, outbound::Reply};
@@ -57,23 +61,51 @@ impl Access {
         events: &[String],
         deadline: Instant,
     ) -> Result<Vec<Thing>, BackendError> {
-        let query = [("head_sha", commit.as_str()), ("exclude_pull_requests", "true"), ("per_page", "100")];
-        let runs = self.all::<Runs>(repository, &["actions", "runs"], &query, deadline).await?;
-        let is_meant = |run: &Run| is(commit, &run.head_sha) && (events.is_empty() || events.contains(&run.event));
-        Ok(runs.into_iter().filter(is_meant).map(Thing::from).collect())
+        let mut runs = self.all_runs(repository, commit, deadline).await?;
+        runs.retain(|run| events.is_empty() || events.contains(&run.event));
+        Ok(runs.into_iter().map(Thing::from).collect())
     }
 
-    /// The newest check runs of `commit`.
+    /// The newest check runs of `commit` that are called as one of `names`.
+    ///
+    /// Jobs of several workflows may have one name, and a workflow may have run several times: by the check runs alone both
+    /// look alike, and a failure must not be hidden by another workflow's success. So where a name is in several check
+    /// suites, the workflow runs are asked for as well, to tell whose each suite is.
     pub(super) async fn check_runs(
         &self,
         repository: &Repository,
         commit: &Commit,
+        names: &[Pattern],
         deadline: Instant,
     ) -> Result<Vec<Thing>, BackendError> {
         let (segments, query) =
             (["commits", commit.as_str(), "check-runs"], [("filter", "latest"), ("per_page", "100")]);
-        let runs = self.all::<CheckRuns>(repository, &segments, &query, deadline).await?;
-        Ok(runs.into_iter().filter(|run| is(commit, &run.head_sha)).map(Thing::from).collect())
+        let mut runs = self.all::<CheckRuns>(repository, &segments, &query, deadline).await?;
+        runs.retain(|run| is(commit, &run.head_sha) && names.iter().any(|name| name.matches(&run.name)));
+        let shared = shared_names(&runs);
+        if shared.is_empty() {
+            return Ok(runs.into_iter().map(Thing::from).collect());
+        }
+        let workflows = self.all_runs(repository, commit, deadline).await;
+        let workflows = workflows.map_err(|error| error.within("the workflows of checks that have the same name"))?;
+        let of_suite = |run: &Run| Some((run.check_suite_id?, run.workflow().to_owned()));
+        let workflows = workflows.iter().filter_map(of_suite).collect();
+        let thing = |run: CheckRun| {
+            if shared.contains(&run.name) { run.among_namesakes(&workflows) } else { Thing::from(run) }
+        };
+        Ok(runs.into_iter().map(thing).collect())
+    }
+
+    async fn all_runs(
+        &self,
+        repository: &Repository,
+        commit: &Commit,
+        deadline: Instant,
+    ) -> Result<Vec<Run>, BackendError> {
+        let query = [("head_sha", commit.as_str()), ("exclude_pull_requests", "true"), ("per_page", "100")];
+        let mut runs = self.all::<Runs>(repository, &["actions", "runs"], &query, deadline).await?;
+        runs.retain(|run| is(commit, &run.head_sha));
+        Ok(runs)
     }
 
     /// The newest status of each context of `commit`.
@@ -140,6 +172,17 @@ impl Access {
         }
         Ok(items.into_iter().map(|(_, item)| item).collect())
     }
+}
+
+/// The names that are in several check suites.
+fn shared_names(runs: &[CheckRun]) -> HashSet<String> {
+    let (mut suites, mut shared) = (HashMap::new(), HashSet::new());
+    for run in runs {
+        if *suites.entry(&*run.name).or_insert_with(|| run.suite()) != run.suite() {
+            shared.insert(run.name.clone());
+        }
+    }
+    shared
 }
 
 /// Whether `sha` is `commit`, in either case.

@@ -1,0 +1,61 @@
+//! Checks that have one name: whose each is, and that none hides another.
+
+use appset_gateway::backend::digests::gate::State;
+use serde_json::{Value, json};
+
+use super::{
+    Desk, HEAD, ask,
+    fake_github::{Forge, check, error, run},
+    forge::with,
+    github::{CHECKS, RUNS, gate},
+    is, unknown,
+};
+
+/// Jobs of two workflows with one name, and two runs of one workflow, look alike in the list of check runs.
+#[tokio::test]
+async fn a_check_does_not_hide_its_namesake_in_another_workflow() {
+    let forge = Forge::start().await;
+    let gate = gate(&Desk::new(), &forge, &json!({"checks": ["build"]}));
+    let of_suite = |suite: u64, check: Value| with(&check, &json!({"check_suite": {"id": suite}}));
+    let run_of = |suite: u64, id: u64, file: &str| {
+        with(&run(id, file, HEAD, "completed success"), &json!({"check_suite_id": suite}))
+    };
+    let (failed, passed) = ("completed failure", "completed success");
+    forge.change(|state| {
+        state.checks = vec![
+            of_suite(5, check(1, "build", failed)),
+            of_suite(6, check(2, "build", passed)),
+            check(9, "lint", failed),
+        ];
+        state.runs = vec![run_of(5, 7, "image"), run_of(6, 8, "docs")];
+    });
+    let ruling = is(ask(&gate).await, State::Failed);
+    let told: Vec<String> = ruling.evidence.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        told,
+        [
+            "present, the check build of .github/workflows/docs.yml of org/repo at d6fde929: success (run 2)",
+            "absent, the check build of .github/workflows/image.yml of org/repo at d6fde929: failure (run 1)",
+        ]
+    );
+    assert_eq!(forge.asked(), [format!("GET {RUNS}"), format!("GET {CHECKS}")]);
+    // A repetition stays in its suite, and a run that is begun anew has another one.
+    forge.change(|state| state.checks.push(of_suite(5, check(3, "build", passed))));
+    is(ask(&gate).await, State::Passed);
+    forge.change(|state| {
+        state.checks.truncate(3);
+        state.checks.push(of_suite(9, check(4, "build", passed)));
+    });
+    // It is not told yet whose that is: the failure stands.
+    is(ask(&gate).await, State::Failed);
+    forge.change(|state| state.runs.push(run_of(9, 10, "image")));
+    is(ask(&gate).await, State::Passed);
+
+    // Whose they are must be known, where there are several.
+    forge.whim(|request| request.target.contains("/actions/runs").then(|| error(request, 500, "oops")));
+    unknown(ask(&gate).await, "unavailable", "the workflows of checks that have the same name");
+    forge.change(|state| state.checks = vec![check(4, "build", passed), of_suite(6, check(5, "lint", failed))]);
+    forge.asked();
+    is(ask(&gate).await, State::Passed);
+    assert_eq!(forge.asked(), [format!("GET {CHECKS}")], "what is not required does not matter");
+}
