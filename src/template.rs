@@ -162,7 +162,7 @@ fn new_environment(place: Place) -> Environment<'static> {
     // It prints all variables, those that the template does not name too.
     environment.remove_global("debug");
     environment.add_filter("tag", |name: &str| names::tag(name).map_err(refused));
-    environment.add_filter("slug", names::slug);
+    environment.add_filter("slug", |name: &str| names::slug(name).map_err(refused));
     environment.add_filter("sha8", |commit: &str| names::sha8(commit).map_err(refused));
     environment.set_formatter(move |out: &mut Output, _: &mut State, value: &Value| {
         let text = printable(value)?;
