@@ -1,6 +1,7 @@
 //! What CI built for a commit: the registry, the image's label and CI's word in one answer, from the call to Argo CD's
 //! eyes. The registry and the forge are fakes that count, but for the example of the plugin generator's proposal.
 
+mod counts;
 mod fake;
 mod problems;
 
@@ -460,58 +461,6 @@ async fn what_is_not_built_is_an_error_or_a_placeholder_if_wanted() {
     refused(&app.ask("a", parameters).await, 422, "invalid_input", "let both name one parameter");
     let parameters = json!({"branch": "main", "head_sha": sha('a'), "other": sha('a')});
     refused(&app.ask("a", parameters).await, 422, "invalid_input", "not built: app: absent");
-}
-
-/// 200 pull requests with two images each, asked about again and again: a HEAD for each image and ttl, and nothing else.
-#[tokio::test]
-async fn contents_are_read_once_and_tags_once_per_ttl() {
-    let fake = Fake::start().await;
-    let image = |name: &str| json!({"image": format!("{}/org/{name}:{{{{ params.branch }}}}", fake.host())});
-    let backend = json!({
-        "images": {"app": image("app"), "back": image("back")}, "revision": {"expect": "{{ params.head_sha }}"},
-    });
-    let app = start(&fake, &backend, json!({})).await;
-    for pull in 0..200 {
-        fake.push(&format!("pr-{pull}"), &Image::numbered(pull));
-    }
-    let round = async || {
-        for pull in 0..200 {
-            let commit = Image::numbered(pull).revision;
-            let reply = app.ask("a", json!({"branch": format!("pr-{pull}"), "head_sha": commit})).await;
-            assert_eq!(reply.status, 200, "{}", reply.text());
-            assert_ne!(reply.sets(), "[]");
-        }
-        app.settle().await;
-    };
-    round().await;
-    let first = fake.take();
-    assert_eq!(first.iter().filter(|asked| asked.starts_with("HEAD")).count(), 400);
-    for _ in 0..3 {
-        round().await;
-        assert_eq!(fake.take(), [""; 0], "all of it is fresh");
-        app.clock.advance(Duration::from_secs(70));
-        round().await;
-        let asked = fake.take();
-        assert!(asked.iter().all(|asked| asked.starts_with("HEAD /v2/org/")), "{asked:?}");
-        assert_eq!(asked.len(), 400);
-    }
-}
-
-#[tokio::test]
-async fn routes_share_what_they_ask_for() {
-    let fake = Fake::start().await;
-    fake.push("main", &Image::of('a'));
-    let backend = json!({"images": {"app": {"image": format!("{}/org/app:{{{{ params.branch }}}}", fake.host())}}});
-    let output = json!({"output": {"digest": "{{ app.digest }}"}, "lineage": null});
-    let app = start(&fake, &backend, output).await;
-    let parameters = || json!({"branch": "main"});
-    let (one, other) = tokio::join!(app.ask("a", parameters()), app.ask("b", parameters()));
-    assert_eq!(one.sets(), other.sets());
-    assert_eq!(fake.take(), ["HEAD /v2/org/app/manifests/main"]);
-    // An operator who says that it is not true any more is believed.
-    app.operate("/admin/answers/invalidate", Some(json!({"route": "a"}))).await;
-    assert_eq!(app.ask("a", parameters()).await.sets(), one.sets());
-    assert_eq!(fake.take(), ["HEAD /v2/org/app/manifests/main"]);
 }
 
 /// Whoever asks while an operator invalidates gets no answer that outlives it: what was looked up before counts for nothing.
