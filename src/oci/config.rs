@@ -17,6 +17,9 @@ use crate::{
     problem::{Path, Problems},
 };
 
+/// Docker Hub, as it stands in image references.
+const HUB: &str = "docker.io";
+
 /// How one registry is reached, and what it means by its answers.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -77,8 +80,7 @@ impl RegistryConfig {
         problems: &mut Problems,
     ) -> Option<Registry> {
         let name = canonical_registry(host);
-        let is_hub = name == "docker.io";
-        let at = self.endpoint.as_deref().unwrap_or(if is_hub { "registry-1.docker.io" } else { name });
+        let at = self.endpoint.as_deref().unwrap_or(if name == HUB { "registry-1.docker.io" } else { name });
         if !is_registry(at) {
             problems.error_with_help(
                 &path.key("endpoint"),
@@ -112,17 +114,22 @@ impl RegistryConfig {
         if let Some(file) = &file {
             self.check_docker_config(file, name, &path.key("dockerConfig"), problems);
         }
-        let terms = Terms {
-            ca: self.ca.as_ref().map(|ca| base.resolve(ca)),
-            concurrency: self.concurrency.unwrap_or(if is_hub { 4 } else { 8 }),
-            rate: self.rate.or(if is_hub { NonZeroU32::new(10) } else { None }),
-        };
-        let line = problems.note(&path.key("ca"), outbound.line(terms))?;
+        let line = problems.note(&path.key("ca"), outbound.line(self.terms(name, base)))?;
         let url = format!("{}://{at}/", if self.plain_http { "http" } else { "https" });
         let url = problems.note(&path.key("endpoint"), Url::parse(&url))?;
         let rules = Rules { confirm_404: self.confirm404, denied_means_missing: self.denied_means_missing };
         let credentials = Credentials::new(file, self.credential_helpers.clone());
         Some(Registry::new(name.to_owned(), url, line, credentials, rules))
+    }
+
+    /// On what terms the registry called `name` is asked.
+    fn terms(&self, name: &str, base: &BaseDir) -> Terms {
+        let (concurrency, rate) = if name == HUB { (4, NonZeroU32::new(10)) } else { (8, None) };
+        Terms {
+            ca: self.ca.as_ref().map(|ca| base.resolve(ca)),
+            concurrency: self.concurrency.unwrap_or(concurrency),
+            rate: self.rate.or(rate),
+        }
     }
 
     fn check_docker_config(&self, file: &std::path::Path, name: &str, path: &Path, problems: &mut Problems) {
@@ -148,5 +155,29 @@ impl RegistryConfig {
                 "log in to it with `docker login`",
             );
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn docker_hub_is_asked_less_than_others() {
+        let terms = |host: &str, entry: Value| {
+            let config: RegistryConfig = serde_json::from_value(entry).unwrap();
+            config.terms(canonical_registry(host), &BaseDir::new("/"))
+        };
+        let of = |concurrency, rate| Terms { ca: None, concurrency, rate: NonZeroU32::new(rate) };
+        for hub in ["docker.io", "index.docker.io", "registry-1.docker.io"] {
+            assert_eq!(terms(hub, json!({})), of(4, 10), "{hub}");
+            assert_eq!(terms(hub, json!({"concurrency": 9, "rate": 100})), of(9, 100), "{hub}");
+        }
+        assert_eq!(terms("ghcr.io", json!({})), of(8, 0));
+        assert_eq!(terms("ghcr.io", json!({"concurrency": 2, "rate": 3})), of(2, 3));
+        // A mirror of Docker Hub is somebody else.
+        assert_eq!(terms("mirror.example", json!({"mirrorOf": "docker.io"})), of(8, 0));
     }
 }

@@ -19,7 +19,7 @@ use appset_gateway::{
     problem::{self, Problems, Severity},
 };
 use serde_json::{Value, json};
-use tokio::time::Instant;
+use tokio::time::{Instant, advance, pause, resume};
 
 use crate::support::upstream::{Request, Upstream};
 
@@ -73,6 +73,13 @@ fn registries(config: &Value) -> Registries {
 /// A configuration of `host` over http.
 fn plain(host: &impl ToString) -> Value {
     json!({host.to_string(): {"plainHttp": true}})
+}
+
+/// Lets time pass for everyone in this process.
+async fn later(seconds: u64) {
+    pause();
+    advance(Duration::from_secs(seconds)).await;
+    resume();
 }
 
 fn soon() -> Instant {

@@ -136,6 +136,31 @@ async fn a_blob_is_not_fetched_from_where_it_may_not_be() {
 }
 
 #[tokio::test]
+async fn a_blob_that_is_always_elsewhere_is_not_followed_for_ever() {
+    let (digest, manifest, _) = image_of(LABELLED);
+    for (hops, is_found) in [(3, true), (4, false)] {
+        let manifest = manifest.clone();
+        let registry = Upstream::start(move |request| {
+            let hop = match request.target.strip_prefix("/hop/") {
+                Some(hop) => hop.parse().unwrap(),
+                None if request.target.contains("/blobs/") => 0,
+                None => return request.answer(200, OCI, &manifest),
+            };
+            let further = || request.answer(307, &format!("Location: /hop/{}", hop + 1), "");
+            if hop == hops { request.answer(200, "", LABELLED) } else { further() }
+        })
+        .await;
+        let found = read(&registries(&plain(&registry.address)), registry.address, &digest).await;
+        if is_found {
+            assert_eq!(found.unwrap().revision.as_deref(), Some("abc"));
+        } else {
+            refused(found, ErrorKind::InvalidOutput, "307");
+        }
+        assert_eq!(registry.requests().len(), 2 + 3, "the manifest, the blob and three places");
+    }
+}
+
+#[tokio::test]
 async fn what_does_not_hash_to_its_digest_is_not_believed() {
     let (digest, manifest, _) = image_of(LABELLED);
     let right = manifest.clone();

@@ -233,3 +233,65 @@ async fn a_helper_runs_only_where_it_is_allowed() {
         }
     }
 }
+
+/// A helper is found by `PATH`, so this test runs itself in a process that has another one.
+#[tokio::test]
+async fn a_helper_is_asked_again_when_its_credential_is_refused_or_old() {
+    const FOLDER: &str = "FOLDER_OF_A_HELPER";
+    let Some(folder) = std::env::var_os(FOLDER).map(std::path::PathBuf::from) else {
+        let folder = tempfile::tempdir().unwrap();
+        let helper = folder.path().join("docker-credential-turns");
+        let script = "#!/bin/sh\ncat > /dev/null\ncd \"$(dirname \"$0\")\" && echo asked >> asked && cat says\n";
+        std::fs::write(&helper, script).unwrap();
+        std::fs::set_permissions(&helper, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let mut command = tokio::process::Command::new(std::env::current_exe().unwrap());
+        let name = "oci::credentials::a_helper_is_asked_again_when_its_credential_is_refused_or_old";
+        let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
+        let output =
+            command.args(["--exact", name]).env("PATH", path).env(FOLDER, folder.path()).output().await.unwrap();
+        let told = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && told.contains("1 passed"), "{told}");
+        return;
+    };
+    let wanted = Arc::new(std::sync::Mutex::new(String::new()));
+    let good = Arc::clone(&wanted);
+    let registry = Upstream::start(move |request| match request.header("authorization") {
+        None => request.answer(401, BASIC, ""),
+        Some(seen) if seen == *good.lock().unwrap() => found(request),
+        Some(_) => request.answer(403, "", ""),
+    })
+    .await;
+    let host = registry.address.to_string();
+    std::fs::write(folder.join("docker.json"), json!({"credHelpers": {&host: "turns"}}).to_string()).unwrap();
+    let entry = json!({"plainHttp": true, "dockerConfig": "docker.json", "credentialHelpers": ["turns"]});
+    let (registries, _) = build(&folder, &json!({&host: entry}));
+    let ask = async || look_up(&registries, &format!("{host}/org/app:1")).await;
+    let says = |secret: &str| {
+        let says = json!({"ServerURL": host, "Username": "AWS", "Secret": secret});
+        std::fs::write(folder.join("says"), says.to_string()).unwrap();
+    };
+    let wants = |secret: &str| *wanted.lock().unwrap() = basic("AWS", secret);
+    let runs = || std::fs::read_to_string(folder.join("asked")).unwrap_or_default().lines().count();
+    wants("old");
+    says("old");
+    for _ in 0..2 {
+        there(ask().await);
+        assert_eq!(runs(), 1, "it is not run for each question");
+    }
+    // What it said before has expired, and it knows.
+    wants("new");
+    says("new");
+    for _ in 0..2 {
+        there(ask().await);
+        assert_eq!(runs(), 2);
+    }
+    for (seconds, expected) in [(298, 2), (4, 3), (290, 3)] {
+        later(seconds).await;
+        there(ask().await);
+        assert_eq!(runs(), expected, "{seconds} s later");
+    }
+    // And it does not know: once more is enough.
+    wants("newer");
+    refused(ask().await, ErrorKind::Denied, "403");
+    assert_eq!(runs(), 4);
+}

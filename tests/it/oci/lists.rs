@@ -104,3 +104,30 @@ async fn half_a_list_is_none() {
     let catalogue = registries(&plain(&registry.address)).repositories(&registry.address.to_string(), soon()).await;
     refused(catalogue, ErrorKind::InvalidOutput, "its catalogue: it has none");
 }
+
+/// A registry that goes on and on, and one that sends more names than anybody has.
+#[tokio::test]
+async fn a_list_without_an_end_is_none() {
+    let patient = || Instant::now() + Duration::from_mins(1);
+    let endless = Upstream::start(|request| {
+        let page: usize = request.target.rsplit_once("last=").map_or(0, |(_, page)| page.parse().unwrap());
+        let next = format!("{JSON}\r\nLink: <?last={}>; rel=\"next\"", page + 1);
+        request.answer(200, &next, r#"{"tags":[]}"#)
+    })
+    .await;
+    let says = "more than 50000 names or 1000 pages";
+    let found = registries(&plain(&endless.address)).tags(&endless.address.to_string(), "org/app", patient()).await;
+    refused(found, ErrorKind::InvalidOutput, says);
+    assert_eq!(endless.requests().len(), 1001);
+    for (count, is_whole) in [(50_000, true), (50_001, false)] {
+        let names: Vec<String> = (0..count).map(|number| format!("t{number}")).collect();
+        let body = json!({ "tags": names }).to_string();
+        let large = Upstream::start(move |request| request.answer(200, JSON, &body)).await;
+        let found = registries(&plain(&large.address)).tags(&large.address.to_string(), "org/app", patient()).await;
+        if is_whole {
+            assert_eq!(found.unwrap(), Ok(names));
+        } else {
+            refused(found, ErrorKind::InvalidOutput, says);
+        }
+    }
+}

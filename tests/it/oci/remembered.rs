@@ -102,6 +102,36 @@ async fn when_little_is_left_tags_are_believed_longer_and_contents_are_not_read(
     }
 }
 
+/// The proof that a tag is missing is a `GET`, which would cost what is left.
+#[tokio::test]
+async fn when_little_is_left_a_missing_tag_is_not_proven() {
+    let body = r#"{"errors":[{"code":"MANIFEST_UNKNOWN"}]}"#;
+    for (left, confirm, is_proven) in [(9, "get", false), (50, "get", true), (9, "head", true)] {
+        let headers = format!(
+            "{JSON}\r\nDocker-Distribution-Api-Version: registry/2.0\r\nRateLimit-Limit: 100;w=21600\r\n\
+             RateLimit-Remaining: {left};w=21600"
+        );
+        let registry = Upstream::start(move |request| request.answer(404, &headers, body)).await;
+        let entry = json!({"plainHttp": true, "confirm404": confirm});
+        let (registries, clock) = build(Path::new("/nonexistent"), &json!({registry.address.to_string(): entry}));
+        let reference = format!("{}/org/app:1", registry.address);
+        let found = look_up(&registries, &reference).await;
+        if is_proven {
+            assert_eq!(missing(found), Missing::Tag);
+        } else {
+            refused(found, ErrorKind::Throttled { retry_after: None }, "only its `HEAD`s are believed");
+            assert_eq!(asked(&registry), ["HEAD /v2/org/app/manifests/1"]);
+            // When it may allow more again, what it says of that is asked for.
+            clock.advance(Duration::from_hours(6));
+            refused(
+                look_up(&registries, &reference).await,
+                ErrorKind::Throttled { retry_after: None },
+                "little is left",
+            );
+        }
+    }
+}
+
 #[tokio::test]
 async fn what_is_missing_is_not_remembered() {
     let body = r#"{"errors":[{"code":"MANIFEST_UNKNOWN"}]}"#;

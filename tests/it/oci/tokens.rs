@@ -6,7 +6,6 @@ use std::{
 };
 
 use futures_util::future::join_all;
-use tokio::time::{advance, pause, resume};
 
 use super::*;
 use crate::support::{
@@ -37,19 +36,12 @@ async fn with_tokens(
 
 const BEARER: &str = "Bearer realm=\"http://HOST/token\",service=\"s\"";
 
-/// Lets time pass for everyone in this process.
-async fn later(seconds: u64) {
-    pause();
-    advance(Duration::from_secs(seconds)).await;
-    resume();
-}
-
 fn token_requests(upstream: &Upstream) -> Vec<Request> {
     upstream.requests().into_iter().filter(|request| request.target.starts_with("/token")).collect()
 }
 
-#[tokio::test]
-async fn a_real_registry_takes_a_token_for_each_repository() {
+/// A token server that lets everybody pull what is asked for, and a real registry's trust in it.
+async fn token_server() -> (Upstream, Setup, Arc<Signer>) {
     let signer = Arc::new(Signer::new());
     let key = Arc::clone(&signer);
     let server = Upstream::start(move |request| {
@@ -60,7 +52,40 @@ async fn a_real_registry_takes_a_token_for_each_repository() {
     })
     .await;
     let tokens = Some((format!("http://{}/auth", server.address), signer.certificate()));
-    let registry = Registry::start_as(Setup { tokens, ..Setup::default() }).await;
+    (server, Setup { tokens, ..Setup::default() }, signer)
+}
+
+#[tokio::test]
+async fn a_real_registry_shows_an_image_to_who_has_a_token() {
+    let mut registry = Registry::start().await;
+    registry.push("front:feature-branch-1", "org/app:1").await;
+    let digest = registry.inspect("org/app:1").await;
+    registry.stop().await;
+    let (server, setup, _signer) = token_server().await;
+    registry.restart_as(setup).await;
+    assert_eq!(reqwest::get(registry.url("org/app/manifests/1")).await.unwrap().status(), 401);
+    let registries = registries(&plain(&registry.host));
+    assert_eq!(there(look_up(&registries, &format!("{}/org/app:1", registry.host)).await).as_str(), digest);
+    let contents = registries.contents(&registry.host, "org/app", &Digest::parse(&digest).unwrap(), soon()).await;
+    assert_eq!(contents.unwrap().platforms.len(), 1);
+    assert_eq!(server.requests().len(), 1, "one token opens all of a repository");
+}
+
+#[tokio::test]
+async fn a_token_server_that_says_nothing_is_named() {
+    let registry = with_tokens(BEARER, |_| true, |_| vec![Step::Hang]).await;
+    let registries = registries(&plain(&registry.address));
+    let reference = Reference::parse(&format!("{}/org/app:1", registry.address)).unwrap();
+    let deadline = Instant::now() + Duration::from_millis(300);
+    let found = registries.look_up(&reference, Patience { deadline, max_age: Duration::ZERO }).await;
+    let message = refused(found, ErrorKind::Timeout, "token server: ");
+    assert!(message.contains(&registry.address.to_string()), "{message}");
+}
+
+#[tokio::test]
+async fn a_real_registry_takes_a_token_for_each_repository() {
+    let (server, setup, _signer) = token_server().await;
+    let registry = Registry::start_as(setup).await;
     let registries = registries(&plain(&registry.host));
     let lookups = (0..20).map(|tag| {
         let reference = format!("{}/org/app{}:{tag}", registry.host, tag % 2);

@@ -83,6 +83,12 @@ impl Registry {
         assert!(self.launch().await, "docker-registry did not start again on {}", self.host);
     }
 
+    /// The same with another setup, and the images that it has.
+    pub async fn restart_as(&mut self, setup: Setup) {
+        self.setup = setup;
+        self.restart().await;
+    }
+
     /// Copies an image of the demonstration layout, such as `front:feature-branch-1`, to `image`, such as `front:1`.
     pub async fn push(&self, name: &str, image: &str) {
         succeeded(self.try_push(name, image).await);
