@@ -2,6 +2,7 @@
 
 mod counted;
 mod limits;
+mod silence;
 mod tls;
 mod trouble;
 
