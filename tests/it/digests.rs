@@ -2,6 +2,7 @@
 //! that a registry vouches for is present, only what it denies is absent, the rest is an error.
 
 mod full_disk;
+mod nowhere;
 
 use std::{
     path::Path,
