@@ -46,13 +46,23 @@ fn the_repositorys_configurations_are_good() {
 /// Every example, with any values for the secrets that it takes from the environment.
 #[test]
 fn the_examples_are_good() {
-    let mut files: Vec<_> = std::fs::read_dir(repository().join("config/examples"))
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "yaml"))
-        .collect();
-    files.sort();
-    assert!(files.len() >= 2, "{files:?}");
+    let yaml = |folder: &str| {
+        let files = std::fs::read_dir(repository().join(folder)).unwrap().map(|entry| entry.unwrap().path());
+        let mut files: Vec<_> = files.filter(|path| path.extension().is_some_and(|end| end == "yaml")).collect();
+        files.sort();
+        let names: Vec<String> =
+            files.iter().map(|file| file.file_stem().unwrap().to_str().unwrap().to_owned()).collect();
+        (files, names)
+    };
+    let (files, names) = yaml("config/examples");
+    // Each of these has an ApplicationSet that asks it, which deploy/check looks at.
+    let asked = ["newest-version", "one-per-repository", "preview-github", "preview-gitlab", "tag-existence"];
+    let mut expected = [&asked[..], &["kpt", "pipeline", "workers"]].concat();
+    expected.sort_unstable();
+    assert_eq!(names, expected);
+    let mut expected = [&asked[..], &["fake-appset", "fb-matrix"]].concat();
+    expected.sort_unstable();
+    assert_eq!(yaml("deploy/applicationsets").1, expected);
     let schema: Value = serde_json::from_slice(&run(&["schema"]).stdout).unwrap();
     let validator = jsonschema::validator_for(&schema).unwrap();
     for file in files {
