@@ -246,7 +246,7 @@ const RUNNER: &str = r#"
 int main(int count, char **arguments) {
   time_t until = time(NULL) + 20;
   signal(SIGTERM, SIG_IGN);
-  for (int chain = 0; chain < 6; chain++)
+  for (int chain = 0; chain < 3; chain++)
     if (fork() == 0)
       while (time(NULL) < until) {
         if (fork()) _exit(0);
