@@ -31,12 +31,13 @@ pub use self::{
     confinement::{AllowConfig, LimitsConfig},
     package::{Package, Source},
     protocol::Protocol,
+    worker::{Mode, WorkerConfig},
 };
 use self::{
     confinement::Confinement,
     protocol::Reading,
     run::{Job, Run, run},
-    worker::{Mode, Pool},
+    worker::Pool,
 };
 use super::{
     Backend, Surroundings,

@@ -60,8 +60,14 @@ pub fn convert(
                 main.error(&at.key("folder"), format!("there is no folder {}", from.display()));
                 return None;
             }
+            let stays = [("mode", settings.mode.is_some()), ("worker", settings.worker.is_some())];
+            for (key, _) in stays.into_iter().filter(|(_, is_there)| *is_there) {
+                let help = "leave it out; a GeneratorPlugin can have workers";
+                let error = "a ConfigManagementPlugin gets a fresh copy of its folder for each run, so it cannot stay";
+                main.error_with_help(&at.key(key), error, help);
+            }
             let (name, most) = (name.display().to_string(), settings.max_size.unwrap_or(MAX_SIZE));
-            let mut settings = settings.clone();
+            let mut settings = Settings { mode: None, worker: None, ..settings.clone() };
             // These paths are the gateway's own file's, and start from its folder.
             for path in settings.allow.read.iter_mut().chain(&mut settings.allow.write) {
                 *path = base.resolve(&path);

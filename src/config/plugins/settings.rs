@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::{
-    backend::script::{self, AllowConfig, CommandConfig, LimitsConfig, Protocol},
+    backend::script::{self, AllowConfig, CommandConfig, LimitsConfig, Mode, Protocol, WorkerConfig},
     cache::CacheConfig,
     guard::GuardConfig,
     launcher::Network,
@@ -18,7 +18,8 @@ use crate::{
 };
 
 /// Where a plugin of the kind `ConfigManagementPlugin` runs, and how its answers look. In the `plugin.yaml` of a
-/// `GeneratorPlugin` the same words but for `folder`, `maxSize`, `match` and `parameters` stand under `spec`.
+/// `GeneratorPlugin` the same words but for `folder`, `maxSize`, `match` and `parameters` stand under `spec`, and `mode` and
+/// `worker` besides.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[schemars(rename = "PluginSource")]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -32,6 +33,12 @@ pub struct Settings {
     pub matches: Option<MatchConfig>,
     /// As of the `script` backend: a CEL expression over `items` and `params` that gives the list of objects.
     pub parameters: Option<String>,
+    /// As of the `script` backend, of a `GeneratorPlugin` only.
+    #[schemars(skip)]
+    pub mode: Option<Mode>,
+    /// As of the `script` backend, of a `GeneratorPlugin` only.
+    #[schemars(skip)]
+    pub worker: Option<WorkerConfig>,
     /// As of the `script` backend; `yaml` unless set.
     pub protocol: Option<Protocol>,
     /// As of the `script` backend.
@@ -84,6 +91,8 @@ impl Settings {
     pub fn script(&self, generate: &CommandConfig, init: Option<&CommandConfig>, protocol: Protocol) -> script::Config {
         let usual = script::Config::of(generate.words());
         script::Config {
+            mode: self.mode.unwrap_or(usual.mode),
+            worker: self.worker,
             init: init.cloned(),
             protocol: self.protocol.unwrap_or(protocol),
             parameters: self.parameters.clone(),
