@@ -52,6 +52,7 @@ pub mod base_dir;
 pub mod clock;
 pub mod document;
 pub mod error;
+pub mod file;
 pub mod generator;
 pub mod guard;
 pub mod problem;

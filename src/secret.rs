@@ -17,6 +17,7 @@ use crate::{
     base_dir::BaseDir,
     document::excerpt,
     error::BackendError,
+    file,
     problem::{Path, Problems},
 };
 
@@ -151,8 +152,7 @@ impl SecretRef {
         let value = match self {
             Self::File(path) => {
                 let path = base.resolve(path);
-                std::fs::read_to_string(&path)
-                    .map_err(|error| format!("cannot read the secret file {}: {error}", path.display()))?
+                file::read(&path).map_err(|error| format!("cannot read the secret file {}: {error}", path.display()))?
             }
             Self::Env(name) => std::env::var(name).map_err(|error| match error {
                 std::env::VarError::NotPresent => format!("the environment variable {name} is not set"),

@@ -8,6 +8,7 @@ mod version;
 
 use std::{
     collections::BTreeMap,
+    io::ErrorKind,
     path::{Path as FilePath, PathBuf},
 };
 
@@ -24,6 +25,7 @@ use super::{Report, tree::Node};
 use crate::{
     backend::script::Package,
     base_dir::BaseDir,
+    file,
     problem::{Path, Problem, Problems},
     route::RouteConfig,
 };
@@ -146,28 +148,32 @@ fn files(config: &PluginsConfig, base: &BaseDir, path: &Path, problems: &mut Pro
     let (path, folder) = (path.key("path"), base.resolve(folder));
     let told = |error: std::io::Error| format!("{}: {error}", folder.display());
     let listed = folder.read_dir().and_then(Iterator::collect::<Result<Vec<_>, _>>).map_err(told);
-    let mut folders: Vec<PathBuf> =
+    let mut entries: Vec<PathBuf> =
         problems.note(&path, listed).into_iter().flatten().map(|entry| entry.path()).collect();
     // Kubernetes keeps the folders of a mounted ConfigMap in hidden ones.
     let is_hidden = |path: &FilePath| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-    folders.retain(|path| path.is_dir() && !is_hidden(path));
-    folders.sort();
-    folders
+    entries.retain(|path| !is_hidden(path));
+    entries.sort();
+    entries
         .into_iter()
-        .filter_map(|folder| {
-            let file = folder.join(FILE);
-            if !file.exists() {
+        .filter_map(|entry| {
+            // Whoever left one out that cannot be reached would let another route answer in its place.
+            let told = |error| format!("{}: {}", entry.display(), file::why(&entry, &error));
+            let data = problems.note(&path, entry.metadata().map_err(told))?;
+            let file = entry.join(FILE);
+            let is_missing = file.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound);
+            if data.is_dir() && is_missing {
                 let help = "each folder here is a plugin; move others elsewhere";
-                problems.warning(&path, format!("{} holds no {FILE}", folder.display()), help);
+                problems.warning(&path, format!("{} holds no {FILE}", entry.display()), help);
             }
-            file.exists().then_some(file)
+            (data.is_dir() && !is_missing).then_some(file)
         })
         .collect()
 }
 
 fn read(file: &FilePath) -> Result<Candidate, Report> {
     let name = file.display().to_string();
-    let source = std::fs::read_to_string(file).map_err(|error| Report::unreadable(&name, &error.to_string()))?;
+    let source = file::read(file).map_err(|why| Report::unreadable(&name, &why))?;
     let mut report = Report::new(&name, source);
     let Some(tree) = super::tree::parse(&mut report) else { return Err(report) };
     let Some(manifest) = manifest::decode(&tree, &mut report) else { return Err(report) };

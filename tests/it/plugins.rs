@@ -2,6 +2,7 @@
 
 mod announced;
 mod management;
+mod trouble;
 mod warm;
 
 use std::{os::unix::fs::PermissionsExt, path::Path, sync::Arc};

@@ -1,0 +1,76 @@
+//! The files of a configuration, read without a wait: what is no regular file, such as a FIFO, may never end.
+
+use std::{
+    fs::OpenOptions,
+    io::{self, Read},
+    os::unix::fs::OpenOptionsExt,
+    path::Path,
+};
+
+use nix::fcntl::OFlag;
+
+/// The largest file that is read, in MiB: what a `ConfigMap` or a `Secret` can hold.
+const MOST: u64 = 1;
+
+/// The text of `file`.
+///
+/// # Errors
+/// When it is no regular file with up to 1 MiB of UTF-8, or cannot be read.
+pub fn read(file: &Path) -> Result<String, String> {
+    let opened = OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(file);
+    let opened = opened.map_err(|error| why(file, &error))?;
+    let data = opened.metadata().map_err(|error| error.to_string())?;
+    if !data.is_file() {
+        return Err("it is no regular file".to_owned());
+    }
+    let most = MOST * 1024 * 1024;
+    let mut text = Vec::new();
+    opened.take(most + 1).read_to_end(&mut text).map_err(|error| error.to_string())?;
+    if text.len() as u64 > most {
+        return Err(format!("it is larger than {MOST} MiB"));
+    }
+    String::from_utf8(text).map_err(|_| "it is not UTF-8".to_owned())
+}
+
+/// Why `file` could not be reached, with what a link leads to.
+#[must_use]
+pub fn why(file: &Path, error: &io::Error) -> String {
+    match std::fs::read_link(file) {
+        Ok(to) if error.kind() == io::ErrorKind::NotFound => {
+            format!("it is a link to {}, which is not there", to.display())
+        }
+        _ => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn only_small_regular_files_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("text"), "a: 1\n").unwrap();
+        std::fs::write(at("most"), "x".repeat(1024 * 1024)).unwrap();
+        std::fs::write(at("large"), "x".repeat(1024 * 1024 + 1)).unwrap();
+        std::fs::write(at("binary"), [0xff]).unwrap();
+        symlink("text", at("link")).unwrap();
+        symlink("nowhere", at("dangling")).unwrap();
+        nix::unistd::mkfifo(&at("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert_eq!(read(&at("link")).unwrap(), "a: 1\n");
+        assert_eq!(read(&at("most")).unwrap().len(), 1024 * 1024);
+        for (name, says) in [
+            ("large", "it is larger than 1 MiB"),
+            ("binary", "it is not UTF-8"),
+            ("dangling", "it is a link to nowhere, which is not there"),
+            ("fifo", "it is no regular file"),
+            (".", "it is no regular file"),
+            ("none", "No such file or directory (os error 2)"),
+        ] {
+            assert_eq!(read(&at(name)).unwrap_err(), says, "{name}");
+        }
+    }
+}
