@@ -123,7 +123,7 @@ impl Loaded {
     pub fn parse(name: &str, source: String, base: BaseDir) -> Result<Self, Report> {
         let mut report = Report::new(name, source);
         let Some(mut tree) = tree::parse(&mut report) else { return Err(report) };
-        let config = decode::decode(&mut tree, &mut report);
+        let config = decode::decode_knowing(&mut tree, &mut report, plugins::known_of_sources);
         let value = tree.to_value();
         let routes = value.get("routes").and_then(Value::as_array).cloned().unwrap_or_default();
         let mut problems = Problems::default();

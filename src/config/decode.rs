@@ -16,6 +16,16 @@ const MOST: usize = 100;
 /// Decodes what can be decoded of `tree`; what cannot is taken out of it and noted in `report`.
 /// `None` when not even the outermost mapping fits.
 pub fn decode<T: DeserializeOwned>(tree: &mut Node, report: &mut Report) -> Option<T> {
+    decode_knowing(tree, report, |_, _| ())
+}
+
+/// As [`decode`]. `knowing` is given the place of each mapping with an unknown key and the keys that are known there, and
+/// makes them what an advice should offer.
+pub fn decode_knowing<T: DeserializeOwned>(
+    tree: &mut Node,
+    report: &mut Report,
+    knowing: impl Fn(&Path, &mut Vec<&str>),
+) -> Option<T> {
     // serde would read a list as the fields of a struct in their order.
     if !matches!(tree.kind, Kind::Mapping(_)) {
         report.syntax(tree.at, "wrong type: the file must hold one mapping".to_owned());
@@ -34,7 +44,8 @@ pub fn decode<T: DeserializeOwned>(tree: &mut Node, report: &mut Report) -> Opti
         let target = unknown.map_or(path.clone(), |key| tree.existing(&path.key(key)));
         let (_, real) = tree.locate(&target);
         if !follows_from(&pruned, &real, &message) {
-            let (message, help) = in_words(&message);
+            let parent = unknown.and_then(|_| target.parent()).unwrap_or_default();
+            let (message, help) = in_words(&message, |known| knowing(&parent, known));
             report.add(tree, Problem { path: target.clone(), message, help, severity: Severity::Error });
         }
         pruned.push(real);
@@ -69,21 +80,30 @@ fn backticked<'a>(message: &'a str, what: &str) -> Option<&'a str> {
     message.strip_prefix(what)?.trim_start().strip_prefix('`')?.split('`').next()
 }
 
+/// What may help whoever wrote `given` where only `known` is known.
+#[must_use]
+pub fn advice(given: &str, known: &[&str]) -> String {
+    match near(given, known) {
+        Some(name) => format!("did you mean `{name}`?"),
+        None if known.is_empty() => "nothing is known here".to_owned(),
+        None => format!("known here: {}", known.join(", ")),
+    }
+}
+
+/// The one of `known` that `given` may be a slip of.
+#[must_use]
+pub fn near<'a>(given: &str, known: &[&'a str]) -> Option<&'a str> {
+    let far = |name: &str| strsim::damerau_levenshtein(name, given);
+    known.iter().copied().filter(|name| far(name) <= given.len().div_ceil(3)).min_by_key(|name| far(name))
+}
+
 /// serde's message in the words of a configuration, and advice.
-fn in_words(message: &str) -> (String, Option<String>) {
+fn in_words(message: &str, knowing: impl Fn(&mut Vec<&str>)) -> (String, Option<String>) {
     for (serde, ours) in [("unknown field", "key"), ("unknown variant", "value")] {
         if let Some(given) = backticked(message, serde) {
-            let known: Vec<&str> = message.split('`').skip(3).step_by(2).collect();
-            let near = known
-                .iter()
-                .filter(|name| strsim::damerau_levenshtein(name, given) <= given.len().div_ceil(3))
-                .min_by_key(|name| strsim::damerau_levenshtein(name, given));
-            let help = match near {
-                Some(name) => format!("did you mean `{name}`?"),
-                None if known.is_empty() => "nothing is known here".to_owned(),
-                None => format!("known here: {}", known.join(", ")),
-            };
-            return (format!("unknown {ours} `{given}`"), Some(help));
+            let mut known: Vec<&str> = message.split('`').skip(3).step_by(2).collect();
+            knowing(&mut known);
+            return (format!("unknown {ours} `{given}`"), Some(advice(given, &known)));
         }
     }
     if let Some(field) = backticked(message, "missing field") {

@@ -44,6 +44,13 @@ pub struct PluginsConfig {
     pub sources: BTreeMap<String, Settings>,
 }
 
+/// Makes `known` what is known at `path` in the gateway's own file: not what a `plugin.yaml` alone can say.
+pub fn known_of_sources(path: &Path, known: &mut Vec<&str>) {
+    if path.parent() == Some(Path::root().key("plugins").key("sources")) {
+        known.retain(|key| !settings::OF_GENERATORS.contains(key));
+    }
+}
+
 /// A plugin, and the routes that it becomes.
 #[derive(Debug)]
 pub struct Plugin {

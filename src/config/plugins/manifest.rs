@@ -90,7 +90,14 @@ pub fn decode(tree: &Node, report: &mut Report) -> Option<Manifest> {
 }
 
 fn generator(tree: &Node, value: &serde_json::Value, report: &mut Report, problems: &mut Problems) -> Option<Manifest> {
-    let rest = decode::decode::<Rest>(&mut part(tree, false), report);
+    let spec = Path::root().key("spec");
+    let knowing = |path: &Path, known: &mut Vec<&str>| {
+        if *path == spec {
+            known.retain(|key| !OWN.contains(key) && !settings::OF_CONFIG_MANAGEMENT.contains(key));
+            known.splice(..0, OWN);
+        }
+    };
+    let rest = decode::decode_knowing::<Rest>(&mut part(tree, false), report, knowing);
     let file = decode::decode::<File<GeneratorSpec>>(&mut part(tree, true), report)?;
     let mut settings = rest.map_or_else(Settings::default, |rest| rest.spec);
     let root = Path::root();
@@ -98,16 +105,14 @@ fn generator(tree: &Node, value: &serde_json::Value, report: &mut Report, proble
         let help = format!("write `apiVersion: {API_VERSION}`");
         problems.error_with_help(&root.key("apiVersion"), "this is no version of GeneratorPlugin", help);
     }
-    if let Some(metadata) = value.get("metadata").and_then(serde_json::Value::as_object) {
-        for key in metadata.keys().filter(|key| !["name", "labels", "annotations"].contains(&key.as_str())) {
-            problems.error(&root.key("metadata").key(key), format!("unknown key `{key}`"));
+    let mut refuse_others = |path: &Path, mapping: Option<&serde_json::Value>, known: &[&str]| {
+        let keys = mapping.and_then(serde_json::Value::as_object).into_iter().flat_map(|mapping| mapping.keys());
+        for key in keys.filter(|key| !known.contains(&key.as_str())) {
+            problems.error_with_help(&path.key(key), format!("unknown key `{key}`"), decode::advice(key, known));
         }
-    }
-    if let Some(top) = value.as_object() {
-        for key in top.keys().filter(|key| !["apiVersion", "kind", "metadata", "spec"].contains(&key.as_str())) {
-            problems.error(&root.key(key), format!("unknown key `{key}`"));
-        }
-    }
+    };
+    refuse_others(&root.key("metadata"), value.get("metadata"), &["name", "labels", "annotations"]);
+    refuse_others(&root, Some(value), &["apiVersion", "kind", "metadata", "spec"]);
     let only_there = [
         ("folder", settings.folder.is_some()),
         ("maxSize", settings.max_size.is_some()),
@@ -147,7 +152,9 @@ fn config_management(
     let spec = Path::root().key("spec");
     let unknown = value.get("spec").and_then(serde_json::Value::as_object).into_iter().flat_map(|spec| spec.keys());
     for key in unknown.filter(|key| !OWN.contains(&key.as_str()) && !WITHOUT_EFFECT.contains(&key.as_str())) {
-        problems.warning(&spec.key(key), format!("unknown key `{key}`"), "Argo CD ignores it, and so does the gateway");
+        let meant = decode::near(key, &OWN).map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
+        let help = format!("Argo CD ignores it, and so does the gateway{meant}");
+        problems.warning(&spec.key(key), format!("unknown key `{key}`"), help);
     }
     let ConfigManagementSpec { version, init, generate, discover, parameters } = file.spec;
     // The first that is there counts, as in Argo CD.

@@ -17,6 +17,11 @@ use crate::{
     units::{ByteSize, HumanDuration},
 };
 
+/// The settings that only a `GeneratorPlugin` has.
+pub const OF_GENERATORS: [&str; 2] = ["mode", "worker"];
+/// The settings that only a `ConfigManagementPlugin` has.
+pub const OF_CONFIG_MANAGEMENT: [&str; 3] = ["folder", "maxSize", "match"];
+
 /// Where a plugin of the kind `ConfigManagementPlugin` runs, and how its answers look. In the `plugin.yaml` of a
 /// `GeneratorPlugin` the same words but for `folder`, `maxSize`, `match` and `parameters` stand under `spec`, and `mode` and
 /// `worker` besides.

@@ -143,7 +143,7 @@ fn its_problems_stand_in_the_file_that_made_them() {
         "test.yaml:2:73: plugins.sources.p.parameters: ",
         "test.yaml:2:109: plugins.sources.p.output.a: ",
         "plugins/p/plugin.yaml:13:5: spec.generate.command: there is no program `nosh` in PATH",
-        "spec.discovr: unknown key `discovr` (Argo CD ignores it, and so does the gateway)",
+        "spec.discovr: unknown key `discovr` (Argo CD ignores it, and so does the gateway; did you mean `discover`?)",
     ] {
         assert!(found.contains(expected), "{found}\n does not hold\n{expected}");
     }

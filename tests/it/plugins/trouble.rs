@@ -61,3 +61,48 @@ fn no_file_is_waited_for() {
     let told = String::from_utf8(check.wait_with_output().unwrap().stderr).unwrap();
     assert!(told.contains("it is no regular file"), "{told}");
 }
+
+#[test]
+fn advice_fits_the_kind() {
+    let generator = "\
+apiVersion: argoproj.io/v1alpha1
+kind: GeneratorPlugin
+metadata: { name: a, titel: x, label: {} }
+spec: { generate: { command: [cat] }, versoin: v1, maxsize: 1MiB, nothing: x, mod: worker, folder: x }
+spce: {}
+";
+    let management = "\
+apiVersion: argoproj.io/v1alpha1
+kind: ConfigManagementPlugin
+metadata: { name: b }
+spec: { generate: { command: [cat] }, discovr: { fileName: x }, mod: x }
+";
+    let files = [("plugins/a/plugin.yaml", generator), ("plugins/b/plugin.yaml", management), ("work/x", "")];
+    let folder = folder(&files);
+    let config = "plugins: { path: plugins, sources: { b: { folder: work, mod: worker, maxsiz: 1MiB } } }\n";
+    let found = problems(&folder, config);
+    let words = "protocol, env, inheritEnv, timeout, maxOutput, concurrency, allow, limits, user, network, output, echo, \
+                 stringify, nulls, cache, lineage, guard, deadline";
+    let ignored = "Argo CD ignores it, and so does the gateway";
+    let known = format!("known here: version, init, generate, discover, parameters, mode, worker, {words}");
+    let expected = [
+        format!(
+            "test.yaml:2:57: plugins.sources.b.mod: unknown key `mod` (known here: folder, maxSize, match, parameters, {words})"
+        ),
+        "test.yaml:2:70: plugins.sources.b.maxsiz: unknown key `maxsiz` (did you mean `maxSize`?)".to_owned(),
+        "plugins/a/plugin.yaml:3:22: metadata.titel: unknown key `titel` (known here: name, labels, annotations)"
+            .to_owned(),
+        "plugins/a/plugin.yaml:3:32: metadata.label: unknown key `label` (did you mean `labels`?)".to_owned(),
+        "plugins/a/plugin.yaml:4:39: spec.versoin: unknown key `versoin` (did you mean `version`?)".to_owned(),
+        format!("plugins/a/plugin.yaml:4:52: spec.maxsize: unknown key `maxsize` ({known})"),
+        format!("plugins/a/plugin.yaml:4:67: spec.nothing: unknown key `nothing` ({known})"),
+        "plugins/a/plugin.yaml:4:79: spec.mod: unknown key `mod` (did you mean `mode`?)".to_owned(),
+        "plugins/a/plugin.yaml:4:92: spec.folder: unknown key `folder` (it is for a ConfigManagementPlugin)".to_owned(),
+        "plugins/a/plugin.yaml:5:1: spce: unknown key `spce` (did you mean `spec`?)".to_owned(),
+        format!(
+            "plugins/b/plugin.yaml:4:39: spec.discovr: unknown key `discovr` ({ignored}; did you mean `discover`?)"
+        ),
+        format!("plugins/b/plugin.yaml:4:65: spec.mod: unknown key `mod` ({ignored})"),
+    ];
+    assert_eq!(found, expected);
+}
