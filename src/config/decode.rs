@@ -183,6 +183,8 @@ routes:
         let broken = problems("routes:\n  - name: [\n");
         assert_eq!(broken.len(), 1);
         assert!(broken[0].starts_with("t.yaml:"), "{broken:?}");
+        let two = "t.yaml:3:1: one YAML document is expected, and here is a second one";
+        assert_eq!(problems("log: {}\n---\nroutes: []\n"), [two]);
         assert_eq!(problems("- a\n"), ["t.yaml:1:1: wrong type: the file must hold one mapping"]);
     }
 }

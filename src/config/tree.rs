@@ -54,6 +54,10 @@ pub fn parse(report: &mut Report) -> Option<Node> {
             Err(error) => error,
         };
         let at = error.location().map(position).unwrap_or_default();
+        if let Error::MultipleDocuments { .. } = error.without_snippet() {
+            report.syntax(at, "one YAML document is expected, and here is a second one".to_owned());
+            return None;
+        }
         let Error::DuplicateMappingKey { key: Some(key), .. } = error.without_snippet() else {
             report.syntax(at, message(&error));
             return None;

@@ -106,3 +106,11 @@ spec: { generate: { command: [cat] }, discovr: { fileName: x }, mod: x }
     ];
     assert_eq!(found, expected);
 }
+
+#[test]
+fn a_file_holds_one_document() {
+    let two = format!("{}---\n{}", saying("a", "", "x", ""), saying("b", "", "x", ""));
+    let folder = folder(&[("plugins/a/plugin.yaml", &two)]);
+    let expected = "plugins/a/plugin.yaml:6:1: one YAML document is expected, and here is a second one";
+    assert_eq!(problems(&folder, ALL), [expected]);
+}
