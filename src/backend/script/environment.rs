@@ -66,6 +66,8 @@ pub fn add(variables: &mut Environment, parameters: &Parameters) -> Result<(), B
         room -= all.len();
         variables.push((PARAMETERS.to_owned(), all.into()));
     }
+    let mut all = Vec::with_capacity(parameters.len());
+    // First whether the names go together at all: that must not depend on how large a value is.
     for (name, value) in parameters {
         let parts = parts(name, value);
         if parts.iter().any(|part| part.value.contains('\0')) {
@@ -74,21 +76,22 @@ pub fn add(variables: &mut Environment, parameters: &Parameters) -> Result<(), B
                 "the parameter `{name}` holds a NUL character, which no environment variable can hold"
             )));
         }
+        for part in &parts {
+            match owners.entry(part.variable.clone()) {
+                Entry::Occupied(taken) => return Err(collision(taken.key(), taken.get().as_deref(), &part.label)),
+                Entry::Vacant(free) => _ = free.insert(Some(part.label.clone())),
+            }
+        }
+        all.push(parts);
+    }
+    for parts in all {
         let sizes = || parts.iter().map(|part| part.variable.len() + part.value.len() + OVERHEAD);
         let size: usize = sizes().sum();
         if size > room || sizes().any(|size| size > LARGEST) {
             continue;
         }
         room -= size;
-        for part in parts {
-            match owners.entry(part.variable) {
-                Entry::Occupied(taken) => return Err(collision(taken.key(), taken.get().as_deref(), &part.label)),
-                Entry::Vacant(free) => {
-                    variables.push((free.key().clone(), part.value.into()));
-                    free.insert(Some(part.label));
-                }
-            }
-        }
+        variables.extend(parts.into_iter().map(|part| (part.variable, part.value.into())));
     }
     Ok(())
 }
@@ -271,6 +274,10 @@ mod tests {
         assert_eq!(names(json!({"a": of(90_000)})), [PARAMETERS, "PARAM_A"]);
         assert_eq!(names(json!({"a": of(102_400), "b": "x"})), ["PARAM_B"]);
         assert_eq!(names(json!({"a": ["x", of(102_400)], "b": "x"})), ["PARAM_B"]);
+        // Nor is one that stands on stdin only a way to two parameters with one variable.
+        for both in [json!({"a-b": of(102_400), "a_b": "x"}), json!({"a-b": "x", "a_b": of(102_400)})] {
+            assert!(added(&[], &both).unwrap_err().contains("`a-b` and `a_b` would both be"));
+        }
         let many: Vec<u32> = (0..100_000).collect();
         assert_eq!(names(json!({"a": many, "b": "x"})), ["PARAM_B"]);
         let twelve: Parameters = (0..12).map(|n| (format!("p{n}"), of(100_000).into())).collect();
