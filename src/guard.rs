@@ -176,7 +176,8 @@ impl Guard {
         for (index, set) in sets.iter().enumerate() {
             let identity = self.identity(set).map_err(|why| format!("parameter set {index}: {why}"))?;
             if let Some(first) = seen.insert(identity.clone(), index) {
-                return Err(format!("the parameter sets {first} and {index} are both `{}`", self.label(set)));
+                let label = if set.0.is_empty() { "empty".to_owned() } else { format!("`{}`", self.label(set)) };
+                return Err(format!("the parameter sets {first} and {index} are both {label}"));
             }
             identities.push(identity);
         }
@@ -207,7 +208,7 @@ impl Guard {
         let name = || NAMES.iter().find_map(|name| by(&[name]));
         by(&identity).or_else(name).unwrap_or_else(|| {
             let keys: Vec<&str> = set.0.keys().map(String::as_str).collect();
-            short(&format!("one with {}", keys.join(", ")))
+            if keys.is_empty() { "an empty one".to_owned() } else { short(&format!("one with {}", keys.join(", "))) }
         })
     }
 }
@@ -297,6 +298,8 @@ mod tests {
         let error = judge(&json!({"identity": ["name"]}), &twins);
         assert_eq!(error, "the parameter sets 0 and 1 are both `a`");
         assert!(judge(&json!({}), &sets(&["a", "a"], "1")).contains("0 and 1"));
+        let empty = [ParameterSet::default(), ParameterSet::default()];
+        assert_eq!(judge(&json!({}), &empty), "the parameter sets 0 and 1 are both empty");
         assert!(guard(&json!({})).judge(Some(&[]), 0, &twins).is_ok());
         assert!(judge(&json!({"identity": ["id"]}), &twins).contains("parameter set 0: it has no `id`"));
         assert!(judge(&json!({"onEmpty": "error"}), &[]).contains("onEmpty"));
