@@ -242,7 +242,8 @@ impl Script {
             input: self.protocol.input(query),
             most: self.max_output,
             secrets,
-            until: query.deadline.min(Instant::now() + self.timeout.0),
+            until: query.deadline.min(own),
+            whose: if own < query.deadline { "its `timeout`" } else { "the deadline of the whole call" },
             watch: query.watch.as_ref(),
         }
     }
@@ -250,6 +251,7 @@ impl Script {
     /// One run that ended well, and the secrets that it knew.
     async fn run(&self, query: &Query) -> Result<(Run, Secrets), BackendError> {
         let (mut environment, mut secrets) = self.environment()?;
+        let own = Instant::now() + self.timeout.0;
         if let Some(package) = &self.package {
             package.tell(&mut environment, query)?;
         }

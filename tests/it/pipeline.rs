@@ -192,7 +192,8 @@ async fn all_steps_share_one_deadline() {
     {
         let app = sleeping(first, second).await;
         let started = Instant::now();
-        refused(&app.ask("p", json!({})).await, 504, "backend_timeout", says);
+        let message = refused(&app.ask("p", json!({})).await, 504, "backend_timeout", says);
+        assert!(message.contains(" s, stopped by the deadline of the whole call"), "{message}");
         assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
     }
     assert_eq!(sleeping("0.1", "0.1").await.ask("p", json!({})).await.status, 200);

@@ -301,11 +301,11 @@ async fn no_pipe_blocks_another() {
 
 #[tokio::test]
 async fn a_timeout_ends_the_whole_group() {
-    for (trap, limit) in [
-        ("", json!({"timeout": "700ms"})),
-        ("trap '' TERM;", json!({"timeout": "700ms"})),
+    for (trap, limit, whose) in [
+        ("", json!({"timeout": "700ms"}), "stopped by its `timeout`"),
+        ("trap '' TERM;", json!({"timeout": "700ms"}), "stopped by its `timeout`"),
         // The route's deadline ends it as well as the script's own timeout.
-        ("trap '' TERM;", json!({"timeout": "20s"})),
+        ("trap '' TERM;", json!({"timeout": "20s"}), "stopped by the deadline of the whole call"),
     ] {
         let marker = marker();
         let line = format!("{trap} (sleep {marker}; sleep {marker}) & sleep {marker}; echo '[]'");
@@ -318,7 +318,7 @@ async fn a_timeout_ends_the_whole_group() {
         // Two shells, whose command lines hold the marker too, and two sleeps.
         let (reply, ()) = tokio::join!(app.ask_afresh("s", json!({})), await_processes(&marker, 4));
         assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
-        refused(&reply, 504, "backend_timeout", "");
+        refused(&reply, 504, "backend_timeout", whose);
         await_processes(&marker, 0).await;
     }
 }

@@ -36,6 +36,8 @@ pub struct Job<'a> {
     pub secrets: &'a Secrets,
     /// When it must be done.
     pub until: Instant,
+    /// Whose end that is, in words.
+    pub whose: &'static str,
     /// Who wants to see its stderr.
     pub watch: Option<&'a Watch>,
 }
@@ -142,7 +144,8 @@ pub async fn run(job: Job<'_>) -> Result<Run, BackendError> {
     match ended {
         Err(_) => {
             let after = started.elapsed().as_secs_f32();
-            Err(BackendError::timeout(format!("not done after {after:.1} s, stopped{}", told.tail(job.secrets))))
+            let (whose, tail) = (job.whose, told.tail(job.secrets));
+            Err(BackendError::timeout(format!("not done after {after:.1} s, stopped by {whose}{tail}")))
         }
         Ok(Err(TooMuch)) => {
             let why = format!("wrote more than {} bytes to stdout, stopped{}", job.most, told.tail(job.secrets));

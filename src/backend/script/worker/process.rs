@@ -110,7 +110,8 @@ impl Worker {
                 }
             }
             Err(_) => {
-                let why = format!("not done after {:.1} s, stopped", began.elapsed().as_secs_f32());
+                let after = began.elapsed().as_secs_f32();
+                let why = format!("not done after {after:.1} s, stopped by {}", job.whose);
                 return Err(Fault::Other(self.explain(BackendError::timeout(why), job.secrets)));
             }
             Ok(Err(Broken::TooMuch)) => {
