@@ -6,6 +6,7 @@ mod config;
 mod confinement;
 mod environment;
 mod exit;
+mod interpreter;
 mod names;
 mod package;
 pub mod probe;
@@ -101,6 +102,10 @@ impl Script {
         };
         let package = around.package;
         let program = problems.note(path, find_program(program, around.base, package));
+        let folder = package.map_or(around.base.as_path(), Package::working);
+        if let Some(program) = &program {
+            interpreter::check(&folder.join(program), folder, path, problems);
+        }
         let init = config.init.as_ref().map(|init| {
             let path = script_path.key("init").key("command");
             let words = init.words();
@@ -109,6 +114,7 @@ impl Script {
                 return None;
             };
             let program = problems.note(&path, find_program(program, around.base, package))?;
+            interpreter::check(&folder.join(&program), folder, &path, problems);
             Some(First { program, arguments: arguments.to_vec() })
         });
         if config.concurrency == 0 {
@@ -188,7 +194,7 @@ impl Backend for Script {
         if let Some(workers) = &self.workers {
             let (environment, secrets) = self.environment()?;
             let job = self.job(environment, query, &secrets);
-            let reading = workers.ask(&job).await.map_err(|error| error.within(&name))?;
+            let reading = workers.ask(&job).await.map_err(|error| self.explain(error).within(&name))?;
             let reading = self.map(reading, query).await.map_err(|error| secrets.clean(&error).within(&name))?;
             return Ok(Outcome::of_list(reading.items, format!("asked {name}"), "an explicit []").lasting(reading.ttl));
         }
@@ -223,6 +229,14 @@ impl Script {
         self.program.file_name().unwrap_or_default().to_string_lossy()
     }
 
+    /// `error`, with why a program that is there could not be started.
+    fn explain(&self, error: BackendError) -> BackendError {
+        let init = self.init.as_ref().filter(|_| error.message.starts_with("cannot start: init: "));
+        let program = init.map_or(&self.program, |init| &init.program);
+        let folder = self.package.as_ref().map_or(self.base.as_path(), Package::working);
+        interpreter::explain(error, &folder.join(program), folder)
+    }
+
     fn program(&self, environment: Environment) -> Program {
         let copy = self.package.as_ref().and_then(Package::copied);
         Program {
@@ -236,6 +250,7 @@ impl Script {
     }
 
     fn job<'a>(&'a self, environment: Environment, query: &'a Query, secrets: &'a Secrets) -> Job<'a> {
+        let own = Instant::now() + self.timeout.0;
         Job {
             bay: &self.bay,
             program: self.program(environment),
@@ -251,14 +266,14 @@ impl Script {
     /// One run that ended well, and the secrets that it knew.
     async fn run(&self, query: &Query) -> Result<(Run, Secrets), BackendError> {
         let (mut environment, mut secrets) = self.environment()?;
-        let own = Instant::now() + self.timeout.0;
         if let Some(package) = &self.package {
             package.tell(&mut environment, query)?;
         }
         environment::add(&mut environment, &query.parameters)?;
         secrets.hide(environment::dumped(&query.parameters));
         let name = self.name();
-        let run = run(self.job(environment, query, &secrets)).await.map_err(|error| error.within(&name))?;
+        let run = run(self.job(environment, query, &secrets)).await;
+        let run = run.map_err(|error| self.explain(error).within(&name))?;
         exit::check(&run, &secrets).map_err(|error| {
             let error = if run.ended.is_first { error.within("init") } else { error };
             error.within(&name)

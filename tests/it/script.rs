@@ -2,6 +2,7 @@
 //! children behind. Whatever is not a whole list is an error.
 
 mod contained;
+mod interpreters;
 
 use std::{
     process,

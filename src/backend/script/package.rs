@@ -59,6 +59,12 @@ impl Package {
         is_executable(&program).then_some(Ok(program))
     }
 
+    /// The folder that its programs run in, or in a copy of.
+    #[must_use]
+    pub fn working(&self) -> &FilePath {
+        self.source.as_ref().map_or(&self.folder, |source| &source.folder)
+    }
+
     /// What its programs may read.
     #[must_use]
     pub fn readable(&self) -> Vec<PathBuf> {

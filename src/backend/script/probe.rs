@@ -8,7 +8,7 @@ use crate::{
     backend::{Backend as _, BackendConfig, Surroundings},
     error::BackendError,
     generator::Query,
-    problem::{Path, Problems},
+    problem::{Path, Problem, Problems},
 };
 
 /// The command, ready to run.
@@ -34,7 +34,7 @@ impl Probe {
         let built = Script::build(&config, around, &Path::root().key("backend").key("script"), &mut own);
         let of_command = Path::root().key("backend").key("script").key("command");
         for problem in own.into_vec().into_iter().filter(|problem| problem.path.is_within(&of_command)) {
-            problems.error(path, problem.message);
+            problems.add(Problem { path: path.clone(), ..problem });
         }
         built.map(Self)
     }

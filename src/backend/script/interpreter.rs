@@ -1,0 +1,120 @@
+//! The first line of a program's file, which names what runs it: why a program that is there does not start.
+
+use std::{
+    fs::File,
+    io::Read,
+    path::{Path as FilePath, PathBuf},
+};
+
+use crate::{
+    document::excerpt,
+    error::BackendError,
+    problem::{Path, Problems},
+};
+
+/// What the kernel looks at of a file, in bytes.
+const LOOKED_AT: u64 = 256;
+/// The most of an interpreter's name that is shown, in characters.
+const SHOWN: usize = 120;
+
+/// Notes at `path` that `program`, which starts in `folder`, cannot start for its first line.
+pub fn check(program: &FilePath, folder: &FilePath, path: &Path, problems: &mut Problems) {
+    if let Some((why, help)) = start(program).and_then(|start| trouble(&start, folder)) {
+        problems.warning(path, format!("{}: {why}", program.display()), help);
+    }
+}
+
+/// `error` with what the first line of `program` has to do with it, where it could not be started.
+#[must_use]
+pub fn explain(error: BackendError, program: &FilePath, folder: &FilePath) -> BackendError {
+    if !error.message.starts_with("cannot start: ") {
+        return error;
+    }
+    let Some(start) = start(program) else { return error };
+    let is_unknown = error.message.ends_with("(os error 8)");
+    let why = match trouble(&start, folder) {
+        Some((why, help)) => format!("{why}; {help}"),
+        None if start.starts_with(b"\x7fELF") => "it is a binary for another system".to_owned(),
+        None if is_unknown && interpreter(&start).is_none() => {
+            "its first line names no interpreter, such as `#!/bin/sh`".to_owned()
+        }
+        None => return error,
+    };
+    BackendError { message: format!("{}; {why}", error.message), ..error }
+}
+
+/// What is wrong with the first line of what begins with `start`, and what helps.
+fn trouble(start: &[u8], folder: &FilePath) -> Option<(String, &'static str)> {
+    let line = first_line(start)?;
+    let interpreter = interpreter(start)?;
+    let shown = || excerpt(interpreter.as_os_str().as_encoded_bytes(), SHOWN);
+    if line.ends_with(b"\r") {
+        return Some(("its first line ends with a carriage return".to_owned(), "save it with the line ends of Unix"));
+    }
+    let is_missing = !folder.join(&interpreter).exists();
+    let why = || format!("its first line names the interpreter `{}`, which is not there", shown());
+    is_missing.then(|| (why(), "install it, or write `#!/usr/bin/env` before its name"))
+}
+
+/// The first line after `#!`.
+fn first_line(start: &[u8]) -> Option<&[u8]> {
+    start.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()
+}
+
+/// What the first line says that the program is run by.
+fn interpreter(start: &[u8]) -> Option<PathBuf> {
+    let name = first_line(start)?.split(u8::is_ascii_whitespace).find(|word| !word.is_empty())?;
+    Some(String::from_utf8_lossy(name).into_owned().into())
+}
+
+fn start(program: &FilePath) -> Option<Vec<u8>> {
+    let mut start = Vec::new();
+    File::open(program).ok()?.take(LOOKED_AT).read_to_end(&mut start).ok()?;
+    Some(start)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_first_line_says() {
+        let folder = tempfile::tempdir().unwrap();
+        let cannot = |errno: i32| {
+            BackendError::unavailable(format!("cannot start: {}", std::io::Error::from_raw_os_error(errno)))
+        };
+        let none = "its first line names no interpreter, such as `#!/bin/sh`";
+        let absent = "its first line names the interpreter `/no/such/sh`, which is not there; install it, or write \
+                      `#!/usr/bin/env` before its name";
+        let cr = "its first line ends with a carriage return; save it with the line ends of Unix";
+        for (text, errno, says) in [
+            ("#!/no/such/sh -e\nexit", 2, Some(absent)),
+            ("#! /no/such/sh", 2, Some(absent)),
+            (
+                "#!sh\n",
+                2,
+                Some(
+                    "its first line names the interpreter `sh`, which is not there; install it, or write \
+                                `#!/usr/bin/env` before its name",
+                ),
+            ),
+            ("#!/bin/sh\r\nexit", 2, Some(cr)),
+            ("#!/usr/bin/env python3\r\n", 2, Some(cr)),
+            ("echo '[]'\r\n", 8, Some(none)),
+            ("", 8, Some(none)),
+            ("\x7fELF\x02", 8, Some("it is a binary for another system")),
+            ("\x7fELF\x02", 2, Some("it is a binary for another system")),
+            // The folder that it runs in has gone, say.
+            ("#!/bin/sh\n", 2, None),
+            ("echo\n", 2, None),
+        ] {
+            let program = folder.path().join("program");
+            std::fs::write(&program, text).unwrap();
+            let error = cannot(errno);
+            let expected = says.map_or(error.message.clone(), |says| format!("{}; {says}", error.message));
+            assert_eq!(explain(error, &program, folder.path()).message, expected, "{text:?}");
+            let other = BackendError::unavailable("exit status: 2");
+            assert_eq!(explain(other, &program, folder.path()).message, "exit status: 2");
+        }
+    }
+}
