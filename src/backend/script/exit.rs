@@ -14,6 +14,20 @@ const TEMPORARY: i32 = 75;
 const HINT: &str = "; a script may use the system's files, its program's and its own folder (TMPDIR), and what `allow` \
                     names besides";
 
+/// What interpreters say of a module that they do not find, be it that they may not read it.
+const MISSING: [&str; 7] = [
+    "No module named",
+    "init_fs_encoding",
+    "pyvenv.cfg",
+    "Cannot find module",
+    "ERR_MODULE_NOT_FOUND",
+    "Can't locate ",
+    "cannot load such file",
+];
+/// What may help then.
+const MODULES: &str = "; if it is there, the script may not read it: name its folder in `allow`, or put both in a folder of \
+                       their own (docs/scripts.md, Modules beside the script)";
+
 /// That a run ended well.
 ///
 /// # Errors
@@ -31,7 +45,14 @@ pub fn check(run: &Run, secrets: &Secrets) -> Result<(), BackendError> {
             "it does not know now, and asks to serve the last good answer (exit status: {TEMPORARY}){said}"
         )),
         How::Code(code) => {
-            let hint = if run.told.is_about_permission() { HINT } else { "" };
+            let text = run.told.whole(secrets);
+            let hint = if run.told.is_about_permission() {
+                HINT
+            } else if MISSING.iter().any(|words| text.contains(words)) {
+                MODULES
+            } else {
+                ""
+            };
             BackendError::unavailable(format!("exit status: {code}{said}{hint}"))
         }
         How::Signal(signal) => BackendError::unavailable(format!("signal: {signal}{said}")),

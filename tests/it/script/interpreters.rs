@@ -40,3 +40,93 @@ async fn what_cannot_start_says_what_its_first_line_names() {
         assert!(message.contains("cannot start: "), "{message}");
     }
 }
+
+/// The routes of docs/scripts.md, each as it stands there and without its `allow`.
+#[tokio::test]
+async fn modules_beside_the_script_are_found_where_allow_names_them() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["branches", "lib", "node_modules/zones"] {
+        std::fs::create_dir_all(folder.path().join(name)).unwrap();
+    }
+    let found = r#"[{"zone":"found"}]"#;
+    let python = format!("import names\nprint('{found}'.replace('found', names.found))\n");
+    let node = "import { found } from 'zones'\nconsole.log(JSON.stringify([{ zone: found }]))\n";
+    let manifest = r#"{"type": "module", "main": "lib.js"}"#;
+    for (name, text) in [
+        ("branches/branches.py", &*python),
+        ("branches/names.py", "found = 'found'\n"),
+        ("branches.py", &python),
+        ("lib/names.py", "found = 'found'\n"),
+        ("zones.js", node),
+        ("package.json", r#"{"type": "module"}"#),
+        ("node_modules/zones/package.json", manifest),
+        ("node_modules/zones/lib.js", "export const found = 'found'\n"),
+        ("zones.pl", "use Names;\nprint qq([{\"zone\": \"$Names::found\"}]);\n"),
+        ("lib/Names.pm", "package Names;\nour $found = 'found';\n1;\n"),
+    ] {
+        std::fs::write(folder.path().join(name), text).unwrap();
+    }
+    let run = |program: &str, arguments: &[&str]| {
+        let done = process::Command::new(program).args(arguments).current_dir(folder.path()).output().unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        String::from_utf8(done.stdout).unwrap()
+    };
+    run("python3", &["-m", "venv", "--without-pip", "venv"]);
+    let packages = run("venv/bin/python", &["-c", "import site; print(site.getsitepackages()[0], end='')"]);
+    std::fs::copy(folder.path().join("lib/names.py"), format!("{packages}/names.py")).unwrap();
+
+    let text = include_str!("../../../docs/scripts.md");
+    let section = text.split("\n## Modules beside the script\n").nth(1).unwrap();
+    let block = section.split("```yaml\n").nth(1).unwrap().split("```").next().unwrap();
+    let routes: Vec<Value> = serde_saphyr::from_str(block).unwrap();
+    let has = |program: &str| process::Command::new(program).arg("--version").output().is_ok();
+    let mut both = Vec::new();
+    for route in routes {
+        if !has(route["backend"]["script"]["command"][0].as_str().unwrap().trim_start_matches("venv/bin/")) {
+            continue;
+        }
+        let (mut allowed, mut bare) = (route.clone(), route);
+        allowed["cache"] = json!({"ttl": "0s"});
+        bare["name"] = format!("bare-{}", bare["name"].as_str().unwrap()).into();
+        let needs = bare["backend"]["script"].as_object_mut().unwrap().remove("allow").is_some();
+        both.push((allowed, bare, needs));
+    }
+    assert!(both.len() >= 3, "python3 is there: {both:?}");
+    let all: Vec<&Value> = both.iter().flat_map(|(allowed, bare, _)| [allowed, bare]).collect();
+    let app = TestApp::start_in(folder, &format!("{}routes: {}\n", TestApp::auth(), json!(all))).await;
+    for (allowed, bare, needs) in &both {
+        let reply = app.ask_afresh(allowed["name"].as_str().unwrap(), json!({})).await;
+        assert_eq!(reply.status, 200, "{allowed}: {}", reply.text());
+        assert_eq!(reply.sets(), found, "{allowed}");
+        let reply = app.ask_afresh(bare["name"].as_str().unwrap(), json!({})).await;
+        if *needs {
+            refused(&reply, 502, "backend_failed", "`allow`");
+        } else {
+            assert_eq!(reply.sets(), found);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_module_that_is_missing_may_be_one_that_may_not_be_read() {
+    for words in [
+        "ModuleNotFoundError: No module named 'helper'",
+        "Fatal Python error: init_fs_encoding: failed to get the Python codec",
+        "No such file or directory: '/srv/venv/pyvenv.cfg'",
+        "Error: Cannot find module './helper'",
+        "code: 'ERR_MODULE_NOT_FOUND'",
+        "Can't locate Helper.pm in @INC",
+        "cannot load such file -- helper (LoadError)",
+    ] {
+        let app =
+            serve(route(json!({"command": ["sh", "-c", "echo \"$WORDS\" >&2; exit 1"], "env": {"WORDS": words}})))
+                .await;
+        let reply = app.ask_afresh("s", json!({})).await;
+        refused(
+            &reply,
+            502,
+            "backend_failed",
+            "if it is there, the script may not read it: name its folder in `allow`",
+        );
+    }
+}
