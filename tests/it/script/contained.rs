@@ -48,7 +48,7 @@ async fn whatever_leaves_its_parents_ends_with_the_run() {
         ("killed by a signal", "setsid sleep M & kill -9 $$"),
     ] {
         let marker = marker();
-        let app = shell(&line.replace('M', &marker), json!({})).await;
+        let app = shell(&line.replace(" M", &format!(" {marker}")), json!({})).await;
         let reply = app.ask_afresh("s", json!({})).await;
         let is_well = line.ends_with("echo '[]'");
         assert_eq!(reply.status == 200, is_well, "{what}: {} {}", reply.status, reply.text());
