@@ -3,21 +3,20 @@
 
 mod contained;
 mod interpreters;
+mod leftovers;
 
-use std::{
-    process,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::{process, sync::Arc, time::Duration};
 
 use appset_gateway::clock::SystemClock;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use crate::support::{TestApp, app::build, upstream::refused};
+use crate::support::{
+    TestApp,
+    app::build,
+    processes::{all_gone, marker, processes},
+    upstream::refused,
+};
 
 /// A route `s` whose script is `script` and whose answers are not remembered.
 fn route(mut script: Value) -> Value {
@@ -278,7 +277,7 @@ async fn output_has_an_upper_limit() {
         refused(&app.ask_afresh("s", json!({})).await, 502, "backend_output_invalid", "more than 1024 bytes");
         assert!(started.elapsed() < Duration::from_secs(5), "{line}");
     }
-    await_processes(&marker, 0).await;
+    all_gone(&marker, "a flood").await;
 }
 
 #[tokio::test]
@@ -320,7 +319,7 @@ async fn a_timeout_ends_the_whole_group() {
         let (reply, ()) = tokio::join!(app.ask_afresh("s", json!({})), await_processes(&marker, 4));
         assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
         refused(&reply, 504, "backend_timeout", whose);
-        await_processes(&marker, 0).await;
+        all_gone(&marker, line.as_str()).await;
     }
 }
 
@@ -336,7 +335,7 @@ async fn a_grandchild_that_holds_the_pipes_holds_up_nobody() {
             200 => assert_eq!(reply.sets(), r#"[{"a":"1"}]"#),
             _ => _ = refused(&reply, 502, "backend_failed", "exit status: 4"),
         }
-        await_processes(&marker, 0).await;
+        all_gone(&marker, &line).await;
     }
 }
 
@@ -366,12 +365,6 @@ async fn a_command_that_cannot_run_stops_the_start() {
     }
 }
 
-/// An argument for `sleep` that no other process has.
-fn marker() -> String {
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    format!("{}{:07}{:03}", 1, process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
-}
-
 /// Waits until `count` processes have `marker` in their command line.
 async fn await_processes(marker: &str, count: usize) {
     let until = Instant::now() + Duration::from_secs(4);
@@ -383,10 +376,4 @@ async fn await_processes(marker: &str, count: usize) {
         assert!(Instant::now() < until, "expected {count} processes, found {found:?}");
         sleep(Duration::from_millis(10)).await;
     }
-}
-
-fn processes(marker: &str) -> Vec<String> {
-    let folders = std::fs::read_dir("/proc").unwrap().flatten();
-    let lines = folders.filter_map(|folder| std::fs::read_to_string(folder.path().join("cmdline")).ok());
-    lines.filter(|line| line.contains(marker)).collect()
 }

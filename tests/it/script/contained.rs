@@ -15,7 +15,7 @@ use tokio::{
 use crate::support::{
     Reply, TOKEN, TestApp,
     binary::Gateway,
-    processes::{all_gone, marker, processes},
+    processes::{all_gone, held, marker, processes},
     upstream::refused,
     wire::{argo_request, exchange, read_reply},
 };
@@ -336,23 +336,6 @@ async fn what_the_gateway_inherited_is_nobody_elses() {
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success() && told.contains("9: Bad file descriptor"), "{told}");
     assert!(!told.contains("hunter22") && !told.contains("9 -> "), "{told}");
-}
-
-/// What a process and all that it started hold: the processes with their states, and their open files in all.
-fn held(process: u32) -> (Vec<(u32, char)>, usize) {
-    let (mut found, mut files, mut next) = (Vec::new(), 0, vec![process]);
-    while let Some(process) = next.pop() {
-        let folder = Path::new("/proc").join(process.to_string());
-        let Ok(stat) = std::fs::read_to_string(folder.join("stat")) else { continue };
-        let state = stat.rsplit_once(") ").unwrap().1.chars().next().unwrap();
-        found.push((process, state));
-        files += std::fs::read_dir(folder.join("fd")).map_or(0, Iterator::count);
-        for task in std::fs::read_dir(folder.join("task")).into_iter().flatten().flatten() {
-            let children = std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
-            next.extend(children.split_ascii_whitespace().map(|child| child.parse::<u32>().unwrap()));
-        }
-    }
-    (found, files)
 }
 
 #[tokio::test]

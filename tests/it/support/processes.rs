@@ -1,6 +1,6 @@
 //! Processes that a test knows by a text in their command line.
 
-use std::{path::Path, time::Duration};
+use std::{collections::HashSet, path::Path, time::Duration};
 
 use tokio::time::{Instant, sleep};
 
@@ -9,7 +9,7 @@ pub fn marker() -> String {
     format!("{}", fastrand::u32(100_000_000..))
 }
 
-/// The processes whose command line holds `marker`, zombies included.
+/// The processes whose command line holds `marker`. That of a zombie is empty: see [`zombies`].
 pub fn processes(marker: &str) -> Vec<String> {
     let of =
         |pid: &Path| std::fs::read(pid.join("cmdline")).map(|line| String::from_utf8_lossy(&line).replace('\0', " "));
@@ -17,11 +17,47 @@ pub fn processes(marker: &str) -> Vec<String> {
     all.filter_map(|pid| of(&pid).ok()).filter(|line| line.contains(marker)).collect()
 }
 
-/// Fails unless all of them are gone within 3 s.
+/// Fails unless all of them are gone within 3 s, and whatever is a zombie then within 3 s more.
 pub async fn all_gone(marker: &str, what: &str) {
     let until = Instant::now() + Duration::from_secs(3);
     while !processes(marker).is_empty() {
         assert!(Instant::now() < until, "{what}: {:?}", processes(marker));
         sleep(Duration::from_millis(10)).await;
     }
+    // Those of other tests too, which are at their beginning perhaps.
+    let (dead, until) = (zombies(), Instant::now() + Duration::from_secs(3));
+    while !dead.is_disjoint(&zombies()) {
+        assert!(Instant::now() < until, "{what}: the zombies {dead:?}");
+        sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// What launchers have left unburied. Not the test's own children: tests that kill a gateway look at it later. Other tests run
+/// at the same time, so one that is seen is a fault only if it stays.
+pub fn zombies() -> HashSet<u32> {
+    let own = std::process::id();
+    let (found, _) = held(own);
+    let parent = |process: u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+        stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse::<u32>().ok()
+    };
+    let dead = found.into_iter().filter(|(_, state)| *state == 'Z').map(|(process, _)| process);
+    dead.filter(|process| parent(*process).is_some_and(|parent| parent != own)).collect()
+}
+
+/// What a process and all that it started hold: the processes with their states, and their open files in all.
+pub fn held(process: u32) -> (Vec<(u32, char)>, usize) {
+    let (mut found, mut files, mut next) = (Vec::new(), 0, vec![process]);
+    while let Some(process) = next.pop() {
+        let folder = Path::new("/proc").join(process.to_string());
+        let Ok(stat) = std::fs::read_to_string(folder.join("stat")) else { continue };
+        let state = stat.rsplit_once(") ").unwrap().1.chars().next().unwrap();
+        found.push((process, state));
+        files += std::fs::read_dir(folder.join("fd")).map_or(0, Iterator::count);
+        for task in std::fs::read_dir(folder.join("task")).into_iter().flatten().flatten() {
+            let children = std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
+            next.extend(children.split_ascii_whitespace().map(|child| child.parse::<u32>().unwrap()));
+        }
+    }
+    (found, files)
 }

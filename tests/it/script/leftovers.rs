@@ -1,0 +1,148 @@
+//! What is left of scripts and workers that misbehave: no process, no zombie and no open file, and the next call works. Their
+//! gateway has a process of its own, so that nobody else's files are counted.
+
+use std::{process::Command, time::Duration};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::time::{Instant, sleep};
+
+use crate::support::{
+    Reply, TOKEN, TestApp,
+    binary::Gateway,
+    processes::{held, marker, processes, zombies},
+    wire::{argo_request, exchange},
+};
+
+/// One after the other, since the first launcher serves them all.
+struct Served {
+    gateway: Gateway,
+    marker: String,
+    asked: u32,
+    _folder: TempDir,
+}
+
+impl Served {
+    /// A gateway with a route that runs `script`, of whose command the last word is the marker.
+    fn new(mut script: Value, marker: String) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let worker = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/workers/worker.py");
+        std::fs::copy(worker, folder.path().join("worker.py")).unwrap();
+        script["command"].as_array_mut().unwrap().push(json!(marker));
+        script["concurrency"] = json!(1);
+        let routes = json!([{"name": "s", "backend": {"script": script}, "cache": {"ttl": "0s"}}]);
+        let server = "server: { listen: \"127.0.0.1:0\", admin: \"127.0.0.1:0\" }\n";
+        let file = folder.path().join("gateway.yaml");
+        std::fs::write(&file, format!("{server}{}routes: {routes}\n", TestApp::auth())).unwrap();
+        Self { gateway: Gateway::serve(&file), marker, asked: 0, _folder: folder }
+    }
+
+    async fn ask(&mut self, what: &str) -> Reply {
+        self.asked += 1;
+        let body = json!({"input": {"parameters": {"do": what, "n": self.asked}}}).to_string();
+        exchange(self.gateway.address, &argo_request("/s/api/v1/getparams.execute", TOKEN, body.as_bytes())).await
+    }
+
+    /// How many processes there are, and how many files are open.
+    fn counted(&self) -> (usize, usize) {
+        let (found, files) = held(self.gateway.id());
+        (found.len(), files)
+    }
+
+    /// Fails unless there is no more than `before` and no zombie within 5 s: 2 s of them are the grace of those that ignore TERM,
+    /// and tests run side by side. That all are gone within 3 s is held where each has a gateway of its own.
+    async fn settle(&self, before: (usize, usize), what: &str) {
+        let until = Instant::now() + Duration::from_secs(5);
+        loop {
+            let (found, files) = held(self.gateway.id());
+            let programs = processes(&self.marker);
+            let is_alive = found.iter().all(|(_, state)| *state != 'Z');
+            if programs.is_empty() && is_alive && found.len() <= before.0 && files <= before.1 {
+                return;
+            }
+            assert!(Instant::now() < until, "{what}: {programs:?}, {found:?}, {files} files; before: {before:?}");
+            sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// Has the route do each of `cases`. It answers only those that are among `well`.
+    async fn go_through(&mut self, cases: impl Iterator<Item = &str>, well: &[&str]) {
+        while !processes(&self.marker).is_empty() {
+            sleep(Duration::from_millis(10)).await;
+        }
+        sleep(Duration::from_millis(500)).await;
+        let before = self.counted();
+        for what in cases {
+            let reply = self.ask(what).await;
+            assert_eq!(reply.status == 200, well.contains(&what), "{what}: {} {}", reply.status, reply.text());
+            self.settle(before, what).await;
+            let reply = self.ask("well").await;
+            assert_eq!(reply.status, 200, "after {what}: {}", reply.text());
+        }
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_left_of_scripts() {
+    let cases = [
+        ("a tree", "for i in 1 2 3; do (sleep M & sleep M & sleep M) & done; echo '[]'"),
+        ("a new session", "setsid sleep M & echo '[]'"),
+        ("a double fork", "(setsid sh -c 'sleep M & exit' &); echo '[]'"),
+        ("ignores TERM", "trap '' TERM; setsid sh -c 'trap \"\" TERM; sleep M; sleep M' & sleep M"),
+        ("closes its output, then hangs", "echo '[]'; exec >&- 2>&-; sleep M"),
+        ("a grandchild that holds the output", "sleep M & echo '[]'"),
+        ("a flood", "setsid sleep M & yes M"),
+        ("a flood of words", "setsid sleep M & yes M >&2"),
+        ("memory without end", "tail /dev/zero"),
+        ("a file without end", "cat /dev/zero > $TMPDIR/big"),
+        ("files without end", "i=0; while :; do i=$((i + 1)); : > $TMPDIR/$i; done"),
+        ("processor time without end", "while :; do :; done"),
+        ("ends by a signal", "setsid sleep M & kill -SEGV $$"),
+        ("output, then hangs", "echo '[]'; sleep M"),
+        ("children of the dead", "(sleep 0 & exec sleep M) & sleep 0.1; echo '[]'"),
+    ];
+    let marker = marker();
+    let all = cases.map(|(what, line)| format!("'{what}') {line} ;;\n")).concat();
+    let line = format!("case $PARAM_DO in\n{}well) echo '[]' ;;\nesac", all.replace(" M", &format!(" {marker}")));
+    let limits = json!({"memory": "64MiB", "fileSize": "1MiB", "cpu": "1s"});
+    let script = json!({"command": ["sh", "-c", line, "sh"], "limits": limits, "timeout": "2s"});
+    let mut served = Served::new(script, marker);
+    assert_eq!(served.ask("well").await.sets(), "[]");
+    let well =
+        ["a tree", "a new session", "a double fork", "a grandchild that holds the output", "children of the dead"];
+    served.go_through(cases.iter().map(|(what, _)| *what), &well).await;
+}
+
+#[tokio::test]
+async fn nothing_is_left_of_workers() {
+    let script = json!({
+        "mode": "worker", "worker": {"ahead": 0}, "command": ["python3", "worker.py"], "timeout": "5s",
+        "maxOutput": "1MiB", "limits": {"memory": "128MiB"}, "allow": {"read": ["."], "write": ["."]},
+    });
+    let mut served = Served::new(script, marker());
+    // It closes its output and stays, so another one is asked before it is gone: there are never more launchers than then.
+    while served.ask("close").await.status != 502 {}
+    let cases =
+        ["other id", "no id", "twice", "garbage", "flood", "half", "half, then hang", "exit", "close", "swell", "hang"];
+    served.go_through(cases.into_iter(), &[]).await;
+}
+
+/// What the others look for is there to be seen.
+#[tokio::test]
+async fn a_zombie_is_seen() {
+    // The second sleep takes the place of the shell, and knows nothing of the first.
+    let mut parent = Command::new("sh").args(["-c", "sleep 0 & exec sleep 9"]).spawn().unwrap();
+    let until = Instant::now() + Duration::from_secs(3);
+    let dead = loop {
+        let (found, _) = held(parent.id());
+        if let Some((process, _)) = found.into_iter().find(|(_, state)| *state == 'Z') {
+            break process;
+        }
+        assert!(Instant::now() < until);
+        sleep(Duration::from_millis(5)).await;
+    };
+    assert!(zombies().contains(&dead));
+    parent.kill().unwrap();
+    parent.wait().unwrap();
+    assert!(!zombies().contains(&dead));
+}
