@@ -38,7 +38,7 @@ pub use self::{
 use self::{
     root::Root,
     slot::Slot,
-    wire::{Report, Request},
+    wire::{Fate, Report, Request},
 };
 use crate::{error::BackendError, telemetry::metrics::ProgramMetrics};
 
@@ -305,19 +305,27 @@ impl Places {
                 }
             }
         };
-        let (how, is_reusable) = match report {
+        let (how, fate) = match report {
             Ok(Report::Ended(ended)) => {
-                let is_alone = ended.is_alone;
-                (Ok(ended), is_alone)
+                let fate = ended.fate;
+                (Ok(ended), fate)
             }
-            Ok(Report::NotStarted(why)) => (Err(BackendError::unavailable(format!("cannot start: {why}"))), false),
-            Ok(Report::Ready(_)) => (Err(BackendError::unavailable("its launcher lost count")), false),
-            Err(error) => (Err(BackendError::unavailable(format!("its launcher has ended: {error}"))), false),
+            Ok(Report::NotStarted(why)) => (Err(BackendError::unavailable(format!("cannot start: {why}"))), Fate::Ends),
+            Ok(Report::Ready(_)) => (Err(BackendError::unavailable("its launcher lost count")), Fate::Ends),
+            Err(error) => (Err(BackendError::unavailable(format!("its launcher has ended: {error}"))), Fate::Ends),
         };
-        if is_reusable {
-            self.keep(slot);
-        } else {
-            slot.destroy().await;
+        match fate {
+            Fate::Goes => self.keep(slot),
+            Fate::Ends => slot.destroy().await,
+            Fate::Waits => {
+                let places = Arc::clone(&self);
+                tokio::spawn(async move {
+                    match timeout_at(Instant::now() + IDLE, slot.halves().0.next()).await {
+                        Ok(Ok(Report::Ready(_))) => places.keep(slot),
+                        _ => slot.destroy().await,
+                    }
+                });
+            }
         }
         self.launchers.count(-1);
         drop(turn);

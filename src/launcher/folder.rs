@@ -19,10 +19,18 @@ pub fn make(folder: &Path) -> io::Result<()> {
     DirBuilder::new().mode(OWN).create(folder)
 }
 
+/// Whether one is as it was made.
+pub fn is_as_made(folder: &Path) -> bool {
+    is_own(folder) && folder.read_dir().is_ok_and(|mut entries| entries.next().is_none())
+}
+
+fn is_own(folder: &Path) -> bool {
+    folder.symlink_metadata().is_ok_and(|data| data.is_dir() && data.permissions().mode() & 0o7777 == OWN)
+}
+
 /// Empties one; whether it is as it was made.
 pub fn empty(folder: &Path) -> bool {
-    let is_own = folder.symlink_metadata().is_ok_and(|data| data.is_dir() && data.permissions().mode() & 0o7777 == OWN);
-    if !is_own && fs::set_permissions(folder, Permissions::from_mode(OWN)).is_err() {
+    if !is_own(folder) && fs::set_permissions(folder, Permissions::from_mode(OWN)).is_err() {
         return false;
     }
     let Ok(mut entries) = folder.read_dir() else { return false };
@@ -73,8 +81,9 @@ mod tests {
         let outer = tempfile::tempdir().unwrap();
         let (folder, other) = (outer.path().join("work"), outer.path().join("other"));
         make(&folder).unwrap();
-        assert!(empty(&folder));
+        assert!(is_as_made(&folder) && empty(&folder));
         fs::create_dir_all(folder.join("a/b/c")).unwrap();
+        assert!(!is_as_made(&folder));
         fs::write(folder.join("a/b/file"), "x").unwrap();
         fs::write(&other, "stays").unwrap();
         symlink(&other, folder.join("a/link")).unwrap();

@@ -16,7 +16,8 @@ use nix::{
     poll::{PollFd, PollFlags, PollTimeout, poll},
     sys::{
         resource::{Usage, UsageWho, getrusage},
-        signal::Signal,
+        signal::{SigSet, Signal},
+        signalfd::{SfdFlags, SignalFd},
         stat::fstat,
         time::TimeValLike,
     },
@@ -29,13 +30,12 @@ use super::{
     confine::confine,
     copy, folder,
     tree::{Reaped, Tree, is_held, reap, reap_all},
-    wire::{self, Ended, How, Program, Report, Request, STREAMS},
+    wire::{self, Ended, Fate, How, Program, Report, Request, STREAMS},
 };
 
 /// How long what a program left behind may go on: it may still be writing the end of the output.
 const AFTERLIFE: Duration = Duration::from_millis(250);
-/// Between two looks for what has ended while a program runs, in milliseconds, and how many are taken at once.
-const ROUND: u16 = 5000;
+/// How many processes are reaped before something else gets its turn.
 const MOST_AT_ONCE: usize = 1000;
 /// How long a process may take to end that was killed. One that waits for a disk takes its time.
 const KILLING: Duration = Duration::from_secs(3);
@@ -64,9 +64,18 @@ fn live() -> std::io::Result<()> {
         Err(why) => return wire::send(&mut socket, &Report::NotStarted(why)),
     };
     wire::send(&mut socket, &Report::Ready(lacks))?;
-    let mut launcher = Launcher { socket, work: folder, tree, cpu: terms.limits.cpu };
+    let mut launcher = Launcher { socket, children: children()?, work: folder, tree, cpu: terms.limits.cpu };
     while launcher.serve()? {}
     Ok(())
+}
+
+/// What tells that a child has ended.
+fn children() -> std::io::Result<SignalFd> {
+    let mut mask = SigSet::empty();
+    mask.add(Signal::SIGCHLD);
+    // Programs begin without a mask again.
+    mask.thread_block()?;
+    Ok(SignalFd::with_flags(&mask, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?)
 }
 
 /// Closes what whoever started the gateway left open, and no program should have.
@@ -81,6 +90,7 @@ fn close_inherited() {
 
 struct Launcher {
     socket: UnixStream,
+    children: SignalFd,
     work: PathBuf,
     tree: Tree,
     /// The processor time that each process may use, this one included, in seconds.
@@ -140,13 +150,23 @@ impl Launcher {
                 break;
             }
         }
-        if is_served {
-            let after = usage();
-            let (cpu, peak) = (after.0.saturating_sub(before.0), after.1);
-            wire::send(&mut self.socket, &Report::Ended(Ended { how, cpu, peak, is_alone, is_cut, is_first }))?;
+        if !is_served {
+            return Ok(false);
         }
+        let fate = match (is_alone && !self.is_tired(), folder::is_as_made(&self.work)) {
+            (true, true) => Fate::Goes,
+            (true, false) => Fate::Waits,
+            (false, _) => Fate::Ends,
+        };
+        let after = usage();
+        let (cpu, peak) = (after.0.saturating_sub(before.0), after.1);
+        wire::send(&mut self.socket, &Report::Ended(Ended { how, cpu, peak, is_cut, fate, is_first }))?;
         // Nobody waits for that. Where something stays, no program comes after this one.
-        Ok(folder::empty(&self.work) && is_served && !self.is_tired())
+        let is_emptied = fate == Fate::Waits && folder::empty(&self.work);
+        if is_emptied {
+            wire::send(&mut self.socket, &Report::Ready(Vec::new()))?;
+        }
+        Ok(fate == Fate::Goes || is_emptied)
     }
 
     /// Whether this process has used much of what processes may use: at its end it would be killed.
@@ -166,20 +186,21 @@ impl Launcher {
         let known = rustix::process::Pid::from_raw(pid.as_raw()).ok_or(std::io::ErrorKind::NotFound)?;
         let program = pidfd_open(known, PidfdFlags::empty())?;
         loop {
-            let mut awaited =
-                [PollFd::new(program.as_fd(), PollFlags::POLLIN), PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
-            match poll(&mut awaited, PollTimeout::from(ROUND)) {
+            let mut awaited = [program.as_fd(), self.socket.as_fd(), self.children.as_fd()]
+                .map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+            match poll(&mut awaited, PollTimeout::NONE) {
                 Err(nix::errno::Errno::EINTR) => continue,
                 result => result?,
             };
-            let [has_ended, has_word] = awaited.map(|one| one.any().unwrap_or(true));
+            let [has_ended, has_word, has_lost] = awaited.map(|one| one.any().unwrap_or(true));
             // It first: of others there may be ever more.
             if has_ended && let Reaped::Child(ended, how) = reap(Some(pid)) {
                 seen(ended, how);
                 return Ok(GoingOn { is_served: true, is_stopped: false });
             }
-            if !has_ended && !has_word {
+            if has_lost {
                 // What lost its parents and has ended would stay as long as the program, which may be a worker.
+                self.children.read_signal()?;
                 for _ in 0..MOST_AT_ONCE {
                     let Reaped::Child(ended, how) = reap(None) else { break };
                     seen(ended, how);

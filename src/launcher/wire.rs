@@ -100,7 +100,7 @@ impl From<OsText> for OsString {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Report {
-    /// It is confined, but for what the kernel cannot do.
+    /// It is confined, but for what the kernel cannot do; also when it has emptied its folder, and may be used again.
     Ready(Vec<String>),
     /// The program could not be started.
     NotStarted(String),
@@ -117,12 +117,23 @@ pub struct Ended {
     pub cpu: Duration,
     /// The most memory that one of the programs that this launcher ran ever took, in bytes.
     pub peak: u64,
-    /// Whether no process of it is left.
-    pub is_alone: bool,
     /// Whether what it started was killed that could still write to its stdout.
     pub is_cut: bool,
+    /// What becomes of the launcher.
+    pub fate: Fate,
     /// Whether it was [`Program::first`] that ended so, and the program itself did not run.
     pub is_first: bool,
+}
+
+/// What becomes of a launcher whose program has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Fate {
+    /// It is as good as new.
+    Goes,
+    /// It has a folder to empty, and is as good as new once it is ready.
+    Waits,
+    /// It ends: a process of the program may be left.
+    Ends,
 }
 
 /// How a program ended.
