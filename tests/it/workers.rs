@@ -233,6 +233,27 @@ fn what_does_not_go_together_is_told_at_the_start() {
     }
 }
 
+#[test]
+fn call_shows_what_a_program_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = "import sys, json\nx = bytearray(50000000)\nsum(range(1000000))\n\
+                print(json.dumps({'id': json.loads(sys.stdin.readline()).get('id'), 'output': {'parameters': []}}), flush=True)\n\
+                sys.stdin.read()";
+    for mode in ["once", "worker"] {
+        let script = json!({"command": ["python3", "-c", line], "mode": mode});
+        let routes = json!([{"name": "s", "backend": {"script": script}}]);
+        std::fs::write(folder.path().join("c.yaml"), format!("{}routes: {routes}\n", TestApp::auth())).unwrap();
+        let mut call = crate::support::binary::command();
+        let output =
+            call.args(["call", "s", "-c", "c.yaml", "-o", "json"]).current_dir(folder.path()).output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr);
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {told}"));
+        let number = |key: &str| report["steps"][0][key].as_f64().unwrap_or_else(|| panic!("{mode}, {key}: {report}"));
+        assert!(number("peakMemoryBytes") > 5e7 && number("cpuMilliseconds") > 1.0, "{mode}: {report}");
+        assert!(number("milliseconds") > 1.0, "{mode}: {report}");
+    }
+}
+
 /// Each of `config/examples/workers.yaml`, as far as its language is installed.
 #[tokio::test]
 async fn the_examples_work() {
