@@ -6,6 +6,7 @@
 
 pub mod digests;
 pub mod fixed;
+pub mod getparams;
 pub mod http;
 mod mapping;
 pub mod merge;

@@ -1,5 +1,7 @@
-//! `http`: a JSON API. The request is made of templates, the answer becomes a list through one CEL
-//! expression. Anything but a 2xx with JSON that maps to a list of objects is *unknown*.
+//! `http`: a JSON API, or with `plugin` a plugin that speaks Argo CD's own protocol. A JSON API's request is made of templates, and its
+//! answer becomes a list through one CEL expression. Anything but a 2xx with a list of objects is *unknown*.
+
+mod plugin;
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
@@ -11,8 +13,9 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::Instant;
 
+use self::plugin::Plugin;
 use super::{
-    Backend, Surroundings,
+    Backend, Surroundings, getparams,
     mapping::{self, Load},
     request::{Method, Parts, Request, headers_of},
 };
@@ -21,7 +24,7 @@ use crate::{
     error::BackendError,
     expression::Expression,
     generator::{Outcome, ParameterSet, Query},
-    outbound::{Line, Reply, Terms, link},
+    outbound::{Call, Line, Reply, Terms, link},
     problem::{Path, Problems},
     secret::{Secrets, TextOrSecret},
     template::{INPUT_SCOPE, STEP_SCOPE, input_context},
@@ -37,11 +40,12 @@ const LONGEST_LIFE: Duration = Duration::from_hours(24);
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Config {
     /// The method. A call may be repeated at any time, so it must change nothing.
-    #[serde(default)]
-    pub method: Method,
+    pub method: Option<Method>,
     /// The URL, a template over `params` and `applicationSet`, and in a later step of a pipeline over `items`. Scheme and
     /// host stand in it as they are; values are percent-encoded.
-    pub url: String,
+    pub url: Option<String>,
+    /// In place of a URL: a plugin that speaks Argo CD's own protocol, called as Argo CD would call it.
+    pub plugin: Option<plugin::Config>,
     /// Headers. A value is a template, or a secret reference.
     #[serde(default)]
     pub headers: BTreeMap<String, TextOrSecret>,
@@ -49,9 +53,8 @@ pub struct Config {
     #[serde(default)]
     pub body: Option<Value>,
     /// A CEL expression over `body`, `status`, `headers`, `params` and, in a later step of a pipeline, `items`, that gives
-    /// the list of objects.
-    #[serde(default = "default_parameters")]
-    pub parameters: String,
+    /// the list of objects; `body` unless set.
+    pub parameters: Option<String>,
     /// Let the answer's `Cache-Control` say for how long it is fresh, in place of the route's `cache.ttl`.
     #[serde(default)]
     pub honor_cache_control: bool,
@@ -67,9 +70,8 @@ pub struct Config {
     pub max_body: ByteSize,
 }
 
-fn default_parameters() -> String {
-    "body".to_owned()
-}
+/// What an answer is made of, unless the configuration says it.
+const PARAMETERS: &str = "body";
 
 const fn default_timeout() -> HumanDuration {
     HumanDuration::from_secs(10)
@@ -79,40 +81,38 @@ const fn default_max_body() -> ByteSize {
     ByteSize::mib(8)
 }
 
-/// A request, parsed and ready to be filled in.
+/// A source, ready to be asked.
 #[derive(Debug)]
 pub struct Http {
     line: Arc<Line>,
-    request: Request,
-    parameters: Arc<Expression>,
+    source: Source,
     honor_cache_control: bool,
     timeout: HumanDuration,
     max_body: usize,
 }
 
+/// What is asked, and how its answer is read.
+#[derive(Debug)]
+enum Source {
+    Json { request: Request, parameters: Arc<Expression> },
+    Plugin(Plugin),
+}
+
 impl Http {
     /// Parses all templates and the expression.
     pub fn build(config: &Config, around: Surroundings<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
-        let parts = Parts {
-            method: config.method,
-            url: &config.url,
-            headers: &config.headers,
-            body: config.body.as_ref(),
-            scope: if around.has_items { STEP_SCOPE } else { INPUT_SCOPE },
-        };
-        let request = Request::build(parts, around.base, path, problems);
+        let source = Source::build(config, around, path, problems);
         problems.check_not_zero(&path.key("timeout"), config.timeout.0);
-        let parameters = problems.note(&path.key("parameters"), Expression::compile(&config.parameters));
         let at = if config.ca.is_some() { path.key("ca") } else { path.clone() };
-        if config.ca.is_some() && config.url.starts_with("http://") {
+        let address = config.url.as_deref().or(config.plugin.as_ref().map(|plugin| plugin.base_url.as_str()));
+        if config.ca.is_some() && address.is_some_and(|address| address.starts_with("http://")) {
             problems.warning(&at, "the CA is of no use: the URL is http://, without TLS", "write `https://`");
         }
         let ca = config.ca.as_ref().map(|file| around.base.resolve(file));
         let line = problems.note(&at, around.outbound.line(Terms { ca, ..Terms::default() }));
         Some(Self {
             line: line?,
-            request: request?,
-            parameters: Arc::new(parameters?),
+            source: source?,
             honor_cache_control: config.honor_cache_control,
             timeout: config.timeout,
             max_body: config.max_body.as_usize(),
@@ -120,34 +120,94 @@ impl Http {
     }
 }
 
+impl Source {
+    fn build(config: &Config, around: Surroundings<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
+        match (&config.url, &config.plugin) {
+            (Some(url), None) => {
+                let parts = Parts {
+                    method: config.method.unwrap_or_default(),
+                    url,
+                    headers: &config.headers,
+                    body: config.body.as_ref(),
+                    scope: if around.has_items { STEP_SCOPE } else { INPUT_SCOPE },
+                };
+                let request = Request::build(parts, around.base, path, problems);
+                let source = config.parameters.as_deref().unwrap_or(PARAMETERS);
+                let parameters = problems.note(&path.key("parameters"), Expression::compile(source));
+                Some(Self::Json { request: request?, parameters: Arc::new(parameters?) })
+            }
+            (None, Some(plugin)) => {
+                let others = [
+                    ("method", config.method.is_some()),
+                    ("headers", !config.headers.is_empty()),
+                    ("body", config.body.is_some()),
+                    ("parameters", config.parameters.is_some()),
+                ];
+                for (key, _) in others.into_iter().filter(|(_, is_there)| *is_there) {
+                    let help =
+                        "a plugin is called as Argo CD calls it; leave the key out, or ask its `url` as any JSON API";
+                    problems.error_with_help(&path.key(key), "it does not go with `plugin`", help);
+                }
+                Plugin::build(plugin, around.base, &path.key("plugin"), problems).map(Self::Plugin)
+            }
+            (url, _) => {
+                let what =
+                    if url.is_some() { "`url` and `plugin` do not go together" } else { "the key `url` is missing" };
+                let help = "write `url` for a JSON API, or `plugin: { baseUrl: … }` for a plugin that speaks Argo CD's protocol";
+                problems.error_with_help(path, what, help);
+                None
+            }
+        }
+    }
+
+    fn call(&self, query: &Query, most: usize, deadline: Instant) -> Result<Call, BackendError> {
+        match self {
+            Self::Json { request, .. } => request.call(&input_context(query), most, deadline),
+            Self::Plugin(plugin) => plugin.call(query, most, deadline),
+        }
+    }
+
+    async fn read(&self, reply: Reply, query: &Query) -> Result<Vec<ParameterSet>, BackendError> {
+        check_whole(&reply)?;
+        let load = Load::Bytes(reply.body.len());
+        match self {
+            Self::Json { parameters, .. } => {
+                check_type(&reply)?;
+                let (expression, query) = (Arc::clone(parameters), query.clone());
+                let load = load.with(Some(&expression));
+                mapping::work_on(load, move || map_reply(&expression, &reply, &query)).await
+            }
+            // Whatever its content type says: many plugins do not set one, and Argo CD does not look.
+            Self::Plugin(_) => mapping::work_on(load, move || getparams::read(&reply.body, &reply.excerpt(120))).await,
+        }
+    }
+}
+
 #[async_trait]
 impl Backend for Http {
     async fn resolve(&self, query: &Query) -> Result<Outcome, BackendError> {
         let deadline = query.deadline.min(Instant::now() + self.timeout.0);
-        let call = self.request.call(&input_context(query), self.max_body, deadline)?;
+        let call = self.source.call(query, self.max_body, deadline)?;
         let asked = call.to_string();
         let reply = self.line.fetch(call).await?;
         let (empty, secrets) = (format!("{}, an explicit empty list", reply.status), reply.secrets.clone());
         let ttl = if self.honor_cache_control { time_to_live(&reply.headers) } else { None };
-        let sets = self.map(reply, query).await.map_err(|error| secrets.clean(&error).within(&asked))?;
+        let sets = self.source.read(reply, query).await.map_err(|error| secrets.clean(&error).within(&asked))?;
         Ok(Outcome::of_list(sets, asked, empty).lasting(ttl))
     }
 
     fn reads_application_set(&self) -> bool {
-        self.request.reads_application_set()
+        match &self.source {
+            Source::Json { request, .. } => request.reads_application_set(),
+            Source::Plugin(_) => true,
+        }
     }
 
     fn secrets(&self) -> Secrets {
-        self.request.secrets()
-    }
-}
-
-impl Http {
-    async fn map(&self, reply: Reply, query: &Query) -> Result<Vec<ParameterSet>, BackendError> {
-        check_reply(&reply)?;
-        let (expression, query) = (Arc::clone(&self.parameters), query.clone());
-        let load = Load::Bytes(reply.body.len()).with(Some(&expression));
-        mapping::work_on(load, move || map_reply(&expression, &reply, &query)).await
+        match &self.source {
+            Source::Json { request, .. } => request.secrets(),
+            Source::Plugin(plugin) => plugin.secrets(),
+        }
     }
 }
 
@@ -177,8 +237,8 @@ fn map_reply(expression: &Expression, reply: &Reply, query: &Query) -> Result<Ve
     mapping::map(expression, &variables)
 }
 
-/// A 2xx with a JSON content type, or why it cannot be believed.
-fn check_reply(reply: &Reply) -> Result<(), BackendError> {
+/// A whole answer, or why it is none.
+fn check_whole(reply: &Reply) -> Result<(), BackendError> {
     let invalid = |why: String| Err(BackendError::invalid_output(why));
     if !reply.status.is_success() {
         return Err(reply.refusal());
@@ -193,14 +253,17 @@ fn check_reply(reply: &Reply) -> Result<(), BackendError> {
     if reply.headers.contains_key(header::CONTENT_RANGE) {
         return invalid("it is a part (`Content-Range`), and a part is no answer".into());
     }
-    let text =
-        |name| reply.headers.get(name).map_or_else(Default::default, |value| String::from_utf8_lossy(value.as_bytes()));
-    let encoding = text(header::CONTENT_ENCODING);
+    let encoding = text(reply, header::CONTENT_ENCODING);
     if !encoding.is_empty() && !encoding.eq_ignore_ascii_case("identity") {
         let shown = reply.secrets.excerpt(encoding.as_bytes(), 40);
         return invalid(format!("it is encoded (`{shown}`), which was not asked for"));
     }
-    let content_type = text(header::CONTENT_TYPE);
+    Ok(())
+}
+
+/// JSON by its content type, or what it is instead.
+fn check_type(reply: &Reply) -> Result<(), BackendError> {
+    let content_type = text(reply, header::CONTENT_TYPE);
     let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     if essence == "application/json" || (essence.starts_with("application/") && essence.ends_with("+json")) {
         return Ok(());
@@ -210,4 +273,8 @@ fn check_reply(reply: &Reply) -> Result<(), BackendError> {
         reply.secrets.excerpt(content_type.as_bytes(), 80),
         reply.excerpt(200)
     )))
+}
+
+fn text(reply: &Reply, name: header::HeaderName) -> std::borrow::Cow<'_, str> {
+    reply.headers.get(name).map_or_else(Default::default, |value| String::from_utf8_lossy(value.as_bytes()))
 }

@@ -57,7 +57,7 @@ fn the_examples_are_good() {
     let (files, names) = yaml("config/examples");
     // Each of these has an ApplicationSet that asks it, which deploy/check looks at.
     let asked = ["newest-version", "one-per-repository", "preview-github", "preview-gitlab", "tag-existence"];
-    let mut expected = [&asked[..], &["kpt", "pipeline", "workers"]].concat();
+    let mut expected = [&asked[..], &["existing-plugin", "kpt", "pipeline", "workers"]].concat();
     expected.sort_unstable();
     assert_eq!(names, expected);
     let mut expected = [&asked[..], &["fake-appset", "fb-matrix"]].concat();

@@ -1,6 +1,8 @@
 //! The `http` backend against upstreams that fail in every way: nothing but a whole 2xx with a list of
 //! objects is believed, no parameter leaves its place in the request, and no secret comes back.
 
+mod plugin;
+
 use std::{
     io::Write as _,
     time::{Duration, Instant},

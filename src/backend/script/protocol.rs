@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{
-    backend::parameter_sets,
+    backend::{getparams, parameter_sets},
     document::{self, kind_of, yaml},
     error::BackendError,
     generator::{ParameterSet, Query},
@@ -53,7 +53,7 @@ impl Protocol {
     /// What stands on stdin.
     #[must_use]
     pub fn input(self, query: &Query) -> Vec<u8> {
-        let document = if self == Self::Krm { krm::input(query) } else { json::input(query) };
+        let document = if self == Self::Krm { krm::input(query) } else { getparams::request(query) };
         format!("{document}\n").into_bytes()
     }
 

@@ -75,7 +75,7 @@ impl Board {
                 let source = Source::start(fault, kind, &route, folder.path()).await;
                 let (told, wrong) = (Vec::new(), Vec::new());
                 let outcome = Outcome { fault: *index, kind, state, told, wrong, is_wrong_success: false };
-                let is_asked_by_http = matches!(kind, Kind::Http | Kind::Digests);
+                let is_asked_by_http = matches!(kind, Kind::Http | Kind::Plugin | Kind::Digests);
                 let (codes, asks_for_a_pause) = (fault.codes(kind), fault.asks_for_a_pause && is_asked_by_http);
                 cells.push(Cell { outcome, kind, route, codes, asks_for_a_pause, source });
             }

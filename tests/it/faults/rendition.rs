@@ -29,15 +29,21 @@ pub enum Kind {
     /// The script within a merge within a pipeline.
     Pipeline,
     Http,
+    /// `http` with `plugin`.
+    Plugin,
     Digests,
 }
 
 impl Kind {
-    pub const ALL: [Self; 5] = [Self::Script, Self::Worker, Self::Pipeline, Self::Http, Self::Digests];
+    pub const ALL: [Self; 6] = [Self::Script, Self::Worker, Self::Pipeline, Self::Http, Self::Plugin, Self::Digests];
 
     /// What it is called here.
     pub const fn name(self) -> &'static str {
-        if matches!(self, Self::Worker) { "worker" } else { self.backend() }
+        match self {
+            Self::Worker => "worker",
+            Self::Plugin => "plugin",
+            _ => self.backend(),
+        }
     }
 
     /// As in a configuration.
@@ -45,7 +51,7 @@ impl Kind {
         match self {
             Self::Script | Self::Worker => "script",
             Self::Pipeline => "pipeline",
-            Self::Http => "http",
+            Self::Http | Self::Plugin => "http",
             Self::Digests => "digests",
         }
     }
@@ -59,6 +65,7 @@ impl Kind {
     pub fn well(self, request: &Request) -> Vec<Step> {
         match self {
             Self::Digests => request.answer(200, &format!("{OCI}\r\nDocker-Content-Digest: {}", digest(MANIFEST)), ""),
+            Self::Plugin => vec![Step::Send(json_response(format!("{{\"output\":{{\"parameters\":{SETS}}}}}")))],
             _ => vec![Step::Send(json_response(SETS))],
         }
     }
@@ -70,7 +77,11 @@ impl Kind {
     }
 
     const fn nothing_parts(self) -> (u16, &'static str) {
-        if matches!(self, Self::Digests) { (404, UNKNOWN) } else { (200, "[]") }
+        match self {
+            Self::Digests => (404, UNKNOWN),
+            Self::Plugin => (200, r#"{"output":{"parameters":[]}}"#),
+            _ => (200, "[]"),
+        }
     }
 }
 
@@ -79,6 +90,7 @@ pub struct Fault {
     pub name: &'static str,
     pub script: Rendition<Does>,
     pub http: Rendition<Wire>,
+    pub plugin: Rendition<Wire>,
     pub digests: Rendition<Wire>,
     pub ailment: Option<Ailment>,
     /// Whether the source asks to be left alone, in words of HTTP.
@@ -138,12 +150,14 @@ impl Fault {
             Kind::Worker if self.script.code != TIMEOUT => vec![FAILED, INVALID],
             Kind::Worker => vec![TIMEOUT, INVALID],
             Kind::Http => vec![self.http.code],
+            Kind::Plugin => vec![self.plugin.code],
             Kind::Digests => vec![self.digests.code],
         }
     }
 
     pub fn new(name: &'static str, script: Rendition<Does>, http: Rendition<Wire>, digests: Rendition<Wire>) -> Self {
-        Self { name, script, http, digests, ailment: None, asks_for_a_pause: false }
+        let plugin = Rendition { does: http.does.clone(), code: http.code };
+        Self { name, script, http, plugin, digests, ailment: None, asks_for_a_pause: false }
     }
 
     /// Nobody listens; the script is told so.
@@ -165,7 +179,7 @@ impl Fault {
         distort: fn(&Whole) -> Vec<Step>,
     ) -> Self {
         let wire = |kind: Kind| plays(code, move |_| distort(&Whole::of(kind)));
-        Self::new(name, script, wire(Kind::Http), wire(Kind::Digests))
+        Self { plugin: wire(Kind::Plugin), ..Self::new(name, script, wire(Kind::Http), wire(Kind::Digests)) }
     }
 
     /// The same where there is a body: a `HEAD` is answered as it should be.
@@ -183,7 +197,7 @@ impl Fault {
                 },
             )
         };
-        Self::new(name, script, wire(Kind::Http), wire(Kind::Digests))
+        Self { plugin: wire(Kind::Plugin), ..Self::new(name, script, wire(Kind::Http), wire(Kind::Digests)) }
     }
 
     /// What a source says that has nothing, with another status.
@@ -200,7 +214,8 @@ impl Fault {
             let headers = headers.clone();
             plays(code, move |request| request.answer(status, &headers, kind.nothing_parts().1))
         };
-        Self { asks_for_a_pause, ..Self::new(name, script, wire(Kind::Http), wire(Kind::Digests)) }
+        let plugin = wire(Kind::Plugin);
+        Self { plugin, asks_for_a_pause, ..Self::new(name, script, wire(Kind::Http), wire(Kind::Digests)) }
     }
 
     /// A whole answer of a source that is well, by all outer signs: a script and an API say `content`, a registry says

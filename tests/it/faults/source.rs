@@ -39,6 +39,7 @@ impl Source {
             Kind::Script | Kind::Pipeline => return Self::script(&fault.script.does, name, folder),
             Kind::Worker => return Self::worker(&fault.script.does, name, folder),
             Kind::Http => fault.http.does.clone(),
+            Kind::Plugin => fault.plugin.does.clone(),
             Kind::Digests => fault.digests.does.clone(),
         };
         let mode = Arc::new(AtomicU8::new(Mode::Well as u8));
@@ -98,6 +99,10 @@ impl Source {
         match (self, kind) {
             (Self::Wire { upstream, .. }, Kind::Digests) => {
                 json!({"digests": {"images": {"app": {"image": format!("{}/org/app:1", upstream.address)}}}})
+            }
+            (Self::Wire { upstream, .. }, Kind::Plugin) => {
+                let plugin = json!({"baseUrl": format!("http://{}", upstream.address)});
+                json!({"http": {"plugin": plugin, "maxBody": "1MiB"}})
             }
             (Self::Wire { upstream, .. }, _) => {
                 json!({"http": {"url": format!("http://{}/list", upstream.address), "maxBody": "1MiB"}})

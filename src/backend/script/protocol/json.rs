@@ -1,30 +1,17 @@
-//! Argo CD's own request, and its own answer or a plain list.
+//! A plain list, or Argo CD's own answer.
 
 use std::time::Duration;
 
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::Reading;
 use crate::{
-    backend::parameter_sets,
+    backend::{getparams::is_said, parameter_sets},
     document::{self, kind_of},
     error::BackendError,
-    generator::Query,
     units::HumanDuration,
 };
-
-/// The request, as Argo CD sent it, and the items of the step before, if there was one.
-pub fn input(query: &Query) -> Value {
-    let mut request = json!({
-        "applicationSetName": *query.application_set,
-        "input": { "parameters": *query.parameters },
-    });
-    if let Some(items) = &query.items {
-        request["items"] = (**items).clone();
-    }
-    request
-}
 
 /// The parameter sets of an output, and for how long it says that they last.
 pub fn read(document: Value) -> Result<Reading, BackendError> {
@@ -46,17 +33,6 @@ pub fn read(document: Value) -> Result<Reading, BackendError> {
         }
         Value::Array(_) => Ok(parameter_sets(document)?.into()),
         other => Err(BackendError::invalid_output(format!("expected a list of objects, found {}", kind_of(&other)))),
-    }
-}
-
-/// Whether there was an error: a program that always writes its `error` may leave `value` blank.
-pub fn is_said(value: &Value) -> bool {
-    match value {
-        Value::Null | Value::Bool(false) => false,
-        Value::String(text) => !text.is_empty(),
-        Value::Array(list) => !list.is_empty(),
-        Value::Object(map) => !map.is_empty(),
-        Value::Bool(true) | Value::Number(_) => true,
     }
 }
 

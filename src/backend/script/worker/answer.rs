@@ -3,7 +3,10 @@
 use serde_json::{Map, Value, json};
 
 use crate::{
-    backend::script::protocol::{Reading, json},
+    backend::{
+        getparams::is_said,
+        script::protocol::{Reading, json},
+    },
     document::{self, excerpt, kind_of},
     error::BackendError,
     secret::Secrets,
@@ -41,8 +44,8 @@ pub fn read(line: &[u8], id: u64, secrets: &Secrets) -> Result<Said, BackendErro
 /// What the rest of an answer says.
 fn said(mut map: Map<String, Value>, secrets: &Secrets) -> Said {
     let clean = |error: BackendError| secrets.clean(&error).within("its answer");
-    let code = map.remove("code").filter(json::is_said);
-    let error = map.remove("error").filter(json::is_said);
+    let code = map.remove("code").filter(is_said);
+    let error = map.remove("error").filter(is_said);
     if code.is_some() || error.is_some() {
         let why = match error {
             Some(Value::String(text)) => text,

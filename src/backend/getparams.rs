@@ -1,0 +1,151 @@
+//! Argo CD's own call, as a backend passes it on: the request, and an answer in Argo CD's own form, read strictly.
+//!
+//! Argo CD takes the first JSON value of any 2xx, and takes whatever is not there for an empty list, which deletes
+//! Applications. Here only an explicit `output.parameters` is an answer.
+
+use serde_json::{Map, Value, json};
+
+use super::parameter_sets;
+use crate::{
+    document::{self, kind_of},
+    error::BackendError,
+    generator::{ParameterSet, Query},
+};
+
+/// The request, as Argo CD sent it, and the items of the step before, if there was one.
+#[must_use]
+pub fn request(query: &Query) -> Value {
+    let mut request = json!({
+        "applicationSetName": *query.application_set,
+        "input": { "parameters": *query.parameters },
+    });
+    if let Some(items) = &query.items {
+        request["items"] = (**items).clone();
+    }
+    request
+}
+
+/// The parameter sets in the body of an answer. `begins` is its beginning, without secrets.
+///
+/// # Errors
+/// When there is no explicit list; the text says what Argo CD would have made of that.
+pub fn read(body: &[u8], begins: &str) -> Result<Vec<ParameterSet>, BackendError> {
+    if body.trim_ascii().is_empty() {
+        return Err(nothing("the body is blank"));
+    }
+    let document = document::parse(body).map_err(|error| {
+        BackendError::invalid_output(format!("not one JSON document: {error} (it begins with `{begins}`)"))
+    })?;
+    let Value::Object(mut answer) = document else {
+        let found = kind_of(&document);
+        let error = format!("expected an object with `output.parameters`, found {found}");
+        return Err(if document.is_null() { nothing(&error) } else { BackendError::invalid_output(error) });
+    };
+    for key in ["error", "errors"] {
+        if let Some(said) = answer.get(key).filter(|said| is_said(said)) {
+            return Err(BackendError::invalid_output(format!("it holds `{key}`: {said}")));
+        }
+    }
+    let Some(output) = take(&mut answer, "output")? else {
+        let is_above = answer.keys().any(|key| key.eq_ignore_ascii_case("parameters"));
+        return Err(nothing(if is_above {
+            "`parameters` stands at the top, and belongs under `output`"
+        } else {
+            "it has no `output`"
+        }));
+    };
+    let Value::Object(mut output) = output else {
+        return Err(nothing(&format!("`output` is {}, not an object with `parameters`", kind_of(&output))));
+    };
+    match take(&mut output, "parameters")? {
+        None => Err(nothing("`output` has no `parameters`")),
+        Some(Value::Null) => Err(nothing("`output.parameters` is null")),
+        Some(list) => parameter_sets(list).map_err(|error| error.within("output.parameters")),
+    }
+}
+
+/// Whether there was an error: one who always writes an `error` may leave `value` blank.
+#[must_use]
+pub fn is_said(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => false,
+        Value::String(text) => !text.is_empty(),
+        Value::Array(list) => !list.is_empty(),
+        Value::Object(map) => !map.is_empty(),
+        Value::Bool(true) | Value::Number(_) => true,
+    }
+}
+
+/// Takes the value called `name`, in capitals or not, as Go's decoder finds it.
+fn take(map: &mut Map<String, Value>, name: &str) -> Result<Option<Value>, BackendError> {
+    let found: Vec<String> = map.keys().filter(|key| key.eq_ignore_ascii_case(name)).cloned().collect();
+    match found.as_slice() {
+        [] => Ok(None),
+        [key] => Ok(map.remove(key)),
+        [one, other, ..] => Err(BackendError::invalid_output(format!("`{one}` and `{other}` are one key to Argo CD"))),
+    }
+}
+
+fn nothing(what: &str) -> BackendError {
+    BackendError::invalid_output(format!(
+        "{what}: Argo CD would take that for an empty list; nothing to say is an explicit {{\"output\": {{\"parameters\": []}}}}"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    fn read(body: &str) -> Result<usize, String> {
+        super::read(body.as_bytes(), "…").map(|sets| sets.len()).map_err(|error| error.message)
+    }
+
+    #[test]
+    fn explicit_lists() {
+        for (body, count) in [
+            (r#"{"output":{"parameters":[]}}"#, 0),
+            (r#"{"output":{"parameters":[{"a":1},{}]}}"#, 2),
+            (r#" {"Output":{"PARAMETERS":[{}]},"error":null,"errors":[]} "#, 1),
+            (r#"{"output":{"parameters":[{}],"more":1},"version":2}"#, 1),
+        ] {
+            assert_eq!(read(body), Ok(count), "{body}");
+        }
+    }
+
+    #[test]
+    fn what_argo_cd_would_take_for_an_empty_list() {
+        for (body, says) in [
+            ("", "the body is blank"),
+            (" \r\n\t", "the body is blank"),
+            ("null", "found null"),
+            ("{}", "it has no `output`"),
+            (r#"{"outputs":{"parameters":[{}]}}"#, "it has no `output`"),
+            (r#"{"output":null}"#, "`output` is null"),
+            (r#"{"output":{}}"#, "`output` has no `parameters`"),
+            (r#"{"output":{"parameters":null}}"#, "`output.parameters` is null"),
+            (r#"{"output":{"parameter":[{}]}}"#, "`output` has no `parameters`"),
+            (r#"{"parameters":[{"a":1}]}"#, "`parameters` stands at the top"),
+        ] {
+            let error = read(body).unwrap_err();
+            assert!(error.contains(says) && error.contains("an empty list"), "{body}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_answer() {
+        for (body, says) in [
+            (r#"{} {"output":{"parameters":[{}]}}"#, "trailing"),
+            (r#"{"output":{"parameters":[{}]},"output":{"parameters":[]}}"#, "`output` stands twice"),
+            (r#"{"output":{"parameters":[{}]},"Output":{"parameters":[]}}"#, "are one key to Argo CD"),
+            (r#"{"output":{"parameters":[{}],"Parameters":[]}}"#, "are one key to Argo CD"),
+            ("[]", "found a list"),
+            ("\"[]\"", "found a string"),
+            (r#"{"output":{"parameters":[null]}}"#, "output.parameters: item 0 is null"),
+            (r#"{"output":{"parameters":{}}}"#, "output.parameters: "),
+            (r#"{"output":{"parameters":[]},"error":"down"}"#, "it holds `error`: \"down\""),
+            (r#"{"output":{"parameters":[{"a":1}"#, "not one JSON document"),
+            ("<html>", "not one JSON document"),
+        ] {
+            let error = read(body).unwrap_err();
+            assert!(error.contains(says), "{body}: {error}");
+        }
+    }
+}

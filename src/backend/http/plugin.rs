@@ -1,0 +1,125 @@
+//! `plugin`: a plugin that speaks Argo CD's own protocol, called as Argo CD would call it.
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, header};
+use reqwest::Url;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::{
+    backend::{getparams, request::sensitive},
+    base_dir::BaseDir,
+    error::BackendError,
+    generator::Query,
+    outbound::Call,
+    problem::{Path, Problems},
+    secret::{SecretRef, Secrets},
+};
+
+/// What Argo CD adds to a plugin's `baseUrl`.
+const PATH: &str = "api/v1/getparams.execute";
+
+/// A plugin, as the ConfigMap that an ApplicationSet's `configMapRef` names describes it.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[schemars(rename = "HttpPlugin")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Config {
+    /// Where it is; `/api/v1/getparams.execute` is added.
+    pub base_url: String,
+    /// The token that it expects. None is sent unless set.
+    pub token: Option<SecretRef>,
+}
+
+/// A plugin, ready to be called.
+#[derive(Debug)]
+pub struct Plugin {
+    url: Url,
+    token: Option<SecretRef>,
+    base: BaseDir,
+}
+
+impl Plugin {
+    /// Checks the URL and the token.
+    pub fn build(config: &Config, base: &BaseDir, path: &Path, problems: &mut Problems) -> Option<Self> {
+        if let Some(token) = &config.token {
+            token.check(base, &path.key("token"), problems);
+        }
+        let url = problems.note(&path.key("baseUrl"), address(&config.base_url))?;
+        Some(Self { url, token: config.token.clone(), base: base.clone() })
+    }
+
+    /// Argo CD's call, for an answer of at most `most` bytes by `deadline`.
+    ///
+    /// # Errors
+    /// When the token cannot be read.
+    pub fn call(&self, query: &Query, most: usize, deadline: Instant) -> Result<Call, BackendError> {
+        let mut request = getparams::request(query);
+        if query.parameters.is_empty() {
+            // As Argo CD writes it.
+            request["input"] = json!({});
+        }
+        let mut headers = HeaderMap::new();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if let Some(token) = &self.token {
+            headers.insert(header::AUTHORIZATION, sensitive(token, &self.base, "Bearer ")?);
+        }
+        let body = Some(Bytes::from(format!("{request}\n")));
+        Ok(Call { method: Method::POST, headers, body, ..Call::get(self.url.clone(), most, deadline) })
+    }
+
+    /// The token.
+    #[must_use]
+    pub fn secrets(&self) -> Secrets {
+        self.token.iter().filter_map(|token| token.read(&self.base).ok()).collect()
+    }
+}
+
+/// The URL that is called for `base`. A prefix stays, and a `/` at its end is added as Argo CD does.
+fn address(base: &str) -> Result<Url, String> {
+    let url = Url::parse(base).map_err(|error| format!("`{base}` is no URL: {error}"))?;
+    if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
+        return Err("it must begin with `http://` or `https://` and a host".to_owned());
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("it holds a user or a password; a plugin is given its `token`".to_owned());
+    }
+    if url.query().is_some() || url.fragment().is_some() {
+        return Err(
+            "it has a `?` or `#`, and Argo CD adds its path to the end; name the plugin's address only".to_owned()
+        );
+    }
+    if url.path().trim_end_matches('/').ends_with("/getparams.execute") {
+        return Err(format!("leave `/{PATH}` out: it is added"));
+    }
+    let slash = if base.ends_with('/') { "" } else { "/" };
+    Url::parse(&format!("{base}{slash}{PATH}")).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_path_is_added_as_argo_cd_adds_it() {
+        for (base, url) in [
+            ("http://hello-plugin", "http://hello-plugin/api/v1/getparams.execute"),
+            ("http://hello-plugin/", "http://hello-plugin/api/v1/getparams.execute"),
+            ("https://h:8443/team/a", "https://h:8443/team/a/api/v1/getparams.execute"),
+        ] {
+            assert_eq!(address(base).unwrap().as_str(), url);
+        }
+        for (base, says) in [
+            ("hello-plugin", "no URL"),
+            ("ftp://h", "http://"),
+            ("https://u:p@h/", "password"),
+            ("https://h/?a=1", "`?`"),
+            ("https://h/#a", "`?` or `#`"),
+            ("https://h/api/v1/getparams.execute", "leave"),
+        ] {
+            let error = address(base).unwrap_err();
+            assert!(error.contains(says), "{base}: {error}");
+        }
+    }
+}
