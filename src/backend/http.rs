@@ -1,9 +1,15 @@
 //! `http`: a JSON API, or with `plugin` a plugin that speaks Argo CD's own protocol. A JSON API's request is made of templates, and its
 //! answer becomes a list through one CEL expression. Anything but a 2xx with a list of objects is *unknown*.
 
+mod paging;
 mod plugin;
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashSet},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use headers::{Age, CacheControl, HeaderMapExt};
@@ -13,7 +19,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use self::plugin::Plugin;
+use self::{paging::Paging, plugin::Plugin};
 use super::{
     Backend, Surroundings, getparams,
     mapping::{self, Load},
@@ -55,6 +61,8 @@ pub struct Config {
     /// A CEL expression over `body`, `status`, `headers`, `params` and, in a later step of a pipeline, `items`, that gives
     /// the list of objects; `body` unless set.
     pub parameters: Option<String>,
+    /// How a list goes on that comes in pages. All of them are read, or nothing is known.
+    pub paging: Option<paging::Config>,
     /// Let the answer's `Cache-Control` say for how long it is fresh, in place of the route's `cache.ttl`.
     #[serde(default)]
     pub honor_cache_control: bool,
@@ -94,9 +102,19 @@ pub struct Http {
 /// What is asked, and how its answer is read.
 #[derive(Debug)]
 enum Source {
-    Json { request: Request, parameters: Arc<Expression> },
+    Json { request: Request, mapping: Arc<Mapping> },
     Plugin(Plugin),
 }
+
+/// How a page is read.
+#[derive(Debug)]
+struct Mapping {
+    parameters: Expression,
+    paging: Option<Paging>,
+}
+
+/// What a page says: a part of the list, and how it goes on.
+type Page = (Vec<ParameterSet>, Option<String>);
 
 impl Http {
     /// Parses all templates and the expression.
@@ -134,7 +152,16 @@ impl Source {
                 let request = Request::build(parts, around.base, path, problems);
                 let source = config.parameters.as_deref().unwrap_or(PARAMETERS);
                 let parameters = problems.note(&path.key("parameters"), Expression::compile(source));
-                Some(Self::Json { request: request?, parameters: Arc::new(parameters?) })
+                let at = path.key("paging");
+                let paging = config.paging.as_ref().map(|paging| Paging::build(paging, &at, problems));
+                if config.paging.is_some() && config.method == Some(Method::Post) {
+                    problems.error(&at, "only what is read by GET comes in pages");
+                }
+                let paging = match paging {
+                    Some(paging) => Some(paging?),
+                    None => None,
+                };
+                Some(Self::Json { request: request?, mapping: Arc::new(Mapping { parameters: parameters?, paging }) })
             }
             (None, Some(plugin)) => {
                 let others = [
@@ -142,6 +169,7 @@ impl Source {
                     ("headers", !config.headers.is_empty()),
                     ("body", config.body.is_some()),
                     ("parameters", config.parameters.is_some()),
+                    ("paging", config.paging.is_some()),
                 ];
                 for (key, _) in others.into_iter().filter(|(_, is_there)| *is_there) {
                     let help =
@@ -167,19 +195,54 @@ impl Source {
         }
     }
 
-    async fn read(&self, reply: Reply, query: &Query) -> Result<Vec<ParameterSet>, BackendError> {
+    /// What the page that has this `number` says.
+    async fn read(&self, reply: Reply, query: &Query, number: usize) -> Result<Page, BackendError> {
         check_whole(&reply)?;
         let load = Load::Bytes(reply.body.len());
         match self {
-            Self::Json { parameters, .. } => {
+            Self::Json { mapping, .. } => {
                 check_type(&reply)?;
-                let (expression, query) = (Arc::clone(parameters), query.clone());
-                let load = load.with(Some(&expression));
-                mapping::work_on(load, move || map_reply(&expression, &reply, &query)).await
+                if mapping.paging.is_none() && link::next(&reply.headers) != Ok(None) {
+                    let why = "it is one page of several (`Link` with rel=\"next\"); `paging: { link: true }` reads all of them";
+                    return Err(BackendError::invalid_output(why));
+                }
+                let next = mapping.paging.as_ref().and_then(Paging::expression);
+                let load = load.with(Some(&mapping.parameters)).with(next);
+                let (mapping, query) = (Arc::clone(mapping), query.clone());
+                mapping::work_on(load, move || mapping.read(&reply, &query, number)).await
             }
             // Whatever its content type says: many plugins do not set one, and Argo CD does not look.
-            Self::Plugin(_) => mapping::work_on(load, move || getparams::read(&reply.body, &reply.excerpt(120))).await,
+            Self::Plugin(_) => {
+                let work = move || Ok((getparams::read(&reply.body, &reply.excerpt(120))?, None));
+                mapping::work_on(load, work).await
+            }
         }
+    }
+
+    fn paging(&self) -> Option<&Paging> {
+        match self {
+            Self::Json { mapping, .. } => mapping.paging.as_ref(),
+            Self::Plugin(_) => None,
+        }
+    }
+}
+
+impl Mapping {
+    fn read(&self, reply: &Reply, query: &Query, number: usize) -> Result<Page, BackendError> {
+        let body = document::parse(&reply.body).map_err(|error| {
+            BackendError::invalid_output(format!(
+                "not one JSON document: {error} (it begins with `{}`)",
+                reply.excerpt(120)
+            ))
+        })?;
+        let (status, headers) = (Value::from(reply.status.as_u16()), headers_of(reply));
+        let (parameters, number) = (Value::Object((*query.parameters).clone()), Value::from(number));
+        let mut variables = vec![("body", &body), ("status", &status), ("headers", &headers), ("params", &parameters)];
+        variables.extend(query.items.as_deref().map(|items| ("items", items)));
+        let sets = mapping::map(&self.parameters, &variables)?;
+        variables.push(("page", &number));
+        let next = self.paging.as_ref().map(|paging| paging.said(reply, &variables)).transpose()?;
+        Ok((sets, next.flatten()))
     }
 }
 
@@ -187,13 +250,29 @@ impl Source {
 impl Backend for Http {
     async fn resolve(&self, query: &Query) -> Result<Outcome, BackendError> {
         let deadline = query.deadline.min(Instant::now() + self.timeout.0);
-        let call = self.source.call(query, self.max_body, deadline)?;
-        let asked = call.to_string();
-        let reply = self.line.fetch(call).await?;
-        let (empty, secrets) = (format!("{}, an explicit empty list", reply.status), reply.secrets.clone());
-        let ttl = if self.honor_cache_control { time_to_live(&reply.headers) } else { None };
-        let sets = self.source.read(reply, query).await.map_err(|error| secrets.clean(&error).within(&asked))?;
-        Ok(Outcome::of_list(sets, asked, empty).lasting(ttl))
+        let mut call = self.source.call(query, self.max_body, deadline)?;
+        let (mut sets, mut ttl, mut seen) = (Vec::new(), None, HashSet::new());
+        loop {
+            let (number, asked) = (seen.len() + 1, call.clone());
+            let of_page =
+                |error: BackendError| if number > 1 { error.within(format_args!("page {number}")) } else { error };
+            let reply = self.line.fetch(call).await.map_err(of_page)?;
+            let (status, secrets) = (reply.status, reply.secrets.clone());
+            let clean = |error: BackendError| of_page(secrets.clean(&error).within(&asked));
+            if self.honor_cache_control {
+                // The list is as fresh as its oldest page.
+                ttl = [ttl, time_to_live(&reply.headers)].into_iter().flatten().min();
+            }
+            let (found, next) = self.source.read(reply, query, number).await.map_err(clean)?;
+            sets.extend(found);
+            let Some((paging, next)) = self.source.paging().zip(next) else {
+                let pages = if number > 1 { format!(", {number} pages") } else { String::new() };
+                let empty = format!("{status}, an explicit empty list");
+                return Ok(Outcome::of_list(sets, format!("{asked}{pages}"), empty).lasting(ttl));
+            };
+            let url = paging.turn(&asked.url, &next, &mut seen).map_err(clean)?;
+            call = Call { url, ..asked };
+        }
     }
 
     fn reads_application_set(&self) -> bool {
@@ -223,20 +302,6 @@ fn time_to_live(headers: &HeaderMap) -> Option<Duration> {
     control.max_age().map(|life| life.saturating_sub(age).min(LONGEST_LIFE))
 }
 
-fn map_reply(expression: &Expression, reply: &Reply, query: &Query) -> Result<Vec<ParameterSet>, BackendError> {
-    let body = document::parse(&reply.body).map_err(|error| {
-        BackendError::invalid_output(format!(
-            "not one JSON document: {error} (it begins with `{}`)",
-            reply.excerpt(120)
-        ))
-    })?;
-    let (status, headers) = (Value::from(reply.status.as_u16()), headers_of(reply));
-    let parameters = Value::Object((*query.parameters).clone());
-    let mut variables = vec![("body", &body), ("status", &status), ("headers", &headers), ("params", &parameters)];
-    variables.extend(query.items.as_deref().map(|items| ("items", items)));
-    mapping::map(expression, &variables)
-}
-
 /// A whole answer, or why it is none.
 fn check_whole(reply: &Reply) -> Result<(), BackendError> {
     let invalid = |why: String| Err(BackendError::invalid_output(why));
@@ -246,9 +311,6 @@ fn check_whole(reply: &Reply) -> Result<(), BackendError> {
     // 202 is not done yet, 206 a part, 207 several answers, 204 nothing at all.
     if !matches!(reply.status, StatusCode::OK | StatusCode::CREATED) {
         return invalid(format!("{} is no whole answer; an empty list must be an explicit 200", reply.status));
-    }
-    if link::next(&reply.headers) != Ok(None) {
-        return invalid("it is one page of several (`Link` with rel=\"next\"); ask for all at once".into());
     }
     if reply.headers.contains_key(header::CONTENT_RANGE) {
         return invalid("it is a part (`Content-Range`), and a part is no answer".into());

@@ -30,7 +30,8 @@ pub struct Call {
     /// Who asks, for limits that a destination sets per credential. The sensitive headers, unless this says what stays
     /// when they change.
     pub account: Option<Arc<str>>,
-    /// Whether an answer with an `ETag` is kept, and asked for again with `If-None-Match`: a 304 then stands for it.
+    /// Whether an answer with an `ETag` or `Last-Modified` is kept, and asked for again on the condition that it has changed: a 304
+    /// then stands for it.
     pub revalidate: bool,
     /// Whether it may be sent again when it failed.
     pub may_repeat: bool,

@@ -1,10 +1,13 @@
-//! Answers that are kept with their `ETag`, so that a destination can say "as before": often free of charge, and
-//! always shorter.
+//! Answers that are kept with their `ETag`, or with the time of their last change, so that a destination can say "as before":
+//! often free of charge, and always shorter.
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use bytes::Bytes;
-use headers::{CacheControl, HeaderMapExt as _};
+use headers::{CacheControl, Date, HeaderMapExt as _, LastModified};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use moka::sync::Cache;
 use sha2::{Digest as _, Sha256};
@@ -16,6 +19,8 @@ use crate::error::BackendError;
 const MOST: u64 = 32 * 1024 * 1024;
 /// What an entry takes besides its texts, in bytes.
 const OVERHEAD: usize = 512;
+/// How long after its last change an answer must have been made, to be known by that time.
+const SETTLED: Duration = Duration::from_secs(2);
 /// Longer tags are not kept.
 const LONGEST_TAG: usize = 1024;
 
@@ -28,9 +33,18 @@ type Question = [u8; 32];
 
 #[derive(Debug)]
 struct Answer {
-    tag: HeaderValue,
+    validator: Validator,
     headers: HeaderMap,
     body: Bytes,
+}
+
+/// What tells one version of an answer from another.
+#[derive(Debug, Clone)]
+enum Validator {
+    /// Its `ETag`.
+    Tag(HeaderValue),
+    /// Its `Last-Modified`.
+    Date(HeaderValue),
 }
 
 /// A call's question, and the answer that is kept for it.
@@ -53,14 +67,18 @@ impl Default for Kept {
 impl Kept {
     /// Lets `call`, which `account` makes, ask whether the answer is still the one that is kept.
     pub fn prepare(&self, call: &mut Call, account: &str) -> Option<Asked> {
-        let has_own = [header::IF_NONE_MATCH, header::RANGE].iter().any(|name| call.headers.contains_key(name));
+        let has_own = [header::IF_NONE_MATCH, header::IF_MODIFIED_SINCE, header::RANGE]
+            .iter()
+            .any(|name| call.headers.contains_key(name));
         if !call.revalidate || call.method != Method::GET || has_own {
             return None;
         }
         let question = question(call, account);
         let answer = self.0.get(&question).filter(|answer| answer.body.len() <= call.most);
-        if let Some(answer) = &answer {
-            call.headers.insert(header::IF_NONE_MATCH, answer.tag.clone());
+        match answer.as_ref().map(|answer| &answer.validator) {
+            Some(Validator::Tag(tag)) => _ = call.headers.insert(header::IF_NONE_MATCH, tag.clone()),
+            Some(Validator::Date(date)) => _ = call.headers.insert(header::IF_MODIFIED_SINCE, date.clone()),
+            None => {}
         }
         Some(Asked { question, answer })
     }
@@ -71,7 +89,9 @@ impl Kept {
     /// When it says so of another answer.
     pub fn settle(&self, asked: &Asked, mut reply: Reply) -> Result<Reply, BackendError> {
         if let (StatusCode::NOT_MODIFIED, Some(answer)) = (reply.status, &asked.answer) {
-            if reply.headers.get(header::ETAG).is_some_and(|tag| opaque(tag) != opaque(&answer.tag)) {
+            let is_other =
+                |known: &HeaderValue| reply.headers.get(header::ETAG).is_some_and(|tag| opaque(tag) != opaque(known));
+            if matches!(&answer.validator, Validator::Tag(tag) if is_other(tag)) {
                 self.0.invalidate(&asked.question);
                 return Err(BackendError::invalid_output(
                     "304 Not Modified, but for another version than the one asked for",
@@ -88,11 +108,10 @@ impl Kept {
             reply.headers = headers;
             reply.body = answer.body.clone();
         } else if reply.status == StatusCode::OK {
-            match reply.headers.get(header::ETAG).filter(|tag| tag.len() <= LONGEST_TAG && may_be_kept(&reply.headers))
-            {
-                Some(tag) => {
-                    let (tag, headers, body) = (tag.clone(), reply.headers.clone(), reply.body.clone());
-                    self.0.insert(asked.question, Arc::new(Answer { tag, headers, body }));
+            match validator(&reply.headers).filter(|_| may_be_kept(&reply.headers)) {
+                Some(validator) => {
+                    let (headers, body) = (reply.headers.clone(), reply.body.clone());
+                    self.0.insert(asked.question, Arc::new(Answer { validator, headers, body }));
                 }
                 None => self.0.invalidate(&asked.question),
             }
@@ -110,6 +129,17 @@ fn question(call: &Call, account: &str) -> Question {
         hash.update(part);
     }
     hash.finalize().into()
+}
+
+/// The tag of an answer, else the time of its last change. Times count whole seconds: an answer that was made in the second of
+/// its last change may have changed once more (RFC 9110, section 8.8.2.2).
+fn validator(headers: &HeaderMap) -> Option<Validator> {
+    if let Some(tag) = headers.get(header::ETAG) {
+        return (tag.len() <= LONGEST_TAG).then(|| Validator::Tag(tag.clone()));
+    }
+    let (changed, made) = (headers.typed_get::<LastModified>()?, headers.typed_get::<Date>()?);
+    let age = SystemTime::from(made).duration_since(changed.into()).ok()?;
+    (age >= SETTLED).then(|| headers.get(header::LAST_MODIFIED).cloned().map(Validator::Date))?
 }
 
 fn may_be_kept(headers: &HeaderMap) -> bool {

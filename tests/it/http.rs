@@ -1,6 +1,7 @@
 //! The `http` backend against upstreams that fail in every way: nothing but a whole 2xx with a list of
 //! objects is believed, no parameter leaves its place in the request, and no secret comes back.
 
+mod paging;
 mod plugin;
 
 use std::{
@@ -77,6 +78,38 @@ async fn cache_control_is_honoured_where_the_route_says_so() {
             Some(range) => assert!(range.contains(&left.unwrap()), "{headers}: {left:?}"),
             None => assert_eq!(left, None, "{headers}"),
         }
+    }
+}
+
+/// An answer that has not changed costs a 304, whichever way its version is known.
+#[tokio::test]
+async fn what_has_not_changed_is_not_sent_again() {
+    const OLD: &str = "Last-Modified: Sat, 21 Nov 2026 10:00:00 GMT\r\nDate: Sat, 21 Nov 2026 10:00:02 GMT";
+    const NEW: &str = "Last-Modified: Sat, 21 Nov 2026 10:00:01 GMT\r\nDate: Sat, 21 Nov 2026 10:00:02 GMT";
+    for (headers, condition, value) in [
+        ("ETag: \"v1\"", "if-none-match", Some("\"v1\"")),
+        ("ETag: W/\"v1\"", "if-none-match", Some("W/\"v1\"")),
+        (OLD, "if-modified-since", Some("Sat, 21 Nov 2026 10:00:00 GMT")),
+        (NEW, "if-modified-since", None),
+        ("Last-Modified: yesterday", "if-modified-since", None),
+        ("ETag: \"v1\"\r\nCache-Control: no-store", "if-none-match", None),
+        ("X-None: 1", "if-none-match", None),
+    ] {
+        let (whole, unchanged) =
+            (response(200, &format!("Content-Type: application/json\r\n{headers}"), SETS), response(304, headers, ""));
+        let upstream = Upstream::start(move |request| {
+            let is_asked = ["if-none-match", "if-modified-since"].iter().any(|name| request.header(name).is_some());
+            vec![Step::Send(if is_asked { unchanged.clone() } else { whole.clone() })]
+        })
+        .await;
+        let app = serve(&upstream, "/", json!({})).await;
+        for _ in 0..3 {
+            assert_eq!(app.ask_afresh("h", json!({})).await.sets(), SETS, "{headers}");
+        }
+        let conditions: Vec<_> =
+            upstream.requests().iter().map(|request| request.header(condition).map(str::to_owned)).collect();
+        let value = value.map(str::to_owned);
+        assert_eq!(conditions, [None, value.clone(), value], "{headers}");
     }
 }
 

@@ -1,0 +1,181 @@
+//! `paging`: a list that comes in pages. All of them are read, or nothing is known.
+
+use std::collections::HashSet;
+
+use reqwest::Url;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::{
+    error::BackendError,
+    expression::Expression,
+    outbound::{Reply, link},
+    problem::{Path, Problems},
+};
+
+/// How a list goes on.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[schemars(rename = "HttpPaging")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Config {
+    /// Follow `Link: <…>; rel="next"` (RFC 8288), as GitHub, GitLab and registries have it.
+    #[serde(default)]
+    pub link: bool,
+    /// A CEL expression over `body`, `status`, `headers`, `params` and `page`, the number of this page from 1: what the next page is
+    /// asked with, or its URL where there is no `parameter`. At the end it is null, false or an empty text.
+    pub next: Option<String>,
+    /// The parameter in the URL's query that `next` is the value of.
+    pub parameter: Option<String>,
+    /// How many pages a list may have.
+    #[serde(default = "default_max_pages")]
+    #[schemars(range(min = 1))]
+    pub max_pages: usize,
+}
+
+const fn default_max_pages() -> usize {
+    100
+}
+
+/// How a list goes on, ready to be followed.
+#[derive(Debug)]
+pub struct Paging {
+    next: Option<(Expression, Option<String>)>,
+    most: usize,
+}
+
+impl Paging {
+    /// Compiles the expression, and notes what does not go together.
+    pub fn build(config: &Config, path: &Path, problems: &mut Problems) -> Option<Self> {
+        if config.max_pages == 0 {
+            problems.error(&path.key("maxPages"), "with 0 no page would be read");
+        }
+        if config.parameter.is_some() && config.next.is_none() {
+            problems.error(&path.key("parameter"), "there is no `next` that is its value");
+        }
+        if config.link == config.next.is_some() {
+            let help = "`link: true` for a `Link` header, `next` for all else";
+            problems.error_with_help(path, "it is `link` or `next` that says how the list goes on", help);
+            return None;
+        }
+        let next = config.next.as_deref().map(Expression::compile).transpose();
+        let next = problems.note(&path.key("next"), next)?;
+        Some(Self { next: next.map(|next| (next, config.parameter.clone())), most: config.max_pages })
+    }
+
+    /// What is asked of a page, but for the `Link` header.
+    #[must_use]
+    pub fn expression(&self) -> Option<&Expression> {
+        self.next.as_ref().map(|(next, _)| next)
+    }
+
+    /// What `variables`, those of a page, say of the next one: a URL, or a value for the parameter.
+    ///
+    /// # Errors
+    /// When the expression does not fit the page, or says neither that nor an end.
+    pub fn said(&self, reply: &Reply, variables: &[(&str, &Value)]) -> Result<Option<String>, BackendError> {
+        let Some((next, _)) = &self.next else {
+            return link::next(&reply.headers).map_err(|link| {
+                let shown = reply.secrets.excerpt(link.as_bytes(), 120);
+                BackendError::invalid_output(format!("its `Link` cannot be read: `{shown}`"))
+            });
+        };
+        match next.evaluate(variables).map_err(|error| BackendError::invalid_output(error).within("paging.next"))? {
+            Value::Null | Value::Bool(false) => Ok(None),
+            Value::String(text) => Ok(Some(text).filter(|text| !text.is_empty())),
+            Value::Number(number) => Ok(Some(number.to_string())),
+            other => Err(BackendError::invalid_output(format!(
+                "paging.next: it is {}, neither a text, a number nor null",
+                crate::document::kind_of(&other)
+            ))),
+        }
+    }
+
+    /// The URL of the page after the one at `url`, of which `said` was said.
+    ///
+    /// # Errors
+    /// When it is somewhere else, or was read before, or there are too many.
+    pub fn turn(&self, url: &Url, said: &str, seen: &mut HashSet<Url>) -> Result<Url, BackendError> {
+        let invalid = BackendError::invalid_output;
+        seen.insert(url.clone());
+        if seen.len() >= self.most {
+            return Err(invalid(format!("there are more than {} pages (`paging.maxPages`)", self.most)));
+        }
+        let next = match &self.next {
+            Some((_, Some(parameter))) => with(url, parameter, said),
+            _ => url.join(said).map_err(|error| invalid(format!("the next page's URL cannot be read: {error}")))?,
+        };
+        if next.origin() != url.origin() || !next.username().is_empty() || next.password().is_some() {
+            return Err(invalid(format!(
+                "the next page is elsewhere ({}); only pages of the same host are read",
+                next.origin().ascii_serialization()
+            )));
+        }
+        if seen.contains(&next) {
+            return Err(invalid("the pages go in a circle".to_owned()));
+        }
+        Ok(next)
+    }
+}
+
+/// `url` with `value` for `parameter`, in the place of what it had.
+fn with(url: &Url, parameter: &str, value: &str) -> Url {
+    let others: Vec<(String, String)> = url
+        .query_pairs()
+        .filter(|(name, _)| name != parameter)
+        .map(|(name, value)| (name.into(), value.into()))
+        .collect();
+    let mut next = url.clone();
+    next.query_pairs_mut().clear().extend_pairs(others).append_pair(parameter, value);
+    next
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn paging(next: Option<&str>, parameter: Option<&str>) -> Paging {
+        let config = Config {
+            link: next.is_none(),
+            next: next.map(str::to_owned),
+            parameter: parameter.map(str::to_owned),
+            max_pages: 3,
+        };
+        Paging::build(&config, &Path::root(), &mut Problems::default()).unwrap()
+    }
+
+    #[test]
+    fn the_next_page_is_on_the_same_host_and_new() {
+        let turn = |paging: &Paging, from: &str, said: &str| {
+            let mut seen = HashSet::from([Url::parse("https://h/seen").unwrap()]);
+            let found = paging.turn(&Url::parse(from).unwrap(), said, &mut seen);
+            found.map(String::from).map_err(|error| error.message)
+        };
+        let by_url = paging(Some("body.next"), None);
+        assert_eq!(turn(&by_url, "https://h/v1/a?x=1", "?page=2").unwrap(), "https://h/v1/a?page=2");
+        assert_eq!(turn(&by_url, "https://h/v1/a?x=1", "/v1/b").unwrap(), "https://h/v1/b");
+        assert_eq!(turn(&by_url, "https://h/v1/a", "https://h:443/b").unwrap(), "https://h/b");
+        let by_value = paging(Some("body.next"), Some("cursor"));
+        assert_eq!(
+            turn(&by_value, "https://h/a?cursor=1&x=a%20b&x=2", "a&b=c/+").unwrap(),
+            "https://h/a?x=a+b&x=2&cursor=a%26b%3Dc%2F%2B"
+        );
+        assert_eq!(
+            turn(&by_value, "https://h/a", "https://evil/").unwrap(),
+            "https://h/a?cursor=https%3A%2F%2Fevil%2F"
+        );
+        for (said, says) in [
+            ("https://evil/", "elsewhere (https://evil)"),
+            ("http://h/", "elsewhere (http://h)"),
+            ("//evil/a", "elsewhere"),
+            ("https://h:8443/", "elsewhere"),
+            ("https://u@h/", "elsewhere"),
+            ("https://h/seen", "in a circle"),
+            ("?", "in a circle"),
+            ("https://", "cannot be read"),
+        ] {
+            let error = turn(&by_url, "https://h/a?", said).unwrap_err();
+            assert!(error.contains(says), "{said}: {error}");
+        }
+    }
+}

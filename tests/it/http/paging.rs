@@ -1,0 +1,153 @@
+//! Lists in pages: all of them, or nothing is known.
+
+use serde_json::{Value, json};
+
+use super::serve;
+use crate::support::{
+    Reply, TestApp,
+    upstream::{Request, Step, Upstream, refused, response},
+};
+
+/// The page that a request names by `page`, from 1, and the request's other words.
+fn number(request: &Request) -> usize {
+    let (_, query) = request.target.split_once('?').unwrap_or_default();
+    query.split('&').find_map(|pair| pair.strip_prefix("page=")).map_or(1, |page| page.parse().unwrap())
+}
+
+fn page(headers: &str, body: &Value) -> Vec<Step> {
+    vec![Step::Send(response(200, format!("Content-Type: application/json\r\n{headers}").trim_end(), body.to_string()))]
+}
+
+/// Three pages of two, told as GitHub tells them.
+fn github(request: &Request) -> Vec<Step> {
+    let n = number(request);
+    let host = request.header("host").unwrap();
+    let link = if n < 3 {
+        format!(
+            "Link: <http://{host}/list?x=1&page={}>; rel=\"next\", <http://{host}/list?page=3>; rel=\"last\"",
+            n + 1
+        )
+    } else {
+        format!("Link: <http://{host}/list?page=1>; rel=\"first\"")
+    };
+    page(&link, &json!([{"n": format!("{n}a")}, {"n": format!("{n}b")}]))
+}
+
+const ALL: &str = r#"[{"n":"1a"},{"n":"1b"},{"n":"2a"},{"n":"2b"},{"n":"3a"},{"n":"3b"}]"#;
+
+async fn ask(upstream: &Upstream, more: Value) -> Reply {
+    let app: TestApp = serve(upstream, "/list?x=1", more).await;
+    app.ask_afresh("h", json!({})).await
+}
+
+#[tokio::test]
+async fn pages_are_joined_whichever_way_they_are_told() {
+    let upstream = Upstream::start(github).await;
+    let token = json!({"X-Token": "{{ applicationSet }}"});
+    assert_eq!(ask(&upstream, json!({"paging": {"link": true}, "headers": token})).await.sets(), ALL);
+    let asked: Vec<String> = upstream.requests().iter().map(|request| request.target.clone()).collect();
+    assert_eq!(asked, ["/list?x=1", "/list?x=1&page=2", "/list?x=1&page=3"]);
+    assert!(upstream.requests().iter().all(|request| request.header("x-token") == Some("test")));
+
+    // By number, as long as pages are full.
+    let upstream = Upstream::start(|request| {
+        let n = number(request);
+        let items = [json!({"n": format!("{n}a")}), json!({"n": format!("{n}b")})];
+        page("", &json!(items[..if n > 3 { 0 } else { 2 }]))
+    })
+    .await;
+    let by_number = json!({"paging": {"next": "size(body) < 2 ? null : page + 1", "parameter": "page"}});
+    assert_eq!(ask(&upstream, by_number).await.sets(), ALL);
+    assert_eq!(upstream.requests().last().unwrap().target, "/list?x=1&page=4");
+
+    // By a cursor in the body, and by a URL in it.
+    for (next, parameter) in [("body.next", Some("page")), ("body.url", None)] {
+        let upstream = Upstream::start(|request| {
+            let n = number(request);
+            let next = (n < 3).then_some(n + 1);
+            let url = next.map(|next| format!("?page={next}")).unwrap_or_default();
+            page("", &json!({"items": [{"n": format!("{n}a")}, {"n": format!("{n}b")}], "next": next, "url": url}))
+        })
+        .await;
+        let mut paging = json!({"next": next});
+        if let Some(parameter) = parameter {
+            paging["parameter"] = json!(parameter);
+        }
+        let reply = ask(&upstream, json!({"paging": paging, "parameters": "body.items"})).await;
+        assert_eq!(reply.sets(), ALL, "{next}");
+    }
+    // One page, and an empty one.
+    let upstream = Upstream::start(|_| page("", &json!([]))).await;
+    assert_eq!(ask(&upstream, json!({"paging": {"link": true}})).await.sets(), "[]");
+}
+
+#[tokio::test]
+async fn without_all_pages_nothing_is_known() {
+    let link = |target: &'static str| {
+        move |_: &Request| page(&format!("Link: <{target}>; rel=\"next\""), &json!([{"n": "1"}]))
+    };
+    let many = |request: &Request| {
+        page(&format!("Link: <?page={}>; rel=next", number(request) + 1), &json!([{"n": number(request).to_string()}]))
+    };
+    let second = |status: u16, body: &'static str| {
+        move |request: &Request| match number(request) {
+            1 => github(request),
+            _ => vec![Step::Send(response(status, "Content-Type: application/json", body))],
+        }
+    };
+    let by_link = json!({"paging": {"link": true, "maxPages": 5}});
+    let cases: Vec<(Upstream, Value, &str, &str)> = vec![
+        (Upstream::start(link("?x=1")).await, by_link.clone(), "backend_output_invalid", "the pages go in a circle"),
+        (
+            Upstream::start(link("http://127.0.0.2:1/")).await,
+            by_link.clone(),
+            "backend_output_invalid",
+            "the next page is elsewhere",
+        ),
+        (Upstream::start(link("https://h/")).await, by_link.clone(), "backend_output_invalid", "elsewhere (https://h)"),
+        (Upstream::start(many).await, by_link.clone(), "backend_output_invalid", "page 5: GET"),
+        (Upstream::start(second(500, "[]")).await, by_link.clone(), "backend_failed", "page 2: "),
+        (Upstream::start(second(404, "{}")).await, by_link.clone(), "backend_output_invalid", "page 2: "),
+        (Upstream::start(second(200, "{}")).await, by_link.clone(), "backend_output_invalid", "page 2: "),
+        (Upstream::start(second(200, "[{\"n\":")).await, by_link.clone(), "backend_output_invalid", "page 2: "),
+        (
+            Upstream::start(github).await,
+            json!({}),
+            "backend_output_invalid",
+            "`paging: { link: true }` reads all of them",
+        ),
+        (
+            Upstream::start(github).await,
+            json!({"paging": {"next": "body.next"}}),
+            "backend_output_invalid",
+            "paging.next",
+        ),
+        (
+            Upstream::start(github).await,
+            json!({"paging": {"next": "[1]"}}),
+            "backend_output_invalid",
+            "paging.next: it is a list",
+        ),
+    ];
+    for (upstream, more, code, says) in cases {
+        refused(&ask(&upstream, more.clone()).await, 502, code, says);
+    }
+}
+
+#[test]
+fn what_does_not_go_together_is_told_at_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    for (paging, says) in [
+        (json!({}), "http.paging: it is `link` or `next`"),
+        (json!({"link": true, "next": "body.next"}), "http.paging: it is `link` or `next`"),
+        (json!({"link": true, "parameter": "page"}), "paging.parameter: there is no `next`"),
+        (json!({"link": true, "maxPages": 0}), "paging.maxPages: with 0"),
+        (json!({"next": "body."}), "paging.next: "),
+    ] {
+        let routes = json!([{"name": "s", "backend": {"http": {"url": "http://h/", "paging": paging}}}]);
+        let config = format!("{}routes: {routes}\n", TestApp::auth());
+        let clock = std::sync::Arc::new(appset_gateway::clock::SystemClock);
+        let lines = crate::support::app::build(folder.path(), &config, clock).err().expect("a report").lines();
+        assert!(lines.iter().any(|line| line.contains(says)), "{says}: {lines:?}");
+    }
+}
