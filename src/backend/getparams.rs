@@ -25,27 +25,23 @@ pub fn request(query: &Query) -> Value {
     request
 }
 
-/// The parameter sets in the body of an answer. `begins` is its beginning, without secrets.
+/// The parameter sets in the body of an answer. `begins` gives its beginning, without secrets, for an error.
 ///
 /// # Errors
 /// When there is no explicit list; the text says what Argo CD would have made of that.
-pub fn read(body: &[u8], begins: &str) -> Result<Vec<ParameterSet>, BackendError> {
+pub fn read(body: &[u8], begins: impl FnOnce() -> String) -> Result<Vec<ParameterSet>, BackendError> {
     if body.trim_ascii().is_empty() {
         return Err(nothing("the body is blank"));
     }
     let document = document::parse(body).map_err(|error| {
-        BackendError::invalid_output(format!("not one JSON document: {error} (it begins with `{begins}`)"))
+        BackendError::invalid_output(format!("not one JSON document: {error} (it begins with `{}`)", begins()))
     })?;
     let Value::Object(mut answer) = document else {
         let found = kind_of(&document);
         let error = format!("expected an object with `output.parameters`, found {found}");
         return Err(if document.is_null() { nothing(&error) } else { BackendError::invalid_output(error) });
     };
-    for key in ["error", "errors"] {
-        if let Some(said) = answer.get(key).filter(|said| is_said(said)) {
-            return Err(BackendError::invalid_output(format!("it holds `{key}`: {said}")));
-        }
-    }
+    refuse_error(&answer)?;
     let Some(output) = take(&mut answer, "output")? else {
         let is_above = answer.keys().any(|key| key.eq_ignore_ascii_case("parameters"));
         return Err(nothing(if is_above {
@@ -62,6 +58,16 @@ pub fn read(body: &[u8], begins: &str) -> Result<Vec<ParameterSet>, BackendError
         Some(Value::Null) => Err(nothing("`output.parameters` is null")),
         Some(list) => parameter_sets(list).map_err(|error| error.within("output.parameters")),
     }
+}
+
+/// Refuses an answer that says that there was an error, whatever else it says.
+///
+/// # Errors
+/// With what it says.
+pub fn refuse_error(answer: &Map<String, Value>) -> Result<(), BackendError> {
+    let said =
+        ["error", "errors"].into_iter().find_map(|key| Some((key, answer.get(key).filter(|said| is_said(said))?)));
+    said.map_or(Ok(()), |(key, said)| Err(BackendError::invalid_output(format!("it holds `{key}`: {said}"))))
 }
 
 /// Whether there was an error: one who always writes an `error` may leave `value` blank.
@@ -95,7 +101,7 @@ fn nothing(what: &str) -> BackendError {
 #[cfg(test)]
 mod tests {
     fn read(body: &str) -> Result<usize, String> {
-        super::read(body.as_bytes(), "…").map(|sets| sets.len()).map_err(|error| error.message)
+        super::read(body.as_bytes(), || "…".to_owned()).map(|sets| sets.len()).map_err(|error| error.message)
     }
 
     #[test]

@@ -213,7 +213,7 @@ impl Source {
             }
             // Whatever its content type says: many plugins do not set one, and Argo CD does not look.
             Self::Plugin(_) => {
-                let work = move || Ok((getparams::read(&reply.body, &reply.excerpt(120))?, None));
+                let work = move || Ok((getparams::read(&reply.body, || reply.excerpt(120))?, None));
                 mapping::work_on(load, work).await
             }
         }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{
     Place, Settings,
-    manifest::{Discover, Kind, Manifest},
+    manifest::{Kind, Manifest},
 };
 use crate::{
     backend::{
@@ -99,7 +99,7 @@ pub fn convert(
     let package = Package { folder: folder.to_owned(), source: from };
     let route = RouteConfig {
         name: manifest.name.clone(),
-        matches: matches(manifest.discover.as_ref(), settings.matches.take(), package.source.as_ref()),
+        matches: matches(manifest, settings.matches.take(), package.source.as_ref()),
         input,
         dynamic_input: manifest.dynamic.clone(),
         backend: BackendConfig::Script(script),
@@ -116,19 +116,15 @@ pub fn convert(
 }
 
 /// Which calls it takes: those that both the plugin and the configuration want.
-fn matches(discover: Option<&Discover>, more: Option<MatchConfig>, source: Option<&Source>) -> Option<MatchConfig> {
-    let mut all = match (discover, more) {
-        (None, more) => return more,
-        (Some(_), Some(more)) => more,
-        (Some(_), None) => MatchConfig::default(),
-    };
-    let Discover { application_set, parameters, command, args, file } = discover.cloned().unwrap_or_default();
-    all.application_set = all.application_set.or(application_set);
-    all.parameters.extend(parameters);
-    if command.is_some() {
-        (all.command, all.args) = (command, args);
+fn matches(manifest: &Manifest, more: Option<MatchConfig>, source: Option<&Source>) -> Option<MatchConfig> {
+    let Some(discover) = manifest.discover.clone() else { return more };
+    let mut all = more.unwrap_or_default();
+    all.application_set = all.application_set.or(discover.application_set);
+    all.parameters.extend(discover.parameters);
+    if discover.command.is_some() {
+        (all.command, all.args) = (discover.command, discover.args);
     }
-    all.file = file.zip(source).map(|(glob, source)| FileIn { folder: source.folder.clone(), glob });
+    all.file = manifest.file.clone().zip(source).map(|(glob, source)| FileIn { folder: source.folder.clone(), glob });
     Some(all)
 }
 

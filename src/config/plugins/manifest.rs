@@ -2,9 +2,8 @@
 
 mod spec;
 
-pub use self::spec::Discover;
 use self::spec::{
-    Announced, AnnouncedThere, ConfigManagementDiscover, ConfigManagementSpec, File, Find, GeneratorSpec, Rest,
+    Announced, AnnouncedThere, ConfigManagementDiscover, ConfigManagementSpec, File, GeneratorSpec, Rest,
 };
 use super::{Settings, settings};
 use crate::{
@@ -14,7 +13,7 @@ use crate::{
         tree::{self, Node},
     },
     problem::{Path, Problems},
-    route::announcement::Announcement,
+    route::{announcement::Announcement, matching::MatchConfig},
 };
 
 /// The version of both kinds.
@@ -42,9 +41,12 @@ pub struct Manifest {
     pub version: Option<String>,
     pub init: Option<CommandConfig>,
     pub generate: CommandConfig,
-    pub discover: Option<Discover>,
+    /// Which calls it wants.
+    pub discover: Option<MatchConfig>,
+    /// A glob over the files of the folder that it works on: one must be there for it to want a call.
+    pub file: Option<String>,
     pub announced: Option<Vec<Announcement>>,
-    /// What dynamic more parameters.
+    /// What announces more parameters.
     pub dynamic: Option<CommandConfig>,
     /// What stands in the file itself.
     pub settings: Settings,
@@ -135,6 +137,7 @@ fn generator(tree: &Node, value: &serde_json::Value, report: &mut Report, proble
         init,
         generate: CommandConfig { command: generate.command, args: generate.args },
         discover,
+        file: None,
         announced,
         dynamic,
         settings,
@@ -148,7 +151,7 @@ fn config_management(
     report: &mut Report,
     problems: &mut Problems,
 ) -> Option<Manifest> {
-    let file = decode::decode::<File<ConfigManagementSpec>>(&mut tree.clone(), report)?;
+    let manifest = decode::decode::<File<ConfigManagementSpec>>(&mut tree.clone(), report)?;
     let spec = Path::root().key("spec");
     let unknown = value.get("spec").and_then(serde_json::Value::as_object).into_iter().flat_map(|spec| spec.keys());
     for key in unknown.filter(|key| !OWN.contains(&key.as_str()) && !WITHOUT_EFFECT.contains(&key.as_str())) {
@@ -156,27 +159,28 @@ fn config_management(
         let help = format!("Argo CD ignores it, and so does the gateway{meant}");
         problems.warning(&spec.key(key), format!("unknown key `{key}`"), help);
     }
-    let ConfigManagementSpec { version, init, generate, discover, parameters } = file.spec;
+    let ConfigManagementSpec { version, init, generate, discover, parameters } = manifest.spec;
     // The first that is there counts, as in Argo CD.
-    let discover = discover.and_then(|ConfigManagementDiscover { file_name, find }| {
-        let find = find.unwrap_or(Find { glob: None, command: Vec::new(), args: Vec::new() });
-        let file = file_name.filter(|name| !name.is_empty()).or(find.glob.filter(|glob| !glob.is_empty()));
-        let file = file.map(|glob| glob.strip_prefix("./").unwrap_or(&glob).to_owned());
-        let command = Some(find.command).filter(|command| file.is_none() && !command.is_empty());
-        let args = if command.is_some() { find.args } else { Vec::new() };
-        (file.is_some() || command.is_some()).then(|| Discover { command, args, file, ..Discover::default() })
-    });
+    let ConfigManagementDiscover { file_name, find } = discover.unwrap_or_default();
+    let find = find.unwrap_or_default();
+    let file = file_name.filter(|name| !name.is_empty()).or(find.glob.filter(|glob| !glob.is_empty()));
+    let file = file.map(|glob| glob.strip_prefix("./").unwrap_or(&glob).to_owned());
+    let command = Some(find.command).filter(|command| file.is_none() && !command.is_empty());
+    let args = if command.is_some() { find.args } else { Vec::new() };
+    let discover =
+        (file.is_some() || command.is_some()).then(|| MatchConfig { command, args, ..MatchConfig::default() });
     let (announced, dynamic) = match parameters {
         Some(AnnouncedThere { fixed, dynamic }) => (fixed, dynamic),
         None => (None, None),
     };
     Some(Manifest {
         kind: Kind::ConfigManagement,
-        name: file.metadata.name,
+        name: manifest.metadata.name,
         version: version.filter(|version| !version.is_empty()),
         init: init.filter(|init| !init.command.is_empty()).map(Into::into),
         generate: generate.into(),
         discover,
+        file,
         announced: announced.filter(|announced| !announced.is_empty()),
         dynamic: dynamic.filter(|dynamic| !dynamic.command.is_empty()).map(Into::into),
         settings: settings::Settings::default(),

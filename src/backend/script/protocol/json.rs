@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::Reading;
 use crate::{
-    backend::{getparams::is_said, parameter_sets},
+    backend::{getparams, parameter_sets},
     document::{self, kind_of},
     error::BackendError,
     units::HumanDuration,
@@ -17,10 +17,7 @@ use crate::{
 pub fn read(document: Value) -> Result<Reading, BackendError> {
     match document {
         Value::Object(mut map) => {
-            let is_said = |key: &&str| map.get(*key).is_some_and(is_said);
-            if let Some(key) = ["error", "errors"].into_iter().find(is_said) {
-                return Err(BackendError::invalid_output(format!("it holds `{key}`: {}", map[key])));
-            }
+            getparams::refuse_error(&map)?;
             let ttl = map.remove("cache").map(read_ttl).transpose()?;
             let parameters = map.get_mut("output").and_then(|output| output.get_mut("parameters")).map(Value::take);
             let parameters = parameters.ok_or_else(|| {

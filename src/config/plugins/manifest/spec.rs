@@ -1,10 +1,12 @@
 //! The words of a `plugin.yaml` of either kind.
 
-use std::collections::BTreeMap;
-
 use serde::Deserialize;
 
-use crate::{backend::script::CommandConfig, config::plugins::Settings, route::announcement::Announcement};
+use crate::{
+    backend::script::CommandConfig,
+    config::plugins::Settings,
+    route::{announcement::Announcement, matching::MatchConfig},
+};
 
 /// A file, but for what is not the plugin's own business.
 #[derive(Deserialize)]
@@ -29,7 +31,7 @@ pub struct GeneratorSpec {
     pub version: Option<String>,
     pub init: Option<CommandConfig>,
     pub generate: Generate,
-    pub discover: Option<Discover>,
+    pub discover: Option<MatchConfig>,
     pub parameters: Option<Announced>,
 }
 
@@ -67,35 +69,20 @@ impl From<Command> for CommandConfig {
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase")]
 pub struct ConfigManagementDiscover {
     pub file_name: Option<String>,
     pub find: Option<Find>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Default)]
 pub struct Find {
     pub glob: Option<String>,
     #[serde(default)]
     pub command: Vec<String>,
     #[serde(default)]
     pub args: Vec<String>,
-}
-
-/// Which calls a plugin wants.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Discover {
-    pub application_set: Option<String>,
-    #[serde(default)]
-    pub parameters: BTreeMap<String, String>,
-    pub command: Option<Vec<String>>,
-    #[serde(default)]
-    pub args: Vec<String>,
-    /// A glob over the files of the folder that it works on.
-    #[serde(skip)]
-    pub file: Option<String>,
 }
 
 #[derive(Deserialize)]
