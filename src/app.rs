@@ -20,7 +20,7 @@ use crate::{
     config::{Config, Loaded, Report, ServerConfig},
     launcher::Launchers,
     oci::Registries,
-    outbound::Outbound,
+    outbound::{Outbound, SystemNames},
     problem::{Path, Problem, Problems},
     route::{RouteTable, check_deadline},
     telemetry::metrics::Metrics,
@@ -71,7 +71,9 @@ impl App {
         check_server(&config.server, &root.key("server"), &mut problems);
         let base = &loaded.base.clone();
         let auth = Auth::build(&config.auth, base, &root.key("auth"), &mut problems);
-        let outbound = Arc::new(Outbound::new(Arc::clone(&clock)).counted(metrics.outbound.clone()));
+        let (allowed, proxy) = config.outbound.build(base, &root.key("outbound"), &mut problems);
+        let outbound = Outbound::new(Arc::clone(&clock)).reaching(Arc::new(SystemNames), &allowed, proxy);
+        let outbound = Arc::new(outbound.counted(metrics.outbound.clone()));
         let registries = Registries::build(
             &config.registries,
             base,

@@ -23,6 +23,7 @@ use crate::{
     base_dir::BaseDir,
     cache::CacheLimits,
     oci::RegistryConfig,
+    outbound::OutboundConfig,
     problem::{Path, Problem, Problems},
     route::RouteConfig,
     telemetry::log::LogConfig,
@@ -45,6 +46,9 @@ pub struct Config {
     /// Where answers are remembered.
     #[serde(default)]
     pub cache: CacheLimits,
+    /// What all requests that leave the gateway share.
+    #[serde(default)]
+    pub outbound: OutboundConfig,
     /// How registries are reached, by their host as it stands in image references.
     #[serde(default)]
     pub registries: BTreeMap<String, RegistryConfig>,

@@ -4,41 +4,49 @@
 //! A destination is spared: what failed is sent again twice at most, only so many requests are under way, a
 //! destination in trouble is left alone for a while, and so is one whose budget is used up.
 
+mod addresses;
 mod breaker;
 mod budget;
 mod call;
 mod client;
+mod config;
 mod counts;
 mod destination;
 mod kept;
 pub mod link;
 mod reply;
 mod retry;
+mod tls;
 
 use std::{
     collections::HashMap,
     fmt,
     num::NonZeroU32,
-    path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
+use ipnet::IpNet;
 use moka::sync::Cache;
-use reqwest::{Client, Url};
+use reqwest::Url;
 use tokio::time::{Instant, sleep};
+use tower::retry::budget::Budget as _;
 
 use self::{
+    addresses::Addresses,
     breaker::{End, Pass},
     budget::{Budgets, Owner},
-    client::{Failure, How, Trusted},
+    client::{Client, Failure, How},
     destination::Destination,
     kept::Kept,
     reply::is_failure,
 };
 pub use self::{
+    addresses::{Inner, Names, SystemNames},
     call::{ANONYMOUS, Call},
+    config::{ClientCertificate, OutboundConfig, Proxy, ProxyConfig, TlsKeys},
     reply::Reply,
+    tls::Tls,
 };
 use crate::{clock::Clock, error::BackendError, secret::Secrets, telemetry::metrics::OutboundMetrics};
 
@@ -48,6 +56,8 @@ const MOST_DESTINATIONS: u64 = 10_000;
 /// The ways out, shared by all backends.
 pub struct Outbound {
     clock: Arc<dyn Clock>,
+    addresses: Addresses,
+    proxy: Option<Proxy>,
     metrics: Option<OutboundMetrics>,
     lines: Mutex<HashMap<Terms, Arc<Line>>>,
 }
@@ -55,8 +65,8 @@ pub struct Outbound {
 /// How destinations are reached. Who asks on equal terms shares connections, limits and what was learned.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Terms {
-    /// A PEM file with certificates that are trusted besides the system's. It is read at the start.
-    pub ca: Option<PathBuf>,
+    /// How certificates are checked, and which one is shown.
+    pub tls: Tls,
     /// How many requests may be under way to one destination.
     pub concurrency: usize,
     /// How many requests may begin per second at one destination, and at once when it was left alone before.
@@ -67,9 +77,7 @@ pub struct Terms {
 pub struct Line {
     terms: Terms,
     clock: Arc<dyn Clock>,
-    trusted: Trusted,
-    /// Built at its first use, since reading the system's certificates takes longer than the start of everything else.
-    client: Mutex<Option<Client>>,
+    client: Client,
     destinations: Cache<Arc<str>, Arc<Destination>>,
     budgets: Budgets,
     kept: Kept,
@@ -78,14 +86,22 @@ pub struct Line {
 
 impl Default for Terms {
     fn default() -> Self {
-        Self { ca: None, concurrency: 8, rate: None }
+        Self { tls: Tls::default(), concurrency: 8, rate: None }
     }
 }
 
 impl Outbound {
     /// No line yet; `clock` tells how long a destination wants to be left alone.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { clock, metrics: None, lines: Mutex::default() }
+        let addresses = Addresses::new(Arc::new(SystemNames), &[], None);
+        Self { clock, addresses, proxy: None, metrics: None, lines: Mutex::default() }
+    }
+
+    /// The same, that looks names up in `names`, may reach the `allowed` networks too, and goes through `proxy`.
+    #[must_use]
+    pub fn reaching(self, names: Arc<dyn Names>, allowed: &[IpNet], proxy: Option<Proxy>) -> Self {
+        let addresses = Addresses::new(names, allowed, proxy.as_ref().and_then(|proxy| proxy.url.host_str()));
+        Self { addresses, proxy, ..self }
     }
 
     /// The same, counted in `metrics`.
@@ -104,10 +120,9 @@ impl Outbound {
             return Ok(Arc::clone(line));
         }
         let line = Arc::new(Line {
-            trusted: Trusted::read(terms.ca.as_deref())?,
+            client: Client::new(terms.tls.clone(), self.proxy.clone(), self.addresses.clone())?,
             terms: terms.clone(),
             clock: Arc::clone(&self.clock),
-            client: Mutex::default(),
             destinations: Cache::new(MOST_DESTINATIONS),
             budgets: Budgets::default(),
             kept: Kept::default(),
@@ -167,7 +182,11 @@ impl Line {
             metrics.spared(counts::spared(error));
         }
         let mut outcome = first?;
+        journey.destination.retries.deposit();
         while let Some(wait) = journey.wait(&outcome) {
+            if !journey.destination.retries.withdraw() {
+                break;
+            }
             sleep(wait).await;
             // What happened meanwhile may forbid another attempt; then the last one stands.
             let Ok(next) = self.set_out(&mut journey).await else { break };
@@ -188,14 +207,13 @@ impl Line {
         // Before the wait, which would be in vain, and after it.
         self.check(journey)?;
         let _turn = destination.turn(journey.call.deadline).await?;
-        let client = self.client()?;
         self.check(journey)?;
         if journey.pass.is_none() {
             journey.pass = Some(destination.breaker.enter(self.clock.now())?);
         }
         journey.attempts += 1;
         let began = Instant::now();
-        let mut outcome = self.trusted.exchange(&client, journey.call, &journey.secrets).await;
+        let mut outcome = self.client.exchange(journey.call, &journey.secrets).await?;
         journey.took = began.elapsed();
         if let Ok(reply) = &mut outcome {
             self.budgets.learn(&journey.owner, reply, self.clock.now());
@@ -210,15 +228,6 @@ impl Line {
         let now = self.clock.now();
         self.budgets.check(&journey.owner, now)?;
         journey.destination.breaker.check(now)
-    }
-
-    fn client(&self) -> Result<Client, BackendError> {
-        // Held while it is built, so that those who ask first do not build one each.
-        let mut client = self.client.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(client) = &*client {
-            return Ok(client.clone());
-        }
-        Ok(client.insert(self.trusted.client()?).clone())
     }
 }
 
@@ -244,7 +253,7 @@ fn end_of(outcome: &Outcome) -> End {
         Ok(_) => End::Well,
         Err(failure) => match failure.how {
             How::Connect | How::Untrusted | How::Timeout => End::Failed(failure.what.clone()),
-            How::Broken => End::Unclear(failure.what.clone()),
+            How::Broken | How::Refused => End::Unclear(failure.what.clone()),
             How::TooLarge => End::Well,
         },
     }

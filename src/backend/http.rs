@@ -30,7 +30,7 @@ use crate::{
     error::BackendError,
     expression::Expression,
     generator::{Outcome, ParameterSet, Query},
-    outbound::{Call, Line, Reply, Terms, link},
+    outbound::{Call, ClientCertificate, Line, Reply, Terms, TlsKeys, link},
     problem::{Path, Problems},
     secret::{Secrets, TextOrSecret},
     template::{INPUT_SCOPE, STEP_SCOPE, input_context},
@@ -67,9 +67,13 @@ pub struct Config {
     #[serde(default)]
     pub honor_cache_control: bool,
     /// A PEM file with certificates of private CAs, relative to the configuration file. They are trusted besides the
-    /// system's, and read at the start.
-    #[serde(default)]
+    /// system's, and read again every 30 s.
     pub ca: Option<PathBuf>,
+    /// A certificate that shows who we are. Its files are read again every 30 s.
+    pub client_certificate: Option<ClientCertificate>,
+    /// Believe any certificate. Whoever is in between can then read the credential and decide what is answered.
+    #[serde(default)]
+    pub insecure_skip_verify: bool,
     /// How long the whole exchange may take, waits and further attempts included.
     #[serde(default = "default_timeout")]
     pub timeout: HumanDuration,
@@ -121,13 +125,15 @@ impl Http {
     pub fn build(config: &Config, around: Surroundings<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
         let source = Source::build(config, around, path, problems);
         problems.check_not_zero(&path.key("timeout"), config.timeout.0);
-        let at = if config.ca.is_some() { path.key("ca") } else { path.clone() };
         let address = config.url.as_deref().or(config.plugin.as_ref().map(|plugin| plugin.base_url.as_str()));
-        if config.ca.is_some() && address.is_some_and(|address| address.starts_with("http://")) {
-            problems.warning(&at, "the CA is of no use: the URL is http://, without TLS", "write `https://`");
-        }
-        let ca = config.ca.as_ref().map(|file| around.base.resolve(file));
-        let line = problems.note(&at, around.outbound.line(Terms { ca, ..Terms::default() }));
+        let is_plain = address.is_some_and(|address| address.starts_with("http://"));
+        let keys = TlsKeys {
+            ca: config.ca.as_ref(),
+            client_certificate: config.client_certificate.as_ref(),
+            insecure_skip_verify: config.insecure_skip_verify,
+        };
+        let tls = keys.build(is_plain, around.base, path, problems);
+        let line = problems.note(&tls.at(path), around.outbound.line(Terms { tls: tls.clone(), ..Terms::default() }));
         Some(Self {
             line: line?,
             source: source?,

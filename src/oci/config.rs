@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     base_dir::BaseDir,
-    outbound::{Outbound, Terms},
+    outbound::{ClientCertificate, Outbound, Terms, Tls, TlsKeys},
     problem::{Path, Problems},
 };
 
@@ -30,6 +30,10 @@ pub struct RegistryConfig {
     pub plain_http: bool,
     /// A PEM file with certificates to trust besides the system's, relative to the configuration file.
     pub ca: Option<PathBuf>,
+    /// A certificate that shows who we are, for a registry that asks for one. Its files are read again every 30 s.
+    pub client_certificate: Option<ClientCertificate>,
+    /// Believe any certificate. Whoever is in between can then read the credential and decide what is deployed.
+    pub insecure_skip_verify: bool,
     /// A Docker `config.json` with the credential, relative to the configuration file; read again when it changes. Without
     /// it the registry is asked anonymously.
     pub docker_config: Option<PathBuf>,
@@ -100,9 +104,12 @@ impl RegistryConfig {
                 "write the host as it stands in image references, such as `docker.io`",
             );
         }
-        if self.plain_http && self.ca.is_some() {
-            problems.error(&path.key("ca"), "with `plainHttp` no certificate is looked at");
-        }
+        let keys = TlsKeys {
+            ca: self.ca.as_ref(),
+            client_certificate: self.client_certificate.as_ref(),
+            insecure_skip_verify: self.insecure_skip_verify,
+        };
+        let tls = keys.build(self.plain_http, base, path, problems);
         if self.docker_config.is_none() && !self.credential_helpers.is_empty() {
             problems.warning(
                 &path.key("credentialHelpers"),
@@ -114,7 +121,7 @@ impl RegistryConfig {
         if let Some(file) = &file {
             self.check_docker_config(file, name, &path.key("dockerConfig"), problems);
         }
-        let line = problems.note(&path.key("ca"), outbound.line(self.terms(name, base)))?;
+        let line = problems.note(&tls.at(path), outbound.line(self.terms(name, tls.clone())))?;
         let url = format!("{}://{at}/", if self.plain_http { "http" } else { "https" });
         let url = problems.note(&path.key("endpoint"), Url::parse(&url))?;
         let rules = Rules { confirm_404: self.confirm404, denied_means_missing: self.denied_means_missing };
@@ -123,13 +130,9 @@ impl RegistryConfig {
     }
 
     /// On what terms the registry called `name` is asked.
-    fn terms(&self, name: &str, base: &BaseDir) -> Terms {
+    fn terms(&self, name: &str, tls: Tls) -> Terms {
         let (concurrency, rate) = if name == HUB { (4, NonZeroU32::new(10)) } else { (8, None) };
-        Terms {
-            ca: self.ca.as_ref().map(|ca| base.resolve(ca)),
-            concurrency: self.concurrency.unwrap_or(concurrency),
-            rate: self.rate.or(rate),
-        }
+        Terms { tls, concurrency: self.concurrency.unwrap_or(concurrency), rate: self.rate.or(rate) }
     }
 
     fn check_docker_config(&self, file: &std::path::Path, name: &str, path: &Path, problems: &mut Problems) {
@@ -168,9 +171,9 @@ mod tests {
     fn docker_hub_is_asked_less_than_others() {
         let terms = |host: &str, entry: Value| {
             let config: RegistryConfig = serde_json::from_value(entry).unwrap();
-            config.terms(canonical_registry(host), &BaseDir::new("/"))
+            config.terms(canonical_registry(host), Tls::default())
         };
-        let of = |concurrency, rate| Terms { ca: None, concurrency, rate: NonZeroU32::new(rate) };
+        let of = |concurrency, rate| Terms { tls: Tls::default(), concurrency, rate: NonZeroU32::new(rate) };
         for hub in ["docker.io", "index.docker.io", "registry-1.docker.io"] {
             assert_eq!(terms(hub, json!({})), of(4, 10), "{hub}");
             assert_eq!(terms(hub, json!({"concurrency": 9, "rate": 100})), of(9, 100), "{hub}");

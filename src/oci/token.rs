@@ -3,7 +3,6 @@
 
 use std::{
     collections::HashMap,
-    net::IpAddr,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -20,7 +19,7 @@ use crate::{
     error::{BackendError, ErrorKind},
     flight::{Flights, Seat},
     landing::landed,
-    outbound::{Call, Line},
+    outbound::{Call, Inner, Line},
     secret::Secret,
 };
 
@@ -115,24 +114,13 @@ pub(super) fn check_elsewhere(url: &Url, registry: &Url) -> Result<(), String> {
             let name = name.trim_end_matches('.');
             name == "localhost" || name.ends_with(".localhost")
         }
-        Host::Ipv4(ip) => is_inner(IpAddr::V4(ip)),
-        Host::Ipv6(ip) => is_inner(ip.to_ipv4_mapped().map_or(IpAddr::V6(ip), IpAddr::V4)),
+        Host::Ipv4(ip) => Inner::of(ip.into()).is_some(),
+        Host::Ipv6(ip) => Inner::of(ip.into()).is_some(),
     };
     if is_inner {
         return Err(format!("is at the inner address {host}, and not the registry's own"));
     }
     Ok(())
-}
-
-fn is_inner(ip: IpAddr) -> bool {
-    match ip {
-        IpAddr::V4(ip) => {
-            // 100.64.0.0/10 is shared within a provider's network (RFC 6598); some have their metadata service there.
-            let is_shared = matches!(ip.octets(), [100, 64..=127, ..]);
-            ip.is_private() || ip.is_loopback() || ip.is_link_local() || ip.octets()[0] == 0 || is_shared
-        }
-        IpAddr::V6(ip) => ip.is_loopback() || ip.is_unspecified() || ip.is_unique_local() || ip.is_unicast_link_local(),
-    }
 }
 
 impl Tokens {

@@ -1,22 +1,23 @@
 //! The HTTP client of a line, and one exchange with it: the request once, and its whole answer.
 
 use std::{
-    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
     time::Duration,
 };
 
 use bytes::BytesMut;
-use reqwest::{Certificate, Client, redirect};
-use rustls::{
-    RootCertStore,
-    pki_types::{CertificateDer, pem::PemObject as _},
-};
+use reqwest::{NoProxy, redirect};
 use tokio::time::{Instant, timeout_at};
 
-use super::{Call, Reply};
+use super::{
+    Call, Reply,
+    addresses::{Addresses, Refused},
+    config::Proxy,
+    tls::{Certificates, Tls},
+};
 use crate::{
     error::{BackendError, ErrorKind},
-    secret::Secrets,
+    secret::{Secret, Secrets},
 };
 
 /// How long a connection may take to open, TLS included.
@@ -24,11 +25,27 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long an answer may take to begin.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Certificates that are trusted besides the system's, read once.
-#[derive(Debug, Default)]
-pub struct Trusted {
-    file: Option<PathBuf>,
-    certificates: Vec<Certificate>,
+/// Who is never asked through a proxy.
+const NEVER_PROXIED: &str = "localhost,127.0.0.0/8,::1";
+/// How often files and secrets that may be renewed are looked at.
+const RENEWED_EVERY: Duration = Duration::from_secs(30);
+
+/// A line's HTTP client, with what it is made of.
+#[derive(Debug)]
+pub struct Client {
+    tls: Tls,
+    proxy: Option<Proxy>,
+    addresses: Addresses,
+    made: Mutex<Made>,
+}
+
+#[derive(Debug)]
+struct Made {
+    certificates: Certificates,
+    password: Option<Secret>,
+    read_at: Instant,
+    /// Built at its first use, since reading the system's certificates takes longer than the start of everything else.
+    client: Option<reqwest::Client>,
 }
 
 /// Why an exchange brought no whole answer.
@@ -45,6 +62,8 @@ pub struct Failure {
 pub enum How {
     /// There was no connection, so nothing was asked.
     Connect,
+    /// Its name is at an address that may not be asked.
+    Refused,
     /// It showed a certificate that is not trusted.
     Untrusted,
     /// It took too long.
@@ -55,58 +74,97 @@ pub enum How {
     TooLarge,
 }
 
-impl Trusted {
-    /// The certificates in the PEM file `file`; none without one.
+impl Client {
+    /// One that reaches `addresses`, by way of `proxy` if there is one.
     ///
     /// # Errors
-    /// When there are none that can be used; the text names the file.
-    pub fn read(file: Option<&Path>) -> Result<Self, String> {
-        let Some(file) = file else { return Ok(Self::default()) };
-        let shown = file.display();
-        let pem = std::fs::read(file).map_err(|error| format!("cannot read the CA file {shown}: {error}"))?;
-        let mut store = RootCertStore::empty();
-        let mut certificates = Vec::new();
-        for certificate in CertificateDer::pem_slice_iter(&pem) {
-            let certificate = certificate.map_err(|error| format!("the CA file {shown} is not PEM: {error}"))?;
-            let made = Certificate::from_der(&certificate);
-            let number = certificates.len() + 1;
-            let added = store.add(certificate).map_err(|error| error.to_string());
-            certificates.push(
-                added
-                    .and_then(|()| made.map_err(|error| error.to_string()))
-                    .map_err(|error| format!("certificate {number} in the CA file {shown} cannot be used: {error}"))?,
-            );
-        }
-        if certificates.is_empty() {
-            return Err(format!(
-                "the CA file {shown} holds no certificate; it must be PEM, with `-----BEGIN CERTIFICATE-----`"
-            ));
-        }
-        Ok(Self { file: Some(file.to_owned()), certificates })
+    /// When the certificates of `tls` cannot be used; the text names the file.
+    pub fn new(tls: Tls, proxy: Option<Proxy>, addresses: Addresses) -> Result<Self, String> {
+        let certificates = Certificates::read(&tls)?;
+        let made = Made { certificates, password: None, read_at: Instant::now(), client: None };
+        Ok(Self { tls, proxy, addresses, made: Mutex::new(made) })
     }
 
-    /// A client that trusts them.
-    ///
-    /// # Errors
-    /// When the system's certificates cannot be used.
-    pub fn client(&self) -> Result<Client, BackendError> {
-        Client::builder()
+    /// The client, with what its files hold now.
+    fn ready(&self) -> Result<reqwest::Client, BackendError> {
+        // Held while it is built, so that those who ask first do not build one each.
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if made.client.is_some() && self.may_be_renewed() && made.read_at.elapsed() >= RENEWED_EVERY {
+            made.read_at = Instant::now();
+            match self.material() {
+                Ok((certificates, password)) => {
+                    let same_password = |old: &Secret, new: &Secret| old.expose() == new.expose();
+                    let is_same = made.certificates.is_same(&certificates)
+                        && made.password.iter().zip(&password).all(|(old, new)| same_password(old, new));
+                    if !is_same {
+                        made.client = None;
+                    }
+                    (made.certificates, made.password) = (certificates, password);
+                }
+                Err(why) => tracing::warn!(%why, "what was read before stays in use"),
+            }
+        }
+        if let Some(client) = &made.client {
+            return Ok(client.clone());
+        }
+        if made.password.is_none() {
+            made.password = self.password().map_err(BackendError::unavailable)?;
+        }
+        let client = self
+            .build(&made)
+            .map_err(|error| BackendError::unavailable(format!("cannot set up the HTTP client: {}", cause(&error))))?;
+        Ok(made.client.insert(client).clone())
+    }
+
+    fn may_be_renewed(&self) -> bool {
+        self.tls.has_files() || self.proxy.as_ref().is_some_and(|proxy| proxy.credential.is_some())
+    }
+
+    fn material(&self) -> Result<(Certificates, Option<Secret>), String> {
+        Ok((Certificates::read(&self.tls)?, self.password()?))
+    }
+
+    fn password(&self) -> Result<Option<Secret>, String> {
+        let Some(Proxy { credential: Some((_, password)), base, .. }) = &self.proxy else { return Ok(None) };
+        password.read(base).map(Some)
+    }
+
+    fn build(&self, made: &Made) -> reqwest::Result<reqwest::Client> {
+        let mut builder = reqwest::Client::builder()
             .user_agent(concat!("appset-gateway/", env!("CARGO_PKG_VERSION")))
             .redirect(redirect::Policy::none())
             .no_proxy()
             .connect_timeout(CONNECT_TIMEOUT)
             .pool_idle_timeout(Duration::from_mins(1))
             .tcp_nodelay(true)
-            .tls_certs_merge(self.certificates.iter().cloned())
-            .build()
-            .map_err(|error| BackendError::unavailable(format!("cannot set up the HTTP client: {}", cause(&error))))
+            .dns_resolver(self.addresses.clone())
+            .tls_certs_merge(made.certificates.trusted().iter().cloned())
+            .tls_danger_accept_invalid_certs(!self.tls.is_checked);
+        if let Some(identity) = made.certificates.identity() {
+            builder = builder.identity(identity.clone());
+        }
+        if let Some(proxy) = &self.proxy {
+            let except = proxy.except.join(",");
+            let mut through = reqwest::Proxy::all(proxy.url.clone())?
+                .no_proxy(NoProxy::from_string(&format!("{NEVER_PROXIED},{except}")));
+            if let Some(((username, _), password)) = proxy.credential.as_ref().zip(made.password.as_ref()) {
+                through = through.basic_auth(username, password.expose());
+            }
+            builder = builder.proxy(through);
+        }
+        builder.build()
     }
 
     /// Sends `call` once and reads the whole answer.
     ///
     /// # Errors
-    /// When no whole answer arrives in time.
-    pub async fn exchange(&self, client: &Client, call: &Call, secrets: &Secrets) -> Result<Reply, Failure> {
+    /// When there is no client.
+    pub async fn exchange(&self, call: &Call, secrets: &Secrets) -> Result<Result<Reply, Failure>, BackendError> {
+        let client = self.ready()?;
+        Ok(self.exchange_by(&client, call, secrets).await)
+    }
+
+    async fn exchange_by(&self, client: &reqwest::Client, call: &Call, secrets: &Secrets) -> Result<Reply, Failure> {
         let head_by = call.deadline.min(Instant::now() + HEAD_TIMEOUT);
         let mut request = client.request(call.method.clone(), call.url.clone()).headers(call.headers.clone());
         if let Some(body) = &call.body {
@@ -143,8 +201,11 @@ impl Trusted {
         if error.is_timeout() {
             return Failure { how: How::Timeout, what: format!("timed out: {why}") };
         }
-        if is_certificate(error) {
-            let advice = match &self.file {
+        if let Some(refused) = find::<Refused>(error) {
+            return Failure { how: How::Refused, what: refused.to_string() };
+        }
+        if matches!(find(error), Some(rustls::Error::InvalidCertificate(_))) {
+            let advice = match &self.tls.ca {
                 Some(file) => format!("neither the system nor the CA file {} vouches for it", file.display()),
                 None => "if a private CA signed it, name that CA's file as `ca`".to_owned(),
             };
@@ -158,7 +219,16 @@ impl Trusted {
         } else {
             (How::Broken, "the request failed")
         };
-        Failure { how, what: format!("{what}: {why}") }
+        let through = match &self.proxy {
+            Some(proxy) if how == How::Connect => {
+                format!(
+                    " (all but what `outbound.proxy.except` names goes through the proxy {})",
+                    proxy.url.origin().ascii_serialization()
+                )
+            }
+            _ => String::new(),
+        };
+        Failure { how, what: format!("{what}: {why}{through}") }
     }
 }
 
@@ -168,6 +238,7 @@ impl Failure {
         let kind = match self.how {
             How::Connect | How::Untrusted | How::Broken => ErrorKind::Unavailable,
             How::Timeout => ErrorKind::Timeout,
+            How::Refused => ErrorKind::Denied,
             How::TooLarge => ErrorKind::InvalidOutput,
         };
         let tried = if attempts > 1 { format!(" (tried {attempts} times)") } else { String::new() };
@@ -175,14 +246,14 @@ impl Failure {
     }
 }
 
-/// Whether the other side's certificate is what is wrong, which another attempt would find again.
-fn is_certificate(error: &reqwest::Error) -> bool {
-    causes(error).any(|mut cause| {
+/// The cause of `error` that is a `T`.
+fn find<T: std::error::Error + 'static>(error: &reqwest::Error) -> Option<&T> {
+    causes(error).find_map(|mut cause| {
         // An I/O error passes over what it holds when it is asked for its source.
         while let Some(within) = cause.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref) {
             cause = within;
         }
-        matches!(cause.downcast_ref(), Some(rustls::Error::InvalidCertificate(_)))
+        cause.downcast_ref()
     })
 }
 
@@ -194,30 +265,4 @@ fn causes<'a>(error: &'a reqwest::Error) -> impl Iterator<Item = &'a (dyn std::e
 /// The innermost cause, which says what happened; the layers above repeat the URL.
 fn cause(error: &reqwest::Error) -> String {
     causes(error).last().map(ToString::to_string).unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_ca_file_that_is_none_is_named() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("ca.crt");
-        assert!(Trusted::read(None).is_ok());
-        for (content, says) in [
-            (None, "cannot read the CA file"),
-            (Some(""), "holds no certificate"),
-            (Some("<html>"), "holds no certificate"),
-            (Some("-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n"), "holds no certificate"),
-            (Some("-----BEGIN CERTIFICATE-----\n????\n-----END CERTIFICATE-----\n"), "is not PEM"),
-            (Some("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"), "certificate 1 in the CA file"),
-        ] {
-            if let Some(content) = content {
-                std::fs::write(&file, content).unwrap();
-            }
-            let why = Trusted::read(Some(&file)).unwrap_err();
-            assert!(why.contains(says) && why.contains("ca.crt"), "{why}");
-        }
-    }
 }

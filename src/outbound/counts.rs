@@ -12,6 +12,7 @@ pub fn sent(outcome: &Outcome) -> &'static str {
         Ok(_) => "ok",
         Err(failure) => match failure.how {
             How::Connect => "connect",
+            How::Refused => "forbidden",
             How::Untrusted => "untrusted",
             How::Timeout => "timeout",
             How::Broken => "broken",

@@ -1,6 +1,6 @@
 //! One destination: how many requests may be under way to it, how many may begin per second, and whether it is well.
 
-use std::{num::NonZeroU32, sync::Arc};
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use governor::{
     DefaultDirectRateLimiter, Quota,
@@ -10,15 +10,25 @@ use tokio::{
     sync::{Mutex, Semaphore, SemaphorePermit},
     time::{Instant, sleep_until, timeout_at},
 };
+use tower::retry::budget::TpsBudget;
 
 use super::{Terms, breaker::Breaker};
 use crate::error::BackendError;
+
+/// For how long a call counts among those of which a share may be sent again.
+const RETRY_WINDOW: Duration = Duration::from_secs(10);
+/// How many calls of all may be sent again.
+const RETRY_SHARE: f32 = 0.2;
+/// How many may be in any case, per second of the window.
+const LEAST_RETRIES: u32 = 1;
 
 /// What the calls of one destination share.
 #[derive(Debug)]
 pub struct Destination {
     /// Whether it is well.
     pub breaker: Arc<Breaker>,
+    /// How many requests may be sent again: where much fails at once, sending it all again would only add to it.
+    pub retries: TpsBudget,
     permits: Semaphore,
     most: usize,
     rate: Option<Rate>,
@@ -44,7 +54,8 @@ impl Destination {
             limiter: DefaultDirectRateLimiter::direct(Quota::per_second(most)),
             queue: Mutex::default(),
         });
-        Self { breaker: Arc::default(), permits: Semaphore::new(most), most, rate }
+        let retries = TpsBudget::new(RETRY_WINDOW, LEAST_RETRIES, RETRY_SHARE);
+        Self { breaker: Arc::default(), retries, permits: Semaphore::new(most), most, rate }
     }
 
     /// Waits until a request may begin.

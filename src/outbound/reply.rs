@@ -55,6 +55,13 @@ impl Reply {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
                 BackendError::new(ErrorKind::Denied, format!("access denied ({status}){said}; check the credential"))
             }
+            StatusCode::PROXY_AUTHENTICATION_REQUIRED => {
+                let advice = "check `username` and `password` of `outbound.proxy`";
+                BackendError::new(
+                    ErrorKind::Denied,
+                    format!("the proxy wants to know who asks ({status}){said}; {advice}"),
+                )
+            }
             _ if is_failure(status) => {
                 let with = if self.attempts > 1 {
                     format!("{} times, the last time with", self.attempts)

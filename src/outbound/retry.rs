@@ -103,6 +103,7 @@ mod tests {
         }
         for (how, expected) in [
             (How::Connect, true),
+            (How::Refused, false),
             (How::Untrusted, false),
             (How::Timeout, false),
             (How::Broken, false),

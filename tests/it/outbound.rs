@@ -1,7 +1,9 @@
 //! The way out: what is sent again and what is not, and how a destination is spared.
 
+mod addresses;
 mod counted;
 mod limits;
+mod proxied;
 mod silence;
 mod tls;
 mod trouble;
@@ -10,7 +12,7 @@ use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use appset_gateway::{
     error::{BackendError, ErrorKind},
-    outbound::{Call, Line, Outbound, Reply, Terms},
+    outbound::{Call, Line, Outbound, Reply, Terms, Tls},
 };
 use http::{HeaderValue, Method, header};
 use reqwest::Url;

@@ -229,3 +229,19 @@ async fn what_must_not_be_kept_is_not() {
     assert_eq!(ask().await.unwrap().status.as_u16(), 200);
     fails(ask().await, ErrorKind::InvalidOutput, "for another version");
 }
+
+#[tokio::test]
+async fn only_a_share_of_all_calls_is_sent_again() {
+    let (line, _) = line(Terms { concurrency: 200, ..Terms::default() });
+    // Every second one fails, so that it is never left alone.
+    let count = AtomicUsize::new(0);
+    let play =
+        move |_: &Request| if count.fetch_add(1, Ordering::SeqCst).is_multiple_of(2) { says(500, "") } else { well() };
+    let upstream = Upstream::start(play).await;
+    for _ in 0..200 {
+        line.fetch(get(&upstream, "/", 10.0)).await.unwrap();
+    }
+    // One in five, and ten more that always may be. Each that is sent again moves the next call to a failure.
+    let again = asked(&upstream) - 200;
+    assert!((40..=51).contains(&again), "{again}");
+}

@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf};
 
-use appset_gateway::{app::App, base_dir::BaseDir, config::Loaded};
+use appset_gateway::{app::App, base_dir::BaseDir, config::Loaded, outbound::ClientCertificate};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use serde_json::json;
 use tempfile::TempDir;
@@ -13,9 +13,10 @@ use tokio::{
 use tokio_rustls::{
     TlsAcceptor,
     rustls::{
-        ServerConfig,
+        RootCertStore, ServerConfig,
         crypto::aws_lc_rs,
-        pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer},
+        pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
+        server::WebPkiClientVerifier,
     },
 };
 
@@ -24,7 +25,7 @@ use crate::support::{TestApp, upstream::refused};
 
 /// A CA with a certificate of its own.
 pub(super) struct Ca {
-    pem: String,
+    pub(super) pem: String,
     issuer: Issuer<'static, KeyPair>,
 }
 
@@ -38,18 +39,36 @@ pub(super) fn ca(name: &str) -> Ca {
     Ca { pem, issuer: Issuer::new(params, key) }
 }
 
-/// A server that answers everything with a list, with a certificate of `ca` for `names`.
-pub(super) async fn serve(ca: &Ca, names: &[&str]) -> SocketAddr {
+/// A certificate of `ca` for `names`, and its key, in PEM.
+fn certificate(ca: &Ca, names: &[&str]) -> (String, String) {
     let key = KeyPair::generate().unwrap();
     let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-    let certificate = CertificateParams::new(names).unwrap().signed_by(&key, &ca.issuer).unwrap();
-    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
-    let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(vec![certificate.der().clone()], key)
-        .unwrap();
+    (CertificateParams::new(names).unwrap().signed_by(&key, &ca.issuer).unwrap().pem(), key.serialize_pem())
+}
+
+/// A server that answers everything with a list, with a certificate of `ca` for `names`.
+pub(super) async fn serve(ca: &Ca, names: &[&str]) -> SocketAddr {
+    serve_to(ca, names, None).await
+}
+
+/// The same, for those who show a certificate of `clients`.
+async fn serve_to(ca: &Ca, names: &[&str], clients: Option<&Ca>) -> SocketAddr {
+    let (certificate, key) = certificate(ca, names);
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let config =
+        ServerConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions().unwrap();
+    let config = match clients {
+        None => config.with_no_client_auth(),
+        Some(clients) => {
+            let mut roots = RootCertStore::empty();
+            roots.add(CertificateDer::from_pem_slice(clients.pem.as_bytes()).unwrap()).unwrap();
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+            config.with_client_cert_verifier(verifier.build().unwrap())
+        }
+    };
+    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
+    let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()];
+    let config = config.with_single_cert(chain, key).unwrap();
     let acceptor = TlsAcceptor::from(Arc::new(config));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -66,7 +85,7 @@ pub(super) async fn serve(ca: &Ca, names: &[&str]) -> SocketAddr {
     address
 }
 
-fn write(folder: &TempDir, name: &str, text: &str) -> PathBuf {
+pub(super) fn write(folder: &TempDir, name: &str, text: &str) -> PathBuf {
     let file = folder.path().join(name);
     std::fs::write(&file, text).unwrap();
     file
@@ -74,7 +93,7 @@ fn write(folder: &TempDir, name: &str, text: &str) -> PathBuf {
 
 async fn ask(address: SocketAddr, ca: Option<PathBuf>) -> Result<Reply, BackendError> {
     let url = Url::parse(&format!("https://{address}/list")).unwrap();
-    let (line, _) = line(Terms { ca, ..Terms::default() });
+    let (line, _) = line(Terms { tls: Tls { ca, ..Tls::default() }, ..Terms::default() });
     line.fetch(Call::get(url, 4096, Instant::now() + Duration::from_secs(10))).await
 }
 
@@ -140,5 +159,60 @@ async fn a_ca_file_that_is_none_is_found_at_the_start() {
         panic!("a warning is no error")
     };
     let text = report.lines().join("\n");
-    assert!(text.contains("the CA is of no use"), "{text}");
+    assert!(text.contains("it is of no use: this is asked by http://"), "{text}");
+}
+
+#[tokio::test]
+async fn a_client_certificate_is_shown_and_renewed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (ours, clients, strangers) = (ca("ours"), ca("clients"), ca("strangers"));
+    write(&folder, "ours.crt", &ours.pem);
+    let address = serve_to(&ours, &["127.0.0.1"], Some(&clients)).await;
+    let show = |ca: &Ca| {
+        let (cert, key) = certificate(ca, &["gateway"]);
+        ClientCertificate { cert: write(&folder, "tls.crt", &cert), key: write(&folder, "tls.key", &key) }
+    };
+    let client = Some(show(&strangers));
+    let ca = Some(folder.path().join("ours.crt"));
+    let (line, _) = line(Terms { tls: Tls { ca, client, is_checked: true }, ..Terms::default() });
+    let ask = async || {
+        let url = Url::parse(&format!("https://{address}/list")).unwrap();
+        line.fetch(Call { may_repeat: false, ..Call::get(url, 4096, Instant::now() + Duration::from_secs(10)) }).await
+    };
+    fails(ask().await, ErrorKind::Unavailable, "");
+    // The files are looked at again after a while, and one that cannot be used changes nothing.
+    let later = async || {
+        tokio::time::pause();
+        tokio::time::advance(Duration::from_secs(31)).await;
+        tokio::time::resume();
+    };
+    show(&clients);
+    later().await;
+    assert_eq!(ask().await.unwrap().status.as_u16(), 200);
+    write(&folder, "tls.key", "half a k");
+    later().await;
+    assert_eq!(ask().await.unwrap().status.as_u16(), 200);
+}
+
+#[tokio::test]
+async fn any_certificate_is_believed_where_that_is_written_and_it_is_loud() {
+    let ours = ca("ours");
+    let address = serve(&ours, &["elsewhere.example"]).await;
+    let url = format!("https://{address}/list");
+    let routes = json!([
+        {"name": "careless", "backend": {"http": {"url": url, "insecureSkipVerify": true}}},
+        {"name": "careful", "backend": {"http": {"url": url}}},
+    ]);
+    let folder = tempfile::tempdir().unwrap();
+    let config = format!("{}routes: {routes}\n", TestApp::auth());
+    let Ok(loaded) = Loaded::parse("test.yaml", config.clone(), BaseDir::new(folder.path())) else { panic!() };
+    let Ok((_, report)) = App::build(loaded, TestClock::standing(), std::path::Path::new("")) else { panic!() };
+    let text = report.lines().join("\n");
+    assert!(
+        text.contains("routes[0].backend.http.insecureSkipVerify") && text.contains("can read its credential"),
+        "{text}"
+    );
+    let app = TestApp::start_in(folder, &config).await;
+    assert_eq!(app.ask("careless", json!({})).await.sets(), r#"[{"a":"1"}]"#);
+    refused(&app.ask("careful", json!({})).await, 502, "backend_failed", "its certificate is not trusted");
 }

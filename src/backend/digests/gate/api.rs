@@ -11,7 +11,7 @@ use super::address::base_url;
 use crate::{
     backend::Surroundings,
     error::BackendError,
-    outbound::{Call, Line, Reply, Terms},
+    outbound::{Call, Line, Reply, Terms, TlsKeys},
     problem::{Path, Problems},
 };
 
@@ -36,8 +36,8 @@ impl Api {
         problems: &mut Problems,
     ) -> Option<Self> {
         let base = problems.note(&path.key("api"), base_url(api));
-        let terms = Terms { ca: ca.map(|file| around.base.resolve(file)), ..Terms::default() };
-        let line = problems.note(&path.key("ca"), around.outbound.line(terms));
+        let tls = TlsKeys { ca, ..TlsKeys::default() }.build(api.starts_with("http://"), around.base, path, problems);
+        let line = problems.note(&tls.at(path), around.outbound.line(Terms { tls: tls.clone(), ..Terms::default() }));
         Some(Self { base: base?, line: line? })
     }
 

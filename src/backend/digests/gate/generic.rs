@@ -19,7 +19,7 @@ use crate::{
     error::BackendError,
     expression::Expression,
     generator::{Evidence, Parameters},
-    outbound::{Call, Line, Reply, Terms},
+    outbound::{Call, ClientCertificate, Line, Reply, Terms, TlsKeys},
     problem::{Path, Problems},
     secret::TextOrSecret,
     template::{INPUT_SCOPE, Place, Template},
@@ -59,8 +59,12 @@ pub struct Config {
     #[serde(default = "default_timeout")]
     pub timeout: HumanDuration,
     /// A PEM file with certificates that are trusted besides the system's, relative to the configuration file.
-    #[serde(default)]
     pub ca: Option<PathBuf>,
+    /// A certificate that shows who we are. Its files are read again every 30 s.
+    pub client_certificate: Option<ClientCertificate>,
+    /// Believe any certificate. Whoever is in between can then read the credential and decide what is answered.
+    #[serde(default)]
+    pub insecure_skip_verify: bool,
 }
 
 const fn default_timeout() -> HumanDuration {
@@ -94,8 +98,13 @@ impl Generic {
             .map(|sha| problems.note(&path.key("sha"), Template::parse(sha, Place::Text, INPUT_SCOPE)));
         let verdict = problems.note(&path.key("verdict"), Expression::compile(&config.verdict));
         problems.check_not_zero(&path.key("timeout"), config.timeout.0);
-        let terms = Terms { ca: config.ca.as_ref().map(|ca| around.base.resolve(ca)), ..Terms::default() };
-        let line = problems.note(&path.key("ca"), around.outbound.line(terms));
+        let keys = TlsKeys {
+            ca: config.ca.as_ref(),
+            client_certificate: config.client_certificate.as_ref(),
+            insecure_skip_verify: config.insecure_skip_verify,
+        };
+        let tls = keys.build(config.url.starts_with("http://"), around.base, path, problems);
+        let line = problems.note(&tls.at(path), around.outbound.line(Terms { tls: tls.clone(), ..Terms::default() }));
         let sha = match sha {
             Some(sha) => Some(sha?),
             None => None,

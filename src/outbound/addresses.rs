@@ -1,0 +1,265 @@
+//! Which addresses may be asked. A name of the configuration is looked up where it is used, and only addresses that passed here are
+//! connected to, so that a name cannot come to mean something else after it was checked (DNS rebinding).
+
+use std::{
+    fmt, io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    sync::Arc,
+};
+
+use async_trait::async_trait;
+use ipnet::IpNet;
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+
+/// Looks names up. Handed in, so that tests can let a name mean anything.
+#[async_trait]
+pub trait Names: fmt::Debug + Send + Sync {
+    /// The addresses of `host`.
+    ///
+    /// # Errors
+    /// When there are none, or none can be told now.
+    async fn lookup(&self, host: &str) -> io::Result<Vec<IpAddr>>;
+}
+
+/// The operating system's names: `/etc/hosts`, DNS, and whatever else it is set up with.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SystemNames;
+
+#[async_trait]
+impl Names for SystemNames {
+    async fn lookup(&self, host: &str) -> io::Result<Vec<IpAddr>> {
+        Ok(tokio::net::lookup_host((host, 0)).await?.map(|address| address.ip()).collect())
+    }
+}
+
+/// Looks names up, and keeps the addresses that may be asked.
+#[derive(Debug, Clone)]
+pub struct Addresses {
+    names: Arc<dyn Names>,
+    allowed: Arc<[IpNet]>,
+    /// A proxy, which stands in the configuration to be asked wherever it is.
+    proxy: Option<Arc<str>>,
+}
+
+/// What is told of a name that is at no address which may be asked.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the name {name} is at {address}, {what}, and is not asked there unless that is allowed: `outbound: {{ allowAddresses: [{address}] }}`"
+)]
+pub struct Refused {
+    name: String,
+    address: IpAddr,
+    what: Inner,
+}
+
+/// Kinds of addresses that only an inner network has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Inner {
+    /// The machine itself.
+    Loopback,
+    /// The same cable: clouds have their metadata services there.
+    LinkLocal,
+    /// Networks of one's own, and those that are shared within a provider's (RFC 1918, 4193, 6598).
+    Private,
+    /// None that a server can have.
+    Reserved,
+}
+
+impl Addresses {
+    /// Those of the world, and those in `allowed`. A `proxy` of this name may be anywhere.
+    pub fn new(names: Arc<dyn Names>, allowed: &[IpNet], proxy: Option<&str>) -> Self {
+        Self { names, allowed: allowed.into(), proxy: proxy.map(Into::into) }
+    }
+
+    fn may_ask(&self, name: &str, address: IpAddr) -> Result<(), Inner> {
+        let Some(what) = Inner::of(address) else { return Ok(()) };
+        let is_said = match what {
+            Inner::Loopback => is_below(name, &["localhost"]),
+            Inner::Private => is_inner_name(name),
+            Inner::LinkLocal | Inner::Reserved => false,
+        };
+        let is_proxy = self.proxy.as_deref() == Some(name);
+        let is_allowed = || {
+            let plain = address.to_canonical();
+            self.allowed.iter().any(|net| net.contains(&address) || net.contains(&plain))
+        };
+        if is_said || is_proxy || is_allowed() { Ok(()) } else { Err(what) }
+    }
+
+    /// The addresses of `name` that may be asked.
+    async fn find(&self, name: &str) -> Result<Vec<IpAddr>, Box<dyn std::error::Error + Send + Sync>> {
+        let found = self.names.lookup(name).await?;
+        let mut refused = None;
+        let mut good = Vec::with_capacity(found.len());
+        for address in found {
+            match self.may_ask(name, address) {
+                Ok(()) => good.push(address),
+                Err(what) => refused = refused.or(Some(Refused { name: name.to_owned(), address, what })),
+            }
+        }
+        match refused {
+            Some(refused) if good.is_empty() => Err(refused.into()),
+            _ => Ok(good),
+        }
+    }
+}
+
+impl Resolve for Addresses {
+    fn resolve(&self, name: Name) -> Resolving {
+        let addresses = self.clone();
+        Box::pin(async move {
+            let found = addresses.find(name.as_str()).await?;
+            Ok(Box::new(found.into_iter().map(|address| SocketAddr::new(address, 0))) as Addrs)
+        })
+    }
+}
+
+/// Whether only an inner network's own DNS can answer for `name`: it has no dot, or ends as names in a cluster do, or as those that
+/// are set aside for private use (`.internal`, RFC 8375's `home.arpa`, RFC 6762's `.local`).
+fn is_inner_name(name: &str) -> bool {
+    let name = name.trim_end_matches('.');
+    !name.contains('.') || is_below(name, &["svc", "local", "internal", "home.arpa"])
+}
+
+/// Whether `name` is one of `zones`, or below one.
+fn is_below(name: &str, zones: &[&str]) -> bool {
+    let name = name.trim_end_matches('.').to_ascii_lowercase();
+    zones.iter().any(|zone| name.strip_suffix(zone).is_some_and(|rest| rest.is_empty() || rest.ends_with('.')))
+}
+
+impl Inner {
+    /// The kind of `address`; `None` for one of the world.
+    #[must_use]
+    pub fn of(address: IpAddr) -> Option<Self> {
+        match address {
+            IpAddr::V4(ip) => Self::of_v4(ip),
+            IpAddr::V6(ip) => match embedded(ip) {
+                Some(ip) => Self::of_v4(ip),
+                None => Self::of_v6(ip),
+            },
+        }
+    }
+
+    fn of_v4(ip: Ipv4Addr) -> Option<Self> {
+        Some(match ip.octets() {
+            [127, ..] => Self::Loopback,
+            // The second is Alibaba's metadata service, inside the shared network.
+            [169, 254, ..] | [100, 100, 100, 200] => Self::LinkLocal,
+            [10, ..] | [172, 16..=31, ..] | [192, 168, ..] | [100, 64..=127, ..] | [198, 18..=19, ..] => Self::Private,
+            // "This network" (Linux takes 0.0.0.0 for itself), protocol assignments, multicast, broadcast and what has no use.
+            [0 | 224..=255, ..] | [192, 0, 0, _] => Self::Reserved,
+            _ => return None,
+        })
+    }
+
+    fn of_v6(ip: Ipv6Addr) -> Option<Self> {
+        // Amazon's metadata service, inside its unique local network.
+        const METADATA: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
+        if ip.is_loopback() {
+            Some(Self::Loopback)
+        } else if ip.is_unicast_link_local() || ip == METADATA {
+            Some(Self::LinkLocal)
+        } else if ip.is_unique_local() || (ip.segments()[0] & 0xffc0) == 0xfec0 {
+            Some(Self::Private)
+        } else if ip.is_unspecified() || ip.is_multicast() {
+            Some(Self::Reserved)
+        } else {
+            None
+        }
+    }
+}
+
+/// The IPv4 address that `ip` leads to: mapped, translated (`64:ff9b::/96`, RFC 6052) or tunnelled (`2002::/16`, RFC 3056).
+fn embedded(ip: Ipv6Addr) -> Option<Ipv4Addr> {
+    let (high, low) = match ip.segments() {
+        [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] => (high, low),
+        // `::` and `::1` are no IPv4 addresses.
+        [0, 0, 0, 0, 0, 0, high, low] if high != 0 => (high, low),
+        _ => return ip.to_ipv4_mapped(),
+    };
+    Some(Ipv4Addr::from(u32::from(high) << 16 | u32::from(low)))
+}
+
+impl fmt::Display for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Loopback => "this machine itself",
+            Self::LinkLocal => "a link-local or metadata address",
+            Self::Private => "a private address",
+            Self::Reserved => "a reserved address",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inner_addresses_are_known_in_every_spelling() {
+        use Inner::{LinkLocal, Loopback, Private, Reserved};
+        for (address, kind) in [
+            ("93.184.215.14", None),
+            ("2606:2800:21f::1", None),
+            ("100.63.255.255", None),
+            ("172.32.0.1", None),
+            ("127.0.0.1", Some(Loopback)),
+            ("127.8.9.10", Some(Loopback)),
+            ("::1", Some(Loopback)),
+            ("::ffff:127.0.0.1", Some(Loopback)),
+            ("::127.0.0.1", Some(Loopback)),
+            ("64:ff9b::7f00:1", Some(Loopback)),
+            ("2002:7f00:1::", Some(Loopback)),
+            ("169.254.169.254", Some(LinkLocal)),
+            ("::ffff:a9fe:a9fe", Some(LinkLocal)),
+            ("64:ff9b::a9fe:a9fe", Some(LinkLocal)),
+            ("100.100.100.200", Some(LinkLocal)),
+            ("fe80::1", Some(LinkLocal)),
+            ("fd00:ec2::254", Some(LinkLocal)),
+            ("10.0.0.1", Some(Private)),
+            ("172.16.0.1", Some(Private)),
+            ("192.168.1.1", Some(Private)),
+            ("100.64.0.1", Some(Private)),
+            ("fd12::1", Some(Private)),
+            ("2002:a00:1::", Some(Private)),
+            ("0.0.0.0", Some(Reserved)),
+            ("::", Some(Reserved)),
+            ("224.0.0.1", Some(Reserved)),
+            ("255.255.255.255", Some(Reserved)),
+            ("ff02::1", Some(Reserved)),
+        ] {
+            assert_eq!(Inner::of(address.parse().unwrap()), kind, "{address}");
+        }
+    }
+
+    #[test]
+    fn a_name_says_where_it_may_be() {
+        let allowed: Vec<IpNet> = ["10.1.0.0/16", "169.254.170.2/32"].map(|net| net.parse().unwrap()).into();
+        let addresses = Addresses::new(Arc::new(SystemNames), &allowed, Some("proxy.example.com"));
+        for (name, address, may) in [
+            ("api.example.com", "93.184.215.14", true),
+            ("api.example.com", "10.2.0.1", false),
+            ("api.example.com", "10.1.0.1", true),
+            ("api.example.com", "::ffff:10.1.0.1", true),
+            ("api.example.com", "127.0.0.1", false),
+            ("api.example.com", "169.254.169.254", false),
+            ("api.example.com", "169.254.170.2", true),
+            ("api.example.com", "0.0.0.0", false),
+            ("proxy.example.com", "10.2.0.1", true),
+            ("hello-plugin", "10.2.0.1", true),
+            ("hello-plugin", "127.0.0.1", false),
+            ("hello-plugin", "169.254.169.254", false),
+            ("hello.tools.svc", "10.2.0.1", true),
+            ("hello.tools.svc.cluster.local.", "fd12::1", true),
+            ("svc.example.com", "10.2.0.1", false),
+            ("notsvc.mylocal", "10.2.0.1", false),
+            ("metadata.google.internal", "169.254.169.254", false),
+            ("localhost", "127.0.0.1", true),
+            ("a.LOCALHOST", "::1", true),
+            ("localhost", "169.254.169.254", false),
+            ("notlocalhost", "127.0.0.1", false),
+        ] {
+            assert_eq!(addresses.may_ask(name, address.parse().unwrap()).is_ok(), may, "{name} at {address}");
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Where a name may be: it is looked up where it is used, and only addresses that may be asked are.
+
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    sync::Mutex,
+};
+
+use appset_gateway::outbound::Names;
+use async_trait::async_trait;
+
+use super::*;
+
+/// A name that means something else each time.
+#[derive(Debug)]
+struct Turning(Mutex<Vec<Vec<IpAddr>>>);
+
+#[async_trait]
+impl Names for Turning {
+    async fn lookup(&self, host: &str) -> std::io::Result<Vec<IpAddr>> {
+        assert_eq!(host, "inventory.example.com");
+        Ok(self.0.lock().unwrap().remove(0))
+    }
+}
+
+fn turning(turns: &[&[Ipv4Addr]], allowed: &[&str]) -> Arc<Line> {
+    let turns = turns.iter().map(|turn| turn.iter().copied().map(IpAddr::from).collect()).collect();
+    let allowed: Vec<_> = allowed.iter().map(|net| net.parse().unwrap()).collect();
+    let outbound = Outbound::new(TestClock::standing()).reaching(Arc::new(Turning(Mutex::new(turns))), &allowed, None);
+    outbound.line(Terms::default()).unwrap()
+}
+
+/// Asks the name at the port of `upstream`.
+fn by_name(upstream: &Upstream) -> Call {
+    let url = Url::parse(&format!("http://inventory.example.com:{}/", upstream.address.port())).unwrap();
+    Call::get(url, 4096, Instant::now() + Duration::from_secs(10))
+}
+
+#[tokio::test]
+async fn a_name_that_turns_to_an_inner_address_is_not_asked_there() {
+    let (good, inner) = (Ipv4Addr::LOCALHOST, Ipv4Addr::new(127, 0, 0, 2));
+    let upstream = Upstream::start(|_| well()).await;
+    // The other one listens at the same port.
+    let victim = tokio::net::TcpListener::bind((inner, upstream.address.port())).await.unwrap();
+    let turns: &[&[Ipv4Addr]] = &[&[good], &[inner], &[inner, good]];
+    let line = turning(turns, &["127.0.0.1/32"]);
+    assert_eq!(line.fetch(by_name(&upstream)).await.unwrap().status.as_u16(), 200);
+    let message = fails(
+        line.fetch(by_name(&upstream)).await,
+        ErrorKind::Denied,
+        "the name inventory.example.com is at 127.0.0.2",
+    );
+    assert!(
+        message.contains("this machine itself") && message.ends_with("`outbound: { allowAddresses: [127.0.0.2] }`"),
+        "{message}"
+    );
+    // Of several addresses those that may be are asked.
+    assert_eq!(line.fetch(by_name(&upstream)).await.unwrap().status.as_u16(), 200);
+    assert_eq!(asked(&upstream), 2);
+    let nobody = tokio::time::timeout(Duration::from_millis(50), victim.accept()).await;
+    assert!(nobody.is_err(), "the inner address was asked");
+}
+
+#[tokio::test]
+async fn metadata_and_private_addresses_are_refused_and_say_how_to_allow_them() {
+    let upstream = Upstream::start(|_| well()).await;
+    for (address, what) in [
+        (Ipv4Addr::new(169, 254, 169, 254), "a link-local or metadata address"),
+        (Ipv4Addr::new(10, 0, 0, 1), "a private address"),
+        (Ipv4Addr::UNSPECIFIED, "a reserved address"),
+    ] {
+        let line = turning(&[&[address]], &[]);
+        fails(line.fetch(by_name(&upstream)).await, ErrorKind::Denied, &format!("is at {address}, {what}, "));
+    }
+    assert_eq!(asked(&upstream), 0);
+}
+
+#[tokio::test]
+async fn a_refused_address_says_nothing_about_the_destination() {
+    let upstream = Upstream::start(|_| well()).await;
+    let (inner, good) = ([Ipv4Addr::new(10, 0, 0, 1)], [Ipv4Addr::LOCALHOST]);
+    let turns: Vec<&[Ipv4Addr]> = [&inner[..]; 6].into_iter().chain([&good[..]]).collect();
+    let line = turning(&turns, &["127.0.0.0/8"]);
+    for _ in 0..6 {
+        fails(line.fetch(by_name(&upstream)).await, ErrorKind::Denied, "10.0.0.1");
+    }
+    assert_eq!(line.fetch(by_name(&upstream)).await.unwrap().status.as_u16(), 200);
+}
+
+#[tokio::test]
+async fn a_name_without_an_address_is_told() {
+    let upstream = Upstream::start(|_| well()).await;
+    let url = Url::parse("http://nowhere.invalid/").unwrap();
+    let call = Call { may_repeat: false, ..Call::get(url, 4096, Instant::now() + Duration::from_secs(20)) };
+    fails(line(Terms::default()).0.fetch(call).await, ErrorKind::Unavailable, "cannot connect: ");
+    assert_eq!(asked(&upstream), 0);
+}

@@ -1,0 +1,133 @@
+//! A forward proxy: taken from the configuration only, and not for what is excepted.
+
+use std::sync::Mutex;
+
+use appset_gateway::{
+    base_dir::BaseDir,
+    outbound::{OutboundConfig, SystemNames},
+    problem::{Path, Problems},
+};
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional},
+    net::{TcpListener, TcpStream},
+};
+
+use super::{tls, *};
+
+/// A proxy that notes the head of each request, answers for `http` itself, and tunnels everything to `target`.
+async fn proxy(target: Option<std::net::SocketAddr>) -> (String, Arc<Mutex<Vec<String>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let heads = Arc::<Mutex<Vec<String>>>::default();
+    let noted = Arc::clone(&heads);
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let noted = Arc::clone(&noted);
+            tokio::spawn(async move {
+                let mut bytes = [0; 4096];
+                let read = stream.read(&mut bytes).await.unwrap();
+                let head = String::from_utf8_lossy(&bytes[..read]).into_owned();
+                let is_tunnel = head.starts_with("CONNECT ");
+                noted.lock().unwrap().push(head);
+                match target {
+                    Some(target) if is_tunnel => {
+                        stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
+                        let mut beyond = TcpStream::connect(target).await.unwrap();
+                        _ = copy_bidirectional(&mut stream, &mut beyond).await;
+                    }
+                    Some(_) => stream.write_all(&json_response(r#"[{"a":"by proxy"}]"#)).await.unwrap(),
+                    None => stream.write_all(&response(407, "Proxy-Authenticate: Basic", "who?")).await.unwrap(),
+                }
+            });
+        }
+    });
+    (url, heads)
+}
+
+fn through(config: &Value, folder: &std::path::Path, terms: Terms) -> Arc<Line> {
+    let config: OutboundConfig = serde_json::from_value(config.clone()).unwrap();
+    let mut problems = Problems::default();
+    let (allowed, proxy) = config.build(&BaseDir::new(folder), &Path::root(), &mut problems);
+    assert!(problems.into_vec().is_empty());
+    let outbound = Outbound::new(TestClock::standing()).reaching(Arc::new(SystemNames), &allowed, proxy);
+    outbound.line(terms).unwrap()
+}
+
+fn call(url: &str) -> Call {
+    Call { may_repeat: false, ..Call::get(Url::parse(url).unwrap(), 4096, Instant::now() + Duration::from_secs(10)) }
+}
+
+#[tokio::test]
+async fn http_goes_through_it_and_https_through_a_tunnel() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("password"), "hunter2\n").unwrap();
+    let ours = tls::ca("ours");
+    let server = tls::serve(&ours, &["inventory.example.com"]).await;
+    let (url, heads) = proxy(Some(server)).await;
+    let config = json!({"proxy": {"url": url, "username": "gateway", "password": {"file": "password"}}});
+    let ca = Some(tls::write(&folder, "ours.crt", &ours.pem));
+    let line = through(&config, folder.path(), Terms { tls: Tls { ca, ..Tls::default() }, ..Terms::default() });
+
+    let reply = line.fetch(call("http://inventory.example.com/v1?x=1")).await.unwrap();
+    assert_eq!(&*reply.body, br#"[{"a":"by proxy"}]"#);
+    let reply = line.fetch(call("https://inventory.example.com/list")).await.unwrap();
+    assert_eq!(&*reply.body, br#"[{"a":"1"}]"#);
+    let heads: Vec<String> = heads.lock().unwrap().iter().map(|head| head.to_ascii_lowercase()).collect();
+    assert!(heads[0].starts_with("get http://inventory.example.com/v1?x=1 http/1.1\r\n"), "{heads:?}");
+    assert!(heads[1].starts_with("connect inventory.example.com:443 http/1.1\r\n"), "{heads:?}");
+    for head in heads {
+        assert!(head.contains("proxy-authorization: basic z2f0zxdhetpodw50zxiy"), "{head}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_excepted_is_asked_directly() {
+    let (url, heads) = proxy(None).await;
+    let upstream = Upstream::start(|_| well()).await;
+    let folder = tempfile::tempdir().unwrap();
+    // Loopback always is, so that a sidecar needs no entry.
+    let line = through(&json!({"proxy": {"url": url}}), folder.path(), Terms::default());
+    assert_eq!(line.fetch(get(&upstream, "/", 10.0)).await.unwrap().status.as_u16(), 200);
+    let config = json!({"proxy": {"url": url, "except": ["example.com"]}});
+    let line = through(&config, folder.path(), Terms::default());
+    let gone = format!("http://127.0.0.1:{}/", upstream.address.port());
+    assert_eq!(line.fetch(call(&gone)).await.unwrap().status.as_u16(), 200);
+    assert!(heads.lock().unwrap().is_empty());
+    // A name in no entry goes to the proxy, which wants to know who asks.
+    let reply = line.fetch(call("http://example.org/")).await.unwrap();
+    let refusal = reply.refusal();
+    assert_eq!(refusal.kind, ErrorKind::Denied);
+    assert!(refusal.message.contains("`outbound.proxy`"), "{refusal}");
+    fails(
+        line.fetch(call("https://example.org/")).await,
+        ErrorKind::Unavailable,
+        "goes through the proxy http://127.0.0.1:",
+    );
+}
+
+#[test]
+fn what_is_wrong_with_it_is_found_at_the_start() {
+    for (config, says) in [
+        (
+            json!({"allowAddresses": ["10.0.0.0/33"]}),
+            "allowAddresses[0]: `10.0.0.0/33` is neither an address nor a network",
+        ),
+        (json!({"proxy": {"url": "proxy:3128"}}), "proxy.url: it must begin with `http://`"),
+        (json!({"proxy": {"url": "http://u:p@proxy/"}}), "proxy.url: it holds a user or a password"),
+        (json!({"proxy": {"url": "http://proxy", "username": "u"}}), "proxy: `username` and `password` go together"),
+        (
+            json!({"proxy": {"url": "http://proxy", "except": ["*.svc"]}}),
+            "proxy.except[0]: `*.svc` is neither a name nor a network",
+        ),
+        (json!({"proxy": {"url": "http://proxy", "username": "u", "password": {"file": "none"}}}), "proxy.password: "),
+    ] {
+        let config: OutboundConfig = serde_json::from_value(config).unwrap();
+        let mut problems = Problems::default();
+        config.build(&BaseDir::new("/nowhere"), &Path::root(), &mut problems);
+        let found: Vec<String> =
+            problems.into_vec().iter().map(|problem| format!("{}: {}", problem.path, problem.message)).collect();
+        assert!(found.len() == 1 && found[0].starts_with(says), "{found:?} does not say {says}");
+    }
+}
