@@ -4,6 +4,7 @@
 //! others and know them as [`part`]s. To add a kind: a file with its `Config`, `build` and `impl Backend`, and one line in
 //! [`BackendConfig`] and [`part::PartConfig`].
 
+pub mod credential;
 pub mod digests;
 pub mod fixed;
 pub mod getparams;
@@ -93,9 +94,9 @@ pub enum BackendConfig {
     /// A list in this configuration.
     Fixed(fixed::Config),
     /// A program that is run for each question.
-    Script(script::Config),
+    Script(Box<script::Config>),
     /// A JSON API.
-    Http(http::Config),
+    Http(Box<http::Config>),
     /// The digests of named images, from their registry.
     Digests(Box<digests::Config>),
     /// Several steps: what one finds is what the next is given.

@@ -43,8 +43,8 @@ use self::{
 };
 pub use self::{
     addresses::{Inner, Names, SystemNames},
-    call::{ANONYMOUS, Call},
-    config::{ClientCertificate, OutboundConfig, Proxy, ProxyConfig, TlsKeys},
+    call::{ANONYMOUS, Call, account_of},
+    config::{ClientCertificate, OutboundConfig, Proxy, ProxyConfig, TlsKeys, fixed_url},
     reply::Reply,
     tls::Tls,
 };

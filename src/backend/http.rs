@@ -1,8 +1,11 @@
 //! `http`: a JSON API, or with `plugin` a plugin that speaks Argo CD's own protocol. A JSON API's request is made of templates, and its
 //! answer becomes a list through one CEL expression. Anything but a 2xx with a list of objects is *unknown*.
 
+mod json;
 mod paging;
 mod plugin;
+mod redirect;
+mod whole;
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -12,33 +15,35 @@ use std::{
 };
 
 use async_trait::async_trait;
-use headers::{Age, CacheControl, HeaderMapExt};
-use http::{HeaderMap, StatusCode, header};
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use self::{paging::Paging, plugin::Plugin};
+use self::{
+    json::Json,
+    paging::Paging,
+    plugin::Plugin,
+    redirect::Redirects,
+    whole::{check_whole, time_to_live},
+};
 use super::{
-    Backend, Surroundings, getparams,
+    Backend, Surroundings, credential, getparams,
     mapping::{self, Load},
-    request::{Method, Parts, Request, headers_of},
+    request::Method,
 };
 use crate::{
-    document,
     error::BackendError,
-    expression::Expression,
     generator::{Outcome, ParameterSet, Query},
-    outbound::{Call, ClientCertificate, Line, Reply, Terms, TlsKeys, link},
+    outbound::{Call, ClientCertificate, Line, Reply, Terms, TlsKeys},
     problem::{Path, Problems},
     secret::{Secrets, TextOrSecret},
-    template::{INPUT_SCOPE, STEP_SCOPE, input_context},
     units::{ByteSize, HumanDuration},
 };
 
-/// The longest life that is taken from an answer.
-const LONGEST_LIFE: Duration = Duration::from_hours(24);
+/// How many questions of a `forEach` are under way at once.
+const AT_ONCE: usize = 16;
 
 /// A request and how to read its answer.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -47,22 +52,35 @@ const LONGEST_LIFE: Duration = Duration::from_hours(24);
 pub struct Config {
     /// The method. A call may be repeated at any time, so it must change nothing.
     pub method: Option<Method>,
-    /// The URL, a template over `params` and `applicationSet`, and in a later step of a pipeline over `items`. Scheme and
-    /// host stand in it as they are; values are percent-encoded.
+    /// The URL, a template over `params` and `applicationSet`, in a later step of a pipeline over `items`, and with `forEach` over `each`.
+    /// Scheme and host stand in it as they are, but for `allowedHosts`; values are percent-encoded.
     pub url: Option<String>,
+    /// The hosts that may be asked where a value is part of the URL's host: `inventory.example.com`, with a port if it is not
+    /// the scheme's, or `*.example.com` for all names below it.
+    #[serde(default)]
+    pub allowed_hosts: Vec<String>,
     /// In place of a URL: a plugin that speaks Argo CD's own protocol, called as Argo CD would call it.
     pub plugin: Option<plugin::Config>,
+    /// Who asks, sent as `Authorization`.
+    pub credential: Option<credential::Config>,
     /// Headers. A value is a template, or a secret reference.
     #[serde(default)]
     pub headers: BTreeMap<String, TextOrSecret>,
     /// The body, sent as JSON. Strings in it are templates; `"{{ items }}"` alone is the list itself.
     #[serde(default)]
     pub body: Option<Value>,
-    /// A CEL expression over `body`, `status`, `headers`, `params` and, in a later step of a pipeline, `items`, that gives
-    /// the list of objects; `body` unless set.
+    /// A CEL expression over `params` and, in a later step of a pipeline, `items`, that gives a list: the source is asked once for each of
+    /// its items, which is `each` in templates and in `parameters`, and all that it answers is the list. All of it, or nothing is
+    /// known.
+    pub for_each: Option<String>,
+    /// A CEL expression over `body`, `status`, `headers`, `params`, with `forEach` over `each` and, in a later step of a pipeline, over
+    /// `items`, that gives the list of objects; `body` unless set.
     pub parameters: Option<String>,
     /// How a list goes on that comes in pages. All of them are read, or nothing is known.
     pub paging: Option<paging::Config>,
+    /// What a redirect is: an error (`refuse`), or followed where scheme, host and port stay (`sameOrigin`).
+    #[serde(default)]
+    pub redirects: Redirects,
     /// Let the answer's `Cache-Control` say for how long it is fresh, in place of the route's `cache.ttl`.
     #[serde(default)]
     pub honor_cache_control: bool,
@@ -106,24 +124,25 @@ pub struct Http {
 /// What is asked, and how its answer is read.
 #[derive(Debug)]
 enum Source {
-    Json { request: Request, mapping: Arc<Mapping> },
+    Json(Box<Json>),
     Plugin(Plugin),
-}
-
-/// How a page is read.
-#[derive(Debug)]
-struct Mapping {
-    parameters: Expression,
-    paging: Option<Paging>,
 }
 
 /// What a page says: a part of the list, and how it goes on.
 type Page = (Vec<ParameterSet>, Option<String>);
 
+/// What one question found.
+struct Found {
+    sets: Vec<ParameterSet>,
+    ttl: Option<Duration>,
+    /// What was asked, and what was said if the list is empty.
+    asked: String,
+    empty: String,
+}
+
 impl Http {
     /// Parses all templates and the expression.
     pub fn build(config: &Config, around: Surroundings<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
-        let source = Source::build(config, around, path, problems);
         problems.check_not_zero(&path.key("timeout"), config.timeout.0);
         let address = config.url.as_deref().or(config.plugin.as_ref().map(|plugin| plugin.base_url.as_str()));
         let is_plain = address.is_some_and(|address| address.starts_with("http://"));
@@ -134,6 +153,7 @@ impl Http {
         };
         let tls = keys.build(is_plain, around.base, path, problems);
         let line = problems.note(&tls.at(path), around.outbound.line(Terms { tls: tls.clone(), ..Terms::default() }));
+        let source = Source::build(config, line.as_ref(), around, path, problems);
         Some(Self {
             line: line?,
             source: source?,
@@ -145,37 +165,28 @@ impl Http {
 }
 
 impl Source {
-    fn build(config: &Config, around: Surroundings<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
+    fn build(
+        config: &Config,
+        line: Option<&Arc<Line>>,
+        around: Surroundings<'_>,
+        path: &Path,
+        problems: &mut Problems,
+    ) -> Option<Self> {
         match (&config.url, &config.plugin) {
             (Some(url), None) => {
-                let parts = Parts {
-                    method: config.method.unwrap_or_default(),
-                    url,
-                    headers: &config.headers,
-                    body: config.body.as_ref(),
-                    scope: if around.has_items { STEP_SCOPE } else { INPUT_SCOPE },
-                };
-                let request = Request::build(parts, around.base, path, problems);
-                let source = config.parameters.as_deref().unwrap_or(PARAMETERS);
-                let parameters = problems.note(&path.key("parameters"), Expression::compile(source));
-                let at = path.key("paging");
-                let paging = config.paging.as_ref().map(|paging| Paging::build(paging, &at, problems));
-                if config.paging.is_some() && config.method == Some(Method::Post) {
-                    problems.error(&at, "only what is read by GET comes in pages");
-                }
-                let paging = match paging {
-                    Some(paging) => Some(paging?),
-                    None => None,
-                };
-                Some(Self::Json { request: request?, mapping: Arc::new(Mapping { parameters: parameters?, paging }) })
+                Json::build(config, url, line, around, path, problems).map(|json| Self::Json(Box::new(json)))
             }
             (None, Some(plugin)) => {
                 let others = [
                     ("method", config.method.is_some()),
+                    ("allowedHosts", !config.allowed_hosts.is_empty()),
+                    ("credential", config.credential.is_some()),
                     ("headers", !config.headers.is_empty()),
                     ("body", config.body.is_some()),
+                    ("forEach", config.for_each.is_some()),
                     ("parameters", config.parameters.is_some()),
                     ("paging", config.paging.is_some()),
+                    ("redirects", config.redirects != Redirects::Refuse),
                 ];
                 for (key, _) in others.into_iter().filter(|(_, is_there)| *is_there) {
                     let help =
@@ -194,31 +205,42 @@ impl Source {
         }
     }
 
-    fn call(&self, query: &Query, most: usize, deadline: Instant) -> Result<Call, BackendError> {
+    /// The items of `forEach`, where there is one.
+    async fn each(&self, query: &Query) -> Result<Option<Vec<Value>>, BackendError> {
         match self {
-            Self::Json { request, .. } => request.call(&input_context(query), most, deadline),
+            Self::Json(json) => json.each(query).await,
+            Self::Plugin(_) => Ok(None),
+        }
+    }
+
+    fn call(&self, query: &Query, each: Option<&Value>, most: usize, deadline: Instant) -> Result<Call, BackendError> {
+        match self {
+            Self::Json(json) => json.call(query, each, most, deadline),
             Self::Plugin(plugin) => plugin.call(query, most, deadline),
         }
     }
 
-    /// What the page that has this `number` says.
-    async fn read(&self, reply: Reply, query: &Query, number: usize) -> Result<Page, BackendError> {
-        check_whole(&reply)?;
-        let load = Load::Bytes(reply.body.len());
+    async fn send(&self, line: &Line, call: Call) -> Result<Reply, BackendError> {
         match self {
-            Self::Json { mapping, .. } => {
-                check_type(&reply)?;
-                if mapping.paging.is_none() && link::next(&reply.headers) != Ok(None) {
-                    let why = "it is one page of several (`Link` with rel=\"next\"); `paging: { link: true }` reads all of them";
-                    return Err(BackendError::invalid_output(why));
-                }
-                let next = mapping.paging.as_ref().and_then(Paging::expression);
-                let load = load.with(Some(&mapping.parameters)).with(next);
-                let (mapping, query) = (Arc::clone(mapping), query.clone());
-                mapping::work_on(load, move || mapping.read(&reply, &query, number)).await
-            }
+            Self::Json(json) => json.send(line, call).await,
+            Self::Plugin(_) => line.fetch(call).await,
+        }
+    }
+
+    /// What the page that has this `number` says.
+    async fn read(
+        &self,
+        reply: Reply,
+        query: &Query,
+        each: Option<&Value>,
+        number: usize,
+    ) -> Result<Page, BackendError> {
+        check_whole(&reply)?;
+        match self {
+            Self::Json(json) => json.read(reply, query, each, number).await,
             // Whatever its content type says: many plugins do not set one, and Argo CD does not look.
             Self::Plugin(_) => {
+                let load = Load::Bytes(reply.body.len());
                 let work = move || Ok((getparams::read(&reply.body, || reply.excerpt(120))?, None));
                 mapping::work_on(load, work).await
             }
@@ -227,122 +249,108 @@ impl Source {
 
     fn paging(&self) -> Option<&Paging> {
         match self {
-            Self::Json { mapping, .. } => mapping.paging.as_ref(),
+            Self::Json(json) => json.paging(),
             Self::Plugin(_) => None,
+        }
+    }
+
+    fn redirects(&self) -> Redirects {
+        match self {
+            Self::Json(json) => json.redirects,
+            Self::Plugin(_) => Redirects::Refuse,
         }
     }
 }
 
-impl Mapping {
-    fn read(&self, reply: &Reply, query: &Query, number: usize) -> Result<Page, BackendError> {
-        let body = document::parse(&reply.body).map_err(|error| {
-            BackendError::invalid_output(format!(
-                "not one JSON document: {error} (it begins with `{}`)",
-                reply.excerpt(120)
-            ))
-        })?;
-        let (status, headers) = (Value::from(reply.status.as_u16()), headers_of(reply));
-        let (parameters, number) = (Value::Object((*query.parameters).clone()), Value::from(number));
-        let mut variables = vec![("body", &body), ("status", &status), ("headers", &headers), ("params", &parameters)];
-        variables.extend(query.items.as_deref().map(|items| ("items", items)));
-        let sets = mapping::map(&self.parameters, &variables)?;
-        variables.push(("page", &number));
-        let next = self.paging.as_ref().map(|paging| paging.said(reply, &variables)).transpose()?;
-        Ok((sets, next.flatten()))
+impl Http {
+    /// Asks one question, page after page.
+    async fn find(&self, query: &Query, each: Option<&Value>, deadline: Instant) -> Result<Found, BackendError> {
+        let mut call = self.source.call(query, each, self.max_body, deadline)?;
+        let (mut sets, mut ttl, mut seen, mut hops) = (Vec::new(), None, HashSet::new(), 0);
+        loop {
+            let (number, asked) = (seen.len() + 1, call.clone());
+            let of_page =
+                |error: BackendError| if number > 1 { error.within(format_args!("page {number}")) } else { error };
+            let reply = self.source.send(&self.line, call).await.map_err(of_page)?;
+            let (status, secrets) = (reply.status, reply.secrets.clone());
+            let clean = |error: BackendError| of_page(secrets.clean(&error).within(&asked));
+            if self.source.redirects() == Redirects::SameOrigin
+                && let Some(url) = redirect::target(&asked.url, &reply, hops).map_err(clean)?
+            {
+                hops += 1;
+                call = Call { url, ..asked };
+                continue;
+            }
+            if self.honor_cache_control {
+                // The list is as fresh as its oldest page.
+                ttl = earliest(ttl, time_to_live(&reply.headers));
+            }
+            let (found, next) = self.source.read(reply, query, each, number).await.map_err(clean)?;
+            sets.extend(found);
+            let Some((paging, next)) = self.source.paging().zip(next) else {
+                let pages = if number > 1 { format!(", {number} pages") } else { String::new() };
+                let empty = format!("{status}, an explicit empty list");
+                return Ok(Found { sets, ttl, asked: format!("{asked}{pages}"), empty });
+            };
+            let url = paging.turn(&asked.url, &next, &mut seen).map_err(clean)?;
+            (call, hops) = (Call { url, ..asked }, 0);
+        }
     }
+
+    /// Asks for each item of `list`, several at once.
+    async fn find_all(&self, query: &Query, list: Vec<Value>, deadline: Instant) -> Result<Found, BackendError> {
+        let number = list.len();
+        let asks = list.into_iter().enumerate().map(|(index, each)| self.find_each(query, index, each, deadline));
+        let found: Vec<Found> = stream::iter(asks).buffered(AT_ONCE).try_collect().await?;
+        let empty = if number == 0 { "it gives an explicit empty list" } else { "each an explicit empty list" };
+        let asked = format!("forEach, {number} questions");
+        let mut whole = Found { sets: Vec::new(), ttl: None, asked, empty: empty.to_owned() };
+        for found in found {
+            whole.sets.extend(found.sets);
+            whole.ttl = earliest(whole.ttl, found.ttl);
+        }
+        Ok(whole)
+    }
+
+    async fn find_each(
+        &self,
+        query: &Query,
+        index: usize,
+        each: Value,
+        deadline: Instant,
+    ) -> Result<Found, BackendError> {
+        let found = self.find(query, Some(&each), deadline).await;
+        found.map_err(|error| error.within(format_args!("forEach[{index}]")))
+    }
+}
+
+/// The shorter of two lives, where there are two.
+fn earliest(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
+    [one, other].into_iter().flatten().min()
 }
 
 #[async_trait]
 impl Backend for Http {
     async fn resolve(&self, query: &Query) -> Result<Outcome, BackendError> {
         let deadline = query.deadline.min(Instant::now() + self.timeout.0);
-        let mut call = self.source.call(query, self.max_body, deadline)?;
-        let (mut sets, mut ttl, mut seen) = (Vec::new(), None, HashSet::new());
-        loop {
-            let (number, asked) = (seen.len() + 1, call.clone());
-            let of_page =
-                |error: BackendError| if number > 1 { error.within(format_args!("page {number}")) } else { error };
-            let reply = self.line.fetch(call).await.map_err(of_page)?;
-            let (status, secrets) = (reply.status, reply.secrets.clone());
-            let clean = |error: BackendError| of_page(secrets.clean(&error).within(&asked));
-            if self.honor_cache_control {
-                // The list is as fresh as its oldest page.
-                ttl = [ttl, time_to_live(&reply.headers)].into_iter().flatten().min();
-            }
-            let (found, next) = self.source.read(reply, query, number).await.map_err(clean)?;
-            sets.extend(found);
-            let Some((paging, next)) = self.source.paging().zip(next) else {
-                let pages = if number > 1 { format!(", {number} pages") } else { String::new() };
-                let empty = format!("{status}, an explicit empty list");
-                return Ok(Outcome::of_list(sets, format!("{asked}{pages}"), empty).lasting(ttl));
-            };
-            let url = paging.turn(&asked.url, &next, &mut seen).map_err(clean)?;
-            call = Call { url, ..asked };
-        }
+        let found = match self.source.each(query).await? {
+            None => self.find(query, None, deadline).await?,
+            Some(list) => self.find_all(query, list, deadline).await?,
+        };
+        Ok(Outcome::of_list(found.sets, found.asked, found.empty).lasting(found.ttl))
     }
 
     fn reads_application_set(&self) -> bool {
         match &self.source {
-            Source::Json { request, .. } => request.reads_application_set(),
+            Source::Json(json) => json.reads_application_set(),
             Source::Plugin(_) => true,
         }
     }
 
     fn secrets(&self) -> Secrets {
         match &self.source {
-            Source::Json { request, .. } => request.secrets(),
+            Source::Json(json) => json.secrets(),
             Source::Plugin(plugin) => plugin.secrets(),
         }
     }
-}
-
-/// For how long a reply says that it is fresh: `max-age` less its `Age` (RFC 9111, section 4.2), nothing at all with
-/// `no-store` and `no-cache`. `s-maxage` and `private` are for caches that answer several users; here all answers
-/// belong to the one whose credential was sent.
-fn time_to_live(headers: &HeaderMap) -> Option<Duration> {
-    let control: CacheControl = headers.typed_get()?;
-    if control.no_store() || control.no_cache() {
-        return Some(Duration::ZERO);
-    }
-    let age = headers.typed_get::<Age>().map_or(Duration::ZERO, |age| Duration::from_secs(age.as_secs()));
-    control.max_age().map(|life| life.saturating_sub(age).min(LONGEST_LIFE))
-}
-
-/// A whole answer, or why it is none.
-fn check_whole(reply: &Reply) -> Result<(), BackendError> {
-    let invalid = |why: String| Err(BackendError::invalid_output(why));
-    if !reply.status.is_success() {
-        return Err(reply.refusal());
-    }
-    // 202 is not done yet, 206 a part, 207 several answers, 204 nothing at all.
-    if !matches!(reply.status, StatusCode::OK | StatusCode::CREATED) {
-        return invalid(format!("{} is no whole answer; an empty list must be an explicit 200", reply.status));
-    }
-    if reply.headers.contains_key(header::CONTENT_RANGE) {
-        return invalid("it is a part (`Content-Range`), and a part is no answer".into());
-    }
-    let encoding = text(reply, header::CONTENT_ENCODING);
-    if !encoding.is_empty() && !encoding.eq_ignore_ascii_case("identity") {
-        let shown = reply.secrets.excerpt(encoding.as_bytes(), 40);
-        return invalid(format!("it is encoded (`{shown}`), which was not asked for"));
-    }
-    Ok(())
-}
-
-/// JSON by its content type, or what it is instead.
-fn check_type(reply: &Reply) -> Result<(), BackendError> {
-    let content_type = text(reply, header::CONTENT_TYPE);
-    let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    if essence == "application/json" || (essence.starts_with("application/") && essence.ends_with("+json")) {
-        return Ok(());
-    }
-    Err(BackendError::invalid_output(format!(
-        "the content type is `{}`, not JSON: {}",
-        reply.secrets.excerpt(content_type.as_bytes(), 80),
-        reply.excerpt(200)
-    )))
-}
-
-fn text(reply: &Reply, name: header::HeaderName) -> std::borrow::Cow<'_, str> {
-    reply.headers.get(name).map_or_else(Default::default, |value| String::from_utf8_lossy(value.as_bytes()))
 }

@@ -21,9 +21,9 @@ pub struct PartConfig {
     /// A list in this configuration.
     pub fixed: Option<fixed::Config>,
     /// A program. From the second step on it reads the items of the step before as `items`.
-    pub script: Option<script::Config>,
+    pub script: Option<Box<script::Config>>,
     /// A JSON API. From the second step on its templates and its expression know the items of the step before as `items`.
-    pub http: Option<http::Config>,
+    pub http: Option<Box<http::Config>>,
     /// The digests of images.
     pub digests: Option<Box<digests::Config>>,
     /// Several steps.

@@ -8,13 +8,12 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use minijinja::Value as TemplateValue;
-use reqwest::Url;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use self::body::Tree;
+use self::{body::Tree, url::UrlTemplate};
 use crate::{
     base_dir::BaseDir,
     error::{BackendError, ErrorKind},
@@ -42,6 +41,8 @@ pub struct Parts<'a> {
     pub method: Method,
     /// The URL's template.
     pub url: &'a str,
+    /// The hosts that it may lead to, where a value is part of the host.
+    pub allowed_hosts: &'a [String],
     /// The headers, templates or secrets.
     pub headers: &'a BTreeMap<String, TextOrSecret>,
     /// The body, whose strings are templates.
@@ -55,7 +56,7 @@ pub struct Parts<'a> {
 pub struct Request {
     base: BaseDir,
     method: Method,
-    url: Template,
+    url: UrlTemplate,
     headers: Vec<(HeaderName, HeaderSource)>,
     body: Option<Tree>,
 }
@@ -69,7 +70,7 @@ enum HeaderSource {
 impl Request {
     /// Parses all templates, and notes below `path` what is wrong with `url`, `headers` and `body`.
     pub fn build(parts: Parts<'_>, base: &BaseDir, path: &Path, problems: &mut Problems) -> Option<Self> {
-        let url = url::build(parts.url, parts.scope, &path.key("url"), problems);
+        let url = UrlTemplate::build(parts.url, parts.allowed_hosts, parts.scope, path, problems);
         let headers = build_headers(parts, base, &path.key("headers"), problems);
         let body = parts.body.map(|body| Tree::build(body, parts.scope, &path.key("body"), problems));
         if parts.body.is_some() && parts.method == Method::Get {
@@ -85,8 +86,6 @@ impl Request {
     pub fn call(&self, context: &TemplateValue, most: usize, deadline: Instant) -> Result<Call, BackendError> {
         let invalid = BackendError::invalid_input;
         let url = self.url.render(context).map_err(|error| invalid(format!("url: {error}")))?;
-        url::check(&url).map_err(|error| invalid(format!("url: {error}")))?;
-        let url = Url::parse(&url).map_err(|error| invalid(format!("url: {error}")))?;
         let mut headers = HeaderMap::new();
         headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
         for (name, source) in &self.headers {

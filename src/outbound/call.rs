@@ -60,18 +60,24 @@ impl Call {
         if let Some(account) = &self.account {
             return Arc::clone(account);
         }
-        let mut hash = None;
-        for (name, value) in &self.headers {
-            if value.is_sensitive() || name == header::AUTHORIZATION {
-                let hash = hash.get_or_insert_with(Sha256::new);
-                for part in [name.as_str().as_bytes(), value.as_bytes()] {
-                    hash.update(part.len().to_le_bytes());
-                    hash.update(part);
-                }
+        account_of(&self.headers)
+    }
+}
+
+/// Who asks with `headers`, in words that hold no secret: by the credential in them, else [`ANONYMOUS`].
+#[must_use]
+pub fn account_of(headers: &HeaderMap) -> Arc<str> {
+    let mut hash = None;
+    for (name, value) in headers {
+        if value.is_sensitive() || name == header::AUTHORIZATION {
+            let hash = hash.get_or_insert_with(Sha256::new);
+            for part in [name.as_str().as_bytes(), value.as_bytes()] {
+                hash.update(part.len().to_le_bytes());
+                hash.update(part);
             }
         }
-        hash.map_or_else(|| ANONYMOUS.into(), |hash| format!("sha256:{}", encode_string(&hash.finalize())).into())
     }
+    hash.map_or_else(|| ANONYMOUS.into(), |hash| format!("sha256:{}", encode_string(&hash.finalize())).into())
 }
 
 impl fmt::Display for Call {

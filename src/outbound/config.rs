@@ -108,7 +108,7 @@ impl ProxyConfig {
                 );
             }
         }
-        let url = problems.note(&path.key("url"), proxy_url(&self.url))?;
+        let url = problems.note(&path.key("url"), fixed_url(&self.url))?;
         Some(Proxy { url, except: self.except.clone(), credential, base: base.clone() })
     }
 }
@@ -153,13 +153,17 @@ fn network(text: &str) -> Result<IpNet, String> {
         .map_err(|_| format!("`{text}` is neither an address nor a network such as 10.0.0.0/8"))
 }
 
-fn proxy_url(text: &str) -> Result<Url, String> {
+/// A URL that stands in the configuration as it is.
+///
+/// # Errors
+/// When it is none that can be asked.
+pub fn fixed_url(text: &str) -> Result<Url, String> {
     let url = Url::parse(text).map_err(|error| format!("`{text}` is no URL: {error}"))?;
     if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
         return Err("it must begin with `http://` or `https://` and a host".to_owned());
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err("it holds a user or a password; write them as `username` and `password`".to_owned());
+        return Err("it holds a user or a password, which have keys of their own".to_owned());
     }
     Ok(url)
 }

@@ -1,6 +1,9 @@
 //! The `http` backend against upstreams that fail in every way: nothing but a whole 2xx with a list of
 //! objects is believed, no parameter leaves its place in the request, and no secret comes back.
 
+mod credentials;
+mod each;
+mod hosts;
 mod paging;
 mod plugin;
 
@@ -315,7 +318,7 @@ async fn refusals_keep_their_meaning() {
     for (code, headers, expected, says) in [
         (401, "", (502, "backend_failed"), "access denied (401 Unauthorized): why"),
         (403, "", (502, "backend_failed"), "access denied (403 Forbidden): why"),
-        (407, "", (502, "backend_output_invalid"), "407"),
+        (407, "", (502, "backend_failed"), "the proxy wants to know who asks (407 Proxy Authentication Required): why"),
         (408, "", (502, "backend_failed"), "408"),
         (500, "", (502, "backend_failed"), "500 Internal Server Error: why"),
         (503, "Retry-After: 5", (502, "backend_failed"), "503 Service Unavailable: why"),

@@ -9,7 +9,8 @@ use serde_json::{Map, Value};
 use crate::oci::Digest;
 
 /// Keys of a gate that say how it is reached, or how far to look, and not what must have passed.
-const MEANS: [&str; 8] = ["app", "ca", "password", "timeout", "token", "tokenKind", "username", "walkBack"];
+const MEANS: [&str; 9] =
+    ["app", "ca", "clientCertificate", "password", "timeout", "token", "tokenKind", "username", "walkBack"];
 
 /// The fingerprint of a backend's `digests`, whichever order its keys are in.
 pub(super) fn fingerprint(digests: &Value) -> String {

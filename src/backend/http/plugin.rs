@@ -13,7 +13,7 @@ use crate::{
     base_dir::BaseDir,
     error::BackendError,
     generator::Query,
-    outbound::Call,
+    outbound::{Call, fixed_url},
     problem::{Path, Problems},
     secret::{SecretRef, Secrets},
 };
@@ -78,13 +78,7 @@ impl Plugin {
 
 /// The URL that is called for `base`. A prefix stays, and a `/` at its end is added as Argo CD does.
 fn address(base: &str) -> Result<Url, String> {
-    let url = Url::parse(base).map_err(|error| format!("`{base}` is no URL: {error}"))?;
-    if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
-        return Err("it must begin with `http://` or `https://` and a host".to_owned());
-    }
-    if !url.username().is_empty() || url.password().is_some() {
-        return Err("it holds a user or a password; a plugin is given its `token`".to_owned());
-    }
+    let url = fixed_url(base)?;
     if url.query().is_some() || url.fragment().is_some() {
         return Err(
             "it has a `?` or `#`, and Argo CD adds its path to the end; name the plugin's address only".to_owned()

@@ -1,45 +1,155 @@
-//! A request's URL: which host is asked stands in the configuration, and no value leaves its path.
+//! A request's URL: which hosts may be asked stands in the configuration, and no value leaves its path.
 
+use minijinja::Value as TemplateValue;
 use reqwest::Url;
+use url::Host;
 
 use crate::{
     problem::{Path, Problems},
     template::{Place, Template},
 };
 
-/// Parses the template of a URL, whose scheme and host stand in it as they are.
-pub(super) fn build(source: &str, scope: &[&str], path: &Path, problems: &mut Problems) -> Option<Template> {
-    let template = problems.note(path, Template::parse(source, Place::Url, scope))?;
-    let prefix = template.fixed_prefix();
-    let authority = prefix.split_once("://").map(|(_, rest)| rest);
-    let is_whole = prefix.len() == source.len() || authority.is_some_and(|rest| rest.contains(['/', '?']));
-    let parsed = Url::parse(prefix.trim_end_matches(|c| c != '/' && c != '?'));
-    let parsed = if prefix.len() == source.len() { Url::parse(source) } else { parsed };
-    match parsed {
-        Ok(url) if is_whole && matches!(url.scheme(), "http" | "https") && url.has_host() => {
-            if !url.username().is_empty() || url.password().is_some() {
-                problems.error_with_help(
-                    path,
-                    "the URL holds a user or a password",
-                    "send it as a header: `Authorization: { file: … }`",
-                );
+/// The template of a URL, with the hosts that it may lead to where a value is part of the host.
+#[derive(Debug)]
+pub(super) struct UrlTemplate {
+    template: Template,
+    allowed: Option<Vec<AllowedHost>>,
+}
+
+/// An entry of `allowedHosts`.
+#[derive(Debug, PartialEq, Eq)]
+struct AllowedHost {
+    /// The host itself, or what its name ends with.
+    name: String,
+    is_zone: bool,
+    port: Option<u16>,
+}
+
+impl UrlTemplate {
+    /// Parses `source`, whose scheme stands in it as it is, and its host too unless `allowed` names some.
+    pub(super) fn build(
+        source: &str,
+        allowed: &[String],
+        scope: &[&str],
+        path: &Path,
+        problems: &mut Problems,
+    ) -> Option<Self> {
+        let at = path.key("allowedHosts");
+        let entries = allowed.iter().enumerate();
+        let hosts: Vec<_> =
+            entries.filter_map(|(index, entry)| problems.note(&at.index(index), AllowedHost::parse(entry))).collect();
+        let path = &path.key("url");
+        let template = problems.note(path, Template::parse(source, Place::Url, scope))?;
+        if let Some(url) = fixed_host(&template) {
+            if !allowed.is_empty() {
+                problems.warning(&at, "never looked at: the URL's host stands in it as it is", "leave it out");
             }
-            Some(template)
+            if names_user(&url) {
+                let help = "send it as a header: `Authorization: { file: … }`";
+                problems.error_with_help(path, "the URL holds a user or a password", help);
+            }
+            return Some(Self { template, allowed: None });
         }
-        _ => {
+        let prefix = template.fixed_prefix();
+        let has_scheme = prefix.starts_with("https://") || prefix.starts_with("http://");
+        if !has_scheme || prefix.contains('@') {
             problems.error_with_help(
                 path,
                 "the URL must begin with `http://` or `https://` and a host, before any `{{`",
-                "which host is asked is decided here, never by a parameter",
+                "which host is asked is decided here; a parameter may be part of it where `allowedHosts` names those that may be",
             );
-            None
+            return None;
+        }
+        if allowed.is_empty() {
+            problems.error_with_help(
+                path,
+                "a parameter is part of the host, or could be, and no `allowedHosts` says which may be asked",
+                "end the host with a `/` before the first `{{`, or name hosts: `allowedHosts: [\"*.clusters.example.com\"]`",
+            );
+            return None;
+        }
+        Some(Self { template, allowed: Some(hosts) })
+    }
+
+    /// The URL with the values of `context`.
+    ///
+    /// # Errors
+    /// When a value is missing, or leads elsewhere.
+    pub(super) fn render(&self, context: &TemplateValue) -> Result<Url, String> {
+        let text = self.template.render(context)?;
+        check(&text)?;
+        let url = Url::parse(&text).map_err(|error| error.to_string())?;
+        let Some(allowed) = &self.allowed else { return Ok(url) };
+        if names_user(&url) {
+            return Err("a value made it name a user or a password".to_owned());
+        }
+        if !allowed.iter().any(|entry| entry.fits(&url)) {
+            let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+            let host = url.host_str().unwrap_or_default();
+            return Err(format!("the host `{host}{port}` is in no entry of `allowedHosts`"));
+        }
+        Ok(url)
+    }
+
+    pub(super) fn reads_application_set(&self) -> bool {
+        self.template.reads_application_set()
+    }
+}
+
+impl AllowedHost {
+    /// `inventory.example.com`, `10.0.0.1:8080`, or `*.example.com` for all names below it.
+    fn parse(entry: &str) -> Result<Self, String> {
+        let wrong =
+            || format!("`{entry}` is neither a host nor `*.` and what its name ends with; a port follows a `:`");
+        let (zone, is_zone) = entry.strip_prefix("*.").map_or((entry, false), |zone| (zone, true));
+        let url = Url::parse(&format!("http://{zone}/")).map_err(|_| wrong())?;
+        let name = url.host_str().unwrap_or_default().to_owned();
+        let is_plain = url.path() == "/" && url.query().is_none() && url.fragment().is_none() && !names_user(&url);
+        let is_address = !matches!(url.host(), Some(Host::Domain(_)));
+        if !is_plain || name.contains('*') || zone.contains("//") || (is_zone && is_address) {
+            return Err(wrong());
+        }
+        // An URL's own port is none where it is that of the scheme, so `:80` is looked for in the text.
+        let port = zone.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
+        Ok(Self { name, is_zone, port: port.filter(|_| !zone.ends_with(']')) })
+    }
+
+    /// Whether it is the host of `url`. An address, `localhost` and a name without a dot are never below a zone.
+    fn fits(&self, url: &Url) -> bool {
+        let port = self.port.or_else(|| if url.scheme() == "https" { Some(443) } else { Some(80) });
+        if url.port_or_known_default() != port {
+            return false;
+        }
+        match url.host() {
+            Some(Host::Domain(name)) if self.is_zone => {
+                let below = name.strip_suffix(&self.name).and_then(|rest| rest.strip_suffix('.'));
+                below.is_some_and(|below| !below.is_empty())
+            }
+            Some(_) => !self.is_zone && url.host_str() == Some(&self.name),
+            None => false,
         }
     }
 }
 
+/// The beginning of a URL whose host no parameter can change, as far as it stands fast; `None` when a parameter can.
+fn fixed_host(template: &Template) -> Option<Url> {
+    let (prefix, source) = (template.fixed_prefix(), template.source());
+    let is_whole = prefix.len() == source.len();
+    let authority = prefix.split_once("://").map(|(_, rest)| rest);
+    if !is_whole && !authority.is_some_and(|rest| rest.contains(['/', '?'])) {
+        return None;
+    }
+    let url = Url::parse(if is_whole { source } else { prefix.trim_end_matches(|c| c != '/' && c != '?') }).ok()?;
+    (matches!(url.scheme(), "http" | "https") && url.has_host()).then_some(url)
+}
+
+fn names_user(url: &Url) -> bool {
+    !url.username().is_empty() || url.password().is_some()
+}
+
 /// Refuses `.` and `..` as segments, in every spelling: URL parsers resolve them, so a value could leave the
 /// path that the configuration gave. Refuses an empty segment too: `/v1//items` is another resource.
-pub(super) fn check(url: &str) -> Result<(), String> {
+fn check(url: &str) -> Result<(), String> {
     let after_scheme = url.split_once("://").map_or(url, |(_, rest)| rest);
     let path = after_scheme.split(['?', '#']).next().unwrap_or_default();
     let segments: Vec<&str> = path.split(['/', '\\']).skip(1).collect();
@@ -57,10 +167,11 @@ mod tests {
     use super::*;
     use crate::template::INPUT_SCOPE;
 
-    fn url_problem(url: &str) -> Option<String> {
+    fn build(url: &str, allowed: &[&str]) -> (Option<UrlTemplate>, Vec<String>) {
         let mut problems = Problems::default();
-        build(url, INPUT_SCOPE, &Path::root(), &mut problems);
-        problems.into_vec().into_iter().next().map(|problem| problem.message)
+        let allowed: Vec<String> = allowed.iter().map(|host| (*host).to_owned()).collect();
+        let built = UrlTemplate::build(url, &allowed, INPUT_SCOPE, &Path::root(), &mut problems);
+        (built, problems.into_vec().into_iter().map(|problem| problem.message).collect())
     }
 
     #[test]
@@ -71,7 +182,7 @@ mod tests {
             "https://h.example/{{ params.a }}/b",
             "https://h.example?x={{ params.a }}",
         ] {
-            assert_eq!(url_problem(good), None, "{good}");
+            assert!(build(good, &[]).1.is_empty(), "{good}");
         }
         for bad in [
             "https://{{ params.host }}/",
@@ -82,8 +193,90 @@ mod tests {
             "h.example/x",
             "https://u:p@h.example/x",
         ] {
-            assert!(url_problem(bad).is_some(), "{bad}");
+            assert!(!build(bad, &[]).1.is_empty(), "{bad}");
         }
+        for bad in ["{{ params.url }}", "ftp://{{ params.host }}/", "https://u:p@{{ params.host }}/"] {
+            assert!(build(bad, &["*.example.com"]).0.is_none(), "{bad}");
+        }
+        assert!(build("https://h.example/{{ params.a }}", &["h.example"]).1[0].contains("never looked at"));
+        for bad in [
+            "*",
+            "*.*.example",
+            "a*.example",
+            "https://h.example",
+            "h.example/x",
+            "u@h.example",
+            "*.10.0.0.1",
+            "",
+            "h:x",
+        ] {
+            assert!(build("https://{{ params.h }}/", &[bad]).1.iter().any(|says| says.contains("is neither")), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_value_leads_to_allowed_hosts_only() {
+        let allowed =
+            ["*.clusters.example.com", "exact.example.com", "10.0.0.1:8080", "*.ports.example.com:8443", "[::1]"];
+        let ask = |source: &str, value: &str| {
+            let (template, problems) = build(source, &allowed);
+            assert!(problems.is_empty(), "{problems:?}");
+            let context = minijinja::context! { params => minijinja::context! { h => value } };
+            template.unwrap().render(&context).map(String::from)
+        };
+        for (value, url) in [
+            ("a.clusters.example.com", "https://a.clusters.example.com/v1"),
+            ("a.b.clusters.example.com", "https://a.b.clusters.example.com/v1"),
+            ("EXACT.example.com", "https://exact.example.com/v1"),
+        ] {
+            assert_eq!(ask("https://{{ params.h }}/v1", value).unwrap(), url);
+        }
+        assert_eq!(
+            ask("https://{{ params.h }}.clusters.example.com/v1", "a").unwrap(),
+            "https://a.clusters.example.com/v1"
+        );
+        assert_eq!(ask("http://{{ params.h }}:8080/", "10.0.0.1").unwrap(), "http://10.0.0.1:8080/");
+        assert_eq!(ask("http://{{ params.h }}:8080/", "0xa000001").unwrap(), "http://10.0.0.1:8080/");
+        assert_eq!(
+            ask("https://{{ params.h }}:8443/", "x.ports.example.com").unwrap(),
+            "https://x.ports.example.com:8443/"
+        );
+        for value in [
+            "",
+            "evil.example",
+            "clusters.example.com",
+            ".clusters.example.com.evil.example",
+            "evilclusters.example.com",
+            "a.clusters.example.com.",
+            "evil.example/.clusters.example.com",
+            "evil.example#.clusters.example.com",
+            "evil.example?.clusters.example.com",
+            "evil.example\\.clusters.example.com",
+            "u@a.clusters.example.com",
+            "u:p@evil.example",
+            "a.clusters.example.com:8443",
+            "a.clusters.example.com:80@evil.example",
+            "x\r\nHost: evil.example",
+            "a%2eclusters.example.com",
+            "10.0.0.1",
+            "127.0.0.1",
+            "[::1]",
+            "localhost",
+            "169.254.169.254",
+            "2852039166",
+            "x.ports.example.com",
+            "..",
+        ] {
+            assert!(
+                ask("https://{{ params.h }}/v1", value).is_err(),
+                "{value}: {:?}",
+                ask("https://{{ params.h }}/v1", value)
+            );
+        }
+        assert_eq!(
+            ask("https://{{ params.h }}/v1", "evil.example").unwrap_err(),
+            "the host `evil.example` is in no entry of `allowedHosts`"
+        );
     }
 
     #[test]

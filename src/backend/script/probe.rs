@@ -25,7 +25,7 @@ impl Probe {
         problems: &mut Problems,
     ) -> Option<Self> {
         let mut config = match backend {
-            BackendConfig::Script(config) => config.clone(),
+            BackendConfig::Script(config) => (**config).clone(),
             _ => Config::of(command.words()),
         };
         (config.command, config.init, config.parameters) = (command.words(), None, None);

@@ -102,7 +102,7 @@ pub fn convert(
         matches: matches(manifest, settings.matches.take(), package.source.as_ref()),
         input,
         dynamic_input: manifest.dynamic.clone(),
-        backend: BackendConfig::Script(script),
+        backend: BackendConfig::Script(Box::new(script)),
         output: settings.output,
         echo: settings.echo,
         stringify: settings.stringify.unwrap_or(true),

@@ -52,7 +52,7 @@ async fn what_says_nothing_about_a_commit_is_never_evaluated() {
         (302, "invalid_output"),
         (401, "denied"),
         (403, "denied"),
-        (407, "invalid_output"),
+        (407, "denied"),
         (408, "unavailable"),
         (429, "throttled"),
         (500, "unavailable"),
@@ -172,7 +172,11 @@ fn what_is_wrong_with_a_configuration() {
     for (config, path, says) in [
         (json!({"all": []}), "gate.all:", "no gates"),
         (json!({"any": [good, {"all": []}]}), "gate.any[1].all:", "no gates"),
-        (json!({"http": {"url": "https://{{ params.h }}/", "verdict": "'passed'"}}), "gate.http.url:", "a host"),
+        (
+            json!({"http": {"url": "https://{{ params.h }}/", "verdict": "'passed'"}}),
+            "gate.http.url:",
+            "no `allowedHosts`",
+        ),
         (json!({"http": {"url": "https://h/", "verdict": "'passed"}}), "gate.http.verdict:", "column"),
         (json!({"http": {"url": "https://h/", "verdict": "'x'", "sha": "{{ x }}"}}), "gate.http.sha:", "unknown name"),
         (json!({"http": {"url": "https://h/", "verdict": "'x'", "timeout": "0s"}}), "gate.http.timeout:", "no time"),

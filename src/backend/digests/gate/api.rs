@@ -11,7 +11,7 @@ use super::address::base_url;
 use crate::{
     backend::Surroundings,
     error::BackendError,
-    outbound::{Call, Line, Reply, Terms, TlsKeys},
+    outbound::{Call, Line, Reply, Terms, TlsKeys, account_of},
     problem::{Path, Problems},
 };
 
@@ -73,19 +73,16 @@ impl Api {
         Err(refusal.within(format_args!("GET {asked}")))
     }
 
-    /// Sends `call` and reads the whole answer, whatever its status.
-    ///
-    /// # Errors
-    /// When there is none by the call's deadline.
-    pub async fn send(&self, call: Call) -> Result<Reply, BackendError> {
-        self.line.fetch(call).await
+    /// The way there.
+    #[must_use]
+    pub const fn line(&self) -> &Arc<Line> {
+        &self.line
     }
 
-    /// Whether less than a tenth is left of what the API allows who asks with `headers`, or as `account`.
+    /// Whether less than a tenth is left of what the API allows who asks with `headers`.
     #[must_use]
-    pub fn is_low(&self, headers: HeaderMap, account: Option<Arc<str>>) -> bool {
-        let call = Call { headers, account, ..Call::get(self.base.clone(), 0, Instant::now()) };
-        self.line.is_low(&call.url, &call.account())
+    pub fn is_low(&self, headers: &HeaderMap) -> bool {
+        self.line.is_low(&self.base, &account_of(headers))
     }
 
     /// The path of the API itself, without a slash at its end.

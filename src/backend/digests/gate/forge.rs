@@ -79,7 +79,7 @@ impl Forge {
     /// Whether less than a tenth is left of what the forge allows us.
     #[must_use]
     pub fn is_low(&self) -> bool {
-        self.headers().is_ok_and(|headers| self.api.is_low(headers, None))
+        self.headers().is_ok_and(|headers| self.api.is_low(&headers))
     }
 
     async fn get(&self, url: Url, deadline: Instant) -> Result<Reply, BackendError> {

@@ -42,6 +42,9 @@ pub struct Config {
     /// The URL, a template over `params` and `applicationSet`. Scheme and host stand in it as they are; values are
     /// percent-encoded.
     pub url: String,
+    /// The hosts that may be asked where a value is part of the URL's host, as for `http` backends.
+    #[serde(default)]
+    pub allowed_hosts: Vec<String>,
     /// Headers. A value is a template, or a secret reference.
     #[serde(default)]
     pub headers: BTreeMap<String, TextOrSecret>,
@@ -87,6 +90,7 @@ impl Generic {
         let parts = Parts {
             method: config.method,
             url: &config.url,
+            allowed_hosts: &config.allowed_hosts,
             headers: &config.headers,
             body: config.body.as_ref(),
             scope: INPUT_SCOPE,

@@ -4,7 +4,6 @@
 //! the list lags behind a push. Source: the REST API's reference, version 2022-11-28.
 
 mod access;
-mod app;
 mod documents;
 mod lists;
 mod verdict;
@@ -20,14 +19,17 @@ use tokio::time::Instant;
 
 pub use self::walk::WalkBack;
 use self::{
-    access::{Access, Credential},
-    app::App,
+    access::Access,
     lists::Repository,
     verdict::{Judge, Kind},
 };
 use super::{Asked, Ruling, api::Api, combined::Rule, memory::System, pattern::Pattern};
 use crate::{
-    backend::{Surroundings, digests::commit::Commit},
+    backend::{
+        Surroundings,
+        credential::{Credential, github_app},
+        digests::commit::Commit,
+    },
     error::BackendError,
     problem::{Path, Problems},
     secret::SecretRef,
@@ -70,7 +72,7 @@ pub struct Config {
     pub token: Option<SecretRef>,
     /// A GitHub App in place of a token.
     #[serde(default)]
-    pub app: Option<app::Config>,
+    pub app: Option<github_app::Config>,
     /// A PEM file with certificates that are trusted besides the system's, relative to the configuration file.
     #[serde(default)]
     pub ca: Option<PathBuf>,
@@ -141,7 +143,7 @@ impl Github {
         if config.walk_back.is_some_and(|steps| !(1..=50).contains(&steps)) {
             problems.error(&path.key("walkBack"), "it goes back from 1 to 50 commits");
         }
-        let credential = credential(config, around, path, problems);
+        let credential = credential(config, api.as_ref(), around, path, problems);
         Some(Self {
             access: Access::new(api?, credential),
             repository: repository?,
@@ -205,20 +207,27 @@ impl System for Github {
     }
 }
 
-fn credential(config: &Config, around: Surroundings<'_>, path: &Path, problems: &mut Problems) -> Credential {
+fn credential(
+    config: &Config,
+    api: Option<&Api>,
+    around: Surroundings<'_>,
+    path: &Path,
+    problems: &mut Problems,
+) -> Option<Credential> {
     match (&config.token, &config.app) {
         (Some(_), Some(_)) => {
             problems.error_with_help(path, "there are a `token` and an `app`", "keep one of them");
-            Credential::Nobody
+            None
         }
-        (Some(token), None) => {
-            token.check(around.base, &path.key("token"), problems);
-            Credential::Token(token.clone(), around.base.clone())
-        }
+        (Some(token), None) => Some(Credential::bearer(token, around.base, &path.key("token"), problems)),
         (None, Some(app)) => {
-            let app = App::new(app, around);
-            problems.note(&path.key("app").key("privateKey"), app.check());
-            Credential::App(app)
+            let path = path.key("app");
+            if app.api.is_some() {
+                problems.error(&path.key("api"), "the gate's own `api` says where the App buys its tokens");
+            }
+            let app = github_app::App::new(app, &api?.base, api?.line(), around);
+            problems.note(&path.key("privateKey"), app.check());
+            Some(Credential::buying(app, around))
         }
         (None, None) => {
             problems.warning(
@@ -226,7 +235,7 @@ fn credential(config: &Config, around: Surroundings<'_>, path: &Path, problems: 
                 "without a credential GitHub answers 60 questions an hour, and none about private repositories",
                 "write `token: { file: … }`, or `app: { id: …, installation: …, privateKey: { file: … } }`",
             );
-            Credential::Nobody
+            None
         }
     }
 }

@@ -1,103 +1,50 @@
 //! One question to GitHub's API, with its headers and its credential.
 
-use std::sync::Arc;
-
-use http::{HeaderMap, HeaderValue, header};
 use reqwest::Url;
 use tokio::time::Instant;
 
-use super::{super::api::Api, app::App};
+use super::super::api::Api;
 use crate::{
-    backend::request::sensitive,
-    base_dir::BaseDir,
+    backend::credential::{Credential, github_app::headers},
     error::{BackendError, ErrorKind},
-    outbound::{Call, Reply},
-    secret::SecretRef,
+    outbound::{ANONYMOUS, Call, Reply},
 };
 
 /// The largest answer that is read, in bytes: a hundred runs with their repositories are about one mebibyte.
 const MOST: usize = 8 * 1024 * 1024;
 
-/// Who asks.
-#[derive(Debug)]
-pub(super) enum Credential {
-    /// Anybody.
-    Nobody,
-    /// Who has the token, which is read at each use.
-    Token(SecretRef, BaseDir),
-    /// An installed App.
-    App(App),
-}
-
-/// The API, and who asks it.
+/// The API, and who asks it: anybody, without a credential.
 #[derive(Debug)]
 pub(super) struct Access {
     pub(super) api: Api,
-    credential: Credential,
+    credential: Option<Credential>,
 }
 
 impl Access {
-    pub(super) const fn new(api: Api, credential: Credential) -> Self {
+    pub(super) const fn new(api: Api, credential: Option<Credential>) -> Self {
         Self { api, credential }
     }
 
     /// Reads the 200 at `url`.
     pub(super) async fn get(&self, url: Url, deadline: Instant) -> Result<Reply, BackendError> {
-        let shown = Call::get(url.clone(), MOST, deadline).to_string();
+        let call = Call { headers: headers(), revalidate: true, ..Call::get(url, MOST, deadline) };
+        let shown = call.to_string();
+        let line = self.api.line();
         let reply = match &self.credential {
-            Credential::Nobody => self.send(url, None, None, deadline).await?,
-            Credential::Token(reference, base) => {
-                let authorization = sensitive(reference, base, "Bearer ")?;
-                self.send(url, Some(authorization), None, deadline).await?
-            }
-            Credential::App(app) => {
-                let token = app.token(&self.api, None, deadline).await?;
-                let account = Some(app.account());
-                let reply = self.send(url.clone(), Some(token.clone()), account.clone(), deadline).await?;
-                if reply.status.as_u16() == 401 {
-                    // It was revoked, or the clocks differ.
-                    let renewed = app.token(&self.api, Some(&token), deadline).await?;
-                    self.send(url, Some(renewed), account, deadline).await?
-                } else {
-                    reply
-                }
-            }
+            None => line.fetch(call).await?,
+            Some(credential) => credential.send(line, call).await?,
         };
         judge(reply).map_err(|error| error.within(shown))
     }
 
     /// Whether less than a tenth is left of what GitHub allows us.
     pub(super) fn is_low(&self) -> bool {
-        let (authorization, account) = match &self.credential {
-            Credential::Nobody => (None, None),
-            Credential::Token(reference, base) => match sensitive(reference, base, "Bearer ") {
-                Ok(authorization) => (Some(authorization), None),
-                Err(_) => return false,
-            },
-            Credential::App(app) => (None, Some(app.account())),
+        let account = match &self.credential {
+            None => Some(ANONYMOUS.into()),
+            Some(credential) => credential.account(),
         };
-        self.api.is_low(headers(authorization), account)
+        account.is_some_and(|account| self.api.line().is_low(&self.api.base, &account))
     }
-
-    async fn send(
-        &self,
-        url: Url,
-        authorization: Option<HeaderValue>,
-        account: Option<Arc<str>>,
-        deadline: Instant,
-    ) -> Result<Reply, BackendError> {
-        let headers = headers(authorization);
-        self.api.send(Call { headers, account, revalidate: true, ..Call::get(url, MOST, deadline) }).await
-    }
-}
-
-/// The headers of every question.
-pub(super) fn headers(authorization: Option<HeaderValue>) -> HeaderMap {
-    let mut headers = HeaderMap::new();
-    headers.insert(header::ACCEPT, HeaderValue::from_static("application/vnd.github+json"));
-    headers.insert("x-github-api-version", HeaderValue::from_static("2022-11-28"));
-    headers.extend(authorization.map(|value| (header::AUTHORIZATION, value)));
-    headers
 }
 
 fn judge(reply: Reply) -> Result<Reply, BackendError> {

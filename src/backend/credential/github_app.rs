@@ -6,22 +6,29 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
-use http::{HeaderValue, Method};
+use async_trait::async_trait;
+use http::{HeaderMap, HeaderValue, Method, header};
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
+use reqwest::Url;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tokio::{sync::Mutex, time::Instant};
+use tokio::time::Instant;
 
-use super::{super::api::Api, access::headers};
+use super::{
+    authorization,
+    bought::{Seller, Token},
+};
 use crate::{
     backend::Surroundings,
     base_dir::BaseDir,
-    clock::{Clock, Timestamp},
+    clock::Timestamp,
     error::{BackendError, ErrorKind},
-    outbound::Call,
-    secret::SecretRef,
+    outbound::{Call, Line, fixed_url},
+    secret::{SecretRef, Secrets},
 };
 
+/// GitHub's own API.
+const GITHUB: &str = "https://api.github.com";
 /// How far back a JWT is dated, in seconds: GitHub's clock may be behind.
 const BACKDATED: u64 = 60;
 /// How long a JWT is valid, in seconds; GitHub takes up to ten minutes.
@@ -42,21 +49,19 @@ pub struct Config {
     pub installation: u64,
     /// The App's private key, in PEM form as GitHub hands it out.
     pub private_key: SecretRef,
+    /// GitHub's API, if it is an Enterprise Server's: `https://ghe.example.com/api/v3`. A gate has a key of its own for it.
+    pub api: Option<String>,
 }
 
-/// The App, and its token as long as that is good.
-pub(super) struct App {
+/// The App, ready to buy tokens for its installation.
+pub struct App {
     id: u64,
     installation: u64,
     key: SecretRef,
     base: BaseDir,
-    clock: Arc<dyn Clock>,
-    token: Mutex<Option<Token>>,
-}
-
-struct Token {
-    authorization: HeaderValue,
-    renew_at: Timestamp,
+    /// Where tokens are bought.
+    url: Url,
+    line: Arc<Line>,
 }
 
 #[derive(Serialize)]
@@ -73,14 +78,20 @@ struct TokenReply {
 }
 
 impl App {
-    pub(super) fn new(config: &Config, around: Surroundings<'_>) -> Self {
+    /// The App of `config`, which buys its tokens at `api` over `line`.
+    pub fn new(config: &Config, api: &Url, line: &Arc<Line>, around: Surroundings<'_>) -> Self {
+        let mut url = api.clone();
+        if let Ok(mut path) = url.path_segments_mut() {
+            let installation = config.installation.to_string();
+            path.pop_if_empty().extend(["app", "installations", &installation, "access_tokens"]);
+        }
         Self {
             id: config.id,
             installation: config.installation,
             key: config.private_key.clone(),
             base: around.base.clone(),
-            clock: Arc::clone(around.clock),
-            token: Mutex::default(),
+            url,
+            line: Arc::clone(line),
         }
     }
 
@@ -88,43 +99,32 @@ impl App {
     ///
     /// # Errors
     /// When it cannot be read, or is none; the text names its source and nothing of it.
-    pub(super) fn check(&self) -> Result<(), String> {
-        self.jwt().map(drop).map_err(|error| error.message)
+    pub fn check(&self) -> Result<(), String> {
+        self.jwt(Timestamp(0)).map(drop).map_err(|error| error.message)
     }
 
-    /// What stays when the token changes: who asks.
-    pub(super) fn account(&self) -> Arc<str> {
-        format!("github-app {} {}", self.id, self.installation).into()
+    /// A fresh proof of being the App, at `now`.
+    fn jwt(&self, now: Timestamp) -> Result<HeaderValue, BackendError> {
+        let denied = |why: &str| BackendError::new(ErrorKind::Denied, format!("{} {why}", self.key));
+        let pem = self.key.read(&self.base).map_err(BackendError::unavailable)?;
+        let no_key = "is no RSA private key in PEM form, as GitHub hands it out for an App";
+        let key = EncodingKey::from_rsa_pem(pem.expose().as_bytes()).map_err(|_| denied(no_key))?;
+        let now = now.0 / 1000;
+        let claims = Claims { iat: now.saturating_sub(BACKDATED), exp: now + JWT_LIFE, iss: self.id.to_string() };
+        let jwt = encode(&Header::new(Algorithm::RS256), &claims, &key).map_err(|_| denied(no_key))?;
+        authorization("Bearer", jwt)
     }
+}
 
-    /// The `Authorization` of the installation: a token that is still good and not the one that was `refused`. Who comes
-    /// while one is bought waits for it.
-    pub(super) async fn token(
-        &self,
-        api: &Api,
-        refused: Option<&HeaderValue>,
-        deadline: Instant,
-    ) -> Result<HeaderValue, BackendError> {
-        let late = |_| BackendError::timeout("the App's token did not arrive in time");
-        let mut token = tokio::time::timeout_at(deadline, self.token.lock()).await.map_err(late)?;
-        if let Some(token) = &*token
-            && self.clock.now() < token.renew_at
-            && refused != Some(&token.authorization)
-        {
-            return Ok(token.authorization.clone());
-        }
-        *token = None;
-        let bought = self.buy(api, deadline).await?;
-        Ok(token.insert(bought).authorization.clone())
-    }
-
-    async fn buy(&self, api: &Api, deadline: Instant) -> Result<Token, BackendError> {
-        let url = api.url(&["app", "installations", &self.installation.to_string(), "access_tokens"], &[]);
-        let headers = headers(Some(self.jwt()?));
-        let call =
-            Call { method: Method::POST, headers, account: Some(self.account()), ..Call::get(url, MOST, deadline) };
+#[async_trait]
+impl Seller for App {
+    async fn buy(&self, now: Timestamp, deadline: Instant) -> Result<Token, BackendError> {
+        let mut headers = headers();
+        headers.insert(header::AUTHORIZATION, self.jwt(now)?);
+        let account = Some(self.account());
+        let call = Call { method: Method::POST, headers, account, ..Call::get(self.url.clone(), MOST, deadline) };
         let shown = call.to_string();
-        let reply = api.send(call).await?;
+        let reply = self.line.fetch(call).await?;
         let denied = |why: String| Err(BackendError::new(ErrorKind::Denied, why).within(&shown));
         match reply.status.as_u16() {
             201 => {}
@@ -144,9 +144,7 @@ impl App {
         let bad = |what: &str| BackendError::invalid_output(format!("{shown}: {what}"));
         let bought: TokenReply =
             serde_json::from_slice(&reply.body).map_err(|_| bad("the answer is not a token as GitHub documents it"))?;
-        let mut authorization = HeaderValue::try_from(format!("Bearer {}", bought.token))
-            .map_err(|_| bad("the token holds characters that no header can carry"))?;
-        authorization.set_sensitive(true);
+        let authorization = authorization("Bearer", &bought.token).map_err(|error| error.within(&shown))?;
         let ends = humantime::parse_rfc3339_weak(&bought.expires_at).ok();
         let renew_at = ends.and_then(|ends| ends.duration_since(UNIX_EPOCH).ok()?.checked_sub(MARGIN));
         let renew_at = renew_at.and_then(|time| u64::try_from(time.as_millis()).ok());
@@ -154,19 +152,30 @@ impl App {
         Ok(Token { authorization, renew_at })
     }
 
-    /// A fresh proof of being the App.
-    fn jwt(&self) -> Result<HeaderValue, BackendError> {
-        let denied = |why: &str| BackendError::new(ErrorKind::Denied, format!("{} {why}", self.key));
-        let pem = self.key.read(&self.base).map_err(BackendError::unavailable)?;
-        let no_key = "is no RSA private key in PEM form, as GitHub hands it out for an App";
-        let key = EncodingKey::from_rsa_pem(pem.expose().as_bytes()).map_err(|_| denied(no_key))?;
-        let now = self.clock.now().0 / 1000;
-        let claims = Claims { iat: now.saturating_sub(BACKDATED), exp: now + JWT_LIFE, iss: self.id.to_string() };
-        let jwt = encode(&Header::new(Algorithm::RS256), &claims, &key).map_err(|_| denied(no_key))?;
-        let mut value = HeaderValue::try_from(format!("Bearer {jwt}")).map_err(|_| denied("cannot sign"))?;
-        value.set_sensitive(true);
-        Ok(value)
+    fn account(&self) -> Arc<str> {
+        format!("github-app {} {}", self.id, self.installation).into()
     }
+
+    fn secrets(&self) -> Secrets {
+        self.key.read(&self.base).into_iter().collect()
+    }
+}
+
+/// The headers of every question to GitHub.
+#[must_use]
+pub fn headers() -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    headers.insert(header::ACCEPT, HeaderValue::from_static("application/vnd.github+json"));
+    headers.insert("x-github-api-version", HeaderValue::from_static("2022-11-28"));
+    headers
+}
+
+/// GitHub's API, unless the configuration names another.
+///
+/// # Errors
+/// When it names none.
+pub fn api_url(api: Option<&str>) -> Result<Url, String> {
+    fixed_url(api.unwrap_or(GITHUB))
 }
 
 impl fmt::Debug for App {

@@ -1,0 +1,179 @@
+//! Who a request comes from: a secret that is read at each use, or a token that is bought with one.
+
+mod bought;
+pub mod github_app;
+pub mod oauth2;
+
+use std::{fmt, sync::Arc};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use self::bought::{Bought, Seller};
+use super::{Surroundings, request::sensitive};
+use crate::{
+    base_dir::BaseDir,
+    error::{BackendError, ErrorKind},
+    outbound::{Call, Line, Reply, account_of},
+    problem::{Path, Problems},
+    secret::{SecretRef, Secrets},
+};
+
+/// What is sent as `Authorization`: exactly one kind. A secret in another header stands among `headers`.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[schemars(rename = "HttpCredential")]
+#[serde(rename_all = "camelCase")]
+pub enum Config {
+    /// A token, read at each use.
+    Bearer(SecretRef),
+    /// A user name and a password, which is read at each use.
+    Basic(Basic),
+    /// A token that is bought as a client (RFC 6749, section 4.4), kept for four fifths of its life, and bought anew when it is refused.
+    Oauth2(oauth2::Config),
+    /// A GitHub App that is installed somewhere.
+    GithubApp(github_app::Config),
+}
+
+/// A user name and a password.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Basic {
+    /// The user name, without a colon.
+    pub username: String,
+    /// The password.
+    pub password: SecretRef,
+}
+
+/// A credential, ready to be sent.
+#[derive(Debug)]
+pub enum Credential {
+    /// A token.
+    Bearer(SecretRef, BaseDir),
+    /// A user name and a password.
+    Basic(String, SecretRef, BaseDir),
+    /// A token that is bought.
+    Bought(Box<Bought>),
+}
+
+impl Credential {
+    /// Checks what can be checked without asking anybody. What it buys, it buys over `line`.
+    pub fn build(
+        config: &Config,
+        line: Option<&Arc<Line>>,
+        around: Surroundings<'_>,
+        path: &Path,
+        problems: &mut Problems,
+    ) -> Option<Self> {
+        match config {
+            Config::Bearer(token) => Some(Self::bearer(token, around.base, &path.key("bearer"), problems)),
+            Config::Basic(Basic { username, password }) => {
+                let path = path.key("basic");
+                password.check(around.base, &path.key("password"), problems);
+                if username.contains(':') {
+                    problems.error(&path.key("username"), "a user name cannot hold a colon (RFC 7617)");
+                }
+                Some(Self::Basic(username.clone(), password.clone(), around.base.clone()))
+            }
+            Config::Oauth2(config) => {
+                let client = oauth2::Client::build(config, line, around, &path.key("oauth2"), problems)?;
+                Some(Self::buying(client, around))
+            }
+            Config::GithubApp(config) => {
+                let path = path.key("githubApp");
+                let api = problems.note(&path.key("api"), github_app::api_url(config.api.as_deref()));
+                let app = github_app::App::new(config, &api?, line?, around);
+                problems.note(&path.key("privateKey"), app.check());
+                Some(Self::buying(app, around))
+            }
+        }
+    }
+
+    /// The token at `reference`, the key at `path`.
+    pub fn bearer(reference: &SecretRef, base: &BaseDir, path: &Path, problems: &mut Problems) -> Self {
+        reference.check(base, path, problems);
+        Self::Bearer(reference.clone(), base.clone())
+    }
+
+    /// What `seller` sells.
+    pub fn buying(seller: impl Seller + 'static, around: Surroundings<'_>) -> Self {
+        Self::Bought(Box::new(Bought::new(Box::new(seller), around.clock)))
+    }
+
+    /// Sends `call` with it over `line`. A token that was bought before and is refused is bought anew, once.
+    ///
+    /// # Errors
+    /// When there is no credential, or no whole answer.
+    pub async fn send(&self, line: &Line, call: Call) -> Result<Reply, BackendError> {
+        let Self::Bought(bought) = self else {
+            return line.fetch(with(call, self.secret()?)).await;
+        };
+        let call = Call { account: Some(bought.account()), ..call };
+        let token = bought.token(None, call.deadline).await?;
+        let reply = line.fetch(with(call.clone(), token.clone())).await?;
+        if reply.status != StatusCode::UNAUTHORIZED {
+            return Ok(reply);
+        }
+        // It was revoked, or the clocks differ.
+        let renewed = bought.token(Some(&token), call.deadline).await?;
+        line.fetch(with(call, renewed)).await
+    }
+
+    /// Who asks, as limits are counted; `None` when that cannot be told now.
+    #[must_use]
+    pub fn account(&self) -> Option<Arc<str>> {
+        match self {
+            Self::Bought(bought) => Some(bought.account()),
+            _ => Some(account_of(&HeaderMap::from_iter([(header::AUTHORIZATION, self.secret().ok()?)]))),
+        }
+    }
+
+    /// What of it may come back in an answer.
+    #[must_use]
+    pub fn secrets(&self) -> Secrets {
+        match self {
+            Self::Bearer(reference, base) | Self::Basic(_, reference, base) => {
+                reference.read(base).into_iter().collect()
+            }
+            Self::Bought(bought) => bought.secrets(),
+        }
+    }
+
+    /// The header with what stands in the configuration itself.
+    fn secret(&self) -> Result<HeaderValue, BackendError> {
+        match self {
+            Self::Bearer(reference, base) => sensitive(reference, base, "Bearer "),
+            Self::Basic(username, password, base) => {
+                let secret = password.read(base).map_err(BackendError::unavailable)?;
+                basic(username, secret.expose())
+            }
+            Self::Bought(_) => Err(BackendError::new(ErrorKind::Denied, "this credential is bought")),
+        }
+    }
+}
+
+/// `Basic` with `username` and `password` (RFC 7617).
+///
+/// # Errors
+/// Never in practice: base64 is always the value of a header.
+fn basic(username: &str, password: &str) -> Result<HeaderValue, BackendError> {
+    let pair = STANDARD.encode(format!("{username}:{password}"));
+    authorization("Basic", &pair)
+}
+
+/// `scheme` with `token` after it, as a header that is marked as sensitive.
+///
+/// # Errors
+/// When no header can carry it; nothing of it is told.
+fn authorization(scheme: &str, token: impl fmt::Display) -> Result<HeaderValue, BackendError> {
+    let mut value = HeaderValue::try_from(format!("{scheme} {token}"))
+        .map_err(|_| BackendError::invalid_output("the token holds characters that no header can carry"))?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+fn with(mut call: Call, authorization: HeaderValue) -> Call {
+    call.headers.insert(header::AUTHORIZATION, authorization);
+    call
+}

@@ -1,0 +1,210 @@
+//! `OAuth2`'s client credentials grant (RFC 6749, section 4.4): who we are buys a token that says so.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, header};
+use reqwest::Url;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use tokio::time::Instant;
+use url::form_urlencoded;
+
+use super::{
+    authorization, basic,
+    bought::{Seller, Token},
+};
+use crate::{
+    backend::Surroundings,
+    base_dir::BaseDir,
+    clock::Timestamp,
+    document::excerpt,
+    error::{BackendError, ErrorKind},
+    outbound::{Call, Line, Reply, fixed_url},
+    problem::{Path, Problems},
+    secret::{Secret, SecretRef, Secrets},
+};
+
+/// A token's life when its server names none; the specification leaves it open.
+const TOKEN_LIFE: Duration = Duration::from_mins(5);
+/// The longest life that is believed.
+const LONGEST_LIFE: Duration = Duration::from_hours(24);
+/// The largest answer with a token, in bytes.
+const MOST: usize = 1024 * 1024;
+
+/// Where a token is bought, and with what.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[schemars(rename = "Oauth2Credential")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Config {
+    /// The token endpoint. It is reached with the same certificates as what the token is for.
+    pub token_url: String,
+    /// The client's id.
+    pub client_id: String,
+    /// The client's secret, read for each token.
+    pub client_secret: SecretRef,
+    /// What the token shall allow. Without it, what the server gives by itself.
+    #[serde(default)]
+    pub scopes: Vec<String>,
+    /// What the server wants to know besides, such as `audience` or `resource`.
+    #[serde(default)]
+    pub parameters: BTreeMap<String, String>,
+    /// Where id and secret are sent.
+    #[serde(default)]
+    pub client_authentication: ClientAuthentication,
+}
+
+/// Where a client's id and secret are sent (RFC 6749, section 2.3.1).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum ClientAuthentication {
+    /// As `Authorization: Basic`, which every server must take.
+    #[default]
+    Basic,
+    /// As `client_id` and `client_secret` in the body.
+    Body,
+}
+
+/// A client, ready to buy.
+#[derive(Debug)]
+pub struct Client {
+    url: Url,
+    id: String,
+    secret: SecretRef,
+    base: BaseDir,
+    /// What is asked, but for who asks.
+    form: Vec<(String, String)>,
+    authentication: ClientAuthentication,
+    line: Arc<Line>,
+}
+
+#[derive(Deserialize)]
+struct TokenReply {
+    access_token: Secret,
+    token_type: Option<String>,
+    expires_in: Option<Seconds>,
+}
+
+/// Some servers write the number as text.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Seconds {
+    Number(u64),
+    Text(String),
+}
+
+#[derive(Deserialize)]
+struct Refusal {
+    error: String,
+    error_description: Option<String>,
+}
+
+impl Client {
+    /// Checks URL and secret.
+    pub fn build(
+        config: &Config,
+        line: Option<&Arc<Line>>,
+        around: Surroundings<'_>,
+        path: &Path,
+        problems: &mut Problems,
+    ) -> Option<Self> {
+        config.client_secret.check(around.base, &path.key("clientSecret"), problems);
+        let url = problems.note(&path.key("tokenUrl"), fixed_url(&config.token_url));
+        let own = ["grant_type", "scope", "client_id", "client_secret"];
+        for name in config.parameters.keys().filter(|name| own.contains(&name.as_str())) {
+            problems.error(&path.key("parameters").key(name), "it has a key of its own");
+        }
+        let mut form = vec![("grant_type".to_owned(), "client_credentials".to_owned())];
+        if !config.scopes.is_empty() {
+            form.push(("scope".to_owned(), config.scopes.join(" ")));
+        }
+        form.extend(config.parameters.clone());
+        Some(Self {
+            url: url?,
+            id: config.client_id.clone(),
+            secret: config.client_secret.clone(),
+            base: around.base.clone(),
+            form,
+            authentication: config.client_authentication,
+            line: Arc::clone(line?),
+        })
+    }
+
+    fn call(&self, secret: &Secret, deadline: Instant) -> Result<Call, BackendError> {
+        let mut form = form_urlencoded::Serializer::new(String::new());
+        form.extend_pairs(&self.form);
+        let mut headers = HeaderMap::new();
+        headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"));
+        match self.authentication {
+            ClientAuthentication::Basic => {
+                let encode = |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
+                headers.insert(header::AUTHORIZATION, basic(&encode(&self.id), &encode(secret.expose()))?);
+            }
+            ClientAuthentication::Body => {
+                form.append_pair("client_id", &self.id).append_pair("client_secret", secret.expose());
+            }
+        }
+        let body = Some(Bytes::from(form.finish()));
+        let account = Some(self.account());
+        Ok(Call { method: Method::POST, headers, body, account, ..Call::get(self.url.clone(), MOST, deadline) })
+    }
+
+    fn read(reply: &Reply, now: Timestamp) -> Result<Token, BackendError> {
+        if matches!(reply.status.as_u16(), 400 | 401 | 403) && !reply.is_limit() {
+            let said = match serde_json::from_slice::<Refusal>(&reply.body) {
+                Ok(Refusal { error, error_description: Some(more) }) => format!("{error}: {more}"),
+                Ok(Refusal { error, .. }) => error,
+                Err(_) => reply.excerpt(120),
+            };
+            let message = format!(
+                "no token ({}): {}; check `clientId`, `clientSecret`, `scopes` and `clientAuthentication`",
+                reply.status,
+                excerpt(said.as_bytes(), 200)
+            );
+            return Err(BackendError::new(ErrorKind::Denied, message));
+        }
+        if !reply.status.is_success() {
+            return Err(reply.refusal());
+        }
+        // Nothing of this answer is told: it holds the token.
+        let bad = |what: &str| BackendError::invalid_output(what.to_owned());
+        let bought: TokenReply = serde_json::from_slice(&reply.body)
+            .map_err(|_| bad("the answer is not a token as RFC 6749 has it, with `access_token`"))?;
+        if bought.token_type.is_some_and(|kind| !kind.eq_ignore_ascii_case("bearer")) {
+            return Err(bad("the token is no bearer token"));
+        }
+        if bought.access_token.expose().is_empty() {
+            return Err(bad("the token is empty"));
+        }
+        let life = match bought.expires_in {
+            None => TOKEN_LIFE,
+            Some(Seconds::Number(seconds)) => Duration::from_secs(seconds),
+            Some(Seconds::Text(text)) => {
+                Duration::from_secs(text.parse().map_err(|_| bad("`expires_in` is no number"))?)
+            }
+        };
+        let lasts = life.min(LONGEST_LIFE).mul_f64(0.8);
+        Ok(Token { authorization: authorization("Bearer", bought.access_token.expose())?, renew_at: now.plus(lasts) })
+    }
+}
+
+#[async_trait]
+impl Seller for Client {
+    async fn buy(&self, now: Timestamp, deadline: Instant) -> Result<Token, BackendError> {
+        let secret = self.secret.read(&self.base).map_err(BackendError::unavailable)?;
+        let call = self.call(&secret, deadline)?;
+        let shown = format!("token server: {call}");
+        let reply = self.line.fetch(call).await.map_err(|error| error.within("token server"))?;
+        Self::read(&reply, now).map_err(|error| self.secrets().clean(&error).within(shown))
+    }
+
+    fn account(&self) -> Arc<str> {
+        format!("oauth2 {} {}", self.url, self.id).into()
+    }
+
+    fn secrets(&self) -> Secrets {
+        self.secret.read(&self.base).into_iter().collect()
+    }
+}

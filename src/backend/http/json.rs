@@ -1,0 +1,227 @@
+//! A JSON API: what is asked of it, made of templates, and how its answer becomes a list.
+
+use std::sync::Arc;
+
+use minijinja::value::Serde;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::{Config, PARAMETERS, Page, paging::Paging, redirect::Redirects, whole::check_type};
+use crate::{
+    backend::{
+        Surroundings,
+        credential::Credential,
+        mapping::{self, Load},
+        request::{Method, Parts, Request, headers_of},
+    },
+    document::{self, kind_of},
+    error::BackendError,
+    expression::Expression,
+    generator::Query,
+    outbound::{Call, Line, Reply, link},
+    problem::{Path, Problems},
+    secret::Secrets,
+    template::{INPUT_SCOPE, STEP_SCOPE, input_context},
+};
+
+/// The name of what `forEach` gives.
+const EACH: &str = "each";
+/// How many questions one may become.
+const MOST: usize = 1000;
+
+/// An API, ready to be asked.
+#[derive(Debug)]
+pub struct Json {
+    request: Request,
+    credential: Option<Credential>,
+    for_each: Option<Arc<Expression>>,
+    mapping: Arc<Mapping>,
+    /// What a redirect is.
+    pub redirects: Redirects,
+}
+
+/// How a page is read.
+#[derive(Debug)]
+struct Mapping {
+    parameters: Expression,
+    paging: Option<Paging>,
+}
+
+impl Json {
+    /// Parses all templates and expressions of `config`, whose `url` is `url`.
+    pub fn build(
+        config: &Config,
+        url: &str,
+        line: Option<&Arc<Line>>,
+        around: Surroundings<'_>,
+        path: &Path,
+        problems: &mut Problems,
+    ) -> Option<Self> {
+        let mut scope = if around.has_items { STEP_SCOPE } else { INPUT_SCOPE }.to_vec();
+        scope.extend(config.for_each.as_ref().map(|_| EACH));
+        let parts = Parts {
+            method: config.method.unwrap_or_default(),
+            url,
+            allowed_hosts: &config.allowed_hosts,
+            headers: &config.headers,
+            body: config.body.as_ref(),
+            scope: &scope,
+        };
+        let request = Request::build(parts, around.base, path, problems);
+        let source = config.parameters.as_deref().unwrap_or(PARAMETERS);
+        let parameters = problems.note(&path.key("parameters"), Expression::compile(source));
+        let for_each = config.for_each.as_deref().map(Expression::compile).transpose();
+        let for_each = problems.note(&path.key("forEach"), for_each);
+        let at = path.key("paging");
+        let paging = config.paging.as_ref().map(|paging| Paging::build(paging, &at, problems));
+        if config.method == Some(Method::Post) {
+            if config.paging.is_some() {
+                problems.error(&at, "only what is read by GET comes in pages");
+            }
+            if config.redirects == Redirects::SameOrigin {
+                problems.error(&path.key("redirects"), "only what is read by GET is followed");
+            }
+        }
+        let at = path.key("credential");
+        let credential =
+            config.credential.as_ref().map(|credential| Credential::build(credential, line, around, &at, problems));
+        if config.credential.is_some() && config.headers.keys().any(|name| name.eq_ignore_ascii_case("authorization")) {
+            let help = "keep one of them";
+            problems.error_with_help(&at, "it is sent as `Authorization`, which stands among `headers` too", help);
+        }
+        // What is there and wrong ends it; what is not there does not.
+        let credential = match credential {
+            Some(credential) => Some(credential?),
+            None => None,
+        };
+        let paging = match paging {
+            Some(paging) => Some(paging?),
+            None => None,
+        };
+        Some(Self {
+            request: request?,
+            credential,
+            for_each: for_each?.map(Arc::new),
+            mapping: Arc::new(Mapping { parameters: parameters?, paging }),
+            redirects: config.redirects,
+        })
+    }
+
+    /// What `forEach` gives for `query`, a question for each; `None` without it.
+    ///
+    /// # Errors
+    /// When it is no list, or a very long one.
+    pub async fn each(&self, query: &Query) -> Result<Option<Vec<Value>>, BackendError> {
+        let Some(expression) = &self.for_each else { return Ok(None) };
+        let (load, expression, query) = (Load::Bytes(0).with(Some(expression)), Arc::clone(expression), query.clone());
+        let work = move || {
+            let parameters = Value::Object((*query.parameters).clone());
+            let mut variables = vec![("params", &parameters)];
+            variables.extend(query.items.as_deref().map(|items| ("items", items)));
+            let invalid = |why: String| BackendError::invalid_input(format!("forEach: {why}"));
+            match expression.evaluate(&variables).map_err(invalid)? {
+                Value::Array(list) if list.len() > MOST => {
+                    Err(invalid(format!("it gives {} items, more than {MOST}", list.len())))
+                }
+                Value::Array(list) => Ok(Some(list)),
+                other => Err(invalid(format!("it gives {}, not a list", kind_of(&other)))),
+            }
+        };
+        mapping::work_on(load, work).await
+    }
+
+    /// The first request for `query`, and for this `each`.
+    ///
+    /// # Errors
+    /// When a value is missing or may not stand where it would, or a secret cannot be read.
+    pub fn call(
+        &self,
+        query: &Query,
+        each: Option<&Value>,
+        most: usize,
+        deadline: Instant,
+    ) -> Result<Call, BackendError> {
+        let mut context = input_context(query);
+        if let Some(each) = each {
+            context = minijinja::context! { each => minijinja::Value::from(Serde(each)), ..context };
+        }
+        self.request.call(&context, most, deadline)
+    }
+
+    /// Sends `call` over `line`.
+    ///
+    /// # Errors
+    /// When there is no whole answer, or no credential.
+    pub async fn send(&self, line: &Line, call: Call) -> Result<Reply, BackendError> {
+        match &self.credential {
+            None => line.fetch(call).await,
+            Some(credential) => credential.send(line, call).await,
+        }
+    }
+
+    /// What the page that has this `number` says.
+    ///
+    /// # Errors
+    /// When it is not what the expressions expect.
+    pub async fn read(
+        &self,
+        reply: Reply,
+        query: &Query,
+        each: Option<&Value>,
+        number: usize,
+    ) -> Result<Page, BackendError> {
+        check_type(&reply)?;
+        let mapping = Arc::clone(&self.mapping);
+        if mapping.paging.is_none() && link::next(&reply.headers) != Ok(None) {
+            let why =
+                "it is one page of several (`Link` with rel=\"next\"); `paging: { link: true }` reads all of them";
+            return Err(BackendError::invalid_output(why));
+        }
+        let next = mapping.paging.as_ref().and_then(Paging::expression);
+        let load = Load::Bytes(reply.body.len()).with(Some(&mapping.parameters)).with(next);
+        let (query, each) = (query.clone(), each.cloned());
+        mapping::work_on(load, move || mapping.read(&reply, &query, each.as_ref(), number)).await
+    }
+
+    /// How a list goes on.
+    #[must_use]
+    pub fn paging(&self) -> Option<&Paging> {
+        self.mapping.paging.as_ref()
+    }
+
+    /// Whether it looks at the ApplicationSet's name.
+    #[must_use]
+    pub fn reads_application_set(&self) -> bool {
+        self.request.reads_application_set()
+    }
+
+    /// What it sends that may come back.
+    #[must_use]
+    pub fn secrets(&self) -> Secrets {
+        let mut secrets = self.request.secrets();
+        if let Some(credential) = &self.credential {
+            secrets.extend(credential.secrets());
+        }
+        secrets
+    }
+}
+
+impl Mapping {
+    fn read(&self, reply: &Reply, query: &Query, each: Option<&Value>, number: usize) -> Result<Page, BackendError> {
+        let body = document::parse(&reply.body).map_err(|error| {
+            BackendError::invalid_output(format!(
+                "not one JSON document: {error} (it begins with `{}`)",
+                reply.excerpt(120)
+            ))
+        })?;
+        let (status, headers) = (Value::from(reply.status.as_u16()), headers_of(reply));
+        let (parameters, number) = (Value::Object((*query.parameters).clone()), Value::from(number));
+        let mut variables = vec![("body", &body), ("status", &status), ("headers", &headers), ("params", &parameters)];
+        variables.extend(query.items.as_deref().map(|items| ("items", items)));
+        variables.extend(each.map(|each| (EACH, each)));
+        let sets = mapping::map(&self.parameters, &variables)?;
+        variables.push(("page", &number));
+        let next = self.paging.as_ref().map(|paging| paging.said(reply, &variables)).transpose()?;
+        Ok((sets, next.flatten()))
+    }
+}

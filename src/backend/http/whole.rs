@@ -1,0 +1,83 @@
+//! What makes a reply a whole answer, and what is told of one that is none.
+
+use std::{borrow::Cow, time::Duration};
+
+use headers::{Age, CacheControl, HeaderMapExt as _};
+use http::{HeaderMap, StatusCode, header};
+
+use crate::{error::BackendError, outbound::Reply};
+
+/// The longest life that is taken from an answer.
+const LONGEST_LIFE: Duration = Duration::from_hours(24);
+
+/// A whole answer, or why it is none.
+pub fn check_whole(reply: &Reply) -> Result<(), BackendError> {
+    let invalid = |why: String| Err(BackendError::invalid_output(why));
+    if !reply.status.is_success() {
+        let error = reply.refusal();
+        let advice = advice(reply);
+        return Err(BackendError { message: format!("{}{advice}", error.message), ..error });
+    }
+    // 202 is not done yet, 206 a part, 207 several answers, 204 nothing at all.
+    if !matches!(reply.status, StatusCode::OK | StatusCode::CREATED) {
+        return invalid(format!("{} is no whole answer; an empty list must be an explicit 200", reply.status));
+    }
+    if reply.headers.contains_key(header::CONTENT_RANGE) {
+        return invalid("it is a part (`Content-Range`), and a part is no answer".into());
+    }
+    let encoding = text(reply, header::CONTENT_ENCODING);
+    if !encoding.is_empty() && !encoding.eq_ignore_ascii_case("identity") {
+        let shown = reply.secrets.excerpt(encoding.as_bytes(), 40);
+        return invalid(format!("it is encoded (`{shown}`), which was not asked for"));
+    }
+    Ok(())
+}
+
+/// What to try.
+fn advice(reply: &Reply) -> String {
+    match reply.status.as_u16() {
+        300..=399 => {
+            let location = text(reply, header::LOCATION);
+            let location = location.split(['?', '#']).next().unwrap_or_default();
+            let shown = reply.secrets.excerpt(location.as_bytes(), 200);
+            let to = if shown.is_empty() { String::new() } else { format!(" to `{shown}`") };
+            format!(
+                "; it redirects{to}: write the URL that answers, or `redirects: sameOrigin` if it is on the same host"
+            )
+        }
+        400 | 422 => "; check the URL and what else is sent".to_owned(),
+        404 | 410 => "; check the URL: where there is nothing, an API must say so by an empty list".to_owned(),
+        405 => "; check the `method`".to_owned(),
+        _ => String::new(),
+    }
+}
+
+/// JSON by its content type, or what it is instead.
+pub fn check_type(reply: &Reply) -> Result<(), BackendError> {
+    let content_type = text(reply, header::CONTENT_TYPE);
+    let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    if essence == "application/json" || (essence.starts_with("application/") && essence.ends_with("+json")) {
+        return Ok(());
+    }
+    Err(BackendError::invalid_output(format!(
+        "the content type is `{}`, not JSON: {}",
+        reply.secrets.excerpt(content_type.as_bytes(), 80),
+        reply.excerpt(200)
+    )))
+}
+
+/// For how long a reply says that it is fresh: `max-age` less its `Age` (RFC 9111, section 4.2), nothing at all with
+/// `no-store` and `no-cache`. `s-maxage` and `private` are for caches that answer several users; here all answers
+/// belong to the one whose credential was sent.
+pub fn time_to_live(headers: &HeaderMap) -> Option<Duration> {
+    let control: CacheControl = headers.typed_get()?;
+    if control.no_store() || control.no_cache() {
+        return Some(Duration::ZERO);
+    }
+    let age = headers.typed_get::<Age>().map_or(Duration::ZERO, |age| Duration::from_secs(age.as_secs()));
+    control.max_age().map(|life| life.saturating_sub(age).min(LONGEST_LIFE))
+}
+
+fn text(reply: &Reply, name: header::HeaderName) -> Cow<'_, str> {
+    reply.headers.get(name).map_or_else(Default::default, |value| String::from_utf8_lossy(value.as_bytes()))
+}

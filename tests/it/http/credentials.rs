@@ -1,0 +1,246 @@
+//! Who asks: a secret that is read at each use, or a token that is bought, kept, and bought anew when it is refused.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use tempfile::TempDir;
+
+use super::*;
+use crate::support::upstream::Request;
+
+/// A folder with the secret `hunter2`.
+fn folder() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("secret"), "hunter2\n").unwrap();
+    folder
+}
+
+async fn start(upstream: &Upstream, credential: Value) -> TestApp {
+    TestApp::start_in(folder(), &config(upstream, "/list", json!({"credential": credential}))).await
+}
+
+/// What `upstream` was sent as `Authorization`.
+fn sent(upstream: &Upstream) -> Vec<String> {
+    upstream.requests().iter().filter_map(|request| Some(request.header("authorization")?.to_owned())).collect()
+}
+
+#[tokio::test]
+async fn a_secret_is_read_at_each_use() {
+    let upstream = Upstream::always(json_response(SETS)).await;
+    let app = start(&upstream, json!({"bearer": {"file": "secret"}})).await;
+    assert_eq!(app.ask_afresh("h", json!({})).await.sets(), SETS);
+    std::fs::write(app.folder.path().join("secret"), "hunter3").unwrap();
+    assert_eq!(app.ask_afresh("h", json!({})).await.sets(), SETS);
+    assert_eq!(sent(&upstream), ["Bearer hunter2", "Bearer hunter3"]);
+
+    let upstream = Upstream::always(json_response(SETS)).await;
+    let app = start(&upstream, json!({"basic": {"username": "ä user", "password": {"file": "secret"}}})).await;
+    assert_eq!(app.ask_afresh("h", json!({})).await.sets(), SETS);
+    assert_eq!(sent(&upstream), [format!("Basic {}", STANDARD.encode("ä user:hunter2"))]);
+    std::fs::remove_file(app.folder.path().join("secret")).unwrap();
+    refused(&app.ask_afresh("h", json!({})).await, 502, "backend_failed", "secret");
+}
+
+#[tokio::test]
+async fn a_secret_never_comes_back() {
+    for credential in
+        [json!({"bearer": {"file": "secret"}}), json!({"basic": {"username": "u", "password": {"file": "secret"}}})]
+    {
+        let upstream =
+            Upstream::start(|request| request.answer(403, "", format!("no: {:?} hunter2", request.headers))).await;
+        let message =
+            refused(&start(&upstream, credential).await.ask_afresh("h", json!({})).await, 502, "backend_failed", "403");
+        let encoded = STANDARD.encode("u:hunter2");
+        assert!(!message.contains("hunter2") && !message.contains(&encoded), "{message}");
+    }
+}
+
+/// A token server that gives `t1`, `t2`, … for `expires` seconds, and a source that takes those in `good`.
+struct Shop {
+    tokens: Upstream,
+    source: Upstream,
+    good: Arc<AtomicUsize>,
+}
+
+async fn shop(expires: Value) -> Shop {
+    let sold = AtomicUsize::new(0);
+    let tokens = Upstream::start(move |request| {
+        let n = sold.fetch_add(1, Ordering::SeqCst) + 1;
+        let answer = json!({"access_token": format!("t{n}"), "token_type": "bearer", "expires_in": expires});
+        request.answer(200, "Content-Type: application/json\r\nCache-Control: no-store", answer.to_string())
+    })
+    .await;
+    let good = Arc::new(AtomicUsize::new(1));
+    let taken = Arc::clone(&good);
+    let source = Upstream::start(move |request: &Request| {
+        let wanted = format!("Bearer t{}", taken.load(Ordering::SeqCst));
+        if request.header("authorization") == Some(&*wanted) { json(SETS) } else { status(401, "", "who?") }
+    })
+    .await;
+    Shop { tokens, source, good }
+}
+
+fn oauth2(tokens: &Upstream, more: Value) -> Value {
+    let mut config = json!({
+        "tokenUrl": format!("http://{}/oauth/token", tokens.address),
+        "clientId": "gate way", "clientSecret": {"file": "secret"},
+    });
+    let Value::Object(more) = more else { panic!("{more}") };
+    config.as_object_mut().unwrap().extend(more);
+    json!({"oauth2": config})
+}
+
+#[tokio::test]
+async fn a_client_buys_a_token_as_rfc_6749_has_it() {
+    let Shop { tokens, source, .. } = shop(json!(3600)).await;
+    let more = json!({"scopes": ["read", "list"], "parameters": {"audience": "https://api.example.com"}});
+    let app = start(&source, oauth2(&tokens, more)).await;
+    assert_eq!(app.ask_afresh("h", json!({})).await.sets(), SETS);
+    let request = &tokens.requests()[0];
+    assert_eq!((&*request.method, &*request.target), ("POST", "/oauth/token"));
+    assert_eq!(request.header("content-type"), Some("application/x-www-form-urlencoded"));
+    assert_eq!(request.header("authorization"), Some(&*format!("Basic {}", STANDARD.encode("gate+way:hunter2"))));
+    assert_eq!(
+        String::from_utf8_lossy(&request.body),
+        "grant_type=client_credentials&scope=read+list&audience=https%3A%2F%2Fapi.example.com"
+    );
+
+    let Shop { tokens, source, .. } = shop(json!("3600")).await;
+    let app = start(&source, oauth2(&tokens, json!({"clientAuthentication": "body"}))).await;
+    assert_eq!(app.ask_afresh("h", json!({})).await.sets(), SETS);
+    let request = &tokens.requests()[0];
+    assert_eq!(request.header("authorization"), None);
+    assert_eq!(
+        String::from_utf8_lossy(&request.body),
+        "grant_type=client_credentials&client_id=gate+way&client_secret=hunter2"
+    );
+}
+
+#[tokio::test]
+async fn one_token_serves_all_for_four_fifths_of_its_life() {
+    let Shop { tokens, source, good } = shop(json!(100)).await;
+    let app = start(&source, oauth2(&tokens, json!({}))).await;
+    let all = join_all((0..30).map(|n| app.ask("h", json!({"n": n.to_string()})))).await;
+    assert!(all.iter().all(|reply| reply.sets() == SETS));
+    app.clock.advance(Duration::from_secs(79));
+    assert_eq!(app.ask("h", json!({})).await.sets(), SETS);
+    assert_eq!(tokens.requests().len(), 1);
+    app.clock.advance(Duration::from_secs(2));
+    good.store(2, Ordering::SeqCst);
+    assert_eq!(app.ask("h", json!({})).await.sets(), SETS);
+    assert_eq!(tokens.requests().len(), 2);
+}
+
+#[tokio::test]
+async fn a_refused_token_is_bought_anew_once() {
+    let Shop { tokens, source, good } = shop(json!(3600)).await;
+    let app = start(&source, oauth2(&tokens, json!({}))).await;
+    assert_eq!(app.ask("h", json!({})).await.sets(), SETS);
+    // It is revoked before its time.
+    good.store(2, Ordering::SeqCst);
+    assert_eq!(app.ask("h", json!({})).await.sets(), SETS);
+    assert_eq!((tokens.requests().len(), source.requests().len()), (2, 3));
+    good.store(9, Ordering::SeqCst);
+    refused(&app.ask("h", json!({"n": "2"})).await, 502, "backend_failed", "access denied (401 Unauthorized): who?");
+    assert_eq!((tokens.requests().len(), source.requests().len()), (3, 5));
+}
+
+#[tokio::test]
+async fn what_is_no_token_is_told_without_it() {
+    let answer = |status: u16, body: &str| send(response(status, "Content-Type: application/json", body));
+    for (steps, code, says) in [
+        (
+            answer(401, r#"{"error":"invalid_client","error_description":"no hunter2 here"}"#),
+            "backend_failed",
+            "no token (401 Unauthorized): invalid_client: no [redacted] here; check `clientId`",
+        ),
+        (answer(400, r#"{"error":"invalid_scope"}"#), "backend_failed", "invalid_scope; check"),
+        (answer(403, "<html>"), "backend_failed", "no token (403 Forbidden): <html>; check"),
+        (answer(503, "soon"), "backend_failed", "503"),
+        (answer(302, ""), "backend_output_invalid", "302"),
+        (answer(200, r#"{"token":"hunter3"}"#), "backend_output_invalid", "not a token as RFC 6749 has it"),
+        (answer(200, r#"{"access_token":"hunter3","token_type":"mac"}"#), "backend_output_invalid", "no bearer token"),
+        (answer(200, r#"{"access_token":""}"#), "backend_output_invalid", "the token is empty"),
+        (answer(200, r#"{"access_token":"hunter3\n"}"#), "backend_output_invalid", "no header can carry"),
+        (answer(200, r#"{"access_token":"hunter3","expires_in":"soon"}"#), "backend_output_invalid", "`expires_in`"),
+        (vec![Step::Reset], "backend_failed", "token server"),
+    ] {
+        let tokens = Upstream::start(move |_| steps.clone()).await;
+        let source = Upstream::always(json_response(SETS)).await;
+        let app = start(&source, oauth2(&tokens, json!({"clientAuthentication": "body"}))).await;
+        let message = refused(&app.ask_afresh("h", json!({})).await, 502, code, says);
+        assert!(message.contains("token server: ") && !message.contains("hunter"), "{message}");
+        assert!(source.requests().is_empty(), "nothing is asked without a token");
+    }
+}
+
+#[tokio::test]
+async fn a_github_app_asks_as_its_installation() {
+    let sold = AtomicUsize::new(0);
+    let github = Upstream::start(move |request: &Request| {
+        let authorization = request.header("authorization").unwrap_or_default();
+        if request.target == "/api/v3/app/installations/67/access_tokens" {
+            assert!(request.method == "POST" && authorization.starts_with("Bearer ey"), "{authorization}");
+            let n = sold.fetch_add(1, Ordering::SeqCst) + 1;
+            let token = json!({"token": format!("ghs_{n}"), "expires_at": "2099-01-01T00:00:00Z"});
+            return send(response(201, "Content-Type: application/json", token.to_string()));
+        }
+        if authorization == "Bearer ghs_1" { json(SETS) } else { status(401, "", "bad credentials") }
+    })
+    .await;
+    let folder = tempfile::tempdir().unwrap();
+    let key = folder.path().join("key.pem");
+    let made =
+        std::process::Command::new("openssl").args(["genrsa", "-traditional", "-out"]).arg(&key).arg("2048").output();
+    assert!(made.unwrap().status.success());
+    let app = json!({
+        "id": 45, "installation": 67, "privateKey": {"file": "key.pem"}, "api": format!("http://{}/api/v3", github.address),
+    });
+    let app = TestApp::start_in(folder, &config(&github, "/api/v3/x", json!({"credential": {"githubApp": app}}))).await;
+    for _ in 0..3 {
+        assert_eq!(app.ask_afresh("h", json!({})).await.sets(), SETS);
+    }
+    assert_eq!(github.requests().iter().filter(|request| request.method == "POST").count(), 1);
+}
+
+#[test]
+fn what_is_wrong_with_it_is_found_at_the_start() {
+    let folder = folder();
+    for (more, says) in [
+        (json!({"credential": {"bearer": {"file": "none"}}}), "credential.bearer: "),
+        (
+            json!({"credential": {"basic": {"username": "a:b", "password": {"file": "secret"}}}}),
+            "credential.basic.username: ",
+        ),
+        (
+            json!({"credential": {"oauth2": {"tokenUrl": "/t", "clientId": "c", "clientSecret": {"file": "secret"}}}}),
+            "credential.oauth2.tokenUrl: ",
+        ),
+        (
+            json!({"credential": {"oauth2": {"tokenUrl": "http://h/", "clientId": "c", "clientSecret": {"file": "secret"}, "parameters": {"scope": "x"}}}}),
+            "credential.oauth2.parameters.scope: it has a key of its own",
+        ),
+        (
+            json!({"credential": {"githubApp": {"id": 1, "installation": 2, "privateKey": {"file": "secret"}}}}),
+            "credential.githubApp.privateKey: ",
+        ),
+        (
+            json!({"credential": {"bearer": {"file": "secret"}}, "headers": {"authorization": "x"}}),
+            "credential: it is sent as `Authorization`",
+        ),
+    ] {
+        let mut http = json!({"url": "https://h.example/"});
+        http.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let routes = json!([{"name": "h", "backend": {"http": http}}]);
+        let config = format!("{}routes: {routes}\n", TestApp::auth());
+        let Err(report) = crate::support::app::build(folder.path(), &config, crate::support::TestClock::standing())
+        else {
+            panic!("{more} is taken");
+        };
+        let text = report.lines().join("\n");
+        assert!(text.contains(&format!("routes[0].backend.http.{says}")), "{text}");
+    }
+}

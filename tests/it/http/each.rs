@@ -1,0 +1,131 @@
+//! `forEach`: a question for each item of a list, all of them or nothing.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use super::*;
+use crate::support::upstream::Request;
+
+const EACH: &str = "params.clusters";
+
+/// What asks for each cluster.
+fn each(expression: &str) -> Value {
+    json!({"forEach": expression, "parameters": "body.map(t, {'name': t.name, 'cluster': each})"})
+}
+
+/// An upstream with a tenant in each cluster but `empty`, and trouble in those that are called so.
+async fn clusters() -> Upstream {
+    Upstream::start(|request: &Request| match request.target.strip_prefix("/clusters/").unwrap() {
+        "empty" => json("[]"),
+        "missing" => status(404, "", "no such cluster"),
+        "half" => json(r#"[{"name":"x"}"#),
+        "down" => status(500, "", "down"),
+        cluster => json(&format!(r#"[{{"name":"tenant of {cluster}"}}]"#)),
+    })
+    .await
+}
+
+#[tokio::test]
+async fn all_that_each_answers_is_the_list_in_its_order() {
+    let upstream = clusters().await;
+    let app = serve(&upstream, "/clusters/{{ each }}", each(EACH)).await;
+    let ask = async |clusters: Value| app.ask_afresh("h", json!({"clusters": clusters})).await;
+    assert_eq!(
+        ask(json!(["b", "empty", "a"])).await.sets(),
+        r#"[{"cluster":"b","name":"tenant of b"},{"cluster":"a","name":"tenant of a"}]"#
+    );
+    assert_eq!(ask(json!(["empty", "empty"])).await.sets(), "[]");
+    assert_eq!(ask(json!(["../x"])).await.status, 200, "it stays one segment");
+    assert_eq!(upstream.requests().last().unwrap().target, "/clusters/..%2Fx");
+    for (trouble, code, says) in [
+        ("missing", "backend_output_invalid", "404 Not Found: no such cluster; check the URL"),
+        ("half", "backend_output_invalid", "not one JSON document"),
+        ("down", "backend_failed", "500"),
+    ] {
+        let message = refused(&ask(json!(["a", trouble, "b"])).await, 502, code, says);
+        assert!(message.contains("forEach[1]: GET http://"), "{message}");
+    }
+}
+
+#[tokio::test]
+async fn the_list_is_made_from_what_argo_cd_can_send() {
+    let upstream = clusters().await;
+    let app = serve(&upstream, "/clusters/{{ each }}", each("params.clusters.split(',').filter(c, c != '')")).await;
+    let ask = async |clusters: &str| app.ask_afresh("h", json!({"clusters": clusters})).await;
+    assert_eq!(ask("a,b").await.json()["output"]["parameters"].as_array().unwrap().len(), 2);
+    assert_eq!(ask("").await.sets(), "[]");
+    assert_eq!(upstream.requests().len(), 2, "nothing was asked for an empty list");
+
+    let more = json!({"forEach": "params.of", "parameters": "body.map(t, {'name': t.name, 'zone': each.zone})"});
+    let app = serve(&upstream, "/clusters/{{ each.name }}", more).await;
+    let reply = app.ask_afresh("h", json!({"of": [{"name": "a", "zone": "z1"}]})).await;
+    assert_eq!(reply.sets(), r#"[{"name":"tenant of a","zone":"z1"}]"#);
+}
+
+#[tokio::test]
+async fn what_is_no_list_is_the_callers_to_mend() {
+    let upstream = clusters().await;
+    let app = serve(&upstream, "/clusters/{{ each }}", each(EACH)).await;
+    for (parameters, says) in [
+        (json!({}), "forEach: `params.clusters`"),
+        (json!({"clusters": "a"}), "forEach: it gives a string, not a list"),
+        (json!({"clusters": {"a": 1}}), "forEach: it gives an object, not a list"),
+        (json!({"clusters": vec!["a"; 1001]}), "forEach: it gives 1001 items, more than 1000"),
+        (json!({"clusters": [["a"]]}), "url: "),
+    ] {
+        refused(&app.ask_afresh("h", parameters).await, 422, "invalid_input", says);
+    }
+    assert!(upstream.requests().is_empty());
+}
+
+#[tokio::test]
+async fn only_so_many_are_asked_at_once() {
+    let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let largest = Arc::clone(&most);
+    tokio::spawn(async move {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let (now, most) = (Arc::clone(&now), Arc::clone(&largest));
+            tokio::spawn(async move {
+                most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                _ = stream.read(&mut [0; 1024]).await;
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                now.fetch_sub(1, Ordering::SeqCst);
+                _ = stream.write_all(&json_response(SETS)).await;
+            });
+        }
+    });
+    let http =
+        json!({"url": format!("http://{address}/{{{{ each }}}}"), "forEach": EACH, "parameters": "[{'n': each}]"});
+    let routes = json!([{"name": "h", "backend": {"http": http}, "cache": {"ttl": "0s"}}]);
+    let app = TestApp::start(&format!("{}routes: {routes}\n", TestApp::auth())).await;
+    // 500 callers with keys of their own, and one with many questions.
+    let many: Vec<String> = (0..200).map(|n| n.to_string()).collect();
+    let callers = join_all((0..500).map(|n| app.ask("h", json!({"clusters": [n.to_string()]}))));
+    let (replies, long) = tokio::join!(callers, app.ask("h", json!({"clusters": many})));
+    assert!(
+        replies.iter().all(|reply| reply.status == 200),
+        "{:?}",
+        replies.iter().find(|reply| reply.status != 200).map(|reply| reply.json())
+    );
+    assert_eq!(long.status, 200, "{}", long.json());
+    assert_eq!(long.json()["output"]["parameters"].as_array().unwrap().len(), 200);
+    let most = most.load(Ordering::SeqCst);
+    assert!((2..=8).contains(&most), "{most}");
+}
+
+#[test]
+fn each_is_known_only_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let routes = json!([{"name": "h", "backend": {"http": {"url": "https://h.example/{{ each }}"}}}]);
+    let config = format!("{}routes: {routes}\n", TestApp::auth());
+    let Err(report) = crate::support::app::build(folder.path(), &config, crate::support::TestClock::standing()) else {
+        panic!("it is taken");
+    };
+    assert!(report.lines().join("\n").contains("unknown name `each`"));
+}
