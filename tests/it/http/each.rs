@@ -111,7 +111,7 @@ async fn only_so_many_are_asked_at_once() {
     assert!(
         replies.iter().all(|reply| reply.status == 200),
         "{:?}",
-        replies.iter().find(|reply| reply.status != 200).map(|reply| reply.json())
+        replies.iter().find(|reply| reply.status != 200).map(crate::support::Reply::json)
     );
     assert_eq!(long.status, 200, "{}", long.json());
     assert_eq!(long.json()["output"]["parameters"].as_array().unwrap().len(), 200);
