@@ -22,6 +22,14 @@ pub fn parse(bytes: &[u8]) -> Result<Value, String> {
     serde_json::from_slice::<Strict>(bytes).map(|strict| strict.0).map_err(|error| error.to_string())
 }
 
+/// Parses exactly one JSON object into `T`, as strictly as [`parse`].
+///
+/// # Errors
+/// When it is no such document, or not one of `T`'s.
+pub fn parse_object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
+    parse(bytes).and_then(read_object)
+}
+
 /// Reads an object into `T`. Serde alone would take a list too, for the fields in their order.
 ///
 /// # Errors
@@ -142,6 +150,18 @@ mod tests {
         ] {
             let error = parse(bad).unwrap_err();
             assert!(error.contains(says), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_object_is_no_list_of_its_fields() {
+        #[derive(Debug, PartialEq, serde::Deserialize)]
+        struct Of {
+            a: Option<bool>,
+        }
+        assert_eq!(parse_object(br#"{"a":true,"b":1}"#), Ok(Of { a: Some(true) }));
+        for bad in ["[true]", "[null]", "[]", "null", "{} {}"] {
+            assert!(parse_object::<Of>(bad.as_bytes()).is_err(), "{bad}");
         }
     }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use super::Digest;
-use crate::error::BackendError;
+use crate::{document, error::BackendError};
 
 /// The largest `index.json` or manifest that is read, in bytes.
 const MOST: u64 = 4 * 1024 * 1024;
@@ -60,7 +60,7 @@ fn find(folder: &Path, name: &str) -> Result<Option<Digest>, BackendError> {
         return Err(BackendError::unavailable(format!("{} is not an OCI image layout", folder.display())));
     }
     let index = folder.join("index.json");
-    let parsed: Index = serde_json::from_slice(&read(&index)?)
+    let parsed: Index = document::parse_object(&read(&index)?)
         .map_err(|error| BackendError::invalid_output(format!("{}: {error}", index.display())))?;
     let mut named = parsed.manifests.iter().filter(|descriptor| {
         descriptor.annotations.get("org.opencontainers.image.ref.name").is_some_and(|n| n == name)

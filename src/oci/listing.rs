@@ -5,7 +5,8 @@ use std::collections::HashSet;
 
 use http::Method;
 use reqwest::Url;
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::Value;
 use tokio::time::Instant;
 
 use super::{
@@ -14,6 +15,7 @@ use super::{
     registry::{Question, Registry},
 };
 use crate::{
+    document,
     error::BackendError,
     outbound::{Reply, link},
 };
@@ -102,9 +104,14 @@ impl Registry {
     }
 }
 
-fn read<'a, T: Deserialize<'a>>(reply: &'a Reply) -> Result<T, BackendError> {
-    serde_json::from_slice(&reply.body)
-        .map_err(|error| BackendError::invalid_output(format!("it answered no list: {error}: {}", reply.excerpt(120))))
+/// The list in `reply`. What names errors beside it is not known to be whole.
+fn read<T: DeserializeOwned>(reply: &Reply) -> Result<T, BackendError> {
+    let list = document::parse(&reply.body).and_then(|list| match list.get("errors") {
+        None | Some(Value::Null) => document::read_object(list),
+        Some(Value::Array(none)) if none.is_empty() => document::read_object(list),
+        Some(_) => Err("it names errors".to_owned()),
+    });
+    list.map_err(|error| BackendError::invalid_output(format!("it answered no list: {error}: {}", reply.excerpt(120))))
 }
 
 /// The query of the next page, which must be one of the same list: only the query of a `Link` (RFC 8288) is followed.

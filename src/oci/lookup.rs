@@ -1,7 +1,7 @@
 //! What a tag stands for now: a digest, *missing*, or not known. The three are kept apart (invariant I2).
 
 use http::{HeaderValue, Method, header};
-use serde::Deserialize;
+use serde_json::Value;
 
 use super::{
     Digest, Reference,
@@ -10,7 +10,7 @@ use super::{
     registry::{Question, Registry},
 };
 use crate::{
-    document::excerpt,
+    document::{self, excerpt},
     error::{BackendError, ErrorKind},
     outbound::Reply,
 };
@@ -103,7 +103,7 @@ impl Registry {
                 Ok(Lookup::There(target))
             }
             404 => missing(&reply).map(Lookup::Missing),
-            403 if self.rules.denied_means_missing && reply.rest.is_none() && names_errors(&reply) => {
+            403 if self.rules.denied_means_missing && reply.rest.is_none() && !errors(&reply).is_empty() => {
                 Ok(Lookup::Missing(Missing::Denied))
             }
             _ => Err(reply.refusal()),
@@ -128,30 +128,24 @@ fn check_pin(reference: &Reference, target: &Target) -> Result<(), BackendError>
 /// # Errors
 /// When it says anything else, or nothing.
 pub(super) fn missing(reply: &Reply) -> Result<Missing, BackendError> {
-    #[derive(Deserialize)]
-    struct Errors {
-        errors: Vec<Code>,
-    }
-    #[derive(Deserialize)]
-    struct Code {
-        code: String,
-    }
-    let codes = serde_json::from_slice::<Errors>(&reply.body).map(|body| body.errors).unwrap_or_default();
-    let denies = |error: &Code| matches!(&*error.code, "MANIFEST_UNKNOWN" | "NAME_UNKNOWN" | "NOT_FOUND");
-    if codes.is_empty() || !codes.iter().all(denies) {
+    let errors = errors(reply);
+    let is = |error: &Value, codes: &[&str]| error["code"].as_str().is_some_and(|code| codes.contains(&code));
+    if errors.is_empty() || !errors.iter().all(|error| is(error, &["MANIFEST_UNKNOWN", "NAME_UNKNOWN", "NOT_FOUND"])) {
         return Err(BackendError::invalid_output(
             "404 Not Found, but not in the words of a registry that has no such manifest, so it proves nothing; is a \
              proxy in front of it?",
         ));
     }
-    let has_no_name = codes.iter().any(|error| error.code == "NAME_UNKNOWN");
+    let has_no_name = errors.iter().any(|error| is(error, &["NAME_UNKNOWN"]));
     Ok(if has_no_name { Missing::Repository } else { Missing::Tag })
 }
 
-/// Whether a refusal is a registry's, by the form of its body: those of proxies are pages.
-fn names_errors(reply: &Reply) -> bool {
-    let body = serde_json::from_slice::<serde_json::Value>(&reply.body).unwrap_or_default();
-    body["errors"].as_array().is_some_and(|errors| !errors.is_empty())
+/// The errors that a registry names in the body of a refusal; none where it has another form, as a proxy's page.
+fn errors(reply: &Reply) -> Vec<Value> {
+    match document::parse(&reply.body).ok().as_mut().and_then(|body| body.get_mut("errors")).map(Value::take) {
+        Some(Value::Array(errors)) => errors,
+        _ => Vec::new(),
+    }
 }
 
 /// A manifest that was fetched whole, which a sign-in page or a cut body is not.

@@ -503,6 +503,7 @@ async fn a_damaged_layout_is_unknown() {
         ("index.json", Some("null")),
         ("index.json", Some("{}")),
         ("index.json", Some("[]")),
+        ("index.json", Some("[[]]")),
         ("index.json", Some("{\"schemaVersion\":2}")),
         ("index.json", Some("{\"schemaVersion\":2,\"manifests\":null}")),
         ("index.json", Some("{\"schemaVersion\":2,\"manifests\":[{}]}")),

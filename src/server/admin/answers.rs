@@ -97,8 +97,7 @@ struct Meant {
 
 pub(super) async fn invalidate(app: Arc<App>, body: &[u8]) -> Result<Value, ApiError> {
     let invalid = |error: String| ApiError::new(Code::InvalidRequest, error);
-    let meant: Meant =
-        document::parse(body).and_then(document::read_object).map_err(|error| invalid(format!("the body: {error}")))?;
+    let meant: Meant = document::parse_object(body).map_err(|error| invalid(format!("the body: {error}")))?;
     let selector = Selector { route: meant.route, application_set: meant.application_set, parameters: meant.input };
     if let Some(name) = selector.route.as_ref().filter(|name| app.routes.by_name(name).is_none()) {
         let message = format!("there is no route `{}`", name.escape_debug());

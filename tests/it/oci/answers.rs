@@ -18,6 +18,8 @@ async fn each_class_is_told_apart() {
         (404, JSON, r#"{"errors":[{"code":"NAME_UNKNOWN"}]}"#, Ok(Missing::Repository)),
         (404, JSON, r#"{"errors":[{"code":"NOT_FOUND"}]}"#, Ok(Missing::Tag)),
         (404, "Content-Type: text/html", "<html>", Err(ErrorKind::InvalidOutput)),
+        (404, JSON, r#"[[{"code":"MANIFEST_UNKNOWN"}]]"#, Err(ErrorKind::InvalidOutput)),
+        (404, JSON, r#"{"errors":[["MANIFEST_UNKNOWN"]]}"#, Err(ErrorKind::InvalidOutput)),
         (403, "", "", Err(ErrorKind::Denied)),
         (429, "Retry-After: 7", "", Err(throttled)),
         (408, "", "", Err(ErrorKind::Unavailable)),

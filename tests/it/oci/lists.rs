@@ -95,6 +95,10 @@ async fn half_a_list_is_none() {
         (&[("n=250", "", "{}")], "no list"),
         (&[("n=250", "", r#"{"tags":["a",null]}"#)], "no list"),
         (&[("n=250", "", "<html>")], "no list"),
+        // The fields of an object in their order.
+        (&[("n=250", "", "[null]")], "no list"),
+        (&[("n=250", "", "[[]]")], "no list"),
+        (&[("n=250", "", r#"{"tags":[],"errors":[{"code":"UNAVAILABLE"}]}"#)], "it names errors"),
     ] {
         let message = refused(tags(&paged(pages).await).await, ErrorKind::InvalidOutput, says);
         assert!(message.contains("the tags of org/app"), "{message}");
