@@ -5,6 +5,7 @@
 mod board;
 mod catalogue;
 mod expected;
+mod kind;
 mod rendition;
 mod source;
 mod state;
@@ -15,7 +16,8 @@ use futures_util::{StreamExt as _, stream};
 
 use self::{
     board::{Board, Outcome},
-    rendition::{Fault, Kind},
+    kind::Kind,
+    rendition::Fault,
     state::State,
 };
 

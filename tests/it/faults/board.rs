@@ -15,7 +15,8 @@ use tokio::{
 
 use super::{
     expected::{Because, Expected, Found, Worth},
-    rendition::{Ailment, Fault, Kind, TIMEOUT},
+    kind::Kind,
+    rendition::{Ailment, Fault, TIMEOUT},
     source::{Mode, Source},
     state::State,
 };
@@ -75,7 +76,7 @@ impl Board {
                 let source = Source::start(fault, kind, &route, folder.path()).await;
                 let (told, wrong) = (Vec::new(), Vec::new());
                 let outcome = Outcome { fault: *index, kind, state, told, wrong, is_wrong_success: false };
-                let is_asked_by_http = matches!(kind, Kind::Http | Kind::Plugin | Kind::Digests);
+                let is_asked_by_http = !matches!(kind, Kind::Script | Kind::Worker | Kind::Pipeline);
                 let (codes, asks_for_a_pause) = (fault.codes(kind), fault.asks_for_a_pause && is_asked_by_http);
                 cells.push(Cell { outcome, kind, route, codes, asks_for_a_pause, source });
             }
@@ -230,8 +231,10 @@ fn route(cell: &Cell) -> Value {
         "backend": cell.source.backend(cell.kind, &cell.route),
         "cache": {"ttl": "60s", "staleWhileRevalidate": "5m", "staleIfError": "2h"},
     });
-    if cell.kind == Kind::Digests {
-        route["output"] = json!({"app": "{{ app.digest }}"});
+    match cell.kind {
+        Kind::Digests => route["output"] = json!({"app": "{{ app.digest }}"}),
+        Kind::List | Kind::Tag => route["output"] = json!({"app": "{{ tag }}@{{ digest }}"}),
+        _ => {}
     }
     if cell.codes.contains(&TIMEOUT) {
         route["deadline"] = json!("3s");

@@ -6,9 +6,12 @@ use std::{
     time::Duration,
 };
 
-use super::rendition::{
-    Ailment, FAILED, Fault, HTML, INVALID, JSON, MANIFEST, OCI, THROTTLED, TIMEOUT, UNKNOWN, digest, plays, prints,
-    runs, says, send,
+use super::{
+    kind::{Kind, NO_TAGS},
+    rendition::{
+        Ailment, FAILED, Fault, HTML, INVALID, JSON, MANIFEST, OCI, THROTTLED, TIMEOUT, UNKNOWN, digest, plays, prints,
+        runs, says, send,
+    },
 };
 use crate::support::upstream::Step;
 
@@ -92,7 +95,7 @@ fn connection() -> Vec<Fault> {
 
 /// Responses whose framing lies, and those that are too much.
 fn messages() -> Vec<Fault> {
-    let bomb = gzip(format!("{}[]", " ".repeat(20_000_000)).as_bytes());
+    let [bomb, bomb_of_tags] = ["[]", NO_TAGS].map(|end| gzip((" ".repeat(20_000_000) + end).as_bytes()));
     vec![
         Fault::on_the_wire("no HTTP", FAILED, prints("SSH-2.0-OpenSSH_9.2"), |_| send("SSH-2.0-OpenSSH_9.2\r\n")),
         Fault::on_the_wire("no head", FAILED, prints("HTTP/1.1 200 OK\n\n[]"), |whole| send(whole.body)),
@@ -129,8 +132,8 @@ fn messages() -> Vec<Fault> {
             runs(INVALID, "head -c 104857600 /dev/zero | tr '\\0' ' '; echo '[]'"),
             |whole| vec![Step::Send(whole.with("Content-Length: 104857600", "")), Step::Flood(vec![b' '; 65_536])],
         ),
-        encoded("gzip unasked", gzip(b"[]"), gzip(UNKNOWN.as_bytes())),
-        encoded("gzip bomb", bomb.clone(), bomb),
+        encoded("gzip unasked", gzip(b"[]"), gzip(UNKNOWN.as_bytes()), gzip(NO_TAGS.as_bytes())),
+        encoded("gzip bomb", bomb.clone(), bomb, bomb_of_tags),
     ]
 }
 
@@ -197,34 +200,58 @@ fn statuses() -> Vec<Fault> {
 fn documents() -> Vec<Fault> {
     let nested = |open: &str| open.repeat(100_000).into_bytes();
     let deep_errors = [br#"{"errors":"#, &nested("[")[..]].concat();
+    let deep_tags = [br#"{"tags":"#, &nested("[")[..]].concat();
     let bad_text = b"{\"errors\":[{\"code\":\"MANIFEST_UNKNOWN\xff\"}]}";
     vec![
-        Fault::content("empty 200", "", (200, OCI, b"")),
-        Fault::content("blank 200", " \r\n\t\n", (200, OCI, b" \r\n")),
+        Fault::content("empty 200", "", (200, OCI, b""), ""),
+        Fault::content("blank 200", " \r\n\t\n", (200, OCI, b" \r\n"), " \r\n"),
         Fault::new("HTML 200", prints(SIGN_IN), says(INVALID, 200, HTML, SIGN_IN), says(INVALID, 200, HTML, SIGN_IN)),
-        Fault::content("HTML as JSON", SIGN_IN, (200, OCI, SIGN_IN.as_bytes())),
+        Fault::content("HTML as JSON", SIGN_IN, (200, OCI, SIGN_IN.as_bytes()), SIGN_IN),
         Fault::new(
             "wrong content type",
             prints("INFO asking\n[]"),
             says(INVALID, 200, "Content-Type: text/plain", "[]"),
             says(INVALID, 200, "Content-Type: text/plain", MANIFEST),
+        )
+        .listed(says(INVALID, 200, "Content-Type: text/plain", format!("INFO asking\n{NO_TAGS}"))),
+        Fault::content(
+            "truncated JSON",
+            r#"[{"name":"a"},"#,
+            (200, OCI, &MANIFEST.as_bytes()[..20]),
+            r#"{"name":"org/app","tags":["a","#,
         ),
-        Fault::content("truncated JSON", r#"[{"name":"a"},"#, (200, OCI, &MANIFEST.as_bytes()[..20])),
-        Fault::content("NaN", "[NaN]", (200, OCI, br#"{"schemaVersion":NaN}"#)),
+        Fault::content("NaN", "[NaN]", (200, OCI, br#"{"schemaVersion":NaN}"#), r#"{"tags":[NaN]}"#),
         Fault::content(
             "a number out of range",
             r#"[{"name":1e999}]"#,
             (200, OCI, br#"{"schemaVersion":18446744073709551616}"#),
+            r#"{"tags":[1e999]}"#,
         ),
         Fault::content(
             "duplicate keys",
             r#"{"output":{"parameters":[{}]},"output":{"parameters":[]}}"#,
             (404, JSON, br#"{"errors":[{"code":"DENIED"}],"errors":[{"code":"MANIFEST_UNKNOWN"}]}"#),
+            r#"{"tags":["a"],"tags":[]}"#,
         ),
-        Fault::content("two documents", "[] []", (404, JSON, format!("{UNKNOWN} {UNKNOWN}").as_bytes())),
-        Fault::content("a byte order mark", "\u{feff}[]", (404, JSON, format!("\u{feff}{UNKNOWN}").as_bytes())),
-        Fault::content("no UTF-8", &b"[{\"name\":\"\xff\"}]"[..], (404, JSON, bad_text)),
-        Fault::content("nested without end", nested("["), (404, JSON, &deep_errors)),
+        Fault::content(
+            "two documents",
+            "[] []",
+            (404, JSON, format!("{UNKNOWN} {UNKNOWN}").as_bytes()),
+            format!("{NO_TAGS} {NO_TAGS}"),
+        ),
+        Fault::content(
+            "a byte order mark",
+            "\u{feff}[]",
+            (404, JSON, format!("\u{feff}{UNKNOWN}").as_bytes()),
+            format!("\u{feff}{NO_TAGS}"),
+        ),
+        Fault::content(
+            "no UTF-8",
+            &b"[{\"name\":\"\xff\"}]"[..],
+            (404, JSON, bad_text),
+            &b"{\"name\":\"\xff\",\"tags\":[]}"[..],
+        ),
+        Fault::content("nested without end", nested("["), (404, JSON, &deep_errors), deep_tags),
     ]
 }
 
@@ -237,51 +264,91 @@ fn answers() -> Vec<Fault> {
         request.answer(200, headers, MANIFEST)
     });
     let twins = r#"[{"name":"a"},{"name":"b"},{"name":"a"}]"#;
+    // What is listed is not what is there.
+    let (of_other, well) = (format!("{OCI}\r\nDocker-Content-Digest: {}", digest("another")), Kind::List);
+    let denied = plays(INVALID, move |request| match &*request.method {
+        "HEAD" => request.answer(200, &of_other, ""),
+        _ => well.well(request),
+    });
     let page = |link: &str| format!("{JSON}\r\nLink: <{link}>; rel=\"next\"");
     let tags = r#"{"name":"app","tags":[]}"#;
+    let first = page("?last=a");
+    let half = plays(FAILED, move |request| {
+        let is_second = request.target.contains("last=");
+        request.answer(if is_second { 500 } else { 200 }, &first, NO_TAGS)
+    });
     vec![
-        Fault::content("null", "null", (404, JSON, b"null")),
-        Fault::content("{}", "{}", (200, OCI, b"{}")),
-        Fault::content("[null]", "[null]", (404, JSON, br#"{"errors":[null]}"#)),
-        Fault::content("a string for a list", "\"[]\"", (404, JSON, br#"{"errors":"MANIFEST_UNKNOWN"}"#)),
-        Fault::content("a list of strings", r#"["a"]"#, (404, JSON, br#"["MANIFEST_UNKNOWN"]"#)),
+        Fault::content("null", "null", (404, JSON, b"null"), "null"),
+        Fault::content("{}", "{}", (200, OCI, b"{}"), "{}"),
+        Fault::content("[null]", "[null]", (404, JSON, br#"{"errors":[null]}"#), "[null]"),
+        Fault::content(
+            "a string for a list",
+            "\"[]\"",
+            (404, JSON, br#"{"errors":"MANIFEST_UNKNOWN"}"#),
+            r#"{"tags":"[]"}"#,
+        ),
+        Fault::content("a list of strings", r#"["a"]"#, (404, JSON, br#"["MANIFEST_UNKNOWN"]"#), r#"["a"]"#),
+        Fault::content(
+            "a list for an object",
+            r#"[["a"],[]]"#,
+            (404, JSON, br#"[[{"code":"MANIFEST_UNKNOWN"}]]"#),
+            "[[]]",
+        ),
+        Fault::content(
+            "a list for an object within",
+            r#"[[["name","a"]]]"#,
+            (404, JSON, br#"{"errors":[["MANIFEST_UNKNOWN"]]}"#),
+            r#"{"tags":[["a"]]}"#,
+        ),
         Fault::content(
             "an error in a 200",
             r#"{"error":"down","output":{"parameters":[]}}"#,
             (200, JSON, UNKNOWN.as_bytes()),
+            r#"{"errors":[{"code":"UNAVAILABLE"}],"tags":[]}"#,
         ),
-        Fault::content("another service's answer", r#"{"status":"ok"}"#, (200, JSON, br#"{"status":"ok"}"#)),
-        Fault::content("another version", r#"{"v2":[]}"#, (200, OCI, br#"{"schemaVersion":1}"#)),
-        Fault::content("no errors to name", r#"{"errors":[]}"#, (404, JSON, br#"{"errors":[]}"#)),
+        Fault::content(
+            "another service's answer",
+            r#"{"status":"ok"}"#,
+            (200, JSON, br#"{"status":"ok"}"#),
+            r#"{"status":"ok"}"#,
+        ),
+        Fault::content("another version", r#"{"v2":[]}"#, (200, OCI, br#"{"schemaVersion":1}"#), r#"{"v2":[]}"#),
+        Fault::content("no errors to name", r#"{"errors":[]}"#, (404, JSON, br#"{"errors":[]}"#), r#"{"errors":[]}"#),
         Fault::content(
             "a value that is none",
             r#"[{"name":null}]"#,
             (200, &format!("{OCI}\r\nDocker-Content-Digest:"), b""),
+            r#"{"tags":["a",null]}"#,
         ),
         Fault::content(
             "a digest that is none",
             r#"[{"values":"sha256:abc"}]"#,
             (200, &format!("{OCI}\r\nDocker-Content-Digest: sha256:abc"), MANIFEST.as_bytes()),
+            r#"{"tags":["sha256:abc"]}"#,
         ),
-        Fault::new("an answer against itself", prints(twins), says(INVALID, 200, JSON, twins), contradicted),
+        Fault::new("an answer against itself", prints(twins), says(INVALID, 200, JSON, twins), contradicted)
+            .listed(denied),
         Fault::new(
             "the first of several pages",
             prints(r#"{"items":[],"next":2}"#),
             says(INVALID, 200, &page("/?page=2"), "[]"),
             says(INVALID, 200, &page("/v2/app/tags/list?last=a"), tags),
-        ),
+        )
+        .listed(says(INVALID, 200, &page("/v2/org/other/tags/list?last=a"), NO_TAGS)),
         Fault::new(
             "pages that loop",
             runs(INVALID, "while :; do echo '[{\"name\":\"a\"}]'; done"),
             says(INVALID, 200, &page("/"), r#"[{"name":"a"}]"#),
             says(INVALID, 200, &page("/v2/app/tags/list"), tags),
-        ),
+        )
+        .listed(says(INVALID, 200, &page("/v2/org/app/tags/list?n=250"), NO_TAGS)),
         Fault::new(
             "a page that fails",
             runs(FAILED, "echo '[{\"name\":\"a\"}]'; echo 'page 2: 500' >&2; exit 22"),
             says(INVALID, 200, &page("/?page=2"), r#"[{"name":"a"}]"#),
             says(FAILED, 500, &page("/v2/app/tags/list?last=a"), tags),
-        ),
+        )
+        .listed(half),
     ]
 }
 
@@ -327,10 +394,10 @@ fn gateway() -> Vec<Fault> {
 }
 
 /// A body that is packed though nobody asked for it.
-fn encoded(name: &'static str, content: Vec<u8>, registry: Vec<u8>) -> Fault {
+fn encoded(name: &'static str, content: Vec<u8>, registry: Vec<u8>, list: Vec<u8>) -> Fault {
     let headers = format!("{JSON}\r\nContent-Encoding: gzip");
     let wire = |status, body| says(INVALID, status, &headers, body);
-    Fault::new(name, prints(content.clone()), wire(200, content), wire(404, registry))
+    Fault::new(name, prints(content.clone()), wire(200, content), wire(404, registry)).listed(wire(200, list))
 }
 
 fn gzip(content: &[u8]) -> Vec<u8> {

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use super::rendition::{FAILED, INVALID, Kind, THROTTLED, TIMEOUT};
+use super::{
+    kind::Kind,
+    rendition::{FAILED, INVALID, THROTTLED, TIMEOUT},
+};
 use crate::support::{Reply, Verdict};
 
 /// What a last good answer is worth.

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use appset_gateway::oci::Digest;
 
-use crate::support::upstream::{Play, Request, Step, json_response, response};
+use super::kind::Kind;
+use crate::support::upstream::{Play, Request, Step, response};
 
 /// The codes of what is not known.
 pub const FAILED: &str = "backend_failed";
@@ -18,72 +19,6 @@ pub const OCI: &str = "Content-Type: application/vnd.oci.image.manifest.v1+json"
 pub const MANIFEST: &str = r#"{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json"}"#;
 /// A registry's word for a tag that it does not have.
 pub const UNKNOWN: &str = r#"{"errors":[{"code":"MANIFEST_UNKNOWN","message":"manifest unknown"}]}"#;
-/// The parameter sets of all sources but registries.
-const SETS: &str = r#"[{"name":"a"},{"name":"b"},{"name":"c"}]"#;
-
-/// The backends of the matrix.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    Script,
-    Worker,
-    /// The script within a merge within a pipeline.
-    Pipeline,
-    Http,
-    /// `http` with `plugin`.
-    Plugin,
-    Digests,
-}
-
-impl Kind {
-    pub const ALL: [Self; 6] = [Self::Script, Self::Worker, Self::Pipeline, Self::Http, Self::Plugin, Self::Digests];
-
-    /// What it is called here.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Worker => "worker",
-            Self::Plugin => "plugin",
-            _ => self.backend(),
-        }
-    }
-
-    /// As in a configuration.
-    pub const fn backend(self) -> &'static str {
-        match self {
-            Self::Script | Self::Worker => "script",
-            Self::Pipeline => "pipeline",
-            Self::Http | Self::Plugin => "http",
-            Self::Digests => "digests",
-        }
-    }
-
-    /// The parameter sets of the good answer.
-    pub fn good(self) -> String {
-        if self == Self::Digests { format!(r#"[{{"app":"{}"}}]"#, digest(MANIFEST)) } else { SETS.to_owned() }
-    }
-
-    /// How a source answers that is well.
-    pub fn well(self, request: &Request) -> Vec<Step> {
-        match self {
-            Self::Digests => request.answer(200, &format!("{OCI}\r\nDocker-Content-Digest: {}", digest(MANIFEST)), ""),
-            Self::Plugin => vec![Step::Send(json_response(format!("{{\"output\":{{\"parameters\":{SETS}}}}}")))],
-            _ => vec![Step::Send(json_response(SETS))],
-        }
-    }
-
-    /// How a source answers that provably has nothing.
-    pub fn nothing(self, request: &Request) -> Vec<Step> {
-        let (status, body) = self.nothing_parts();
-        request.answer(status, JSON, body)
-    }
-
-    const fn nothing_parts(self) -> (u16, &'static str) {
-        match self {
-            Self::Digests => (404, UNKNOWN),
-            Self::Plugin => (200, r#"{"output":{"parameters":[]}}"#),
-            _ => (200, "[]"),
-        }
-    }
-}
 
 /// One fault and its renditions, each of them one that says nothing about what there is.
 pub struct Fault {
@@ -91,13 +26,17 @@ pub struct Fault {
     pub script: Rendition<Does>,
     pub http: Rendition<Wire>,
     pub plugin: Rendition<Wire>,
+    /// Of a tag.
     pub digests: Rendition<Wire>,
+    /// Of the list of a repository's tags.
+    pub list: Rendition<Wire>,
     pub ailment: Option<Ailment>,
     /// Whether the source asks to be left alone, in words of HTTP.
     pub asks_for_a_pause: bool,
 }
 
 /// What is done, and the code that the gateway has for it.
+#[derive(Clone)]
 pub struct Rendition<T> {
     pub does: T,
     pub code: &'static str,
@@ -151,13 +90,25 @@ impl Fault {
             Kind::Worker => vec![TIMEOUT, INVALID],
             Kind::Http => vec![self.http.code],
             Kind::Plugin => vec![self.plugin.code],
-            Kind::Digests => vec![self.digests.code],
+            Kind::Digests | Kind::Tag => vec![self.digests.code],
+            Kind::List => vec![self.list.code],
         }
     }
 
     pub fn new(name: &'static str, script: Rendition<Does>, http: Rendition<Wire>, digests: Rendition<Wire>) -> Self {
-        let plugin = Rendition { does: http.does.clone(), code: http.code };
-        Self { name, script, http, plugin, digests, ailment: None, asks_for_a_pause: false }
+        let (plugin, list) = (http.clone(), digests.clone());
+        Self { name, script, http, plugin, digests, list, ailment: None, asks_for_a_pause: false }
+    }
+
+    /// With a rendition of its own for each kind that is asked over the wire.
+    fn over_the_wire(name: &'static str, script: Rendition<Does>, wire: impl Fn(Kind) -> Rendition<Wire>) -> Self {
+        let (plugin, list) = (wire(Kind::Plugin), wire(Kind::List));
+        Self { plugin, list, ..Self::new(name, script, wire(Kind::Http), wire(Kind::Digests)) }
+    }
+
+    /// With another rendition for a list of tags.
+    pub fn listed(self, list: Rendition<Wire>) -> Self {
+        Self { list, ..self }
     }
 
     /// Nobody listens; the script is told so.
@@ -178,8 +129,7 @@ impl Fault {
         script: Rendition<Does>,
         distort: fn(&Whole) -> Vec<Step>,
     ) -> Self {
-        let wire = |kind: Kind| plays(code, move |_| distort(&Whole::of(kind)));
-        Self { plugin: wire(Kind::Plugin), ..Self::new(name, script, wire(Kind::Http), wire(Kind::Digests)) }
+        Self::over_the_wire(name, script, |kind| plays(code, move |_| distort(&Whole::of(kind))))
     }
 
     /// The same where there is a body: a `HEAD` is answered as it should be.
@@ -189,15 +139,14 @@ impl Fault {
         script: Rendition<Does>,
         distort: fn(&Whole) -> Vec<Step>,
     ) -> Self {
-        let wire = |kind: Kind| {
+        Self::over_the_wire(name, script, |kind| {
             plays(
                 code,
                 move |request| {
                     if request.method == "HEAD" { kind.nothing(request) } else { distort(&Whole::of(kind)) }
                 },
             )
-        };
-        Self { plugin: wire(Kind::Plugin), ..Self::new(name, script, wire(Kind::Http), wire(Kind::Digests)) }
+        })
     }
 
     /// What a source says that has nothing, with another status.
@@ -210,22 +159,25 @@ impl Fault {
     ) -> Self {
         let asks_for_a_pause = status == 429 || (status >= 500 && headers.starts_with("Retry-After"));
         let headers = if headers.is_empty() { JSON.to_owned() } else { format!("{JSON}\r\n{headers}") };
-        let wire = |kind: Kind| {
+        let fault = Self::over_the_wire(name, script, |kind| {
             let headers = headers.clone();
             plays(code, move |request| request.answer(status, &headers, kind.nothing_parts().1))
-        };
-        let plugin = wire(Kind::Plugin);
-        Self { plugin, asks_for_a_pause, ..Self::new(name, script, wire(Kind::Http), wire(Kind::Digests)) }
+        });
+        Self { asks_for_a_pause, ..fault }
     }
 
     /// A whole answer of a source that is well, by all outer signs: a script and an API say `content`, a registry says
-    /// `(status, headers, body)`.
-    pub fn content(name: &'static str, content: impl Into<Vec<u8>>, registry: (u16, &str, &[u8])) -> Self {
-        let content = content.into();
-        Self::new(name, prints(content.clone()), says(INVALID, 200, JSON, content), {
-            let (status, headers, body) = registry;
-            says(INVALID, status, headers, body)
-        })
+    /// `(status, headers, body)` of a tag, and `list` for a list of tags.
+    pub fn content(
+        name: &'static str,
+        content: impl Into<Vec<u8>>,
+        registry: (u16, &str, &[u8]),
+        list: impl Into<Vec<u8>>,
+    ) -> Self {
+        let (content, (status, headers, body)) = (content.into(), registry);
+        let digests = says(INVALID, status, headers, body);
+        Self::new(name, prints(content.clone()), says(INVALID, 200, JSON, content), digests)
+            .listed(says(INVALID, 200, JSON, list))
     }
 }
 

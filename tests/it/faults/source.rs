@@ -10,7 +10,10 @@ use std::{
 
 use serde_json::{Value, json};
 
-use super::rendition::{Does, Fault, Kind, Wire};
+use super::{
+    kind::Kind,
+    rendition::{Does, Fault, Wire},
+};
 use crate::support::upstream::Upstream;
 
 /// How a source is.
@@ -40,12 +43,14 @@ impl Source {
             Kind::Worker => return Self::worker(&fault.script.does, name, folder),
             Kind::Http => fault.http.does.clone(),
             Kind::Plugin => fault.plugin.does.clone(),
-            Kind::Digests => fault.digests.does.clone(),
+            Kind::Digests | Kind::Tag => fault.digests.does.clone(),
+            Kind::List => fault.list.does.clone(),
         };
         let mode = Arc::new(AtomicU8::new(Mode::Well as u8));
         let (told, plays) = (Arc::clone(&mode), wire.clone());
         let upstream = Upstream::start_apart(move |request| match (told.load(Ordering::SeqCst), &plays) {
             (mode, _) if mode == Mode::Well as u8 => kind.well(request),
+            (mode, _) if mode == Mode::AtFault as u8 && kind.spares(request) => kind.well(request),
             (mode, Wire::Plays(play)) if mode == Mode::AtFault as u8 => play(request),
             _ => kind.nothing(request),
         })
@@ -99,6 +104,9 @@ impl Source {
         match (self, kind) {
             (Self::Wire { upstream, .. }, Kind::Digests) => {
                 json!({"digests": {"images": {"app": {"image": format!("{}/org/app:1", upstream.address)}}}})
+            }
+            (Self::Wire { upstream, .. }, Kind::List | Kind::Tag) => {
+                json!({"digests": {"list": {"repositories": [format!("{}/org/app", upstream.address)]}}})
             }
             (Self::Wire { upstream, .. }, Kind::Plugin) => {
                 let plugin = json!({"baseUrl": format!("http://{}", upstream.address)});
