@@ -154,7 +154,8 @@ impl Board {
     /// Asks every route with `parameters`, waits until all is quiet, and judges.
     pub async fn ask(&mut self, parameters: &Value, because: Because) {
         let asked: Vec<Option<usize>> = self.cells.iter().map(|cell| cell.source.asked()).collect();
-        let worth = if parameters == &json!({}) { self.worth() } else { Worth::Nothing };
+        let is_known = parameters == &json!({}) && !self.is_lost();
+        let worth = if is_known { self.worth() } else { Worth::Nothing };
         let replies = join_all(self.cells.iter().map(|cell| self.reply(cell, parameters))).await;
         self.app.settle().await;
         for (index, reply) in replies.into_iter().enumerate() {
@@ -162,7 +163,7 @@ impl Board {
             let cell = &mut self.cells[index];
             let asked = asked[index].zip(cell.source.asked()).map(|(before, after)| after - before);
             let (kind, route, codes, is_paused) = (cell.kind, &cell.route, &*cell.codes, cell.asks_for_a_pause);
-            let expected = Expected { worth, because, kind, route, is_paused, codes, key };
+            let expected = Expected { worth, is_known, because, kind, route, is_paused, codes, key };
             match reply.and_then(|reply| expected.judge(&reply, asked)) {
                 // That it is said again while the source rests goes without saying.
                 Ok(told) => cell.outcome.told.extend((because != Because::Resting).then_some(told)),
@@ -199,9 +200,6 @@ impl Board {
 
     /// What the good answers are worth now, by the table of states.
     fn worth(&self) -> Worth {
-        if self.is_lost() {
-            return Worth::Nothing;
-        }
         let now = self.app.clock.now();
         // A clock that was put back says nothing about an age.
         let Some(least) = now.since(self.stored.1) else { return Worth::Stale };
@@ -218,8 +216,7 @@ impl Board {
 }
 
 fn config(cells: &[Cell], has_store: bool) -> String {
-    let hosts = cells.iter().filter_map(|cell| cell.source.host());
-    let registries: Value = hosts.map(|host| (host, json!({"plainHttp": true}))).collect();
+    let registries: Value = cells.iter().filter_map(|cell| cell.source.registry()).collect();
     let routes: Vec<Value> = cells.iter().map(route).collect();
     let store = if has_store { format!("cache: {{ path: {STORE} }}\n") } else { String::new() };
     format!("{}{store}registries: {registries}\nroutes: {}\n", TestApp::auth(), json!(routes))

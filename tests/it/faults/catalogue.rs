@@ -8,6 +8,7 @@ use std::{
 
 use super::{
     kind::{Kind, NO_TAGS},
+    registries::registries,
     rendition::{
         Ailment, FAILED, Fault, HTML, INVALID, JSON, MANIFEST, OCI, THROTTLED, TIMEOUT, UNKNOWN, digest, plays, prints,
         runs, says, send,
@@ -17,7 +18,7 @@ use crate::support::upstream::Step;
 
 /// All of them.
 pub fn all() -> Vec<Fault> {
-    [connection(), messages(), statuses(), documents(), answers(), programs(), gateway()]
+    [connection(), messages(), statuses(), registries(), documents(), answers(), programs(), gateway()]
         .into_iter()
         .flatten()
         .collect()
@@ -140,16 +141,6 @@ fn messages() -> Vec<Fault> {
 /// What is not the answer, by its status.
 fn statuses() -> Vec<Fault> {
     let curl = |told: &str| runs(FAILED, &format!("echo '[]'; echo 'the server returned {told}' >&2; exit 22"));
-    // A registry that takes no token, and whose token server answers with `status`.
-    let with_tokens = |status: u16| {
-        plays(FAILED, move |request| {
-            if request.target.starts_with("/token") {
-                return request.answer(status, JSON, r#"{"token":"good"}"#);
-            }
-            let realm = format!("http://{}/token", request.header("host").unwrap());
-            request.answer(401, &format!("{JSON}\r\nWWW-Authenticate: Bearer realm=\"{realm}\""), UNKNOWN)
-        })
-    };
     vec![
         Fault::status("202", INVALID, prints(r#"{"status":"pending"}"#), 202, ""),
         Fault::status("204", INVALID, prints(""), 204, ""),
@@ -157,13 +148,6 @@ fn statuses() -> Vec<Fault> {
         Fault::status("207", INVALID, prints(r#"{"responses":[]}"#), 207, ""),
         Fault::status("302", INVALID, prints("302 Found"), 302, "Location: /elsewhere"),
         Fault::status("304", INVALID, prints(r#"{"modified":false}"#), 304, ""),
-        Fault::new("401 after a good token", curl("401"), says(FAILED, 401, JSON, "[]"), with_tokens(200)),
-        Fault::new(
-            "a token server that fails",
-            prints(r#"{"error":"temporarily_unavailable","output":{"parameters":[]}}"#),
-            says(FAILED, 401, &format!("{JSON}\r\nWWW-Authenticate: Bearer realm=\"x\""), "[]"),
-            with_tokens(503),
-        ),
         Fault::status("403", FAILED, prints(r#"{"message":"Forbidden"}"#), 403, ""),
         Fault::new(
             "404 from a mirror",

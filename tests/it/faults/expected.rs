@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     kind::Kind,
-    rendition::{FAILED, INVALID, THROTTLED, TIMEOUT},
+    rendition::{FAILED, HELD, INVALID, THROTTLED, TIMEOUT},
 };
 use crate::support::{Reply, Verdict};
 
@@ -52,12 +52,16 @@ pub enum Because {
     Resting,
     /// That there is nothing, which is not believed.
     Held,
+    /// The same again, after the fault: only what proved it too makes that three runs which agree.
+    HeldStill,
 }
 
 /// What a cell must say.
 #[derive(Debug)]
 pub struct Expected<'a> {
     pub worth: Worth,
+    /// Whether the question had a good answer that the gateway knows of.
+    pub is_known: bool,
     pub because: Because,
     pub kind: Kind,
     pub route: &'a str,
@@ -92,6 +96,7 @@ impl Expected<'_> {
                 }
                 format!("good, {}", said(reply))
             }
+            Verdict::ExplicitlyEmpty if self.is_nothing() => format!("nothing, {}", said(reply)),
             Verdict::Error { status: Some(status), condition } => {
                 if let Some(missing) = self.missing(reply, &condition) {
                     return wrong(format!("{status} without {missing}: {condition}"));
@@ -100,8 +105,11 @@ impl Expected<'_> {
             }
             other => return Err(Found { what: format!("{} {other:?}", reply.status), is_success: true }),
         };
-        let codes = if self.because == Because::Held { &["held"] } else { self.codes };
+        let is_held = matches!(self.because, Because::Held | Because::HeldStill);
+        let codes = if is_held { &[HELD] } else { self.codes };
         let must = |code: &&str| match self.worth {
+            _ if self.is_nothing() && self.because == Because::Resting => "nothing, hit".to_owned(),
+            _ if self.is_nothing() => "nothing, stored".to_owned(),
             Worth::Fresh => "good, hit".to_owned(),
             Worth::Stale if self.because != Because::Resting => "good, stale".to_owned(),
             Worth::Stale | Worth::IfError => format!("good, {code}"),
@@ -117,6 +125,11 @@ impl Expected<'_> {
             Some(1..) if !may_ask => wrong(format!("{told}, but the source was asked")),
             _ => Ok(told),
         }
+    }
+
+    /// Whether it is believed that there is nothing: by proof, where there never was anything or three runs agree.
+    fn is_nothing(&self) -> bool {
+        self.codes.contains(&HELD) && (!self.is_known || self.because == Because::HeldStill)
     }
 
     /// Whether the way out keeps this question from the source.
@@ -146,6 +159,9 @@ impl Expected<'_> {
 /// What `Cache-Status` says of a good answer.
 fn said(reply: &Reply) -> String {
     let status = reply.header("cache-status").unwrap_or_default();
+    if status == "appset-gateway; fwd=miss; stored" {
+        return "stored".to_owned();
+    }
     let Some(rest) = status.strip_prefix("appset-gateway; hit; ttl=") else { return status.to_owned() };
     match (rest.starts_with('-'), rest.split_once("; detail=")) {
         (true, Some((_, detail))) => detail.to_owned(),

@@ -12,6 +12,8 @@ pub const FAILED: &str = "backend_failed";
 pub const INVALID: &str = "backend_output_invalid";
 pub const TIMEOUT: &str = "backend_timeout";
 pub const THROTTLED: &str = "throttled";
+/// The code of what proves that there is nothing, where there was something.
+pub const HELD: &str = "held";
 
 pub const JSON: &str = "Content-Type: application/json";
 pub const HTML: &str = "Content-Type: text/html";
@@ -20,7 +22,8 @@ pub const MANIFEST: &str = r#"{"schemaVersion":2,"mediaType":"application/vnd.oc
 /// A registry's word for a tag that it does not have.
 pub const UNKNOWN: &str = r#"{"errors":[{"code":"MANIFEST_UNKNOWN","message":"manifest unknown"}]}"#;
 
-/// One fault and its renditions, each of them one that says nothing about what there is.
+/// One fault and its renditions, each of them one that says nothing about what there is, or, with the code [`HELD`], that
+/// there is nothing.
 pub struct Fault {
     pub name: &'static str,
     pub script: Rendition<Does>,
@@ -33,6 +36,8 @@ pub struct Fault {
     pub ailment: Option<Ailment>,
     /// Whether the source asks to be left alone, in words of HTTP.
     pub asks_for_a_pause: bool,
+    /// Whether the configuration takes a refusal for a missing tag, and lets repositories be missing.
+    pub is_lenient: bool,
 }
 
 /// What is done, and the code that the gateway has for it.
@@ -90,6 +95,8 @@ impl Fault {
             Kind::Worker => vec![TIMEOUT, INVALID],
             Kind::Http => vec![self.http.code],
             Kind::Plugin => vec![self.plugin.code],
+            // Who lists a tag, and denies to have it, is not believed.
+            Kind::Tag if self.digests.code == HELD => vec![FAILED],
             Kind::Digests | Kind::Tag => vec![self.digests.code],
             Kind::List => vec![self.list.code],
         }
@@ -97,13 +104,23 @@ impl Fault {
 
     pub fn new(name: &'static str, script: Rendition<Does>, http: Rendition<Wire>, digests: Rendition<Wire>) -> Self {
         let (plugin, list) = (http.clone(), digests.clone());
-        Self { name, script, http, plugin, digests, list, ailment: None, asks_for_a_pause: false }
+        Self { name, script, http, plugin, digests, list, ailment: None, asks_for_a_pause: false, is_lenient: false }
     }
 
     /// With a rendition of its own for each kind that is asked over the wire.
     fn over_the_wire(name: &'static str, script: Rendition<Does>, wire: impl Fn(Kind) -> Rendition<Wire>) -> Self {
         let (plugin, list) = (wire(Kind::Plugin), wire(Kind::List));
         Self { plugin, list, ..Self::new(name, script, wire(Kind::Http), wire(Kind::Digests)) }
+    }
+
+    /// Where the configuration is lenient.
+    pub fn lenient(self) -> Self {
+        Self { is_lenient: true, ..self }
+    }
+
+    /// With the wish to be left alone, in words of HTTP.
+    pub fn pausing(self) -> Self {
+        Self { asks_for_a_pause: true, ..self }
     }
 
     /// With another rendition for a list of tags.

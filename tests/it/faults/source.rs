@@ -32,7 +32,7 @@ pub enum Source {
     /// A script that looks into a file to see how it is, and notes its runs in another.
     Script { mode: PathBuf, runs: PathBuf },
     /// An upstream that is asked over the wire.
-    Wire { mode: Arc<AtomicU8>, upstream: Upstream, wire: Wire },
+    Wire { mode: Arc<AtomicU8>, upstream: Upstream, wire: Wire, is_lenient: bool },
 }
 
 impl Source {
@@ -55,7 +55,7 @@ impl Source {
             _ => kind.nothing(request),
         })
         .await;
-        Self::Wire { mode, upstream, wire }
+        Self::Wire { mode, upstream, wire, is_lenient: fault.is_lenient }
     }
 
     fn script(does: &Does, name: &str, folder: &Path) -> Self {
@@ -105,8 +105,10 @@ impl Source {
             (Self::Wire { upstream, .. }, Kind::Digests) => {
                 json!({"digests": {"images": {"app": {"image": format!("{}/org/app:1", upstream.address)}}}})
             }
-            (Self::Wire { upstream, .. }, Kind::List | Kind::Tag) => {
-                json!({"digests": {"list": {"repositories": [format!("{}/org/app", upstream.address)]}}})
+            (Self::Wire { upstream, is_lenient, .. }, Kind::List | Kind::Tag) => {
+                let repositories = [format!("{}/org/app", upstream.address)];
+                let missing = if *is_lenient { "absent" } else { "error" };
+                json!({"digests": {"list": {"repositories": repositories, "missingRepository": missing}}})
             }
             (Self::Wire { upstream, .. }, Kind::Plugin) => {
                 let plugin = json!({"baseUrl": format!("http://{}", upstream.address)});
@@ -134,16 +136,17 @@ impl Source {
         }
     }
 
-    /// Where it listens, as a registry's host.
-    pub fn host(&self) -> Option<String> {
-        if let Self::Wire { upstream, .. } = self { Some(upstream.address.to_string()) } else { None }
+    /// Where it listens, as a registry's host, and how that registry is asked.
+    pub fn registry(&self) -> Option<(String, Value)> {
+        let Self::Wire { upstream, is_lenient, .. } = self else { return None };
+        Some((upstream.address.to_string(), json!({"plainHttp": true, "deniedMeansMissing": is_lenient})))
     }
 
     /// Changes how it is.
     pub async fn turn(&mut self, to: Mode) {
         match self {
             Self::Script { mode, .. } => std::fs::write(mode, format!("{to:?}\n")).unwrap(),
-            Self::Wire { mode, upstream, wire } => {
+            Self::Wire { mode, upstream, wire, .. } => {
                 let refuses = |mode: u8| matches!(wire, Wire::Refuses) && mode == Mode::AtFault as u8;
                 let was = mode.swap(to as u8, Ordering::SeqCst);
                 match (refuses(was), refuses(to as u8)) {

@@ -69,13 +69,14 @@ impl State {
                 board.ask(&same, Because::Resting).await;
                 board.ask(&other, Because::Resting).await;
             }
-            // A fault is no agreement: two runs must agree with the first, and this is one. What was lost is not held.
+            // Two runs must agree with the first, and this is one. Another is the fault, if it proves that there is
+            // nothing. What was lost is not held.
             Self::Held => {
                 if !board.is_lost() {
                     board = board.turn(Mode::Nothing).await;
                     // No source may ask for a longer rest than an hour.
                     board.advance(Duration::from_mins(61));
-                    board.ask(&same, Because::Held).await;
+                    board.ask(&same, Because::HeldStill).await;
                 }
             }
         }

@@ -1,0 +1,67 @@
+//! Faults of registries alone: what is denied, and to whom. All other sources suffer what comes nearest.
+
+use super::rendition::{
+    FAILED, Fault, HELD, HTML, INVALID, JSON, Rendition, THROTTLED, UNKNOWN, Wire, plays, prints, runs, says,
+};
+
+/// A registry's word for a repository that it does not have.
+const NO_NAME: &str = r#"{"errors":[{"code":"NAME_UNKNOWN","message":"repository name not known to registry"}]}"#;
+const NO_NAME_OR_RIGHT: &str = r#"{"errors":[{"code":"NAME_UNKNOWN"},{"code":"DENIED"}]}"#;
+const DENIED: &str = r#"{"errors":[{"code":"DENIED","message":"requested access to the resource is denied"}]}"#;
+
+/// Who is told nothing, and why. Only what the configuration takes for it is nothing.
+pub fn registries() -> Vec<Fault> {
+    let challenge = format!("{JSON}\r\nWWW-Authenticate: Bearer realm=\"x\"");
+    let no_name = |code| says(code, 404, JSON, NO_NAME);
+    let denied = |code| says(code, 403, JSON, DENIED);
+    let paused = || says(THROTTLED, 403, &format!("{JSON}\r\nRetry-After: 120"), DENIED);
+    let page = || says(FAILED, 403, HTML, "<html>Forbidden</html>");
+    vec![
+        Fault::new(
+            "401 after a good token",
+            runs(FAILED, "echo '[]'; echo 'the server returned 401' >&2; exit 22"),
+            says(FAILED, 401, JSON, "[]"),
+            with_tokens(200),
+        ),
+        Fault::new(
+            "a token server that fails",
+            prints(r#"{"error":"temporarily_unavailable","output":{"parameters":[]}}"#),
+            says(FAILED, 401, &challenge, "[]"),
+            with_tokens(503),
+        ),
+        // What is private and what is not there look alike at some.
+        Fault::new(
+            "a token server that denies",
+            prints(DENIED),
+            says(FAILED, 401, &challenge, DENIED),
+            with_tokens(403),
+        )
+        .lenient(),
+        Fault::new("no such repository", prints(NO_NAME), no_name(INVALID), no_name(HELD)).listed(no_name(INVALID)),
+        Fault::new("no such repository, which may be", prints(NO_NAME), no_name(INVALID), no_name(HELD)).lenient(),
+        Fault::new(
+            "no such repository, or no right to it",
+            prints(NO_NAME_OR_RIGHT),
+            says(INVALID, 404, JSON, NO_NAME_OR_RIGHT),
+            says(INVALID, 404, JSON, NO_NAME_OR_RIGHT),
+        )
+        .lenient(),
+        // It stands for a tag that is missing, and for no list.
+        Fault::new("403 for what is missing", prints(DENIED), denied(FAILED), denied(HELD))
+            .listed(denied(FAILED))
+            .lenient(),
+        Fault::new("403, a proxy's page", prints("<html>Forbidden</html>"), page(), page()).lenient(),
+        Fault::new("403 with Retry-After", runs(FAILED, "echo '[]'; exit 75"), paused(), paused()).lenient().pausing(),
+    ]
+}
+
+/// A registry that takes no token, and whose token server answers with `status`.
+fn with_tokens(status: u16) -> Rendition<Wire> {
+    plays(FAILED, move |request| {
+        if request.target.starts_with("/token") {
+            return request.answer(status, JSON, r#"{"token":"good"}"#);
+        }
+        let realm = format!("http://{}/token", request.header("host").unwrap());
+        request.answer(401, &format!("{JSON}\r\nWWW-Authenticate: Bearer realm=\"{realm}\""), UNKNOWN)
+    })
+}
