@@ -4,7 +4,8 @@
 //! answers to the same requests: axum routes the request, the bearer token is compared, the body
 //! is parsed by `serde_json`, the canonical text of the input is looked up in a moka cache, and the
 //! bytes found there are the answer. The route `miss` asks the upstream named by
-//! `REFERENCE_UPSTREAM` with reqwest, maps its items and keeps nothing.
+//! `REFERENCE_UPSTREAM` with reqwest, or if `REFERENCE_CLIENT` is `hyper-util` with that crate's client, maps its items and keeps
+//! nothing.
 //!
 //! It deliberately lacks everything else: configuration, logs, metrics, request ids, deadlines,
 //! single flight, graceful shutdown, a token comparison in constant time, and errors that Argo CD
@@ -25,6 +26,11 @@ use axum::{
     response::{IntoResponse, Response},
     routing::post,
 };
+use http_body_util::{BodyExt as _, Empty};
+use hyper_util::{
+    client::legacy::{self, connect::HttpConnector},
+    rt::TokioExecutor,
+};
 use moka::sync::Cache;
 use serde_json::{Value, json};
 
@@ -41,8 +47,13 @@ struct Reference {
 }
 
 struct Upstream {
-    client: reqwest::Client,
+    client: Client,
     url: String,
+}
+
+enum Client {
+    Reqwest(reqwest::Client),
+    HyperUtil(legacy::Client<HttpConnector, Empty<Bytes>>),
 }
 
 #[tokio::main]
@@ -65,14 +76,27 @@ impl Upstream {
         let Ok(url) = std::env::var("REFERENCE_UPSTREAM") else {
             return Ok(None);
         };
-        let client = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none()).build()?;
+        let client = if std::env::var("REFERENCE_CLIENT").is_ok_and(|client| client == "hyper-util") {
+            let mut connector = HttpConnector::new();
+            connector.set_nodelay(true);
+            Client::HyperUtil(legacy::Client::builder(TokioExecutor::new()).build(connector))
+        } else {
+            Client::Reqwest(reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none()).build()?)
+        };
         Ok(Some(Self { client, url }))
     }
 
     async fn parameters(&self, n: &str) -> anyhow::Result<Vec<Value>> {
         let url = format!("{}?n={n}", self.url);
-        let reply = self.client.get(url).send().await?.error_for_status()?;
-        let document: Value = serde_json::from_slice(&reply.bytes().await?)?;
+        let body = match &self.client {
+            Client::Reqwest(client) => client.get(url).send().await?.error_for_status()?.bytes().await?,
+            Client::HyperUtil(client) => {
+                let reply = client.get(url.parse()?).await?;
+                anyhow::ensure!(reply.status().is_success(), "{}", reply.status());
+                reply.into_body().collect().await?.to_bytes()
+            }
+        };
+        let document: Value = serde_json::from_slice(&body)?;
         let items =
             document["items"].as_array().ok_or_else(|| anyhow::anyhow!("the upstream's document has no items"))?;
         Ok(items.iter().map(|item| json!({ "name": item["name"], "server": item["cluster"] })).collect())

@@ -54,6 +54,7 @@ from .scenario import (
 )
 
 GATEWAY, BASELINE, REFERENCE, CANARY = "gateway", "baseline", "reference", "canary"
+HYPER = "reference with hyper-util's client"
 LOOP, BARE_SERVER = "bare loop", "bare server"
 HIT, HIT_64 = "gateway, a hit", "gateway, a hit (64 connections)"
 HOLDER = "gateway that holds much"
@@ -87,6 +88,12 @@ routes:
         url: "http://127.0.0.1:{upstream}/v1/items?n={{{{ params.n }}}}"
         parameters: "body.items.map(t, {{'name': t.name, 'server': t.cluster}})"
         timeout: 10s
+  - name: unchanged
+    cache: {{ ttl: 0s }}
+    backend:
+      http:
+        url: "http://127.0.0.1:{upstream}/v1/unchanged"
+        parameters: "body.items.map(t, {{'name': t.name, 'server': t.cluster}})"
 {scripts}  - name: hold
     backend: {{ fixed: {{ parameters: [{{ text: {held} }}] }} }}
   - name: digests
@@ -218,12 +225,12 @@ class Bench:
     ) -> Server:
         if name == CANARY:
             return self.spawn_example(CANARY, "echo")
-        if name != REFERENCE:
+        if name not in (REFERENCE, HYPER):
             return self.spawn_gateway(name, upstream, registry_port)
-        environment = {}
+        environment = {"REFERENCE_CLIENT": "hyper-util"} if name == HYPER else {}
         if upstream != NOBODY:
             environment["REFERENCE_UPSTREAM"] = f"http://127.0.0.1:{upstream}/v1/items"
-        return self.spawn_example(REFERENCE, "reference", environment=environment)
+        return self.spawn_example(name, "reference", environment=environment)
 
     @contextlib.contextmanager
     def running(
@@ -240,7 +247,7 @@ class Bench:
         """Sets up what the scenario's servers ask, on the client's core."""
         scenario = LOAD_SCENARIOS[name]
         core = self.settings.client_core
-        if name == "miss":
+        if name in ("miss", "unchanged"):
             upstream = self.spawn_example("upstream", "upstream", core=core)
             with self.running(upstream, answers_get("/v1/items")):
                 yield Surroundings(scenario.parameters, upstream=upstream.port)
@@ -278,7 +285,10 @@ class Bench:
                 stack.enter_context(
                     self.running(self.spawn_candidate(candidate, around.upstream, registry_port))
                 )
-                for candidate in self.candidates(with_reference=scenario.has_reference)
+                for candidate in [
+                    *self.candidates(with_reference=scenario.has_reference),
+                    *([HYPER] if name == "miss" else []),
+                ]
             ]
             canary = stack.enter_context(self.running(self.spawn_candidate(CANARY)))
 
@@ -451,7 +461,7 @@ class Bench:
 
     def doubts_about_cache(self, server: Server, scenario: LoadScenario) -> list[str]:
         """A remark if a hit was no hit, or a miss no miss, by the gateway's own account."""
-        if server.name == REFERENCE:
+        if server.name.startswith(REFERENCE):
             return []
         answer: Answer = ask(server.port, scenario)
         cache_status = answer.headers.get("cache-status", "")
@@ -464,7 +474,7 @@ class Bench:
 
     def doubts_about_log(self, server: Server, scenario: LoadScenario) -> list[str]:
         """A remark if the gateway was spared the line per request it is measured with."""
-        if server.name == REFERENCE or not scenario.is_hit:
+        if server.name.startswith(REFERENCE) or not scenario.is_hit:
             return []
         server.clear_log()
         driven = drive(server, scenario, WARM_UP_SECONDS, self.settings.client_core)
@@ -582,6 +592,7 @@ def tabulate(name: str, rounds: Mapping[str, Sequence[Round]], remarks: Sequence
         )
     targets = {
         REFERENCE: scenario.target,
+        HYPER: None,
         LOOP: TARGET_LOOP_RATIO,
         BARE_SERVER: None,
         BASELINE: TARGET_BASELINE_RATIO,
@@ -590,6 +601,9 @@ def tabulate(name: str, rounds: Mapping[str, Sequence[Round]], remarks: Sequence
         Ratio.between(over, rounds[GATEWAY], rounds[over]) for over in targets if over in rounds
     ]
     table.remarks = [*(ratio.text(targets[ratio.over]) for ratio in ratios), *remarks]
+    if HYPER in rounds:
+        by_hyper = Ratio.between(REFERENCE, rounds[HYPER], rounds[REFERENCE], of=HYPER)
+        table.remarks.append(by_hyper.text(None))
     table.data = {
         "rounds": {server: [asdict(one) for one in driven] for server, driven in rounds.items()},
         "ratios": {ratio.over: asdict(ratio) for ratio in ratios},

@@ -109,20 +109,23 @@ class Table:
 
 @dataclass(frozen=True)
 class Ratio:
-    """The gateway's CPU time per request over another server's, round by round."""
+    """One server's CPU time per request over another's, round by round."""
 
     over: str
     median: float
     low: float
     high: float
+    of: str = "gateway"
 
     @classmethod
-    def between(cls, over: str, ours: Sequence[Round], theirs: Sequence[Round]) -> Ratio:
+    def between(
+        cls, over: str, ours: Sequence[Round], theirs: Sequence[Round], of: str = "gateway"
+    ) -> Ratio:
         ratios = [whole_cpu_us(our) / whole_cpu_us(their) for our, their in zip(ours, theirs)]
-        return cls(over, statistics.median(ratios), min(ratios), max(ratios))
+        return cls(over, statistics.median(ratios), min(ratios), max(ratios), of)
 
     def text(self, target: float | None) -> str:
-        line = f"gateway / {self.over}: {self.median:.2f} ({self.low:.2f} to {self.high:.2f})"
+        line = f"{self.of} / {self.over}: {self.median:.2f} ({self.low:.2f} to {self.high:.2f})"
         return line if target is None else f"{line}, {against(self.median, target)}"
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 TARGET_HIT_RATIO = 1.25
 TARGET_BASELINE_RATIO = 1.05
+TARGET_MISS_RATIO = 1.3
 TARGET_LOOP_RATIO = 1.4
 TARGET_TIMES_CHEAPER = 200.0
 TARGET_START_MS = 20.0
@@ -73,6 +74,14 @@ LOAD_SCENARIOS: dict[str, LoadScenario] = {
         connections=16,
         parameters=UPSTREAM_PARAMETERS,
         has_reference=True,
+        target=TARGET_MISS_RATIO,
+    ),
+    "unchanged": LoadScenario(
+        title="a miss that costs a 304, 16 connections",
+        script="miss.lua",
+        path=f"/unchanged{GETPARAMS}",
+        connections=16,
+        parameters=UPSTREAM_PARAMETERS,
     ),
     # One table with a line for each of SCRIPTS.
     "scripts": LoadScenario(
