@@ -145,7 +145,8 @@ impl Http {
     pub fn build(config: &Config, around: Surroundings<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
         problems.check_not_zero(&path.key("timeout"), config.timeout.0);
         let address = config.url.as_deref().or(config.plugin.as_ref().map(|plugin| plugin.base_url.as_str()));
-        let is_plain = address.is_some_and(|address| address.starts_with("http://"));
+        // A token may be bought elsewhere.
+        let is_plain = address.is_some_and(|address| address.starts_with("http://")) && config.credential.is_none();
         let keys = TlsKeys {
             ca: config.ca.as_ref(),
             client_certificate: config.client_certificate.as_ref(),

@@ -44,12 +44,21 @@ pub struct Addresses {
 /// What is told of a name that is at no address which may be asked.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "the name {name} is at {address}, {what}, and is not asked there unless that is allowed: `outbound: {{ allowAddresses: [{address}] }}`"
+    "the name {name} is at {address}, {what}, and is not asked there unless that is allowed: \
+     `outbound: {{ allowAddresses: [{address}] }}`{}", self.advice()
 )]
 pub struct Refused {
     name: String,
     address: IpAddr,
     what: Inner,
+}
+
+impl Refused {
+    /// A service of a cluster is often called by its name and namespace, which looks like a name of the world.
+    fn advice(&self) -> String {
+        let is_short = self.what == Inner::Private && self.name.matches('.').count() == 1;
+        if is_short { format!("; a service of this cluster is called {}.svc", self.name) } else { String::new() }
+    }
 }
 
 /// Kinds of addresses that only an inner network has.
@@ -229,6 +238,18 @@ mod tests {
             ("ff02::1", Some(Reserved)),
         ] {
             assert_eq!(Inner::of(address.parse().unwrap()), kind, "{address}");
+        }
+    }
+
+    #[test]
+    fn a_short_name_of_a_cluster_is_advised() {
+        let told = |name: &str, address: &str| {
+            let (name, address) = (name.to_owned(), address.parse().unwrap());
+            Refused { name, address, what: Inner::of(address).unwrap() }.to_string()
+        };
+        assert!(told("hello.tools", "10.0.0.1").ends_with("`; a service of this cluster is called hello.tools.svc"));
+        for other in [told("hello.tools", "127.0.0.1"), told("a.example.com", "10.0.0.1")] {
+            assert!(other.ends_with('`'), "{other}");
         }
     }
 

@@ -125,7 +125,10 @@ impl TlsKeys<'_> {
         for (key, _) in keys.into_iter().filter(|(_, is_there)| *is_there && is_plain) {
             problems.warning(&path.key(key), "it is of no use: this is asked by http://, without TLS", "use https");
         }
-        if self.insecure_skip_verify && !is_plain {
+        if is_plain {
+            return Tls::default();
+        }
+        if self.insecure_skip_verify {
             problems.warning(
                 &path.key("insecureSkipVerify"),
                 "whoever is between the gateway and this destination can read its credential and decide what is answered, which \

@@ -91,3 +91,25 @@ impl Rate {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+    use tower::retry::budget::Budget as _;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_fifth_of_the_last_ten_seconds_may_be_sent_again() {
+        let destination = Destination::new(&Terms::default());
+        let again = || std::iter::repeat_with(|| destination.retries.withdraw()).take_while(|may| *may).count();
+        assert_eq!(again(), 10, "a few always may");
+        assert_eq!(again(), 0);
+        (0..100).for_each(|_| destination.retries.deposit());
+        assert_eq!(again(), 20);
+        // What was called long ago counts no more, and what always may comes back.
+        (0..100).for_each(|_| destination.retries.deposit());
+        advance(RETRY_WINDOW * 2).await;
+        assert_eq!(again(), 10);
+    }
+}

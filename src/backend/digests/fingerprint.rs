@@ -78,7 +78,11 @@ mod tests {
             ("gate.gitlab.", "GitlabGate", "api project sha ref sources mergeRequest accept | token tokenKind ca"),
             ("gate.gitea.", "GiteaGate", "api repository sha contexts accept | token ca"),
             ("gate.bitbucket.", "BitbucketGate", "api repository sha keys | token username password ca"),
-            ("gate.http.", "HttpGate", "method url headers body sha verdict | timeout ca"),
+            (
+                "gate.http.",
+                "HttpGate",
+                "method url allowedHosts headers body sha verdict insecureSkipVerify | timeout ca clientCertificate",
+            ),
         ] {
             let object = if object.is_empty() { &schema } else { &schema["$defs"][object] };
             let known: BTreeSet<&str> = object["properties"].as_object().unwrap().keys().map(String::as_str).collect();

@@ -167,7 +167,7 @@ fn statuses() -> Vec<Fault> {
             says(INVALID, 404, JSON, r#"{"errors":[{"code":"DENIED"}]}"#),
             says(INVALID, 404, JSON, r#"{"errors":[{"code":"MANIFEST_UNKNOWN"},{"code":"DENIED"}]}"#),
         ),
-        Fault::status("407", INVALID, curl("407"), 407, ""),
+        Fault::status("407", FAILED, curl("407"), 407, ""),
         Fault::status("408", FAILED, curl("408"), 408, ""),
         Fault::status("410", INVALID, curl("410"), 410, ""),
         Fault::status("429", THROTTLED, curl("429"), 429, ""),
