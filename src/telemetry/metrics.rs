@@ -57,12 +57,13 @@ pub struct OutboundMetrics {
 }
 
 /// What becomes of requests that leave, and of those that do not.
-const OUTBOUND: [&str; 12] = [
+const OUTBOUND: [&str; 13] = [
     "ok",
     "refused",
     "limited",
     "failed",
     "connect",
+    "forbidden",
     "untrusted",
     "timeout",
     "broken",
