@@ -230,6 +230,14 @@ fn check_server(server: &ServerConfig, path: &Path, problems: &mut Problems) {
     if server.max_in_flight == 0 {
         problems.error(&path.key("maxInFlight"), "with 0 every request would be refused");
     }
+    let at = path.key("connections");
+    for (key, most) in [("most", server.connections.most), ("perPeer", server.connections.per_peer)] {
+        if most == 0 {
+            problems.error(&at.key(key), "with 0 nobody could connect");
+        }
+    }
+    problems.check_not_zero(&at.key("idle"), server.connections.idle.0);
+    problems.check_not_zero(&at.key("maxAge"), server.connections.max_age.0);
     if server.listen == server.admin && server.listen.port() != 0 {
         problems.error(&path.key("admin"), "`listen` and `admin` are the same address");
     }

@@ -78,6 +78,36 @@ pub struct ServerConfig {
     /// How many requests are answered at once; more are refused with 503 and `Retry-After`.
     #[schemars(range(min = 1))]
     pub max_in_flight: usize,
+    /// How many connections there may be, and how long they last.
+    pub connections: ConnectionsConfig,
+}
+
+/// How many connections there may be, and how long they last. A request's head has 10 s to arrive, its body 10 s more, and an answer 10 s
+/// to be taken.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct ConnectionsConfig {
+    /// All of them, on each listener; more are refused with 503.
+    #[schemars(range(min = 1))]
+    pub most: usize,
+    /// Those of one address. Behind a proxy that is all there is.
+    #[schemars(range(min = 1))]
+    pub per_peer: usize,
+    /// How long one may be silent after an answer. Argo CD keeps its own for 90 s.
+    pub idle: HumanDuration,
+    /// How long one lives; it then ends after an answer.
+    pub max_age: HumanDuration,
+}
+
+impl Default for ConnectionsConfig {
+    fn default() -> Self {
+        Self {
+            most: 8192,
+            per_peer: 2048,
+            idle: HumanDuration::from_secs(2 * 60),
+            max_age: HumanDuration::from_secs(60 * 60),
+        }
+    }
 }
 
 impl Default for ServerConfig {
@@ -87,6 +117,7 @@ impl Default for ServerConfig {
             admin: SocketAddr::from(([0, 0, 0, 0], 4356)),
             deadline: HumanDuration::from_secs(25),
             max_in_flight: 1024,
+            connections: ConnectionsConfig::default(),
         }
     }
 }

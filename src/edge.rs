@@ -1,62 +1,116 @@
-//! The accept loop: connections in, a router behind, and an end that finishes what was started.
-//! Cleartext HTTP/1.1 only.
+//! The accept loop: connections in, a router behind, and an end that finishes what was started. Cleartext HTTP/1.1 only.
+//!
+//! `axum::serve` bounds neither how many connections there are nor how long one may say nothing, so this loop is our own. What it
+//! sends itself (a refusal) is handed in: it knows no status code.
 
-use std::{io, pin::pin, time::Duration};
+mod connection;
+mod peers;
+mod stream;
 
-use axum::{Router, body::Body, extract::Request};
-use hyper::{body::Incoming, server::conn::http1, service::service_fn};
-use hyper_util::{
-    rt::{TokioIo, TokioTimer},
-    server::graceful::GracefulShutdown,
-};
+use std::{io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+
+use axum::Router;
+use bytes::Bytes;
 use tokio::{
-    net::TcpListener,
+    net::{TcpListener, TcpStream},
+    sync::watch,
+    task::JoinSet,
     time::{sleep, timeout},
 };
-use tower::Service;
 
-/// How long a request's head may take to arrive.
-const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+use self::{
+    connection::Watched,
+    peers::{Peers, Place},
+};
+use crate::telemetry::metrics::ConnectionMetrics;
+
 /// How long to wait before accepting again when descriptors have run out.
 const BREATH: Duration = Duration::from_millis(100);
 
-/// Serves `router` on `listener` until `shutdown` ends, then stops accepting and finishes the requests
-/// under way within `finish`. Whether all of them were finished.
-pub async fn serve(
-    listener: TcpListener,
-    router: Router,
-    shutdown: impl Future<Output = ()>,
-    finish: Duration,
-) -> bool {
-    let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).pipeline_flush(true);
-    let graceful = GracefulShutdown::new();
-    let mut shutdown = pin!(shutdown);
-    loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            () = &mut shutdown => break,
-        };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                rest_after(&error).await;
-                continue;
+/// How many connections there may be, and how long they may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// All of them.
+    pub most: usize,
+    /// Those of one address.
+    pub most_per_peer: usize,
+    /// How long a connection may be silent after an answer. Longer than clients keep theirs, so that it is they who close.
+    pub idle: Duration,
+    /// How long a connection lives; it ends after an answer.
+    pub max_age: Duration,
+    /// How long a request's head may take to arrive, and an answer to be taken.
+    pub patience: Duration,
+}
+
+/// The whole bytes of what is said without a request.
+#[derive(Debug, Clone)]
+pub struct Refusals {
+    /// There are too many connections.
+    pub overloaded: Bytes,
+    /// This is no request, or none that is read.
+    pub malformed: Bytes,
+}
+
+/// What connections are served with.
+#[derive(Debug, Clone)]
+pub struct Edge {
+    /// Their limits.
+    pub limits: Limits,
+    /// What is said without a request.
+    pub refusals: Arc<Refusals>,
+    /// What is counted of them.
+    pub metrics: ConnectionMetrics,
+}
+
+impl Edge {
+    /// Serves `router` on `listener` until `shutdown` ends, then stops accepting and finishes the requests
+    /// under way within `finish`. Whether all of them were finished.
+    pub async fn serve(
+        &self,
+        listener: TcpListener,
+        router: Router,
+        shutdown: impl Future<Output = ()>,
+        finish: Duration,
+    ) -> bool {
+        let peers = Arc::new(Peers::new(self.limits.most, self.limits.most_per_peer));
+        let (drain, is_draining) = watch::channel(false);
+        let mut connections = JoinSet::new();
+        let mut shutdown = pin!(shutdown);
+        loop {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                () = &mut shutdown => break,
+            };
+            match accepted {
+                Ok((stream, peer)) => match self.enter(&peers, &stream, peer) {
+                    Some(place) => {
+                        let connection = Watched::new(stream, self.clone(), router.clone(), is_draining.clone());
+                        connections.spawn(async move {
+                            let _place = place;
+                            connection.serve().await;
+                        });
+                    }
+                    None => self.metrics.ended("refused"),
+                },
+                Err(error) => rest_after(&error).await,
             }
-        };
-        // Answers are small and written at once; without this the kernel could hold one back.
-        let _ = stream.set_nodelay(true);
-        let router = router.clone();
-        let service = service_fn(move |request: Request<Incoming>| router.clone().call(request.map(Body::new)));
-        let connection = graceful.watch(http.serve_connection(TokioIo::new(stream), service));
-        tokio::spawn(async move {
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "a connection ended early");
-            }
-        });
+            // What has ended is forgotten, else the set would grow for as long as there are connections.
+            while connections.try_join_next().is_some() {}
+        }
+        drop(listener);
+        drain.send_replace(true);
+        timeout(finish, async { while connections.join_next().await.is_some() {} }).await.is_ok()
     }
-    drop(listener);
-    timeout(finish, graceful.shutdown()).await.is_ok()
+
+    /// A place for a connection, or else it is told that there is none.
+    fn enter(&self, peers: &Arc<Peers>, stream: &TcpStream, peer: SocketAddr) -> Option<Place> {
+        let place = peers.enter(peer.ip());
+        if place.is_none() {
+            // Whoever does not take it at once has no use for it.
+            let _ = stream.try_write(&self.refusals.overloaded);
+        }
+        place
+    }
 }
 
 /// Errors of one connection that was gone before it was accepted are of no interest; others are, and

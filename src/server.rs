@@ -8,7 +8,7 @@ pub mod error;
 mod getparams;
 mod request;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     Router,
@@ -23,13 +23,33 @@ use self::{
     completion::Completion,
     error::{ApiError, Code},
 };
-use crate::app::App;
+use crate::{
+    app::App,
+    config::ConnectionsConfig,
+    edge::{Edge, Limits, Refusals},
+};
 
 /// The HTTP contract, as it is served at `/openapi.yaml`.
 pub const OPENAPI: &str = include_str!("../openapi.yaml");
 
+/// How long a request's head may take to arrive, and an answer to be taken.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// What Argo CD's controller appends to `baseUrl`.
 const GETPARAMS: &str = "/api/v1/getparams.execute";
+
+/// What a connection is served with, and what is said without a request.
+#[must_use]
+pub fn edge(app: &App) -> Edge {
+    let overloaded = "there are too many connections, in all or from this address (`server.connections`)";
+    let malformed = "this is no HTTP/1.1 request, or its head is larger than the gateway reads";
+    let ConnectionsConfig { most, per_peer, idle, max_age } = app.server.connections;
+    let limits = Limits { most, most_per_peer: per_peer, idle: idle.0, max_age: max_age.0, patience: PATIENCE };
+    let refusals = Refusals {
+        overloaded: ApiError::new(Code::Overloaded, overloaded).retry_after(Duration::from_secs(1)).into_bytes(),
+        malformed: ApiError::new(Code::InvalidRequest, malformed).into_bytes(),
+    };
+    Edge { limits, refusals: Arc::new(refusals), metrics: app.metrics.connections.clone() }
+}
 
 /// The router of the main listener.
 pub fn router(app: Arc<App>) -> Router {

@@ -14,7 +14,6 @@ use crate::{
     app::App,
     clock::SystemClock,
     config::Loaded,
-    edge,
     launcher::own_program,
     server,
     telemetry::log::{self, LogConfig, Stream},
@@ -74,9 +73,11 @@ async fn serve(app: Arc<App>, file: &Path) -> anyhow::Result<ExitCode> {
     // The admin listener stays until the last request is finished, so that probes see the drain.
     let (finished, mut is_finished) = watch::channel(false);
     let admin_router = server::admin::router(Arc::clone(&app));
+    let edge = server::edge(&app);
+    let admin_edge = edge.clone();
     let admin = tokio::spawn(async move {
         let over = async move { _ = is_finished.wait_for(|over| *over).await };
-        edge::serve(admin, admin_router, over, MARGIN).await
+        admin_edge.serve(admin, admin_router, over, MARGIN).await
     });
     app.start_ahead();
     let warming = Arc::clone(&app);
@@ -91,7 +92,7 @@ async fn serve(app: Arc<App>, file: &Path) -> anyhow::Result<ExitCode> {
         tracing::info!(signal = name, in_flight = draining.in_flight.now(), "finishing what was started");
     };
     let longest = app.routes.iter().map(|route| route.deadline).max().unwrap_or_default();
-    let is_whole = edge::serve(listener, server::router(Arc::clone(&app)), shutdown, longest + MARGIN).await;
+    let is_whole = edge.serve(listener, server::router(Arc::clone(&app)), shutdown, longest + MARGIN).await;
     finished.send_replace(true);
     let _ = admin.await;
     if !is_whole {

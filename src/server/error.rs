@@ -4,6 +4,7 @@
 use std::{fmt::Write as _, time::Duration};
 
 use axum::{body::Body, response::Response};
+use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;
 
@@ -16,6 +17,9 @@ use crate::{
 
 /// The longest message, in characters: it stands on an ApplicationSet's condition.
 const LONGEST: usize = 2000;
+
+/// The id of what was no request.
+const NO_REQUEST: &str = "none";
 
 /// What went wrong, in the words of the contract (`openapi.yaml`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -219,12 +223,32 @@ impl ApiError {
         }
     }
 
+    /// The whole bytes of the response, for what is said without a request, and of a connection that then ends.
+    #[must_use]
+    pub fn into_bytes(self) -> Bytes {
+        let status = self.code.status();
+        let reason = status.canonical_reason().unwrap_or_default();
+        let body = self.body(None, NO_REQUEST);
+        let after = self.retry_after.map(|after| format!("Retry-After: {}\r\n", after.as_secs().max(1)));
+        let head = format!(
+            "HTTP/1.1 {} {reason}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n{}Connection: close\r\n\r\n",
+            status.as_u16(),
+            body.len(),
+            after.unwrap_or_default()
+        );
+        [head.into_bytes(), body].concat().into()
+    }
+
+    fn body(&self, route: Option<&str>, request_id: &str) -> Vec<u8> {
+        let body = ErrorBody { message: &self.message, code: self.code.as_str(), route, request_id };
+        // A structure of strings always has a JSON form.
+        serde_json::to_vec(&body).unwrap_or_default()
+    }
+
     /// The response, for a request called `request_id`.
     #[must_use]
     pub fn into_response(self, route: Option<&str>, request_id: &str) -> Response {
-        let body = ErrorBody { message: &self.message, code: self.code.as_str(), route, request_id };
-        // A structure of strings always has a JSON form.
-        let body = serde_json::to_vec(&body).unwrap_or_default();
+        let body = self.body(route, request_id);
         let mut response = Response::new(Body::from(body));
         *response.status_mut() = self.code.status();
         let headers = response.headers_mut();

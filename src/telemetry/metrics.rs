@@ -1,6 +1,10 @@
 //! Metrics in Prometheus' text format: `appset_gateway_<noun>_<unit>[_total]`, with labels only from
 //! closed sets (routes, kinds, codes, states), never from a request.
 
+mod connections;
+mod outbound;
+mod programs;
+
 use std::time::Duration;
 
 use prometheus::{
@@ -8,6 +12,7 @@ use prometheus::{
     Registry, TextEncoder,
 };
 
+pub use self::{connections::ConnectionMetrics, outbound::OutboundMetrics, programs::ProgramMetrics};
 use crate::generator::Verdict;
 
 /// Bounds for answers that range from a cache hit to a deadline, in seconds.
@@ -34,6 +39,8 @@ pub struct Metrics {
     pub outbound: OutboundMetrics,
     /// What is counted of scripts.
     pub programs: ProgramMetrics,
+    /// What is counted of connections to the gateway.
+    pub connections: ConnectionMetrics,
     /// Answers in memory.
     pub cache_entries: IntGauge,
     /// Their size.
@@ -47,61 +54,6 @@ pub struct DiskMetrics {
     pub writes: IntCounter,
     /// Reads and writes that failed.
     pub errors: IntCounter,
-}
-
-/// What is counted of the requests that leave. They have no label for where they go: templates name destinations too.
-#[derive(Debug, Clone)]
-pub struct OutboundMetrics {
-    requests: IntCounterVec,
-    seconds: Histogram,
-}
-
-/// What becomes of requests that leave, and of those that do not.
-const OUTBOUND: [&str; 13] = [
-    "ok",
-    "refused",
-    "limited",
-    "failed",
-    "connect",
-    "forbidden",
-    "untrusted",
-    "timeout",
-    "broken",
-    "too_large",
-    "throttled",
-    "resting",
-    "no_turn",
-];
-
-impl OutboundMetrics {
-    /// Notes a request that was sent and ended as `outcome`.
-    pub fn sent(&self, outcome: &'static str, took: Duration) {
-        self.requests.with_label_values(&[outcome]).inc();
-        self.seconds.observe(took.as_secs_f64());
-    }
-
-    /// Notes a request that was not sent; `why` says it.
-    pub fn spared(&self, why: &'static str) {
-        self.requests.with_label_values(&[why]).inc();
-    }
-}
-
-/// What is counted of the programs that backends start.
-#[derive(Debug, Clone)]
-pub struct ProgramMetrics {
-    /// Programs that run, workers without a question included.
-    pub running: IntGauge,
-    workers_ended: IntCounterVec,
-}
-
-/// Why workers are ended, or have ended.
-const WORKERS_ENDED: [&str; 5] = ["recycled", "memory", "outdated", "surplus", "fault"];
-
-impl ProgramMetrics {
-    /// Notes that a worker is not asked any more; `why` says it.
-    pub fn worker_ended(&self, why: &'static str) {
-        self.workers_ended.with_label_values(&[why]).inc();
-    }
 }
 
 /// One route's metrics, looked up once.
@@ -147,6 +99,20 @@ impl RouteMetrics {
     }
 }
 
+/// A gauge at zero, registered.
+fn gauge(registry: &Registry, name: &str, help: &str) -> Result<IntGauge, prometheus::Error> {
+    let gauge = IntGauge::new(name, help)?;
+    registry.register(Box::new(gauge.clone()))?;
+    Ok(gauge)
+}
+
+/// Counters with labels, registered.
+fn counters(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> Result<IntCounterVec, prometheus::Error> {
+    let counters = IntCounterVec::new(Opts::new(name, help), labels)?;
+    registry.register(Box::new(counters.clone()))?;
+    Ok(counters)
+}
+
 /// What stands for the route of a request that found none.
 pub const NO_ROUTE: &str = "none";
 
@@ -157,16 +123,8 @@ impl Metrics {
     /// Never: names are constants and registered once.
     pub fn new() -> Result<Self, prometheus::Error> {
         let registry = Registry::new();
-        let gauge = |name: &str, help: &str| -> Result<IntGauge, prometheus::Error> {
-            let gauge = IntGauge::new(name, help)?;
-            registry.register(Box::new(gauge.clone()))?;
-            Ok(gauge)
-        };
-        let counters = |name: &str, help: &str, labels: &[&str]| -> Result<IntCounterVec, prometheus::Error> {
-            let counters = IntCounterVec::new(Opts::new(name, help), labels)?;
-            registry.register(Box::new(counters.clone()))?;
-            Ok(counters)
-        };
+        let gauge = |name: &str, help: &str| gauge(&registry, name, help);
+        let counters = |name: &str, help: &str, labels: &[&str]| counters(&registry, name, help, labels);
         let histograms = |name: &str, help: &str, labels: &[&str]| -> Result<HistogramVec, prometheus::Error> {
             let histograms = HistogramVec::new(HistogramOpts::new(name, help).buckets(BUCKETS.to_vec()), labels)?;
             registry.register(Box::new(histograms.clone()))?;
@@ -178,40 +136,10 @@ impl Metrics {
         let disk_writes =
             IntCounter::new("appset_gateway_disk_writes_total", "Last good answers that are safe on disk.")?;
         registry.register(Box::new(disk_writes.clone()))?;
-        let seconds = HistogramOpts::new(
-            "appset_gateway_outbound_request_duration_seconds",
-            "How long requests to other services took, each attempt, from its turn to the last byte of the answer.",
-        );
-        let outbound = OutboundMetrics {
-            requests: counters(
-                "appset_gateway_outbound_requests_total",
-                "Requests to other services, each attempt, by outcome: ok (below 400), refused (4xx; a registry's 401 and 404 are \
-                 its everyday words), limited (429, or a 403 that asks for a pause), failed (5xx, 408), connect, untrusted, timeout, \
-                 broken, too_large; and what was not sent: throttled (the account pauses), resting (the destination is left alone), \
-                 no_turn (too many before it).",
-                &["outcome"],
-            )?,
-            seconds: Histogram::with_opts(seconds.buckets(BUCKETS.to_vec()))?,
-        };
-        registry.register(Box::new(outbound.seconds.clone()))?;
-        for outcome in OUTBOUND {
-            outbound.requests.with_label_values(&[outcome]);
-        }
-        let programs = ProgramMetrics {
-            running: gauge("appset_gateway_programs", "Programs of scripts that run, workers that wait included.")?,
-            workers_ended: counters(
-                "appset_gateway_workers_ended_total",
-                "Workers that were replaced or given up, by reason: recycled (recycleAfter), memory (maxMemory), outdated (its \
-                 program, a file or a secret changed), surplus (nothing to do), fault (it did not do as a worker should).",
-                &["reason"],
-            )?,
-        };
-        for why in WORKERS_ENDED {
-            programs.workers_ended.with_label_values(&[why]);
-        }
         let metrics = Self {
-            outbound,
-            programs,
+            connections: ConnectionMetrics::new(&registry)?,
+            outbound: OutboundMetrics::new(&registry)?,
+            programs: ProgramMetrics::new(&registry)?,
             requests: counters(
                 "appset_gateway_requests_total",
                 "Requests, by route and code; the code is ok or that of the error.",

@@ -12,6 +12,7 @@ mod cache;
 mod cli;
 mod digests;
 mod disk;
+mod edge;
 mod faults;
 mod gates;
 mod getparams;

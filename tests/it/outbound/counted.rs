@@ -20,7 +20,7 @@ fn told(metrics: &Metrics) -> (Vec<String>, String) {
         .lines()
         .filter_map(|line| line.strip_prefix("appset_gateway_outbound_requests_total{outcome=\""))
         .collect();
-    assert_eq!(counts.len(), 12, "all are there from the start, and no other: {counts:?}");
+    assert_eq!(counts.len(), 13, "all are there from the start, and no other: {counts:?}");
     let timed =
         text.lines().find_map(|line| line.strip_prefix("appset_gateway_outbound_request_duration_seconds_count "));
     let counts = counts.into_iter().filter(|count| !count.ends_with(" 0")).map(|count| count.replace("\"}", ""));

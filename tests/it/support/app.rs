@@ -15,7 +15,7 @@ use appset_gateway::{
     base_dir::BaseDir,
     clock::{Clock, SystemClock, Timestamp},
     config::{Loaded, Report},
-    edge, server,
+    server,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -118,11 +118,13 @@ impl TestApp {
         let (main, admin) = (listen().await, listen().await);
         let (address, admin_address) = (main.local_addr().unwrap(), admin.local_addr().unwrap());
         let stopped = async move { _ = stopped.await };
-        let serving = edge::serve(main, server::router(Arc::clone(&app)), stopped, Duration::from_secs(10));
-        let main = tokio::spawn(serving);
+        let edge = server::edge(&app);
+        let (main_edge, router) = (edge.clone(), server::router(Arc::clone(&app)));
+        let main = tokio::spawn(async move { main_edge.serve(main, router, stopped, Duration::from_secs(10)).await });
         let forever = std::future::pending();
-        let admin_task = edge::serve(admin, server::admin::router(Arc::clone(&app)), forever, Duration::ZERO);
-        let (admin_task, config) = (tokio::spawn(admin_task), config.to_owned());
+        let router = server::admin::router(Arc::clone(&app));
+        let admin_task = tokio::spawn(async move { edge.serve(admin, router, forever, Duration::ZERO).await });
+        let config = config.to_owned();
         Self {
             app,
             address,

@@ -1,0 +1,58 @@
+//! What is counted of connections to the gateway.
+
+use prometheus::{IntCounterVec, IntGauge, Registry};
+
+use super::{counters, gauge};
+
+/// What is counted of connections to the gateway.
+#[derive(Debug, Clone)]
+pub struct ConnectionMetrics {
+    open: IntGauge,
+    ended: IntCounterVec,
+}
+
+/// Why connections end.
+const CONNECTIONS_ENDED: [&str; 7] = ["well", "refused", "malformed", "broken", "idle", "slow_head", "slow_reader"];
+
+/// A connection that is counted as open until it is dropped.
+#[derive(Debug)]
+pub struct Open(IntGauge);
+
+impl ConnectionMetrics {
+    /// None yet.
+    pub fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let metrics = Self {
+            open: gauge(registry, "appset_gateway_connections", "Connections to the gateway that are open.")?,
+            ended: counters(
+                registry,
+                "appset_gateway_connections_ended_total",
+                "Connections to the gateway that ended: well, refused (too many, in all or of one address), malformed (what came was no \
+                 request), broken, idle (nothing came after an answer), slow_head (a request's head did not arrive), slow_reader (an \
+                 answer was not taken).",
+                &["reason"],
+            )?,
+        };
+        for why in CONNECTIONS_ENDED {
+            metrics.ended.with_label_values(&[why]);
+        }
+        Ok(metrics)
+    }
+
+    /// Counts one more that is open.
+    #[must_use]
+    pub fn open(&self) -> Open {
+        self.open.inc();
+        Open(self.open.clone())
+    }
+
+    /// Notes that one ended; `why` says how.
+    pub fn ended(&self, why: &'static str) {
+        self.ended.with_label_values(&[why]).inc();
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}

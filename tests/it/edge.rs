@@ -1,0 +1,243 @@
+//! Connections: how many there may be, how long they may take, and what is told to what is no request.
+
+use std::{sync::Arc, time::Duration};
+
+use appset_gateway::{
+    edge::{Edge, Limits},
+    server,
+    telemetry::metrics::Metrics,
+};
+use axum::{Router, routing::get};
+use serde_json::Value;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+    sync::oneshot,
+    task::JoinHandle,
+    time::{sleep, timeout},
+};
+
+use crate::support::TestApp;
+
+const FIXED: &str = "  - { name: r, backend: { fixed: { parameters: [ { a: b } ] } } }\n";
+const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
+
+/// An edge before a router of its own: `/` answers at once, `/slow` after half a second, `/large` with 64 MiB.
+struct Served {
+    address: std::net::SocketAddr,
+    metrics: Arc<Metrics>,
+    stop: oneshot::Sender<()>,
+    ended: JoinHandle<bool>,
+}
+
+const LIMITS: Limits = Limits {
+    most: 8,
+    most_per_peer: 4,
+    idle: Duration::from_millis(700),
+    max_age: Duration::from_mins(1),
+    patience: Duration::from_millis(300),
+};
+
+async fn serve(limits: Limits) -> Served {
+    let app = TestApp::with_routes(FIXED).await;
+    let edge = Edge { limits, ..server::edge(&app.app) };
+    let large = bytes::Bytes::from(vec![b'x'; 64 << 20]);
+    let router = Router::new()
+        .route("/", get(async || "at once"))
+        .route("/slow", get(async || sleep(Duration::from_millis(500)).await))
+        .route("/large", get(async move || large.clone()));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (stop, stopped) = oneshot::channel::<()>();
+    let ended = tokio::spawn(async move {
+        edge.serve(listener, router, async move { _ = stopped.await }, Duration::from_secs(5)).await
+    });
+    Served { address, metrics: Arc::clone(&app.app.metrics), stop, ended }
+}
+
+impl Served {
+    async fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.address).await.unwrap()
+    }
+
+    /// How many connections ended for this reason.
+    fn ended(&self, reason: &str) -> u64 {
+        let text = String::from_utf8(self.metrics.encode().unwrap()).unwrap();
+        let line = format!("appset_gateway_connections_ended_total{{reason=\"{reason}\"}} ");
+        text.lines().find_map(|text| text.strip_prefix(&line)).unwrap().parse().unwrap()
+    }
+
+    async fn wait_for(&self, reason: &str, count: u64) {
+        let waited = timeout(Duration::from_secs(20), async {
+            while self.ended(reason) < count {
+                sleep(Duration::from_millis(5)).await;
+            }
+        });
+        assert!(waited.await.is_ok(), "{reason}: {} of {count}", self.ended(reason));
+    }
+}
+
+/// Sends a request and reads its answer, which says `at once`.
+async fn ask(stream: &mut TcpStream) {
+    stream.write_all(GET).await.unwrap();
+    let mut bytes = Vec::new();
+    while !bytes.ends_with(b"at once") {
+        assert!(stream.read_buf(&mut bytes).await.unwrap() > 0, "{}", String::from_utf8_lossy(&bytes));
+    }
+}
+
+/// All that still comes.
+async fn rest(stream: &mut TcpStream) -> String {
+    let mut bytes = Vec::new();
+    // A reset is an end too.
+    _ = timeout(Duration::from_secs(20), stream.read_to_end(&mut bytes)).await.expect("the connection stays open");
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[tokio::test]
+async fn who_takes_too_long_is_let_go() {
+    let served = serve(LIMITS).await;
+    for (sent, reason) in
+        [(&b""[..], "slow_head"), (b"GET", "slow_head"), (b"GET / HTTP/1.1\r\nHost: h\r\nX", "slow_head")]
+    {
+        let before = served.ended(reason);
+        let mut stream = served.connect().await;
+        stream.write_all(sent).await.unwrap();
+        assert_eq!(rest(&mut stream).await, "");
+        assert_eq!(served.ended(reason), before + 1);
+    }
+    // A head that drips is one head.
+    let mut stream = served.connect().await;
+    let dripping = async {
+        for byte in GET {
+            sleep(Duration::from_millis(50)).await;
+            if stream.write_all(&[*byte]).await.is_err() {
+                break;
+            }
+        }
+    };
+    dripping.await;
+    served.wait_for("slow_head", 4).await;
+    // After an answer it may be silent for longer, and then again has so long for a head.
+    let mut stream = served.connect().await;
+    ask(&mut stream).await;
+    sleep(LIMITS.patience + Duration::from_millis(100)).await;
+    ask(&mut stream).await;
+    assert_eq!(rest(&mut stream).await, "");
+    assert_eq!(served.ended("idle"), 1);
+    let mut stream = served.connect().await;
+    ask(&mut stream).await;
+    stream.write_all(b"GET / H").await.unwrap();
+    assert_eq!(rest(&mut stream).await, "");
+    served.wait_for("slow_head", 5).await;
+    assert_eq!(served.ended("idle"), 1);
+}
+
+#[tokio::test]
+async fn who_does_not_take_an_answer_is_let_go() {
+    let served = serve(LIMITS).await;
+    let mut stream = served.connect().await;
+    stream.write_all(b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n").await.unwrap();
+    served.wait_for("slow_reader", 1).await;
+    drop(stream);
+}
+
+#[tokio::test]
+async fn our_own_time_is_not_the_clients() {
+    let served = serve(LIMITS).await;
+    let mut stream = served.connect().await;
+    stream.write_all(b"GET /slow HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").await.unwrap();
+    assert!(rest(&mut stream).await.starts_with("HTTP/1.1 200"));
+    served.wait_for("well", 1).await;
+}
+
+#[tokio::test]
+async fn so_many_connections_and_no_more() {
+    let served = serve(Limits { patience: Duration::from_mins(1), idle: Duration::from_mins(1), ..LIMITS }).await;
+    let mut open = Vec::new();
+    for _ in 0..LIMITS.most_per_peer {
+        let mut stream = served.connect().await;
+        ask(&mut stream).await;
+        open.push(stream);
+    }
+    let mut refused = served.connect().await;
+    let answer = rest(&mut refused).await;
+    assert!(
+        answer.starts_with("HTTP/1.1 503 Service Unavailable\r\n") && answer.contains("\r\nRetry-After: 1\r\n"),
+        "{answer}"
+    );
+    let body: Value = serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap();
+    assert_eq!(body["code"], "overloaded");
+    assert!(body["message"].as_str().unwrap().contains("server.connections"));
+    assert_eq!(served.ended("refused"), 1);
+    // Those that are there are not touched, and a place comes back.
+    ask(&mut open[0]).await;
+    drop(open.pop());
+    served.wait_for("well", 1).await;
+    let mut stream = served.connect().await;
+    ask(&mut stream).await;
+}
+
+#[tokio::test]
+async fn what_is_no_request_is_told_so_in_our_form() {
+    let served = serve(LIMITS).await;
+    let long = format!("GET /{} HTTP/1.1\r\nHost: h\r\n\r\n", "x".repeat(70_000));
+    let many = format!("GET / HTTP/1.1\r\n{}\r\n", "X: y\r\n".repeat(200));
+    let all: [&[u8]; 7] = [
+        b"SSH-2.0-OpenSSH_9.2\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: h\r\nContent-Length: x\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: h\r\nbad header\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
+        long.as_bytes(),
+        many.as_bytes(),
+    ];
+    for (index, sent) in all.into_iter().enumerate() {
+        let mut stream = served.connect().await;
+        stream.write_all(sent).await.unwrap();
+        let answer = rest(&mut stream).await;
+        let shown = String::from_utf8_lossy(&sent[..sent.len().min(60)]);
+        assert!(answer.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{shown:?}: {answer:?}");
+        let body: Value = serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap();
+        assert_eq!(body["code"], "invalid_request", "{shown:?}");
+        served.wait_for("malformed", index as u64 + 1).await;
+    }
+    // Who begins with HTTP/2 would not understand it.
+    let mut stream = served.connect().await;
+    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
+    assert_eq!(rest(&mut stream).await, "");
+    served.wait_for("malformed", all.len() as u64 + 1).await;
+    // After a good one too.
+    let mut stream = served.connect().await;
+    ask(&mut stream).await;
+    stream.write_all(b"\0\0\0\r\n\r\n").await.unwrap();
+    assert!(rest(&mut stream).await.contains("invalid_request"));
+}
+
+#[tokio::test]
+async fn an_old_connection_ends_after_an_answer() {
+    let served = serve(Limits { max_age: Duration::from_millis(200), ..LIMITS }).await;
+    let mut stream = served.connect().await;
+    ask(&mut stream).await;
+    // It is silent when its time comes.
+    assert_eq!(rest(&mut stream).await, "");
+    let mut stream = served.connect().await;
+    stream.write_all(b"GET /slow HTTP/1.1\r\nHost: h\r\n\r\n").await.unwrap();
+    let answer = rest(&mut stream).await.to_ascii_lowercase();
+    assert!(answer.starts_with("http/1.1 200") && answer.contains("connection: close"), "{answer}");
+    served.wait_for("well", 2).await;
+}
+
+#[tokio::test]
+async fn what_was_started_is_finished() {
+    let served = serve(LIMITS).await;
+    let (mut silent, mut asking) = (served.connect().await, served.connect().await);
+    ask(&mut silent).await;
+    asking.write_all(b"GET /slow HTTP/1.1\r\nHost: h\r\n\r\n").await.unwrap();
+    sleep(Duration::from_millis(100)).await;
+    served.stop.send(()).unwrap();
+    assert_eq!(rest(&mut silent).await, "");
+    assert!(rest(&mut asking).await.starts_with("HTTP/1.1 200"));
+    assert!(served.ended.await.unwrap(), "all were finished");
+    assert!(TcpStream::connect(served.address).await.is_err());
+}
