@@ -8,11 +8,15 @@ use std::{
 
 use cel::{
     Context, Env, IdedExpr, Program,
-    common::ast::{EntryExpr, Expr},
+    common::{
+        ast::{EntryExpr, Expr},
+        types::{CelBool, CelDouble, CelInt, CelList, CelMap, CelMapKey, CelNull, CelString, CelUInt, Kind},
+        value::Val,
+    },
     extensions,
     objects::Key,
 };
-use serde_json::{Map, Number, Value};
+use serde_json::{Number, Value};
 
 /// The longest expression that is compiled, in bytes: the parser's stack grows with its length.
 const LONGEST: usize = 2048;
@@ -61,16 +65,14 @@ impl Expression {
     /// When the expression does not fit the document; the text says where.
     pub fn evaluate(&self, variables: &[(&str, &Value)]) -> Result<Value, String> {
         let mut context = Context::with_env(Arc::clone(environment()));
-        for (name, value) in variables {
-            context.add_variable_from_value(*name, to_cel(value));
+        for (name, value) in variables.iter().filter(|(name, _)| self.mentions(name)) {
+            context.add_variable_as_val(*name, to_cel(value));
         }
         check_ranges(self.program.expression(), &context).map_err(|error| format!("`{}`: {error}", self.source))?;
         // Not cut here: half a secret in it would not be recognised.
-        let result = self
-            .program
-            .execute(&context)
+        let result = cel::Value::resolve_val(self.program.expression(), &context)
             .map_err(|error| format!("`{}`: {}", self.source, error.to_string().replace(char::is_control, " ")))?;
-        from_cel(&result).map_err(|error| format!("`{}`: {error}", self.source))
+        from_cel(result.as_ref()).map_err(|error| format!("`{}`: {error}", self.source))
     }
 }
 
@@ -84,7 +86,7 @@ impl std::fmt::Debug for Expression {
 /// such as `{}` would become an empty list. A range within another comprehension is not known here.
 fn check_ranges(expression: &IdedExpr, context: &Context<'_, '_>) -> Result<(), String> {
     if let Expr::Comprehension(inner) = &expression.expr
-        && matches!(cel::Value::resolve(&inner.iter_range, context), Ok(cel::Value::Map(_)))
+        && cel::Value::resolve_val(&inner.iter_range, context).is_ok_and(|range| range.get_type().kind() == Kind::Map)
     {
         return Err("an object, where a list is expected".to_owned());
     }
@@ -137,47 +139,58 @@ fn environment() -> &'static Arc<Env> {
     &ENVIRONMENT
 }
 
-/// JSON as CEL sees it. Whole numbers become `int`, so that `n + 1` works; only what does not fit is `uint`.
-fn to_cel(value: &Value) -> cel::Value {
+/// JSON as CEL sees it, with its texts where they are. Whole numbers become `int`, so that `n + 1` works; only what does not
+/// fit is `uint`.
+fn to_cel(value: &Value) -> Box<dyn Val + '_> {
     match value {
-        Value::Null => cel::Value::Null,
-        Value::Bool(value) => cel::Value::Bool(*value),
-        Value::Number(number) => number
-            .as_i64()
-            .map(cel::Value::Int)
-            .or_else(|| number.as_u64().map(cel::Value::UInt))
-            .unwrap_or_else(|| cel::Value::Float(number.as_f64().unwrap_or(f64::NAN))),
-        Value::String(text) => cel::Value::String(Arc::new(text.clone())),
-        Value::Array(items) => cel::Value::List(Arc::new(items.iter().map(to_cel).collect())),
+        Value::Null => Box::new(CelNull),
+        Value::Bool(value) => Box::new(CelBool::from(*value)),
+        Value::Number(number) => match (number.as_i64(), number.as_u64()) {
+            (Some(number), _) => Box::new(CelInt::from(number)),
+            (None, Some(number)) => Box::new(CelUInt::from(number)),
+            (None, None) => Box::new(CelDouble::from(number.as_f64().unwrap_or(f64::NAN))),
+        },
+        Value::String(text) => Box::new(CelString::from(text.as_str())),
+        Value::Array(items) => Box::new(CelList::from(items.iter().map(to_cel).collect::<Vec<_>>())),
         Value::Object(map) => {
-            let entries: HashMap<Key, cel::Value> =
-                map.iter().map(|(key, value)| (Key::from(key.clone()), to_cel(value))).collect();
-            cel::Value::Map(entries.into())
+            let entries = map.iter().map(|(key, value)| (CelMapKey::from(key.as_str()), to_cel(value)));
+            Box::new(CelMap::from(entries.collect::<HashMap<_, _>>()))
         }
     }
 }
 
-fn from_cel(value: &cel::Value) -> Result<Value, String> {
-    Ok(match value {
+fn from_cel(value: &dyn Val) -> Result<Value, String> {
+    if let Some(text) = value.downcast_ref::<CelString>() {
+        return Ok(Value::String(text.inner().to_owned()));
+    }
+    if let Some(list) = value.downcast_ref::<CelList>() {
+        return list.iter().map(|item| from_cel(item.as_ref())).collect();
+    }
+    if let Some(map) = value.downcast_ref::<CelMap>() {
+        let mut entries: Vec<_> = map.iter().map(|(key, value)| (name_of(key), value)).collect();
+        entries.sort_by(|a, b| a.0.cmp(&b.0));
+        let entries = entries.into_iter().map(|(key, value)| Ok((key, from_cel(value.as_ref())?)));
+        return entries.collect::<Result<_, String>>().map(Value::Object);
+    }
+    Ok(match cel::Value::try_from(value).map_err(|error| error.to_string())? {
         cel::Value::Null => Value::Null,
-        cel::Value::Bool(value) => Value::Bool(*value),
-        cel::Value::Int(value) => Value::from(*value),
-        cel::Value::UInt(value) => Value::from(*value),
+        cel::Value::Bool(value) => Value::Bool(value),
+        cel::Value::Int(value) => Value::from(value),
+        cel::Value::UInt(value) => Value::from(value),
         cel::Value::Float(value) => {
-            Number::from_f64(*value).map(Value::Number).ok_or("a number in the result is not finite")?
+            Number::from_f64(value).map(Value::Number).ok_or("a number in the result is not finite")?
         }
-        cel::Value::String(text) => Value::String(text.as_str().to_owned()),
-        cel::Value::List(items) => Value::Array(items.iter().map(from_cel).collect::<Result<_, _>>()?),
-        cel::Value::Map(map) => {
-            let mut entries: Vec<(String, &cel::Value)> =
-                map.map.iter().map(|(key, value)| (key.to_string(), value)).collect();
-            entries.sort_by(|a, b| a.0.cmp(&b.0));
-            let entries: Result<Map<_, _>, String> =
-                entries.into_iter().map(|(key, value)| Ok((key, from_cel(value)?))).collect();
-            Value::Object(entries?)
-        }
+        // A type is its name.
+        cel::Value::String(name) => Value::String(name.as_str().to_owned()),
         other => return Err(format!("the result holds a {}, which JSON cannot express", other.type_of())),
     })
+}
+
+fn name_of(key: &CelMapKey<'_>) -> String {
+    match key {
+        CelMapKey::String(text) => text.inner().to_owned(),
+        other => Key::from(other.clone()).to_string(),
+    }
 }
 
 #[cfg(test)]
