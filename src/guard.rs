@@ -3,7 +3,7 @@
 
 mod ledger;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 
 pub use self::ledger::{Decision, Held, Ledger, Review, Standing};
 use crate::{
-    generator::ParameterSet,
+    generator::{ParameterSet, Parameters},
     problem::{Path, Problems},
     units::{HumanDuration, Percent},
 };
@@ -119,13 +119,12 @@ impl Guard {
         let last = last.unwrap_or_default();
         // One set with nothing before it is nobody's twin.
         let is_alone = new.len() < 2 && last.is_empty() && rules.identity.is_empty();
-        let identities = if is_alone { Vec::new() } else { self.identities(new)? };
+        let known = if is_alone { HashMap::new() } else { self.identities(new)? };
         if new.is_empty() && rules.on_empty == OnEmpty::Error {
             return Err("an empty list, which the route's `guard.onEmpty` calls an error".to_owned());
         }
-        let known: HashSet<&String> = identities.iter().collect();
         // What was let through before is not judged again.
-        let is_gone = |set: &&ParameterSet| self.identity(set).is_ok_and(|identity| !known.contains(&identity));
+        let is_gone = |set: &&ParameterSet| self.identity(set).is_ok_and(|identity| !known.contains_key(&identity));
         let gone: Vec<&ParameterSet> = last.iter().filter(is_gone).collect();
         let losses = if rules.identity.is_empty() { last.len().saturating_sub(new.len()) } else { gone.len() };
         let gone: Vec<String> = gone.into_iter().take(MOST_GONE).map(|set| self.label(set)).collect();
@@ -160,7 +159,7 @@ impl Guard {
 
     /// What two answers that agree have in common: who is in them.
     fn fingerprint(&self, sets: &[ParameterSet]) -> Result<[u8; 32], String> {
-        let mut identities = self.identities(sets)?;
+        let mut identities: Vec<String> = self.identities(sets)?.keys().map(Identity::canonical).collect();
         identities.sort_unstable();
         let mut hasher = Sha256::new();
         for identity in identities {
@@ -170,30 +169,28 @@ impl Guard {
         Ok(hasher.finalize().into())
     }
 
-    fn identities(&self, sets: &[ParameterSet]) -> Result<Vec<String>, String> {
-        let mut seen: HashMap<String, usize> = HashMap::with_capacity(sets.len());
-        let mut identities = Vec::with_capacity(sets.len());
+    /// Who is in `sets`, each with its place.
+    fn identities<'a>(&self, sets: &'a [ParameterSet]) -> Result<HashMap<Identity<'a>, usize>, String> {
+        let mut identities = HashMap::with_capacity(sets.len());
         for (index, set) in sets.iter().enumerate() {
             let identity = self.identity(set).map_err(|why| format!("parameter set {index}: {why}"))?;
-            if let Some(first) = seen.insert(identity.clone(), index) {
+            if let Some(first) = identities.insert(identity, index) {
                 let label = if set.0.is_empty() { "empty".to_owned() } else { format!("`{}`", self.label(set)) };
                 return Err(format!("the parameter sets {first} and {index} are both {label}"));
             }
-            identities.push(identity);
         }
         Ok(identities)
     }
 
-    fn identity(&self, set: &ParameterSet) -> Result<String, String> {
+    fn identity<'a>(&self, set: &'a ParameterSet) -> Result<Identity<'a>, String> {
         if self.0.identity.is_empty() {
-            return Ok(canonical(&Value::Object(set.0.clone())));
+            return Ok(Identity::Whole(&set.0));
         }
-        let part = |key: &String| match set.0.get(key) {
-            Some(value) => Ok(value.clone()),
+        let part = |key| match set.0.get(key) {
+            Some(value) => Ok(value),
             None => Err(format!("it has no `{key}`, which `guard.identity` needs")),
         };
-        let parts = self.0.identity.iter().map(part).collect::<Result<Vec<_>, _>>()?;
-        Ok(canonical(&parts.into()))
+        self.0.identity.iter().map(part).collect::<Result<_, _>>().map(Identity::Parts)
     }
 
     /// What a parameter set is called in a message: by its identity, else by what names things. Never all of it, which
@@ -218,11 +215,25 @@ const NAMES: [&str; 7] = ["name", "branch", "cluster", "path", "id", "number", "
 /// How many of those that would be gone are told.
 const MOST_GONE: usize = 100;
 
-/// JSON with the keys of every object in order.
-fn canonical(value: &Value) -> String {
-    let mut value = value.clone();
-    value.sort_all_objects();
-    value.to_string()
+/// Who a parameter set is, whatever the order of its keys.
+#[derive(PartialEq, Eq, Hash)]
+enum Identity<'a> {
+    /// All of it.
+    Whole(&'a Parameters),
+    /// These of its values.
+    Parts(Vec<&'a Value>),
+}
+
+impl Identity<'_> {
+    /// JSON with the keys of every object in order.
+    fn canonical(&self) -> String {
+        let mut value: Value = match self {
+            Self::Whole(set) => Value::Object((*set).clone()),
+            Self::Parts(values) => values.iter().copied().cloned().collect(),
+        };
+        value.sort_all_objects();
+        value.to_string()
+    }
 }
 
 fn short(text: &str) -> String {
