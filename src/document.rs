@@ -8,7 +8,7 @@ pub mod yaml;
 use std::fmt;
 
 use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error, MapAccess, SeqAccess, Visitor};
-use serde_json::{Map, Number, Value};
+use serde_json::{Map, Number, Value, map::Entry};
 
 /// Parses exactly one JSON value.
 ///
@@ -121,11 +121,12 @@ impl<'de> Visitor<'de> for StrictVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
         let mut map = Map::new();
         while let Some(key) = entries.next_key::<String>()? {
-            if map.contains_key(&key) {
-                return Err(A::Error::custom(format!("the key `{}` stands twice", key.escape_debug())));
+            match map.entry(key) {
+                Entry::Vacant(place) => _ = place.insert(entries.next_value::<Strict>()?.0),
+                Entry::Occupied(first) => {
+                    return Err(A::Error::custom(format!("the key `{}` stands twice", first.key().escape_debug())));
+                }
             }
-            let Strict(value) = entries.next_value()?;
-            map.insert(key, value);
         }
         Ok(Value::Object(map))
     }

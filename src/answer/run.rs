@@ -161,9 +161,11 @@ impl Run {
     /// Holds `found` against the last good answer of its lineage, however old that is.
     fn review(&self, known: &Known, found: Found, now: Timestamp) -> Result<(Found, Peak), Failure> {
         let own = known.answers.try_get(&self.key);
-        let is_new = matches!(own, Ok(None)) && self.lineage != self.key;
+        let has_lineage = self.lineage != self.key;
+        let is_new = matches!(own, Ok(None)) && has_lineage;
         // A lineage that was named since has no answer of its own yet.
-        let last = known.answers.try_get(&self.lineage).and_then(|last| last.map_or(own, |last| Ok(Some(last))));
+        let last = if has_lineage { known.answers.try_get(&self.lineage) } else { Ok(None) };
+        let last = last.and_then(|last| last.map_or(own, |last| Ok(Some(last))));
         let peak = last.as_ref().ok().and_then(|last| Some(last.as_ref()?.peak));
         let peak = peak.unwrap_or(Peak { sets: 0, at: now });
         let last = last.map(|last| last.map(|last| last.encoded.decode()).unwrap_or_default()).ok();
