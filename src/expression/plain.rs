@@ -1,0 +1,111 @@
+//! Expressions that only pick: `body`, `body.items`, and `body.items.map(t, {'name': t.name})`, which is what most documents
+//! need. They are worked out on the document as it is, where CEL copies it first. Whatever is not of this form, and whatever
+//! does not fit the document, is CEL's: its answer, and its words for what is wrong.
+
+use cel::{
+    IdedExpr,
+    common::ast::{ComprehensionExpr, EntryExpr, Expr, LiteralValue, operators},
+};
+use serde_json::{Map, Value};
+
+/// An expression that only picks.
+#[derive(Debug)]
+pub enum Plain {
+    /// One value.
+    One(Way),
+    /// An object of each item of a list.
+    Each {
+        /// The list.
+        list: Way,
+        /// What an item is called.
+        item: String,
+        /// The object's keys in alphabetical order, and their values.
+        picked: Vec<(String, Way)>,
+    },
+}
+
+/// `body.items`: a variable, and the fields on the way from there.
+#[derive(Debug)]
+pub struct Way {
+    variable: String,
+    fields: Vec<String>,
+}
+
+impl Plain {
+    /// `expression`, if it only picks.
+    pub fn of(expression: &IdedExpr) -> Option<Self> {
+        match &expression.expr {
+            Expr::Comprehension(each) => Self::each(each),
+            _ => Way::of(expression).map(Self::One),
+        }
+    }
+
+    /// `map` without a condition, to an object of ways.
+    fn each(each: &ComprehensionExpr) -> Option<Self> {
+        let is_found = |expression: &IdedExpr| matches!(&expression.expr, Expr::Ident(name) if *name == each.accu_var);
+        let Expr::Call(step) = &each.loop_step.expr else { return None };
+        let ([found, next], operators::ADD, None) = (&step.args[..], &*step.func_name, &step.target) else {
+            return None;
+        };
+        let (Expr::List(first), Expr::List(next)) = (&each.accu_init.expr, &next.expr) else { return None };
+        let ([], [next], None) = (&first.elements[..], &next.elements[..], &each.iter_var2) else { return None };
+        let Expr::Map(object) = &next.expr else { return None };
+        if !is_found(found) || !is_found(&each.result) || !matches!(each.loop_cond.expr, Expr::Literal(_)) {
+            return None;
+        }
+        let entry = |entry: &EntryExpr| match entry {
+            EntryExpr::MapEntry(entry) if !entry.optional => match &entry.key.expr {
+                Expr::Literal(LiteralValue::String(key)) => Some((key.inner().to_owned(), Way::of(&entry.value)?)),
+                _ => None,
+            },
+            _ => None,
+        };
+        let mut picked = object.entries.iter().map(|each| entry(&each.expr)).collect::<Option<Vec<_>>>()?;
+        picked.sort_by(|a, b| a.0.cmp(&b.0));
+        let is_twice = picked.windows(2).any(|pair| pair[0].0 == pair[1].0);
+        (!is_twice).then_some(Self::Each { list: Way::of(&each.iter_range)?, item: each.iter_var.clone(), picked })
+    }
+
+    /// What it picks of `variables`; `None` where it does not fit them.
+    pub fn pick(&self, variables: &[(&str, &Value)]) -> Option<Value> {
+        match self {
+            Self::One(way) => way.follow(None, variables).map(sorted),
+            Self::Each { list, item, picked } => {
+                let object = |value: &Value| {
+                    let pick = |(key, way): &(String, Way)| {
+                        way.follow(Some((item, value)), variables).map(|value| (key.clone(), sorted(value)))
+                    };
+                    picked.iter().map(pick).collect::<Option<Map<_, _>>>().map(Value::Object)
+                };
+                list.follow(None, variables)?.as_array()?.iter().map(object).collect()
+            }
+        }
+    }
+}
+
+impl Way {
+    fn of(expression: &IdedExpr) -> Option<Self> {
+        match &expression.expr {
+            Expr::Ident(variable) => Some(Self { variable: variable.clone(), fields: Vec::new() }),
+            Expr::Select(select) if !select.test => {
+                let mut way = Self::of(&select.operand)?;
+                way.fields.push(select.field.clone());
+                Some(way)
+            }
+            _ => None,
+        }
+    }
+
+    fn follow<'a>(&self, item: Option<(&str, &'a Value)>, variables: &[(&str, &'a Value)]) -> Option<&'a Value> {
+        let mut known = item.into_iter().chain(variables.iter().copied());
+        let start = known.find(|(name, _)| *name == self.variable)?.1;
+        self.fields.iter().try_fold(start, |value, field| value.as_object()?.get(field))
+    }
+}
+
+/// A copy with the keys of every object in order, as CEL's answers have them.
+fn sorted(value: &Value) -> Value {
+    let mut value = value.clone();
+    value.sort_all_objects();
+    value
+}
