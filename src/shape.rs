@@ -144,41 +144,61 @@ impl Shape {
                 "the key `{key}` is reserved: Argo CD would overwrite it; rename it, for example in `output`"
             ));
         }
-        self.settle_map(&mut map, "")?;
+        self.settle_map(&mut map).map_err(|misfit| misfit.told())?;
         Ok(ParameterSet(map))
     }
 
     /// Nulls and numbers, at every depth.
-    fn settle_map(&self, map: &mut Parameters, at: &str) -> Result<(), String> {
+    fn settle_map(&self, map: &mut Parameters) -> Result<(), Misfit> {
         if self.nulls == Nulls::Drop {
             map.retain(|_, value| !value.is_null());
         }
-        for (key, value) in map {
-            self.settle(value, &format!("{at}.{key}"))?;
-        }
-        Ok(())
+        map.iter_mut()
+            .try_for_each(|(key, value)| self.settle(value).map_err(|misfit| misfit.within(&format!(".{key}"))))
     }
 
-    fn settle(&self, value: &mut Value, at: &str) -> Result<(), String> {
+    fn settle(&self, value: &mut Value) -> Result<(), Misfit> {
         match value {
-            Value::Null => Err(format!(
-                "`{}` is null, which Argo CD prints as `<nil>`; leave it out, or set `nulls: drop`",
-                at.trim_start_matches('.')
-            )),
+            Value::Null => {
+                Err(Misfit::new(" is null, which Argo CD prints as `<nil>`; leave it out, or set `nulls: drop`"))
+            }
             Value::Number(number) => {
-                check_exact(number, self.stringify)
-                    .map_err(|error| format!("`{}`: {error}", at.trim_start_matches('.')))?;
+                check_exact(number, self.stringify).map_err(|error| Misfit::new(format!(": {error}")))?;
                 if self.stringify {
                     *value = Value::String(number.to_string());
                 }
                 Ok(())
             }
-            Value::Array(items) => {
-                items.iter_mut().enumerate().try_for_each(|(index, item)| self.settle(item, &format!("{at}[{index}]")))
-            }
-            Value::Object(map) => self.settle_map(map, at),
+            Value::Array(items) => items
+                .iter_mut()
+                .enumerate()
+                .try_for_each(|(index, item)| self.settle(item).map_err(|misfit| misfit.within(&format!("[{index}]")))),
+            Value::Object(map) => self.settle_map(map),
             Value::Bool(_) | Value::String(_) => Ok(()),
         }
+    }
+}
+
+/// A value that Argo CD would not get as it is.
+struct Misfit {
+    /// Where it stands: `.list[2].name`
+    at: String,
+    /// What is wrong, as it follows the place.
+    why: String,
+}
+
+impl Misfit {
+    fn new(why: impl Into<String>) -> Self {
+        Self { at: String::new(), why: why.into() }
+    }
+
+    /// The same, of a value that holds it at `step`.
+    fn within(self, step: &str) -> Self {
+        Self { at: format!("{step}{}", self.at), ..self }
+    }
+
+    fn told(&self) -> String {
+        format!("`{}`{}", self.at.trim_start_matches('.'), self.why)
     }
 }
 
