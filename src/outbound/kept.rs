@@ -8,7 +8,7 @@ use std::{
 
 use bytes::Bytes;
 use headers::{CacheControl, Date, HeaderMapExt as _, LastModified};
-use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use moka::sync::Cache;
 use sha2::{Digest as _, Sha256};
 
@@ -97,11 +97,15 @@ impl Kept {
                     "304 Not Modified, but for another version than the one asked for",
                 ));
             }
-            // RFC 9111, section 3.2: newer headers take the place of older ones, but for those of the body.
+            // RFC 9111, section 3.2: newer headers take the place of older ones, but for those of the body. A name may stand on
+            // several lines, such as `Link`, and all of them count.
             let mut headers = answer.headers.clone();
-            for (name, value) in &reply.headers {
-                if !name.as_str().starts_with("content-") && name != header::TRANSFER_ENCODING {
-                    headers.insert(name, value.clone());
+            let is_of_body =
+                |name: &HeaderName| name.as_str().starts_with("content-") || name == header::TRANSFER_ENCODING;
+            for name in reply.headers.keys().filter(|name| !is_of_body(name)) {
+                headers.remove(name);
+                for value in reply.headers.get_all(name) {
+                    headers.append(name, value.clone());
                 }
             }
             reply.status = StatusCode::OK;

@@ -81,6 +81,31 @@ async fn pages_are_joined_whichever_way_they_are_told() {
     assert_eq!(ask(&upstream, json!({"paging": {"link": true}})).await.sets(), "[]");
 }
 
+/// However the links are spread over lines, and whether a 304 repeats them or not.
+#[tokio::test]
+async fn a_page_that_did_not_change_leads_on() {
+    for repeats in [true, false] {
+        let upstream = Upstream::start(move |request| {
+            let n = number(request);
+            let tag = format!("ETag: \"{n}\"");
+            let links = "Link: <?x=1&page=2>; rel=\"next\"\r\nLink: <?page=2>; rel=\"last\"";
+            let links = if n == 1 { links } else { "Link: <?page=1>; rel=\"first\"" };
+            if request.header("if-none-match").is_some() {
+                let headers = if repeats { format!("{tag}\r\n{links}") } else { tag };
+                return vec![Step::Send(format!("HTTP/1.1 304 X\r\nConnection: close\r\n{headers}\r\n\r\n").into())];
+            }
+            page(&format!("{tag}\r\n{links}"), &json!([{"n": n.to_string()}]))
+        })
+        .await;
+        let app = serve(&upstream, "/list?x=1", json!({"paging": {"link": true}})).await;
+        for _ in 0..3 {
+            assert_eq!(app.ask_afresh("h", json!({})).await.sets(), r#"[{"n":"1"},{"n":"2"}]"#);
+        }
+        let is_conditional = |request: &Request| request.header("if-none-match").is_some();
+        assert_eq!(upstream.requests().iter().filter(|request| is_conditional(request)).count(), 4);
+    }
+}
+
 #[tokio::test]
 async fn without_all_pages_nothing_is_known() {
     let link = |target: &'static str| {
