@@ -236,7 +236,7 @@ impl Source {
         each: Option<&Value>,
         number: usize,
     ) -> Result<Page, BackendError> {
-        check_whole(&reply)?;
+        check_whole(&reply, number)?;
         match self {
             Self::Json(json) => json.read(reply, query, each, number).await,
             // Whatever its content type says: many plugins do not set one, and Argo CD does not look.

@@ -10,12 +10,12 @@ use crate::{error::BackendError, outbound::Reply};
 /// The longest life that is taken from an answer.
 const LONGEST_LIFE: Duration = Duration::from_hours(24);
 
-/// A whole answer, or why it is none.
-pub fn check_whole(reply: &Reply) -> Result<(), BackendError> {
+/// A whole answer, or why the page that has this `number` is none.
+pub fn check_whole(reply: &Reply, number: usize) -> Result<(), BackendError> {
     let invalid = |why: String| Err(BackendError::invalid_output(why));
     if !reply.status.is_success() {
         let error = reply.refusal();
-        let advice = advice(reply);
+        let advice = advice(reply, number);
         return Err(BackendError { message: format!("{}{advice}", error.message), ..error });
     }
     // 202 is not done yet, 206 a part, 207 several answers, 204 nothing at all.
@@ -34,7 +34,7 @@ pub fn check_whole(reply: &Reply) -> Result<(), BackendError> {
 }
 
 /// What to try.
-fn advice(reply: &Reply) -> String {
+fn advice(reply: &Reply, number: usize) -> String {
     match reply.status.as_u16() {
         300..=399 => {
             let location = text(reply, header::LOCATION);
@@ -46,6 +46,9 @@ fn advice(reply: &Reply) -> String {
             )
         }
         400 | 422 => "; check the URL and what else is sent".to_owned(),
+        410 if number > 1 => {
+            "; the list has changed too much since its first page; the next call reads it from the beginning".to_owned()
+        }
         404 | 410 => "; check the URL: where there is nothing, an API must say so by an empty list".to_owned(),
         405 => "; check the `method`".to_owned(),
         _ => String::new(),

@@ -1,5 +1,7 @@
 //! Lists in pages: all of them, or nothing is known.
 
+mod shapes;
+
 use serde_json::{Value, json};
 
 use super::serve;
