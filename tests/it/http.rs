@@ -5,6 +5,7 @@ mod credentials;
 mod each;
 mod hosts;
 mod paging;
+mod peers;
 mod plugin;
 
 use std::{
@@ -25,7 +26,12 @@ const SETS: &str = r#"[{"a":"1"}]"#;
 
 /// The gateway's configuration with a route `h` that is not remembered, whose backend asks `upstream` at `target`.
 fn config(upstream: &Upstream, target: &str, more: Value) -> String {
-    let mut http = json!({"url": format!("http://{}{target}", upstream.address), "timeout": "1s"});
+    config_of(&format!("http://{}{target}", upstream.address), more)
+}
+
+/// The same, whose backend asks `url`.
+fn config_of(url: &str, more: Value) -> String {
+    let mut http = json!({"url": url, "timeout": "1s"});
     let Value::Object(more) = more else { panic!("{more}") };
     http.as_object_mut().unwrap().extend(more);
     let route = json!({"name": "h", "backend": {"http": http}, "cache": {"ttl": "0s"}});

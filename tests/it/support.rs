@@ -3,10 +3,12 @@
 
 pub mod app;
 pub mod argo;
+pub mod authority;
 pub mod binary;
 pub mod check;
 pub mod contract;
 pub mod images;
+pub mod nginx;
 pub mod processes;
 pub mod proxy;
 pub mod push;

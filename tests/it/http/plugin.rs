@@ -14,26 +14,31 @@ use crate::support::{
     upstream::{Upstream, json_response, refused},
 };
 
-const TOKEN: &str = "strong-password";
+pub(super) const TOKEN: &str = "strong-password";
 
 /// A plugin in a process of its own.
-struct Hello {
+pub(super) struct Running {
     child: Child,
-    port: u16,
+    pub(super) port: u16,
 }
 
-impl Hello {
-    fn start(fault: &str) -> Self {
-        let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/http/hello.py");
-        let mut child =
-            Command::new("python3").args([program, TOKEN, fault]).stdout(Stdio::piped()).spawn().expect("python3");
+impl Running {
+    /// Starts a program that prints its port first.
+    pub(super) fn start(command: &mut Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         Self { child, port: line.trim().parse().unwrap() }
     }
+
+    /// The documentation's plugin, with a `fault`.
+    pub(super) fn hello(fault: &str) -> Self {
+        let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/http/hello.py");
+        Self::start(Command::new("python3").args([program, TOKEN, fault]))
+    }
 }
 
-impl Drop for Hello {
+impl Drop for Running {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -50,13 +55,13 @@ async fn serve(base_url: &str, token: &str) -> TestApp {
 }
 
 async fn ask(fault: &str, token: &str) -> Reply {
-    let hello = Hello::start(fault);
+    let hello = Running::hello(fault);
     serve(&format!("http://127.0.0.1:{}", hello.port), token).await.ask_afresh("behind", json!({"a": 1})).await
 }
 
 #[tokio::test]
 async fn the_documentations_plugin_runs_unchanged_behind_the_gateway() {
-    let hello = Hello::start("none");
+    let hello = Running::hello("none");
     let app = serve(&format!("http://127.0.0.1:{}/", hello.port), TOKEN).await;
     let parameters = json!({"list": [1, null, {"x": "ä\r\n"}], "big": "x".repeat(100_000)});
     let reply = app.ask_afresh("behind", parameters.clone()).await;
@@ -114,7 +119,7 @@ async fn a_token_is_read_anew() {
 /// Two ApplicationSets may get different answers.
 #[tokio::test]
 async fn it_is_told_which_application_set_asks() {
-    let hello = Hello::start("none");
+    let hello = Running::hello("none");
     let app = serve(&format!("http://127.0.0.1:{}", hello.port), TOKEN).await;
     for name in ["one", "other"] {
         let reply =

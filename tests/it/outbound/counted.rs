@@ -4,7 +4,7 @@ use appset_gateway::telemetry::metrics::Metrics;
 use serde_json::json;
 
 use super::*;
-use crate::support::TestApp;
+use crate::support::{TestApp, authority::Ca};
 
 /// A way out on `terms` that is counted.
 fn counted(terms: Terms) -> (Arc<Line>, Metrics) {
@@ -71,7 +71,7 @@ async fn nobody_there_nobody_trusted_and_no_turn() {
     tells(&metrics, &["connect 5", "resting 1"], 5);
 
     let (line, metrics) = counted(Terms::default());
-    let address = tls::serve(&tls::ca("ours"), &["127.0.0.1"]).await;
+    let address = tls::serve(&Ca::new("ours"), &["127.0.0.1"]).await;
     let url = Url::parse(&format!("https://{address}/")).unwrap();
     let call = Call::get(url, 4096, Instant::now() + Duration::from_secs(10));
     fails(line.fetch(call).await, ErrorKind::Unavailable, "not trusted");

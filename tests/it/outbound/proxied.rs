@@ -14,6 +14,7 @@ use tokio::{
 };
 
 use super::{tls, *};
+use crate::support::authority::Ca;
 
 /// A proxy that notes the head of each request, answers for `http` itself, and tunnels everything to `target`.
 async fn proxy(target: Option<std::net::SocketAddr>) -> (String, Arc<Mutex<Vec<String>>>) {
@@ -63,7 +64,7 @@ fn call(url: &str) -> Call {
 async fn http_goes_through_it_and_https_through_a_tunnel() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("password"), "hunter2\n").unwrap();
-    let ours = tls::ca("ours");
+    let ours = Ca::new("ours");
     let server = tls::serve(&ours, &["inventory.example.com"]).await;
     let (url, heads) = proxy(Some(server)).await;
     let config = json!({"proxy": {"url": url, "username": "gateway", "password": {"file": "password"}}});

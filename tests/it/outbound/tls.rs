@@ -3,7 +3,6 @@
 use std::{net::SocketAddr, path::PathBuf};
 
 use appset_gateway::{app::App, base_dir::BaseDir, config::Loaded, outbound::ClientCertificate};
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::{
@@ -21,30 +20,7 @@ use tokio_rustls::{
 };
 
 use super::*;
-use crate::support::{TestApp, upstream::refused};
-
-/// A CA with a certificate of its own.
-pub(super) struct Ca {
-    pub(super) pem: String,
-    issuer: Issuer<'static, KeyPair>,
-}
-
-/// A new CA.
-pub(super) fn ca(name: &str) -> Ca {
-    let mut params = CertificateParams::new(Vec::new()).unwrap();
-    params.distinguished_name.push(rcgen::DnType::CommonName, name);
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let key = KeyPair::generate().unwrap();
-    let pem = params.self_signed(&key).unwrap().pem();
-    Ca { pem, issuer: Issuer::new(params, key) }
-}
-
-/// A certificate of `ca` for `names`, and its key, in PEM.
-fn certificate(ca: &Ca, names: &[&str]) -> (String, String) {
-    let key = KeyPair::generate().unwrap();
-    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-    (CertificateParams::new(names).unwrap().signed_by(&key, &ca.issuer).unwrap().pem(), key.serialize_pem())
-}
+use crate::support::{TestApp, authority::Ca, upstream::refused};
 
 /// A server that answers everything with a list, with a certificate of `ca` for `names`.
 pub(super) async fn serve(ca: &Ca, names: &[&str]) -> SocketAddr {
@@ -53,7 +29,7 @@ pub(super) async fn serve(ca: &Ca, names: &[&str]) -> SocketAddr {
 
 /// The same, for those who show a certificate of `clients`.
 async fn serve_to(ca: &Ca, names: &[&str], clients: Option<&Ca>) -> SocketAddr {
-    let (certificate, key) = certificate(ca, names);
+    let (certificate, key) = ca.certificate(names);
     let provider = Arc::new(aws_lc_rs::default_provider());
     let config =
         ServerConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions().unwrap();
@@ -100,7 +76,7 @@ async fn ask(address: SocketAddr, ca: Option<PathBuf>) -> Result<Reply, BackendE
 #[tokio::test]
 async fn a_private_ca_is_believed_where_it_is_named() {
     let folder = tempfile::tempdir().unwrap();
-    let (ours, other) = (ca("ours"), ca("other"));
+    let (ours, other) = (Ca::new("ours"), Ca::new("other"));
     let (named, stranger) = (write(&folder, "ours.crt", &ours.pem), write(&folder, "other.crt", &other.pem));
     let both = write(&folder, "both.crt", &format!("{}\n{}", other.pem, ours.pem));
     let address = serve(&ours, &["127.0.0.1"]).await;
@@ -120,7 +96,7 @@ async fn a_private_ca_is_believed_where_it_is_named() {
 #[tokio::test]
 async fn a_route_names_a_private_ca() {
     let folder = tempfile::tempdir().unwrap();
-    let ours = ca("ours");
+    let ours = Ca::new("ours");
     write(&folder, "ours.crt", &ours.pem);
     let address = serve(&ours, &["127.0.0.1"]).await;
     let url = format!("https://{address}/list");
@@ -151,7 +127,7 @@ async fn a_ca_file_that_is_none_is_found_at_the_start() {
         let text = report.lines().join("\n");
         assert!(text.contains(says) && text.contains(file) && text.contains("http.ca"), "{text}");
     }
-    write(&folder, "ours.crt", &ca("ours").pem);
+    write(&folder, "ours.crt", &Ca::new("ours").pem);
     let routes = json!([{"name": "r", "backend": {"http": {"url": "http://h.example/", "ca": "ours.crt"}}}]);
     let config = format!("{}routes: {routes}\n", TestApp::auth());
     let Ok(loaded) = Loaded::parse("test.yaml", config, BaseDir::new(folder.path())) else { panic!() };
@@ -165,11 +141,11 @@ async fn a_ca_file_that_is_none_is_found_at_the_start() {
 #[tokio::test]
 async fn a_client_certificate_is_shown_and_renewed() {
     let folder = tempfile::tempdir().unwrap();
-    let (ours, clients, strangers) = (ca("ours"), ca("clients"), ca("strangers"));
+    let (ours, clients, strangers) = (Ca::new("ours"), Ca::new("clients"), Ca::new("strangers"));
     write(&folder, "ours.crt", &ours.pem);
     let address = serve_to(&ours, &["127.0.0.1"], Some(&clients)).await;
     let show = |ca: &Ca| {
-        let (cert, key) = certificate(ca, &["gateway"]);
+        let (cert, key) = ca.certificate(&["gateway"]);
         ClientCertificate { cert: write(&folder, "tls.crt", &cert), key: write(&folder, "tls.key", &key) }
     };
     let client = Some(show(&strangers));
@@ -196,7 +172,7 @@ async fn a_client_certificate_is_shown_and_renewed() {
 
 #[tokio::test]
 async fn any_certificate_is_believed_where_that_is_written_and_it_is_loud() {
-    let ours = ca("ours");
+    let ours = Ca::new("ours");
     let address = serve(&ours, &["elsewhere.example"]).await;
     let url = format!("https://{address}/list");
     let routes = json!([

@@ -1,0 +1,85 @@
+//! What nginx passes on of a source that breaks off: never a shorter list.
+
+use super::*;
+
+/// So many objects that no buffer of nginx holds them all.
+const MANY: usize = 20_000;
+
+/// A whole answer in the three ways of HTTP/1.1: with a length, in chunks, and until the connection ends.
+fn answers(list: &str) -> [(&'static str, Vec<u8>); 3] {
+    let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n";
+    let (first, second) = list.split_at(list.len() / 3);
+    let chunk = |text: &str| format!("{:x}\r\n{text}\r\n", text.len());
+    let chunked = format!("{head}Transfer-Encoding: chunked\r\n\r\n{}{}0\r\n\r\n", chunk(first), chunk(second));
+    [
+        ("a length", response(200, "Content-Type: application/json", list)),
+        ("chunks", chunked.into_bytes()),
+        ("an end", format!("{head}\r\n{list}").into_bytes()),
+    ]
+}
+
+/// Whether nginx keeps what it passes on in buffers, in which version of HTTP it asks, and how it tells where an answer ends.
+const WAYS: [&str; 4] = [
+    "proxy_http_version 1.0;",
+    "proxy_buffering off;",
+    "proxy_http_version 1.1; proxy_set_header Connection '';",
+    "proxy_http_version 1.1; proxy_buffering off; chunked_transfer_encoding off;",
+];
+
+/// nginx that passes everything on to `upstream`, in each way below its number, and a gateway that asks it there.
+async fn passed_on(upstream: &Upstream) -> (Nginx, TestApp) {
+    let location = |(n, way)| format!("location = /{n} {{ proxy_pass http://{}; {way} }}\n", upstream.address);
+    let nginx = nginx(&WAYS.iter().enumerate().map(location).collect::<String>()).await;
+    let app = behind(&nginx, "/{{ params.way }}", json!({})).await;
+    (nginx, app)
+}
+
+#[tokio::test]
+async fn what_is_whole_passes_through() {
+    let list = many(MANY);
+    for (how, whole) in answers(&list) {
+        let upstream = Upstream::always(whole).await;
+        let (_nginx, app) = passed_on(&upstream).await;
+        for (n, way) in WAYS.iter().enumerate() {
+            assert_eq!(app.ask_afresh("h", json!({"way": n})).await.sets(), list, "{how}, {way}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_breaks_off_is_unknown() {
+    for count in [2, MANY] {
+        let list = many(count);
+        for (how, whole) in answers(&list) {
+            for end in [Some(Step::Reset), None] {
+                let cut = whole.len() - list.len() / 2;
+                let steps: Vec<Step> = [Step::Send(whole[..cut].to_vec())].into_iter().chain(end).collect();
+                let upstream = Upstream::start(move |_| steps.clone()).await;
+                let (_nginx, app) = passed_on(&upstream).await;
+                for (n, way) in WAYS.iter().enumerate() {
+                    let reply = app.ask_afresh("h", json!({"way": n})).await;
+                    let message = refused(&reply, 502, &reply.code(), "GET http://127.0.0.1:");
+                    let told = ["the answer broke off", "502 Bad Gateway", "not one JSON document: EOF"];
+                    assert!(told.iter().any(|told| message.contains(told)), "{count}, {how}, {way}: {message}");
+                }
+            }
+        }
+    }
+}
+
+/// A page is cut as any other answer is.
+#[tokio::test]
+async fn a_page_that_breaks_off_takes_the_others_along() {
+    let upstream = Upstream::start(|request| {
+        let link = "Content-Type: application/json\r\nLink: </x?page=2>; rel=\"next\"";
+        let mut bytes = response(200, link, SETS);
+        if request.target.ends_with("page=2") {
+            bytes.truncate(bytes.len() - 4);
+        }
+        send(bytes)
+    })
+    .await;
+    let nginx = nginx(&format!("location / {{ proxy_pass http://{}; }}", upstream.address)).await;
+    let app = behind(&nginx, "/x", json!({"paging": {"link": true}})).await;
+    refused(&app.ask_afresh("h", json!({})).await, 502, "backend_failed", "page 2: ");
+}
