@@ -56,7 +56,16 @@ fn the_examples_are_good() {
     };
     let (files, names) = yaml("config/examples");
     // Each of these has an ApplicationSet that asks it, which deploy/check looks at.
-    let asked = ["newest-version", "one-per-repository", "preview-github", "preview-gitlab", "tag-existence"];
+    let asked = [
+        "github-releases",
+        "namespaces",
+        "newest-version",
+        "one-per-repository",
+        "preview-github",
+        "preview-gitlab",
+        "tag-existence",
+        "tenants",
+    ];
     let mut expected = [&asked[..], &["existing-plugin", "kpt", "pipeline", "workers"]].concat();
     expected.sort_unstable();
     assert_eq!(names, expected);

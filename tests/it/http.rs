@@ -3,6 +3,7 @@
 
 mod credentials;
 mod each;
+mod examples;
 mod hosts;
 mod paging;
 mod peers;
