@@ -4,13 +4,20 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{Life, Revision};
 use crate::{
     clock::Timestamp,
     generator::{Evidence, ParameterSet, Parameters, Question},
 };
+
+/// What the cache keeps beside an entry, as measured: its key, its place in two lists, how often it was asked for.
+const BESIDE: usize = 640;
+/// What a piece of memory takes besides what is in it.
+const PIECE: usize = 16;
+/// A table for few keys, with nothing in it.
+const EMPTY_TABLE: usize = 128;
 
 /// The body of a complete answer. Only [`Encoded::encode`] makes one, and it takes the whole list, so
 /// that a body without an explicit `output.parameters` cannot exist (invariant I1).
@@ -35,7 +42,8 @@ impl Encoded {
             parameters: Vec<&'a Parameters>,
         }
         let body = Body { output: Output { parameters: sets.iter().map(|set| &set.0).collect() } };
-        Ok(Self { body: serde_json::to_vec(&body)?.into(), sets: sets.len() })
+        // Without the room that it grew into: it is kept for long.
+        Ok(Self { body: serde_json::to_vec(&body)?.into_boxed_slice().into(), sets: sets.len() })
     }
 
     /// The JSON text; cloning it is cheap.
@@ -138,9 +146,9 @@ impl Entry {
     #[must_use]
     pub fn weight(&self) -> usize {
         let evidence: usize = self.evidence.iter().map(|each| each.asked.len() + each.answered.len() + 96).sum();
-        let parameters: usize = self.question.parameters.iter().map(|(name, value)| name.len() + weight(value)).sum();
+        let parameters = weight_of_map(&self.question.parameters);
         let note = self.note.as_deref().map_or(0, weight);
-        size_of::<Self>() + self.encoded.body.len() + evidence + parameters + note
+        BESIDE + size_of::<Self>() + self.encoded.body.len() + evidence + parameters + note
     }
 }
 
@@ -148,11 +156,17 @@ impl Entry {
 fn weight(value: &Value) -> usize {
     let own = size_of::<Value>() + size_of::<u64>();
     match value {
-        Value::String(text) => own + text.len(),
-        Value::Array(items) => own + items.iter().map(weight).sum::<usize>(),
-        Value::Object(map) => own + map.iter().map(|(name, value)| name.len() + 24 + weight(value)).sum::<usize>(),
+        Value::String(text) => own + PIECE + text.len(),
+        Value::Array(items) => own + PIECE + items.iter().map(weight).sum::<usize>(),
+        Value::Object(map) => own + weight_of_map(map),
         Value::Null | Value::Bool(_) | Value::Number(_) => own,
     }
+}
+
+/// About how much memory the table of `map` takes, with all that is in it.
+fn weight_of_map(map: &Map<String, Value>) -> usize {
+    let items = map.iter().map(|(name, value)| size_of::<String>() + PIECE + name.len() + weight(value));
+    2 * PIECE + EMPTY_TABLE + items.sum::<usize>()
 }
 
 #[cfg(test)]

@@ -214,8 +214,12 @@ impl Mapping {
                 reply.excerpt(120)
             ))
         })?;
-        let (status, headers) = (Value::from(reply.status.as_u16()), headers_of(reply));
-        let (parameters, number) = (Value::Object((*query.parameters).clone()), Value::from(number));
+        let (status, number) = (Value::from(reply.status.as_u16()), Value::from(number));
+        let next = self.paging.as_ref().and_then(Paging::expression);
+        let mentions = |name| self.parameters.mentions(name) || next.is_some_and(|next| next.mentions(name));
+        // What costs something to make is made where somebody looks at it.
+        let headers = if mentions("headers") { headers_of(reply) } else { Value::Null };
+        let parameters = if mentions("params") { Value::Object((*query.parameters).clone()) } else { Value::Null };
         let mut variables = vec![("body", &body), ("status", &status), ("headers", &headers), ("params", &parameters)];
         variables.extend(query.items.as_deref().map(|items| ("items", items)));
         variables.extend(each.map(|each| (EACH, each)));

@@ -140,7 +140,7 @@ fn what_does_not_go_together_is_told_at_the_start() {
         ),
         (json!({"plugin": {"baseUrl": "h"}}), "plugin.baseUrl: `h` is no URL"),
         (json!({"plugin": {"baseUrl": "http://h", "token": {"file": "none"}}}), "plugin.token: "),
-        (json!({"plugin": {"baseUrl": "http://h"}, "ca": "none.crt"}), "http.ca: "),
+        (json!({"plugin": {"baseUrl": "https://h"}, "ca": "none.crt"}), "http.ca: "),
     ] {
         let routes = json!([{"name": "s", "backend": {"http": http}}]);
         let config = format!("{}routes: {routes}\n", TestApp::auth());
