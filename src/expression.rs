@@ -292,6 +292,33 @@ mod tests {
         }
     }
 
+    /// Those that docs/http.md names.
+    #[test]
+    fn texts_can_be_taken_apart_and_put_together() {
+        let body = json!({"text": " Team-A,Team-B ", "list": ["a", "b"]});
+        for (source, expected) in [
+            ("body.text.trim().split(',')", json!(["Team-A", "Team-B"])),
+            ("body.list.join('-')", json!("a-b")),
+            ("body.text.replace('Team', 'T')", json!(" T-A,T-B ")),
+            ("body.text.trim().substring(5)", json!("A,Team-B")),
+            ("body.text.trim().substring(0, 4)", json!("Team")),
+            ("body.text.lowerAscii()", json!(" team-a,team-b ")),
+            ("body.text.upperAscii()", json!(" TEAM-A,TEAM-B ")),
+            ("body.text.trim().startsWith('Team')", json!(true)),
+            ("body.text.endsWith('B ')", json!(true)),
+            ("body.text.contains('m-A')", json!(true)),
+            ("body.text.matches('^ [A-Z]')", json!(true)),
+            ("body.text.trim().charAt(5)", json!("A")),
+            ("body.text.indexOf('B')", json!(13)),
+            ("size(body.text)", json!(15)),
+            ("body.list.exists(l, l == 'b') && body.list.all(l, l != 'c')", json!(true)),
+            ("body.list.map(l, 'x-' + l)", json!(["x-a", "x-b"])),
+            ("has(body.none) ? body.none : 'nothing'", json!("nothing")),
+        ] {
+            assert_eq!(evaluate(source, &body), Ok(expected), "{source}");
+        }
+    }
+
     #[test]
     fn json_survives_the_way_through() {
         let body = json!({"a": [null, true, 1, -1, 1.5, "x", {"y": {}}], "big": u64::MAX});
