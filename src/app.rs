@@ -22,6 +22,7 @@ use crate::{
     oci::Registries,
     outbound::{Outbound, SystemNames},
     problem::{Path, Problem, Problems},
+    renewal::Renewals,
     route::{RouteTable, check_deadline},
     telemetry::metrics::Metrics,
     units::HumanDuration,
@@ -70,7 +71,7 @@ impl App {
         };
         check_server(&config.server, &root.key("server"), &mut problems);
         let base = &loaded.base.clone();
-        let auth = Auth::build(&config.auth, base, &root.key("auth"), &mut problems);
+        let auth = Auth::build(&config.auth, base, Arc::clone(&clock), &root.key("auth"), &mut problems);
         let (allowed, proxy) = config.outbound.build(base, &root.key("outbound"), &mut problems);
         let outbound = Outbound::new(Arc::clone(&clock)).reaching(Arc::new(SystemNames), &allowed, proxy);
         let outbound = Arc::new(outbound.counted(metrics.outbound.clone()));
@@ -168,6 +169,15 @@ impl App {
                     }
                 }
             });
+        }
+    }
+
+    /// Reads tokens again whenever their files may have been renewed, for as long as it is polled.
+    pub async fn renew_tokens(&self) {
+        let mut renewals = Renewals::of(&self.auth.files());
+        loop {
+            renewals.next().await;
+            self.auth.refresh();
         }
     }
 

@@ -2,8 +2,9 @@
 //! constant time over all entries, so that time tells neither which token came close nor how many
 //! there are before it.
 
-use std::sync::Arc;
+use std::{fmt, path::PathBuf, sync::Arc, time::UNIX_EPOCH};
 
+use arc_swap::ArcSwap;
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use http::HeaderValue;
 use schemars::JsonSchema;
@@ -13,6 +14,7 @@ use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
 
 use crate::{
     base_dir::BaseDir,
+    clock::{Clock, Timestamp},
     problem::{Path, Problems},
     secret::SecretRef,
 };
@@ -43,6 +45,10 @@ pub struct TokenConfig {
     pub role: Role,
     /// The routes that it opens, as globs over their names; all of them unless set. Not with the role `admin`.
     pub routes: Option<Vec<String>>,
+    /// From when on it is valid, as `2026-11-21T10:00:00Z`.
+    pub not_before: Option<String>,
+    /// Until when it is valid.
+    pub not_after: Option<String>,
 }
 
 /// What a token is for.
@@ -75,9 +81,30 @@ impl Caller {
 }
 
 /// All callers.
-#[derive(Debug)]
 pub struct Auth {
-    tokens: Vec<(TokenHash, Arc<Caller>)>,
+    tokens: Vec<Token>,
+    /// The hash of each token, in their order.
+    hashes: ArcSwap<Vec<TokenHash>>,
+    base: BaseDir,
+    clock: Arc<dyn Clock>,
+}
+
+/// One token, but for what it is now.
+#[derive(Debug)]
+struct Token {
+    config: TokenConfig,
+    caller: Arc<Caller>,
+    not_before: Option<Timestamp>,
+    not_after: Option<Timestamp>,
+}
+
+/// Why a caller is none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refused {
+    /// The token is missing, malformed or wrong.
+    Wrong,
+    /// The token is right, and not valid now: the text says since or from when.
+    NotNow(String),
 }
 
 type TokenHash = [u8; 32];
@@ -90,7 +117,13 @@ pub fn hash_token(token: &str) -> String {
 
 impl Auth {
     /// Reads all tokens. No token at all, or an empty one, is an error: an open gateway is never a default.
-    pub fn build(config: &AuthConfig, base: &BaseDir, path: &Path, problems: &mut Problems) -> Self {
+    pub fn build(
+        config: &AuthConfig,
+        base: &BaseDir,
+        clock: Arc<dyn Clock>,
+        path: &Path,
+        problems: &mut Problems,
+    ) -> Self {
         let path = path.key("tokens");
         if config.tokens.iter().all(|token| token.role == Role::Admin) {
             problems.error_with_help(
@@ -99,7 +132,7 @@ impl Auth {
                 "name one: `tokens: [ { name: argocd, file: /var/run/argo/token } ]`",
             );
         }
-        let mut tokens = Vec::new();
+        let (mut tokens, mut hashes) = (Vec::new(), Vec::new());
         for (index, token) in config.tokens.iter().enumerate() {
             let path = path.index(index);
             if config.tokens[..index].iter().any(|other| other.name == token.name) {
@@ -118,25 +151,97 @@ impl Auth {
             let all = &["*".to_owned()];
             let routes = build_globs(token.routes.as_deref().unwrap_or(all), &path.key("routes"), problems);
             let hash = problems.note(&source_path(token, &path), token_hash(token, base));
+            let time = |key: &str, text: &Option<String>, problems: &mut Problems| match text {
+                Some(text) => problems.note(&path.key(key), timestamp(text)),
+                None => None,
+            };
+            let not_before = time("notBefore", &token.not_before, problems);
+            let not_after = time("notAfter", &token.not_after, problems);
+            if not_before.zip(not_after).is_some_and(|(from, until)| from >= until) {
+                problems.error(&path.key("notAfter"), "it ends before it begins, so the token is never valid");
+            } else if not_after.is_some_and(|until| until <= clock.now()) {
+                problems.warning(&path.key("notAfter"), "the token is valid no more", "leave the token out");
+            }
             if let (Some(hash), Some(routes)) = (hash, routes) {
-                tokens.push((hash, Arc::new(Caller { name: token.name.clone(), role: token.role, routes })));
+                let caller = Arc::new(Caller { name: token.name.clone(), role: token.role, routes });
+                tokens.push(Token { config: token.clone(), caller, not_before, not_after });
+                hashes.push(hash);
             }
         }
-        Self { tokens }
+        Self { tokens, hashes: ArcSwap::from_pointee(hashes), base: base.clone(), clock }
     }
 
-    /// The caller that sent this `Authorization` header; `None` for a missing, malformed or wrong one.
+    /// The files that hold tokens.
     #[must_use]
-    pub fn authenticate(&self, authorization: Option<&HeaderValue>) -> Option<&Arc<Caller>> {
-        let token = bearer(authorization?.as_bytes())?;
+    pub fn files(&self) -> Vec<PathBuf> {
+        self.tokens.iter().filter_map(|token| Some(self.base.resolve(token.config.file.as_ref()?))).collect()
+    }
+
+    /// Reads the files again. A token that can be used takes the place of the one before; what cannot be read changes
+    /// nothing but a line in the log.
+    pub fn refresh(&self) {
+        let known = self.hashes.load();
+        let mut hashes = Vec::clone(&known);
+        for (token, hash) in self.tokens.iter().zip(&mut hashes).filter(|(token, _)| token.config.file.is_some()) {
+            let caller = &*token.caller.name;
+            match token_hash(&token.config, &self.base) {
+                Ok(new) if new == *hash => {}
+                Ok(new) => {
+                    *hash = new;
+                    tracing::info!(caller, "a new token is in place of the one before");
+                }
+                Err(why) => tracing::warn!(caller, %why, "the token from before stays valid"),
+            }
+        }
+        if hashes != **known {
+            self.hashes.store(Arc::new(hashes));
+        }
+    }
+
+    /// The caller that sent this `Authorization` header.
+    ///
+    /// # Errors
+    /// When it is none, or none now.
+    pub fn authenticate(&self, authorization: Option<&HeaderValue>) -> Result<&Arc<Caller>, Refused> {
+        let token = authorization.and_then(|value| bearer(value.as_bytes())).ok_or(Refused::Wrong)?;
         let presented: TokenHash = Sha256::digest(token).into();
         let mut found = u32::MAX;
-        for (index, (hash, _)) in (0_u32..).zip(&self.tokens) {
+        for (index, hash) in (0_u32..).zip(self.hashes.load().iter()) {
             let is_equal: Choice = hash.ct_eq(&presented);
             found.conditional_assign(&index, is_equal);
         }
-        self.tokens.get(usize::try_from(found).ok()?).map(|(_, caller)| caller)
+        let found = usize::try_from(found).ok().and_then(|found| self.tokens.get(found)).ok_or(Refused::Wrong)?;
+        found.check(&*self.clock)?;
+        Ok(&found.caller)
     }
+}
+
+impl Token {
+    /// Whether it is valid now.
+    fn check(&self, clock: &dyn Clock) -> Result<(), Refused> {
+        let Self { not_before, not_after, .. } = self;
+        let limits = not_before.map(|from| (from, false)).into_iter().chain(not_after.map(|until| (until, true)));
+        for (limit, is_end) in limits {
+            if (clock.now() >= limit) == is_end {
+                let when = if is_end { "was valid until" } else { "is valid from" };
+                let (name, date) = (&self.caller.name, limit.to_date());
+                return Err(Refused::NotNow(format!("the token `{name}` {when} {date}, see `auth.tokens`")));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Auth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Auth").field("tokens", &self.tokens.len()).finish_non_exhaustive()
+    }
+}
+
+fn timestamp(text: &str) -> Result<Timestamp, String> {
+    let time = humantime::parse_rfc3339_weak(text).ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    let time = time.and_then(|time| u64::try_from(time.as_millis()).ok());
+    time.map(Timestamp).ok_or_else(|| format!("`{text}` is no time such as 2026-11-21T10:00:00Z"))
 }
 
 /// The token of `Bearer <token>`; the scheme is case-insensitive (RFC 9110, section 11.1).
@@ -192,6 +297,7 @@ fn build_globs(patterns: &[String], path: &Path, problems: &mut Problems) -> Opt
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::SystemClock;
 
     fn auth(tokens: &[(&str, &str, &str)]) -> Auth {
         let tokens = tokens.iter().map(|(name, token, routes)| TokenConfig {
@@ -201,17 +307,19 @@ mod tests {
             sha256: Some(hash_token(token)),
             role: Role::Caller,
             routes: Some(vec![(*routes).to_owned()]),
+            not_before: None,
+            not_after: None,
         });
         let mut problems = Problems::default();
         let config = AuthConfig { tokens: tokens.collect() };
-        let auth = Auth::build(&config, &BaseDir::default(), &Path::root(), &mut problems);
+        let auth = Auth::build(&config, &BaseDir::default(), Arc::new(SystemClock), &Path::root(), &mut problems);
         assert_eq!(problems.into_vec(), vec![]);
         auth
     }
 
     fn caller<'a>(auth: &'a Auth, header: &str) -> Option<&'a str> {
         let value = HeaderValue::from_str(header).unwrap();
-        auth.authenticate(Some(&value)).map(|caller| caller.name.as_str())
+        auth.authenticate(Some(&value)).ok().map(|caller| caller.name.as_str())
     }
 
     #[test]
@@ -224,7 +332,7 @@ mod tests {
         {
             assert_eq!(caller(&auth, wrong), None, "{wrong}");
         }
-        assert!(auth.authenticate(None).is_none());
+        assert_eq!(auth.authenticate(None).err(), Some(Refused::Wrong));
     }
 
     #[test]
@@ -237,11 +345,60 @@ mod tests {
     }
 
     #[test]
+    fn a_token_has_its_time() {
+        let config = |limits: &str| format!(r#"{{"tokens":[{{"name":"a","sha256":"{}"{limits}}}]}}"#, hash_token("t"));
+        let ask = |limits: &str| {
+            let mut problems = Problems::default();
+            let config: AuthConfig = serde_json::from_str(&config(limits)).unwrap();
+            let auth = Auth::build(&config, &BaseDir::default(), Arc::new(SystemClock), &Path::root(), &mut problems);
+            let told = problems.into_vec().into_iter().map(|problem| problem.message).collect::<Vec<_>>().join("; ");
+            let refused = auth.authenticate(Some(&HeaderValue::from_static("Bearer t"))).err();
+            // Whoever does not know the token is not told its time.
+            assert_eq!(auth.authenticate(Some(&HeaderValue::from_static("Bearer x"))).err(), Some(Refused::Wrong));
+            (refused, told)
+        };
+        let (past, future) = (r#""2020-01-01T00:00:00Z""#, r#""2099-01-01T00:00:00Z""#);
+        assert_eq!(ask(&format!(r#","notBefore":{past},"notAfter":{future}"#)), (None, String::new()));
+        let (refused, told) = ask(&format!(r#","notAfter":{past}"#));
+        let why = "the token `a` was valid until 2020-01-01T00:00:00Z, see `auth.tokens`";
+        assert_eq!((refused, told.as_str()), (Some(Refused::NotNow(why.into())), "the token is valid no more"));
+        let why = "the token `a` is valid from 2099-01-01T00:00:00Z, see `auth.tokens`";
+        assert_eq!(ask(&format!(r#","notBefore":{future}"#)).0, Some(Refused::NotNow(why.into())));
+        assert!(ask(&format!(r#","notBefore":{future},"notAfter":{past}"#)).1.contains("ends before it begins"));
+        assert!(ask(r#","notAfter":"soon""#).1.contains("`soon` is no time"));
+    }
+
+    #[test]
+    fn a_file_is_read_again_and_a_bad_one_changes_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |text: &str| std::fs::write(folder.path().join("token"), text).unwrap();
+        write("one\n");
+        let config: AuthConfig = serde_json::from_str(r#"{"tokens":[{"name":"a","file":"token"}]}"#).unwrap();
+        let mut problems = Problems::default();
+        let base = BaseDir::new(folder.path());
+        let auth = Auth::build(&config, &base, Arc::new(SystemClock), &Path::root(), &mut problems);
+        let knows = |token: &str| caller(&auth, &format!("Bearer {token}")).is_some();
+        assert_eq!(auth.files(), [folder.path().join("token")]);
+        write("two");
+        assert!(knows("one") && !knows("two"));
+        auth.refresh();
+        assert!(!knows("one") && knows("two"));
+        for bad in ["", "\n", " two", "a b "] {
+            write(bad);
+            auth.refresh();
+            assert!(knows("two"), "{bad:?}");
+        }
+        std::fs::remove_file(folder.path().join("token")).unwrap();
+        auth.refresh();
+        assert!(knows("two"));
+    }
+
+    #[test]
     fn no_token_or_an_unclear_one_is_a_problem() {
         let problems = |config: &str| {
             let mut problems = Problems::default();
             let config: AuthConfig = serde_json::from_str(config).unwrap();
-            Auth::build(&config, &BaseDir::default(), &Path::root().key("auth"), &mut problems);
+            Auth::build(&config, &BaseDir::default(), Arc::new(SystemClock), &Path::root().key("auth"), &mut problems);
             problems.into_vec().into_iter().map(|p| format!("{}: {}", p.path, p.message)).collect::<Vec<_>>()
         };
         assert!(problems("{}")[0].starts_with("auth.tokens: no token is configured"));

@@ -4,6 +4,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
+/// The last time that is told as a date.
+const LAST_DATE: u64 = 253_402_300_799_000;
+
 /// Milliseconds since 1970-01-01 UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Timestamp(pub u64);
@@ -13,6 +16,12 @@ impl Timestamp {
     #[must_use]
     pub fn since(self, earlier: Self) -> Option<Duration> {
         self.0.checked_sub(earlier.0).map(Duration::from_millis)
+    }
+
+    /// The time for a message, in UTC and to the second (RFC 3339).
+    #[must_use]
+    pub fn to_date(self) -> String {
+        humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_millis(self.0.min(LAST_DATE))).to_string()
     }
 
     /// So much later.

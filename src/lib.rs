@@ -56,5 +56,6 @@ pub mod file;
 pub mod generator;
 pub mod guard;
 pub mod problem;
+pub mod renewal;
 pub mod secret;
 pub mod units;

@@ -80,6 +80,8 @@ async fn serve(app: Arc<App>, file: &Path) -> anyhow::Result<ExitCode> {
         admin_edge.serve(admin, admin_router, over, MARGIN).await
     });
     app.start_ahead();
+    let renewing = Arc::clone(&app);
+    tokio::spawn(async move { renewing.renew_tokens().await });
     let warming = Arc::clone(&app);
     tokio::spawn(async move { warming.warm_up().await });
     let draining = Arc::clone(&app);

@@ -3,7 +3,7 @@
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, UNIX_EPOCH},
+    time::Duration,
 };
 
 use crate::{clock::Timestamp, error::BackendError};
@@ -16,8 +16,6 @@ const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(30);
 /// The longest rest that an answer may ask for, since one answer speaks for the whole destination.
 const LONGEST_ASKED: Duration = Duration::from_mins(10);
-/// The last time that is told as a date.
-const LAST_DATE: u64 = 253_402_300_799_000;
 
 /// What is known of one destination's health.
 #[derive(Debug, Default)]
@@ -133,7 +131,7 @@ impl State {
             None => return Ok(()),
         };
         let times = if self.failures == 1 { String::new() } else { format!(" {} times in a row", self.failures) };
-        let since = self.first.map(|first| format!(" since {}", date(first))).unwrap_or_default();
+        let since = self.first.map(|first| format!(" since {}", first.to_date())).unwrap_or_default();
         Err(BackendError::unavailable(format!("not asked: it failed{times}{since} (last: {}); {when}", self.why)))
     }
 
@@ -158,10 +156,6 @@ impl State {
             self.era += 1;
         }
     }
-}
-
-fn date(time: Timestamp) -> String {
-    humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_millis(time.0.min(LAST_DATE))).to_string()
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use super::{
 use crate::{
     answer::Answer,
     app::App,
-    auth::{Caller, Role},
+    auth::{Caller, Refused, Role},
     generator::Query,
     route::Route,
 };
@@ -75,11 +75,14 @@ fn admit<'a>(
         let message = format!("Argo CD's plugin generator sends a POST, not a {}", head.method);
         return Err(ApiError::new(Code::MethodNotAllowed, message).allow("POST"));
     }
-    let Some(caller) = app.auth.authenticate(head.headers.get(header::AUTHORIZATION)) else {
-        let message = "the bearer token is missing or wrong; compare the Secret that the plugin's ConfigMap names with \
-                       `auth.tokens` of the gateway";
-        return Err(ApiError::new(Code::Forbidden, message));
-    };
+    let caller = app.auth.authenticate(head.headers.get(header::AUTHORIZATION)).map_err(|refused| match refused {
+        Refused::Wrong => ApiError::new(
+            Code::Forbidden,
+            "the bearer token is missing or wrong; compare the Secret that the plugin's ConfigMap names with `auth.tokens` of \
+             the gateway",
+        ),
+        Refused::NotNow(why) => ApiError::new(Code::Forbidden, why),
+    })?;
     completion.caller = Some(Arc::clone(caller));
     if let Some(name) = named.filter(|name| !caller.may_ask(name)) {
         return Err(out_of_scope(caller, name));

@@ -18,7 +18,7 @@ const ROWS: &[&[&str]] = &[
     &["outbound", "launcher"],
     &["template", "expression", "telemetry", "secret", "landing"],
     &["error"],
-    &["base_dir", "clock", "document", "file", "flight", "generator", "problem", "units"],
+    &["base_dir", "clock", "document", "file", "flight", "generator", "problem", "renewal", "units"],
 ];
 
 fn sources(folder: &Path, found: &mut Vec<(String, String)>) {

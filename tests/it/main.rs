@@ -29,4 +29,5 @@ mod plugins;
 mod protocols;
 mod script;
 mod secrets;
+mod tokens;
 mod workers;

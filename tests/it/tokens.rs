@@ -1,0 +1,90 @@
+//! Callers' tokens: renewed as Kubernetes renews a mounted Secret, under load, without a restart and without a failed call.
+
+use std::{
+    os::unix::fs::symlink,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use crate::support::{
+    binary::Gateway,
+    wire::{argo_request, exchange},
+};
+
+const PATH: &str = "/r/api/v1/getparams.execute";
+
+/// Puts `tokens` where a mounted Secret has them, all at once.
+fn mount(folder: &Path, version: &str, tokens: &[(&str, &str)]) {
+    let data = folder.join(format!("..{version}"));
+    std::fs::create_dir(&data).unwrap();
+    for (name, token) in tokens {
+        std::fs::write(data.join(name), token).unwrap();
+        let link = folder.join(name);
+        if !link.exists() {
+            symlink(Path::new("..data").join(name), link).unwrap();
+        }
+    }
+    symlink(format!("..{version}"), folder.join("..data_tmp")).unwrap();
+    std::fs::rename(folder.join("..data_tmp"), folder.join("..data")).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_secret_is_renewed_under_load_without_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let secret = folder.path().join("secret");
+    std::fs::create_dir(&secret).unwrap();
+    // The new token stands beside the old one, as docs say.
+    mount(&secret, "v1", &[("token", "one"), ("next", "two")]);
+    let config = folder.path().join("gateway.yaml");
+    std::fs::write(
+        &config,
+        "server: { listen: \"127.0.0.1:0\", admin: \"127.0.0.1:0\" }\n\
+         auth: { tokens: [ { name: now, file: secret/token }, { name: next, file: secret/next } ] }\n\
+         routes: [ { name: r, backend: { fixed: { parameters: [ { a: b } ] } } } ]\n",
+    )
+    .unwrap();
+    let mut gateway = Gateway::serve(&config);
+    let address = gateway.address;
+    let status = async |token: &str| exchange(address, &argo_request(PATH, token, b"{}")).await.status;
+    assert_eq!((status("one").await, status("two").await, status("three").await), (200, 200, 403));
+
+    // Argo CD sends `two` from now on, and goes on with it while the Secret changes.
+    let (is_over, count) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let callers: Vec<_> = (0..4)
+        .map(|_| {
+            let (is_over, count) = (Arc::clone(&is_over), Arc::clone(&count));
+            tokio::spawn(async move {
+                while !is_over.load(Ordering::SeqCst) {
+                    let reply = exchange(address, &argo_request(PATH, "two", b"{}")).await;
+                    assert_eq!(reply.status, 200, "{}", reply.text());
+                    count.fetch_add(1, Ordering::SeqCst);
+                }
+            })
+        })
+        .collect();
+    mount(&secret, "v2", &[("token", "two"), ("next", "three")]);
+    let is_renewed = async {
+        while (status("one").await, status("three").await) != (403, 200) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), is_renewed).await.expect("the new token is taken");
+    // A Secret that lost its content changes nothing.
+    mount(&secret, "v3", &[("token", ""), ("next", "")]);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!((status("two").await, status("three").await), (200, 200));
+    is_over.store(true, Ordering::SeqCst);
+    for caller in callers {
+        caller.await.unwrap();
+    }
+    assert!(count.load(Ordering::SeqCst) > 0);
+    gateway.signal(nix::sys::signal::Signal::SIGTERM);
+    let (ended, log) = gateway.wait(Duration::from_secs(10));
+    assert!(ended.success() && log.contains("a new token is in place of the one before"), "{log}");
+    assert!(log.contains("the token from before stays valid"), "{log}");
+    assert!(!log.contains("three"), "a token is never told");
+}
