@@ -1,7 +1,7 @@
 //! The bytes of a connection, watched: whose turn it is, and since when.
 
 use std::{
-    io,
+    io::{self, IoSlice},
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, ready},
@@ -32,7 +32,15 @@ pub enum Turn {
 #[derive(Debug)]
 pub struct State {
     limits: Limits,
-    now: Mutex<(Turn, Instant)>,
+    now: Mutex<Now>,
+}
+
+#[derive(Debug)]
+struct Now {
+    turn: Turn,
+    since: Instant,
+    /// Since when there are answers that the client has not taken. Who asks on meanwhile is given no more time for them.
+    untaken: Option<Instant>,
 }
 
 /// A stream that notes whose turn it is, and says in our form what hyper says without a request.
@@ -40,29 +48,36 @@ pub struct Noted<T> {
     stream: T,
     state: Arc<State>,
     refusals: Arc<Refusals>,
-    /// What stands in for what hyper wrote, and is still to be sent, and how long that was.
-    instead: Option<(Bytes, usize)>,
+    /// What stands in for what hyper wrote, and is still to be sent.
+    instead: Option<Bytes>,
 }
 
 impl State {
     /// A new connection, whose first request is awaited as if it had begun.
     pub fn new(limits: Limits) -> Self {
-        Self { limits, now: Mutex::new((Turn::Head, Instant::now())) }
+        Self { limits, now: Mutex::new(Now { turn: Turn::Head, since: Instant::now(), untaken: None }) }
     }
 
     /// It is somebody's turn from now on.
     pub fn turn(&self, turn: Turn) {
-        *self.now() = (turn, Instant::now());
+        let mut now = self.now();
+        (now.turn, now.since) = (turn, Instant::now());
+        if turn == Turn::Taking {
+            now.untaken = now.untaken.or(Some(now.since));
+        }
     }
 
     /// Whose turn it is.
     pub fn whose(&self) -> Turn {
-        self.now().0
+        self.now().turn
     }
 
     /// Whose turn it is, and when that will have taken too long.
     pub fn ends(&self) -> (Turn, Option<Instant>) {
-        let (turn, since) = *self.now();
+        let Now { turn, since, untaken } = *self.now();
+        if let Some(untaken) = untaken {
+            return (Turn::Taking, Some(untaken + self.limits.patience));
+        }
         let most = match turn {
             Turn::Idle => self.limits.idle,
             Turn::Head | Turn::Taking => self.limits.patience,
@@ -71,7 +86,16 @@ impl State {
         (turn, Some(since + most))
     }
 
-    fn now(&self) -> MutexGuard<'_, (Turn, Instant)> {
+    /// All that was answered is taken.
+    fn taken(&self) {
+        let mut now = self.now();
+        now.untaken = None;
+        if now.turn == Turn::Taking {
+            (now.turn, now.since) = (Turn::Idle, Instant::now());
+        }
+    }
+
+    fn now(&self) -> MutexGuard<'_, Now> {
         self.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -80,6 +104,28 @@ impl<T> Noted<T> {
     /// `stream`, whose turns are noted in `state`.
     pub const fn new(stream: T, state: Arc<State>, refusals: Arc<Refusals>) -> Self {
         Self { stream, state, refusals, instead: None }
+    }
+
+    /// Whether what is written now answers a request. If none is being answered, these are hyper's own words about one
+    /// that is none.
+    fn is_answer(&self) -> bool {
+        self.instead.is_none() && matches!(self.state.whose(), Turn::Ours | Turn::Taking)
+    }
+}
+
+impl<T: AsyncWrite + Unpin> Noted<T> {
+    /// Says in our form what hyper says in `length` bytes.
+    fn refuse(&mut self, cx: &mut Context<'_>, length: usize) -> Poll<io::Result<usize>> {
+        let instead = self.instead.get_or_insert_with(|| self.refusals.malformed.clone());
+        while instead.has_remaining() {
+            let sent = ready!(Pin::new(&mut self.stream).poll_write(cx, instead))?;
+            if sent == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            instead.advance(sent);
+        }
+        // Nothing comes after it: the connection ends.
+        Poll::Ready(Ok(length))
     }
 }
 
@@ -96,29 +142,32 @@ impl<T: AsyncRead + Unpin> AsyncRead for Noted<T> {
 
 impl<T: AsyncWrite + Unpin> AsyncWrite for Noted<T> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        if self.instead.is_none() && matches!(self.state.whose(), Turn::Ours | Turn::Taking) {
+        if self.is_answer() {
             return Pin::new(&mut self.stream).poll_write(cx, bytes);
         }
-        let this = &mut *self;
-        // No request is being answered, so these are hyper's own words about one that is none.
-        let (instead, length) = this.instead.get_or_insert_with(|| (this.refusals.malformed.clone(), bytes.len()));
-        while instead.has_remaining() {
-            let sent = ready!(Pin::new(&mut this.stream).poll_write(cx, instead))?;
-            if sent == 0 {
-                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
-            }
-            instead.advance(sent);
+        self.refuse(cx, bytes.len())
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        if self.is_answer() {
+            return Pin::new(&mut self.stream).poll_write_vectored(cx, slices);
         }
-        // Nothing comes after it: the connection ends.
-        Poll::Ready(Ok(*length))
+        self.refuse(cx, slices.iter().map(|slice| slice.len()).sum())
+    }
+
+    /// Else hyper would copy all answers into one buffer, which has no limit where the client asks on and takes none.
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
         // An answer is one piece, so it is taken whole.
-        if self.state.whose() == Turn::Taking {
-            self.state.turn(Turn::Idle);
-        }
+        self.state.taken();
         Poll::Ready(Ok(()))
     }
 

@@ -1,13 +1,22 @@
 //! Connections: how many there may be, how long they may take, and what is told to what is no request.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use appset_gateway::{
     edge::{Edge, Limits},
     server,
     telemetry::metrics::Metrics,
 };
-use axum::{Router, routing::get};
+use axum::{
+    Router,
+    routing::{get, post},
+};
 use serde_json::Value;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -22,10 +31,13 @@ use crate::support::TestApp;
 const FIXED: &str = "  - { name: r, backend: { fixed: { parameters: [ { a: b } ] } } }\n";
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
 
-/// An edge before a router of its own: `/` answers at once, `/slow` after half a second, `/large` with 64 MiB.
+/// An edge before a router of its own: `/` answers at once, `/slow` after half a second, `/large` with 64 MiB, `/echo` with what
+/// was sent.
 struct Served {
     address: std::net::SocketAddr,
     metrics: Arc<Metrics>,
+    /// How many answers there were at `/large`.
+    large: Arc<AtomicUsize>,
     stop: oneshot::Sender<()>,
     ended: JoinHandle<bool>,
 }
@@ -42,17 +54,26 @@ async fn serve(limits: Limits) -> Served {
     let app = TestApp::with_routes(FIXED).await;
     let edge = Edge { limits, ..server::edge(&app.app) };
     let large = bytes::Bytes::from(vec![b'x'; 64 << 20]);
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&count);
     let router = Router::new()
         .route("/", get(async || "at once"))
         .route("/slow", get(async || sleep(Duration::from_millis(500)).await))
-        .route("/large", get(async move || large.clone()));
+        .route("/echo", post(async |body: String| body))
+        .route(
+            "/large",
+            get(async move || {
+                counted.fetch_add(1, Ordering::Relaxed);
+                large.clone()
+            }),
+        );
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = oneshot::channel::<()>();
     let ended = tokio::spawn(async move {
         edge.serve(listener, router, async move { _ = stopped.await }, Duration::from_secs(5)).await
     });
-    Served { address, metrics: Arc::clone(&app.app.metrics), stop, ended }
+    Served { address, metrics: Arc::clone(&app.app.metrics), large: count, stop, ended }
 }
 
 impl Served {
@@ -140,6 +161,57 @@ async fn who_does_not_take_an_answer_is_let_go() {
     stream.write_all(b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n").await.unwrap();
     served.wait_for("slow_reader", 1).await;
     drop(stream);
+}
+
+#[tokio::test]
+async fn who_asks_on_and_takes_no_answer_is_let_go() {
+    let served = serve(LIMITS).await;
+    let mut stream = served.connect().await;
+    stream.write_all(&b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n".repeat(3)).await.unwrap();
+    served.wait_for("slow_reader", 1).await;
+    assert_eq!(served.large.load(Ordering::Relaxed), 1, "one answer is kept for it, and no more");
+    drop(stream);
+}
+
+#[tokio::test]
+async fn whatever_http_allows_is_answered() {
+    let served = serve(LIMITS).await;
+    for (pieces, answers, body) in [
+        (vec![&GET.repeat(5)[..], b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n"], 6, "at once"),
+        (vec![b"GET /slow HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\nConnection: close\r\n\r\n"], 2, "at once"),
+        (vec![b"HEAD / HTTP/1.1\r\nConnection: close\r\n\r\n"], 1, "\r\n\r\n"),
+        (vec![b"GET / HTTP/1.0\r\n\r\n"], 1, "at once"),
+        (
+            vec![
+                b"POST /echo HTTP/1.1\r\nContent-Length: 4\r\nExpect: 100-continue\r\nConnection: close\r\n\r\n",
+                b"ab",
+                b"cd",
+            ],
+            2,
+            "abcd",
+        ),
+        (
+            vec![
+                b"POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\na",
+                b"b\r\n2\r\ncd\r\n",
+                b"0\r\n\r\nGET /echo",
+                b" HTTP/1.1\r\nConnection: close\r\n\r\n",
+            ],
+            2,
+            "HTTP/1.1 405",
+        ),
+        // What breaks off within a body is the answer's business.
+        (vec![b"POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\na", b"b\r\nx\r\n"], 1, "400"),
+    ] {
+        let mut stream = served.connect().await;
+        for piece in &pieces {
+            stream.write_all(piece).await.unwrap();
+            sleep(Duration::from_millis(50)).await;
+        }
+        let answer = rest(&mut stream).await;
+        assert_eq!(answer.matches("HTTP/1.").count(), answers, "{answer}");
+        assert!(answer.contains(body) && !answer.contains("invalid_request"), "{answer}");
+    }
 }
 
 #[tokio::test]
