@@ -80,15 +80,23 @@ impl Paging {
                 BackendError::invalid_output(format!("its `Link` cannot be read: `{shown}`"))
             });
         };
-        match next.evaluate(variables).map_err(|error| BackendError::invalid_output(error).within("paging.next"))? {
-            Value::Null | Value::Bool(false) => Ok(None),
-            Value::String(text) => Ok(Some(text).filter(|text| !text.is_empty())),
-            Value::Number(number) => Ok(Some(number.to_string())),
-            other => Err(BackendError::invalid_output(format!(
-                "paging.next: it is {}, neither a text, a number nor null",
-                crate::document::kind_of(&other)
-            ))),
+        let invalid = |why: String| BackendError::invalid_output(why).within("paging.next");
+        let said = match next.evaluate(variables).map_err(invalid)? {
+            Value::Null | Value::Bool(false) => None,
+            Value::String(text) => Some(text).filter(|text| !text.is_empty()),
+            Value::Number(number) => Some(number.to_string()),
+            other => {
+                let found = crate::document::kind_of(&other);
+                return Err(invalid(format!("it is {found}, neither a text, a number nor null")));
+            }
+        };
+        // A page may hold less than was asked for, and then looks like the last one.
+        if said.is_none() && link::next(&reply.headers) != Ok(None) {
+            let why = "it says that this is the last page, and the answer's `Link` (rel=\"next\") that there is another; \
+                       `paging: { link: true }` follows that";
+            return Err(invalid(why.to_owned()));
         }
+        Ok(said)
     }
 
     /// The URL of the page after the one at `url`, of which `said` was said.

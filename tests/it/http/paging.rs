@@ -62,6 +62,16 @@ async fn pages_are_joined_whichever_way_they_are_told() {
     assert_eq!(ask(&upstream, by_number).await.sets(), ALL);
     assert_eq!(upstream.requests().last().unwrap().target, "/list?x=1&page=4");
 
+    // A page that is shorter than was asked for is not the last one if it says so itself.
+    let upstream = Upstream::start(github).await;
+    let capped = json!({"paging": {"next": "size(body) < 100 ? null : page + 1", "parameter": "page"}});
+    refused(
+        &ask(&upstream, capped).await,
+        502,
+        "backend_output_invalid",
+        "paging.next: it says that this is the last page",
+    );
+
     // By a cursor in the body, and by a URL in it.
     for (next, parameter) in [("body.next", Some("page")), ("body.url", None)] {
         let upstream = Upstream::start(|request| {
