@@ -28,7 +28,7 @@ const LONGEST_TAG: usize = 1024;
 #[derive(Debug)]
 pub struct Kept(Cache<Question, Arc<Answer>>);
 
-/// What was asked: the URL, who asks, and all headers that hold no secret.
+/// What was asked: the URL, who asks, and all headers but the one for which that stands.
 type Question = [u8; 32];
 
 #[derive(Debug)]
@@ -89,9 +89,14 @@ impl Kept {
     /// When it says so of another answer.
     pub fn settle(&self, asked: &Asked, mut reply: Reply) -> Result<Reply, BackendError> {
         if let (StatusCode::NOT_MODIFIED, Some(answer)) = (reply.status, &asked.answer) {
-            let is_other =
-                |known: &HeaderValue| reply.headers.get(header::ETAG).is_some_and(|tag| opaque(tag) != opaque(known));
-            if matches!(&answer.validator, Validator::Tag(tag) if is_other(tag)) {
+            let is_other = match &answer.validator {
+                Validator::Tag(known) => {
+                    reply.headers.get(header::ETAG).is_some_and(|tag| opaque(tag) != opaque(known))
+                }
+                // A server may take what became older, such as a file from a backup, for unchanged.
+                Validator::Date(known) => reply.headers.get(header::LAST_MODIFIED).is_some_and(|date| date != known),
+            };
+            if is_other {
                 self.0.invalidate(&asked.question);
                 return Err(BackendError::invalid_output(
                     "304 Not Modified, but for another version than the one asked for",
@@ -126,7 +131,8 @@ impl Kept {
 
 fn question(call: &Call, account: &str) -> Question {
     let mut hash = Sha256::new();
-    let headers = call.headers.iter().filter(|(_, value)| !value.is_sensitive());
+    // A token that was bought changes, and whom it is for does not. Other secrets may decide what is answered.
+    let headers = call.headers.iter().filter(|(name, _)| *name != header::AUTHORIZATION);
     let headers = headers.flat_map(|(name, value)| [name.as_str().as_bytes(), value.as_bytes()]);
     for part in [call.url.as_str().as_bytes(), account.as_bytes()].into_iter().chain(headers) {
         hash.update(part.len().to_le_bytes());

@@ -201,7 +201,9 @@ impl Seller for Client {
     }
 
     fn account(&self) -> Arc<str> {
-        format!("oauth2 {} {}", self.url, self.id).into()
+        // What a token is for may decide what is answered.
+        let purpose = form_urlencoded::Serializer::new(String::new()).extend_pairs(&self.form).finish();
+        format!("oauth2 {} {} {purpose}", self.url, self.id).into()
     }
 
     fn secrets(&self) -> Secrets {

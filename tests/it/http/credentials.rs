@@ -148,6 +148,45 @@ async fn a_refused_token_is_bought_anew_once() {
     assert_eq!((tokens.requests().len(), source.requests().len()), (3, 5));
 }
 
+/// A source with a list for each tenant, which says of its version only when it changed last.
+#[tokio::test]
+async fn what_is_kept_for_one_tenant_is_not_anothers() {
+    const DATES: &str = "Last-Modified: Sat, 21 Nov 2026 10:00:00 GMT\r\nDate: Sat, 21 Nov 2026 11:00:00 GMT";
+    let tokens = Upstream::start(|request| {
+        let body = String::from_utf8_lossy(&request.body);
+        let tenant = body.split_once("tenant=").map_or("none", |(_, tenant)| tenant);
+        let answer = json!({"access_token": tenant, "token_type": "bearer"});
+        request.answer(200, "Content-Type: application/json", answer.to_string())
+    })
+    .await;
+    let source = Upstream::start(|request| {
+        if request.header("if-modified-since").is_some() {
+            return status(304, "", "");
+        }
+        let whose = format!("{:?} {:?}", request.header("authorization"), request.header("x-tenant"));
+        request.answer(200, &format!("Content-Type: application/json\r\n{DATES}"), json!([{"a": whose}]).to_string())
+    })
+    .await;
+    let folder = folder();
+    std::fs::write(folder.path().join("other"), "hunter3\n").unwrap();
+    let route = |name: &str, tenant: &str, secret: &str| {
+        let credential = oauth2(&tokens, json!({"parameters": {"tenant": tenant}}));
+        let url = format!("http://{}/list", source.address);
+        let http = json!({"url": url, "credential": credential, "headers": {"X-Tenant": {"file": secret}}});
+        json!({"name": name, "backend": {"http": http}, "cache": {"ttl": "0s"}})
+    };
+    let routes = json!([route("a", "a", "secret"), route("b", "b", "secret"), route("c", "a", "other")]);
+    let app = TestApp::start_in(folder, &format!("{}routes: {routes}\n", TestApp::auth())).await;
+    let mut all = Vec::new();
+    for name in ["a", "b", "c", "a", "b", "c"] {
+        all.push(app.ask_afresh(name, json!({})).await.sets());
+    }
+    assert_eq!(all[..3], all[3..]);
+    assert!(all[0] != all[1] && all[0] != all[2] && all[1] != all[2], "{all:?}");
+    let conditional = source.requests().iter().filter(|request| request.header("if-modified-since").is_some()).count();
+    assert_eq!(conditional, 3, "each asked whether its own list has changed");
+}
+
 #[tokio::test]
 async fn what_is_no_token_is_told_without_it() {
     let answer = |status: u16, body: &str| send(response(status, "Content-Type: application/json", body));
