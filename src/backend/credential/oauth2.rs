@@ -19,7 +19,6 @@ use crate::{
     backend::Surroundings,
     base_dir::BaseDir,
     clock::Timestamp,
-    document::excerpt,
     error::{BackendError, ErrorKind},
     outbound::{Call, Line, Reply, fixed_url},
     problem::{Path, Problems},
@@ -156,12 +155,12 @@ impl Client {
             let said = match serde_json::from_slice::<Refusal>(&reply.body) {
                 Ok(Refusal { error, error_description: Some(more) }) => format!("{error}: {more}"),
                 Ok(Refusal { error, .. }) => error,
-                Err(_) => reply.excerpt(120),
+                Err(_) => String::from_utf8_lossy(&reply.body).into_owned(),
             };
             let message = format!(
                 "no token ({}): {}; check `clientId`, `clientSecret`, `scopes` and `clientAuthentication`",
                 reply.status,
-                excerpt(said.as_bytes(), 200)
+                reply.secrets.excerpt(said.as_bytes(), 200)
             );
             return Err(BackendError::new(ErrorKind::Denied, message));
         }
@@ -196,8 +195,10 @@ impl Seller for Client {
         let secret = self.secret.read(&self.base).map_err(BackendError::unavailable)?;
         let call = self.call(&secret, deadline)?;
         let shown = format!("token server: {call}");
-        let reply = self.line.fetch(call).await.map_err(|error| error.within("token server"))?;
-        Self::read(&reply, now).map_err(|error| self.secrets().clean(&error).within(shown))
+        let mut reply = self.line.fetch(call).await.map_err(|error| error.within("token server"))?;
+        // It may stand in the body that was sent, and is to be known before anything of the answer is cut.
+        reply.secrets.push(secret);
+        Self::read(&reply, now).map_err(|error| reply.secrets.clean(&error).within(shown))
     }
 
     fn account(&self) -> Arc<str> {

@@ -190,6 +190,9 @@ async fn what_is_kept_for_one_tenant_is_not_anothers() {
 #[tokio::test]
 async fn what_is_no_token_is_told_without_it() {
     let answer = |status: u16, body: &str| send(response(status, "Content-Type: application/json", body));
+    // A message is cut, and half of the secret would not be known.
+    let cut = json!({"error": "e", "error_description": format!("{}hunter2", "x".repeat(191))}).to_string();
+    let also_cut = format!("{}hunter2", "x".repeat(194));
     for (steps, code, says) in [
         (
             answer(401, r#"{"error":"invalid_client","error_description":"no hunter2 here"}"#),
@@ -197,6 +200,8 @@ async fn what_is_no_token_is_told_without_it() {
             "no token (401 Unauthorized): invalid_client: no [redacted] here; check `clientId`",
         ),
         (answer(400, r#"{"error":"invalid_scope"}"#), "backend_failed", "invalid_scope; check"),
+        (answer(400, &cut), "backend_failed", "xx[redac…; check"),
+        (answer(500, &also_cut), "backend_failed", "xx[redac…"),
         (answer(403, "<html>"), "backend_failed", "no token (403 Forbidden): <html>; check"),
         (answer(503, "soon"), "backend_failed", "503"),
         (answer(302, ""), "backend_output_invalid", "302"),
