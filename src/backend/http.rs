@@ -134,7 +134,8 @@ type Page = (Vec<ParameterSet>, Option<String>);
 /// What one question found.
 struct Found {
     sets: Vec<ParameterSet>,
-    ttl: Option<Duration>,
+    /// For how long each page says that it is fresh.
+    lives: Vec<Option<Duration>>,
     /// What was asked, and what was said if the list is empty.
     asked: String,
     empty: String,
@@ -267,7 +268,7 @@ impl Http {
     /// Asks one question, page after page.
     async fn find(&self, query: &Query, each: Option<&Value>, deadline: Instant) -> Result<Found, BackendError> {
         let mut call = self.source.call(query, each, self.max_body, deadline)?;
-        let (mut sets, mut ttl, mut seen, mut hops) = (Vec::new(), None, HashSet::new(), 0);
+        let (mut sets, mut lives, mut seen, mut hops) = (Vec::new(), Vec::new(), HashSet::new(), 0);
         loop {
             let (number, asked) = (seen.len() + 1, call.clone());
             let of_page =
@@ -283,15 +284,14 @@ impl Http {
                 continue;
             }
             if self.honor_cache_control {
-                // The list is as fresh as its oldest page.
-                ttl = earliest(ttl, time_to_live(&reply.headers));
+                lives.push(time_to_live(&reply.headers));
             }
             let (found, next) = self.source.read(reply, query, each, number).await.map_err(clean)?;
             sets.extend(found);
             let Some((paging, next)) = self.source.paging().zip(next) else {
                 let pages = if number > 1 { format!(", {number} pages") } else { String::new() };
                 let empty = format!("{status}, an explicit empty list");
-                return Ok(Found { sets, ttl, asked: format!("{asked}{pages}"), empty });
+                return Ok(Found { sets, lives, asked: format!("{asked}{pages}"), empty });
             };
             let url = paging.turn(&asked.url, &next, &mut seen).map_err(clean)?;
             (call, hops) = (Call { url, ..asked }, 0);
@@ -305,10 +305,10 @@ impl Http {
         let found: Vec<Found> = stream::iter(asks).buffered(AT_ONCE).try_collect().await?;
         let empty = if number == 0 { "it gives an explicit empty list" } else { "each an explicit empty list" };
         let asked = format!("forEach, {number} questions");
-        let mut whole = Found { sets: Vec::new(), ttl: None, asked, empty: empty.to_owned() };
+        let mut whole = Found { sets: Vec::new(), lives: Vec::new(), asked, empty: empty.to_owned() };
         for found in found {
             whole.sets.extend(found.sets);
-            whole.ttl = earliest(whole.ttl, found.ttl);
+            whole.lives.extend(found.lives);
         }
         Ok(whole)
     }
@@ -325,9 +325,12 @@ impl Http {
     }
 }
 
-/// The shorter of two lives, where there are two.
-fn earliest(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
-    [one, other].into_iter().flatten().min()
+/// For how long a list is fresh: as its oldest page, where one that says nothing lasts for the route's `ttl`. `None` when that
+/// is what the list lasts.
+fn life(pages: &[Option<Duration>], ttl: Duration) -> Option<Duration> {
+    let least = pages.iter().flatten().min().copied()?;
+    let is_bound_by_ttl = pages.contains(&None) && ttl < least;
+    (!is_bound_by_ttl).then_some(least)
 }
 
 #[async_trait]
@@ -338,7 +341,8 @@ impl Backend for Http {
             None => self.find(query, None, deadline).await?,
             Some(list) => self.find_all(query, list, deadline).await?,
         };
-        Ok(Outcome::of_list(found.sets, found.asked, found.empty).lasting(found.ttl))
+        let life = life(&found.lives, query.ttl);
+        Ok(Outcome::of_list(found.sets, found.asked, found.empty).lasting(life))
     }
 
     fn reads_application_set(&self) -> bool {
@@ -352,6 +356,26 @@ impl Backend for Http {
         match &self.source {
             Source::Json(json) => json.secrets(),
             Source::Plugin(plugin) => plugin.secrets(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_is_as_fresh_as_its_oldest_page() {
+        let seconds = |seconds| Some(Duration::from_secs(seconds));
+        for (pages, whole) in [
+            (&[][..], None),
+            (&[None, None], None),
+            (&[seconds(90), seconds(10)], seconds(10)),
+            (&[seconds(90), None], None),
+            (&[None, seconds(10)], seconds(10)),
+            (&[seconds(0), None], seconds(0)),
+        ] {
+            assert_eq!(life(pages, Duration::from_mins(1)), whole, "{pages:?}");
         }
     }
 }
