@@ -237,7 +237,7 @@ impl Source {
         each: Option<&Value>,
         number: usize,
     ) -> Result<Page, BackendError> {
-        check_whole(&reply, number)?;
+        check_whole(&reply, number, matches!(self, Self::Plugin(_)))?;
         match self {
             Self::Json(json) => json.read(reply, query, each, number).await,
             // Whatever its content type says: many plugins do not set one, and Argo CD does not look.

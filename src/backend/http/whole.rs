@@ -10,12 +10,12 @@ use crate::{error::BackendError, outbound::Reply};
 /// The longest life that is taken from an answer.
 const LONGEST_LIFE: Duration = Duration::from_hours(24);
 
-/// A whole answer, or why the page that has this `number` is none.
-pub fn check_whole(reply: &Reply, number: usize) -> Result<(), BackendError> {
+/// A whole answer, or why the page that has this `number` is none; of a plugin, there is one.
+pub fn check_whole(reply: &Reply, number: usize, is_plugin: bool) -> Result<(), BackendError> {
     let invalid = |why: String| Err(BackendError::invalid_output(why));
     if !reply.status.is_success() {
         let error = reply.refusal();
-        let advice = advice(reply, number);
+        let advice = if is_plugin { advice_on_plugin(reply) } else { advice(reply, number) };
         return Err(BackendError { message: format!("{}{advice}", error.message), ..error });
     }
     // 202 is not done yet, 206 a part, 207 several answers, 204 nothing at all.
@@ -33,18 +33,30 @@ pub fn check_whole(reply: &Reply, number: usize) -> Result<(), BackendError> {
     Ok(())
 }
 
+/// What to try where a plugin answers.
+fn advice_on_plugin(reply: &Reply) -> String {
+    match reply.status.as_u16() {
+        300..=399 => format!("; it redirects{}: write the address that answers as `baseUrl`", target(reply)),
+        404 | 405 | 410 => "; check `baseUrl`, to which `/api/v1/getparams.execute` is added".to_owned(),
+        _ => String::new(),
+    }
+}
+
+/// Where a redirect leads, without what may be secret.
+fn target(reply: &Reply) -> String {
+    let location = text(reply, header::LOCATION);
+    let location = location.split(['?', '#']).next().unwrap_or_default();
+    let shown = reply.secrets.excerpt(location.as_bytes(), 200);
+    if shown.is_empty() { String::new() } else { format!(" to `{shown}`") }
+}
+
 /// What to try.
 fn advice(reply: &Reply, number: usize) -> String {
     match reply.status.as_u16() {
-        300..=399 => {
-            let location = text(reply, header::LOCATION);
-            let location = location.split(['?', '#']).next().unwrap_or_default();
-            let shown = reply.secrets.excerpt(location.as_bytes(), 200);
-            let to = if shown.is_empty() { String::new() } else { format!(" to `{shown}`") };
-            format!(
-                "; it redirects{to}: write the URL that answers, or `redirects: sameOrigin` if it is on the same host"
-            )
-        }
+        300..=399 => format!(
+            "; it redirects{}: write the URL that answers, or `redirects: sameOrigin` if it is on the same host",
+            target(reply)
+        ),
         400 | 422 => "; check the URL and what else is sent".to_owned(),
         410 if number > 1 => {
             "; the list has changed too much since its first page; the next call reads it from the beginning".to_owned()
