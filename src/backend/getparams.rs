@@ -60,13 +60,13 @@ pub fn read(body: &[u8], begins: impl FnOnce() -> String) -> Result<Vec<Paramete
     }
 }
 
-/// Refuses an answer that says that there was an error, whatever else it says.
+/// Refuses an answer that says that there was an error, in capitals or not, whatever else it says.
 ///
 /// # Errors
 /// With what it says.
 pub fn refuse_error(answer: &Map<String, Value>) -> Result<(), BackendError> {
-    let said =
-        ["error", "errors"].into_iter().find_map(|key| Some((key, answer.get(key).filter(|said| is_said(said))?)));
+    let names_one = |key: &str| ["error", "errors"].iter().any(|name| key.eq_ignore_ascii_case(name));
+    let said = answer.iter().find(|(key, said)| names_one(key) && is_said(said));
     said.map_or(Ok(()), |(key, said)| Err(BackendError::invalid_output(format!("it holds `{key}`: {said}"))))
 }
 
@@ -147,6 +147,7 @@ mod tests {
             (r#"{"output":{"parameters":[null]}}"#, "output.parameters: item 0 is null"),
             (r#"{"output":{"parameters":{}}}"#, "output.parameters: "),
             (r#"{"output":{"parameters":[]},"error":"down"}"#, "it holds `error`: \"down\""),
+            (r#"{"Error":"down","Output":{"Parameters":[]}}"#, "it holds `Error`: \"down\""),
             (r#"{"output":{"parameters":[{"a":1}"#, "not one JSON document"),
             ("<html>", "not one JSON document"),
         ] {
