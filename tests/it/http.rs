@@ -140,9 +140,7 @@ async fn values_stay_in_their_place_in_the_url() {
     for (value, encoded) in [
         (json!("main"), "main"),
         (json!("a/b c&d=e"), "a%2Fb%20c%26d%3De"),
-        (json!("../../x"), "..%2F..%2Fx"),
         (json!("%2e%2e"), "%252e%252e"),
-        (json!("..\\.."), "..%5C.."),
         (json!("?q#f;p@h:1"), "%3Fq%23f%3Bp%40h%3A1"),
         (json!("x\r\nHost: evil"), "x%0D%0AHost%3A%20evil"),
         (json!("🚀ä\u{0}"), "%F0%9F%9A%80%C3%A4%00"),
@@ -159,6 +157,9 @@ async fn values_stay_in_their_place_in_the_url() {
     for (parameters, says) in [
         (json!({"b": ".."}), "path segment `..`"),
         (json!({"b": "."}), "path segment `.`"),
+        // Servers that take `%2F` for a `/` would leave the path.
+        (json!({"b": "../../x"}), "path segment `..%2F..%2Fx`"),
+        (json!({"b": "a\\..\\x"}), "path segment `a%5C..%5Cx`"),
         (json!({"b": ""}), "path segment ``"),
         (json!({"b": null}), "null"),
         (json!({"b": [1]}), "tojson"),

@@ -37,8 +37,14 @@ async fn all_that_each_answers_is_the_list_in_its_order() {
         r#"[{"cluster":"b","name":"tenant of b"},{"cluster":"a","name":"tenant of a"}]"#
     );
     assert_eq!(ask(json!(["empty", "empty"])).await.sets(), "[]");
-    assert_eq!(ask(json!(["../x"])).await.status, 200, "it stays one segment");
-    assert_eq!(upstream.requests().last().unwrap().target, "/clusters/..%2Fx");
+    assert_eq!(ask(json!(["x/y"])).await.status, 200, "it stays one segment");
+    assert_eq!(upstream.requests().last().unwrap().target, "/clusters/x%2Fy");
+    refused(
+        &ask(json!(["a", "../x"])).await,
+        422,
+        "invalid_input",
+        "forEach[1]: url: a value made the path segment `..%2Fx`",
+    );
     for (trouble, code, says) in [
         ("missing", "backend_output_invalid", "404 Not Found: no such cluster; check the URL"),
         ("half", "backend_output_invalid", "not one JSON document"),
