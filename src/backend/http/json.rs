@@ -26,6 +26,8 @@ use crate::{
 
 /// The name of what `forEach` gives.
 const EACH: &str = "each";
+/// Where GraphQL says what it could not find out.
+const ERRORS: &str = "errors";
 /// How many questions one may become.
 const MOST: usize = 1000;
 
@@ -214,6 +216,9 @@ impl Mapping {
                 reply.excerpt(120)
             ))
         })?;
+        if !self.parameters.mentions(ERRORS) {
+            refuse_part(&body, reply)?;
+        }
         let (status, number) = (Value::from(reply.status.as_u16()), Value::from(number));
         let next = self.paging.as_ref().and_then(Paging::expression);
         let mentions = |name| self.parameters.mentions(name) || next.is_some_and(|next| next.mentions(name));
@@ -228,4 +233,17 @@ impl Mapping {
         let next = self.paging.as_ref().map(|paging| paging.said(reply, &variables)).transpose()?;
         Ok((sets, next.flatten()))
     }
+}
+
+/// Refuses what lists errors with a `message` beside whatever else it holds, as GraphQL and those that took its form over do: all
+/// that these were about is missing.
+fn refuse_part(body: &Value, reply: &Reply) -> Result<(), BackendError> {
+    let message = body.get(ERRORS).and_then(|errors| errors.get(0)?.get("message")?.as_str());
+    message.map_or(Ok(()), |message| {
+        let message = reply.secrets.excerpt(message.as_bytes(), 200);
+        Err(BackendError::invalid_output(format!(
+            "it holds `{ERRORS}` (\"{message}\"), so what else it holds may be a part; if that is all the same, look at \
+             `body.{ERRORS}` in `parameters`"
+        )))
+    })
 }
