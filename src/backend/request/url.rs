@@ -14,6 +14,8 @@ use crate::{
 pub(super) struct UrlTemplate {
     template: Template,
     allowed: Option<Vec<AllowedHost>>,
+    /// Whether its path may end with a `/`.
+    is_folder: bool,
 }
 
 /// An entry of `allowedHosts`.
@@ -40,6 +42,7 @@ impl UrlTemplate {
             entries.filter_map(|(index, entry)| problems.note(&at.index(index), AllowedHost::parse(entry))).collect();
         let path = &path.key("url");
         let template = problems.note(path, Template::parse(source, Place::Url, scope))?;
+        let is_folder = is_folder(source);
         if let Some(url) = fixed_host(&template) {
             if !allowed.is_empty() {
                 problems.warning(&at, "never looked at: the URL's host stands in it as it is", "leave it out");
@@ -48,7 +51,7 @@ impl UrlTemplate {
                 let help = "send it as a header: `Authorization: { file: … }`";
                 problems.error_with_help(path, "the URL holds a user or a password", help);
             }
-            return Some(Self { template, allowed: None });
+            return Some(Self { template, allowed: None, is_folder });
         }
         let prefix = template.fixed_prefix();
         let has_scheme = prefix.starts_with("https://") || prefix.starts_with("http://");
@@ -68,7 +71,7 @@ impl UrlTemplate {
             );
             return None;
         }
-        Some(Self { template, allowed: Some(hosts) })
+        Some(Self { template, allowed: Some(hosts), is_folder })
     }
 
     /// The URL with the values of `context`.
@@ -77,7 +80,7 @@ impl UrlTemplate {
     /// When a value is missing, or leads elsewhere.
     pub(super) fn render(&self, context: &TemplateValue) -> Result<Url, String> {
         let text = self.template.render(context)?;
-        check(&text)?;
+        check(&text, self.is_folder)?;
         let url = Url::parse(&text).map_err(|error| error.to_string())?;
         let Some(allowed) = &self.allowed else { return Ok(url) };
         if names_user(&url) {
@@ -148,19 +151,36 @@ fn names_user(url: &Url) -> bool {
 }
 
 /// Refuses `.` and `..` as segments, in every spelling: URL parsers resolve them, so a value could leave the
-/// path that the configuration gave. That holds within a segment too, since many servers take `%2F` for a `/`. Refuses an empty segment too: `/v1//items` is another resource.
-fn check(url: &str) -> Result<(), String> {
-    let after_scheme = url.split_once("://").map_or(url, |(_, rest)| rest);
-    let path = after_scheme.split(['?', '#']).next().unwrap_or_default();
-    let segments: Vec<&str> = path.split(['/', '\\']).skip(1).collect();
+/// path that the configuration gave. That holds within a segment too, since many servers take `%2F` for a `/`. Refuses an empty segment too: `/v1//items` is another
+/// resource, and so is `/v1/items/` unless it `is_folder`.
+fn check(url: &str, is_folder: bool) -> Result<(), String> {
+    let segments: Vec<&str> = path_of(url).split(['/', '\\']).skip(1).collect();
     for (index, segment) in segments.iter().enumerate() {
-        let is_hole = segment.is_empty() && index + 1 < segments.len();
+        let is_hole = segment.is_empty() && !(is_folder && index + 1 == segments.len());
         let read = segment.to_ascii_lowercase().replace("%2e", ".").replace("%5c", "%2f");
         if is_hole || read.split("%2f").any(|part| matches!(part, "." | "..")) {
             return Err(format!("a value made the path segment `{segment}`"));
         }
     }
     Ok(())
+}
+
+/// The host and path of `url`.
+fn path_of(url: &str) -> &str {
+    let after_scheme = url.split_once("://").map_or(url, |(_, rest)| rest);
+    after_scheme.split(['?', '#']).next().unwrap_or_default()
+}
+
+/// Whether the path of the template `source` ends with a `/` that stands there, or may end with one on a condition.
+fn is_folder(source: &str) -> bool {
+    let (mut text, mut rest) = (String::new(), source);
+    while let Some((before, after)) = rest.split_once("{{") {
+        text.push_str(before);
+        text.push_str("value");
+        rest = after.split_once("}}").map_or("", |(_, rest)| rest);
+    }
+    text.push_str(rest);
+    source.contains("{%") || path_of(&text).ends_with('/')
 }
 
 #[cfg(test)]
@@ -285,14 +305,14 @@ mod tests {
         for bad in
             ["https://h/a/../b", "https://h/a/%2e%2E", "https://h/./b", "https://h/.%2e/b?x", "https://h/a\\..\\b"]
         {
-            assert!(check(bad).is_err(), "{bad}");
+            assert!(check(bad, true).is_err(), "{bad}");
         }
         for bad in
             ["https://h/v1/..%2Fadmin", "https://h/v1/a%2f%2E.%2fadmin/x", "https://h/v1/a%5C..", "https://h/a%2F.%2Fb"]
         {
-            assert!(check(bad).is_err(), "{bad}");
+            assert!(check(bad, true).is_err(), "{bad}");
         }
-        assert!(check("https://h/v1//items").is_err());
+        assert!(check("https://h/v1//items", true).is_err());
         for good in [
             "https://h/a/",
             "https://h/group%2Fapp/..x%2Fy..",
@@ -302,7 +322,27 @@ mod tests {
             "https://h/...",
             "https://h",
         ] {
-            assert!(check(good).is_ok(), "{good}");
+            assert!(check(good, true).is_ok(), "{good}");
+        }
+    }
+
+    #[test]
+    fn an_empty_value_is_no_last_segment() {
+        for (source, says) in [
+            ("https://h/v1/{{ params.v }}", false),
+            ("https://h/{{ params.v }}?x=/", false),
+            ("https://h/v1/{{ params.v | replace('/', '-') }}#/", false),
+            ("https://h/v1/?x={{ params.v }}", true),
+            ("https://h/v1/{% if params.v %}{{ params.v }}{% endif %}", true),
+            ("https://h?x={{ params.v }}", true),
+            ("https://h/", true),
+            ("https://h/v1/a{{ params.v }}", true),
+        ] {
+            let template = build(source, &[]).0.unwrap();
+            let empty = minijinja::context! { params => minijinja::context! { v => "" } };
+            assert_eq!(template.render(&empty).is_ok(), says, "{source}");
+            let full = minijinja::context! { params => minijinja::context! { v => "x" } };
+            assert!(template.render(&full).is_ok(), "{source}");
         }
     }
 }
