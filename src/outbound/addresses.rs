@@ -168,7 +168,8 @@ impl Inner {
             Some(Self::Loopback)
         } else if ip.is_unicast_link_local() || ip == METADATA {
             Some(Self::LinkLocal)
-        } else if ip.is_unique_local() || (ip.segments()[0] & 0xffc0) == 0xfec0 {
+        } else if ip.is_unique_local() || matches!(ip.segments(), [0xfec0..=0xfeff, ..] | [0x64, 0xff9b, 1, ..]) {
+            // The last is what a network of one's own translates to IPv4, whatever that is there (RFC 8215).
             Some(Self::Private)
         } else if ip.is_unspecified() || ip.is_multicast() {
             Some(Self::Reserved)
@@ -231,6 +232,9 @@ mod tests {
             ("100.64.0.1", Some(Private)),
             ("fd12::1", Some(Private)),
             ("2002:a00:1::", Some(Private)),
+            ("64:ff9b:1::a9fe:a9fe", Some(Private)),
+            ("64:ff9b:2::1", None),
+            ("fec0::1", Some(Private)),
             ("0.0.0.0", Some(Reserved)),
             ("::", Some(Reserved)),
             ("224.0.0.1", Some(Reserved)),
