@@ -138,8 +138,7 @@ impl Client {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"));
         match self.authentication {
             ClientAuthentication::Basic => {
-                let encode = |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
-                headers.insert(header::AUTHORIZATION, basic(&encode(&self.id), &encode(secret.expose()))?);
+                headers.insert(header::AUTHORIZATION, basic(&encoded(&self.id), &encoded(secret.expose()))?);
             }
             ClientAuthentication::Body => {
                 form.append_pair("client_id", &self.id).append_pair("client_secret", secret.expose());
@@ -189,6 +188,11 @@ impl Client {
     }
 }
 
+/// `text` as it stands in a form.
+fn encoded(text: &str) -> String {
+    form_urlencoded::byte_serialize(text.as_bytes()).collect()
+}
+
 #[async_trait]
 impl Seller for Client {
     async fn buy(&self, now: Timestamp, deadline: Instant) -> Result<Token, BackendError> {
@@ -197,6 +201,7 @@ impl Seller for Client {
         let shown = format!("token server: {call}");
         let mut reply = self.line.fetch(call).await.map_err(|error| error.within("token server"))?;
         // It may stand in the body that was sent, and is to be known before anything of the answer is cut.
+        reply.secrets.push(encoded(secret.expose()).into());
         reply.secrets.push(secret);
         Self::read(&reply, now).map_err(|error| reply.secrets.clean(&error).within(shown))
     }

@@ -148,6 +148,18 @@ async fn a_refused_token_is_bought_anew_once() {
     assert_eq!((tokens.requests().len(), source.requests().len()), (3, 5));
 }
 
+#[tokio::test]
+async fn a_secret_never_comes_back_as_it_stood_in_a_form() {
+    let tokens = Upstream::start(|request| request.answer(400, "", request.body.clone())).await;
+    let source = Upstream::always(json_response(SETS)).await;
+    let folder = folder();
+    std::fs::write(folder.path().join("secret"), "hunter+2/\n").unwrap();
+    let credential = oauth2(&tokens, json!({"clientAuthentication": "body"}));
+    let app = TestApp::start_in(folder, &config(&source, "/list", json!({"credential": credential}))).await;
+    let message = refused(&app.ask_afresh("h", json!({})).await, 502, "backend_failed", "client_secret=[redacted]");
+    assert!(!message.contains("hunter"), "{message}");
+}
+
 /// A source with a list for each tenant, which says of its version only when it changed last.
 #[tokio::test]
 async fn what_is_kept_for_one_tenant_is_not_anothers() {
