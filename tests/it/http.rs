@@ -160,7 +160,7 @@ async fn values_stay_in_their_place_in_the_url() {
         // Servers that take `%2F` for a `/` would leave the path.
         (json!({"b": "../../x"}), "path segment `..%2F..%2Fx`"),
         (json!({"b": "a\\..\\x"}), "path segment `a%5C..%5Cx`"),
-        (json!({"b": ""}), "path segment ``"),
+        (json!({"b": ""}), "a path segment empty"),
         (json!({"b": null}), "null"),
         (json!({"b": [1]}), "tojson"),
         (json!({"b": {"c": 1}}), "tojson"),

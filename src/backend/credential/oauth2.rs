@@ -89,7 +89,7 @@ struct TokenReply {
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Seconds {
-    Number(u64),
+    Number(f64),
     Text(String),
 }
 
@@ -178,7 +178,9 @@ impl Client {
         }
         let life = match bought.expires_in {
             None => TOKEN_LIFE,
-            Some(Seconds::Number(seconds)) => Duration::from_secs(seconds),
+            Some(Seconds::Number(seconds)) => {
+                Duration::try_from_secs_f64(seconds).map_err(|_| bad("`expires_in` is no time"))?
+            }
             Some(Seconds::Text(text)) => {
                 Duration::from_secs(text.parse().map_err(|_| bad("`expires_in` is no number"))?)
             }

@@ -159,7 +159,11 @@ fn check(url: &str, is_folder: bool) -> Result<(), String> {
         let is_hole = segment.is_empty() && !(is_folder && index + 1 == segments.len());
         let read = segment.to_ascii_lowercase().replace("%2e", ".").replace("%5c", "%2f");
         if is_hole || read.split("%2f").any(|part| matches!(part, "." | "..")) {
-            return Err(format!("a value made the path segment `{segment}`"));
+            return Err(if is_hole {
+                "a value left a path segment empty".to_owned()
+            } else {
+                format!("a value made the path segment `{segment}`")
+            });
         }
     }
     Ok(())

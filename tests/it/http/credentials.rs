@@ -95,7 +95,7 @@ fn oauth2(tokens: &Upstream, more: Value) -> Value {
 
 #[tokio::test]
 async fn a_client_buys_a_token_as_rfc_6749_has_it() {
-    let Shop { tokens, source, .. } = shop(json!(3600)).await;
+    let Shop { tokens, source, .. } = shop(json!(3600.0)).await;
     let more = json!({"scopes": ["read", "list"], "parameters": {"audience": "https://api.example.com"}});
     let app = start(&source, oauth2(&tokens, more)).await;
     assert_eq!(app.ask_afresh("h", json!({})).await.sets(), SETS);
