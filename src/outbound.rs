@@ -44,7 +44,7 @@ use self::{
 pub use self::{
     addresses::{Inner, Names, SystemNames},
     call::{ANONYMOUS, Call, account_of},
-    config::{ClientCertificate, OutboundConfig, Proxy, ProxyConfig, TlsKeys, fixed_url},
+    config::{ClientCertificate, OutboundConfig, Proxy, ProxyConfig, TlsKeys, fixed_url, names_user, stays},
     reply::Reply,
     tls::Tls,
 };

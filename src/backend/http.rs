@@ -36,7 +36,7 @@ use super::{
 use crate::{
     error::BackendError,
     generator::{Outcome, ParameterSet, Query},
-    outbound::{Call, ClientCertificate, Line, Reply, Terms, TlsKeys},
+    outbound::{Call, ClientCertificate, Line, Reply, TlsKeys},
     problem::{Path, Problems},
     secret::{Secrets, TextOrSecret},
     units::{ByteSize, HumanDuration},
@@ -153,8 +153,7 @@ impl Http {
             client_certificate: config.client_certificate.as_ref(),
             insecure_skip_verify: config.insecure_skip_verify,
         };
-        let tls = keys.build(is_plain, around.base, path, problems);
-        let line = problems.note(&tls.at(path), around.outbound.line(Terms { tls: tls.clone(), ..Terms::default() }));
+        let line = keys.line(is_plain, around.outbound, around.base, path, problems);
         let source = Source::build(config, line.as_ref(), around, path, problems);
         Some(Self {
             line: line?,

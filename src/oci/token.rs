@@ -19,7 +19,7 @@ use crate::{
     error::{BackendError, ErrorKind},
     flight::{Flights, Seat},
     landing::landed,
-    outbound::{Call, Inner, Line},
+    outbound::{Call, Inner, Line, names_user},
     secret::Secret,
 };
 
@@ -99,7 +99,7 @@ impl Purpose {
 /// With what is wrong with it.
 pub(super) fn check_elsewhere(url: &Url, registry: &Url) -> Result<(), String> {
     let host = url.host().ok_or("names no host")?;
-    if !url.username().is_empty() || url.password().is_some() {
+    if names_user(url) {
         return Err("holds a user or a password".to_owned());
     }
     let is_plain = url.scheme() == "http" && registry.scheme() == "http";

@@ -1,13 +1,13 @@
 //! What the configuration says of the way out: for all of it, and for one destination's certificates.
 
-use std::{net::IpAddr, path::PathBuf};
+use std::{net::IpAddr, path::PathBuf, sync::Arc};
 
 use ipnet::IpNet;
 use reqwest::Url;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::tls::Tls;
+use super::{Line, Outbound, Terms, tls::Tls};
 use crate::{
     base_dir::BaseDir,
     problem::{Path, Problems},
@@ -114,6 +114,20 @@ impl ProxyConfig {
 }
 
 impl TlsKeys<'_> {
+    /// The way there on these terms and else the usual ones. What is wrong with the files is noted at their key below `path`.
+    pub fn line(
+        self,
+        is_plain: bool,
+        outbound: &Outbound,
+        base: &BaseDir,
+        path: &Path,
+        problems: &mut Problems,
+    ) -> Option<Arc<Line>> {
+        let tls = self.build(is_plain, base, path, problems);
+        let at = tls.at(path);
+        problems.note(&at, outbound.line(Terms { tls, ..Terms::default() }))
+    }
+
     /// The same with resolved paths. What is of no use for something that is asked without TLS is noted below `path`, and so is what
     /// is dangerous.
     pub fn build(self, is_plain: bool, base: &BaseDir, path: &Path, problems: &mut Problems) -> Tls {
@@ -156,6 +170,19 @@ fn network(text: &str) -> Result<IpNet, String> {
         .map_err(|_| format!("`{text}` is neither an address nor a network such as 10.0.0.0/8"))
 }
 
+/// Whether `url` holds a user or a password.
+#[must_use]
+pub fn names_user(url: &Url) -> bool {
+    !url.username().is_empty() || url.password().is_some()
+}
+
+/// Whether `url`, to which an answer of `from` leads, may be asked with the same credential: scheme, host and port stay, and it names
+/// nobody else.
+#[must_use]
+pub fn stays(from: &Url, url: &Url) -> bool {
+    url.origin() == from.origin() && !names_user(url)
+}
+
 /// A URL that stands in the configuration as it is.
 ///
 /// # Errors
@@ -165,7 +192,7 @@ pub fn fixed_url(text: &str) -> Result<Url, String> {
     if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
         return Err("it must begin with `http://` or `https://` and a host".to_owned());
     }
-    if !url.username().is_empty() || url.password().is_some() {
+    if names_user(&url) {
         return Err("it holds a user or a password, which have keys of their own".to_owned());
     }
     Ok(url)

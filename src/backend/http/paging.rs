@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::{
     error::BackendError,
     expression::Expression,
-    outbound::{Reply, link},
+    outbound::{Reply, link, stays},
     problem::{Path, Problems},
 };
 
@@ -113,7 +113,7 @@ impl Paging {
             Some((_, Some(parameter))) => with(url, parameter, said),
             _ => url.join(said).map_err(|error| invalid(format!("the next page's URL cannot be read: {error}")))?,
         };
-        if next.origin() != url.origin() || !next.username().is_empty() || next.password().is_some() {
+        if !stays(url, &next) {
             return Err(invalid(format!(
                 "the next page is elsewhere ({}); only pages of the same host are read",
                 next.origin().ascii_serialization()

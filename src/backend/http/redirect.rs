@@ -5,7 +5,10 @@ use reqwest::Url;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::{error::BackendError, outbound::Reply};
+use crate::{
+    error::BackendError,
+    outbound::{Reply, stays},
+};
 
 /// How often one question is sent on at most.
 const MOST: usize = 5;
@@ -34,7 +37,7 @@ pub fn target(from: &Url, reply: &Reply, hops: usize) -> Result<Option<Url>, Bac
     let Some(Ok(url)) = location.map(|location| from.join(location)) else {
         return invalid(format!("{} without a `Location` that can be read", reply.status));
     };
-    if url.origin() != from.origin() || !url.username().is_empty() || url.password().is_some() {
+    if !stays(from, &url) {
         return invalid(format!(
             "it redirects elsewhere ({}); only the same scheme, host and port are followed",
             url.origin().ascii_serialization()

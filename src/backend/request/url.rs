@@ -5,6 +5,7 @@ use reqwest::Url;
 use url::Host;
 
 use crate::{
+    outbound::names_user,
     problem::{Path, Problems},
     template::{Place, Template},
 };
@@ -144,10 +145,6 @@ fn fixed_host(template: &Template) -> Option<Url> {
     }
     let url = Url::parse(if is_whole { source } else { prefix.trim_end_matches(|c| c != '/' && c != '?') }).ok()?;
     (matches!(url.scheme(), "http" | "https") && url.has_host()).then_some(url)
-}
-
-fn names_user(url: &Url) -> bool {
-    !url.username().is_empty() || url.password().is_some()
 }
 
 /// Refuses `.` and `..` as segments, in every spelling: URL parsers resolve them, so a value could leave the

@@ -4,7 +4,11 @@ use http::HeaderMap;
 use percent_encoding::percent_decode_str;
 use reqwest::Url;
 
-use crate::{document::excerpt, error::BackendError, outbound::link};
+use crate::{
+    document::excerpt,
+    error::BackendError,
+    outbound::{link, names_user, stays},
+};
 
 /// What is wrong with a link that leads out of its list.
 const ELSEWHERE: &str = "is another resource: it is not at the address of the first; is the API's address in the \
@@ -65,17 +69,11 @@ pub fn follow(from: &Url, link: &str, continues: impl Fn(&str) -> bool) -> Resul
     } else if !continues(next.path()) {
         return Err(wrong(ELSEWHERE));
     }
-    if next.origin() != from.origin() || names_user(&next) {
+    if !stays(from, &next) {
         return Err(wrong(ELSEWHERE));
     }
     next.set_fragment(None);
     Ok(next)
-}
-
-/// Whether `url` holds a user or a password.
-#[must_use]
-pub fn names_user(url: &Url) -> bool {
-    !url.username().is_empty() || url.password().is_some()
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use super::address::base_url;
 use crate::{
     backend::Surroundings,
     error::BackendError,
-    outbound::{Call, Line, Reply, Terms, TlsKeys, account_of},
+    outbound::{Call, Line, Reply, TlsKeys, account_of},
     problem::{Path, Problems},
 };
 
@@ -36,8 +36,8 @@ impl Api {
         problems: &mut Problems,
     ) -> Option<Self> {
         let base = problems.note(&path.key("api"), base_url(api));
-        let tls = TlsKeys { ca, ..TlsKeys::default() }.build(api.starts_with("http://"), around.base, path, problems);
-        let line = problems.note(&tls.at(path), around.outbound.line(Terms { tls: tls.clone(), ..Terms::default() }));
+        let keys = TlsKeys { ca, ..TlsKeys::default() };
+        let line = keys.line(api.starts_with("http://"), around.outbound, around.base, path, problems);
         Some(Self { base: base?, line: line? })
     }
 

@@ -17,14 +17,13 @@ pub use self::{
     statuses::{Required, Status, unknown_word},
 };
 use super::{
-    address::names_user,
     api::Api,
     paging::{self, Page},
 };
 use crate::{
     backend::Surroundings,
     error::BackendError,
-    outbound::Reply,
+    outbound::{Reply, names_user},
     problem::{Path, Problems},
     secret::Secrets,
 };

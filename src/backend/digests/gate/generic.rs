@@ -19,7 +19,7 @@ use crate::{
     error::BackendError,
     expression::Expression,
     generator::{Evidence, Parameters},
-    outbound::{Call, ClientCertificate, Line, Reply, Terms, TlsKeys},
+    outbound::{Call, ClientCertificate, Line, Reply, TlsKeys},
     problem::{Path, Problems},
     secret::TextOrSecret,
     template::{INPUT_SCOPE, Place, Template},
@@ -107,8 +107,7 @@ impl Generic {
             client_certificate: config.client_certificate.as_ref(),
             insecure_skip_verify: config.insecure_skip_verify,
         };
-        let tls = keys.build(config.url.starts_with("http://"), around.base, path, problems);
-        let line = problems.note(&tls.at(path), around.outbound.line(Terms { tls: tls.clone(), ..Terms::default() }));
+        let line = keys.line(config.url.starts_with("http://"), around.outbound, around.base, path, problems);
         let sha = match sha {
             Some(sha) => Some(sha?),
             None => None,
