@@ -53,7 +53,7 @@ struct Upstream {
 
 enum Client {
     Reqwest(reqwest::Client),
-    HyperUtil(legacy::Client<HttpConnector, Empty<Bytes>>),
+    HyperUtil(Box<legacy::Client<HttpConnector, Empty<Bytes>>>),
 }
 
 #[tokio::main]
@@ -79,7 +79,7 @@ impl Upstream {
         let client = if std::env::var("REFERENCE_CLIENT").is_ok_and(|client| client == "hyper-util") {
             let mut connector = HttpConnector::new();
             connector.set_nodelay(true);
-            Client::HyperUtil(legacy::Client::builder(TokioExecutor::new()).build(connector))
+            Client::HyperUtil(Box::new(legacy::Client::builder(TokioExecutor::new()).build(connector)))
         } else {
             Client::Reqwest(reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none()).build()?)
         };

@@ -48,7 +48,7 @@ REPLACED = 0.1
 MIB = 1024 * 1024
 
 CONFIG = """\
-server: {{ listen: "127.0.0.1:{port}", admin: "127.0.0.1:{admin}", deadline: 25s }}
+server: {{ listen: "127.0.0.1:{port}", admin: "127.0.0.1:{admin}", deadline: 25s, drain: 0s }}
 log: {{ format: json, level: info }}
 auth: {{ tokens: [ {{ name: argocd, file: "{token_file}", routes: ["*"] }} ] }}
 cache: {{ path: "{cache}", disk: 96MiB }}

@@ -25,6 +25,7 @@ use crate::{
     renewal::Renewals,
     route::{RouteTable, check_deadline},
     telemetry::metrics::Metrics,
+    tls::Tls,
     units::HumanDuration,
 };
 
@@ -35,6 +36,8 @@ const LOCKED_RETRY: Duration = Duration::from_secs(1);
 pub struct App {
     /// The listeners and their limits.
     pub server: ServerConfig,
+    /// Who we are on the main listener; it is cleartext without it.
+    pub tls: Option<Arc<Tls>>,
     /// Who may call.
     pub auth: Auth,
     /// Who answers what.
@@ -71,6 +74,16 @@ impl App {
         };
         check_server(&config.server, &root.key("server"), &mut problems);
         let base = &loaded.base.clone();
+        let of_tls = root.key("server").key("tls");
+        let tls = config.server.tls.as_ref().and_then(|tls| tls.build(base, &of_tls, &mut problems));
+        if !config.auth.certificates.is_empty() && config.server.tls.as_ref().is_none_or(|tls| tls.client_ca.is_none())
+        {
+            problems.error_with_help(
+                &root.key("auth").key("certificates"),
+                "no client can show a certificate",
+                "say which certificates are believed: `server.tls.clientCa`",
+            );
+        }
         let auth = Auth::build(&config.auth, base, Arc::clone(&clock), &root.key("auth"), &mut problems);
         let (allowed, proxy) = config.outbound.build(base, &root.key("outbound"), &mut problems);
         let outbound = Outbound::new(Arc::clone(&clock)).reaching(Arc::new(SystemNames), &allowed, proxy);
@@ -120,13 +133,14 @@ impl App {
             return Err(report);
         }
         let app = Self {
-            server: config.server,
+            tls,
             auth,
             routes,
             engine: Engine::new(Memory::new(&config.cache), clock, Arc::clone(&metrics)),
             metrics,
             launchers,
             in_flight: InFlight { now: AtomicUsize::new(0), most: config.server.max_in_flight },
+            server: config.server,
             limits: config.cache,
             base: base.clone(),
             is_draining: AtomicBool::new(false),
@@ -172,12 +186,15 @@ impl App {
         }
     }
 
-    /// Reads tokens again whenever their files may have been renewed, for as long as it is polled.
-    pub async fn renew_tokens(&self) {
-        let mut renewals = Renewals::of(&self.auth.files());
+    /// Reads tokens and certificates again whenever their files may have been renewed, for as long as it is polled.
+    pub async fn renew(&self) {
+        let mut files = self.auth.files();
+        files.extend(self.tls.iter().flat_map(|tls| tls.files()));
+        let mut renewals = Renewals::of(&files);
         loop {
             renewals.next().await;
             self.auth.refresh();
+            self.tls.iter().for_each(|tls| tls.refresh());
         }
     }
 
@@ -196,6 +213,14 @@ impl App {
         tokio::select! {
             _ = self.engine.warm_up(&self.routes) => {}
             () = draining => {}
+        }
+    }
+
+    /// Brings those metrics up to date that are looked at rather than counted.
+    pub fn observe(&self) {
+        self.engine.observe();
+        if let Some(tls) = &self.tls {
+            self.metrics.connections.valid_until(tls.not_after());
         }
     }
 

@@ -1,5 +1,6 @@
 //! Who calls, and what that caller may ask. A bearer token is taken to its caller before the body is read.
 
+mod certificates;
 mod scope;
 mod tokens;
 
@@ -10,8 +11,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
-use self::tokens::Tokens;
-pub use self::{scope::Scope, tokens::TokenConfig};
+pub use self::{certificates::CertificateConfig, scope::Scope, tokens::TokenConfig};
+use self::{certificates::Certificates, tokens::Tokens};
 use crate::{
     base_dir::BaseDir,
     clock::Clock,
@@ -25,6 +26,9 @@ pub struct AuthConfig {
     /// Bearer tokens. Several may be valid at once, so that one can be rotated.
     #[serde(default)]
     pub tokens: Vec<TokenConfig>,
+    /// Callers by the certificate that they show, where `server.tls.clientCa` says which are believed.
+    #[serde(default)]
+    pub certificates: Vec<CertificateConfig>,
 }
 
 /// What a token is for.
@@ -71,6 +75,7 @@ impl Caller {
 /// All callers.
 pub struct Auth {
     tokens: Tokens,
+    certificates: Certificates,
     clock: Arc<dyn Clock>,
 }
 
@@ -100,15 +105,19 @@ impl Auth {
         path: &Path,
         problems: &mut Problems,
     ) -> Self {
-        let path = path.key("tokens");
-        if config.tokens.iter().all(|token| token.role == Role::Admin) {
+        if config.tokens.iter().all(|token| token.role == Role::Admin) && config.certificates.is_empty() {
             problems.error_with_help(
-                &path,
+                &path.key("tokens"),
                 "no token is configured that may ask routes, so nobody could call",
                 "name one: `tokens: [ { name: argocd, file: /var/run/argo/token } ]`",
             );
         }
-        Self { tokens: Tokens::build(&config.tokens, base, clock.now(), &path, problems), clock }
+        let tokens = Tokens::build(&config.tokens, base, clock.now(), &path.key("tokens"), problems);
+        Self {
+            tokens,
+            certificates: Certificates::build(&config.certificates, &path.key("certificates"), problems),
+            clock,
+        }
     }
 
     /// The files that may be renewed while the gateway runs.
@@ -121,6 +130,12 @@ impl Auth {
     /// nothing but a line in the log.
     pub fn refresh(&self) {
         self.tokens.refresh();
+    }
+
+    /// The caller whose certificate, which was verified, has this subject or one of these URIs.
+    #[must_use]
+    pub fn by_certificate(&self, subject: &str, uris: &[String]) -> Option<Arc<Caller>> {
+        self.certificates.find(subject, uris)
     }
 
     /// The caller that sent this `Authorization` header.

@@ -27,6 +27,7 @@ use crate::{
     problem::{Path, Problem, Problems},
     route::RouteConfig,
     telemetry::log::LogConfig,
+    tls::TlsConfig,
     units::HumanDuration,
 };
 
@@ -64,7 +65,7 @@ pub struct Config {
 }
 
 /// The listeners and their limits.
-#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct ServerConfig {
     /// Where Argo CD calls.
@@ -73,8 +74,12 @@ pub struct ServerConfig {
     /// Where probes and metrics are.
     #[schemars(with = "String")]
     pub admin: SocketAddr,
+    /// TLS for Argo CD's calls; without it they come in cleartext.
+    pub tls: Option<TlsConfig>,
     /// When a call is given up. Argo CD gives up after 30 s and then shows no reason, so it is less.
     pub deadline: HumanDuration,
+    /// How long it serves on after SIGTERM, not ready any more: until Kubernetes has taken it out of its Services.
+    pub drain: HumanDuration,
     /// How many requests are answered at once; more are refused with 503 and `Retry-After`.
     #[schemars(range(min = 1))]
     pub max_in_flight: usize,
@@ -115,7 +120,9 @@ impl Default for ServerConfig {
         Self {
             listen: SocketAddr::from(([0, 0, 0, 0], 4355)),
             admin: SocketAddr::from(([0, 0, 0, 0], 4356)),
+            tls: None,
             deadline: HumanDuration::from_secs(25),
+            drain: HumanDuration::from_secs(10),
             max_in_flight: 1024,
             connections: ConnectionsConfig::default(),
         }

@@ -1,11 +1,15 @@
-//! The accept loop: connections in, a router behind, and an end that finishes what was started. Cleartext HTTP/1.1 only.
+//! The accept loop: connections in, a router behind, and an end that finishes what was started. HTTP/1.1 in cleartext; by TLS that or
+//! HTTP/2, as ALPN says.
 //!
 //! `axum::serve` bounds neither how many connections there are nor how long one may say nothing, so this loop is our own. What it
 //! sends itself (a refusal) is handed in: it knows no status code.
 
+mod client;
 mod connection;
+mod handshake;
 mod peers;
 mod stream;
+mod streams;
 
 use std::{io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
@@ -18,11 +22,12 @@ use tokio::{
     time::{sleep, timeout},
 };
 
+pub use self::client::{Client, ClientCertificate};
 use self::{
     connection::Watched,
     peers::{Peers, Place},
 };
-use crate::telemetry::metrics::ConnectionMetrics;
+use crate::{telemetry::metrics::ConnectionMetrics, tls::Tls};
 
 /// How long to wait before accepting again when descriptors have run out.
 const BREATH: Duration = Duration::from_millis(100);
@@ -40,6 +45,19 @@ pub struct Limits {
     pub max_age: Duration,
     /// How long a request's head may take to arrive, and an answer to be taken.
     pub patience: Duration,
+    /// How long a TLS handshake may take.
+    pub handshake: Duration,
+}
+
+/// How far the gateway is on its way to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    /// It serves.
+    Serving,
+    /// It serves, and lets each connection end after an answer, so that callers find another gateway.
+    Leaving,
+    /// It accepts no connection more, and finishes the requests under way.
+    Ending,
 }
 
 /// The whole bytes of what is said without a request.
@@ -49,6 +67,8 @@ pub struct Refusals {
     pub overloaded: Bytes,
     /// This is no request, or none that is read.
     pub malformed: Bytes,
+    /// This is no TLS.
+    pub cleartext: Bytes,
 }
 
 /// What connections are served with.
@@ -56,6 +76,8 @@ pub struct Refusals {
 pub struct Edge {
     /// Their limits.
     pub limits: Limits,
+    /// Who we are, where clients want to know; cleartext without it.
+    pub tls: Option<Arc<Tls>>,
     /// What is said without a request.
     pub refusals: Arc<Refusals>,
     /// What is counted of them.
@@ -63,28 +85,29 @@ pub struct Edge {
 }
 
 impl Edge {
-    /// Serves `router` on `listener` until `shutdown` ends, then stops accepting and finishes the requests
-    /// under way within `finish`. Whether all of them were finished.
+    /// Serves `router` on `listener` through the phases that `phase` goes through, and in the last one finishes the requests under way
+    /// within `finish`. Whether all of them were finished. Who has dropped the other end of `phase` ends it.
     pub async fn serve(
         &self,
         listener: TcpListener,
         router: Router,
-        shutdown: impl Future<Output = ()>,
+        mut phase: watch::Receiver<Phase>,
         finish: Duration,
     ) -> bool {
         let peers = Arc::new(Peers::new(self.limits.most, self.limits.most_per_peer));
-        let (drain, is_draining) = watch::channel(false);
         let mut connections = JoinSet::new();
-        let mut shutdown = pin!(shutdown);
+        let of_connections = phase.clone();
+        let mut ending = pin!(phase.wait_for(|phase| *phase == Phase::Ending));
         loop {
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
-                () = &mut shutdown => break,
+                _ = &mut ending => break,
             };
             match accepted {
                 Ok((stream, peer)) => match self.enter(&peers, &stream, peer) {
                     Some(place) => {
-                        let connection = Watched::new(stream, self.clone(), router.clone(), is_draining.clone());
+                        let connection =
+                            Watched::new(stream, peer, self.clone(), router.clone(), of_connections.clone());
                         connections.spawn(async move {
                             let _place = place;
                             connection.serve().await;
@@ -98,7 +121,6 @@ impl Edge {
             while connections.try_join_next().is_some() {}
         }
         drop(listener);
-        drain.send_replace(true);
         timeout(finish, async { while connections.join_next().await.is_some() {} }).await.is_ok()
     }
 

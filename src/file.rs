@@ -17,6 +17,14 @@ const MOST: u64 = 1;
 /// # Errors
 /// When it is no regular file with up to 1 MiB of UTF-8, or cannot be read.
 pub fn read(file: &Path) -> Result<String, String> {
+    String::from_utf8(bytes(file)?).map_err(|_| "it is not UTF-8".to_owned())
+}
+
+/// The bytes of `file`.
+///
+/// # Errors
+/// When it is no regular file with up to 1 MiB, or cannot be read.
+pub fn bytes(file: &Path) -> Result<Vec<u8>, String> {
     let opened = OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(file);
     let opened = opened.map_err(|error| why(file, &error))?;
     let data = opened.metadata().map_err(|error| error.to_string())?;
@@ -24,12 +32,12 @@ pub fn read(file: &Path) -> Result<String, String> {
         return Err("it is no regular file".to_owned());
     }
     let most = MOST * 1024 * 1024;
-    let mut text = Vec::new();
-    opened.take(most + 1).read_to_end(&mut text).map_err(|error| error.to_string())?;
-    if text.len() as u64 > most {
+    let mut bytes = Vec::new();
+    opened.take(most + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    if bytes.len() as u64 > most {
         return Err(format!("it is larger than {MOST} MiB"));
     }
-    String::from_utf8(text).map_err(|_| "it is not UTF-8".to_owned())
+    Ok(bytes)
 }
 
 /// Why `file` could not be reached, with what a link leads to.

@@ -40,6 +40,7 @@ pub mod backend;
 pub mod launcher;
 pub mod oci;
 pub mod outbound;
+pub mod tls;
 
 pub mod landing;
 
@@ -49,6 +50,7 @@ pub mod template;
 pub mod telemetry;
 
 pub mod base_dir;
+pub mod certificate;
 pub mod clock;
 pub mod document;
 pub mod error;

@@ -34,21 +34,32 @@ pub const OPENAPI: &str = include_str!("../openapi.yaml");
 
 /// How long a request's head may take to arrive, and an answer to be taken.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a TLS handshake may take.
+const HANDSHAKE: Duration = Duration::from_secs(5);
 /// What Argo CD's controller appends to `baseUrl`.
 const GETPARAMS: &str = "/api/v1/getparams.execute";
 
-/// What a connection is served with, and what is said without a request.
+/// What a connection of the main listener is served with, and what is said without a request.
 #[must_use]
 pub fn edge(app: &App) -> Edge {
     let overloaded = "there are too many connections, in all or from this address (`server.connections`)";
     let malformed = "this is no HTTP/1.1 request, or its head is larger than the gateway reads";
     let ConnectionsConfig { most, per_peer, idle, max_age } = app.server.connections;
-    let limits = Limits { most, most_per_peer: per_peer, idle: idle.0, max_age: max_age.0, patience: PATIENCE };
+    let cleartext = "this port speaks TLS (`server.tls`); ask it by https://";
+    let limits = Limits {
+        most,
+        most_per_peer: per_peer,
+        idle: idle.0,
+        max_age: max_age.0,
+        patience: PATIENCE,
+        handshake: HANDSHAKE,
+    };
     let refusals = Refusals {
         overloaded: ApiError::new(Code::Overloaded, overloaded).retry_after(Duration::from_secs(1)).into_bytes(),
         malformed: ApiError::new(Code::InvalidRequest, malformed).into_bytes(),
+        cleartext: ApiError::new(Code::InvalidRequest, cleartext).into_bytes(),
     };
-    Edge { limits, refusals: Arc::new(refusals), metrics: app.metrics.connections.clone() }
+    Edge { limits, tls: app.tls.clone(), refusals: Arc::new(refusals), metrics: app.metrics.connections.clone() }
 }
 
 /// The router of the main listener.

@@ -1,12 +1,13 @@
 //! `appset-gateway serve`: sockets, signals, and an orderly end.
 
-use std::{path::Path, process::ExitCode, sync::Arc, time::Duration};
+use std::{io, path::Path, process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::Context;
 use tokio::{
     net::TcpListener,
-    signal::unix::{SignalKind, signal},
+    signal::unix::{Signal, SignalKind, signal},
     sync::watch,
+    time::sleep,
 };
 
 use super::exit;
@@ -14,6 +15,7 @@ use crate::{
     app::App,
     clock::SystemClock,
     config::Loaded,
+    edge::Phase,
     launcher::own_program,
     server,
     telemetry::log::{self, LogConfig, Stream},
@@ -24,6 +26,9 @@ const MARGIN: Duration = Duration::from_secs(1);
 
 /// How long the last answers may take to reach the disk.
 const FLUSH: Duration = Duration::from_secs(5);
+
+/// What Kubernetes ends a container with.
+const TERMINATE: &str = "SIGTERM";
 
 /// Serves what `file` describes until SIGTERM or SIGINT.
 pub fn run(file: &Path) -> anyhow::Result<ExitCode> {
@@ -46,7 +51,11 @@ pub fn run(file: &Path) -> anyhow::Result<ExitCode> {
     for line in report.lines() {
         tracing::warn!("{line}");
     }
-    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(serve(Arc::new(app), file))
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let code = runtime.block_on(serve(Arc::new(app), file));
+    // Whatever still reads a file must not hold up the end.
+    runtime.shutdown_background();
+    code
 }
 
 async fn serve(app: Arc<App>, file: &Path) -> anyhow::Result<ExitCode> {
@@ -56,7 +65,7 @@ async fn serve(app: Arc<App>, file: &Path) -> anyhow::Result<ExitCode> {
         Err(why) => tracing::error!(%why, "scripts cannot be started"),
     }
     // Before the first connection: a signal that came earlier would end the process at once.
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let mut signals = Signals::listen()?;
     let bind = async |address, key: &str| {
         TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address} (server.{key})"))
     };
@@ -65,44 +74,79 @@ async fn serve(app: Arc<App>, file: &Path) -> anyhow::Result<ExitCode> {
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         listen = %listener.local_addr()?,
+        tls = app.tls.is_some(),
         admin = %admin.local_addr()?,
         config = %file.display(),
         routes = app.routes.iter().count(),
         "ready"
     );
-    // The admin listener stays until the last request is finished, so that probes see the drain.
-    let (finished, mut is_finished) = watch::channel(false);
-    let admin_router = server::admin::router(Arc::clone(&app));
-    let edge = server::edge(&app);
-    let admin_edge = edge.clone();
-    let admin = tokio::spawn(async move {
-        let over = async move { _ = is_finished.wait_for(|over| *over).await };
-        admin_edge.serve(admin, admin_router, over, MARGIN).await
-    });
     app.start_ahead();
     let renewing = Arc::clone(&app);
-    tokio::spawn(async move { renewing.renew_tokens().await });
+    tokio::spawn(async move { renewing.renew().await });
     let warming = Arc::clone(&app);
     tokio::spawn(async move { warming.warm_up().await });
-    let draining = Arc::clone(&app);
-    let shutdown = async move {
-        let name = tokio::select! {
-            _ = terminate.recv() => "SIGTERM",
-            _ = interrupt.recv() => "SIGINT",
-        };
-        draining.start_draining();
-        tracing::info!(signal = name, in_flight = draining.in_flight.now(), "finishing what was started");
+    let (phase, phases) = watch::channel(Phase::Serving);
+    let serving = tokio::spawn(answer(Arc::clone(&app), listener, admin, phases));
+
+    let signal = signals.next().await;
+    app.start_draining();
+    phase.send_replace(Phase::Leaving);
+    let end = async {
+        // Who ends it by hand waits for it.
+        if signal == TERMINATE && !app.server.drain.0.is_zero() {
+            tracing::info!(signal, drain = ?app.server.drain.0, "serving on, so that callers can find another gateway");
+            sleep(app.server.drain.0).await;
+        }
+        phase.send_replace(Phase::Ending);
+        tracing::info!(signal, in_flight = app.in_flight.now(), "finishing what was started");
+        serving.await
     };
-    let longest = app.routes.iter().map(|route| route.deadline).max().unwrap_or_default();
-    let is_whole = edge.serve(listener, server::router(Arc::clone(&app)), shutdown, longest + MARGIN).await;
-    finished.send_replace(true);
-    let _ = admin.await;
-    if !is_whole {
-        tracing::warn!(in_flight = app.in_flight.now(), "some requests were not finished in time");
+    tokio::select! {
+        is_whole = end => if !is_whole? {
+            tracing::warn!(in_flight = app.in_flight.now(), "some requests were not finished in time");
+        },
+        signal = signals.next() => {
+            tracing::warn!(signal, in_flight = app.in_flight.now(), "ended at once by a second signal");
+            return Ok(ExitCode::from(exit::FAILED));
+        }
     }
     if let Some(disk) = app.engine.answers().disk() {
         disk.flush(FLUSH);
     }
     tracing::info!("ended");
     Ok(ExitCode::SUCCESS)
+}
+
+/// Answers on both listeners until the phase is [`Phase::Ending`] and the last request is finished; whether all were in time.
+async fn answer(app: Arc<App>, main: TcpListener, admin: TcpListener, phase: watch::Receiver<Phase>) -> bool {
+    // The admin listener stays until then, so that probes see the drain.
+    let (over, is_over) = watch::channel(Phase::Serving);
+    let (edge, admin_edge) = (server::edge(&app), server::admin::edge(&app));
+    let router = server::admin::router(Arc::clone(&app));
+    let admin = tokio::spawn(async move { admin_edge.serve(admin, router, is_over, MARGIN).await });
+    let longest = app.routes.iter().map(|route| route.deadline).max().unwrap_or_default();
+    let is_whole = edge.serve(main, server::router(app), phase, longest + MARGIN).await;
+    over.send_replace(Phase::Ending);
+    let _ = admin.await;
+    is_whole
+}
+
+/// The signals that end it.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn listen() -> io::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    /// The name of the next one.
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => TERMINATE,
+            _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
 }

@@ -1,92 +1,231 @@
 //! One connection, from its first byte to its last.
 
-use std::{future::poll_fn, pin::pin, sync::Arc, task::Poll, time::Duration};
+use std::{
+    convert::Infallible,
+    future::poll_fn,
+    io,
+    net::SocketAddr,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::Poll,
+    time::Duration,
+};
 
-use axum::{Router, body::Body, extract::Request};
-use hyper::{body::Incoming, server::conn::http1, service::service_fn};
-use hyper_util::rt::TokioIo;
+use axum::{Router, body::Body, extract::Request, response::Response};
+use futures_util::FutureExt as _;
+use http::{HeaderValue, header};
+use http_body_util::BodyExt as _;
+use hyper::{
+    body::Incoming,
+    server::conn::{http1, http2},
+    service::service_fn,
+};
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+    server::graceful::GracefulConnection,
+};
 use tokio::{
+    io::{AsyncRead, AsyncWrite},
     net::TcpStream,
     sync::watch,
-    time::{Instant, sleep_until},
+    time::{Instant, sleep_until, timeout},
 };
 use tower::Service;
 
 use super::{
-    Edge,
+    Client, Edge, Limits, Phase,
+    handshake::{Secured, shake},
     stream::{Noted, State, Turn},
+    streams::Streams,
 };
+
+/// How many requests one HTTP/2 connection may have under way; RFC 9113, section 6.5.2, asks for no fewer.
+const MOST_STREAMS: u32 = 100;
+/// How large a request's head may be by HTTP/2, in bytes.
+const MOST_HEAD: u32 = 16 * 1024;
+/// How often an HTTP/2 client is asked whether it is still there.
+const PING: Duration = Duration::from_secs(20);
 
 /// A connection, and what it is served with.
 pub struct Watched {
     stream: TcpStream,
+    client: Client,
     edge: Edge,
     router: Router,
-    is_draining: watch::Receiver<bool>,
+    phase: watch::Receiver<Phase>,
+}
+
+/// How long a connection stays.
+struct Stay {
+    /// From when on it is to end after an answer.
+    old: Instant,
+    limits: Limits,
+    phase: watch::Receiver<Phase>,
 }
 
 impl Watched {
     /// A connection that was accepted now.
-    pub const fn new(stream: TcpStream, edge: Edge, router: Router, is_draining: watch::Receiver<bool>) -> Self {
-        Self { stream, edge, router, is_draining }
+    pub fn new(stream: TcpStream, peer: SocketAddr, edge: Edge, router: Router, phase: watch::Receiver<Phase>) -> Self {
+        // One address in either spelling, as a listener on `[::]` sees IPv4 peers.
+        let client = Client { peer: peer.ip().to_canonical(), certificate: None };
+        Self { stream, client, edge, router, phase }
     }
 
     /// Serves it until it ends, or somebody took too long.
     pub async fn serve(self) {
-        let Self { stream, edge, router, mut is_draining } = self;
+        let Self { stream, client, edge, router, phase } = self;
         // Answers are small and written at once; without this the kernel could hold one back.
         let _ = stream.set_nodelay(true);
         let _open = edge.metrics.open();
-        let state = Arc::new(State::new(edge.limits));
-        let stream = Noted::new(stream, Arc::clone(&state), Arc::clone(&edge.refusals));
-        let turns = Arc::clone(&state);
-        let service = service_fn(move |request: Request<Incoming>| {
-            turns.turn(Turn::Ours);
-            let (turns, answer) = (Arc::clone(&turns), router.clone().call(request.map(Body::new)));
-            async move {
-                let answer = answer.await;
-                turns.turn(Turn::Taking);
-                answer
+        let stay = Stay { old: Instant::now() + lifetime(edge.limits.max_age), limits: edge.limits, phase };
+        let how = match &edge.tls {
+            None => http1(stream, client, &edge, router, stay).await,
+            Some(tls) => {
+                let shaken = shake(stream, tls.server(), &edge.refusals.cleartext);
+                let shaken = timeout(edge.limits.handshake, shaken).await;
+                match shaken.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
+                    Ok(Secured { stream, certificate, is_h2 }) => {
+                        let client = Client { certificate, ..client };
+                        if is_h2 {
+                            http2(stream, client, &edge, router, stay).await
+                        } else {
+                            http1(stream, client, &edge, router, stay).await
+                        }
+                    }
+                    Err(error) => {
+                        tracing::debug!(%error, peer = %client.peer, "no TLS connection came about");
+                        "no_handshake"
+                    }
+                }
             }
-        });
-        // Who takes how long is decided here, by one timer that is looked at when it is due.
-        let http = http1::Builder::new().header_read_timeout(None).serve_connection(TokioIo::new(stream), service);
+        };
+        edge.metrics.ended(how);
+    }
+}
+
+async fn http1<S>(stream: S, client: Client, edge: &Edge, router: Router, stay: Stay) -> &'static str
+where
+    S: AsyncRead + AsyncWrite + Unpin + 'static,
+{
+    let state = Arc::new(State::new(edge.limits));
+    let stream = Noted::new(stream, Arc::clone(&state), Arc::clone(&edge.refusals));
+    let is_last = Arc::new(AtomicBool::new(false));
+    let (turns, last) = (Arc::clone(&state), Arc::clone(&is_last));
+    let service = service_fn(move |request: Request<Incoming>| {
+        turns.turn(Turn::Ours);
+        let (turns, last) = (Arc::clone(&turns), Arc::clone(&last));
+        let answer = answer(&router, &client, request);
+        async move {
+            let mut answer = answer.await;
+            turns.turn(Turn::Taking);
+            if last.load(Ordering::Relaxed)
+                && let Ok(answer) = &mut answer
+            {
+                answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
+            answer
+        }
+    });
+    // Who takes how long is decided here, by one timer that is looked at when it is due.
+    let http = http1::Builder::new().header_read_timeout(None).serve_connection(TokioIo::new(stream), service);
+    // A client is told with an answer that it is the last one: one that is cut off between two could have sent its next request.
+    let leave = || {
+        is_last.store(true, Ordering::Relaxed);
+        false
+    };
+    stay.watch(http, || state.ends(), leave).await
+}
+
+async fn http2<S>(stream: S, client: Client, edge: &Edge, router: Router, stay: Stay) -> &'static str
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let streams = Arc::new(Streams::new(edge.limits));
+    let begun = Arc::clone(&streams);
+    let service = service_fn(move |request: Request<Incoming>| {
+        let (stream, answer) = (begun.begin(), answer(&router, &client, request));
+        async move {
+            let answer = answer.await;
+            stream.answered();
+            answer.map(|answer| answer.map(|body| body.map_err(stream.held_by())))
+        }
+    });
+    let http = http2::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(MOST_STREAMS)
+        .max_header_list_size(MOST_HEAD)
+        .keep_alive_interval(PING)
+        .keep_alive_timeout(edge.limits.patience)
+        .serve_connection(TokioIo::new(stream), service);
+    // What it has under way is finished, and what it sent meanwhile it may send again; but one request it shall have been answered.
+    stay.watch(http, || streams.ends(), || streams.is_used()).await
+}
+
+/// The answer of `router` to a request of `client`.
+fn answer(
+    router: &Router,
+    client: &Client,
+    request: Request<Incoming>,
+) -> impl Future<Output = Result<Response, Infallible>> + use<> {
+    let mut request = request.map(Body::new);
+    request.extensions_mut().insert(client.clone());
+    router.clone().call(request)
+}
+
+impl Stay {
+    /// Lets `http` run until it ends, or somebody took too long, which is the case at the time that `ends` tells. Once it is to end after an
+    /// answer, `leave` sees to that, or says that it can be shut down.
+    async fn watch<C>(
+        self,
+        http: C,
+        ends: impl Fn() -> (Turn, Option<Instant>),
+        leave: impl Fn() -> bool,
+    ) -> &'static str
+    where
+        C: GracefulConnection<Error = hyper::Error>,
+    {
+        let Self { old, limits, phase } = self;
+        let until = |wanted: Phase| {
+            let mut phase = phase.clone();
+            async move { drop(phase.wait_for(|phase| *phase >= wanted).await) }
+        };
+        let (mut leaving, mut ending) = (pin!(until(Phase::Leaving).fuse()), pin!(until(Phase::Ending).fuse()));
         let mut http = pin!(http);
-        let old = Instant::now() + lifetime(edge.limits.max_age);
-        let mut timer = pin!(sleep_until(old.min(Instant::now() + edge.limits.patience)));
-        let mut draining = pin!(async move { drop(is_draining.wait_for(|is_draining| *is_draining).await) });
-        let mut is_last = false;
-        let how = poll_fn(|cx| {
-            if let Poll::Ready(ended) = http.as_mut().poll(cx) {
-                return Poll::Ready(name_of(ended));
-            }
-            if !is_last && draining.as_mut().poll(cx).is_ready() {
-                is_last = true;
-                http.as_mut().graceful_shutdown();
-                // Polled again, since one that is idle ends at once.
-                cx.waker().wake_by_ref();
-            }
-            let (turn, end) = state.ends();
-            if let Some(end) = end.filter(|end| *end < timer.deadline()) {
-                timer.as_mut().reset(end);
-            }
-            while timer.as_mut().poll(cx).is_ready() {
+        let mut timer = pin!(sleep_until(old.min(Instant::now() + limits.patience)));
+        let (mut is_leaving, mut is_last) = (false, false);
+        poll_fn(|cx| {
+            loop {
+                if let Poll::Ready(ended) = http.as_mut().poll(cx) {
+                    return Poll::Ready(name_of(ended));
+                }
+                is_leaving |= leaving.as_mut().poll(cx).is_ready();
+                let is_ending = ending.as_mut().poll(cx).is_ready();
+                if !is_last && (is_leaving && leave() || is_ending) {
+                    is_last = true;
+                    http.as_mut().graceful_shutdown();
+                    // Polled again, since one that is idle ends at once.
+                    continue;
+                }
+                let (turn, end) = ends();
+                if let Some(end) = end.filter(|end| *end < timer.deadline()) {
+                    timer.as_mut().reset(end);
+                }
+                if timer.as_mut().poll(cx).is_pending() {
+                    return Poll::Pending;
+                }
                 let now = Instant::now();
                 if end.is_some_and(|end| end <= now) {
                     return Poll::Ready(late(turn));
                 }
-                if old <= now && !is_last {
-                    is_last = true;
-                    http.as_mut().graceful_shutdown();
-                    cx.waker().wake_by_ref();
-                }
-                let next = end.unwrap_or(now + edge.limits.idle);
-                timer.as_mut().reset(if is_last { next } else { next.min(old) });
+                is_leaving |= old <= now;
+                let next = end.unwrap_or(now + limits.idle);
+                timer.as_mut().reset(if is_leaving { next } else { next.min(old) });
             }
-            Poll::Pending
         })
-        .await;
-        edge.metrics.ended(how);
+        .await
     }
 }
 

@@ -1,19 +1,16 @@
 //! The certificates of a line: which are trusted, and which one shows who we are. Their files are read at the start, and again from
 //! time to time, since they are renewed while the gateway runs.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use reqwest::{Certificate, Identity};
-use rustls::{
-    RootCertStore,
-    crypto::aws_lc_rs,
-    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
-    sign::CertifiedKey,
-};
 use sha2::{Digest as _, Sha256};
 
 use super::config::ClientCertificate;
-use crate::problem;
+use crate::{
+    certificate::{content, pair, trusted},
+    problem,
+};
 
 /// How the other side's certificates are checked, and which one we show. Paths are whole.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -68,13 +65,16 @@ impl Certificates {
         let mut read = Self::default();
         if let Some(file) = &tls.ca {
             let pem = content(file, "CA")?;
-            read.trusted = trusted(file, &pem)?;
+            let unusable = |error| format!("the CA file {} cannot be used: {error}", file.display());
+            for certificate in trusted(file, &pem)? {
+                read.trusted.push(Certificate::from_der(&certificate).map_err(unusable)?);
+            }
             read.files.push(Sha256::digest(pem).into());
         }
         if let Some(ClientCertificate { cert, key }) = &tls.client {
             let mut pem = content(cert, "client certificate")?;
             let of_key = content(key, "client key")?;
-            check_pair(cert, &pem, key, &of_key)?;
+            pair("client", cert, &pem, key, &of_key)?;
             pem.push(b'\n');
             pem.extend(of_key);
             let unusable = |error| format!("the client certificate {} cannot be used: {error}", cert.display());
@@ -98,55 +98,6 @@ impl Certificates {
     pub const fn identity(&self) -> Option<&Identity> {
         self.identity.as_ref()
     }
-}
-
-fn content(file: &Path, what: &str) -> Result<Vec<u8>, String> {
-    std::fs::read(file).map_err(|error| format!("cannot read the {what} file {}: {error}", file.display()))
-}
-
-/// The certificates in the CA file `file`.
-fn trusted(file: &Path, pem: &[u8]) -> Result<Vec<Certificate>, String> {
-    let shown = file.display();
-    let mut store = RootCertStore::empty();
-    let mut certificates = Vec::new();
-    for certificate in CertificateDer::pem_slice_iter(pem) {
-        let certificate = certificate.map_err(|error| format!("the CA file {shown} is not PEM: {error}"))?;
-        let made = Certificate::from_der(&certificate);
-        let number = certificates.len() + 1;
-        let added = store.add(certificate).map_err(|error| error.to_string());
-        certificates.push(
-            added
-                .and_then(|()| made.map_err(|error| error.to_string()))
-                .map_err(|error| format!("certificate {number} in the CA file {shown} cannot be used: {error}"))?,
-        );
-    }
-    if certificates.is_empty() {
-        return Err(format!(
-            "the CA file {shown} holds no certificate; it must be PEM, with `-----BEGIN CERTIFICATE-----`"
-        ));
-    }
-    Ok(certificates)
-}
-
-/// Checks that the key in `of_key` is the one that the certificate in `of_cert` is for.
-fn check_pair(cert: &Path, of_cert: &[u8], key: &Path, of_key: &[u8]) -> Result<(), String> {
-    let (cert, key) = (cert.display(), key.display());
-    let chain = CertificateDer::pem_slice_iter(of_cert)
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(|error| format!("the client certificate {cert} is not PEM: {error}"))?;
-    if chain.is_empty() {
-        return Err(format!(
-            "the client certificate {cert} holds no certificate; it must be PEM, with `-----BEGIN CERTIFICATE-----`"
-        ));
-    }
-    // What is wrong with a key is not told further: it may quote it.
-    let private = PrivateKeyDer::from_pem_slice(of_key)
-        .map_err(|_| format!("the client key {key} holds no private key in PEM form"))?;
-    CertifiedKey::from_der(chain, private, &aws_lc_rs::default_provider()).map_err(|error| match error {
-        rustls::Error::InconsistentKeys(_) => format!("the client key {key} is not that of the certificate {cert}"),
-        error => format!("the client certificate {cert} with the key {key} cannot be used: {error}"),
-    })?;
-    Ok(())
 }
 
 #[cfg(test)]

@@ -23,7 +23,13 @@ use super::{
     error::{ApiError, Code},
     read, wrong_method,
 };
-use crate::{app::App, auth::Role, guard::Decision};
+use crate::{app::App, auth::Role, edge::Edge, guard::Decision};
+
+/// What a connection of the admin listener is served with: as on the main one, but in cleartext.
+#[must_use]
+pub fn edge(app: &App) -> Edge {
+    Edge { tls: None, ..super::edge(app) }
+}
 
 /// The router of the admin listener.
 pub fn router(app: Arc<App>) -> Router {
@@ -60,7 +66,7 @@ async fn readyz(State(app): State<Arc<App>>) -> Response {
 }
 
 async fn metrics(State(app): State<Arc<App>>, request: Request) -> Response {
-    app.engine.observe();
+    app.observe();
     match app.metrics.encode() {
         Ok(text) => ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response(),
         Err(error) => Completion::start(app, request.headers())

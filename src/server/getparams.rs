@@ -20,6 +20,7 @@ use crate::{
     answer::Answer,
     app::App,
     auth::{Caller, Refused, Role},
+    edge::{Client, ClientCertificate},
     generator::Query,
     route::Route,
 };
@@ -78,15 +79,7 @@ async fn admit<'a>(
         let message = format!("Argo CD's plugin generator sends a POST, not a {}", head.method);
         return Err(ApiError::new(Code::MethodNotAllowed, message).allow("POST"));
     }
-    let authenticated = app.auth.authenticate(head.headers.get(header::AUTHORIZATION)).await;
-    let caller = authenticated.map_err(|refused| match refused {
-        Refused::Wrong => ApiError::new(
-            Code::Forbidden,
-            "the bearer token is missing or wrong; compare the Secret that the plugin's ConfigMap names with `auth.tokens` of \
-             the gateway",
-        ),
-        Refused::NotNow(why) => ApiError::new(Code::Forbidden, why),
-    })?;
+    let caller = authenticate(app, head).await?;
     completion.caller = Some(Arc::clone(&caller));
     if let Some(name) = named.filter(|name| !caller.may_ask(name)) {
         return Err(out_of_scope(&caller, name));
@@ -100,6 +93,32 @@ async fn admit<'a>(
         return Err(ApiError::new(Code::Overloaded, message).retry_after(Duration::from_secs(1)));
     };
     Ok((caller, place))
+}
+
+/// Who calls: whose token it is, or without one whose certificate.
+async fn authenticate(app: &App, head: &http::request::Parts) -> Result<Arc<Caller>, ApiError> {
+    let authorization = head.headers.get(header::AUTHORIZATION);
+    let certificate = head.extensions.get::<Client>().and_then(|client| client.certificate.as_deref());
+    if let (None, Some(ClientCertificate { subject, uris })) = (authorization, certificate) {
+        return app.auth.by_certificate(subject, uris).ok_or_else(|| {
+            let (subject, uris) = (short(subject), short(&uris.join(", ")));
+            let message = format!(
+                "the certificate with the subject `{subject}` and the URIs [{uris}] is no caller's, and there is no bearer token; \
+                 see `auth.certificates`"
+            );
+            ApiError::new(Code::Forbidden, message)
+        });
+    }
+    let message = match app.auth.authenticate(authorization).await {
+        Ok(caller) => return Ok(caller),
+        Err(Refused::Wrong) => {
+            "the bearer token is missing or wrong; compare the Secret that the plugin's ConfigMap names with `auth.tokens` of \
+             the gateway"
+                .to_owned()
+        }
+        Err(Refused::NotNow(why)) => why,
+    };
+    Err(ApiError::new(Code::Forbidden, message))
 }
 
 async fn pick<'a>(

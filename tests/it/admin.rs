@@ -257,7 +257,7 @@ fn configure(folder: &Path, cache: &str) -> std::path::PathBuf {
     let hash = appset_gateway::auth::hash_token(TOKEN);
     let script = json!(["sh", "-c", SCRIPT]);
     let config = format!(
-        "server: {{ listen: \"127.0.0.1:0\", admin: \"127.0.0.1:0\" }}\n\
+        "server: {{ listen: \"127.0.0.1:0\", admin: \"127.0.0.1:0\", drain: 0s }}\n\
          auth: {{ tokens: [ {{ name: t, sha256: \"{hash}\" }}, {{ name: o, role: admin, file: admin-token }} ] }}\n\
          cache: {{ path: answers.redb }}\n\
          routes: [ {{ name: s, {cache} backend: {{ script: {{ command: {script}, allow: {{ read: [.], write: [.] }} }} }} }} ]\n"

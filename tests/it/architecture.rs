@@ -15,8 +15,8 @@ const ROWS: &[&[&str]] = &[
     &["cache", "shape"],
     &["backend"],
     &["oci"],
-    &["outbound", "launcher"],
-    &["template", "expression", "telemetry", "secret", "landing"],
+    &["outbound", "launcher", "tls"],
+    &["template", "expression", "telemetry", "secret", "certificate", "landing"],
     &["error"],
     &["base_dir", "clock", "document", "file", "flight", "generator", "problem", "renewal", "units"],
 ];

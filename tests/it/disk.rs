@@ -19,7 +19,7 @@ use crate::support::{
 fn config(folder: &Path) -> PathBuf {
     let file = folder.join("gateway.yaml");
     let config = format!(
-        "server: {{ listen: \"127.0.0.1:0\", admin: \"127.0.0.1:0\" }}\n{}cache: {{ path: answers.redb }}\n\
+        "server: {{ listen: \"127.0.0.1:0\", admin: \"127.0.0.1:0\", drain: 0s }}\n{}cache: {{ path: answers.redb }}\n\
          routes: [ {{ name: s, echo: [n], backend: {{ script: {{ command: [cat, answer], allow: {{ read: [.] }} }} }} }} ]\n",
         TestApp::auth()
     );

@@ -9,7 +9,7 @@ use std::{
 };
 
 use appset_gateway::{
-    edge::{Edge, Limits},
+    edge::{Edge, Limits, Phase},
     server,
     telemetry::metrics::Metrics,
 };
@@ -21,7 +21,7 @@ use serde_json::Value;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
-    sync::oneshot,
+    sync::watch,
     task::JoinHandle,
     time::{sleep, timeout},
 };
@@ -38,7 +38,7 @@ struct Served {
     metrics: Arc<Metrics>,
     /// How many answers there were at `/large`.
     large: Arc<AtomicUsize>,
-    stop: oneshot::Sender<()>,
+    phase: watch::Sender<Phase>,
     ended: JoinHandle<bool>,
 }
 
@@ -48,6 +48,7 @@ const LIMITS: Limits = Limits {
     idle: Duration::from_millis(700),
     max_age: Duration::from_mins(1),
     patience: Duration::from_millis(300),
+    handshake: Duration::from_millis(300),
 };
 
 async fn serve(limits: Limits) -> Served {
@@ -69,11 +70,9 @@ async fn serve(limits: Limits) -> Served {
         );
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let (stop, stopped) = oneshot::channel::<()>();
-    let ended = tokio::spawn(async move {
-        edge.serve(listener, router, async move { _ = stopped.await }, Duration::from_secs(5)).await
-    });
-    Served { address, metrics: Arc::clone(&app.app.metrics), large: count, stop, ended }
+    let (phase, phases) = watch::channel(Phase::Serving);
+    let ended = tokio::spawn(async move { edge.serve(listener, router, phases, Duration::from_secs(5)).await });
+    Served { address, metrics: Arc::clone(&app.app.metrics), large: count, phase, ended }
 }
 
 impl Served {
@@ -291,12 +290,28 @@ async fn an_old_connection_ends_after_an_answer() {
     let served = serve(Limits { max_age: Duration::from_millis(200), ..LIMITS }).await;
     let mut stream = served.connect().await;
     ask(&mut stream).await;
-    // It is silent when its time comes.
+    // It is silent when its time comes, and may be about to ask: it stays until it was silent for too long.
     assert_eq!(rest(&mut stream).await, "");
+    served.wait_for("idle", 1).await;
     let mut stream = served.connect().await;
     stream.write_all(b"GET /slow HTTP/1.1\r\nHost: h\r\n\r\n").await.unwrap();
     let answer = rest(&mut stream).await.to_ascii_lowercase();
     assert!(answer.starts_with("http/1.1 200") && answer.contains("connection: close"), "{answer}");
+    served.wait_for("well", 1).await;
+}
+
+#[tokio::test]
+async fn who_leaves_says_so_with_an_answer() {
+    let served = serve(Limits { idle: Duration::from_mins(1), ..LIMITS }).await;
+    let mut before = served.connect().await;
+    ask(&mut before).await;
+    served.phase.send(Phase::Leaving).unwrap();
+    let mut after = served.connect().await;
+    for stream in [&mut before, &mut after] {
+        stream.write_all(GET).await.unwrap();
+        let answer = rest(stream).await.to_ascii_lowercase();
+        assert!(answer.starts_with("http/1.1 200") && answer.contains("connection: close"), "{answer}");
+    }
     served.wait_for("well", 2).await;
 }
 
@@ -307,7 +322,7 @@ async fn what_was_started_is_finished() {
     ask(&mut silent).await;
     asking.write_all(b"GET /slow HTTP/1.1\r\nHost: h\r\n\r\n").await.unwrap();
     sleep(Duration::from_millis(100)).await;
-    served.stop.send(()).unwrap();
+    served.phase.send(Phase::Ending).unwrap();
     assert_eq!(rest(&mut silent).await, "");
     assert!(rest(&mut asking).await.starts_with("HTTP/1.1 200"));
     assert!(served.ended.await.unwrap(), "all were finished");

@@ -5,6 +5,8 @@ use std::{io::Write, process::Stdio, time::Duration};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
 use crate::support::{
     TOKEN, TestApp,
     binary::{Gateway, command},
@@ -13,7 +15,7 @@ use crate::support::{
 
 fn config(folder: &std::path::Path, routes: &str) -> std::path::PathBuf {
     let file = folder.join("gateway.yaml");
-    let server = "server: { listen: \"127.0.0.1:0\", admin: \"127.0.0.1:0\" }\n";
+    let server = "server: { listen: \"127.0.0.1:0\", admin: \"127.0.0.1:0\", drain: 0s }\n";
     std::fs::write(&file, format!("{server}{}routes:\n{routes}", TestApp::auth())).unwrap();
     file
 }
@@ -41,6 +43,58 @@ async fn a_sigterm_finishes_what_was_started() {
     let (status, log) = gateway.wait(Duration::from_secs(10));
     assert!(status.success(), "{status}");
     assert!(log.contains("\"message\":\"ended\""), "{log}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sigterm_is_followed_by_a_while_in_which_callers_can_leave() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = config(folder.path(), "  - { name: r, backend: { fixed: { parameters: [{a: b}] } } }\n");
+    let text = std::fs::read_to_string(&file).unwrap().replace("drain: 0s", "drain: 1s");
+    std::fs::write(&file, text).unwrap();
+    let mut gateway = Gateway::serve(&file);
+    let request = argo_request("/r/api/v1/getparams.execute", TOKEN, b"{}");
+    assert_eq!(exchange(gateway.address, &request).await.header("connection"), None);
+    gateway.signal(Signal::SIGTERM);
+    let probe = b"GET /readyz HTTP/1.1\r\nHost: g\r\n\r\n";
+    while exchange(gateway.admin, probe).await.status == 200 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    // Kubernetes may still send callers here; they are answered, and told to connect anew.
+    let reply = exchange(gateway.address, &request).await;
+    assert_eq!((reply.sets(), reply.header("connection")), (r#"[{"a":"b"}]"#.to_owned(), Some("close")));
+    let (status, log) = gateway.wait(Duration::from_secs(10));
+    assert!(status.success() && log.contains("serving on"), "{log}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_signal_ends_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let marker = crate::support::processes::marker();
+    let slow = format!(
+        "  - {{ name: slow, backend: {{ script: {{ command: [sh, -c, \"sleep 20; echo []\", \"{marker}\"] }} }} }}\n"
+    );
+    let mut gateway = Gateway::serve(&config(folder.path(), &slow));
+    let address = gateway.address;
+    let request = argo_request("/slow/api/v1/getparams.execute", TOKEN, b"{}");
+    let call = tokio::spawn(async move {
+        let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        stream.write_all(&request).await.unwrap();
+        let mut answer = Vec::new();
+        _ = stream.read_to_end(&mut answer).await;
+        answer
+    });
+    while crate::support::processes::processes(&marker).is_empty() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    gateway.signal(Signal::SIGTERM);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    gateway.signal(Signal::SIGTERM);
+    let (status, log) = gateway.wait(Duration::from_secs(5));
+    assert_eq!(status.code(), Some(1));
+    assert!(log.contains("ended at once by a second signal"), "{log}");
+    // Nobody is told that there is nothing, and no script is left.
+    assert_eq!(String::from_utf8_lossy(&call.await.unwrap()), "");
+    crate::support::processes::all_gone(&marker, "scripts").await;
 }
 
 #[tokio::test]

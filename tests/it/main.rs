@@ -29,5 +29,6 @@ mod plugins;
 mod protocols;
 mod script;
 mod secrets;
+mod tls;
 mod tokens;
 mod workers;

@@ -119,7 +119,7 @@ async fn no_output_holds_a_secret() {
     }
     let metrics = exchange(gateway.admin, b"GET /metrics HTTP/1.1\r\nHost: g\r\n\r\n").await;
     seen += &metrics.text();
-    gateway.signal(Signal::SIGTERM);
+    gateway.signal(Signal::SIGINT);
     let (_, log) = gateway.wait(Duration::from_secs(10));
     assert!(log.lines().count() >= 12, "{log}");
     seen += &log;

@@ -8,6 +8,7 @@ pub mod binary;
 pub mod check;
 pub mod contract;
 pub mod images;
+pub mod mounted;
 pub mod nginx;
 pub mod processes;
 pub mod proxy;
@@ -15,6 +16,7 @@ pub mod push;
 pub mod registry;
 pub mod signer;
 pub mod upstream;
+pub mod visitor;
 pub mod wire;
 
 pub use app::{TestApp, TestClock};

@@ -1,8 +1,6 @@
 //! Callers' tokens: renewed as Kubernetes renews a mounted Secret, under load, without a restart and without a failed call.
 
 use std::{
-    os::unix::fs::symlink,
-    path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -12,25 +10,11 @@ use std::{
 
 use crate::support::{
     binary::Gateway,
+    mounted::mount,
     wire::{argo_request, exchange},
 };
 
 const PATH: &str = "/r/api/v1/getparams.execute";
-
-/// Puts `tokens` where a mounted Secret has them, all at once.
-fn mount(folder: &Path, version: &str, tokens: &[(&str, &str)]) {
-    let data = folder.join(format!("..{version}"));
-    std::fs::create_dir(&data).unwrap();
-    for (name, token) in tokens {
-        std::fs::write(data.join(name), token).unwrap();
-        let link = folder.join(name);
-        if !link.exists() {
-            symlink(Path::new("..data").join(name), link).unwrap();
-        }
-    }
-    symlink(format!("..{version}"), folder.join("..data_tmp")).unwrap();
-    std::fs::rename(folder.join("..data_tmp"), folder.join("..data")).unwrap();
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_secret_is_renewed_under_load_without_a_restart() {
@@ -42,7 +26,7 @@ async fn a_secret_is_renewed_under_load_without_a_restart() {
     let config = folder.path().join("gateway.yaml");
     std::fs::write(
         &config,
-        "server: { listen: \"127.0.0.1:0\", admin: \"127.0.0.1:0\" }\n\
+        "server: { listen: \"127.0.0.1:0\", admin: \"127.0.0.1:0\", drain: 0s }\n\
          auth: { tokens: [ { name: now, file: secret/token }, { name: next, file: secret/next } ] }\n\
          routes: [ { name: r, backend: { fixed: { parameters: [ { a: b } ] } } } ]\n",
     )

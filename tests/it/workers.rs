@@ -183,7 +183,7 @@ async fn they_end_with_the_gateway() {
         let script =
             json!({"mode": "worker", "command": ["sh", "-c", "trap '' TERM; sleep $1; sleep 9", "sh", marker]});
         let routes = json!([{"name": "w", "backend": {"script": script}}]);
-        let server = "server: { listen: \"127.0.0.1:0\", admin: \"127.0.0.1:0\" }\n";
+        let server = "server: { listen: \"127.0.0.1:0\", admin: \"127.0.0.1:0\", drain: 0s }\n";
         let file = folder.path().join("gateway.yaml");
         std::fs::write(&file, format!("{server}{}routes: {routes}\n", TestApp::auth())).unwrap();
         let gateway = Gateway::serve(&file);

@@ -46,7 +46,7 @@ impl DockerConfig {
     /// # Errors
     /// When it cannot be read or understood; the text holds nothing of its content.
     pub fn read(file: &Path) -> Result<Self, String> {
-        let bytes = std::fs::read(file).map_err(|error| error.to_string())?;
+        let bytes = crate::file::bytes(file)?;
         serde_json::from_slice(&bytes).map_err(|error| format!("line {}: not a Docker config.json", error.line()))
     }
 

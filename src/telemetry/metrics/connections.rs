@@ -9,10 +9,12 @@ use super::{counters, gauge};
 pub struct ConnectionMetrics {
     open: IntGauge,
     ended: IntCounterVec,
+    not_after: IntGauge,
 }
 
 /// Why connections end.
-const CONNECTIONS_ENDED: [&str; 7] = ["well", "refused", "malformed", "broken", "idle", "slow_head", "slow_reader"];
+const CONNECTIONS_ENDED: [&str; 8] =
+    ["well", "refused", "malformed", "no_handshake", "broken", "idle", "slow_head", "slow_reader"];
 
 /// A connection that is counted as open until it is dropped.
 #[derive(Debug)]
@@ -27,9 +29,14 @@ impl ConnectionMetrics {
                 registry,
                 "appset_gateway_connections_ended_total",
                 "Connections to the gateway that ended: well, refused (too many, in all or of one address), malformed (what came was no \
-                 request), broken, idle (nothing came after an answer), slow_head (a request's head did not arrive), slow_reader (an \
+                 request), no_handshake (no TLS came about, or not in time), broken, idle (nothing came after an answer), slow_head (a request's head did not arrive), slow_reader (an \
                  answer was not taken).",
                 &["reason"],
+            )?,
+            not_after: gauge(
+                registry,
+                "appset_gateway_tls_certificate_not_after_seconds",
+                "Until when the gateway's certificate is valid, in seconds since 1970; 0 without TLS.",
             )?,
         };
         for why in CONNECTIONS_ENDED {
@@ -43,6 +50,11 @@ impl ConnectionMetrics {
     pub fn open(&self) -> Open {
         self.open.inc();
         Open(self.open.clone())
+    }
+
+    /// Notes until when the gateway's certificate is valid, in seconds since 1970.
+    pub fn valid_until(&self, not_after: u64) {
+        self.not_after.set(i64::try_from(not_after).unwrap_or(i64::MAX));
     }
 
     /// Notes that one ended; `why` says how.

@@ -64,7 +64,7 @@ async fn the_end_of_the_gateway_is_the_end_of_its_scripts() {
         let line = format!("setsid sleep {marker} & exec sleep {marker}");
         let route = json!({"name": "s", "deadline": "2s", "backend": {"script": {"command": ["sh", "-c", line]}}});
         let file = folder.path().join("gateway.yaml");
-        let server = "server: { listen: \"127.0.0.1:0\", admin: \"127.0.0.1:0\" }";
+        let server = "server: { listen: \"127.0.0.1:0\", admin: \"127.0.0.1:0\", drain: 0s }";
         std::fs::write(&file, format!("{server}\n{}routes: {}\n", TestApp::auth(), json!([route]))).unwrap();
         let mut gateway = Gateway::serve(&file);
         let request = argo_request("/s/api/v1/getparams.execute", TOKEN, b"{}");
@@ -343,7 +343,7 @@ async fn ten_thousand_runs_leave_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let script = json!({"command": ["sh", "-c", "(true &); echo '[]'"], "concurrency": 4});
     let route = json!({"name": "s", "backend": {"script": script}, "cache": {"ttl": "0s"}});
-    let server = "server: { listen: \"127.0.0.1:0\", admin: \"127.0.0.1:0\" }\n";
+    let server = "server: { listen: \"127.0.0.1:0\", admin: \"127.0.0.1:0\", drain: 0s }\n";
     let file = folder.path().join("gateway.yaml");
     std::fs::write(&file, format!("{server}{}routes: {}\n", TestApp::auth(), json!([route]))).unwrap();
     let gateway = Gateway::serve(&file);

@@ -31,7 +31,7 @@ impl Served {
         script["command"].as_array_mut().unwrap().push(json!(marker));
         script["concurrency"] = json!(1);
         let routes = json!([{"name": "s", "backend": {"script": script}, "cache": {"ttl": "0s"}}]);
-        let server = "server: { listen: \"127.0.0.1:0\", admin: \"127.0.0.1:0\" }\n";
+        let server = "server: { listen: \"127.0.0.1:0\", admin: \"127.0.0.1:0\", drain: 0s }\n";
         let file = folder.path().join("gateway.yaml");
         std::fs::write(&file, format!("{server}{}routes: {routes}\n", TestApp::auth())).unwrap();
         Self { gateway: Gateway::serve(&file), marker, asked: 0, _folder: folder }

@@ -15,13 +15,14 @@ use appset_gateway::{
     base_dir::BaseDir,
     clock::{Clock, SystemClock, Timestamp},
     config::{Loaded, Report},
+    edge::Phase,
     server,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::{
     net::TcpListener,
-    sync::oneshot,
+    sync::watch,
     task::JoinHandle,
     time::{Instant, sleep},
 };
@@ -72,7 +73,8 @@ pub struct TestApp {
     /// The folder that its configuration's relative paths start from.
     pub folder: TempDir,
     config: String,
-    stop: Option<oneshot::Sender<()>>,
+    /// Dropped, it ends.
+    stop: Option<watch::Sender<Phase>>,
     main: Option<JoinHandle<bool>>,
     admin_task: JoinHandle<bool>,
 }
@@ -113,17 +115,17 @@ impl TestApp {
             Ok(app) => Arc::new(app),
             Err(report) => panic!("{}", report.lines().join("\n")),
         };
-        let (stop, stopped) = oneshot::channel::<()>();
+        let (stop, phase) = watch::channel(Phase::Serving);
         let listen = async || TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (main, admin) = (listen().await, listen().await);
         let (address, admin_address) = (main.local_addr().unwrap(), admin.local_addr().unwrap());
-        let stopped = async move { _ = stopped.await };
-        let edge = server::edge(&app);
-        let (main_edge, router) = (edge.clone(), server::router(Arc::clone(&app)));
-        let main = tokio::spawn(async move { main_edge.serve(main, router, stopped, Duration::from_secs(10)).await });
-        let forever = std::future::pending();
-        let router = server::admin::router(Arc::clone(&app));
-        let admin_task = tokio::spawn(async move { edge.serve(admin, router, forever, Duration::ZERO).await });
+        let (edge, router) = (server::edge(&app), server::router(Arc::clone(&app)));
+        let main = tokio::spawn(async move { edge.serve(main, router, phase, Duration::from_secs(10)).await });
+        let (edge, router) = (server::admin::edge(&app), server::admin::router(Arc::clone(&app)));
+        let admin_task = tokio::spawn(async move {
+            let (_forever, phase) = watch::channel(Phase::Serving);
+            edge.serve(admin, router, phase, Duration::ZERO).await
+        });
         let config = config.to_owned();
         Self {
             app,

@@ -1,6 +1,8 @@
 //! A certificate authority of the tests' own.
 
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+};
 
 /// A CA with a certificate of its own.
 pub struct Ca {
@@ -22,8 +24,22 @@ impl Ca {
 
     /// A certificate for `names`, and its key, in PEM.
     pub fn certificate(&self, names: &[&str]) -> (String, String) {
-        let key = KeyPair::generate().unwrap();
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        (CertificateParams::new(names).unwrap().signed_by(&key, &self.issuer).unwrap().pem(), key.serialize_pem())
+        self.sign(&CertificateParams::new(names).unwrap())
+    }
+
+    /// A certificate of the client with this common name and organization, and its key, in PEM.
+    pub fn client(&self, name: &str, organization: &str) -> (String, String) {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.distinguished_name = DistinguishedName::new();
+        params.distinguished_name.push(DnType::OrganizationName, organization);
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.extended_key_usages.push(ExtendedKeyUsagePurpose::ClientAuth);
+        self.sign(&params)
+    }
+
+    fn sign(&self, params: &CertificateParams) -> (String, String) {
+        let key = KeyPair::generate().unwrap();
+        (params.signed_by(&key, &self.issuer).unwrap().pem(), key.serialize_pem())
     }
 }

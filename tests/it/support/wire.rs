@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use serde_json::Value;
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
+    io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
 };
 
@@ -100,7 +100,7 @@ pub async fn exchange_admin(address: SocketAddr, request: &[u8]) -> Reply {
 }
 
 /// Reads one response. No reply of the main listener may look empty to Argo CD by accident; this panics when one does.
-pub async fn read_reply(stream: &mut TcpStream) -> Reply {
+pub async fn read_reply(stream: &mut (impl AsyncRead + Unpin)) -> Reply {
     let reply = read_whole(stream).await;
     if reply.header("content-type") == Some("application/json") {
         let verdict = reply.verdict();
@@ -111,7 +111,7 @@ pub async fn read_reply(stream: &mut TcpStream) -> Reply {
 }
 
 /// Reads one response with a `Content-Length`, which every response of the gateway has (invariant I1).
-async fn read_whole(stream: &mut TcpStream) -> Reply {
+async fn read_whole(stream: &mut (impl AsyncRead + Unpin)) -> Reply {
     let mut raw = Vec::new();
     let end = loop {
         if let Some(end) = raw.windows(4).position(|window| window == b"\r\n\r\n") {

@@ -1,0 +1,54 @@
+//! From bytes to TLS.
+
+use std::{io, sync::Arc};
+
+use bytes::Bytes;
+use rustls::ServerConfig;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+};
+use tokio_rustls::{TlsAcceptor, server::TlsStream};
+
+use super::ClientCertificate;
+use crate::tls::H2;
+
+/// The type of a record in which a handshake begins (RFC 8446, section 5.1).
+const HANDSHAKE: u8 = 22;
+
+/// A connection by TLS.
+pub struct Secured {
+    /// What goes over it.
+    pub stream: TlsStream<TcpStream>,
+    /// The certificate that the client showed.
+    pub certificate: Option<Arc<ClientCertificate>>,
+    /// Whether HTTP/2 was agreed on.
+    pub is_h2: bool,
+}
+
+/// Shakes hands with whoever is at the other end of `stream`. Who speaks cleartext is told `cleartext`.
+///
+/// # Errors
+/// When it does not come about.
+pub async fn shake(mut stream: TcpStream, server: Arc<ServerConfig>, cleartext: &Bytes) -> io::Result<Secured> {
+    let mut first = [HANDSHAKE];
+    stream.peek(&mut first).await?;
+    if first != [HANDSHAKE] {
+        stream.write_all(cleartext).await?;
+        stream.shutdown().await?;
+        // Who closes on what is still to be read resets, and takes back what was said.
+        while stream.read(&mut [0; 4096]).await? > 0 {}
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "what came was no TLS"));
+    }
+    let stream = TlsAcceptor::from(server).accept(stream).await?;
+    let (_, session) = stream.get_ref();
+    let is_h2 = session.alpn_protocol() == Some(H2);
+    let certificate = match session.peer_certificates().and_then(<[_]>::first) {
+        None => None,
+        Some(certificate) => {
+            let read = ClientCertificate::read(certificate);
+            Some(Arc::new(read.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?))
+        }
+    };
+    Ok(Secured { stream, certificate, is_h2 })
+}

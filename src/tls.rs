@@ -1,0 +1,237 @@
+//! Who the gateway is on its main listener, and which clients' certificates are believed there. The files are read at the start, and
+//! again when they may have been renewed.
+
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use arc_swap::ArcSwap;
+use rustls::{
+    RootCertStore, ServerConfig,
+    crypto::aws_lc_rs,
+    server::{WebPkiClientVerifier, danger::ClientCertVerifier},
+    sign::{CertifiedKey, SingleCertAndKey},
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use sha2::{Digest as _, Sha256};
+use x509_cert::{Certificate, der::Decode as _};
+
+use crate::{
+    base_dir::BaseDir,
+    certificate::{content, pair, trusted},
+    problem::{Path, Problems},
+};
+
+/// What the main listener offers by ALPN (RFC 7301), the better one first.
+const PROTOCOLS: [&[u8]; 2] = [H2, b"http/1.1"];
+
+/// HTTP/2 over TLS (RFC 9113, section 3.1).
+pub const H2: &[u8] = b"h2";
+
+/// TLS on the main listener. The files are watched: what is renewed is used for the next connection.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TlsConfig {
+    /// The certificate, with those between it and its root, in PEM.
+    pub cert: PathBuf,
+    /// Its private key, in PEM.
+    pub key: PathBuf,
+    /// A PEM file with the certificates that clients' certificates come from. A client may then show one, and be a caller by it; see
+    /// `auth.certificates`.
+    pub client_ca: Option<PathBuf>,
+    /// Whether a client must show a certificate, besides being a caller. Needs `clientCa`.
+    #[serde(default)]
+    pub require_client_certificate: bool,
+}
+
+/// TLS on the main listener.
+#[derive(Debug)]
+pub struct Tls {
+    config: TlsConfig,
+    now: ArcSwap<Loaded>,
+    /// What was wrong with the files at the last look, so that it is told once.
+    trouble: Mutex<Option<String>>,
+}
+
+/// What the files held.
+#[derive(Debug)]
+struct Loaded {
+    hash: [u8; 32],
+    server: Arc<ServerConfig>,
+    not_after: Option<Duration>,
+}
+
+impl TlsConfig {
+    /// Reads the files. What is wrong is noted below `path`.
+    pub fn build(&self, base: &BaseDir, path: &Path, problems: &mut Problems) -> Option<Arc<Tls>> {
+        if self.require_client_certificate && self.client_ca.is_none() {
+            problems.error_with_help(
+                &path.key("requireClientCertificate"),
+                "no client's certificate is believed, so nobody could connect",
+                "name the file of their CA: `clientCa: ca.crt`",
+            );
+            return None;
+        }
+        let config = Self {
+            cert: base.resolve(&self.cert),
+            key: base.resolve(&self.key),
+            client_ca: self.client_ca.as_ref().map(|file| base.resolve(file)),
+            ..*self
+        };
+        let loaded = problems.note(path, Loaded::read(&config))?;
+        Some(Arc::new(Tls { config, now: ArcSwap::from_pointee(loaded), trouble: Mutex::default() }))
+    }
+}
+
+impl Tls {
+    /// The files, which may be renewed.
+    #[must_use]
+    pub fn files(&self) -> Vec<PathBuf> {
+        let Self { config: TlsConfig { cert, key, client_ca, .. }, .. } = self;
+        [Some(cert), Some(key), client_ca.as_ref()].into_iter().flatten().cloned().collect()
+    }
+
+    /// Reads the files again. What can be used takes the place of what was before; what cannot changes nothing but a line in the log.
+    pub fn refresh(&self) {
+        let read = Loaded::read(&self.config);
+        let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        match read {
+            Ok(loaded) => {
+                *trouble = None;
+                if loaded.hash != self.now.load().hash {
+                    tracing::info!(not_after = loaded.not_after(), "new certificates are in place of those before");
+                    self.now.store(Arc::new(loaded));
+                }
+            }
+            Err(why) if trouble.as_ref() != Some(&why) => {
+                tracing::error!(%why, "the certificates from before stay in use (server.tls)");
+                *trouble = Some(why);
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// What the next connection is served with.
+    #[must_use]
+    pub fn server(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.now.load().server)
+    }
+
+    /// Until when the certificate is valid, in seconds since 1970; 0 when it does not say so in a way that is understood.
+    #[must_use]
+    pub fn not_after(&self) -> u64 {
+        self.now.load().not_after()
+    }
+}
+
+impl Loaded {
+    fn read(config: &TlsConfig) -> Result<Self, String> {
+        let TlsConfig { cert, key, client_ca, require_client_certificate } = config;
+        let (of_cert, of_key) = (content(cert, "certificate")?, content(key, "key")?);
+        let own = pair("server's", cert, &of_cert, key, &of_key)?;
+        let mut hash = Sha256::new_with_prefix(Sha256::digest(&of_cert)).chain_update(Sha256::digest(&of_key));
+        let not_after = not_after(&own);
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| error.to_string())?;
+        let builder = match client_ca {
+            None => builder.with_no_client_auth(),
+            Some(file) => {
+                let pem = content(file, "client CA")?;
+                hash.update(Sha256::digest(&pem));
+                let mut roots = RootCertStore::empty();
+                roots.add_parsable_certificates(trusted(file, &pem)?);
+                let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+                let verifier = if *require_client_certificate { verifier } else { verifier.allow_unauthenticated() };
+                let verifier: Arc<dyn ClientCertVerifier> =
+                    verifier.build().map_err(|error| format!("the CA file {}: {error}", file.display()))?;
+                builder.with_client_cert_verifier(verifier)
+            }
+        };
+        let mut server = builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(own)));
+        server.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
+        Ok(Self { hash: hash.finalize().into(), server: Arc::new(server), not_after })
+    }
+
+    fn not_after(&self) -> u64 {
+        self.not_after.map_or(0, |since_1970| since_1970.as_secs())
+    }
+}
+
+fn not_after(own: &CertifiedKey) -> Option<Duration> {
+    let certificate = Certificate::from_der(own.cert.first()?).ok()?;
+    Some(certificate.tbs_certificate().validity().not_after.to_unix_duration())
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateParams, KeyPair};
+
+    use super::*;
+
+    fn config(folder: &std::path::Path) -> TlsConfig {
+        let at = |name: &str| folder.join(name);
+        TlsConfig { cert: at("tls.crt"), key: at("tls.key"), client_ca: None, require_client_certificate: false }
+    }
+
+    fn build(config: &TlsConfig) -> Result<Arc<Tls>, String> {
+        let mut problems = Problems::default();
+        let built = config.build(&BaseDir::default(), &Path::root().key("tls"), &mut problems);
+        built.ok_or_else(|| problems.into_vec().into_iter().map(|problem| problem.message).collect())
+    }
+
+    #[test]
+    fn files_that_are_of_no_use_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut config = config(folder.path());
+        let put = |name: &str, content: &str| std::fs::write(folder.path().join(name), content).unwrap();
+        let key = KeyPair::generate().unwrap();
+        let pem = CertificateParams::new(vec!["gateway".into()]).unwrap().self_signed(&key).unwrap().pem();
+        assert!(build(&config).unwrap_err().contains("cannot read the certificate file"));
+        put("tls.crt", &pem);
+        assert!(build(&config).unwrap_err().contains("cannot read the key file"));
+        put("tls.key", &KeyPair::generate().unwrap().serialize_pem());
+        assert!(build(&config).unwrap_err().contains("is not that of the certificate"));
+        put("tls.key", &key.serialize_pem());
+        build(&config).unwrap();
+        config.client_ca = Some(folder.path().join("ca.crt"));
+        assert!(build(&config).unwrap_err().contains("cannot read the client CA file"));
+        put("ca.crt", "");
+        assert!(build(&config).unwrap_err().contains("ca.crt holds no certificate"));
+        put("ca.crt", &pem);
+        build(&config).unwrap();
+        config = TlsConfig { client_ca: None, require_client_certificate: true, ..config };
+        assert!(build(&config).unwrap_err().contains("nobody could connect"));
+    }
+
+    #[test]
+    fn what_is_renewed_is_used_and_what_is_broken_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = config(folder.path());
+        let renew = |year: i32| {
+            let key = KeyPair::generate().unwrap();
+            let mut params = CertificateParams::new(vec!["gateway".into()]).unwrap();
+            params.not_after = rcgen::date_time_ymd(year, 1, 1);
+            std::fs::write(&config.cert, params.self_signed(&key).unwrap().pem()).unwrap();
+            std::fs::write(&config.key, key.serialize_pem()).unwrap();
+        };
+        renew(2040);
+        let tls = build(&config).unwrap();
+        let first = tls.server();
+        assert_eq!(tls.not_after(), 2_208_988_800);
+        tls.refresh();
+        assert!(Arc::ptr_eq(&first, &tls.server()), "nothing is new");
+        renew(2041);
+        let good = std::fs::read(&config.key).unwrap();
+        std::fs::write(&config.key, "half a key").unwrap();
+        tls.refresh();
+        assert!(Arc::ptr_eq(&first, &tls.server()), "what is broken is not used");
+        std::fs::write(&config.key, good).unwrap();
+        tls.refresh();
+        assert_eq!(tls.not_after(), 2_240_611_200);
+    }
+}

@@ -1,0 +1,19 @@
+//! Files as Kubernetes mounts those of a Secret or a ConfigMap.
+
+use std::{os::unix::fs::symlink, path::Path};
+
+/// Puts `files` into `folder` as the version called `version`, all at once: a link to the folder that holds them is renamed over the one
+/// before.
+pub fn mount(folder: &Path, version: &str, files: &[(&str, &str)]) {
+    let data = folder.join(format!("..{version}"));
+    std::fs::create_dir_all(&data).unwrap();
+    for (name, content) in files {
+        std::fs::write(data.join(name), content).unwrap();
+        let link = folder.join(name);
+        if !link.exists() {
+            symlink(Path::new("..data").join(name), link).unwrap();
+        }
+    }
+    symlink(format!("..{version}"), folder.join("..data_tmp")).unwrap();
+    std::fs::rename(folder.join("..data_tmp"), folder.join("..data")).unwrap();
+}

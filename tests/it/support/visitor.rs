@@ -1,0 +1,45 @@
+//! A client that comes by TLS.
+
+use std::{io, net::SocketAddr, sync::Arc};
+
+use tokio::net::TcpStream;
+use tokio_rustls::{
+    TlsConnector,
+    client::TlsStream,
+    rustls::{
+        ClientConfig, RootCertStore,
+        crypto::aws_lc_rs,
+        pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject as _},
+    },
+};
+
+/// A client that believes one CA.
+#[derive(Clone)]
+pub struct Visitor(Arc<ClientConfig>);
+
+impl Visitor {
+    /// One that believes the CA with the certificate `ca`, shows `certificate` with its key, and offers `protocols` by ALPN.
+    pub fn new(ca: &str, certificate: Option<&(String, String)>, protocols: &[&str]) -> Self {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(ca.as_bytes()).unwrap()).unwrap();
+        let config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots);
+        let mut config = match certificate {
+            None => config.with_no_client_auth(),
+            Some((certificate, key)) => {
+                let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()];
+                config.with_client_auth_cert(chain, PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap()).unwrap()
+            }
+        };
+        config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
+        Self(Arc::new(config))
+    }
+
+    /// A connection to `address`, which is to be `localhost`.
+    pub async fn connect(&self, address: SocketAddr) -> io::Result<TlsStream<TcpStream>> {
+        let stream = TcpStream::connect(address).await?;
+        TlsConnector::from(Arc::clone(&self.0)).connect(ServerName::try_from("localhost").unwrap(), stream).await
+    }
+}
