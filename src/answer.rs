@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout_at};
 
 use self::run::{Known, Run};
 use crate::{
-    cache::{Answers, Entry, Key, Memory, Stale, State},
+    cache::{Answers, Entry, Key, Memory, Revision, Stale, State},
     clock::{Clock, Timestamp},
     error::{BackendError, ErrorKind},
     flight::{Boarding, Flights, Landing},
@@ -130,7 +130,8 @@ enum Wanted {
 /// Answers queries, and remembers.
 pub struct Engine {
     known: Known,
-    flights: Flights<Key, Question, Landed>,
+    /// By what is asked, and by what would answer: after a reload nobody waits for the route that was.
+    flights: Flights<(Key, Revision), Question, Landed>,
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
 }
@@ -234,7 +235,7 @@ impl Engine {
         let question = route.question(&query);
         let label = question.clone();
         self.flights.board(
-            key,
+            (key, route.revision()),
             recheck,
             || label,
             |seat| {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// Where relative paths start.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BaseDir(PathBuf);
 
 impl BaseDir {

@@ -2,6 +2,7 @@
 
 mod call;
 mod check;
+mod gateway;
 mod held;
 mod serve;
 
@@ -34,7 +35,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Serve Argo CD's calls until SIGTERM.
-    Serve(ConfigFile),
+    Serve(serve::ServeArgs),
     /// Check the configuration and report all that is wrong with it. Opens no socket.
     #[command(after_help = "Exit codes: 0 good (warnings included), 78 the configuration is wrong.")]
     Check {
@@ -94,7 +95,7 @@ pub fn run() -> ExitCode {
     }
     let cli = Cli::parse();
     let result = match cli.command {
-        Command::Serve(file) => serve::run(&file.path),
+        Command::Serve(arguments) => serve::run(&arguments),
         Command::Check { file, output } => check::run(&file.path, output),
         Command::Call(arguments) => call::run(&arguments),
         Command::Held(arguments) => held::run(&arguments),

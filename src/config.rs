@@ -6,11 +6,16 @@ pub mod plugins;
 pub mod report;
 pub mod tree;
 
-use std::{collections::BTreeMap, net::SocketAddr, path::Path as FilePath};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+    path::{Path as FilePath, PathBuf},
+};
 
 use schemars::{JsonSchema, Schema, generate::SchemaSettings};
 use serde::Deserialize;
 use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 
 pub use self::report::Report;
 use self::{
@@ -134,8 +139,10 @@ impl Default for ServerConfig {
 pub struct Loaded {
     /// What could be decoded; `None` when nothing could.
     pub config: Option<Config>,
-    /// The routes as they stand in the file.
-    pub routes: Vec<Value>,
+    /// The file as it stands.
+    pub raw: Value,
+    /// The hash of all that was read.
+    pub hash: [u8; 32],
     /// Where relative paths start.
     pub base: BaseDir,
     /// The plugins, in the order of their folders' names.
@@ -166,8 +173,7 @@ impl Loaded {
         let mut report = Report::new(name, source);
         let Some(mut tree) = tree::parse(&mut report) else { return Err(report) };
         let config = decode::decode_knowing(&mut tree, &mut report, plugins::known_of_sources);
-        let value = tree.to_value();
-        let routes = value.get("routes").and_then(Value::as_array).cloned().unwrap_or_default();
+        let raw = tree.to_value();
         let mut problems = Problems::default();
         let path = Path::root().key("plugins");
         let load = |config: &Config| plugins::load(&config.plugins, &base, &path, &mut problems);
@@ -178,7 +184,22 @@ impl Loaded {
         for problem in problems.into_vec() {
             report.add(&tree, problem);
         }
-        Ok(Self { config, routes, base, plugins, report, tree })
+        let sources = [&report].into_iter().chain(plugins.iter().map(|plugin| &plugin.report));
+        let hashes =
+            sources.flat_map(Report::sources).map(|(name, source)| Sha256::digest(format!("{name}\0{source}")));
+        let hash = hashes.fold(Sha256::new(), Sha256::chain_update).finalize().into();
+        Ok(Self { config, raw, hash, base, plugins, report, tree })
+    }
+
+    /// The files that it was read from, if it came from `file`; a new plugin's is one that is beside them.
+    #[must_use]
+    pub fn files(&self, file: &FilePath) -> Vec<PathBuf> {
+        let folder = self.config.as_ref().and_then(|config| config.plugins.path.as_ref());
+        let any = folder.map(|folder| self.base.resolve(folder).join("any"));
+        let sources = [&self.report].into_iter().chain(self.plugins.iter().map(|plugin| &plugin.report));
+        let of_plugins = sources.flat_map(Report::sources).map(|(name, _)| PathBuf::from(name));
+        let files = [file.to_owned()].into_iter().chain(any).chain(of_plugins).collect::<BTreeSet<_>>();
+        files.into_iter().collect()
     }
 
     /// All that is wrong, with `problems`, which the building of the parts found.

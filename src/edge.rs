@@ -92,7 +92,7 @@ impl Edge {
         listener: TcpListener,
         router: Router,
         mut phase: watch::Receiver<Phase>,
-        finish: Duration,
+        finish: impl FnOnce() -> Duration,
     ) -> bool {
         let peers = Arc::new(Peers::new(self.limits.most, self.limits.most_per_peer));
         let mut connections = JoinSet::new();
@@ -121,7 +121,7 @@ impl Edge {
             while connections.try_join_next().is_some() {}
         }
         drop(listener);
-        timeout(finish, async { while connections.join_next().await.is_some() {} }).await.is_ok()
+        timeout(finish(), async { while connections.join_next().await.is_some() {} }).await.is_ok()
     }
 
     /// A place for a connection, or else it is told that there is none.

@@ -26,8 +26,9 @@ use self::{
 use crate::{
     backend::{
         Backend, BackendConfig, Surroundings,
-        script::{CommandConfig, probe::Probe},
+        script::{CommandConfig, Package, probe::Probe},
     },
+    base_dir::BaseDir,
     cache::{CacheConfig, Key, KeyPrefix, Life, Policy, Revision, State},
     clock::Timestamp,
     error::BackendError,
@@ -109,6 +110,16 @@ pub struct Route {
     matcher: Option<Matcher>,
     prefix: KeyPrefix,
     revision: Revision,
+    origin: Origin,
+}
+
+/// What a route was built from, but for what all routes share.
+#[derive(Debug, PartialEq, Eq)]
+struct Origin {
+    raw: Value,
+    base: BaseDir,
+    deadline: HumanDuration,
+    package: Option<Package>,
 }
 
 /// Which parameters a route accepts.
@@ -302,6 +313,25 @@ impl RouteTable {
         Ok(None)
     }
 
+    /// Takes over the routes of `before` that were built from the same, with all that they hold. How many there are.
+    pub fn keep(&mut self, before: &Self) -> usize {
+        let mut kept = 0;
+        for route in &mut self.routes {
+            if let Some(same) = before.by_name(&route.name).filter(|before| before.origin == route.origin) {
+                *route = Arc::clone(same);
+                self.by_name.insert(Arc::clone(&route.name), Arc::clone(same));
+                kept += 1;
+            }
+        }
+        kept
+    }
+
+    /// The routes that were not taken over from `before`.
+    pub fn new_beside(&self, before: &Self) -> impl Iterator<Item = &Arc<Route>> {
+        let is_new = |route: &&Arc<Route>| before.by_name(&route.name).is_none_or(|before| !Arc::ptr_eq(before, route));
+        self.routes.iter().filter(is_new)
+    }
+
     /// Puts another backend behind all routes, which nobody may have taken yet.
     #[cfg(test)]
     pub fn replace_backends(&mut self, backend: &Arc<dyn Backend>) {
@@ -455,6 +485,7 @@ fn build_route(
         matcher: matcher.flatten(),
         prefix: KeyPrefix::new(&config.name, reads_application_set),
         revision: Revision::of(raw),
+        origin: Origin { raw: raw.clone(), base: around.base.clone(), deadline, package: around.package.cloned() },
         backend,
     })
 }

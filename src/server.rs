@@ -44,7 +44,7 @@ const GETPARAMS: &str = "/api/v1/getparams.execute";
 pub fn edge(app: &App) -> Edge {
     let overloaded = "there are too many connections, in all or from this address (`server.connections`)";
     let malformed = "this is no HTTP/1.1 request, or its head is larger than the gateway reads";
-    let ConnectionsConfig { most, per_peer, idle, max_age } = app.server.connections;
+    let ConnectionsConfig { most, per_peer, idle, max_age } = app.setup().server.connections;
     let cleartext = "this port speaks TLS (`server.tls`); ask it by https://";
     let limits = Limits {
         most,

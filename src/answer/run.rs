@@ -13,7 +13,7 @@ use tokio::time::timeout_at;
 use super::{Failure, Landed, Wanted};
 use crate::{
     backend,
-    cache::{Answers, Encoded, Entry, Failing, Key, Life, Peak, State},
+    cache::{Answers, Encoded, Entry, Failing, Key, Life, Peak, Revision, State},
     clock::{Clock, Timestamp},
     error::BackendError,
     flight::Seat,
@@ -89,7 +89,7 @@ pub(super) struct Run {
     pub question: Question,
     pub query: Query,
     pub wanted: Wanted,
-    pub seat: Seat<Key, Question, Landed>,
+    pub seat: Seat<(Key, Revision), Question, Landed>,
 }
 
 /// What a run found, in the form that Argo CD gets.

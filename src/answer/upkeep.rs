@@ -141,6 +141,11 @@ impl Engine {
         Invalidated { answers, runs }
     }
 
+    /// Lets the routes that `is_meant` be asked at once what failed before, since they ask in another way now.
+    pub fn forget_failures(&self, is_meant: impl Fn(&str) -> bool) {
+        self.known.failing.forget(|failed| is_meant(&failed.question.route));
+    }
+
     /// What is held, by lineage.
     #[must_use]
     pub fn held(&self) -> Vec<(Key, Held)> {

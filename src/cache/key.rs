@@ -53,7 +53,7 @@ impl fmt::Debug for Key {
 
 /// What a route's answers are made by: a hash of the parts of its configuration that shape them. An answer of another
 /// revision is not served; what Argo CD made from it is still there, so a loss is measured against it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Revision(u64);
 
 impl Revision {

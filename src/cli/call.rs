@@ -103,14 +103,15 @@ fn parameters(arguments: &CallArgs) -> anyhow::Result<Parameters> {
 }
 
 async fn pick(app: &App, arguments: &CallArgs, parameters: &Parameters) -> anyhow::Result<Arc<Route>> {
-    let known = || app.routes.iter().map(|route| &*route.name).collect::<Vec<_>>().join(", ");
+    let setup = app.setup();
+    let known = || setup.routes.iter().map(|route| &*route.name).collect::<Vec<_>>().join(", ");
     if let Some(name) = &arguments.route {
-        let route = app.routes.by_name(name);
+        let route = setup.routes.by_name(name);
         return route.cloned().with_context(|| format!("there is no route `{name}`; there are: {}", known()));
     }
-    let deadline = Instant::now() + app.server.deadline.0;
+    let deadline = Instant::now() + setup.server.deadline.0;
     let query = Query::new(arguments.application_set.as_str().into(), Arc::new(parameters.clone()), deadline);
-    let found = app.routes.by_match(&query).await;
+    let found = setup.routes.by_match(&query).await;
     let found = found.map_err(|(route, error)| anyhow::anyhow!(ApiError::of_match(&route, error).message))?;
     found.cloned().with_context(|| format!("no route's `match` takes this call; name one of: {}", known()))
 }

@@ -15,7 +15,7 @@ fn lacks(app: &App) -> anyhow::Result<Vec<String>> {
 pub fn run(file: &Path, output: Output) -> anyhow::Result<ExitCode> {
     let checked = Loaded::read(file).and_then(|loaded| App::build(loaded, Arc::new(SystemClock), own_program()));
     let (report, routes, lacks) = match checked {
-        Ok((app, report)) => (report, app.routes.iter().count(), lacks(&app)?),
+        Ok((app, report)) => (report, app.setup().routes.iter().count(), lacks(&app)?),
         Err(report) => (report, 0, Vec::new()),
     };
     for lack in lacks {

@@ -3,6 +3,8 @@
 use std::{io, path::Path, process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::Context;
+use clap::Args;
+use http::Method;
 use tokio::{
     net::TcpListener,
     signal::unix::{Signal, SignalKind, signal},
@@ -10,9 +12,13 @@ use tokio::{
     time::sleep,
 };
 
-use super::exit;
+use super::{
+    ConfigFile, exit,
+    gateway::{AdminArgs, Gateway},
+    print,
+};
 use crate::{
-    app::App,
+    app::{App, Outline},
     clock::SystemClock,
     config::Loaded,
     edge::Phase,
@@ -30,8 +36,30 @@ const FLUSH: Duration = Duration::from_secs(5);
 /// What Kubernetes ends a container with.
 const TERMINATE: &str = "SIGTERM";
 
-/// Serves what `file` describes until SIGTERM or SIGINT.
-pub fn run(file: &Path) -> anyhow::Result<ExitCode> {
+/// What to serve.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A change of the file is taken over while it serves, also on SIGHUP: checked whole, and swapped at once or not at all. --check-reload asks the \
+gateway that runs (by `server.admin` and a token with `role: admin` of the configuration, or --admin and --token-file) what it has, and says \
+what the file would change there. Nothing is changed.
+
+Exit codes: 0 ended by a signal, or checked; 1 failed; 78 the configuration is wrong.")]
+pub struct ServeArgs {
+    #[command(flatten)]
+    file: ConfigFile,
+    /// Say what the file would change in the gateway that runs, and end.
+    #[arg(long)]
+    check_reload: bool,
+    #[command(flatten)]
+    admin: AdminArgs,
+}
+
+/// Serves what the arguments name until SIGTERM or SIGINT.
+pub fn run(arguments: &ServeArgs) -> anyhow::Result<ExitCode> {
+    let file = &arguments.file.path;
+    if arguments.check_reload {
+        return check_reload(file, &arguments.admin);
+    }
     let loaded = match Loaded::read(file) {
         Ok(loaded) => loaded,
         Err(report) => {
@@ -58,6 +86,29 @@ pub fn run(file: &Path) -> anyhow::Result<ExitCode> {
     code
 }
 
+/// Prints what `file` would change in the gateway that runs.
+fn check_reload(file: &Path, admin: &AdminArgs) -> anyhow::Result<ExitCode> {
+    let loaded = Loaded::read(file);
+    let outline = loaded.as_ref().ok().map(Outline::of);
+    let built = loaded.and_then(|loaded| App::build(loaded, Arc::new(SystemClock), own_program()));
+    let outline = match (built, outline) {
+        (Ok((_, report)), Some(outline)) => {
+            eprint!("{report}");
+            outline
+        }
+        (Ok((_, report)) | Err(report), _) => {
+            eprintln!("{report}{}: {}; a reload would change nothing", file.display(), report.summary());
+            return Ok(ExitCode::from(exit::CONFIG));
+        }
+    };
+    let gateway = Gateway::find(admin, file)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let told = runtime.block_on(gateway.call(Method::GET, &["config"]))?;
+    let running = serde_json::from_value::<Outline>(told["outline"].clone())
+        .context("the gateway that runs is of another version: it does not say what it has")?;
+    print(running.changes(&outline).to_string().trim_end())
+}
+
 async fn serve(app: Arc<App>, file: &Path) -> anyhow::Result<ExitCode> {
     app.open_disk();
     match app.launchers.lacks().await {
@@ -66,36 +117,41 @@ async fn serve(app: Arc<App>, file: &Path) -> anyhow::Result<ExitCode> {
     }
     // Before the first connection: a signal that came earlier would end the process at once.
     let mut signals = Signals::listen()?;
+    let hangup = signal(SignalKind::hangup())?;
+    let setup = app.setup();
     let bind = async |address, key: &str| {
         TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address} (server.{key})"))
     };
-    let listener = bind(app.server.listen, "listen").await?;
-    let admin = bind(app.server.admin, "admin").await?;
+    let listener = bind(setup.server.listen, "listen").await?;
+    let admin = bind(setup.server.admin, "admin").await?;
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         listen = %listener.local_addr()?,
         tls = app.tls.is_some(),
         admin = %admin.local_addr()?,
         config = %file.display(),
-        routes = app.routes.iter().count(),
+        routes = setup.routes.iter().count(),
         "ready"
     );
     app.start_ahead();
     let renewing = Arc::clone(&app);
     tokio::spawn(async move { renewing.renew().await });
+    let (following, own) = (Arc::clone(&app), file.to_owned());
+    tokio::spawn(async move { following.follow(&own, hangup).await });
     let warming = Arc::clone(&app);
     tokio::spawn(async move { warming.warm_up().await });
     let (phase, phases) = watch::channel(Phase::Serving);
     let serving = tokio::spawn(answer(Arc::clone(&app), listener, admin, phases));
 
     let signal = signals.next().await;
-    app.start_draining();
     phase.send_replace(Phase::Leaving);
+    app.start_draining();
     let end = async {
         // Who ends it by hand waits for it.
-        if signal == TERMINATE && !app.server.drain.0.is_zero() {
-            tracing::info!(signal, drain = ?app.server.drain.0, "serving on, so that callers can find another gateway");
-            sleep(app.server.drain.0).await;
+        let drain = app.setup().server.drain.0;
+        if signal == TERMINATE && !drain.is_zero() {
+            tracing::info!(signal, ?drain, "serving on, so that callers can find another gateway");
+            sleep(drain).await;
         }
         phase.send_replace(Phase::Ending);
         tracing::info!(signal, in_flight = app.in_flight.now(), "finishing what was started");
@@ -123,9 +179,9 @@ async fn answer(app: Arc<App>, main: TcpListener, admin: TcpListener, phase: wat
     let (over, is_over) = watch::channel(Phase::Serving);
     let (edge, admin_edge) = (server::edge(&app), server::admin::edge(&app));
     let router = server::admin::router(Arc::clone(&app));
-    let admin = tokio::spawn(async move { admin_edge.serve(admin, router, is_over, MARGIN).await });
-    let longest = app.routes.iter().map(|route| route.deadline).max().unwrap_or_default();
-    let is_whole = edge.serve(main, server::router(app), phase, longest + MARGIN).await;
+    let admin = tokio::spawn(async move { admin_edge.serve(admin, router, is_over, || MARGIN).await });
+    let longest = || app.setup().routes.iter().map(|route| route.deadline).max().unwrap_or_default() + MARGIN;
+    let is_whole = edge.serve(main, server::router(Arc::clone(&app)), phase, longest).await;
     over.send_replace(Phase::Ending);
     let _ = admin.await;
     is_whole

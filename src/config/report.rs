@@ -52,6 +52,12 @@ impl Report {
         report
     }
 
+    /// The names and texts of the file and of those that belong to it.
+    pub fn sources(&self) -> impl Iterator<Item = (&str, &str)> {
+        let others = self.others.iter().map(|other| (&*other.name, &*other.source));
+        [(&*self.name, &*self.source)].into_iter().chain(others)
+    }
+
     /// The text of the file.
     #[must_use]
     pub fn source(&self) -> &str {

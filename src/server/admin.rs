@@ -2,6 +2,7 @@
 //! would restart a healthy gateway, and its cache with it, because something else is ill.
 
 mod answers;
+mod config;
 mod held;
 
 use std::{panic::AssertUnwindSafe, sync::Arc};
@@ -46,6 +47,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/metrics", get(metrics).fallback(wrong_method))
         .route("/admin/answers", get(list_answers).fallback(wrong_method))
         .route("/admin/answers/invalidate", post(invalidate).fallback(post_only))
+        .route("/admin/config", get(tell_config).fallback(wrong_method))
         .route("/admin/held", get(list_held).fallback(wrong_method))
         .route("/admin/held/{id}/release", decide(Decision::Released))
         .route("/admin/held/{id}/reject", decide(Decision::Rejected))
@@ -82,6 +84,10 @@ async fn invalidate(State(app): State<Arc<App>>, request: Request) -> Response {
     authorized(app, request, async |app, _, body| answers::invalidate(app, &body).await).await
 }
 
+async fn tell_config(State(app): State<Arc<App>>, request: Request) -> Response {
+    authorized(app, request, async |app, _, _| Ok(config::tell(&app))).await
+}
+
 async fn list_held(State(app): State<Arc<App>>, request: Request) -> Response {
     authorized(app, request, async |app, _, _| Ok(held::list(&app))).await
 }
@@ -93,7 +99,7 @@ where
 {
     let mut completion = Completion::start(Arc::clone(&app), request.headers());
     let (head, body) = request.into_parts();
-    completion.caller = app.auth.authenticate(head.headers.get(header::AUTHORIZATION)).await.ok();
+    completion.caller = app.setup().auth.authenticate(head.headers.get(header::AUTHORIZATION)).await.ok();
     if completion.caller.as_ref().is_none_or(|caller| caller.role != Role::Admin) {
         drain(body).await;
         let message = "this needs a token with `role: admin`, see `auth.tokens`";
@@ -119,8 +125,8 @@ async fn off_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static
 async fn unknown_path(State(app): State<Arc<App>>, request: Request) -> Response {
     let completion = Completion::start(app, request.headers());
     drain(request.into_body()).await;
-    let message = "there is nothing at this path; the admin listener has /livez, /readyz, /metrics, /admin/answers \
-                   and /admin/held";
+    let message = "there is nothing at this path; the admin listener has /livez, /readyz, /metrics, /admin/answers, \
+                   /admin/config and /admin/held";
     completion.refuse(ApiError::new(Code::NotFound, message))
 }
 

@@ -18,8 +18,8 @@ use super::{
 };
 use crate::{
     answer::Answer,
-    app::App,
-    auth::{Caller, Refused, Role},
+    app::{App, Setup},
+    auth::{Auth, Caller, Refused, Role},
     edge::{Client, ClientCertificate},
     generator::Query,
     route::Route,
@@ -43,7 +43,8 @@ async fn steps(
     completion: &mut Completion,
 ) -> Result<Answer, ApiError> {
     let (head, body) = request.into_parts();
-    let admitted = admit(app, &head, named.as_deref(), completion).await;
+    let setup = app.setup();
+    let admitted = admit(app, &setup, &head, named.as_deref(), completion).await;
     let (caller, _place) = match admitted {
         Ok(admitted) => admitted,
         Err(error) => {
@@ -58,7 +59,7 @@ async fn steps(
         return Err(not_for(&caller, &call.application_set));
     }
     let began = Instant::now();
-    let route = pick(app, named.as_deref(), &call, &caller, completion).await?;
+    let route = pick(&setup, named.as_deref(), &call, &caller, completion).await?;
     completion.route = Some(Arc::clone(route));
     let until = began + route.deadline;
     let admitted = route.admit(call.parameters, until).await;
@@ -71,6 +72,7 @@ async fn steps(
 /// Everything that can be decided before the body is read.
 async fn admit<'a>(
     app: &'a App,
+    setup: &Setup,
     head: &http::request::Parts,
     named: Option<&str>,
     completion: &mut Completion,
@@ -79,7 +81,7 @@ async fn admit<'a>(
         let message = format!("Argo CD's plugin generator sends a POST, not a {}", head.method);
         return Err(ApiError::new(Code::MethodNotAllowed, message).allow("POST"));
     }
-    let caller = authenticate(app, head).await?;
+    let caller = authenticate(&setup.auth, head).await?;
     completion.caller = Some(Arc::clone(&caller));
     if let Some(name) = named.filter(|name| !caller.may_ask(name)) {
         return Err(out_of_scope(&caller, name));
@@ -87,20 +89,20 @@ async fn admit<'a>(
     if is_too_large(&head.headers) {
         return Err(too_large());
     }
-    let Some(place) = app.in_flight.enter() else {
-        let message =
-            format!("{} requests are under way, the most that `server.maxInFlight` allows", app.in_flight.most());
+    let most = setup.server.max_in_flight;
+    let Some(place) = app.in_flight.enter(most) else {
+        let message = format!("{most} requests are under way, the most that `server.maxInFlight` allows");
         return Err(ApiError::new(Code::Overloaded, message).retry_after(Duration::from_secs(1)));
     };
     Ok((caller, place))
 }
 
 /// Who calls: whose token it is, or without one whose certificate.
-async fn authenticate(app: &App, head: &http::request::Parts) -> Result<Arc<Caller>, ApiError> {
+async fn authenticate(auth: &Auth, head: &http::request::Parts) -> Result<Arc<Caller>, ApiError> {
     let authorization = head.headers.get(header::AUTHORIZATION);
     let certificate = head.extensions.get::<Client>().and_then(|client| client.certificate.as_deref());
     if let (None, Some(ClientCertificate { subject, uris })) = (authorization, certificate) {
-        return app.auth.by_certificate(subject, uris).ok_or_else(|| {
+        return auth.by_certificate(subject, uris).ok_or_else(|| {
             let (subject, uris) = (short(subject), short(&uris.join(", ")));
             let message = format!(
                 "the certificate with the subject `{subject}` and the URIs [{uris}] is no caller's, and there is no bearer token; \
@@ -109,7 +111,7 @@ async fn authenticate(app: &App, head: &http::request::Parts) -> Result<Arc<Call
             ApiError::new(Code::Forbidden, message)
         });
     }
-    let message = match app.auth.authenticate(authorization).await {
+    let message = match auth.authenticate(authorization).await {
         Ok(caller) => return Ok(caller),
         Err(Refused::Wrong) => {
             "the bearer token is missing or wrong; compare the Secret that the plugin's ConfigMap names with `auth.tokens` of \
@@ -122,18 +124,18 @@ async fn authenticate(app: &App, head: &http::request::Parts) -> Result<Arc<Call
 }
 
 async fn pick<'a>(
-    app: &'a App,
+    setup: &'a Setup,
     named: Option<&str>,
     call: &GetParamsRequest,
     caller: &Caller,
     completion: &mut Completion,
 ) -> Result<&'a Arc<Route>, ApiError> {
     let found = if let Some(name) = named {
-        app.routes.by_name(name)
+        setup.routes.by_name(name)
     } else {
-        let deadline = Instant::now() + app.server.deadline.0;
+        let deadline = Instant::now() + setup.server.deadline.0;
         let query = Query::new(Arc::clone(&call.application_set), Arc::new(call.parameters.clone()), deadline);
-        app.routes.by_match(&query).await.map_err(|(route, error)| {
+        setup.routes.by_match(&query).await.map_err(|(route, error)| {
             if !caller.may_ask(&route.name) {
                 return out_of_scope(caller, &route.name);
             }
@@ -143,13 +145,13 @@ async fn pick<'a>(
         })?
     };
     let Some(route) = found else {
-        return Err(unknown_route(app, named, call, caller));
+        return Err(unknown_route(setup, named, call, caller));
     };
     if caller.may_ask(&route.name) { Ok(route) } else { Err(out_of_scope(caller, &route.name)) }
 }
 
-fn unknown_route(app: &App, named: Option<&str>, call: &GetParamsRequest, caller: &Caller) -> ApiError {
-    let open: Vec<&str> = app.routes.iter().map(|route| &*route.name).filter(|name| caller.may_ask(name)).collect();
+fn unknown_route(setup: &Setup, named: Option<&str>, call: &GetParamsRequest, caller: &Caller) -> ApiError {
+    let open: Vec<&str> = setup.routes.iter().map(|route| &*route.name).filter(|name| caller.may_ask(name)).collect();
     let message = if let Some(name) = named {
         format!("there is no route `{}`; there are: {}", short(name), open.join(", "))
     } else {
@@ -228,9 +230,8 @@ mod tests {
              routes: [ {{ name: r, match: {{}}, backend: {{ fixed: {{ parameters: [] }} }} }} ]"
         );
         let loaded = Loaded::parse("t.yaml", config, BaseDir::default()).unwrap();
-        let (mut app, _) = App::build(loaded, Arc::new(SystemClock), own_program()).unwrap();
-        app.routes.replace_backends(&(Arc::new(Panicking) as Arc<dyn Backend>));
-        let app = Arc::new(app);
+        let (app, _) = App::build(loaded, Arc::new(SystemClock), own_program()).unwrap();
+        let app = Arc::new(app.with_backend(&(Arc::new(Panicking) as Arc<dyn Backend>)));
         let call = async |parameters: &str| {
             let body = format!("{{\"input\":{{\"parameters\":{parameters}}}}}");
             let request = Request::post("/").header("authorization", "Bearer t").body(Body::from(body)).unwrap();

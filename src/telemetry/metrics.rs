@@ -4,6 +4,7 @@
 mod connections;
 mod outbound;
 mod programs;
+mod reloads;
 
 use std::time::Duration;
 
@@ -12,7 +13,9 @@ use prometheus::{
     Registry, TextEncoder,
 };
 
-pub use self::{connections::ConnectionMetrics, outbound::OutboundMetrics, programs::ProgramMetrics};
+pub use self::{
+    connections::ConnectionMetrics, outbound::OutboundMetrics, programs::ProgramMetrics, reloads::ReloadMetrics,
+};
 use crate::generator::Verdict;
 
 /// Bounds for answers that range from a cache hit to a deadline, in seconds.
@@ -41,6 +44,8 @@ pub struct Metrics {
     pub programs: ProgramMetrics,
     /// What is counted of connections to the gateway.
     pub connections: ConnectionMetrics,
+    /// What is counted of configurations.
+    pub reloads: ReloadMetrics,
     /// Answers in memory.
     pub cache_entries: IntGauge,
     /// Their size.
@@ -138,6 +143,7 @@ impl Metrics {
         registry.register(Box::new(disk_writes.clone()))?;
         let metrics = Self {
             connections: ConnectionMetrics::new(&registry)?,
+            reloads: ReloadMetrics::new(&registry)?,
             outbound: OutboundMetrics::new(&registry)?,
             programs: ProgramMetrics::new(&registry)?,
             requests: counters(
@@ -174,7 +180,6 @@ impl Metrics {
             cache_bytes: gauge("appset_gateway_cache_size_bytes", "Size of the answers in memory.")?,
             registry: registry.clone(),
         };
-        gauge("appset_gateway_config_generation", "How many configurations were loaded since the start.")?.set(1);
         let build = Opts::new("appset_gateway_build_info", "Always 1; the labels say which build this is.");
         let build = IntGaugeVec::new(build, &["version"])?;
         build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);

@@ -71,7 +71,7 @@ async fn serve(limits: Limits) -> Served {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (phase, phases) = watch::channel(Phase::Serving);
-    let ended = tokio::spawn(async move { edge.serve(listener, router, phases, Duration::from_secs(5)).await });
+    let ended = tokio::spawn(async move { edge.serve(listener, router, phases, || Duration::from_secs(5)).await });
     Served { address, metrics: Arc::clone(&app.app.metrics), large: count, phase, ended }
 }
 

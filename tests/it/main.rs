@@ -27,6 +27,7 @@ mod outbound;
 mod pipeline;
 mod plugins;
 mod protocols;
+mod reload;
 mod script;
 mod secrets;
 mod tls;

@@ -153,7 +153,7 @@ async fn versions_live_side_by_side_and_the_highest_has_the_plain_name() {
     let routes = "routes: [ { name: mine, match: { applicationSet: new-mine }, \
                   backend: { fixed: { parameters: [ { is: route } ] } } } ]\n";
     let app = serve(folder, routes).await;
-    let names: Vec<_> = app.app.routes.iter().map(|route| route.name.to_string()).collect();
+    let names: Vec<_> = app.app.setup().routes.iter().map(|route| route.name.to_string()).collect();
     assert_eq!(names, ["mine", "x", "x-v1.10", "x-v1.9", "y-v1", "y"]);
     for (route, is) in [("x", "new"), ("x-v1.10", "new"), ("x-v1.9", "old"), ("y", "plain"), ("y-v1", "versioned")] {
         assert_eq!(sets(&app.ask(route, json!({})).await), format!(r#"[{{"is":"{is}"}}]"#), "{route}");

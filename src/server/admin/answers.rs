@@ -41,7 +41,7 @@ pub(super) async fn list(app: Arc<App>, uri: &Uri) -> Result<Value, ApiError> {
     }
     let selector =
         Selector { route: wanted.route, application_set: wanted.application_set, parameters: Parameters::new() };
-    let all = off_thread(move || app.engine.list(&app.routes, &selector)).await?;
+    let all = off_thread(move || app.engine.list(&app.setup().routes, &selector)).await?;
     let answers: Vec<Value> = all.iter().take(wanted.limit.unwrap_or(USUAL)).map(tell).collect();
     Ok(json!({ "answers": answers, "total": all.len() }))
 }
@@ -99,10 +99,10 @@ pub(super) async fn invalidate(app: Arc<App>, body: &[u8]) -> Result<Value, ApiE
     let invalid = |error: String| ApiError::new(Code::InvalidRequest, error);
     let meant: Meant = document::parse_object(body).map_err(|error| invalid(format!("the body: {error}")))?;
     let selector = Selector { route: meant.route, application_set: meant.application_set, parameters: meant.input };
-    if let Some(name) = selector.route.as_ref().filter(|name| app.routes.by_name(name).is_none()) {
+    if let Some(name) = selector.route.as_ref().filter(|name| app.setup().routes.by_name(name).is_none()) {
         let message = format!("there is no route `{}`", name.escape_debug());
         return Err(ApiError::new(Code::UnknownRoute, message));
     }
-    let done = off_thread(move || app.engine.invalidate(&app.routes, &selector)).await?;
+    let done = off_thread(move || app.engine.invalidate(&app.setup().routes, &selector)).await?;
     Ok(json!({ "answers": done.answers, "runs": done.runs }))
 }

@@ -47,7 +47,7 @@ pub(super) fn tell(lineage: Key, held: &Held) -> Value {
 }
 
 pub(super) async fn decide(app: Arc<App>, id: &str, decision: Decision) -> Result<Value, ApiError> {
-    let Some(decided) = app.engine.decide(&app.routes, id, decision).await else {
+    let Some(decided) = app.engine.decide(&app.setup().routes, id, decision).await else {
         let message = "nothing is held under this id; `appset-gateway held list`, or GET /admin/held, lists what is";
         return Err(ApiError::new(Code::NotFound, message));
     };

@@ -208,7 +208,7 @@ impl Board {
     }
 
     fn key(&self, cell: &Cell, parameters: &Value) -> String {
-        let route = self.app.app.routes.by_name(&cell.route).unwrap();
+        let route = self.app.app.setup().routes.by_name(&cell.route).unwrap().clone();
         let parameters = parameters.as_object().unwrap().clone().into();
         let query = Query::new("test".into(), parameters, Instant::now());
         route.key(&query).to_string()

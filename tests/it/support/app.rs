@@ -120,11 +120,11 @@ impl TestApp {
         let (main, admin) = (listen().await, listen().await);
         let (address, admin_address) = (main.local_addr().unwrap(), admin.local_addr().unwrap());
         let (edge, router) = (server::edge(&app), server::router(Arc::clone(&app)));
-        let main = tokio::spawn(async move { edge.serve(main, router, phase, Duration::from_secs(10)).await });
+        let main = tokio::spawn(async move { edge.serve(main, router, phase, || Duration::from_secs(10)).await });
         let (edge, router) = (server::admin::edge(&app), server::admin::router(Arc::clone(&app)));
         let admin_task = tokio::spawn(async move {
             let (_forever, phase) = watch::channel(Phase::Serving);
-            edge.serve(admin, router, phase, Duration::ZERO).await
+            edge.serve(admin, router, phase, || Duration::ZERO).await
         });
         let config = config.to_owned();
         Self {

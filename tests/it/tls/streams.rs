@@ -47,7 +47,7 @@ impl Served {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (phase, phases) = watch::channel(Phase::Serving);
-        let ended = tokio::spawn(async move { edge.serve(listener, router, phases, Duration::from_secs(5)).await });
+        let ended = tokio::spawn(async move { edge.serve(listener, router, phases, || Duration::from_secs(5)).await });
         Self { app, address, visitor: Visitor::new(&ca.pem, None, &["h2"]), phase, ended }
     }
 

@@ -1,0 +1,258 @@
+//! A configuration in outline: where its values stand, and a hash of each. Two outlines tell what differs without showing a value.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
+
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+use crate::{config::Loaded, problem::Path};
+
+/// What is read once, at the start.
+const AT_THE_START: [&str; 7] =
+    ["server.listen", "server.admin", "server.tls", "server.connections", "log", "cache", "scripts"];
+/// What all routes are built with.
+const OF_ALL_ROUTES: [&str; 3] = ["server.deadline", "outbound", "registries"];
+
+/// Where values stand, as `backend.script.timeout`, and the first half of each one's SHA-256 in hexadecimal.
+type Leaves = BTreeMap<String, String>;
+
+/// A configuration in outline.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outline {
+    /// All but the routes.
+    general: Leaves,
+    /// The routes, in their order, those of plugins at the end.
+    routes: IndexMap<String, Leaves>,
+}
+
+/// How another configuration differs.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Changes {
+    /// Routes that were not there.
+    pub new: Vec<String>,
+    /// Routes that are there no more.
+    pub gone: Vec<String>,
+    /// Routes that are otherwise, and where.
+    pub changed: BTreeMap<String, BTreeSet<String>>,
+    /// Routes that are as they were.
+    pub same: usize,
+    /// Whether routes that stay are tried in another order.
+    pub is_reordered: bool,
+    /// What else is otherwise.
+    pub general: BTreeSet<String>,
+}
+
+impl Outline {
+    /// The outline of what was read.
+    #[must_use]
+    pub fn of(loaded: &Loaded) -> Self {
+        let mut general = Leaves::new();
+        let mut routes = IndexMap::new();
+        for (name, value) in loaded.raw.as_object().into_iter().flatten() {
+            if name == "routes" {
+                let named = value.as_array().into_iter().flatten();
+                routes.extend(named.filter_map(|route| Some((route.get("name")?.as_str()?.to_owned(), leaves(route)))));
+            } else {
+                add(value, &Path::root().key(name), &mut general);
+            }
+        }
+        let of_plugins = loaded.plugins.iter().flat_map(|plugin| &plugin.routes);
+        routes.extend(of_plugins.map(|(config, raw)| (config.name.clone(), leaves(raw))));
+        Self { general, routes }
+    }
+
+    /// Whether the part `name` of the configuration `raw` is as it is here.
+    #[must_use]
+    pub fn is_same(&self, name: &str, raw: &Value) -> bool {
+        let mut own = Leaves::new();
+        if let Some(value) = raw.get(name) {
+            add(value, &Path::root().key(name), &mut own);
+        }
+        own.iter().eq(self.general.iter().filter(|(path, _)| is_below(path, name)))
+    }
+
+    /// What is otherwise in `other`.
+    #[must_use]
+    pub fn changes(&self, other: &Self) -> Changes {
+        let only = |one: &Self, two: &Self| {
+            one.routes.keys().filter(|name| !two.routes.contains_key(*name)).cloned().collect::<Vec<_>>()
+        };
+        let stay = |one: &Self, two: &Self| {
+            one.routes.keys().filter(|name| two.routes.contains_key(*name)).cloned().collect::<Vec<_>>()
+        };
+        let mut changed = BTreeMap::new();
+        for (name, leaves) in &self.routes {
+            if let Some(others) = other.routes.get(name)
+                && leaves != others
+            {
+                changed.insert(name.clone(), differing(leaves, others));
+            }
+        }
+        let stays = stay(self, other);
+        Changes {
+            new: only(other, self),
+            gone: only(self, other),
+            same: stays.len() - changed.len(),
+            is_reordered: stays != stay(other, self),
+            changed,
+            general: differing(&self.general, &other.general),
+        }
+    }
+}
+
+impl Changes {
+    /// Whether nothing is otherwise.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        let Self { new, gone, changed, same: _, is_reordered, general } = self;
+        new.is_empty() && gone.is_empty() && changed.is_empty() && !is_reordered && general.is_empty()
+    }
+
+    /// What takes effect with the next start only.
+    #[must_use]
+    pub fn at_the_next_start(&self) -> Vec<String> {
+        let is_late = |path: &&String| AT_THE_START.iter().any(|part| is_below(path, part));
+        self.general.iter().filter(is_late).cloned().collect()
+    }
+}
+
+/// A line for each thing that is otherwise.
+impl fmt::Display for Changes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_empty() {
+            return writeln!(f, "nothing changes");
+        }
+        let is_of_all = |path: &String| OF_ALL_ROUTES.iter().any(|part| is_below(path, part));
+        let begins_anew = self.general.iter().any(is_of_all);
+        for (name, paths) in &self.changed {
+            let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+            writeln!(f, "route {name}: changed: {}", paths.join(", "))?;
+        }
+        for name in &self.new {
+            writeln!(f, "route {name}: new")?;
+        }
+        for name in &self.gone {
+            writeln!(f, "route {name}: gone")?;
+        }
+        if self.same > 0 {
+            let what = if begins_anew {
+                "the same, begun anew with other connections and workers"
+            } else {
+                "the same, with their answers, workers and runs under way"
+            };
+            writeln!(f, "{} routes: {what}", self.same)?;
+        }
+        if self.is_reordered {
+            writeln!(f, "routes are tried in another order")?;
+        }
+        let late = self.at_the_next_start();
+        for path in &self.general {
+            let when = if late.contains(path) { ", from the next start on" } else { "" };
+            writeln!(f, "{path}: changed{when}")?;
+        }
+        Ok(())
+    }
+}
+
+fn is_below(path: &str, part: &str) -> bool {
+    path.strip_prefix(part).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+}
+
+/// Where `one` and `two` differ.
+fn differing(one: &Leaves, two: &Leaves) -> BTreeSet<String> {
+    let other = |(path, hash): &(&String, &String), leaves: &Leaves| leaves.get(*path) != Some(*hash);
+    let left = one.iter().filter(|leaf| other(leaf, two));
+    left.chain(two.iter().filter(|leaf| other(leaf, one))).map(|(path, _)| path.clone()).collect()
+}
+
+fn leaves(value: &Value) -> Leaves {
+    let mut leaves = Leaves::new();
+    add(value, &Path::root(), &mut leaves);
+    leaves
+}
+
+fn add(value: &Value, path: &Path, leaves: &mut Leaves) {
+    match value {
+        Value::Object(map) if !map.is_empty() => map.iter().for_each(|(key, value)| add(value, &path.key(key), leaves)),
+        Value::Array(list) if !list.is_empty() => {
+            list.iter().enumerate().for_each(|(index, value)| add(value, &path.index(index), leaves));
+        }
+        leaf => {
+            let hash = Sha256::digest(leaf.to_string());
+            leaves.insert(path.to_string(), base16ct::lower::encode_string(&hash[..16]));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base_dir::BaseDir;
+
+    fn outline(config: &str) -> Outline {
+        Outline::of(&Loaded::parse("t.yaml", config.to_owned(), BaseDir::default()).unwrap())
+    }
+
+    const ONE: &str = "server: { deadline: 20s }\n\
+        outbound: { allowAddresses: [10.0.0.0/8] }\n\
+        routes:\n\
+        - { name: a, backend: { script: { command: [a, b], timeout: 5s } } }\n\
+        - { name: b, backend: { fixed: { parameters: [] } } }\n\
+        - { name: c, backend: { fixed: { parameters: [] } } }\n";
+
+    #[test]
+    fn what_is_the_same_is_the_same() {
+        let one = outline(ONE);
+        let changes = one.changes(&outline(&format!("# with a comment\n{ONE}")));
+        assert!(changes.is_empty());
+        assert_eq!((changes.same, changes.to_string().as_str()), (3, "nothing changes\n"));
+        let told: Outline = serde_json::from_str(&serde_json::to_string(&one).unwrap()).unwrap();
+        assert_eq!(told, one);
+    }
+
+    #[test]
+    fn differences_are_told_by_their_place() {
+        let other = outline(
+            "server: { deadline: 20s, listen: \"127.0.0.1:1\" }\n\
+             routes:\n\
+             - { name: d, backend: { fixed: { parameters: [] } } }\n\
+             - { name: c, backend: { fixed: { parameters: [] } } }\n\
+             - { name: a, backend: { script: { command: [a, c, d] } }, cache: { ttl: 1s } }\n",
+        );
+        let changes = outline(ONE).changes(&other);
+        assert_eq!(
+            changes.to_string(),
+            "route a: changed: backend.script.command[1], backend.script.command[2], backend.script.timeout, cache.ttl\n\
+             route d: new\n\
+             route b: gone\n\
+             1 routes: the same, begun anew with other connections and workers\n\
+             routes are tried in another order\n\
+             outbound.allowAddresses[0]: changed\n\
+             server.listen: changed, from the next start on\n"
+        );
+        assert_eq!(changes.at_the_next_start(), ["server.listen"]);
+    }
+
+    #[test]
+    fn no_value_is_shown() {
+        let text = serde_json::to_string(&outline(&ONE.replace("command: [a", "command: [canary"))).unwrap();
+        assert!(text.contains("backend.script.command[0]") && !text.contains("canary"), "{text}");
+    }
+
+    #[test]
+    fn a_part_is_compared_whole() {
+        let (one, other) = (outline(ONE), |raw: &str| serde_json::from_str::<Value>(raw).unwrap());
+        assert!(
+            one.is_same("auth", &other("{}")) && !one.is_same("auth", &other(r#"{"auth":{"tokens":[{"name":"a"}]}}"#))
+        );
+        assert!(one.is_same("server", &other(r#"{"server":{"deadline":"20s"}}"#)));
+        assert!(!one.is_same("server", &other(r#"{"server":{"deadline":"20s","drain":"1s"}}"#)));
+        assert!(!one.is_same("server", &other("{}")));
+    }
+}

@@ -1,0 +1,157 @@
+//! Another configuration in the place of the one in use, without a restart: built whole, swapped at once, or not at all.
+
+use std::{
+    path::Path as FilePath,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use tokio::signal::unix::Signal;
+
+use super::{App, Changes, Outline, Setup};
+use crate::{
+    clock::Timestamp,
+    config::{Loaded, Report},
+    problem::Problems,
+    renewal::Renewals,
+};
+
+/// What came of attempts to take another configuration.
+pub struct Reloads {
+    /// The configuration that the process began with.
+    first: Outline,
+    last: Mutex<Option<Attempt>>,
+}
+
+/// What came of one attempt.
+#[derive(Debug, Clone)]
+pub struct Attempt {
+    /// When it was.
+    pub at: Timestamp,
+    /// Why the configuration before stays in use; else what is otherwise.
+    pub result: Result<Arc<Changes>, Vec<String>>,
+}
+
+/// What there was to read: the hash of the files, or what was wrong with them.
+type Source = Result<[u8; 32], String>;
+
+impl Reloads {
+    pub(super) fn begin(setup: &Setup) -> Self {
+        Self { first: setup.outline.clone(), last: Mutex::default() }
+    }
+
+    /// The last attempt; `None` when nothing ever changed.
+    #[must_use]
+    pub fn last(&self) -> Option<Attempt> {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Attempt>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl App {
+    /// What of the configuration in use takes effect with the next start only.
+    #[must_use]
+    pub fn at_the_next_start(&self) -> Vec<String> {
+        self.reloads.first.changes(&self.setup().outline).at_the_next_start()
+    }
+
+    /// Takes `loaded` in the place of the configuration in use. Routes that stay the same keep their workers, runs under way and answers;
+    /// calls that began before end as they began.
+    ///
+    /// # Errors
+    /// With all that is wrong with it; then nothing changes.
+    pub fn reload(&self, loaded: Result<Loaded, Report>) -> Result<Arc<Changes>, Report> {
+        let before = self.setup();
+        let built = loaded.and_then(|loaded| Setup::build(loaded, Problems::default(), &self.common, Some(&before)));
+        let at = self.common.clock.now();
+        match built {
+            Ok((setup, report)) => {
+                for line in report.lines() {
+                    tracing::warn!("{line}");
+                }
+                let changes = Arc::new(before.outline.changes(&setup.outline));
+                let begun: Vec<_> = setup.routes.new_beside(&before.routes).cloned().collect();
+                tracing::info!(
+                    generation = setup.generation,
+                    kept = setup.kept,
+                    begun = begun.len(),
+                    gone = changes.gone.len(),
+                    "another configuration is in use"
+                );
+                for line in changes.to_string().lines() {
+                    tracing::info!("{line}");
+                }
+                let generation = setup.generation;
+                self.setup.store(Arc::new(setup));
+                self.generation.send_replace(generation);
+                for route in &begun {
+                    route.backend.start_ahead();
+                }
+                self.engine.forget_failures(|name| begun.iter().any(|route| *route.name == *name));
+                self.metrics.reloads.succeeded(generation, at);
+                *self.reloads.lock() = Some(Attempt { at, result: Ok(Arc::clone(&changes)) });
+                Ok(changes)
+            }
+            Err(report) => {
+                let lines = report.lines();
+                tracing::error!(
+                    problems = lines.len(),
+                    "the new configuration cannot be used; the one before stays in use"
+                );
+                for line in &lines {
+                    tracing::error!("{line}");
+                }
+                self.metrics.reloads.failed();
+                *self.reloads.lock() = Some(Attempt { at, result: Err(lines) });
+                Err(report)
+            }
+        }
+    }
+
+    /// Takes the configuration in `file` whenever it, or a plugin's, has changed, and on each `hangup`, for as long as it is polled.
+    pub async fn follow(self: &Arc<Self>, file: &FilePath, mut hangup: Signal) {
+        let mut known: Source = Ok(self.setup().hash);
+        let mut watched = vec![file.to_owned()];
+        let mut renewals = Renewals::of(&watched);
+        // What a plugin's file said at the start is known, where it is not yet.
+        let mut is_new = true;
+        loop {
+            let mut is_asked = false;
+            if !is_new {
+                tokio::select! {
+                    () = renewals.next() => {}
+                    _ = hangup.recv() => is_asked = true,
+                }
+            }
+            is_new = false;
+            let Some(loaded) = off_thread({
+                let file = file.to_owned();
+                move || Loaded::read(&file)
+            })
+            .await
+            else {
+                continue;
+            };
+            if let Ok(files) = loaded.as_ref().map(|loaded| loaded.files(file))
+                && files != watched
+            {
+                // Looked at once more, since what changed before they were watched was no event.
+                (renewals, watched, is_new) = (Renewals::of(&files), files, true);
+            }
+            let source = loaded.as_ref().map(|loaded| loaded.hash).map_err(ToString::to_string);
+            if is_asked || source != known {
+                known = source;
+                let app = Arc::clone(self);
+                off_thread(move || _ = app.reload(loaded)).await;
+            }
+        }
+    }
+}
+
+/// Runs what reads files, off the threads that serve. `None` when it panicked.
+async fn off_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.inspect_err(|error| tracing::error!(%error, "the configuration cannot be looked at")).ok()
+}

@@ -1,0 +1,198 @@
+//! All that one configuration says, built: who may call, and who answers what. A reload builds another.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::{Common, Outline};
+use crate::{
+    auth::Auth,
+    backend::Surroundings,
+    base_dir::BaseDir,
+    clock::Timestamp,
+    config::{Config, Loaded, Report, ServerConfig},
+    oci::Registries,
+    outbound::{Outbound, SystemNames},
+    problem::{Path, Problem, Problems},
+    route::{RouteTable, check_deadline},
+    telemetry::metrics::Metrics,
+    units::HumanDuration,
+};
+
+/// The parts of a configuration that the routes share. While they stay, so do connections, and what was learned of hosts.
+const OF_ALL_ROUTES: [&str; 2] = ["outbound", "registries"];
+
+/// All that one configuration says, built. Requests hold on to the one that they began with.
+pub struct Setup {
+    /// The listeners and their limits.
+    pub server: ServerConfig,
+    /// Who may call.
+    pub auth: Arc<Auth>,
+    /// Who answers what.
+    pub routes: RouteTable,
+    /// The configuration in outline, to see what another one changes.
+    pub outline: Outline,
+    /// Its number, counted from 1 since the start.
+    pub generation: u64,
+    /// Since when it is in use.
+    pub since: Timestamp,
+    /// How many of its routes were taken over from the one before, with all that they hold.
+    pub kept: usize,
+    /// The hash of what it was read from.
+    pub hash: [u8; 32],
+    shared: Shared,
+}
+
+/// What routes share.
+#[derive(Clone)]
+struct Shared {
+    /// The configuration's parts that it was built from.
+    raw: Vec<Value>,
+    outbound: Arc<Outbound>,
+    registries: Arc<Registries>,
+}
+
+impl Setup {
+    /// Builds everything that `loaded` describes, in which there are `problems`, and takes over from `before` what stays the same. Opens no socket and runs no backend.
+    ///
+    /// # Errors
+    /// With all problems of the configuration. A report comes with success too: it may hold warnings.
+    pub(super) fn build(
+        mut loaded: Loaded,
+        mut problems: Problems,
+        common: &Common,
+        before: Option<&Self>,
+    ) -> Result<(Self, Report), Report> {
+        let root = Path::root();
+        let Some(config) = loaded.config.clone() else { return Err(loaded.report(Vec::new())) };
+        check_server(&config, &root, &mut problems);
+        let base = &loaded.base.clone();
+        let part = |name: &str| loaded.raw.get(name).cloned().unwrap_or_default();
+        let auth = match before {
+            Some(before) if before.outline.is_same("auth", &loaded.raw) => Arc::clone(&before.auth),
+            _ => {
+                let path = root.key("auth");
+                Arc::new(Auth::build(&config.auth, base, Arc::clone(&common.clock), &path, &mut problems))
+            }
+        };
+        let raw: Vec<Value> = OF_ALL_ROUTES.map(part).into();
+        let shared = match before {
+            Some(before) if before.shared.raw == raw => before.shared.clone(),
+            _ => Shared::build(&config, raw, base, common, &mut problems),
+        };
+        let around = Surroundings {
+            raw: &Value::Null,
+            base,
+            clock: &common.clock,
+            outbound: &shared.outbound,
+            launchers: &common.launchers,
+            registries: &shared.registries,
+            has_items: false,
+            package: None,
+        };
+        let (deadline, metrics) = (config.server.deadline, &*common.metrics);
+        let raw = loaded.raw.get("routes").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let at = root.key("routes");
+        let mut routes = RouteTable::build(&config.routes, raw, deadline, around, metrics, &at, &mut problems);
+        for problem in add_plugins(&mut routes, &mut loaded, deadline, around, metrics) {
+            problems.add(problem);
+        }
+        if routes.is_empty() && loaded.plugins.is_empty() {
+            let help = "a route has at least a `name` and a `backend`";
+            problems.error_with_help(&at, "there are no routes", help);
+        }
+        check_memory(&config, &root, &mut problems);
+        let (outline, hash) = (Outline::of(&loaded), loaded.hash);
+        let report = loaded.report(problems.into_vec());
+        if report.has_errors() {
+            return Err(report);
+        }
+        let generation = before.map_or(1, |before| before.generation + 1);
+        let before = before.filter(|before| Arc::ptr_eq(&before.shared.outbound, &shared.outbound));
+        let kept = before.map_or(0, |before| routes.keep(&before.routes));
+        let since = common.clock.now();
+        Ok((Self { server: config.server, auth, routes, outline, generation, since, kept, hash, shared }, report))
+    }
+}
+
+impl Shared {
+    fn build(config: &Config, raw: Vec<Value>, base: &BaseDir, common: &Common, problems: &mut Problems) -> Self {
+        let (root, clock) = (Path::root(), &common.clock);
+        let (allowed, proxy) = config.outbound.build(base, &root.key("outbound"), problems);
+        let outbound = Outbound::new(Arc::clone(clock)).reaching(Arc::new(SystemNames), &allowed, proxy);
+        let outbound = Arc::new(outbound.counted(common.metrics.outbound.clone()));
+        let path = root.key("registries");
+        let registries = Registries::build(&config.registries, base, &outbound, Arc::clone(clock), &path, problems);
+        Self { raw, outbound, registries: Arc::new(registries) }
+    }
+}
+
+/// Builds the routes of all plugins, after those of the file; what stands in the file itself of what is wrong with them.
+fn add_plugins(
+    routes: &mut RouteTable,
+    loaded: &mut Loaded,
+    deadline: HumanDuration,
+    around: Surroundings<'_>,
+    metrics: &Metrics,
+) -> Vec<Problem> {
+    let mut of_file = Vec::new();
+    for plugin in &mut loaded.plugins {
+        let mut found = Vec::new();
+        for (index, (config, raw)) in plugin.routes.iter().enumerate() {
+            let around = Surroundings { base: &plugin.base, package: Some(&plugin.package), ..around };
+            let mut problems = Problems::default();
+            routes.add(config, raw, deadline, around, metrics, &Path::root(), &mut problems);
+            // Of the second route only the name is another.
+            let news = |problem: &Problem| index == 0 || problem.path == Path::root().key("name");
+            found.extend(problems.into_vec().into_iter().filter(news));
+        }
+        of_file.extend(found.into_iter().filter_map(|problem| plugin.note(problem)));
+    }
+    of_file
+}
+
+fn check_server(config: &Config, root: &Path, problems: &mut Problems) {
+    let (server, path) = (&config.server, &root.key("server"));
+    check_deadline(server.deadline, &path.key("deadline"), problems);
+    if server.max_in_flight == 0 {
+        problems.error(&path.key("maxInFlight"), "with 0 every request would be refused");
+    }
+    let at = path.key("connections");
+    for (key, most) in [("most", server.connections.most), ("perPeer", server.connections.per_peer)] {
+        if most == 0 {
+            problems.error(&at.key(key), "with 0 nobody could connect");
+        }
+    }
+    problems.check_not_zero(&at.key("idle"), server.connections.idle.0);
+    problems.check_not_zero(&at.key("maxAge"), server.connections.max_age.0);
+    if server.listen == server.admin && server.listen.port() != 0 {
+        problems.error(&path.key("admin"), "`listen` and `admin` are the same address");
+    }
+    if !config.auth.certificates.is_empty() && server.tls.as_ref().is_none_or(|tls| tls.client_ca.is_none()) {
+        problems.error_with_help(
+            &root.key("auth").key("certificates"),
+            "no client can show a certificate",
+            "say which certificates are believed: `server.tls.clientCa`",
+        );
+    }
+    if config.scripts.concurrency == 0 {
+        problems.error(&root.key("scripts").key("concurrency"), "with 0 no script would ever run");
+    }
+}
+
+/// Points out routes whose answers depend on what was built before, where a restart forgets that.
+fn check_memory(config: &Config, root: &Path, problems: &mut Problems) {
+    if config.cache.path.is_some() {
+        return;
+    }
+    for (index, route) in config.routes.iter().enumerate() {
+        if route.backend.takes_notes() && route.lineage.is_some() {
+            problems.warning(
+                &root.key("routes").index(index).key("lineage"),
+                "without `cache.path` a restart forgets the images that stand in for a commit that is not built yet",
+                "set `cache.path` to a file on a volume that outlives the process; else such a commit is answered after a restart as \
+                 if nothing had ever been built, and with `onMissing: omit` its preview is deleted",
+            );
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! A gateway that runs, asked by its admin listener.
+
+use std::{
+    net::IpAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use anyhow::{Context, bail};
+use clap::Args;
+use http::{HeaderMap, HeaderValue, Method, header};
+use reqwest::Url;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::{
+    auth::Role,
+    clock::SystemClock,
+    config::Loaded,
+    outbound::{Call, Outbound, Terms},
+    secret::{Secret, SecretRef},
+};
+
+/// How long the gateway may take: a release asks the backend.
+const TIMEOUT: Duration = Duration::from_mins(1);
+/// The largest answer that is read, in bytes.
+const LARGEST: usize = 64 * 1024 * 1024;
+
+/// Which gateway is meant, where it is not the one of the configuration.
+#[derive(Debug, Args)]
+pub struct AdminArgs {
+    /// The admin listener's URL or address, such as `http://localhost:4356`.
+    #[arg(long, global = true, value_name = "URL", env = "APPSET_GATEWAY_ADMIN", value_parser = parse_admin)]
+    admin: Option<Url>,
+    /// A file with a token that has the role `admin`.
+    #[arg(long, global = true, value_name = "FILE", env = "APPSET_GATEWAY_ADMIN_TOKEN_FILE")]
+    token_file: Option<PathBuf>,
+}
+
+fn parse_admin(text: &str) -> Result<Url, String> {
+    let url = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
+    let url = Url::parse(&url).map_err(|error| error.to_string())?;
+    if matches!(url.scheme(), "http" | "https") {
+        Ok(url)
+    } else {
+        Err("it begins with http:// or https://".to_owned())
+    }
+}
+
+/// A gateway that runs.
+pub struct Gateway {
+    admin: Url,
+    token: Secret,
+}
+
+impl Gateway {
+    /// The one that `arguments` name, or else the configuration file `path`.
+    pub fn find(arguments: &AdminArgs, path: &Path) -> anyhow::Result<Self> {
+        let from_file = arguments.token_file.clone().map(SecretRef::File);
+        let (admin, token) = match (&arguments.admin, from_file) {
+            (Some(admin), Some(token)) => (admin.clone(), token.read(&crate::base_dir::BaseDir::default())),
+            (admin, token) => {
+                let loaded = Loaded::read(path).map_err(|report| anyhow::anyhow!("{report}"))?;
+                let config = loaded.config.as_ref().with_context(|| format!("{} cannot be used", path.display()))?;
+                let mut address = config.server.admin;
+                if address.ip().is_unspecified() {
+                    address.set_ip(IpAddr::from([127, 0, 0, 1]));
+                }
+                let own = Url::parse(&format!("http://{address}"));
+                let mut tokens = config.auth.tokens.iter().filter(|token| token.role == Role::Admin);
+                let own_token = tokens.find_map(|token| match (&token.file, &token.env) {
+                    (Some(file), _) => Some(SecretRef::File(file.clone())),
+                    (None, Some(name)) => Some(SecretRef::Env(name.clone())),
+                    (None, None) => None,
+                });
+                let is_given = token.is_some();
+                let Some(token) = token.or(own_token) else {
+                    bail!(
+                        "{} has no token with `role: admin` and a `file` or `env`; name one there, or give --token-file",
+                        path.display()
+                    )
+                };
+                let base = if is_given { &crate::base_dir::BaseDir::default() } else { &loaded.base };
+                (admin.clone().map_or(own, Ok)?, token.read(base))
+            }
+        };
+        Ok(Self { admin, token: token.map_err(anyhow::Error::msg)? })
+    }
+
+    /// What it says at `path` below `/admin`.
+    pub async fn call(&self, method: Method, path: &[&str]) -> anyhow::Result<Value> {
+        let mut url = self.admin.clone();
+        let mut segments =
+            url.path_segments_mut().map_err(|()| anyhow::anyhow!("{} is no base for a path", self.admin))?;
+        segments.pop_if_empty().push("admin").extend(path);
+        drop(segments);
+        let mut authorization = HeaderValue::try_from(format!("Bearer {}", self.token.expose()))
+            .context("the token holds characters that no header can carry")?;
+        authorization.set_sensitive(true);
+        let headers = HeaderMap::from_iter([(header::AUTHORIZATION, authorization)]);
+        let deadline = Instant::now() + TIMEOUT;
+        let call = Call { method, headers, may_repeat: false, ..Call::get(url, LARGEST, deadline) };
+        let line = Outbound::new(Arc::new(SystemClock)).line(Terms::default()).map_err(anyhow::Error::msg)?;
+        let reply = line.fetch(call).await?;
+        let told: Value = serde_json::from_slice(&reply.body)
+            .with_context(|| format!("{} answered {}, and no JSON", self.admin, reply.status))?;
+        if !reply.status.is_success() {
+            bail!("{}", told["message"].as_str().unwrap_or("it failed and did not say why"));
+        }
+        Ok(told)
+    }
+}

@@ -1,0 +1,27 @@
+//! `GET /admin/config`: which configuration is in use, and what came of the last one that was found.
+
+use serde_json::{Value, json};
+
+use super::answers::rfc3339;
+use crate::app::{App, Attempt};
+
+pub(super) fn tell(app: &App) -> Value {
+    let setup = app.setup();
+    let names: Vec<&str> = setup.routes.iter().map(|route| &*route.name).collect();
+    json!({
+        "generation": setup.generation,
+        "since": rfc3339(setup.since),
+        "routes": names,
+        "atTheNextStart": app.at_the_next_start(),
+        "lastReload": app.reloads.last().map(|attempt| tell_attempt(&attempt)),
+        "outline": setup.outline,
+    })
+}
+
+fn tell_attempt(attempt: &Attempt) -> Value {
+    let at = rfc3339(attempt.at);
+    match &attempt.result {
+        Ok(changes) => json!({ "at": at, "isGood": true, "changes": **changes }),
+        Err(problems) => json!({ "at": at, "isGood": false, "problems": problems }),
+    }
+}

@@ -1,0 +1,152 @@
+//! The real program: files that change under load, SIGHUP, and what would change.
+
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+};
+
+use nix::sys::signal::Signal;
+
+use super::*;
+use crate::support::{
+    binary::{Gateway, command},
+    mounted::mount,
+    wire::{argo_request, exchange, exchange_admin, operator_request},
+};
+
+fn file(routes: &[&str]) -> String {
+    let server = "server: { listen: \"127.0.0.1:0\", admin: \"127.0.0.1:0\", drain: 0s }\n";
+    config(server, routes)
+}
+
+async fn shown(gateway: &Gateway) -> Value {
+    let request = operator_request("GET", "/admin/config", "");
+    serde_json::from_slice(&exchange_admin(gateway.admin, request.as_bytes()).await.body).unwrap()
+}
+
+async fn wait_for(gateway: &Gateway, what: &str, is_there: impl Fn(&Value) -> bool) -> Value {
+    let waited = tokio::time::timeout(Duration::from_secs(20), async {
+        loop {
+            let shown = shown(gateway).await;
+            if is_there(&shown) {
+                return shown;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    waited.await.unwrap_or_else(|_| panic!("{what}"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_config_map_is_renewed_under_load() {
+    let folder = tempfile::tempdir().unwrap();
+    mount(folder.path(), "v1", &[("gateway.yaml", &file(&[A]))]);
+    let mut gateway = Gateway::serve(&folder.path().join("gateway.yaml"));
+    let address = gateway.address;
+    let (is_over, count) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let callers: Vec<_> = (0..4)
+        .map(|_| {
+            let (is_over, count) = (Arc::clone(&is_over), Arc::clone(&count));
+            tokio::spawn(async move {
+                while !is_over.load(Ordering::SeqCst) {
+                    let reply = exchange(address, &argo_request("/a/api/v1/getparams.execute", TOKEN, b"{}")).await;
+                    assert_eq!(reply.sets(), r#"[{"a":"1"}]"#);
+                    count.fetch_add(1, Ordering::SeqCst);
+                }
+            })
+        })
+        .collect();
+    mount(folder.path(), "v2", &[("gateway.yaml", &file(&[A, B]))]);
+    wait_for(&gateway, "a new one", |shown| shown["generation"] == 2).await;
+    let reply = exchange(address, &argo_request("/b/api/v1/getparams.execute", TOKEN, b"{}")).await;
+    assert_eq!(reply.sets(), r#"[{"b":"1"}]"#);
+    mount(folder.path(), "v3", &[("gateway.yaml", "routes: [ {")]);
+    wait_for(&gateway, "a bad one", |shown| shown["lastReload"]["isGood"] == false).await;
+    mount(folder.path(), "v4", &[("gateway.yaml", &file(&[A]))]);
+    let last = wait_for(&gateway, "a good one", |shown| shown["generation"] == 3).await;
+    assert_eq!(last["lastReload"]["changes"]["gone"], json!(["b"]));
+    is_over.store(true, Ordering::SeqCst);
+    for caller in callers {
+        caller.await.unwrap();
+    }
+    assert!(count.load(Ordering::SeqCst) > 0);
+    gateway.signal(Signal::SIGTERM);
+    let (status, log) = gateway.wait(Duration::from_secs(20));
+    assert!(status.success());
+    for line in ["another configuration is in use", "route b: gone", "the one before stays in use"] {
+        assert!(log.contains(line), "{line}: {log}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hangup_looks_again_and_a_plugin_counts() {
+    let folder = tempfile::tempdir().unwrap();
+    let plugin = |version: &str| {
+        let at = folder.path().join("plugins/p");
+        std::fs::create_dir_all(&at).unwrap();
+        let manifest = format!(
+            "apiVersion: argoproj.io/v1alpha1\nkind: GeneratorPlugin\nmetadata: {{ name: p }}\n\
+             spec: {{ version: {version}, generate: {{ command: [echo, '[{{\"v\":\"{version}\"}}]'] }} }}\n"
+        );
+        // As an editor writes it.
+        std::fs::write(at.join("new"), manifest).unwrap();
+        std::fs::rename(at.join("new"), at.join("plugin.yaml")).unwrap();
+    };
+    plugin("v1.0");
+    let path = folder.path().join("gateway.yaml");
+    std::fs::write(&path, format!("plugins: {{ path: plugins }}\n{}", file(&[A]))).unwrap();
+    let mut gateway = Gateway::serve(&path);
+    let ask = async |gateway: &Gateway| {
+        exchange(gateway.address, &argo_request("/p/api/v1/getparams.execute", TOKEN, b"{}")).await.sets()
+    };
+    assert_eq!(ask(&gateway).await, r#"[{"v":"v1.0"}]"#);
+    plugin("v1.1");
+    wait_for(&gateway, "the plugin's", |shown| shown["generation"] == 2).await;
+    assert_eq!(ask(&gateway).await, r#"[{"v":"v1.1"}]"#);
+    // Nothing is new, and still it is done when it is asked for.
+    gateway.signal(Signal::SIGHUP);
+    let shown = wait_for(&gateway, "a hangup's", |shown| shown["generation"] == 3).await;
+    assert_eq!(shown["lastReload"]["changes"]["same"], json!(3));
+    gateway.signal(Signal::SIGTERM);
+    gateway.wait(Duration::from_secs(20));
+}
+
+fn check_reload(gateway: &Gateway, file: &Path) -> (Option<i32>, String, String) {
+    let token = file.parent().unwrap().join("admin-token");
+    std::fs::write(&token, ADMIN_TOKEN).unwrap();
+    let mut command = command();
+    command.args(["serve", "--check-reload", "-c"]).arg(file).arg("--admin").arg(gateway.admin.to_string());
+    let done = command.arg("--token-file").arg(token).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (done.status.code(), text(done.stdout), text(done.stderr))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_would_change_is_told_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let (running, next) = (folder.path().join("gateway.yaml"), folder.path().join("next.yaml"));
+    std::fs::write(&running, file(&[A, B])).unwrap();
+    let gateway = Gateway::serve(&running);
+    let (code, told, _) = check_reload(&gateway, &running);
+    assert_eq!((code, told.as_str()), (Some(0), "nothing changes\n"));
+    let b = r#"{"name":"b","backend":{"fixed":{"parameters":[{"b":"2"}]}},"cache":{"ttl":"5m"}}"#;
+    std::fs::write(&next, format!("log: {{ level: debug }}\n{}", file(&[A, b]))).unwrap();
+    let (code, told, _) = check_reload(&gateway, &next);
+    assert_eq!(
+        (code, told.as_str()),
+        (
+            Some(0),
+            "route b: changed: backend.fixed.parameters[0].b, cache.ttl\n\
+             1 routes: the same, with their answers, workers and runs under way\n\
+             log.level: changed, from the next start on\n"
+        )
+    );
+    std::fs::write(&next, "routes: [ { name: a } ]\n").unwrap();
+    let (code, told, why) = check_reload(&gateway, &next);
+    assert_eq!((code, told.as_str()), (Some(78), ""));
+    assert!(why.contains("routes[0]") && why.contains("a reload would change nothing"), "{why}");
+    assert_eq!(shown(&gateway).await["generation"], 1, "nothing was changed");
+}
