@@ -3,6 +3,7 @@
 //! branch called `../../x` stays one path segment.
 
 mod names;
+mod width;
 
 use std::{collections::BTreeSet, fmt::Write as _, sync::LazyLock};
 
@@ -161,6 +162,8 @@ fn new_environment(place: Place) -> Environment<'static> {
     environment.set_fuel(Some(FUEL));
     // It prints all variables, those that the template does not name too.
     environment.remove_global("debug");
+    environment.add_filter("format", width::format);
+    environment.add_filter("indent", width::indent);
     environment.add_filter("tag", |name: &str| names::tag(name).map_err(refused));
     environment.add_filter("slug", |name: &str| names::slug(name).map_err(refused));
     environment.add_filter("sha8", |commit: &str| names::sha8(commit).map_err(refused));
