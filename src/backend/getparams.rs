@@ -82,9 +82,11 @@ pub fn is_said(value: &Value) -> bool {
     }
 }
 
-/// Takes the value called `name`, in capitals or not, as Go's decoder finds it.
+/// Takes the value called `name`, in capitals or not, as Go's decoder finds it. Unicode's folding, which Go's is, takes the long s
+/// of old print for an `s`.
 fn take(map: &mut Map<String, Value>, name: &str) -> Result<Option<Value>, BackendError> {
-    let found: Vec<String> = map.keys().filter(|key| key.eq_ignore_ascii_case(name)).cloned().collect();
+    let is_named = |key: &&String| key.replace('ſ', "s").eq_ignore_ascii_case(name);
+    let found: Vec<String> = map.keys().filter(is_named).cloned().collect();
     match found.as_slice() {
         [] => Ok(None),
         [key] => Ok(map.remove(key)),
@@ -142,6 +144,7 @@ mod tests {
             (r#"{"output":{"parameters":[{}]},"output":{"parameters":[]}}"#, "`output` stands twice"),
             (r#"{"output":{"parameters":[{}]},"Output":{"parameters":[]}}"#, "are one key to Argo CD"),
             (r#"{"output":{"parameters":[{}],"Parameters":[]}}"#, "are one key to Argo CD"),
+            (r#"{"output":{"parameters":[{}],"parameterſ":[]}}"#, "are one key to Argo CD"),
             ("[]", "found a list"),
             ("\"[]\"", "found a string"),
             (r#"{"output":{"parameters":[null]}}"#, "output.parameters: item 0 is null"),
