@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, fmt, str::FromStr};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::Digest;
+use crate::document;
 
 /// Every manifest kind that an image reference may lead to.
 pub(super) const ACCEPT: &str = "application/vnd.oci.image.index.v1+json, application/vnd.docker.distribution.manifest.list.v2+json, \
@@ -95,7 +96,7 @@ impl Manifest {
     /// # Errors
     /// When they are none.
     pub fn parse(bytes: &[u8]) -> Result<Self, String> {
-        let manifest: Self = serde_json::from_slice(bytes).map_err(|error| format!("no manifest: {error}"))?;
+        let manifest: Self = document::parse_object(bytes).map_err(|error| format!("no manifest: {error}"))?;
         match manifest.schema_version {
             2 => Ok(manifest),
             other => Err(format!("a manifest of version {other}, not 2")),
@@ -132,7 +133,7 @@ impl ImageConfig {
     /// # Errors
     /// When they are none.
     pub fn parse(bytes: &[u8]) -> Result<Self, String> {
-        serde_json::from_slice(bytes).map_err(|error| format!("no image configuration: {error}"))
+        document::parse_object(bytes).map_err(|error| format!("no image configuration: {error}"))
     }
 
     /// What its builder wrote on it.
@@ -202,7 +203,10 @@ mod tests {
         assert_eq!(platforms, ["linux/amd64", "linux/arm64"]);
         assert!(Manifest::parse(br#"{"schemaVersion":1}"#).unwrap_err().contains("version 1"));
         assert!(Manifest::parse(br#"{"schemaVersion":2,"manifests":[{"digest":"x"}]}"#).is_err());
-        assert!(Manifest::parse(b"<html>").is_err());
+        for bad in ["<html>", "[2,null,null,null,null,null]", r#"{"schemaVersion":2,"a":1,"a":2}"#] {
+            assert!(Manifest::parse(bad.as_bytes()).is_err(), "{bad}");
+        }
+        assert!(ImageConfig::parse(br#"[null,"linux","amd64",null,null]"#).is_err());
     }
 
     #[test]
