@@ -87,6 +87,9 @@ impl UrlTemplate {
         if names_user(&url) {
             return Err("a value made it name a user or a password".to_owned());
         }
+        if !is_name(&url) {
+            return Err(format!("a value made the host `{}`, which no name is", url.host_str().unwrap_or_default()));
+        }
         if !allowed.iter().any(|entry| entry.fits(&url)) {
             let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
             let host = url.host_str().unwrap_or_default();
@@ -133,6 +136,12 @@ impl AllowedHost {
             None => false,
         }
     }
+}
+
+/// Whether the host of `url` is an address, or holds only what names hold. URL parsers take more, and leave it to others to choke on it.
+fn is_name(url: &Url) -> bool {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+    !matches!(url.host(), Some(Host::Domain(name)) if !name.chars().all(fits))
 }
 
 /// The beginning of a URL whose host no parameter can change, as far as it stands fast; `None` when a parameter can.
@@ -288,6 +297,8 @@ mod tests {
             "2852039166",
             "x.ports.example.com",
             "..",
+            "`id`.clusters.example.com",
+            "$(id).clusters.example.com",
         ] {
             assert!(
                 ask("https://{{ params.h }}/v1", value).is_err(),
