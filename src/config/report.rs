@@ -157,9 +157,9 @@ impl Report {
             file: self.name.clone(),
             line: at.line,
             column: at.column,
-            path: real.to_string(),
-            message,
-            help,
+            path: in_one_line(real.to_string()),
+            message: in_one_line(message),
+            help: help.map(in_one_line),
             severity: match severity {
                 Severity::Error => "error",
                 Severity::Warning => "warning",
@@ -168,6 +168,11 @@ impl Report {
             real,
         });
     }
+}
+
+/// `text` without control characters, which a key or a value of the file may hold: a report is printed to terminals and logs.
+fn in_one_line(text: String) -> String {
+    if text.contains(char::is_control) { text.replace(char::is_control, " ") } else { text }
 }
 
 /// `source` with stars in the place of values that may be secrets, written here by mistake: a report is printed
@@ -213,6 +218,17 @@ impl fmt::Display for Report {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_finding_is_one_line() {
+        let mut report = Report::new("g.yaml", "a: 1".to_owned());
+        let tree = super::super::tree::parse(&mut report).unwrap();
+        let path = crate::problem::Path::root().key("\u{1b}[31m");
+        let mut problems = crate::problem::Problems::default();
+        problems.error_with_help(&path, "unknown\n\u{1b}[2J", "did you mean\r\n`x`?");
+        problems.into_vec().into_iter().for_each(|problem| report.add(&tree, problem));
+        assert_eq!(report.lines(), ["g.yaml:1:1:  [31m: unknown  [2J (did you mean  `x`?)"]);
+    }
 
     #[test]
     fn what_may_be_a_secret_is_not_shown() {
