@@ -24,6 +24,8 @@ use self::plain::Plain;
 
 /// The longest expression that is compiled, in bytes: the parser's stack grows with its length.
 const LONGEST: usize = 2048;
+/// The most levels that an expression is worked out on: in a debug build one takes 31 KiB of a thread's 2 MiB.
+const DEEPEST: usize = 40;
 
 /// A compiled expression.
 pub struct Expression {
@@ -37,7 +39,7 @@ impl Expression {
     /// Compiles `source`.
     ///
     /// # Errors
-    /// On a syntax error or a source longer than 2 KiB.
+    /// On a syntax error, a source longer than 2 KiB or more than 40 levels.
     pub fn compile(source: &str) -> Result<Self, String> {
         if source.len() > LONGEST {
             return Err(format!("an expression has at most {LONGEST} bytes; this one has {}", source.len()));
@@ -47,6 +49,13 @@ impl Expression {
                 errors.errors.iter().map(|error| format!("column {}: {}", error.pos.1, error.msg)).collect();
             messages.join("; ")
         })?;
+        let depth = depth(program.expression());
+        if depth > DEEPEST {
+            return Err(format!(
+                "an expression has at most {DEEPEST} levels, and this one {depth}: each operator is one over what it joins; a \
+                 long sum of texts is shorter as `[a, b, c].join('')`"
+            ));
+        }
         let is_nested = nests(program.expression(), false);
         Ok(Self { source: source.to_owned(), plain: Plain::of(program.expression()), program, is_nested })
     }
@@ -119,23 +128,30 @@ fn nests(expression: &IdedExpr, is_within: bool) -> bool {
     }
 }
 
+/// How many levels it has, itself included.
+fn depth(expression: &IdedExpr) -> usize {
+    1 + parts(expression).into_iter().map(depth).max().unwrap_or_default()
+}
+
 /// What `expression` is made of.
 fn parts(expression: &IdedExpr) -> Vec<&IdedExpr> {
     match &expression.expr {
-        Expr::Comprehension(inner) => vec![&inner.iter_range, &inner.accu_init, &inner.loop_step, &inner.result],
+        Expr::Comprehension(inner) => {
+            vec![&inner.iter_range, &inner.accu_init, &inner.loop_cond, &inner.loop_step, &inner.result]
+        }
         Expr::Call(call) => call.target.as_deref().into_iter().chain(&call.args).collect(),
         Expr::List(list) => list.elements.iter().collect(),
         Expr::Select(select) => vec![&*select.operand],
-        Expr::Map(map) => map.entries.iter().map(|entry| value_of(&entry.expr)).collect(),
-        Expr::Struct(fields) => fields.entries.iter().map(|entry| value_of(&entry.expr)).collect(),
+        Expr::Map(map) => map.entries.iter().flat_map(|entry| parts_of(&entry.expr)).collect(),
+        Expr::Struct(fields) => fields.entries.iter().flat_map(|entry| parts_of(&entry.expr)).collect(),
         Expr::Ident(_) | Expr::Literal(_) | Expr::Unspecified => Vec::new(),
     }
 }
 
-const fn value_of(entry: &EntryExpr) -> &IdedExpr {
+fn parts_of(entry: &EntryExpr) -> Vec<&IdedExpr> {
     match entry {
-        EntryExpr::StructField(field) => &field.value,
-        EntryExpr::MapEntry(entry) => &entry.value,
+        EntryExpr::StructField(field) => vec![&field.value],
+        EntryExpr::MapEntry(entry) => vec![&entry.key, &entry.value],
     }
 }
 
@@ -249,6 +265,23 @@ mod tests {
         assert!(evaluate("body.", &json!({})).unwrap_err().contains("column"));
         assert!(Expression::compile(&"1+".repeat(2000)).unwrap_err().contains("2048"));
         assert!(evaluate("getenv('HOME')", &json!({})).is_err());
+    }
+
+    #[test]
+    fn levels_have_an_end() {
+        let sum = |terms: usize| vec!["1"; terms].join(" + ");
+        assert_eq!(evaluate(&sum(40), &json!({})), Ok(json!(40)));
+        for deep in [
+            sum(41),
+            format!("body{}", "[0]".repeat(60)),
+            format!("{}1{}", "[".repeat(60), "]".repeat(60)),
+            format!("{{{}1{}: 1}}", "[".repeat(40), "]".repeat(40)),
+            format!("body.map(b, {})", sum(39)),
+        ] {
+            let error = Expression::compile(&deep).unwrap_err();
+            assert!(error.contains("at most 40 levels"), "{deep}: {error}");
+        }
+        assert!(Expression::compile(&"(".repeat(2000)).is_err());
     }
 
     #[test]
