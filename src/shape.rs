@@ -21,6 +21,10 @@ const RESERVED: [&str; 2] = ["generator", "values"];
 /// The largest whole number that Argo CD's float64 carries without loss.
 const MAX_SAFE: u64 = 1 << 53;
 
+/// The most levels of lists and objects within a parameter set. An answer that nests as deep as documents are read would be one
+/// that the cache cannot read back.
+const DEEPEST: usize = 64;
+
 /// What a `null` in a parameter set means.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -144,21 +148,24 @@ impl Shape {
                 "the key `{key}` is reserved: Argo CD would overwrite it; rename it, for example in `output`"
             ));
         }
-        self.settle_map(&mut map).map_err(|misfit| misfit.told())?;
+        self.settle_map(&mut map, DEEPEST).map_err(|misfit| misfit.told())?;
         Ok(ParameterSet(map))
     }
 
-    /// Nulls and numbers, at every depth.
-    fn settle_map(&self, map: &mut Parameters) -> Result<(), Misfit> {
+    /// Nulls and numbers, at every depth, of which so many are left.
+    fn settle_map(&self, map: &mut Parameters, left: usize) -> Result<(), Misfit> {
         if self.nulls == Nulls::Drop {
             map.retain(|_, value| !value.is_null());
         }
         map.iter_mut()
-            .try_for_each(|(key, value)| self.settle(value).map_err(|misfit| misfit.within(&format!(".{key}"))))
+            .try_for_each(|(key, value)| self.settle(value, left).map_err(|misfit| misfit.within(&format!(".{key}"))))
     }
 
-    fn settle(&self, value: &mut Value) -> Result<(), Misfit> {
+    fn settle(&self, value: &mut Value, left: usize) -> Result<(), Misfit> {
         match value {
+            Value::Array(_) | Value::Object(_) if left == 0 => {
+                Err(Misfit::new(format!(" is more than {DEEPEST} levels deep")))
+            }
             Value::Null => {
                 Err(Misfit::new(" is null, which Argo CD prints as `<nil>`; leave it out, or set `nulls: drop`"))
             }
@@ -169,11 +176,10 @@ impl Shape {
                 }
                 Ok(())
             }
-            Value::Array(items) => items
-                .iter_mut()
-                .enumerate()
-                .try_for_each(|(index, item)| self.settle(item).map_err(|misfit| misfit.within(&format!("[{index}]")))),
-            Value::Object(map) => self.settle_map(map),
+            Value::Array(items) => items.iter_mut().enumerate().try_for_each(|(index, item)| {
+                self.settle(item, left - 1).map_err(|misfit| misfit.within(&format!("[{index}]")))
+            }),
+            Value::Object(map) => self.settle_map(map, left - 1),
             Value::Bool(_) | Value::String(_) => Ok(()),
         }
     }
@@ -265,6 +271,14 @@ mod tests {
         assert!(apply(&json!({}), set.clone()).unwrap_err().contains("`a` is null"));
         assert_eq!(apply(&json!({"nulls": "drop"}), set).unwrap(), r#"{"o":{"q":"x"}}"#);
         assert!(apply(&json!({"nulls": "drop"}), json!({"l": [null]})).unwrap_err().contains("`l[0]` is null"));
+    }
+
+    #[test]
+    fn levels_have_an_end() {
+        let nested = |levels: usize| (0..levels).fold(json!("x"), |inner, _| json!([inner]));
+        assert!(apply(&json!({}), json!({"a": nested(64)})).is_ok());
+        let error = apply(&json!({}), json!({"a": nested(65)})).unwrap_err();
+        assert!(error.contains("[0]` is more than 64 levels deep"), "{error}");
     }
 
     #[test]
