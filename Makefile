@@ -22,6 +22,7 @@ test: lint unit contract manifests ## Everything that CI checks
 lint: ## Formatting, and clippy with warnings as errors
 	@tools/need cc:gcc
 	cargo fmt --check
+	cargo fmt --check --manifest-path fuzz/Cargo.toml
 	cargo clippy --locked --all-targets -- -D warnings
 
 .PHONY: unit
@@ -52,6 +53,19 @@ soak: ## Ask 10,000 questions round and round for ten minutes, and watch the mem
 	@tools/need cc:gcc python3:python3
 	cargo build --release --locked --bins --examples
 	python3 benches/soak.py --gateway target/release/appset-gateway --examples target/release/examples $(SOAK)
+
+.PHONY: fuzz
+fuzz: ## Look for bytes that break something: FUZZ_SECONDS (30) for each target, or for TARGET only
+	@tools/need cc:gcc c++:g++
+	@fuzz/run $(TARGET)
+
+.PHONY: deny
+deny: ## Licences, versions and sources of the dependencies, and advisories where GitHub is reached
+	@tools/need cc:gcc
+	@tools/need-cargo cargo-deny 0.20.2
+	target/tools/bin/cargo-deny --locked check licenses bans sources
+	@if target/tools/bin/cargo-deny fetch db; then target/tools/bin/cargo-deny --locked check advisories; \
+	else echo "NOT CHECKED: advisories. Their database on GitHub cannot be reached from here." >&2; fi
 
 .PHONY: schema
 schema: ## Write config/schema.json anew

@@ -4,7 +4,7 @@
 //! From the outside in: [`registries`] shares what is known and goes by mirrors, a registry asks one host, with the
 //! [`credentials`] and tokens that it wants; what comes back is read by `lookup`, `contents` and `listing`.
 
-mod challenge;
+pub mod challenge;
 pub mod config;
 pub mod contents;
 pub mod credentials;
@@ -16,7 +16,7 @@ pub mod manifest;
 pub mod reference;
 pub mod registries;
 mod registry;
-mod token;
+pub mod token;
 
 pub use config::RegistryConfig;
 pub use contents::Contents;

@@ -6,7 +6,7 @@ mod body;
 mod completion;
 pub mod error;
 mod getparams;
-mod request;
+pub mod request;
 
 use std::{sync::Arc, time::Duration};
 

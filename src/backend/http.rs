@@ -2,7 +2,7 @@
 //! answer becomes a list through one CEL expression. Anything but a 2xx with a list of objects is *unknown*.
 
 mod json;
-mod paging;
+pub mod paging;
 mod plugin;
 mod redirect;
 mod whole;

@@ -127,7 +127,7 @@ fn check_pin(reference: &Reference, target: &Target) -> Result<(), BackendError>
 ///
 /// # Errors
 /// When it says anything else, or nothing.
-pub(super) fn missing(reply: &Reply) -> Result<Missing, BackendError> {
+pub fn missing(reply: &Reply) -> Result<Missing, BackendError> {
     let errors = errors(reply);
     let is = |error: &Value, codes: &[&str]| error["code"].as_str().is_some_and(|code| codes.contains(&code));
     if errors.is_empty() || !errors.iter().all(|error| is(error, &["MANIFEST_UNKNOWN", "NAME_UNKNOWN", "NOT_FOUND"])) {

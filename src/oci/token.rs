@@ -30,7 +30,7 @@ const MOST: usize = 1024 * 1024;
 
 /// What a token is for, and who gives it.
 #[derive(Debug, Clone)]
-pub(super) struct Purpose {
+pub struct Purpose {
     /// The token server.
     pub realm: Url,
     /// For whom the token is.

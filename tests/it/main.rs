@@ -14,6 +14,7 @@ mod digests;
 mod disk;
 mod edge;
 mod faults;
+mod fuzz;
 mod gates;
 mod getparams;
 mod guard;

@@ -6,7 +6,7 @@
 mod opened;
 mod pattern;
 mod repositories;
-mod selection;
+pub mod selection;
 
 use std::{cmp::Reverse, collections::BTreeMap};
 

@@ -6,7 +6,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::Deserialize;
 
 use super::Credential;
-use crate::{oci::reference::canonical_registry, secret::Secret};
+use crate::{file, oci::reference::canonical_registry, secret::Secret};
 
 /// A Docker `config.json`, as far as registries go.
 #[derive(Debug, Default, Deserialize)]
@@ -46,8 +46,15 @@ impl DockerConfig {
     /// # Errors
     /// When it cannot be read or understood; the text holds nothing of its content.
     pub fn read(file: &Path) -> Result<Self, String> {
-        let bytes = crate::file::bytes(file)?;
-        serde_json::from_slice(&bytes).map_err(|error| format!("line {}: not a Docker config.json", error.line()))
+        Self::parse(&file::bytes(file)?)
+    }
+
+    /// Reads a file's text.
+    ///
+    /// # Errors
+    /// When it cannot be understood; the text holds nothing of its content.
+    pub fn parse(text: &[u8]) -> Result<Self, String> {
+        serde_json::from_slice(text).map_err(|error| format!("line {}: not a Docker config.json", error.line()))
     }
 
     /// The helper that has the credential for `registry`, if it is not in the file itself.

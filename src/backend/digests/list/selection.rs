@@ -49,7 +49,8 @@ pub enum Sort {
 
 /// A tag that is selected.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Candidate {
+pub struct Candidate {
+    /// Its name.
     pub tag: String,
     /// The version that it is, where that matters.
     pub version: Option<Version>,
@@ -59,7 +60,7 @@ pub(super) struct Candidate {
 
 /// What selects tags.
 #[derive(Debug)]
-pub(super) struct Selection {
+pub struct Selection {
     glob: Option<Template>,
     regex: Option<Regex>,
     range: Option<VersionReq>,
@@ -96,6 +97,7 @@ impl Selection {
     }
 
     /// The order.
+    #[must_use]
     pub const fn sort(&self) -> Sort {
         self.sort
     }
@@ -142,6 +144,7 @@ impl Selection {
     }
 
     /// Whether the pattern depends on the ApplicationSet's name.
+    #[must_use]
     pub fn reads_application_set(&self) -> bool {
         self.glob.as_ref().is_some_and(Template::reads_application_set)
     }

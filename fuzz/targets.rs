@@ -1,0 +1,22 @@
+//! The fuzz targets: the properties of `tests/it/fuzz`, where they are held against the seeds, for libFuzzer to break.
+
+#[path = "../tests/it/fuzz/answers.rs"]
+pub mod answers;
+#[path = "../tests/it/support/argo.rs"]
+mod argo;
+#[path = "../tests/it/fuzz/callers.rs"]
+pub mod callers;
+#[path = "../tests/it/fuzz/configuration.rs"]
+pub mod configuration;
+#[path = "../tests/it/fuzz/links.rs"]
+pub mod links;
+#[path = "../tests/it/fuzz/registries.rs"]
+pub mod registries;
+#[path = "../tests/it/fuzz/request.rs"]
+pub mod request;
+#[path = "../tests/it/fuzz/tags.rs"]
+pub mod tags;
+#[path = "../tests/it/fuzz/told.rs"]
+mod told;
+#[path = "../tests/it/fuzz/values.rs"]
+pub mod values;

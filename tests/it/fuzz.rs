@@ -1,0 +1,95 @@
+//! What must hold for any bytes from outside, held against the seeds in `fuzz/corpus`. `make fuzz` looks for others.
+
+mod answers;
+mod callers;
+mod configuration;
+mod links;
+mod registries;
+mod request;
+mod tags;
+mod told;
+mod values;
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    panic::catch_unwind,
+    path::{Path, PathBuf},
+    thread::Builder,
+};
+
+use crate::support::argo;
+
+/// What is done with bytes.
+type Target = fn(&[u8]);
+
+/// All targets by name.
+const TARGETS: [(&str, Target); 16] = [
+    ("authorization", callers::authorization),
+    ("config", configuration::config),
+    ("docker_config", registries::docker_config),
+    ("expression", configuration::expression),
+    ("jwt", callers::jwt),
+    ("link", links::link),
+    ("parameter_value", values::parameter_value),
+    ("plugin_answer", answers::plugin_answer),
+    ("reference", registries::reference),
+    ("registry_answer", registries::registry_answer),
+    ("request_body", request::request_body),
+    ("route_path", request::route_path),
+    ("script_output", answers::script_output),
+    ("tags", tags::tags),
+    ("template", configuration::template),
+    ("www_authenticate", registries::www_authenticate),
+];
+
+fn folder(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz").join(path)
+}
+
+fn entries(folder: &Path) -> BTreeSet<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    entries.map(|entry| entry.unwrap().path()).collect()
+}
+
+/// The stack of the thread that libFuzzer runs in; without optimisation, reading YAML takes more than a test's thread has.
+const STACK: usize = 8 * 1024 * 1024;
+
+#[test]
+fn each_seed_holds() {
+    let thread = Builder::new().stack_size(STACK).spawn(replay).unwrap();
+    let failed = thread.join().unwrap();
+    assert!(failed.is_empty(), "see above for why: {failed:#?}");
+}
+
+/// The seeds that break a property.
+fn replay() -> Vec<PathBuf> {
+    let mut failed = Vec::new();
+    for (name, target) in TARGETS {
+        let seeds = entries(&folder("corpus").join(name));
+        assert!(!seeds.is_empty(), "{name} has no seeds");
+        for seed in seeds {
+            let data = fs::read(&seed).unwrap();
+            if catch_unwind(|| target(&data)).is_err() {
+                failed.push(seed);
+            }
+        }
+    }
+    failed
+}
+
+/// A target that is replayed here can be fuzzed, and the other way round.
+#[test]
+fn each_target_is_everywhere() {
+    let names: BTreeSet<String> = TARGETS.map(|(name, _)| name.to_owned()).into();
+    let stem = |path: &PathBuf| path.file_stem().unwrap().to_str().unwrap().to_owned();
+    for place in ["corpus", "fuzz_targets"] {
+        assert_eq!(entries(&folder(place)).iter().map(stem).collect::<BTreeSet<_>>(), names, "{place}");
+    }
+    let manifest = fs::read_to_string(folder("Cargo.toml")).unwrap();
+    for (name, _) in TARGETS {
+        assert!(manifest.contains(&format!("path = \"fuzz_targets/{name}.rs\"")), "{name}");
+        let source = fs::read_to_string(folder("fuzz_targets").join(name).with_extension("rs")).unwrap();
+        assert!(source.contains(&format!("::{name}(data)")), "{name}");
+    }
+}

@@ -1,0 +1,84 @@
+//! What sources answer: a program's output, a plugin's body. What is accepted is shown to the judge, as Argo CD will get it.
+
+use std::sync::{Arc, LazyLock};
+
+use appset_gateway::{
+    backend::{getparams, script::Protocol},
+    cache::Encoded,
+    document::excerpt,
+    generator::{ParameterSet, Query},
+    problem::{Path, Problems},
+    secret::Secrets,
+    shape::{Nulls, Shape},
+};
+use serde_json::{Map, Value};
+use tokio::time::Instant;
+
+use super::{
+    argo::{Verdict, judge},
+    told::is_one_line,
+};
+
+/// An output is a whole list in its language or an error, and never blank; what two languages read, they read alike.
+pub fn script_output(data: &[u8]) {
+    let read = |protocol: Protocol| match protocol.read(data, &Secrets::default()) {
+        Ok(reading) => Some(reading.items),
+        Err(error) => {
+            is_one_line(&error.message);
+            None
+        }
+    };
+    let [json, lines, yaml, krm] = [Protocol::Json, Protocol::JsonLines, Protocol::Yaml, Protocol::Krm].map(read);
+    if let Some(items) = &json {
+        let document: Value = serde_json::from_slice(data).expect("what is accepted is JSON");
+        let list = document.as_array().or_else(|| document.pointer("/output/parameters")?.as_array());
+        assert_eq!(list.map(|list| sets(list)).as_ref(), Some(items));
+        // The same list in YAML, if its numbers and texts are written as YAML wants them.
+        let is_list = document.is_array();
+        assert!(!is_list || yaml.as_ref().is_none_or(|yaml| yaml == items), "{yaml:?} in YAML, {items:?} in JSON");
+    }
+    for items in [json, lines, yaml, krm].into_iter().flatten() {
+        assert!(!data.trim_ascii().is_empty(), "what is blank is a list");
+        assert!(!items.is_empty() || data.contains(&b'['), "an empty list that nobody wrote");
+        is_served(&items);
+    }
+}
+
+/// What is accepted of a plugin is what Argo CD would read of it itself.
+pub fn plugin_answer(data: &[u8]) {
+    let items = match getparams::read(data, || excerpt(data, 9)) {
+        Ok(items) => items,
+        Err(error) => return is_one_line(&error.message),
+    };
+    let keys = |map: &Map<String, Value>| map.keys().cloned().collect::<Vec<_>>();
+    let of_argo = match judge(200, &[], data) {
+        Verdict::Parameters(list) => list.iter().map(keys).collect(),
+        Verdict::ExplicitlyEmpty => Vec::new(),
+        other => panic!("the gateway reads {items:?}, and Argo CD {other:?}"),
+    };
+    assert_eq!(items.iter().map(|item| keys(&item.0)).collect::<Vec<_>>(), of_argo);
+    is_served(&items);
+}
+
+/// Panics unless Argo CD gets `items`, or an error, and the cache gives them back.
+fn is_served(items: &[ParameterSet]) {
+    static SHAPES: LazyLock<[Shape; 2]> = LazyLock::new(|| {
+        [true, false]
+            .map(|stringify| Shape::build(None, &[], stringify, Nulls::Drop, &Path::root(), &mut Problems::default()))
+    });
+    let query = Query::new("fuzz".into(), Arc::default(), Instant::now());
+    for shape in &*SHAPES {
+        let Ok(shaped) = shape.apply(items.to_vec(), &query) else { continue };
+        let encoded = Encoded::encode(&shaped).unwrap();
+        match judge(200, &[], encoded.body()) {
+            Verdict::Parameters(list) => assert_eq!(list.len(), items.len()),
+            Verdict::ExplicitlyEmpty => assert!(items.is_empty(), "Argo CD reads nothing of {items:?}"),
+            other => panic!("Argo CD makes {other:?} of {items:?}"),
+        }
+        assert_eq!(encoded.decode(), shaped, "the cache gives something else back");
+    }
+}
+
+fn sets(list: &[Value]) -> Vec<ParameterSet> {
+    list.iter().map(|item| ParameterSet(item.as_object().cloned().unwrap_or_default())).collect()
+}

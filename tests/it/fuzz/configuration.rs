@@ -1,0 +1,109 @@
+//! The configuration, and the two languages in it.
+
+use std::{
+    path::Path,
+    sync::{Arc, LazyLock},
+};
+
+use appset_gateway::{
+    app::App,
+    base_dir::BaseDir,
+    clock::SystemClock,
+    config::{Loaded, Report},
+    expression::Expression,
+    template::{INPUT_SCOPE, Place, Template},
+};
+use minijinja::context;
+use serde_json::{Value, json};
+
+use super::told::is_one_line;
+
+/// The name of the file.
+const FILE: &str = "gateway.yaml";
+
+/// A configuration is a gateway, or an error with problems that stand in it; both can be shown.
+pub fn config(data: &[u8]) {
+    let Ok(text) = str::from_utf8(data) else { return };
+    let base = BaseDir::new("/nonexistent");
+    let built = Loaded::parse(FILE, text.to_owned(), base)
+        .and_then(|loaded| App::build(loaded, Arc::new(SystemClock), Path::new("/proc/self/exe")));
+    match built {
+        Ok((app, report)) => {
+            assert!(!report.has_errors() && app.routes.iter().count() > 0);
+            is_placed(&report, text);
+        }
+        Err(report) => {
+            assert!(report.has_errors(), "refused without a reason");
+            is_placed(&report, text);
+        }
+    }
+}
+
+/// Panics unless each finding has a place in `text`, and all can be shown.
+fn is_placed(report: &Report, text: &str) {
+    let lines: Vec<&str> = text.split('\n').collect();
+    for finding in report.to_json().as_array().unwrap() {
+        let number = |key: &str| usize::try_from(finding[key].as_u64().unwrap()).unwrap();
+        let (line, column) = (number("line"), number("column"));
+        assert!((1..=lines.len() + 1).contains(&line), "{finding} of {} lines", lines.len());
+        let width = lines.get(line - 1).map_or(0, |line| line.chars().count());
+        assert!((1..=width + 1).contains(&column), "{finding} of {width} columns");
+        is_one_line(finding["message"].as_str().unwrap());
+    }
+    assert_eq!(report.to_string().is_empty(), report.is_empty());
+    assert_eq!(report.lines().is_empty(), report.is_empty());
+}
+
+/// A template is text or an error, within its fuel, and looks at nothing but what it names.
+pub fn template(data: &[u8]) {
+    let Ok(source) = str::from_utf8(data) else { return };
+    for place in [Place::Text, Place::Url, Place::Reference] {
+        let template = match Template::parse(source, place, INPUT_SCOPE) {
+            Ok(template) => template,
+            Err(error) => {
+                assert!(!error.is_empty());
+                continue;
+            }
+        };
+        let context = |secret: &str| {
+            context! {
+                params => context! { branch => "feat/x", number => 12, list => [1, 2], secret },
+                applicationSet => "previews",
+                hidden => secret,
+            }
+        };
+        let rendered = template.render(&context("one"));
+        let names: Vec<&str> = template.names().collect();
+        // `params` alone is all of them.
+        if !names.iter().any(|name| matches!(*name, "params" | "params.secret")) {
+            assert_eq!(template.render(&context("two")), rendered, "{source:?} looks at more than {names:?}");
+        }
+        if let (Ok(text), Place::Reference) = (&rendered, place) {
+            assert!(!source.contains("{{") || text.len() >= template.fixed_prefix().len());
+        }
+    }
+}
+
+/// The first line is an expression, the rest a document. An expression gives the same however it is worked out.
+pub fn expression(data: &[u8]) {
+    static DOCUMENT: LazyLock<Value> = LazyLock::new(
+        || json!({"items": [{"id": "a", "n": 1, "ok": true, "tags": ["x"]}, {"id": "b", "n": 2.5, "o": {"z": null}}]}),
+    );
+    let Ok(text) = str::from_utf8(data) else { return };
+    let (source, document) = text.split_once('\n').unwrap_or((text, ""));
+    let document = serde_json::from_str(document).unwrap_or_else(|_| DOCUMENT.clone());
+    let Ok(expression) = Expression::compile(source) else { return };
+    // How long that takes is in nobody's hand.
+    if expression.is_nested() {
+        return;
+    }
+    let variables = [("body", &document), ("params", &DOCUMENT)];
+    let said = expression.evaluate(&variables);
+    if let Err(error) = &said {
+        is_one_line(error);
+    }
+    let Ok(wrapped) = Expression::compile(&format!("[{source}\n][0]")) else { return };
+    if let (Ok(said), Ok(wrapped)) = (&said, &wrapped.evaluate(&variables)) {
+        assert_eq!(said.to_string(), wrapped.to_string(), "{source}");
+    }
+}

@@ -1,0 +1,36 @@
+//! `Link`: where a list goes on.
+
+use std::collections::HashSet;
+
+use appset_gateway::{
+    backend::http::paging::{Config, Paging},
+    outbound::link,
+    problem::{Path, Problems},
+};
+use http::{HeaderMap, HeaderValue, Uri, header, uri::Authority};
+use url::Url;
+
+/// A next page is never lost beside other links, whatever they are, and never another host's.
+pub fn link(data: &[u8]) {
+    let next = |parts: &[&[u8]]| {
+        let value = HeaderValue::from_bytes(&parts.concat()).ok()?;
+        Some(link::next(&HeaderMap::from_iter([(header::LINK, value)])))
+    };
+    let Some(said) = next(&[data]) else { return };
+    let real = "</items?page=2>; rel=\"next\"".as_bytes();
+    assert_eq!(next(&[real, b", ", data]), Some(Ok(Some("/items?page=2".to_owned()))), "what follows hides it");
+    assert_ne!(next(&[data, b", ", real]), Some(Ok(None)), "what comes before hides it");
+    assert_ne!(next(&[data, b"\", ", real]), Some(Ok(None)), "what comes before hides it by a quote");
+    let names_next = data.to_ascii_lowercase().windows(4).any(|word| word == b"next");
+    let Ok(Some(target)) = said else { return };
+    assert!(names_next, "a next page that nobody named: {target}");
+    let here = Url::parse("https://api.example.com:8443/v1/items?page=1").unwrap();
+    let config = Config { link: true, next: None, parameter: None, max_pages: 10 };
+    let paging = Paging::build(&config, &Path::root(), &mut Problems::default()).unwrap();
+    let Ok(turned) = paging.turn(&here, &target, &mut HashSet::new()) else { return };
+    assert!(turned.username().is_empty() && turned.password().is_none(), "{turned}");
+    // As another parser reads it.
+    let uri = Uri::try_from(turned.as_str()).unwrap();
+    assert_eq!(uri.scheme_str(), Some("https"), "{turned}");
+    assert_eq!(uri.authority().map(Authority::as_str), Some("api.example.com:8443"), "{turned}");
+}
