@@ -155,6 +155,13 @@ mod tests {
     }
 
     #[test]
+    fn a_number_stays_what_it_is() {
+        for number in ["18607474370.955162", "0.1", "1.7976931348623157e308", "5e-324", "18446744073709551615"] {
+            assert_eq!(parse(number.as_bytes()).unwrap().to_string(), number.replace("e308", "e+308"));
+        }
+    }
+
+    #[test]
     fn an_object_is_no_list_of_its_fields() {
         #[derive(Debug, PartialEq, serde::Deserialize)]
         struct Of {
