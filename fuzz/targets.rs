@@ -2,6 +2,7 @@
 
 #[path = "../tests/it/fuzz/answers.rs"]
 pub mod answers;
+#[allow(unused, reason = "tests judge by more of it")]
 #[path = "../tests/it/support/argo.rs"]
 mod argo;
 #[path = "../tests/it/fuzz/callers.rs"]

@@ -88,11 +88,12 @@ impl Expression {
         for (name, value) in variables.iter().filter(|(name, _)| self.mentions(name)) {
             context.add_variable_as_val(*name, to_cel(value));
         }
-        check_ranges(self.program.expression(), &context).map_err(|error| format!("`{}`: {error}", self.source))?;
         // Not cut here: half a secret in it would not be recognised.
-        let result = cel::Value::resolve_val(self.program.expression(), &context)
-            .map_err(|error| format!("`{}`: {}", self.source, error.to_string().replace(char::is_control, " ")))?;
-        from_cel(result.as_ref()).map_err(|error| format!("`{}`: {error}", self.source))
+        let told = |error: String| format!("`{}`: {error}", self.source.trim()).replace(char::is_control, " ");
+        check_ranges(self.program.expression(), &context).map_err(told)?;
+        let result = cel::Value::resolve_val(self.program.expression(), &context);
+        let result = result.map_err(|error| told(error.to_string()))?;
+        from_cel(result.as_ref()).map_err(told)
     }
 }
 
@@ -262,6 +263,8 @@ mod tests {
         let error = evaluate("body.items.map(t, t)", &json!({"rows": []})).unwrap_err();
         assert!(error.starts_with("`body.items.map(t, t)`: ") && error.contains("items"), "{error}");
         assert!(evaluate("body.items.map(t, t)", &json!({"items": {}})).unwrap_err().contains("an object"));
+        let lines = "\nbody.items\n  .map(t, t)\n";
+        assert!(evaluate(lines, &json!({})).unwrap_err().starts_with("`body.items   .map(t, t)`: "));
         assert!(evaluate("body.", &json!({})).unwrap_err().contains("column"));
         assert!(Expression::compile(&"1+".repeat(2000)).unwrap_err().contains("2048"));
         assert!(evaluate("getenv('HOME')", &json!({})).is_err());

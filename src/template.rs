@@ -83,15 +83,21 @@ impl Template {
     /// When a name is not defined there, or a value may not stand in this place.
     pub fn render(&self, context: &Value) -> Result<String, String> {
         let rendered = self.environment.get_template(ONLY).and_then(|template| template.render(context));
+        // In one line, which the source may not be.
+        let told = |why: String| why.replace(char::is_control, " ");
         rendered.map_err(|error| {
             if error.kind() == ErrorKind::UndefinedError {
                 let missing: Vec<&str> =
                     self.names.iter().map(String::as_str).filter(|name| !is_defined(context, name)).collect();
                 if !missing.is_empty() {
-                    return format!("`{}` is not there, and `{}` needs it", missing.join("`, `"), self.source);
+                    return told(format!(
+                        "`{}` is not there, and `{}` needs it",
+                        missing.join("`, `"),
+                        self.source.trim()
+                    ));
                 }
             }
-            format!("`{}`: {}", self.source, one_line(&error))
+            told(format!("`{}`: {}", self.source.trim(), one_line(&error)))
         })
     }
 
@@ -254,6 +260,8 @@ mod tests {
         assert_eq!(error, "`params.head_sha` is not there, and `{{ params.head_sha }}` needs it");
         let error = render("{{ param.branch }}", Place::Text, "b").unwrap_err();
         assert_eq!(error, "unknown name `param`; known here: params, applicationSet");
+        let error = render("a\n{{ params.x }}\n", Place::Text, "b").unwrap_err();
+        assert_eq!(error, "`params.x` is not there, and `a {{ params.x }}` needs it");
         assert!(render("{{ params.branch", Place::Text, "b").is_err());
         assert!(render("{{ params.list }}", Place::Text, "b").unwrap_err().contains("tojson"));
     }

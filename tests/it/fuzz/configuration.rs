@@ -41,7 +41,9 @@ pub fn config(data: &[u8]) {
 
 /// Panics unless each finding has a place in `text`, and all can be shown.
 fn is_placed(report: &Report, text: &str) {
-    let lines: Vec<&str> = text.split('\n').collect();
+    // A carriage return alone is a line's end in YAML.
+    let text = text.replace("\r\n", "\n");
+    let lines: Vec<&str> = text.split(['\n', '\r']).collect();
     for finding in report.to_json().as_array().unwrap() {
         let number = |key: &str| usize::try_from(finding[key].as_u64().unwrap()).unwrap();
         let (line, column) = (number("line"), number("column"));
@@ -73,6 +75,9 @@ pub fn template(data: &[u8]) {
             }
         };
         let rendered = template.render(&context("one"));
+        if let Err(error) = &rendered {
+            is_one_line(error);
+        }
         let names: Vec<&str> = template.names().collect();
         // `params` alone is all of them.
         if !names.iter().any(|name| matches!(*name, "params" | "params.secret")) {
