@@ -87,9 +87,8 @@ where
 {
     let mut completion = Completion::start(Arc::clone(&app), request.headers());
     let (head, body) = request.into_parts();
-    let caller = app.auth.authenticate(head.headers.get(header::AUTHORIZATION)).ok();
-    completion.caller = caller.map(Arc::clone);
-    if caller.is_none_or(|caller| caller.role != Role::Admin) {
+    completion.caller = app.auth.authenticate(head.headers.get(header::AUTHORIZATION)).await.ok();
+    if completion.caller.as_ref().is_none_or(|caller| caller.role != Role::Admin) {
         drain(body).await;
         let message = "this needs a token with `role: admin`, see `auth.tokens`";
         return completion.refuse(ApiError::new(Code::Forbidden, message));

@@ -42,7 +42,7 @@ async fn steps(
     completion: &mut Completion,
 ) -> Result<Answer, ApiError> {
     let (head, body) = request.into_parts();
-    let admitted = admit(app, &head, named.as_deref(), completion);
+    let admitted = admit(app, &head, named.as_deref(), completion).await;
     let (caller, _place) = match admitted {
         Ok(admitted) => admitted,
         Err(error) => {
@@ -53,6 +53,9 @@ async fn steps(
     let body = read(body).await?;
     let call = GetParamsRequest::parse(&body).map_err(|error| ApiError::new(Code::InvalidRequest, error))?;
     completion.application_set = Some(Arc::clone(&call.application_set));
+    if !caller.may_ask_for(&call.application_set) {
+        return Err(not_for(&caller, &call.application_set));
+    }
     let began = Instant::now();
     let route = pick(app, named.as_deref(), &call, &caller, completion).await?;
     completion.route = Some(Arc::clone(route));
@@ -65,7 +68,7 @@ async fn steps(
 }
 
 /// Everything that can be decided before the body is read.
-fn admit<'a>(
+async fn admit<'a>(
     app: &'a App,
     head: &http::request::Parts,
     named: Option<&str>,
@@ -75,7 +78,8 @@ fn admit<'a>(
         let message = format!("Argo CD's plugin generator sends a POST, not a {}", head.method);
         return Err(ApiError::new(Code::MethodNotAllowed, message).allow("POST"));
     }
-    let caller = app.auth.authenticate(head.headers.get(header::AUTHORIZATION)).map_err(|refused| match refused {
+    let authenticated = app.auth.authenticate(head.headers.get(header::AUTHORIZATION)).await;
+    let caller = authenticated.map_err(|refused| match refused {
         Refused::Wrong => ApiError::new(
             Code::Forbidden,
             "the bearer token is missing or wrong; compare the Secret that the plugin's ConfigMap names with `auth.tokens` of \
@@ -83,9 +87,9 @@ fn admit<'a>(
         ),
         Refused::NotNow(why) => ApiError::new(Code::Forbidden, why),
     })?;
-    completion.caller = Some(Arc::clone(caller));
+    completion.caller = Some(Arc::clone(&caller));
     if let Some(name) = named.filter(|name| !caller.may_ask(name)) {
-        return Err(out_of_scope(caller, name));
+        return Err(out_of_scope(&caller, name));
     }
     if is_too_large(&head.headers) {
         return Err(too_large());
@@ -95,7 +99,7 @@ fn admit<'a>(
             format!("{} requests are under way, the most that `server.maxInFlight` allows", app.in_flight.most());
         return Err(ApiError::new(Code::Overloaded, message).retry_after(Duration::from_secs(1)));
     };
-    Ok((Arc::clone(caller), place))
+    Ok((caller, place))
 }
 
 async fn pick<'a>(
@@ -145,10 +149,23 @@ fn unknown_route(app: &App, named: Option<&str>, call: &GetParamsRequest, caller
 fn out_of_scope(caller: &Caller, route: &str) -> ApiError {
     let name = &caller.name;
     let message = match caller.role {
-        Role::Caller => format!("the token `{name}` is not for the route `{}`; see its `routes`", short(route)),
-        Role::Admin => format!("the token `{name}` has the role `admin` and opens no routes; callers need another"),
+        Role::Caller => format!("the caller `{name}` may not ask the route `{}`; see its `routes`", short(route)),
+        Role::Admin => {
+            format!("the caller `{name}` has the role `admin` and opens no routes; Argo CD needs a token of its own")
+        }
     };
     ApiError::new(Code::Forbidden, message)
+}
+
+fn not_for(caller: &Caller, application_set: &str) -> ApiError {
+    if caller.role == Role::Admin {
+        return out_of_scope(caller, "");
+    }
+    let (name, asked) = (&caller.name, short(application_set));
+    ApiError::new(
+        Code::Forbidden,
+        format!("the caller `{name}` may not ask for the ApplicationSet `{asked}`; see its `applicationSets`"),
+    )
 }
 
 /// A stranger's text for a message: short and without control characters.

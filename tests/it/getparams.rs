@@ -185,19 +185,38 @@ async fn only_the_right_token_opens_the_right_routes() {
         }
     }
     let other = "/declared/api/v1/getparams.execute";
-    assert_refused(&status(other, "some").await, 403, "forbidden", "the token `s` is not for the route `declared`");
+    assert_refused(&status(other, "some").await, 403, "forbidden", "the caller `s` may not ask the route `declared`");
     assert_refused(
         &status("/nowhere/api/v1/getparams.execute", "some").await,
         403,
         "forbidden",
-        "is not for the route",
+        "may not ask the route",
     );
     let matched = call_of("fake-appset", &json!({})).to_string();
     let reply = app.send(&argo_request(PATH, "some", matched.as_bytes())).await;
-    assert_refused(&reply, 403, "forbidden", "the token `s` is not for the route `fake-appset`");
+    assert_refused(&reply, 403, "forbidden", "the caller `s` may not ask the route `fake-appset`");
     let without =
         app.send(format!("POST {PATH} HTTP/1.1\r\nHost: g\r\nContent-Length: 2\r\n\r\n{{}}").as_bytes()).await;
     assert_refused(&without, 403, "forbidden", "missing or wrong");
+}
+
+#[tokio::test]
+async fn a_token_may_be_for_some_application_sets() {
+    let hash = appset_gateway::auth::hash_token("previews");
+    let auth = format!("auth: {{ tokens: [ {{ name: p, sha256: \"{hash}\", applicationSets: [\"fb-*\"] }} ] }}\n");
+    let app = TestApp::start(&format!("{auth}routes:{ROUTES}")).await;
+    let ask = async |path: &str, body: String| app.send(&argo_request(path, "previews", body.as_bytes())).await;
+    let named = "/any-fb/api/v1/getparams.execute";
+    for path in [PATH, named] {
+        assert_eq!(ask(path, call_of("fb-x", &json!({})).to_string()).await.status, 200);
+        let refused = ask(path, call_of("fake-appset", &json!({})).to_string()).await;
+        let why = "the caller `p` may not ask for the ApplicationSet `fake-appset`; see its `applicationSets`";
+        assert_refused(&refused, 403, "forbidden", why);
+        // Who names none asks for none of them.
+        assert_refused(&ask(path, "{}".to_owned()).await, 403, "forbidden", "the ApplicationSet ``");
+    }
+    let unknown = call_of("fake-\u{7}".repeat(100).as_str(), &json!({})).to_string();
+    assert_refused(&ask(PATH, unknown).await, 403, "forbidden", r"`fake-\u{7}fake");
 }
 
 /// Measured with other servers: a refusal sent without reading the body closes the connection under a

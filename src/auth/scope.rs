@@ -1,0 +1,116 @@
+//! What a caller may ask: which routes, and for which ApplicationSets.
+//!
+//! The ApplicationSet's name in a call is the caller's own word. Globs over it keep the mistakes of one Argo CD away from what
+//! another owns; they prove nothing.
+
+use globset::{Glob, GlobSet, GlobSetBuilder};
+
+use super::Role;
+use crate::problem::{Path, Problems};
+
+/// What a caller may ask.
+#[derive(Debug, Clone)]
+pub struct Scope {
+    routes: GlobSet,
+    application_sets: GlobSet,
+}
+
+impl Scope {
+    /// Everything.
+    #[must_use]
+    pub fn all() -> Self {
+        Self { routes: any(), application_sets: any() }
+    }
+
+    /// What the globs name; everything where there are none. What is wrong is noted at its place: `routes` and
+    /// `applicationSets` below `path`.
+    pub fn build(
+        role: Role,
+        routes: Option<&[String]>,
+        application_sets: Option<&[String]>,
+        path: &Path,
+        problems: &mut Problems,
+    ) -> Option<Self> {
+        let mut globs = |patterns: Option<&[String]>, key: &str| {
+            let Some(patterns) = patterns else { return Some(any()) };
+            if role == Role::Admin {
+                problems.error_with_help(
+                    &path.key(key),
+                    "the role `admin` opens no routes",
+                    format!("leave `{key}` out, and name another token for callers"),
+                );
+            }
+            build_globs(patterns, &path.key(key), problems)
+        };
+        let (routes, application_sets) = (globs(routes, "routes"), globs(application_sets, "applicationSets"));
+        Some(Self { routes: routes?, application_sets: application_sets? })
+    }
+
+    /// Whether it holds the route of this name.
+    #[must_use]
+    pub fn has_route(&self, route: &str) -> bool {
+        self.routes.is_match(route)
+    }
+
+    /// Whether it holds the ApplicationSet of this name, which is empty where a call names none.
+    #[must_use]
+    pub fn has_application_set(&self, name: &str) -> bool {
+        self.application_sets.is_match(name)
+    }
+}
+
+/// What every name fits.
+fn any() -> GlobSet {
+    Glob::new("*").and_then(|glob| GlobSet::new([glob])).unwrap_or_default()
+}
+
+/// One set of the globs `patterns`, or `None` with each bad one noted.
+fn build_globs(patterns: &[String], path: &Path, problems: &mut Problems) -> Option<GlobSet> {
+    let mut set = GlobSetBuilder::new();
+    let mut is_whole = true;
+    for (index, pattern) in patterns.iter().enumerate() {
+        match problems.note(&path.index(index), Glob::new(pattern)) {
+            Some(glob) => _ = set.add(glob),
+            None => is_whole = false,
+        }
+    }
+    problems.note(path, set.build()).filter(|_| is_whole)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scope(routes: Option<&[&str]>, application_sets: Option<&[&str]>) -> (Option<Scope>, Vec<String>) {
+        let owned =
+            |globs: Option<&[&str]>| globs.map(|globs| globs.iter().map(|&glob| glob.into()).collect::<Vec<_>>());
+        let (routes, application_sets) = (owned(routes), owned(application_sets));
+        let mut problems = Problems::default();
+        let (routes, application_sets) = (routes.as_deref(), application_sets.as_deref());
+        let scope = Scope::build(Role::Caller, routes, application_sets, &Path::root(), &mut problems);
+        (scope, problems.into_vec().into_iter().map(|problem| problem.path.to_string()).collect())
+    }
+
+    #[test]
+    fn what_is_not_confined_is_all() {
+        for scope in [Scope::all(), scope(None, None).0.unwrap()] {
+            assert!(scope.has_route("a") && scope.has_application_set("a/b") && scope.has_application_set(""));
+        }
+        let scope = scope(Some(&["pr-*", "x"]), Some(&["fb-*"])).0.unwrap();
+        assert!(scope.has_route("pr-digests") && scope.has_route("x") && !scope.has_route("tenants"));
+        assert!(scope.has_application_set("fb-1") && !scope.has_application_set("") && !scope.has_application_set("1"));
+    }
+
+    #[test]
+    fn an_empty_list_is_nothing() {
+        let scope = scope(Some(&[]), Some(&[])).0.unwrap();
+        assert!(!scope.has_route("a") && !scope.has_application_set("a"));
+    }
+
+    #[test]
+    fn all_bad_globs_are_noted() {
+        let (scope, told) = scope(Some(&["a", "[", "{"]), Some(&["["]));
+        assert!(scope.is_none());
+        assert_eq!(told, ["routes[1]", "routes[2]", "applicationSets[0]"]);
+    }
+}
