@@ -12,7 +12,7 @@ use std::{
 
 use crate::{
     answer::Engine,
-    auth::Auth,
+    auth::{Auth, Means},
     backend::Surroundings,
     base_dir::BaseDir,
     cache::{CacheLimits, Disk, Memory, Trouble},
@@ -71,10 +71,11 @@ impl App {
         };
         check_server(&config.server, &root.key("server"), &mut problems);
         let base = &loaded.base.clone();
-        let auth = Auth::build(&config.auth, base, Arc::clone(&clock), &root.key("auth"), &mut problems);
         let (allowed, proxy) = config.outbound.build(base, &root.key("outbound"), &mut problems);
         let outbound = Outbound::new(Arc::clone(&clock)).reaching(Arc::new(SystemNames), &allowed, proxy);
         let outbound = Arc::new(outbound.counted(metrics.outbound.clone()));
+        let means = Means { base, clock: &clock, outbound: &outbound, metrics: &metrics };
+        let auth = Auth::build(&config.auth, means, &root.key("auth"), &mut problems);
         let registries = Registries::build(
             &config.registries,
             base,
@@ -172,13 +173,16 @@ impl App {
         }
     }
 
-    /// Reads tokens again whenever their files may have been renewed, for as long as it is polled.
+    /// Reads tokens and keys again whenever their files may have been renewed, and asks issuers for theirs, for as long as it is polled.
     pub async fn renew_tokens(&self) {
         let mut renewals = Renewals::of(&self.auth.files());
-        loop {
-            renewals.next().await;
-            self.auth.refresh();
-        }
+        let reread = async {
+            loop {
+                renewals.next().await;
+                self.auth.refresh();
+            }
+        };
+        tokio::join!(reread, self.auth.keep_fresh());
     }
 
     /// Starts what backends want ready before the first call.

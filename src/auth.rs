@@ -1,22 +1,35 @@
 //! Who calls, and what that caller may ask. A bearer token is taken to its caller before the body is read.
 
+mod jwt;
 mod scope;
 mod tokens;
 
-use std::{fmt, path::PathBuf, sync::Arc};
+use std::{borrow::Cow, fmt, path::PathBuf, sync::Arc};
 
 use http::HeaderValue;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
-use self::tokens::Tokens;
-pub use self::{scope::Scope, tokens::TokenConfig};
+pub use self::{
+    jwt::{Audience, JwksConfig, JwtConfig},
+    scope::Scope,
+    tokens::TokenConfig,
+};
+use self::{
+    jwt::{Compact, Issuers},
+    tokens::Tokens,
+};
 use crate::{
     base_dir::BaseDir,
     clock::Clock,
+    outbound::Outbound,
     problem::{Path, Problems},
+    telemetry::metrics::Metrics,
 };
+
+/// The longest token that anybody is asked about, in bytes.
+const LONGEST: usize = 8 * 1024;
 
 /// Who may call.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
@@ -25,6 +38,9 @@ pub struct AuthConfig {
     /// Bearer tokens. Several may be valid at once, so that one can be rotated.
     #[serde(default)]
     pub tokens: Vec<TokenConfig>,
+    /// Issuers whose tokens (JWT) are taken.
+    #[serde(default)]
+    pub jwt: Vec<JwtConfig>,
 }
 
 /// What a token is for.
@@ -71,16 +87,49 @@ impl Caller {
 /// All callers.
 pub struct Auth {
     tokens: Tokens,
+    issuers: Issuers,
     clock: Arc<dyn Clock>,
+}
+
+/// What callers are known with.
+#[derive(Clone, Copy)]
+pub struct Means<'a> {
+    /// Where relative paths start.
+    pub base: &'a BaseDir,
+    /// What time it is.
+    pub clock: &'a Arc<dyn Clock>,
+    /// The way to those who vouch for callers.
+    pub outbound: &'a Outbound,
+    /// What is counted.
+    pub metrics: &'a Metrics,
 }
 
 /// Why a caller is none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refused {
-    /// The token is missing, malformed or wrong.
-    Wrong,
-    /// The token is right, and not valid now: the text says since or from when.
-    NotNow(String),
+    /// The token is missing, malformed, forged or nobody's. The text is for the log alone.
+    Wrong(Cow<'static, str>),
+    /// The token is genuine, and does not do: the text says why.
+    Unfit(String),
+    /// Whoever vouches for it cannot be asked now. The text is for the log alone.
+    Unknown(String),
+}
+
+impl Refused {
+    fn wrong(why: impl Into<Cow<'static, str>>) -> Self {
+        Self::Wrong(why.into())
+    }
+
+    /// What two refusals of one token come to: what is not known before what is, and what a genuine token lacks before what makes it
+    /// none.
+    fn or(self, other: Self) -> Self {
+        let rank = |refused: &Self| match refused {
+            Self::Wrong(_) => 0,
+            Self::Unfit(_) => 1,
+            Self::Unknown(_) => 2,
+        };
+        if rank(&other) >= rank(&self) { other } else { self }
+    }
 }
 
 type TokenHash = [u8; 32];
@@ -92,52 +141,83 @@ pub fn hash_token(token: &str) -> String {
 }
 
 impl Auth {
-    /// Reads all tokens. No token at all, or an empty one, is an error: an open gateway is never a default.
-    pub fn build(
-        config: &AuthConfig,
-        base: &BaseDir,
-        clock: Arc<dyn Clock>,
-        path: &Path,
-        problems: &mut Problems,
-    ) -> Self {
-        let path = path.key("tokens");
-        if config.tokens.iter().all(|token| token.role == Role::Admin) {
+    /// Reads all tokens, and keys that are on this machine. No token at all, or an empty one, is an error: an open gateway is never a
+    /// default.
+    pub fn build(config: &AuthConfig, means: Means<'_>, path: &Path, problems: &mut Problems) -> Self {
+        let may_ask = |role: &Role| *role == Role::Caller;
+        let mut roles = config.tokens.iter().map(|token| &token.role).chain(config.jwt.iter().map(|jwt| &jwt.role));
+        if !roles.any(may_ask) {
             problems.error_with_help(
-                &path,
+                &path.key("tokens"),
                 "no token is configured that may ask routes, so nobody could call",
                 "name one: `tokens: [ { name: argocd, file: /var/run/argo/token } ]`",
             );
         }
-        Self { tokens: Tokens::build(&config.tokens, base, clock.now(), &path, problems), clock }
+        let now = means.clock.now();
+        Self {
+            tokens: Tokens::build(&config.tokens, means.base, now, &path.key("tokens"), problems),
+            issuers: Issuers::build(&config.jwt, means, &path.key("jwt"), problems),
+            clock: Arc::clone(means.clock),
+        }
     }
 
     /// The files that may be renewed while the gateway runs.
     #[must_use]
     pub fn files(&self) -> Vec<PathBuf> {
-        self.tokens.files().collect()
+        self.tokens.files().chain(self.issuers.files()).collect()
     }
 
     /// Reads the files again. What can be used takes the place of what was there before; what cannot be read changes
     /// nothing but a line in the log.
     pub fn refresh(&self) {
         self.tokens.refresh();
+        self.issuers.reread();
+    }
+
+    /// Keeps what issuers publish fresh, for as long as it is polled.
+    pub async fn keep_fresh(&self) {
+        self.issuers.keep_keys().await;
+    }
+
+    /// Takes over what `former` learned from issuers and is still asked of them here.
+    pub fn take_over(&self, former: &Self) {
+        self.issuers.take_over(&former.issuers);
     }
 
     /// The caller that sent this `Authorization` header.
     ///
     /// # Errors
-    /// When it is none, or none now.
-    #[expect(clippy::unused_async, reason = "who vouches for a caller may have to be asked")]
+    /// When it is none, or none now, or that cannot be told.
     pub async fn authenticate(&self, authorization: Option<&HeaderValue>) -> Result<Arc<Caller>, Refused> {
-        let token = authorization.and_then(|value| bearer(value.as_bytes())).ok_or(Refused::Wrong)?;
+        let token = authorization.and_then(|value| bearer(value.as_bytes()));
+        let token = token.ok_or(Refused::Wrong(Cow::Borrowed("there is no bearer token")))?;
         let presented: TokenHash = Sha256::digest(token).into();
-        self.tokens.find(&presented, self.clock.now())?.ok_or(Refused::Wrong)
+        let now = self.clock.now();
+        if let Some(caller) = self.tokens.find(&presented, now)? {
+            return Ok(caller);
+        }
+        if let Some(caller) = self.issuers.known(&presented, now) {
+            return Ok(caller);
+        }
+        // Rare, and larger than the rest of a request.
+        Box::pin(self.meet(token, presented)).await
+    }
+
+    /// The caller of a `token` that is not known yet.
+    async fn meet(&self, token: &[u8], hash: TokenHash) -> Result<Arc<Caller>, Refused> {
+        if token.len() > LONGEST {
+            return Err(Refused::wrong(format!("the token has more than {LONGEST} bytes")));
+        }
+        match Compact::parse(token) {
+            Ok(token) => self.issuers.admit(&token, hash, &*self.clock).await,
+            Err(why) => Err(Refused::wrong(format!("it is none of `auth.tokens`, and {why}"))),
+        }
     }
 }
 
 impl fmt::Debug for Auth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Auth").field("tokens", &self.tokens).finish_non_exhaustive()
+        f.debug_struct("Auth").field("tokens", &self.tokens).field("issuers", &self.issuers).finish_non_exhaustive()
     }
 }
 
@@ -163,8 +243,10 @@ mod tests {
     fn build(config: &str) -> (Auth, Vec<String>) {
         let mut problems = Problems::default();
         let config: AuthConfig = serde_json::from_str(config).unwrap();
-        let path = Path::root().key("auth");
-        let auth = Auth::build(&config, &BaseDir::default(), Arc::new(SystemClock), &path, &mut problems);
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let (base, outbound) = (BaseDir::default(), Outbound::new(Arc::clone(&clock)));
+        let means = Means { base: &base, clock: &clock, outbound: &outbound, metrics: &Metrics::new().unwrap() };
+        let auth = Auth::build(&config, means, &Path::root().key("auth"), &mut problems);
         let told = problems.into_vec().into_iter().map(|problem| format!("{}: {}", problem.path, problem.message));
         (auth, told.collect())
     }
@@ -184,9 +266,9 @@ mod tests {
         for wrong in
             ["Bearer s5cret", "Bearer ", "Bearer", "s3cret", "Basic s3cret", "Bearer s3cret x", "$plugin.token", ""]
         {
-            assert_eq!(caller(wrong).await, Err(Refused::Wrong), "{wrong}");
+            assert!(matches!(caller(wrong).await, Err(Refused::Wrong(_))), "{wrong}");
         }
-        assert_eq!(auth.authenticate(None).await.err(), Some(Refused::Wrong));
+        assert_eq!(auth.authenticate(None).await.err(), Some(Refused::wrong("there is no bearer token")));
     }
 
     #[test]

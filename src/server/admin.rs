@@ -23,7 +23,14 @@ use super::{
     error::{ApiError, Code},
     read, wrong_method,
 };
-use crate::{app::App, auth::Role, guard::Decision};
+use crate::{
+    app::App,
+    auth::{Refused, Role},
+    guard::Decision,
+};
+
+/// What is told of whoever may not do what it asks for.
+const NO_ADMIN: &str = "this needs a token with `role: admin`, see `auth`";
 
 /// The router of the admin listener.
 pub fn router(app: Arc<App>) -> Router {
@@ -87,11 +94,18 @@ where
 {
     let mut completion = Completion::start(Arc::clone(&app), request.headers());
     let (head, body) = request.into_parts();
-    completion.caller = app.auth.authenticate(head.headers.get(header::AUTHORIZATION)).await.ok();
-    if completion.caller.as_ref().is_none_or(|caller| caller.role != Role::Admin) {
+    let refusal = match app.auth.authenticate(head.headers.get(header::AUTHORIZATION)).await {
+        Ok(caller) => {
+            let is_admin = caller.role == Role::Admin;
+            completion.caller = Some(caller);
+            (!is_admin).then(|| ApiError::new(Code::Forbidden, NO_ADMIN))
+        }
+        Err(Refused::Wrong(why)) => Some(ApiError::new(Code::Forbidden, NO_ADMIN).because(why)),
+        Err(refused) => Some(ApiError::of_refused(refused)),
+    };
+    if let Some(refusal) = refusal {
         drain(body).await;
-        let message = "this needs a token with `role: admin`, see `auth.tokens`";
-        return completion.refuse(ApiError::new(Code::Forbidden, message));
+        return completion.refuse(refusal);
     }
     let steps = async {
         let body = read(body).await?;

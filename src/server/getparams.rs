@@ -19,7 +19,7 @@ use super::{
 use crate::{
     answer::Answer,
     app::App,
-    auth::{Caller, Refused, Role},
+    auth::{Caller, Role},
     generator::Query,
     route::Route,
 };
@@ -79,14 +79,7 @@ async fn admit<'a>(
         return Err(ApiError::new(Code::MethodNotAllowed, message).allow("POST"));
     }
     let authenticated = app.auth.authenticate(head.headers.get(header::AUTHORIZATION)).await;
-    let caller = authenticated.map_err(|refused| match refused {
-        Refused::Wrong => ApiError::new(
-            Code::Forbidden,
-            "the bearer token is missing or wrong; compare the Secret that the plugin's ConfigMap names with `auth.tokens` of \
-             the gateway",
-        ),
-        Refused::NotNow(why) => ApiError::new(Code::Forbidden, why),
-    })?;
+    let caller = authenticated.map_err(ApiError::of_refused)?;
     completion.caller = Some(Arc::clone(&caller));
     if let Some(name) = named.filter(|name| !caller.may_ask(name)) {
         return Err(out_of_scope(&caller, name));

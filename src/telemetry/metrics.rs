@@ -1,6 +1,7 @@
 //! Metrics in Prometheus' text format: `appset_gateway_<noun>_<unit>[_total]`, with labels only from
 //! closed sets (routes, kinds, codes, states), never from a request.
 
+mod callers;
 mod connections;
 mod outbound;
 mod programs;
@@ -12,7 +13,12 @@ use prometheus::{
     Registry, TextEncoder,
 };
 
-pub use self::{connections::ConnectionMetrics, outbound::OutboundMetrics, programs::ProgramMetrics};
+pub use self::{
+    callers::{CallerMetrics, KeySetMetrics},
+    connections::ConnectionMetrics,
+    outbound::OutboundMetrics,
+    programs::ProgramMetrics,
+};
 use crate::generator::Verdict;
 
 /// Bounds for answers that range from a cache hit to a deadline, in seconds.
@@ -41,6 +47,8 @@ pub struct Metrics {
     pub programs: ProgramMetrics,
     /// What is counted of connections to the gateway.
     pub connections: ConnectionMetrics,
+    /// What is counted of whoever vouches for callers.
+    pub callers: CallerMetrics,
     /// Answers in memory.
     pub cache_entries: IntGauge,
     /// Their size.
@@ -137,6 +145,7 @@ impl Metrics {
             IntCounter::new("appset_gateway_disk_writes_total", "Last good answers that are safe on disk.")?;
         registry.register(Box::new(disk_writes.clone()))?;
         let metrics = Self {
+            callers: CallerMetrics::new(&registry)?,
             connections: ConnectionMetrics::new(&registry)?,
             outbound: OutboundMetrics::new(&registry)?,
             programs: ProgramMetrics::new(&registry)?,

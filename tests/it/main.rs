@@ -18,6 +18,7 @@ mod gates;
 mod getparams;
 mod guard;
 mod http;
+mod jwt;
 mod lifecycle;
 mod list;
 mod merge;
