@@ -1,8 +1,11 @@
 //! Who calls, and what that caller may ask. A bearer token is taken to its caller before the body is read.
 
+mod caller;
 mod jwt;
+mod review;
 mod scope;
 mod tokens;
+mod way;
 
 use std::{borrow::Cow, fmt, path::PathBuf, sync::Arc};
 
@@ -11,14 +14,18 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
+use self::{
+    caller::check_name,
+    jwt::{Compact, Issuers},
+    review::Reviews,
+    tokens::Tokens,
+};
 pub use self::{
+    caller::{Caller, Refused, Role},
     jwt::{Audience, JwksConfig, JwtConfig},
+    review::{ReviewedConfig, TokenReviewConfig},
     scope::Scope,
     tokens::TokenConfig,
-};
-use self::{
-    jwt::{Compact, Issuers},
-    tokens::Tokens,
 };
 use crate::{
     base_dir::BaseDir,
@@ -41,46 +48,15 @@ pub struct AuthConfig {
     /// Issuers whose tokens (JWT) are taken.
     #[serde(default)]
     pub jwt: Vec<JwtConfig>,
+    /// A cluster's API server, which is asked whose the tokens are that nobody else knows.
+    pub token_review: Option<TokenReviewConfig>,
 }
 
-/// What a token is for.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub enum Role {
-    /// To ask routes, as Argo CD does.
-    #[default]
-    Caller,
-    /// To see and change what is remembered and held, on the admin listener.
-    Admin,
-}
-
-/// An authenticated caller.
-#[derive(Debug)]
-pub struct Caller {
-    /// What it is called in logs.
-    pub name: String,
-    /// What it is for.
-    pub role: Role,
-    scope: Scope,
-}
-
-impl Caller {
-    /// The caller called `name`, which may ask what `scope` holds if its `role` lets it ask at all.
-    #[must_use]
-    pub const fn new(name: String, role: Role, scope: Scope) -> Self {
-        Self { name, role, scope }
-    }
-
-    /// Whether it may ask `route`.
-    #[must_use]
-    pub fn may_ask(&self, route: &str) -> bool {
-        self.role == Role::Caller && self.scope.has_route(route)
-    }
-
-    /// Whether it may ask for the ApplicationSet that a call names.
-    #[must_use]
-    pub fn may_ask_for(&self, application_set: &str) -> bool {
-        self.role == Role::Caller && self.scope.has_application_set(application_set)
+impl AuthConfig {
+    /// What callers may be for.
+    fn roles(&self) -> impl Iterator<Item = Role> {
+        let reviewed = self.token_review.iter().flat_map(|review| &review.callers).map(|callers| callers.role);
+        self.tokens.iter().map(|token| token.role).chain(self.jwt.iter().map(|jwt| jwt.role)).chain(reviewed)
     }
 }
 
@@ -88,6 +64,7 @@ impl Caller {
 pub struct Auth {
     tokens: Tokens,
     issuers: Issuers,
+    reviews: Option<Arc<Reviews>>,
     clock: Arc<dyn Clock>,
 }
 
@@ -104,34 +81,6 @@ pub struct Means<'a> {
     pub metrics: &'a Metrics,
 }
 
-/// Why a caller is none.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Refused {
-    /// The token is missing, malformed, forged or nobody's. The text is for the log alone.
-    Wrong(Cow<'static, str>),
-    /// The token is genuine, and does not do: the text says why.
-    Unfit(String),
-    /// Whoever vouches for it cannot be asked now. The text is for the log alone.
-    Unknown(String),
-}
-
-impl Refused {
-    fn wrong(why: impl Into<Cow<'static, str>>) -> Self {
-        Self::Wrong(why.into())
-    }
-
-    /// What two refusals of one token come to: what is not known before what is, and what a genuine token lacks before what makes it
-    /// none.
-    fn or(self, other: Self) -> Self {
-        let rank = |refused: &Self| match refused {
-            Self::Wrong(_) => 0,
-            Self::Unfit(_) => 1,
-            Self::Unknown(_) => 2,
-        };
-        if rank(&other) >= rank(&self) { other } else { self }
-    }
-}
-
 type TokenHash = [u8; 32];
 
 /// The SHA-256 of a token, in hexadecimal.
@@ -144,9 +93,7 @@ impl Auth {
     /// Reads all tokens, and keys that are on this machine. No token at all, or an empty one, is an error: an open gateway is never a
     /// default.
     pub fn build(config: &AuthConfig, means: Means<'_>, path: &Path, problems: &mut Problems) -> Self {
-        let may_ask = |role: &Role| *role == Role::Caller;
-        let mut roles = config.tokens.iter().map(|token| &token.role).chain(config.jwt.iter().map(|jwt| &jwt.role));
-        if !roles.any(may_ask) {
+        if !config.roles().any(|role| role == Role::Caller) {
             problems.error_with_help(
                 &path.key("tokens"),
                 "no token is configured that may ask routes, so nobody could call",
@@ -157,6 +104,10 @@ impl Auth {
         Self {
             tokens: Tokens::build(&config.tokens, means.base, now, &path.key("tokens"), problems),
             issuers: Issuers::build(&config.jwt, means, &path.key("jwt"), problems),
+            reviews: config
+                .token_review
+                .as_ref()
+                .and_then(|config| Reviews::build(config, means, &path.key("tokenReview"), problems)),
             clock: Arc::clone(means.clock),
         }
     }
@@ -199,6 +150,9 @@ impl Auth {
         if let Some(caller) = self.issuers.known(&presented, now) {
             return Ok(caller);
         }
+        if let Some(verdict) = self.reviews.as_ref().and_then(|reviews| reviews.known(&presented, now)) {
+            return verdict;
+        }
         // Rare, and larger than the rest of a request.
         Box::pin(self.meet(token, presented)).await
     }
@@ -208,9 +162,11 @@ impl Auth {
         if token.len() > LONGEST {
             return Err(Refused::wrong(format!("the token has more than {LONGEST} bytes")));
         }
-        match Compact::parse(token) {
-            Ok(token) => self.issuers.admit(&token, hash, &*self.clock).await,
-            Err(why) => Err(Refused::wrong(format!("it is none of `auth.tokens`, and {why}"))),
+        let token = Compact::parse(token);
+        let token = token.map_err(|why| Refused::wrong(format!("it is none of `auth.tokens`, and {why}")))?;
+        match &self.reviews {
+            Some(reviews) if !self.issuers.name(&token) => reviews.admit(&token, hash).await,
+            _ => self.issuers.admit(&token, hash, &*self.clock).await,
         }
     }
 }
@@ -218,13 +174,6 @@ impl Auth {
 impl fmt::Debug for Auth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Auth").field("tokens", &self.tokens).field("issuers", &self.issuers).finish_non_exhaustive()
-    }
-}
-
-/// Notes a name that no log line could show.
-fn check_name(name: &str, path: &Path, problems: &mut Problems) {
-    if name.is_empty() || name.chars().any(char::is_control) {
-        problems.error(path, "a caller needs a printable name");
     }
 }
 
@@ -277,12 +226,5 @@ mod tests {
         let hash = hash_token("t");
         let admin = format!(r#"{{"tokens":[{{"name":"a","sha256":"{hash}","role":"admin"}}]}}"#);
         assert!(build(&admin).1[0].contains("nobody could call"));
-    }
-
-    #[test]
-    fn an_admin_asks_nothing() {
-        let caller = |role| Caller::new("a".to_owned(), role, Scope::all());
-        assert!(caller(Role::Caller).may_ask("r") && caller(Role::Caller).may_ask_for("a"));
-        assert!(!caller(Role::Admin).may_ask("r") && !caller(Role::Admin).may_ask_for("a"));
     }
 }

@@ -63,6 +63,11 @@ impl Issuers {
         (now < known.expires && known.keys.is_current(&known.set)).then_some(known.caller)
     }
 
+    /// Whether one of them issued `token`, by its own word.
+    pub fn name(&self, token: &Compact<'_>) -> bool {
+        token.issuer().is_some_and(|named| self.issuers.iter().any(|issuer| issuer.is_called(named)))
+    }
+
     /// The caller of `token`, whose hash is `hash`, by the issuer that it names. Where several entries name that issuer, one that
     /// takes it is enough.
     ///

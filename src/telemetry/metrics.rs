@@ -14,7 +14,7 @@ use prometheus::{
 };
 
 pub use self::{
-    callers::{CallerMetrics, KeySetMetrics},
+    callers::{CallerMetrics, KeySetMetrics, ReviewMetrics},
     connections::ConnectionMetrics,
     outbound::OutboundMetrics,
     programs::ProgramMetrics,

@@ -28,6 +28,7 @@ mod outbound;
 mod pipeline;
 mod plugins;
 mod protocols;
+mod reviews;
 mod script;
 mod secrets;
 mod tokens;

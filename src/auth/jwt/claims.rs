@@ -61,7 +61,7 @@ impl Expected {
 }
 
 /// The claim `name`, seconds since 1970-01-01 UTC.
-fn time(claims: &Value, name: &str) -> Result<Option<Timestamp>, String> {
+pub fn time(claims: &Value, name: &str) -> Result<Option<Timestamp>, String> {
     let Some(value) = claims.get(name) else { return Ok(None) };
     let Value::Number(seconds) = value else {
         return Err(format!("the token's `{name}` is {}, not a number", kind_of(value)));

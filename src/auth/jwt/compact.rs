@@ -7,13 +7,17 @@ use jsonwebtoken::Algorithm;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::document::{excerpt, parse, parse_object};
+use super::claims::time;
+use crate::{
+    clock::Timestamp,
+    document::{excerpt, parse, parse_object},
+    secret::Secret,
+};
 
-/// A token that nobody has vouched for yet.
-#[derive(Debug)]
+/// A token that nobody has vouched for yet. It is not to be printed.
 pub struct Compact<'a> {
     /// What is signed.
-    pub signed: &'a [u8],
+    pub signed: &'a str,
     /// The signature, in base64url.
     pub signature: &'a str,
     /// All claims: an object.
@@ -42,12 +46,22 @@ impl<'a> Compact<'a> {
         let header = parse_object(&decode(header)?).map_err(|_| "it is no JWT: its header cannot be read")?;
         let claims = parse(&decode(claims)?).ok().filter(Value::is_object);
         let claims = claims.ok_or("it is no JWT: its claims are no JSON object")?;
-        Ok(Self { signed: signed.as_bytes(), signature, claims, header })
+        Ok(Self { signed, signature, claims, header })
     }
 
     /// By whom it says that it was issued.
     pub fn issuer(&self) -> Option<&str> {
         self.claims.get("iss")?.as_str()
+    }
+
+    /// When it says that it expires.
+    pub fn expires(&self) -> Option<Timestamp> {
+        time(&self.claims, "exp").ok().flatten()
+    }
+
+    /// All of it.
+    pub fn whole(&self) -> Secret {
+        format!("{}.{}", self.signed, self.signature).into()
     }
 
     /// Which key it says that it was signed with.
@@ -86,7 +100,8 @@ mod tests {
         let good = token(r#"{"alg":"RS256","kid":"k","jku":"https://evil.example"}"#, r#"{"iss":"i"}"#);
         let compact = Compact::parse(good.as_bytes()).unwrap();
         assert_eq!((compact.issuer(), compact.key_id(), compact.signature), (Some("i"), Some("k"), "c2ln"));
-        assert_eq!(compact.signed, good.strip_suffix(".c2ln").unwrap().as_bytes());
+        assert_eq!(compact.signed, good.strip_suffix(".c2ln").unwrap());
+        assert_eq!(compact.whole().expose(), good);
         for bad in [
             String::new(),
             "strong-password".into(),

@@ -103,7 +103,7 @@ impl Key {
     /// Whether it signed `token` by `algorithm`.
     pub fn verifies(&self, token: &Compact<'_>, algorithm: Algorithm) -> bool {
         self.algorithms.contains(&algorithm)
-            && crypto::verify(token.signature, token.signed, &self.material, algorithm).unwrap_or(false)
+            && crypto::verify(token.signature, token.signed.as_bytes(), &self.material, algorithm).unwrap_or(false)
     }
 }
 

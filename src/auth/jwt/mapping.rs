@@ -152,9 +152,12 @@ mod tests {
     fn scopes_come_from_claims() {
         let scopes = "{'routes': claims.groups.filter(g, g.startsWith('team-')).map(g, g + '-*'), 'applicationSets': [claims.sub + '-*']}";
         let of = |claims: &Value| caller(&json!({"scopes": scopes}), claims);
-        let caller = of(&json!({"sub": "a", "groups": ["team-x", "admins"]})).unwrap();
-        assert!(caller.may_ask("team-x-1") && !caller.may_ask("admins-1") && !caller.may_ask("team-y"));
-        assert!(caller.may_ask_for("a-1") && !caller.may_ask_for("b-1"));
+        let known = of(&json!({"sub": "a", "groups": ["team-x", "admins"]})).unwrap();
+        assert!(known.may_ask("team-x-1") && !known.may_ask("admins-1") && !known.may_ask("team-y"));
+        assert!(known.may_ask_for("a-1") && !known.may_ask_for("b-1"));
+        let conditional = json!({"scopes": "{'routes': claims.sub == 'a' && claims.n > 1 ? ['*'] : []}"});
+        assert!(caller(&conditional, &json!({"sub": "a", "n": 2})).unwrap().may_ask("r"));
+        assert!(!caller(&conditional, &json!({"sub": "b", "n": 2})).unwrap().may_ask("r"));
         let nothing = of(&json!({"sub": "a", "groups": []})).unwrap();
         assert!(!nothing.may_ask("team-x-1"));
         assert!(of(&json!({"sub": "a"})).unwrap_err().starts_with("`scopes`: "));

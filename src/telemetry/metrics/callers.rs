@@ -11,6 +11,7 @@ pub struct CallerMetrics {
     reads: IntCounterVec,
     read_at: IntGaugeVec,
     keys: IntGaugeVec,
+    reviews: IntCounterVec,
 }
 
 /// What is counted of one issuer's keys.
@@ -21,6 +22,10 @@ pub struct KeySetMetrics {
     read_at: IntGauge,
     keys: IntGauge,
 }
+
+/// What is counted of an API server's reviews.
+#[derive(Debug, Clone)]
+pub struct ReviewMetrics(IntCounterVec);
 
 impl CallerMetrics {
     /// None yet.
@@ -42,7 +47,22 @@ impl CallerMetrics {
                 "When an issuer's keys were last read well, in seconds since 1970; 0 when they never were.",
             )?,
             keys: gauges("appset_gateway_issuer_keys", "How many keys of an issuer are in use.")?,
+            reviews: counters(
+                registry,
+                "appset_gateway_token_reviews_total",
+                "How often a cluster's API server was asked whose a token is, by outcome (authenticated, refused, failed).",
+                &["outcome"],
+            )?,
         })
+    }
+
+    /// What is counted of an API server's reviews, from zero.
+    #[must_use]
+    pub fn reviews(&self) -> ReviewMetrics {
+        for outcome in ["authenticated", "refused", "failed"] {
+            self.reviews.with_label_values(&[outcome]);
+        }
+        ReviewMetrics(self.reviews.clone())
     }
 
     /// What is counted of the keys of `issuer`, which stands in the configuration.
@@ -54,6 +74,13 @@ impl CallerMetrics {
             read_at: self.read_at.with_label_values(&[issuer]),
             keys: self.keys.with_label_values(&[issuer]),
         }
+    }
+}
+
+impl ReviewMetrics {
+    /// Notes a review that ended as `outcome`.
+    pub fn reviewed(&self, outcome: &'static str) {
+        self.0.with_label_values(&[outcome]).inc();
     }
 }
 
