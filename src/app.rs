@@ -7,7 +7,9 @@ mod reload;
 mod setup;
 
 use std::{
+    future::pending,
     path::Path as FilePath,
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -16,6 +18,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
+use futures_util::FutureExt as _;
 use tokio::sync::watch;
 
 pub use self::{
@@ -168,16 +171,19 @@ impl App {
         }
     }
 
-    /// Reads tokens and certificates again whenever their files may have been renewed, for as long as it is polled.
+    /// Reads tokens, keys and certificates again whenever their files may have been renewed, and asks issuers for their keys, for as
+    /// long as it is polled.
     pub async fn renew(&self) {
         let mut generation = self.generation.subscribe();
         loop {
             let auth = Arc::clone(&self.setup().auth);
             let files: Vec<_> = auth.files().into_iter().chain(self.tls.iter().flat_map(|tls| tls.files())).collect();
             let mut renewals = Renewals::of(&files);
+            let mut keeping = pin!(auth.keep_fresh().then(|()| pending::<()>()));
             loop {
                 tokio::select! {
                     () = renewals.next() => {}
+                    () = &mut keeping => {}
                     _ = generation.changed() => break,
                 }
                 auth.refresh();

@@ -1,23 +1,45 @@
 //! Who calls, and what that caller may ask. A bearer token is taken to its caller before the body is read.
 
+mod caller;
 mod certificates;
+mod jwt;
+mod review;
 mod scope;
 mod tokens;
+mod way;
 
-use std::{fmt, path::PathBuf, sync::Arc};
+use std::{borrow::Cow, fmt, path::PathBuf, sync::Arc};
 
 use http::HeaderValue;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
-pub use self::{certificates::CertificateConfig, scope::Scope, tokens::TokenConfig};
-use self::{certificates::Certificates, tokens::Tokens};
+use self::{
+    caller::check_name,
+    certificates::Certificates,
+    jwt::{Compact, Issuers},
+    review::Reviews,
+    tokens::Tokens,
+};
+pub use self::{
+    caller::{Caller, Refused, Role},
+    certificates::CertificateConfig,
+    jwt::{Audience, JwksConfig, JwtConfig},
+    review::{ReviewedConfig, TokenReviewConfig},
+    scope::Scope,
+    tokens::TokenConfig,
+};
 use crate::{
     base_dir::BaseDir,
     clock::Clock,
+    outbound::Outbound,
     problem::{Path, Problems},
+    telemetry::metrics::Metrics,
 };
+
+/// The longest token that anybody is asked about, in bytes.
+const LONGEST: usize = 8 * 1024;
 
 /// Who may call.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
@@ -26,66 +48,46 @@ pub struct AuthConfig {
     /// Bearer tokens. Several may be valid at once, so that one can be rotated.
     #[serde(default)]
     pub tokens: Vec<TokenConfig>,
+    /// Issuers whose tokens (JWT) are taken.
+    #[serde(default)]
+    pub jwt: Vec<JwtConfig>,
+    /// A cluster's API server, which is asked whose the tokens are that nobody else knows.
+    pub token_review: Option<TokenReviewConfig>,
     /// Callers by the certificate that they show, where `server.tls.clientCa` says which are believed.
     #[serde(default)]
     pub certificates: Vec<CertificateConfig>,
 }
 
-/// What a token is for.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub enum Role {
-    /// To ask routes, as Argo CD does.
-    #[default]
-    Caller,
-    /// To see and change what is remembered and held, on the admin listener.
-    Admin,
-}
-
-/// An authenticated caller.
-#[derive(Debug)]
-pub struct Caller {
-    /// What it is called in logs.
-    pub name: String,
-    /// What it is for.
-    pub role: Role,
-    scope: Scope,
-}
-
-impl Caller {
-    /// The caller called `name`, which may ask what `scope` holds if its `role` lets it ask at all.
-    #[must_use]
-    pub const fn new(name: String, role: Role, scope: Scope) -> Self {
-        Self { name, role, scope }
-    }
-
-    /// Whether it may ask `route`.
-    #[must_use]
-    pub fn may_ask(&self, route: &str) -> bool {
-        self.role == Role::Caller && self.scope.has_route(route)
-    }
-
-    /// Whether it may ask for the ApplicationSet that a call names.
-    #[must_use]
-    pub fn may_ask_for(&self, application_set: &str) -> bool {
-        self.role == Role::Caller && self.scope.has_application_set(application_set)
+impl AuthConfig {
+    /// What callers may be for.
+    fn roles(&self) -> impl Iterator<Item = Role> {
+        let reviewed = self.token_review.iter().flat_map(|review| &review.callers).map(|callers| callers.role);
+        let shown = self.certificates.iter().map(|_| Role::Caller);
+        let brought = self.tokens.iter().map(|token| token.role).chain(self.jwt.iter().map(|jwt| jwt.role));
+        brought.chain(reviewed).chain(shown)
     }
 }
 
 /// All callers.
 pub struct Auth {
     tokens: Tokens,
+    issuers: Issuers,
+    reviews: Option<Arc<Reviews>>,
     certificates: Certificates,
     clock: Arc<dyn Clock>,
 }
 
-/// Why a caller is none.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Refused {
-    /// The token is missing, malformed or wrong.
-    Wrong,
-    /// The token is right, and not valid now: the text says since or from when.
-    NotNow(String),
+/// What callers are known with.
+#[derive(Clone, Copy)]
+pub struct Means<'a> {
+    /// Where relative paths start.
+    pub base: &'a BaseDir,
+    /// What time it is.
+    pub clock: &'a Arc<dyn Clock>,
+    /// The way to those who vouch for callers.
+    pub outbound: &'a Outbound,
+    /// What is counted.
+    pub metrics: &'a Metrics,
 }
 
 type TokenHash = [u8; 32];
@@ -97,39 +99,50 @@ pub fn hash_token(token: &str) -> String {
 }
 
 impl Auth {
-    /// Reads all tokens. No token at all, or an empty one, is an error: an open gateway is never a default.
-    pub fn build(
-        config: &AuthConfig,
-        base: &BaseDir,
-        clock: Arc<dyn Clock>,
-        path: &Path,
-        problems: &mut Problems,
-    ) -> Self {
-        if config.tokens.iter().all(|token| token.role == Role::Admin) && config.certificates.is_empty() {
+    /// Reads all tokens, and keys that are on this machine. No token at all, or an empty one, is an error: an open gateway is never a
+    /// default.
+    pub fn build(config: &AuthConfig, means: Means<'_>, path: &Path, problems: &mut Problems) -> Self {
+        if !config.roles().any(|role| role == Role::Caller) {
             problems.error_with_help(
                 &path.key("tokens"),
                 "no token is configured that may ask routes, so nobody could call",
                 "name one: `tokens: [ { name: argocd, file: /var/run/argo/token } ]`",
             );
         }
-        let tokens = Tokens::build(&config.tokens, base, clock.now(), &path.key("tokens"), problems);
+        let now = means.clock.now();
         Self {
-            tokens,
+            tokens: Tokens::build(&config.tokens, means.base, now, &path.key("tokens"), problems),
+            issuers: Issuers::build(&config.jwt, means, &path.key("jwt"), problems),
+            reviews: config
+                .token_review
+                .as_ref()
+                .and_then(|config| Reviews::build(config, means, &path.key("tokenReview"), problems)),
             certificates: Certificates::build(&config.certificates, &path.key("certificates"), problems),
-            clock,
+            clock: Arc::clone(means.clock),
         }
     }
 
     /// The files that may be renewed while the gateway runs.
     #[must_use]
     pub fn files(&self) -> Vec<PathBuf> {
-        self.tokens.files().collect()
+        self.tokens.files().chain(self.issuers.files()).collect()
     }
 
     /// Reads the files again. What can be used takes the place of what was there before; what cannot be read changes
     /// nothing but a line in the log.
     pub fn refresh(&self) {
         self.tokens.refresh();
+        self.issuers.reread();
+    }
+
+    /// Keeps what issuers publish fresh, for as long as it is polled.
+    pub async fn keep_fresh(&self) {
+        self.issuers.keep_keys().await;
+    }
+
+    /// Takes over what `former` learned from issuers and is still asked of them here.
+    pub fn take_over(&self, former: &Self) {
+        self.issuers.take_over(&former.issuers);
     }
 
     /// The caller whose certificate, which was verified, has this subject or one of these URIs.
@@ -141,25 +154,42 @@ impl Auth {
     /// The caller that sent this `Authorization` header.
     ///
     /// # Errors
-    /// When it is none, or none now.
-    #[expect(clippy::unused_async, reason = "who vouches for a caller may have to be asked")]
+    /// When it is none, or none now, or that cannot be told.
     pub async fn authenticate(&self, authorization: Option<&HeaderValue>) -> Result<Arc<Caller>, Refused> {
-        let token = authorization.and_then(|value| bearer(value.as_bytes())).ok_or(Refused::Wrong)?;
+        let token = authorization.and_then(|value| bearer(value.as_bytes()));
+        let token = token.ok_or(Refused::Wrong(Cow::Borrowed("there is no bearer token")))?;
         let presented: TokenHash = Sha256::digest(token).into();
-        self.tokens.find(&presented, self.clock.now())?.ok_or(Refused::Wrong)
+        let now = self.clock.now();
+        if let Some(caller) = self.tokens.find(&presented, now)? {
+            return Ok(caller);
+        }
+        if let Some(caller) = self.issuers.known(&presented, now) {
+            return Ok(caller);
+        }
+        if let Some(verdict) = self.reviews.as_ref().and_then(|reviews| reviews.known(&presented, now)) {
+            return verdict;
+        }
+        // Rare, and larger than the rest of a request.
+        Box::pin(self.meet(token, presented)).await
+    }
+
+    /// The caller of a `token` that is not known yet.
+    async fn meet(&self, token: &[u8], hash: TokenHash) -> Result<Arc<Caller>, Refused> {
+        if token.len() > LONGEST {
+            return Err(Refused::wrong(format!("the token has more than {LONGEST} bytes")));
+        }
+        let token = Compact::parse(token);
+        let token = token.map_err(|why| Refused::wrong(format!("it is none of `auth.tokens`, and {why}")))?;
+        match &self.reviews {
+            Some(reviews) if !self.issuers.name(&token) => reviews.admit(&token, hash).await,
+            _ => self.issuers.admit(&token, hash, &*self.clock).await,
+        }
     }
 }
 
 impl fmt::Debug for Auth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Auth").field("tokens", &self.tokens).finish_non_exhaustive()
-    }
-}
-
-/// Notes a name that no log line could show.
-fn check_name(name: &str, path: &Path, problems: &mut Problems) {
-    if name.is_empty() || name.chars().any(char::is_control) {
-        problems.error(path, "a caller needs a printable name");
+        f.debug_struct("Auth").field("tokens", &self.tokens).field("issuers", &self.issuers).finish_non_exhaustive()
     }
 }
 
@@ -178,8 +208,10 @@ mod tests {
     fn build(config: &str) -> (Auth, Vec<String>) {
         let mut problems = Problems::default();
         let config: AuthConfig = serde_json::from_str(config).unwrap();
-        let path = Path::root().key("auth");
-        let auth = Auth::build(&config, &BaseDir::default(), Arc::new(SystemClock), &path, &mut problems);
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let (base, outbound) = (BaseDir::default(), Outbound::new(Arc::clone(&clock)));
+        let means = Means { base: &base, clock: &clock, outbound: &outbound, metrics: &Metrics::new().unwrap() };
+        let auth = Auth::build(&config, means, &Path::root().key("auth"), &mut problems);
         let told = problems.into_vec().into_iter().map(|problem| format!("{}: {}", problem.path, problem.message));
         (auth, told.collect())
     }
@@ -199,9 +231,9 @@ mod tests {
         for wrong in
             ["Bearer s5cret", "Bearer ", "Bearer", "s3cret", "Basic s3cret", "Bearer s3cret x", "$plugin.token", ""]
         {
-            assert_eq!(caller(wrong).await, Err(Refused::Wrong), "{wrong}");
+            assert!(matches!(caller(wrong).await, Err(Refused::Wrong(_))), "{wrong}");
         }
-        assert_eq!(auth.authenticate(None).await.err(), Some(Refused::Wrong));
+        assert_eq!(auth.authenticate(None).await.err(), Some(Refused::wrong("there is no bearer token")));
     }
 
     #[test]
@@ -210,12 +242,5 @@ mod tests {
         let hash = hash_token("t");
         let admin = format!(r#"{{"tokens":[{{"name":"a","sha256":"{hash}","role":"admin"}}]}}"#);
         assert!(build(&admin).1[0].contains("nobody could call"));
-    }
-
-    #[test]
-    fn an_admin_asks_nothing() {
-        let caller = |role| Caller::new("a".to_owned(), role, Scope::all());
-        assert!(caller(Role::Caller).may_ask("r") && caller(Role::Caller).may_ask_for("a"));
-        assert!(!caller(Role::Admin).may_ask("r") && !caller(Role::Admin).may_ask_for("a"));
     }
 }

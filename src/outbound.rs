@@ -12,6 +12,7 @@ mod client;
 mod config;
 mod counts;
 mod destination;
+mod elsewhere;
 mod kept;
 pub mod link;
 mod reply;
@@ -45,6 +46,7 @@ pub use self::{
     addresses::{Inner, Names, SystemNames},
     call::{ANONYMOUS, Call, account_of},
     config::{ClientCertificate, OutboundConfig, Proxy, ProxyConfig, TlsKeys, fixed_url, names_user, stays},
+    elsewhere::check_elsewhere,
     reply::Reply,
     tls::Tls,
 };

@@ -4,7 +4,7 @@
 use std::{fmt, path::PathBuf};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use http::HeaderMap;
+use http::{HeaderMap, HeaderValue};
 use regex::Regex;
 use schemars::JsonSchema;
 use secrecy::{ExposeSecret, SecretString};
@@ -16,7 +16,7 @@ use serde::{
 use crate::{
     base_dir::BaseDir,
     document::excerpt,
-    error::BackendError,
+    error::{BackendError, ErrorKind},
     file,
     problem::{Path, Problems},
 };
@@ -164,6 +164,19 @@ impl SecretRef {
             return Err(format!("{self} is empty"));
         }
         Ok(Secret::from(value.to_owned()))
+    }
+
+    /// The value after `scheme`, as a header that is never shown.
+    ///
+    /// # Errors
+    /// When it cannot be read, or no header can carry it; the text names it and never its content.
+    pub fn header(&self, base: &BaseDir, scheme: &str) -> Result<HeaderValue, BackendError> {
+        let secret = self.read(base).map_err(BackendError::unavailable)?;
+        let mut value = HeaderValue::try_from(format!("{scheme}{}", secret.expose())).map_err(|_| {
+            BackendError::new(ErrorKind::Denied, format!("{self} holds characters that no header can carry"))
+        })?;
+        value.set_sensitive(true);
+        Ok(value)
     }
 
     /// Notes a problem at `path` when the value cannot be read now.

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{Common, Outline};
 use crate::{
-    auth::Auth,
+    auth::{Auth, Means},
     backend::Surroundings,
     base_dir::BaseDir,
     clock::Timestamp,
@@ -68,17 +68,26 @@ impl Setup {
         check_server(&config, &root, &mut problems);
         let base = &loaded.base.clone();
         let part = |name: &str| loaded.raw.get(name).cloned().unwrap_or_default();
-        let auth = match before {
-            Some(before) if before.outline.is_same("auth", &loaded.raw) => Arc::clone(&before.auth),
-            _ => {
-                let path = root.key("auth");
-                Arc::new(Auth::build(&config.auth, base, Arc::clone(&common.clock), &path, &mut problems))
-            }
-        };
         let raw: Vec<Value> = OF_ALL_ROUTES.map(part).into();
         let shared = match before {
             Some(before) if before.shared.raw == raw => before.shared.clone(),
             _ => Shared::build(&config, raw, base, common, &mut problems),
+        };
+        let auth = match before {
+            Some(before)
+                if before.outline.is_same("auth", &loaded.raw)
+                    && Arc::ptr_eq(&before.shared.outbound, &shared.outbound) =>
+            {
+                Arc::clone(&before.auth)
+            }
+            _ => {
+                let means = Means { base, clock: &common.clock, outbound: &shared.outbound, metrics: &common.metrics };
+                let auth = Auth::build(&config.auth, means, &root.key("auth"), &mut problems);
+                if let Some(before) = before {
+                    auth.take_over(&before.auth);
+                }
+                Arc::new(auth)
+            }
         };
         let around = Surroundings {
             raw: &Value::Null,

@@ -65,7 +65,7 @@ fn any() -> GlobSet {
 }
 
 /// One set of the globs `patterns`, or `None` with each bad one noted.
-fn build_globs(patterns: &[String], path: &Path, problems: &mut Problems) -> Option<GlobSet> {
+pub(super) fn build_globs(patterns: &[String], path: &Path, problems: &mut Problems) -> Option<GlobSet> {
     let mut set = GlobSetBuilder::new();
     let mut is_whole = true;
     for (index, pattern) in patterns.iter().enumerate() {

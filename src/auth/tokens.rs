@@ -143,7 +143,7 @@ impl Token {
             if (now >= limit) == is_end {
                 let when = if is_end { "was valid until" } else { "is valid from" };
                 let (name, date) = (&self.caller.name, limit.to_date());
-                return Err(Refused::NotNow(format!("the token `{name}` {when} {date}, see `auth.tokens`")));
+                return Err(Refused::Unfit(format!("the token `{name}` {when} {date}, see `auth.tokens`")));
             }
         }
         Ok(())
@@ -242,10 +242,10 @@ mod tests {
         assert_eq!(ask(&format!(r#","notBefore":{past},"notAfter":{future}"#)), (None, String::new()));
         let (refused, told) = ask(&format!(r#","notAfter":{past}"#));
         let why = "the token `a` was valid until 2020-01-01T00:00:00Z, see `auth.tokens`";
-        assert_eq!(refused, Some(Refused::NotNow(why.into())));
+        assert_eq!(refused, Some(Refused::Unfit(why.into())));
         assert_eq!(told, "tokens[0].notAfter: the token is valid no more");
         let why = "the token `a` is valid from 2099-01-01T00:00:00Z, see `auth.tokens`";
-        assert_eq!(ask(&format!(r#","notBefore":{future}"#)).0, Some(Refused::NotNow(why.into())));
+        assert_eq!(ask(&format!(r#","notBefore":{future}"#)).0, Some(Refused::Unfit(why.into())));
         assert!(ask(&format!(r#","notBefore":{future},"notAfter":{past}"#)).1.contains("ends before it begins"));
         assert!(ask(r#","notAfter":"soon""#).1.contains("`soon` is no time"));
     }

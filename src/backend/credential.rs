@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use self::bought::{Bought, Seller};
-use super::{Surroundings, request::sensitive};
+use super::Surroundings;
 use crate::{
     base_dir::BaseDir,
     error::{BackendError, ErrorKind},
@@ -143,7 +143,7 @@ impl Credential {
     /// The header with what stands in the configuration itself.
     fn secret(&self) -> Result<HeaderValue, BackendError> {
         match self {
-            Self::Bearer(reference, base) => sensitive(reference, base, "Bearer "),
+            Self::Bearer(reference, base) => reference.header(base, "Bearer "),
             Self::Basic(username, password, base) => {
                 let secret = password.read(base).map_err(BackendError::unavailable)?;
                 basic(username, secret.expose())

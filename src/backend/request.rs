@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use self::{body::Tree, url::UrlTemplate};
 use crate::{
     base_dir::BaseDir,
-    error::{BackendError, ErrorKind},
+    error::BackendError,
     outbound::{Call, Reply},
     problem::{Path, Problems},
     secret::{SecretRef, Secrets, TextOrSecret},
@@ -139,22 +139,9 @@ impl HeaderSource {
                     BackendError::invalid_input(format!("the header {name} cannot hold this parameter's value"))
                 })
             }
-            Self::Secret(reference) => sensitive(reference, base, ""),
+            Self::Secret(reference) => reference.header(base, ""),
         }
     }
-}
-
-/// The header value `scheme` with the secret at `reference` after it, read now and marked as sensitive.
-///
-/// # Errors
-/// When the secret cannot be read, or no header can carry it.
-pub fn sensitive(reference: &SecretRef, base: &BaseDir, scheme: &str) -> Result<HeaderValue, BackendError> {
-    let secret = reference.read(base).map_err(BackendError::unavailable)?;
-    let mut value = HeaderValue::try_from(format!("{scheme}{}", secret.expose())).map_err(|_| {
-        BackendError::new(ErrorKind::Denied, format!("{reference} holds characters that no header can carry"))
-    })?;
-    value.set_sensitive(true);
-    Ok(value)
 }
 
 /// The headers of `reply` as an expression sees them: an object of texts, with names in lower case.

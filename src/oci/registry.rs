@@ -13,11 +13,11 @@ use super::{
     config::Rules,
     credentials::{Credential, Credentials},
     manifest,
-    token::{Pass, Purpose, Tokens, check_elsewhere, sensitive},
+    token::{Pass, Purpose, Tokens, sensitive},
 };
 use crate::{
     error::{BackendError, ErrorKind},
-    outbound::{Call, Line, Reply},
+    outbound::{Call, Line, Reply, check_elsewhere},
 };
 
 /// The largest answer that is read, in bytes.

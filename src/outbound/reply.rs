@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 
 use crate::{
     error::{BackendError, ErrorKind},
@@ -32,6 +32,24 @@ impl Reply {
     #[must_use]
     pub fn excerpt(&self, most: usize) -> String {
         self.secrets.excerpt(&self.body, most)
+    }
+
+    /// Whether it is JSON by its content type.
+    ///
+    /// # Errors
+    /// With what it is instead.
+    pub fn check_json(&self) -> Result<(), BackendError> {
+        let content_type = self.headers.get(header::CONTENT_TYPE).map_or_else(Default::default, HeaderValue::as_bytes);
+        let content_type = String::from_utf8_lossy(content_type);
+        let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        if essence == "application/json" || (essence.starts_with("application/") && essence.ends_with("+json")) {
+            return Ok(());
+        }
+        Err(BackendError::invalid_output(format!(
+            "the content type is `{}`, not JSON: {}",
+            self.secrets.excerpt(content_type.as_bytes(), 80),
+            self.excerpt(200)
+        )))
     }
 
     /// Whether it says that too much was asked. A 403 that names a time is a limit, as GitHub tells it.

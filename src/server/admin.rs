@@ -24,7 +24,15 @@ use super::{
     error::{ApiError, Code},
     read, wrong_method,
 };
-use crate::{app::App, auth::Role, edge::Edge, guard::Decision};
+use crate::{
+    app::App,
+    auth::{Refused, Role},
+    edge::Edge,
+    guard::Decision,
+};
+
+/// What is told of whoever may not do what it asks for.
+const NO_ADMIN: &str = "this needs a token with `role: admin`, see `auth`";
 
 /// What a connection of the admin listener is served with: as on the main one, but in cleartext.
 #[must_use]
@@ -99,11 +107,18 @@ where
 {
     let mut completion = Completion::start(Arc::clone(&app), request.headers());
     let (head, body) = request.into_parts();
-    completion.caller = app.setup().auth.authenticate(head.headers.get(header::AUTHORIZATION)).await.ok();
-    if completion.caller.as_ref().is_none_or(|caller| caller.role != Role::Admin) {
+    let refusal = match app.setup().auth.authenticate(head.headers.get(header::AUTHORIZATION)).await {
+        Ok(caller) => {
+            let is_admin = caller.role == Role::Admin;
+            completion.caller = Some(caller);
+            (!is_admin).then(|| ApiError::new(Code::Forbidden, NO_ADMIN))
+        }
+        Err(Refused::Wrong(why)) => Some(ApiError::new(Code::Forbidden, NO_ADMIN).because(why)),
+        Err(refused) => Some(ApiError::of_refused(refused)),
+    };
+    if let Some(refusal) = refusal {
         drain(body).await;
-        let message = "this needs a token with `role: admin`, see `auth.tokens`";
-        return completion.refuse(ApiError::new(Code::Forbidden, message));
+        return completion.refuse(refusal);
     }
     let steps = async {
         let body = read(body).await?;

@@ -163,7 +163,7 @@ impl Completion {
             ),
             Some(error) => tracing::warn!(
                 target: "request", request_id, route, application_set, caller, cache, status, duration_us,
-                sets, code = error.code.as_str(), error = error.message.as_str(),
+                sets, code = error.code.as_str(), error = error.message.as_str(), reason = error.reason.as_deref(),
                 "{}", if status == 200 { "answered from an earlier answer" } else { "refused" }
             ),
         }

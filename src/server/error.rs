@@ -1,7 +1,7 @@
 //! From what went wrong to a status and a flat JSON body: the only place that knows which status a
 //! failure has. No code here stands for a 2xx (invariant I1).
 
-use std::{fmt::Write as _, time::Duration};
+use std::{borrow::Cow, fmt::Write as _, time::Duration};
 
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::{
     answer::{Failure, Unknown},
+    auth::Refused,
     error::{BackendError, ErrorKind},
     generator::Query,
     route::Route,
@@ -17,6 +18,9 @@ use crate::{
 
 /// The longest message, in characters: it stands on an ApplicationSet's condition.
 const LONGEST: usize = 2000;
+
+/// When to come again if whoever vouches for callers does not answer.
+const VOUCHER_RETRY: Duration = Duration::from_secs(5);
 
 /// The id of what was no request.
 const NO_REQUEST: &str = "none";
@@ -48,6 +52,8 @@ pub enum Code {
     BackendOutputInvalid,
     /// Too many requests are under way.
     Overloaded,
+    /// Who calls cannot be told now.
+    Unavailable,
     /// The answer would delete too much, and is not believed yet.
     Held,
     /// The backend took too long.
@@ -56,7 +62,7 @@ pub enum Code {
 
 impl Code {
     /// All codes.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::InvalidRequest,
         Self::Forbidden,
         Self::NotFound,
@@ -69,6 +75,7 @@ impl Code {
         Self::BackendFailed,
         Self::BackendOutputInvalid,
         Self::Overloaded,
+        Self::Unavailable,
         Self::Held,
         Self::BackendTimeout,
     ];
@@ -89,6 +96,7 @@ impl Code {
             Self::BackendFailed => "backend_failed",
             Self::BackendOutputInvalid => "backend_output_invalid",
             Self::Overloaded => "overloaded",
+            Self::Unavailable => "unavailable",
             Self::Held => "held",
             Self::BackendTimeout => "backend_timeout",
         }
@@ -107,7 +115,7 @@ impl Code {
             Self::Throttled => StatusCode::TOO_MANY_REQUESTS,
             Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
             Self::BackendFailed | Self::BackendOutputInvalid => StatusCode::BAD_GATEWAY,
-            Self::Overloaded | Self::Held => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Overloaded | Self::Unavailable | Self::Held => StatusCode::SERVICE_UNAVAILABLE,
             Self::BackendTimeout => StatusCode::GATEWAY_TIMEOUT,
         }
     }
@@ -120,6 +128,8 @@ pub struct ApiError {
     pub code: Code,
     /// For the operator; holds no secret (invariant I6).
     pub message: String,
+    /// What the log says besides, and the caller is not told.
+    pub reason: Option<Cow<'static, str>>,
     retry_after: Option<Duration>,
     allow: Option<&'static str>,
 }
@@ -142,7 +152,7 @@ struct ErrorBody<'a> {
 impl ApiError {
     /// A refusal with `code`.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: cut(message.into(), LONGEST), retry_after: None, allow: None }
+        Self { code, message: cut(message.into(), LONGEST), reason: None, retry_after: None, allow: None }
     }
 
     /// The same, with the methods that the path does answer.
@@ -157,6 +167,30 @@ impl ApiError {
     pub const fn retry_after(mut self, after: Duration) -> Self {
         self.retry_after = Some(after);
         self
+    }
+
+    /// Who calls is nobody, or is not known. A stranger is not told how close it came.
+    #[must_use]
+    pub fn of_refused(refused: Refused) -> Self {
+        match refused {
+            Refused::Wrong(why) => {
+                let message = "the bearer token is missing or wrong; compare the Secret that the plugin's ConfigMap names with \
+                               `auth` of the gateway, whose log says more";
+                Self::new(Code::Forbidden, message).because(why)
+            }
+            Refused::Unfit(why) => Self::new(Code::Forbidden, why),
+            Refused::Unknown(why) => {
+                let message = "whether the token is good cannot be told now, as whoever vouches for it does not answer; the \
+                               gateway's log says more";
+                Self::new(Code::Unavailable, message).retry_after(VOUCHER_RETRY).because(why.into())
+            }
+        }
+    }
+
+    /// The same, with what the log says besides.
+    #[must_use]
+    pub fn because(self, reason: Cow<'static, str>) -> Self {
+        Self { reason: Some(reason), ..self }
     }
 
     /// What a failed answer of `route` means for the caller.

@@ -19,7 +19,7 @@ use super::{
 use crate::{
     answer::Answer,
     app::{App, Setup},
-    auth::{Auth, Caller, Refused, Role},
+    auth::{Auth, Caller, Role},
     edge::{Client, ClientCertificate},
     generator::Query,
     route::Route,
@@ -111,16 +111,7 @@ async fn authenticate(auth: &Auth, head: &http::request::Parts) -> Result<Arc<Ca
             ApiError::new(Code::Forbidden, message)
         });
     }
-    let message = match auth.authenticate(authorization).await {
-        Ok(caller) => return Ok(caller),
-        Err(Refused::Wrong) => {
-            "the bearer token is missing or wrong; compare the Secret that the plugin's ConfigMap names with `auth.tokens` of \
-             the gateway"
-                .to_owned()
-        }
-        Err(Refused::NotNow(why)) => why,
-    };
-    Err(ApiError::new(Code::Forbidden, message))
+    auth.authenticate(authorization).await.map_err(ApiError::of_refused)
 }
 
 async fn pick<'a>(

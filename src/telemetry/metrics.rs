@@ -1,6 +1,7 @@
 //! Metrics in Prometheus' text format: `appset_gateway_<noun>_<unit>[_total]`, with labels only from
 //! closed sets (routes, kinds, codes, states), never from a request.
 
+mod callers;
 mod connections;
 mod outbound;
 mod programs;
@@ -14,7 +15,11 @@ use prometheus::{
 };
 
 pub use self::{
-    connections::ConnectionMetrics, outbound::OutboundMetrics, programs::ProgramMetrics, reloads::ReloadMetrics,
+    callers::{CallerMetrics, KeySetMetrics, ReviewMetrics},
+    connections::ConnectionMetrics,
+    outbound::OutboundMetrics,
+    programs::ProgramMetrics,
+    reloads::ReloadMetrics,
 };
 use crate::generator::Verdict;
 
@@ -46,6 +51,8 @@ pub struct Metrics {
     pub connections: ConnectionMetrics,
     /// What is counted of configurations.
     pub reloads: ReloadMetrics,
+    /// What is counted of whoever vouches for callers.
+    pub callers: CallerMetrics,
     /// Answers in memory.
     pub cache_entries: IntGauge,
     /// Their size.
@@ -142,6 +149,7 @@ impl Metrics {
             IntCounter::new("appset_gateway_disk_writes_total", "Last good answers that are safe on disk.")?;
         registry.register(Box::new(disk_writes.clone()))?;
         let metrics = Self {
+            callers: CallerMetrics::new(&registry)?,
             connections: ConnectionMetrics::new(&registry)?,
             reloads: ReloadMetrics::new(&registry)?,
             outbound: OutboundMetrics::new(&registry)?,

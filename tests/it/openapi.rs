@@ -28,7 +28,7 @@ fn can_end_with(code: Code, template: &str) -> bool {
         Code::UnknownRoute if template == "/admin/answers/invalidate" => true,
         Code::MethodNotAllowed => true,
         Code::Internal => matches!(template, GETPARAMS | OF_ROUTE | "/metrics") || is_operators,
-        Code::InvalidRequest | Code::Forbidden | Code::PayloadTooLarge if is_operators => true,
+        Code::InvalidRequest | Code::Forbidden | Code::PayloadTooLarge | Code::Unavailable if is_operators => true,
         _ => matches!(template, GETPARAMS | OF_ROUTE),
     }
 }
@@ -209,8 +209,12 @@ async fn every_refusal_that_can_be_provoked_conforms() {
     let upstream = throttling_upstream().await;
     let hash = appset_gateway::auth::hash_token("narrow");
     let routes = format!("{ROUTES}  - {{ name: throttled, backend: {{ http: {{ url: \"{upstream}\" }} }} }}\n");
-    let auth =
-        TestApp::auth().replace(" ] }", &format!(", {{ name: narrow, sha256: \"{hash}\", routes: [typed] }} ] }}"));
+    let jwt =
+        "jwt: [ { issuer: nobody, audience: a, algorithms: [ES256], jwks: { url: \"http://127.0.0.1:1/keys\" } } ]";
+    let auth = TestApp::auth()
+        .replace(" ] }", &format!(", {{ name: narrow, sha256: \"{hash}\", routes: [typed] }} ], {jwt} }}"));
+    // {"alg":"ES256"}.{"iss":"nobody"}
+    let of_nobody = "eyJhbGciOiJFUzI1NiJ9.eyJpc3MiOiJub2JvZHkifQ.x";
     let app = TestApp::start(&format!("server: {{ maxInFlight: 1 }}\n{auth}routes:{routes}")).await;
     let call = |path: &str, token: &str, body: &str| wire::argo_request(path, token, body.as_bytes());
     let fixed = r#"{"applicationSetName":"fixed"}"#;
@@ -244,6 +248,7 @@ async fn every_refusal_that_can_be_provoked_conforms() {
         ("throttled", call(&format!("/throttled{GETPARAMS}"), TOKEN, "{}")),
         ("backend_failed", call(&format!("/failing{GETPARAMS}"), TOKEN, "{}")),
         ("backend_output_invalid", call(&format!("/blank{GETPARAMS}"), TOKEN, "{}")),
+        ("unavailable", call(GETPARAMS, of_nobody, "{}")),
         ("held", call(&format!("/few{GETPARAMS}"), TOKEN, "{}")),
         ("backend_timeout", call(&format!("/slow{GETPARAMS}"), TOKEN, "{}")),
     ];

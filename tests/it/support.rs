@@ -8,6 +8,7 @@ pub mod binary;
 pub mod check;
 pub mod contract;
 pub mod images;
+pub mod issuer;
 pub mod mounted;
 pub mod nginx;
 pub mod processes;

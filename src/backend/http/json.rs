@@ -6,7 +6,7 @@ use minijinja::value::Serde;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{Config, PARAMETERS, Page, paging::Paging, redirect::Redirects, whole::check_type};
+use super::{Config, PARAMETERS, Page, paging::Paging, redirect::Redirects};
 use crate::{
     backend::{
         Surroundings,
@@ -172,7 +172,7 @@ impl Json {
         each: Option<&Value>,
         number: usize,
     ) -> Result<Page, BackendError> {
-        check_type(&reply)?;
+        reply.check_json()?;
         let mapping = Arc::clone(&self.mapping);
         if mapping.paging.is_none() && link::next(&reply.headers) != Ok(None) {
             let why =

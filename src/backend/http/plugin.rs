@@ -9,7 +9,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::{
-    backend::{getparams, request::sensitive},
+    backend::getparams,
     base_dir::BaseDir,
     error::BackendError,
     generator::Query,
@@ -63,7 +63,7 @@ impl Plugin {
         let mut headers = HeaderMap::new();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if let Some(token) = &self.token {
-            headers.insert(header::AUTHORIZATION, sensitive(token, &self.base, "Bearer ")?);
+            headers.insert(header::AUTHORIZATION, token.header(&self.base, "Bearer ")?);
         }
         let body = Some(Bytes::from(format!("{request}\n")));
         Ok(Call { method: Method::POST, headers, body, ..Call::get(self.url.clone(), most, deadline) })

@@ -67,20 +67,6 @@ fn advice(reply: &Reply, number: usize) -> String {
     }
 }
 
-/// JSON by its content type, or what it is instead.
-pub fn check_type(reply: &Reply) -> Result<(), BackendError> {
-    let content_type = text(reply, header::CONTENT_TYPE);
-    let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    if essence == "application/json" || (essence.starts_with("application/") && essence.ends_with("+json")) {
-        return Ok(());
-    }
-    Err(BackendError::invalid_output(format!(
-        "the content type is `{}`, not JSON: {}",
-        reply.secrets.excerpt(content_type.as_bytes(), 80),
-        reply.excerpt(200)
-    )))
-}
-
 /// For how long a reply says that it is fresh: `max-age` less its `Age` (RFC 9111, section 4.2), nothing at all with
 /// `no-store` and `no-cache`. `s-maxage` and `private` are for caches that answer several users; here all answers
 /// belong to the one whose credential was sent.

@@ -29,7 +29,7 @@ pub fn config(data: &[u8]) {
         .and_then(|loaded| App::build(loaded, Arc::new(SystemClock), Path::new("/proc/self/exe")));
     match built {
         Ok((app, report)) => {
-            assert!(!report.has_errors() && app.routes.iter().count() > 0);
+            assert!(!report.has_errors() && app.setup().routes.iter().count() > 0);
             is_placed(&report, text);
         }
         Err(report) => {

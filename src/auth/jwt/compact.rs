@@ -1,0 +1,139 @@
+//! A token in its three parts (RFC 7515, section 3.1), taken apart and not believed.
+
+use std::str::FromStr;
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use jsonwebtoken::Algorithm;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::claims::time;
+use crate::{
+    clock::Timestamp,
+    document::{excerpt, parse, parse_object},
+    secret::Secret,
+};
+
+/// A token that nobody has vouched for yet. It is not to be printed.
+pub struct Compact<'a> {
+    /// What is signed.
+    pub signed: &'a str,
+    /// The signature, in base64url.
+    pub signature: &'a str,
+    /// All claims: an object.
+    pub claims: Value,
+    header: Header,
+}
+
+/// What is read of a token's header. Keys and addresses of keys (`jwk`, `jku`, `x5c`, `x5u`) are not: they are the token's own word.
+#[derive(Debug, Deserialize)]
+struct Header {
+    alg: String,
+    kid: Option<String>,
+    crit: Option<Value>,
+}
+
+impl<'a> Compact<'a> {
+    /// Takes `token` apart.
+    ///
+    /// # Errors
+    /// When it is none; the text holds nothing of it.
+    pub fn parse(token: &'a [u8]) -> Result<Self, &'static str> {
+        let text = std::str::from_utf8(token).map_err(|_| "it is no JWT")?;
+        let (signed, signature) = text.rsplit_once('.').ok_or("it is no JWT")?;
+        let (header, claims) = signed.split_once('.').ok_or("it is no JWT")?;
+        let decode = |part| URL_SAFE_NO_PAD.decode(part).map_err(|_| "it is no JWT");
+        let header = parse_object(&decode(header)?).map_err(|_| "it is no JWT: its header cannot be read")?;
+        let claims = parse(&decode(claims)?).ok().filter(Value::is_object);
+        let claims = claims.ok_or("it is no JWT: its claims are no JSON object")?;
+        Ok(Self { signed, signature, claims, header })
+    }
+
+    /// By whom it says that it was issued.
+    pub fn issuer(&self) -> Option<&str> {
+        self.claims.get("iss")?.as_str()
+    }
+
+    /// When it says that it expires.
+    pub fn expires(&self) -> Option<Timestamp> {
+        time(&self.claims, "exp").ok().flatten()
+    }
+
+    /// All of it.
+    pub fn whole(&self) -> Secret {
+        format!("{}.{}", self.signed, self.signature).into()
+    }
+
+    /// Which key it says that it was signed with.
+    pub fn key_id(&self) -> Option<&str> {
+        self.header.kid.as_deref()
+    }
+
+    /// With which of the `pinned` algorithms it says that it was signed.
+    ///
+    /// # Errors
+    /// When it is none of them, or something in it must be understood that is not.
+    pub fn algorithm(&self, pinned: &[Algorithm]) -> Result<Algorithm, String> {
+        if self.header.crit.is_some() {
+            return Err(
+                "its header says that something must be understood (`crit`), and nothing of that kind is".to_owned()
+            );
+        }
+        let named = Algorithm::from_str(&self.header.alg).ok().filter(|algorithm| pinned.contains(algorithm));
+        named.ok_or_else(|| {
+            let shown = excerpt(self.header.alg.as_bytes(), 20);
+            format!("its `alg` is `{shown}`, which is none of the issuer's `algorithms`")
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn token(header: &str, claims: &str) -> String {
+        format!("{}.{}.c2ln", URL_SAFE_NO_PAD.encode(header), URL_SAFE_NO_PAD.encode(claims))
+    }
+
+    #[test]
+    fn three_parts_of_base64url_with_json() {
+        let good = token(r#"{"alg":"RS256","kid":"k","jku":"https://evil.example"}"#, r#"{"iss":"i"}"#);
+        let compact = Compact::parse(good.as_bytes()).unwrap();
+        assert_eq!((compact.issuer(), compact.key_id(), compact.signature), (Some("i"), Some("k"), "c2ln"));
+        assert_eq!(compact.signed, good.strip_suffix(".c2ln").unwrap());
+        assert_eq!(compact.whole().expose(), good);
+        for bad in [
+            String::new(),
+            "strong-password".into(),
+            "a.b".into(),
+            "..".into(),
+            good.replacen('.', "..", 1),
+            format!("{good}.x"),
+            good.replacen('.', "=.", 1),
+            token("[]", "{}"),
+            token("{}", "{}"),
+            token(r#"{"alg":5}"#, "{}"),
+            token(r#"{"alg":"RS256","alg":"none"}"#, "{}"),
+            token(r#"{"alg":"RS256"}"#, "[]"),
+            token(r#"{"alg":"RS256"}"#, "{"),
+            token(r#"{"alg":"RS256"}"#, r#"{"aud":"a","aud":"b"}"#),
+        ] {
+            assert!(Compact::parse(bad.as_bytes()).is_err(), "{bad}");
+        }
+        assert!(Compact::parse(b"\xff.e30.x").is_err());
+    }
+
+    #[test]
+    fn an_algorithm_is_one_that_is_pinned() {
+        let algorithm = |header: &str| {
+            let token = token(header, "{}");
+            Compact::parse(token.as_bytes()).unwrap().algorithm(&[Algorithm::RS256, Algorithm::EdDSA])
+        };
+        assert_eq!(algorithm(r#"{"alg":"EdDSA"}"#), Ok(Algorithm::EdDSA));
+        for bad in ["none", "None", "NONE", "", "HS256", "RS512", "rs256", "ES512"] {
+            let why = algorithm(&format!(r#"{{"alg":"{bad}"}}"#)).unwrap_err();
+            assert!(why.contains(&format!("`alg` is `{bad}`")), "{why}");
+        }
+        assert!(algorithm(r#"{"alg":"RS256","crit":["exp"],"exp":1}"#).unwrap_err().contains("`crit`"));
+    }
+}

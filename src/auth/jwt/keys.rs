@@ -1,0 +1,238 @@
+//! The keys of an issuer that are in use, and their renewal: in the background all the time, and when a token names a key that is
+//! not known. What was good once stays until something better is there, for as long as that takes.
+
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use arc_swap::ArcSwapOption;
+use jsonwebtoken::Algorithm;
+use tokio::time::{Instant, sleep};
+
+use super::{config::JwtConfig, set::KeySet, source::Source};
+use crate::{
+    auth::Means,
+    clock::{Clock, Timestamp},
+    error::BackendError,
+    flight::{Boarding, Flights, Seat},
+    landing::landed,
+    problem::{Path, Problems},
+    telemetry::metrics::KeySetMetrics,
+};
+
+/// How long keys are waited for, by whoever calls meanwhile.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long unknown keys are no reason to ask again.
+const UNKNOWN_REST: Duration = Duration::from_secs(30);
+/// How long a source that failed is not asked for the sake of a call.
+const FAILED_REST: Duration = Duration::from_secs(5);
+/// The longest wait between attempts while a source fails.
+const LONGEST_RETRY: Duration = Duration::from_mins(1);
+
+/// The keys of an issuer.
+pub struct Keys {
+    /// Who is told of in the log.
+    issuer: String,
+    source: Source,
+    algorithms: Vec<Algorithm>,
+    refresh: Duration,
+    current: ArcSwapOption<KeySet>,
+    flights: Flights<(), (), Fetched>,
+    rests: Mutex<Rests>,
+    clock: Arc<dyn Clock>,
+    metrics: KeySetMetrics,
+}
+
+type Fetched = Result<Arc<KeySet>, BackendError>;
+
+/// Since when the source is not asked for the sake of a call.
+#[derive(Debug, Default)]
+struct Rests {
+    unknown: Option<Timestamp>,
+    failed: Option<(Timestamp, BackendError)>,
+}
+
+impl Keys {
+    /// The keys that `config`, at `path`, names. Those on this machine are read now; what is wrong with them is noted.
+    pub fn build(config: &JwtConfig, means: Means<'_>, path: &Path, problems: &mut Problems) -> Option<Arc<Self>> {
+        let (source, at) = Source::build(config, means, path, problems)?;
+        let metrics = means.metrics.callers.keys(&config.issuer);
+        let current = match &source {
+            Source::Published(_) => None,
+            Source::Local(local) => Some(Arc::new(problems.note(&at, local.read(&config.algorithms))?)),
+        };
+        if let Some(set) = &current {
+            metrics.read(means.clock.now(), set.len());
+        }
+        Some(Arc::new(Self {
+            issuer: config.issuer.clone(),
+            source,
+            algorithms: config.algorithms.clone(),
+            refresh: config.jwks.as_ref().map_or(Duration::ZERO, |jwks| jwks.refresh.0),
+            current: ArcSwapOption::new(current),
+            flights: Flights::default(),
+            rests: Mutex::default(),
+            clock: Arc::clone(means.clock),
+            metrics,
+        }))
+    }
+
+    /// Whether `set` is what is in use.
+    pub fn is_current(&self, set: &Arc<KeySet>) -> bool {
+        self.current.load().as_ref().is_some_and(|current| Arc::ptr_eq(current, set))
+    }
+
+    /// The keys in use; the first ones are waited for.
+    ///
+    /// # Errors
+    /// When there never were any, and none come.
+    pub async fn get(self: &Arc<Self>) -> Fetched {
+        if let Some(set) = self.current.load_full() {
+            return Ok(set);
+        }
+        let recheck = || match self.current.load_full() {
+            Some(set) => Some(Ok(set)),
+            None => self.failed_just_now().map(Err),
+        };
+        self.fetch(recheck).await
+    }
+
+    /// Newer keys than `seen`, in which a token's key is missing; `seen` itself when there are none, or they were asked for a short
+    /// time ago.
+    ///
+    /// # Errors
+    /// When their source fails.
+    pub async fn newer(self: &Arc<Self>, seen: &Arc<KeySet>) -> Fetched {
+        if matches!(self.source, Source::Local(_)) {
+            return Ok(Arc::clone(seen));
+        }
+        let recheck = || {
+            let current = self.current.load_full().unwrap_or_else(|| Arc::clone(seen));
+            let is_newer = !Arc::ptr_eq(&current, seen);
+            (is_newer || !self.may_ask_for_unknown()).then_some(Ok(current))
+        };
+        self.fetch(recheck).await
+    }
+
+    /// Asks for the keys again and again, if somebody publishes them.
+    pub async fn keep(self: Arc<Self>) {
+        if matches!(self.source, Source::Local(_)) {
+            return;
+        }
+        let mut retry = Duration::from_secs(1);
+        loop {
+            let wait = if self.fetch(|| None).await.is_ok() {
+                retry = Duration::from_secs(1);
+                self.refresh
+            } else {
+                retry = (2 * retry).min(LONGEST_RETRY);
+                retry.min(self.refresh)
+            };
+            sleep(wait).await;
+        }
+    }
+
+    /// Reads those on this machine again.
+    pub fn reread(&self) {
+        if let Source::Local(local) = &self.source {
+            let _ = self.settle(local.read(&self.algorithms).map_err(BackendError::unavailable));
+        }
+    }
+
+    /// The file that they are read from.
+    pub fn file(&self) -> Option<PathBuf> {
+        self.source.file()
+    }
+
+    /// Takes what `former` knows, if both have the same source and nothing is known here yet.
+    pub fn take_over(&self, former: &Self) {
+        if let (Source::Published(own), Source::Published(other)) = (&self.source, &former.source)
+            && own.is_same(other)
+            && self.algorithms == former.algorithms
+        {
+            self.current.rcu(|current| current.clone().or_else(|| former.current.load_full()));
+        }
+    }
+
+    /// Joins those who wait for the source's answer, or asks unless `recheck` knows better.
+    async fn fetch(self: &Arc<Self>, recheck: impl Fn() -> Option<Fetched>) -> Fetched {
+        let deadline = Instant::now() + PATIENCE;
+        let board = || -> Boarding<Fetched> {
+            let keys = Arc::clone(self);
+            let work = move |seat: Seat<_, _, _>| async move {
+                let fetched = match &keys.source {
+                    Source::Published(published) => published.fetch(&keys.algorithms, deadline).await,
+                    Source::Local(local) => local.read(&keys.algorithms).map_err(BackendError::unavailable),
+                };
+                seat.land(|_| keys.settle(fetched))
+            };
+            self.flights.board((), &recheck, || (), work)
+        };
+        landed(board, deadline).await
+    }
+
+    /// Puts what was read in the place of what was there, if it is good and new.
+    fn settle(&self, fetched: Result<KeySet, BackendError>) -> Fetched {
+        let issuer = &*self.issuer;
+        let current = self.current.load_full();
+        let set = match fetched {
+            Ok(set) => set,
+            Err(error) => {
+                self.metrics.failed();
+                let consequence = if current.is_some() {
+                    "the keys from before stay in use"
+                } else {
+                    "there are no keys yet, and its tokens are answered with 503"
+                };
+                tracing::warn!(issuer, %error, "an issuer's keys cannot be read; {consequence}");
+                self.rests().failed = Some((self.clock.now(), error.clone()));
+                return Err(error);
+            }
+        };
+        self.rests().failed = None;
+        self.metrics.read(self.clock.now(), set.len());
+        if let Some(current) = current.filter(|current| current.is_same(&set)) {
+            return Ok(current);
+        }
+        for why in &set.unusable {
+            tracing::warn!(issuer, %why, "one of an issuer's keys is not used");
+        }
+        tracing::info!(issuer, keys = set.len(), "an issuer's keys are in use");
+        let set = Arc::new(set);
+        self.current.store(Some(Arc::clone(&set)));
+        Ok(set)
+    }
+
+    fn rests(&self) -> std::sync::MutexGuard<'_, Rests> {
+        self.rests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn failed_just_now(&self) -> Option<BackendError> {
+        let rests = self.rests();
+        let (at, error) = rests.failed.as_ref()?;
+        is_within(*at, FAILED_REST, self.clock.now()).then(|| error.clone())
+    }
+
+    /// Whether an unknown key is a reason to ask now; if so, it is none for a while.
+    fn may_ask_for_unknown(&self) -> bool {
+        let (mut rests, now) = (self.rests(), self.clock.now());
+        if rests.unknown.is_some_and(|at| is_within(at, UNKNOWN_REST, now)) {
+            return false;
+        }
+        rests.unknown = Some(now);
+        true
+    }
+}
+
+/// Whether less than `time` has passed from `since` to `now`. A clock that was put back ends all rests.
+fn is_within(since: Timestamp, time: Duration, now: Timestamp) -> bool {
+    now.since(since).is_some_and(|passed| passed < time)
+}
+
+impl std::fmt::Debug for Keys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Keys").field("issuer", &self.issuer).field("source", &self.source).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,206 @@
+//! From a genuine token's claims to a caller: what it is called, and what it may ask.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::config::JwtConfig;
+use crate::{
+    auth::{Caller, Role, Scope},
+    document::{kind_of, read_object},
+    expression::Expression,
+    problem::{Path, Problems},
+};
+
+/// The longest name of a caller, in characters.
+const LONGEST_NAME: usize = 200;
+/// The most globs that claims may make.
+const MOST_GLOBS: usize = 256;
+
+/// From claims to a caller.
+#[derive(Debug)]
+pub struct Mapping {
+    name: Expression,
+    role: Role,
+    scope: ScopeOf,
+}
+
+/// Where a scope comes from.
+#[derive(Debug)]
+enum ScopeOf {
+    /// The configuration: all tokens have the same.
+    Issuer(Scope),
+    /// The claims.
+    Claims(Expression),
+}
+
+/// What `scopes` gives.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Given {
+    routes: Vec<String>,
+    application_sets: Option<Vec<String>>,
+}
+
+impl Mapping {
+    /// Checks what `config` says of names and scopes.
+    pub fn build(config: &JwtConfig, path: &Path, problems: &mut Problems) -> Option<Self> {
+        let name = expression(&config.name, &path.key("name"), problems);
+        let scope = match &config.scopes {
+            None => {
+                let (routes, application_sets) = (config.routes.as_deref(), config.application_sets.as_deref());
+                Scope::build(config.role, routes, application_sets, path, problems).map(ScopeOf::Issuer)
+            }
+            Some(scopes) => {
+                let at = path.key("scopes");
+                if config.routes.is_some() || config.application_sets.is_some() {
+                    problems.error(&at, "it takes the place of `routes` and `applicationSets`, which stand here too");
+                }
+                if config.role == Role::Admin {
+                    problems.error_with_help(&at, "the role `admin` opens no routes", "leave `scopes` out");
+                }
+                expression(scopes, &at, problems).map(ScopeOf::Claims)
+            }
+        };
+        Some(Self { name: name?, role: config.role, scope: scope? })
+    }
+
+    /// The caller with these `claims`.
+    ///
+    /// # Errors
+    /// When they do not fit; the text, which may repeat them, is for the log.
+    pub fn caller(&self, claims: &Value) -> Result<Caller, String> {
+        let variables = [("claims", claims)];
+        let name = self.name.evaluate(&variables).map_err(|why| format!("`name`: {why}"))?;
+        let Value::String(name) = name else {
+            return Err(format!("`name` gives {}, not a string", kind_of(&name)));
+        };
+        if name.is_empty() || name.chars().any(char::is_control) || name.chars().count() > LONGEST_NAME {
+            return Err(format!(
+                "`name` gives a name that is empty, not printable or longer than {LONGEST_NAME} characters"
+            ));
+        }
+        let scope = match &self.scope {
+            ScopeOf::Issuer(scope) => scope.clone(),
+            ScopeOf::Claims(expression) => {
+                let given = expression.evaluate(&variables).and_then(scope_of);
+                given.map_err(|why| format!("`scopes`: {why}"))?
+            }
+        };
+        Ok(Caller::new(name, self.role, scope))
+    }
+}
+
+fn scope_of(given: Value) -> Result<Scope, String> {
+    let Given { routes, application_sets } = read_object(given)
+        .map_err(|why| format!("it must give {{'routes': [globs], 'applicationSets': [globs]}}: {why}"))?;
+    if routes.len().max(application_sets.as_ref().map_or(0, Vec::len)) > MOST_GLOBS {
+        return Err(format!("it gives more than {MOST_GLOBS} globs"));
+    }
+    let mut problems = Problems::default();
+    let scope = Scope::build(Role::Caller, Some(&routes), application_sets.as_deref(), &Path::root(), &mut problems);
+    let told = problems.into_vec().into_iter().map(|problem| format!("{}: {}", problem.path, problem.message));
+    scope.ok_or_else(|| told.collect::<Vec<_>>().join("; "))
+}
+
+/// Compiles one that any token may be held against.
+fn expression(source: &str, path: &Path, problems: &mut Problems) -> Option<Expression> {
+    let compiled = problems.note(path, Expression::compile(source))?;
+    if compiled.is_nested() {
+        problems.error_with_help(
+            path,
+            "it goes through a list for each item of another, which a token can make very long work",
+            "use `in`: claims.groups.filter(g, g in ['a', 'b'])",
+        );
+    }
+    Some(compiled)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn build(more: &Value) -> (Option<Mapping>, Vec<String>) {
+        let mut config = json!({"issuer": "i", "audience": "a", "algorithms": ["RS256"]});
+        config.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let mut problems = Problems::default();
+        let mapping = Mapping::build(&serde_json::from_value(config).unwrap(), &Path::root(), &mut problems);
+        let told = problems.into_vec().into_iter().map(|problem| format!("{}: {}", problem.path, problem.message));
+        (mapping, told.collect())
+    }
+
+    fn caller(config: &Value, claims: &Value) -> Result<Caller, String> {
+        let (mapping, told) = build(config);
+        assert_eq!(told, Vec::<String>::new(), "{config}");
+        mapping.unwrap().caller(claims)
+    }
+
+    #[test]
+    fn a_caller_is_its_subject_unless_said_otherwise() {
+        let claims = json!({"sub": "s", "email": "a@b.example", "groups": ["x"]});
+        let all = caller(&json!({}), &claims).unwrap();
+        assert_eq!((all.name.as_str(), all.role), ("s", Role::Caller));
+        assert!(all.may_ask("any") && all.may_ask_for("any"));
+        let named = caller(&json!({"name": "'mail:' + claims.email", "routes": ["pr-*"]}), &claims).unwrap();
+        assert_eq!(named.name, "mail:a@b.example");
+        assert!(named.may_ask("pr-1") && !named.may_ask("x"));
+        assert_eq!(caller(&json!({"role": "admin"}), &claims).unwrap().role, Role::Admin);
+    }
+
+    #[test]
+    fn scopes_come_from_claims() {
+        let scopes = "{'routes': claims.groups.filter(g, g.startsWith('team-')).map(g, g + '-*'), 'applicationSets': [claims.sub + '-*']}";
+        let of = |claims: &Value| caller(&json!({"scopes": scopes}), claims);
+        let known = of(&json!({"sub": "a", "groups": ["team-x", "admins"]})).unwrap();
+        assert!(known.may_ask("team-x-1") && !known.may_ask("admins-1") && !known.may_ask("team-y"));
+        assert!(known.may_ask_for("a-1") && !known.may_ask_for("b-1"));
+        let conditional = json!({"scopes": "{'routes': claims.sub == 'a' && claims.n > 1 ? ['*'] : []}"});
+        assert!(caller(&conditional, &json!({"sub": "a", "n": 2})).unwrap().may_ask("r"));
+        assert!(!caller(&conditional, &json!({"sub": "b", "n": 2})).unwrap().may_ask("r"));
+        let nothing = of(&json!({"sub": "a", "groups": []})).unwrap();
+        assert!(!nothing.may_ask("team-x-1"));
+        assert!(of(&json!({"sub": "a"})).unwrap_err().starts_with("`scopes`: "));
+        assert!(of(&json!({"sub": "a", "groups": ["team-["]})).unwrap_err().contains("routes[0]"));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let many = json!({"sub": "a", "all": vec!["x"; 257]});
+        for (config, claims, says) in [
+            (json!({}), json!({}), "`name`: "),
+            (json!({}), json!({"sub": ""}), "empty"),
+            (json!({}), json!({"sub": 5}), "`name` gives a number"),
+            (json!({}), json!({"sub": "a\nb"}), "not printable"),
+            (json!({}), json!({"sub": "x".repeat(201)}), "longer than 200"),
+            (json!({"scopes": "[]"}), json!({"sub": "a"}), "expected an object, found a list"),
+            (json!({"scopes": "{'applicationSets': ['*']}"}), json!({"sub": "a"}), "missing field `routes`"),
+            (json!({"scopes": "{'routes': '*'}"}), json!({"sub": "a"}), "must give"),
+            (json!({"scopes": "{'routes': [1]}"}), json!({"sub": "a"}), "must give"),
+            (json!({"scopes": "{'routes': [], 'route': []}"}), json!({"sub": "a"}), "unknown field `route`"),
+            (json!({"scopes": "{'routes': claims.all}"}), many, "more than 256"),
+        ] {
+            let why = caller(&config, &claims).unwrap_err();
+            assert!(why.contains(says), "{config} {claims}: {why}");
+        }
+    }
+
+    #[test]
+    fn what_can_be_known_before_is_a_problem() {
+        for (config, path) in [
+            (json!({"name": "claims."}), "name: "),
+            (json!({"scopes": "{"}), "scopes: "),
+            (json!({"scopes": "{'routes': []}", "routes": ["a"]}), "scopes: it takes the place of `routes`"),
+            (json!({"scopes": "{'routes': []}", "role": "admin"}), "scopes: the role `admin` opens no routes"),
+            (
+                json!({"scopes": "{'routes': claims.a.map(a, claims.b.map(b, a + b))}"}),
+                "scopes: it goes through a list",
+            ),
+            (json!({"routes": ["["]}), "routes[0]: "),
+            (json!({"role": "admin", "routes": ["a"]}), "routes: the role `admin`"),
+        ] {
+            let told = build(&config).1;
+            assert!(told.len() == 1 && told[0].starts_with(path), "{config}: {told:?}");
+        }
+    }
+}

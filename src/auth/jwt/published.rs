@@ -1,0 +1,197 @@
+//! Keys that an issuer publishes: at a URL of the configuration, or at one that the issuer itself names ("`OpenID` Connect Discovery
+//! 1.0", section 4). Whoever can change them decides who may call, so they are asked for by https.
+
+use std::{sync::Arc, time::Duration};
+
+use http::{HeaderMap, HeaderValue, header};
+use jsonwebtoken::Algorithm;
+use reqwest::Url;
+use serde::Deserialize;
+use tokio::time::Instant;
+
+use super::{config::JwksConfig, set::KeySet};
+use crate::{
+    auth::{
+        Means,
+        way::{is_safe, safe_url},
+    },
+    base_dir::BaseDir,
+    document::{excerpt, parse_object},
+    error::BackendError,
+    outbound::{Call, Line, Reply, TlsKeys, check_elsewhere, fixed_url, stays},
+    problem::{Path, Problems},
+    secret::SecretRef,
+};
+
+/// The largest set of keys that is read, in bytes.
+const MOST: usize = 1024 * 1024;
+/// How often keys are asked for at most.
+const SHORTEST_REFRESH: Duration = Duration::from_secs(1);
+
+/// Keys that somebody publishes.
+#[derive(Debug)]
+pub struct Published {
+    url: Url,
+    /// Who must speak at the URL, if it says where the keys are and does not hold them.
+    discovered: Option<String>,
+    token: Option<SecretRef>,
+    base: BaseDir,
+    line: Arc<Line>,
+}
+
+/// What an issuer says of itself; there is much more.
+#[derive(Deserialize)]
+struct Discovery {
+    issuer: String,
+    jwks_uri: String,
+}
+
+impl Published {
+    /// Those of `issuer`, by `url` or `discovery` of `config`, which stands at `path`.
+    pub fn build(
+        config: &JwksConfig,
+        issuer: &str,
+        means: Means<'_>,
+        path: &Path,
+        problems: &mut Problems,
+    ) -> Option<Self> {
+        let (key, url) = match &config.url {
+            Some(url) => ("url", safe_url(url)),
+            None => ("discovery", discovery(issuer)),
+        };
+        let url = problems.note(&path.key(key), url);
+        if config.refresh.0 < SHORTEST_REFRESH {
+            problems.error(&path.key("refresh"), "it is less than 1s, which is no way to treat a server");
+        }
+        if let Some(token) = &config.token {
+            token.check(means.base, &path.key("token"), problems);
+        }
+        let keys = TlsKeys { ca: config.ca.as_ref(), ..TlsKeys::default() };
+        let is_plain = url.as_ref().is_some_and(|url| url.scheme() == "http");
+        let line = keys.line(is_plain, means.outbound, means.base, path, problems);
+        Some(Self {
+            url: url?,
+            discovered: config.url.is_none().then(|| issuer.to_owned()),
+            token: config.token.clone(),
+            base: means.base.clone(),
+            line: line?,
+        })
+    }
+
+    /// Asks for the keys, for the `pinned` algorithms.
+    ///
+    /// # Errors
+    /// When there are none by `deadline`; the message says who was asked.
+    pub async fn fetch(&self, pinned: &[Algorithm], deadline: Instant) -> Result<KeySet, BackendError> {
+        let found = match &self.discovered {
+            None => self.url.clone(),
+            Some(issuer) => self.get(&self.url, deadline, |reply| keys_of(reply, issuer, &self.url)).await?,
+        };
+        self.get(&found, deadline, |reply| KeySet::of_jwks(&reply.body, pinned)).await
+    }
+
+    /// What `read` makes of the whole JSON document at `url`.
+    async fn get<T>(
+        &self,
+        url: &Url,
+        deadline: Instant,
+        read: impl FnOnce(&Reply) -> Result<T, String>,
+    ) -> Result<T, BackendError> {
+        let accept = HeaderValue::from_static("application/jwk-set+json, application/json");
+        let mut headers = HeaderMap::from_iter([(header::ACCEPT, accept)]);
+        if let Some(token) = self.token.as_ref().filter(|_| stays(&self.url, url)) {
+            headers.insert(header::AUTHORIZATION, token.header(&self.base, "Bearer ")?);
+        }
+        let call = Call { headers, revalidate: true, ..Call::get(url.clone(), MOST, deadline) };
+        let shown = call.to_string();
+        let reply = self.line.fetch(call).await?;
+        let is_whole = if reply.status.as_u16() == 200 { reply.check_json() } else { Err(reply.refusal()) };
+        let found = is_whole.and_then(|()| read(&reply).map_err(BackendError::invalid_output));
+        found.map_err(|error| error.within(shown))
+    }
+
+    /// Whether `other` asks the same.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.url == other.url && self.discovered == other.discovered
+    }
+}
+
+/// Where `issuer` says what it is.
+fn discovery(issuer: &str) -> Result<Url, String> {
+    let url = fixed_url(issuer).map_err(|why| format!("the issuer is nowhere to be asked: {why}"))?;
+    if url.query().is_some() || url.fragment().is_some() {
+        return Err("an issuer with a query or a fragment cannot be asked".to_owned());
+    }
+    safe_url(&format!("{}/.well-known/openid-configuration", issuer.trim_end_matches('/')))
+}
+
+/// Where the keys are, by the answer of `from`.
+fn keys_of(reply: &Reply, issuer: &str, from: &Url) -> Result<Url, String> {
+    let told: Discovery = parse_object(&reply.body).map_err(|why| format!("it is no discovery document: {why}"))?;
+    if told.issuer != issuer {
+        let shown = excerpt(told.issuer.as_bytes(), 200);
+        return Err(format!("it speaks for the issuer `{shown}`, not for `{issuer}`"));
+    }
+    let url = Url::parse(&told.jwks_uri).map_err(|error| format!("its `jwks_uri` is no URL: {error}"))?;
+    check_elsewhere(&url, from).map_err(|why| format!("its `jwks_uri` {why}"))?;
+    if is_safe(&url) { Ok(url) } else { Err("its `jwks_uri` is not https".to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use http::StatusCode;
+
+    use super::*;
+    use crate::secret::Secrets;
+
+    #[test]
+    fn an_issuer_says_where_its_keys_are() {
+        assert_eq!(
+            discovery("https://i.example/realms/a/").unwrap().as_str(),
+            "https://i.example/realms/a/.well-known/openid-configuration"
+        );
+        for bad in
+            ["accounts.google.com", "https://i.example?x=1", "https://i.example#x", "urn:issuer", "https://u@i.example"]
+        {
+            assert!(discovery(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_discovery_document_speaks_for_its_issuer_alone() {
+        let find = |body: &str, from: &str| {
+            let reply = Reply {
+                status: StatusCode::OK,
+                headers: HeaderMap::new(),
+                body: Bytes::copy_from_slice(body.as_bytes()),
+                secrets: Secrets::default(),
+                rest: None,
+                attempts: 1,
+            };
+            keys_of(&reply, "https://i.example", &Url::parse(from).unwrap()).map(|url| url.to_string())
+        };
+        let told = |jwks_uri: &str| format!(r#"{{"issuer":"https://i.example","jwks_uri":"{jwks_uri}","x":1}}"#);
+        let from = "https://i.example/.well-known/openid-configuration";
+        assert_eq!(find(&told("https://keys.example/k"), from), Ok("https://keys.example/k".to_owned()));
+        for (body, says) in [
+            (told("http://i.example/k"), "is `http`, not https"),
+            (told("https://10.0.0.1/k"), "inner address"),
+            (told("https://localhost/k"), "inner address"),
+            (told("https://u:p@keys.example/k"), "a user or a password"),
+            (told("keys"), "is no URL"),
+            (
+                r#"{"issuer":"https://evil.example","jwks_uri":"https://i.example/k"}"#.to_owned(),
+                "speaks for the issuer `https://evil",
+            ),
+            (r#"{"issuer":"https://i.example"}"#.to_owned(), "is no discovery document"),
+            ("<html>".to_owned(), "is no discovery document"),
+        ] {
+            let why = find(&body, from).unwrap_err();
+            assert!(why.contains(says), "{body}: {why}");
+        }
+        // In the clear on this machine it may lead to this machine only.
+        assert!(find(&told("http://127.0.0.1:1/k"), "http://127.0.0.1:1/").is_ok());
+        assert!(find(&told("http://keys.example/k"), "http://127.0.0.1:1/").unwrap_err().contains("not https"));
+    }
+}

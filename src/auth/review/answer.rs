@@ -1,0 +1,110 @@
+//! What an API server says of a token: the `status` of a `TokenReview` (authentication.k8s.io/v1).
+
+use serde::Deserialize;
+
+use crate::document::{excerpt, parse_object};
+
+/// Who a token's holder is.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct User {
+    /// The user's name.
+    pub username: String,
+    /// The user's groups.
+    pub groups: Vec<String>,
+}
+
+/// What an API server says of a token.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Said {
+    /// It is this user's, and for one of the audiences that were asked for.
+    Theirs(User),
+    /// It is good, but nobody says that it is for the gateway.
+    ForOthers,
+    /// It is no good; the text is the server's.
+    Nobodys(String),
+}
+
+#[derive(Deserialize)]
+struct Review {
+    status: Status,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[derive(Default)]
+struct Status {
+    authenticated: bool,
+    user: User,
+    audiences: Vec<String>,
+    error: String,
+}
+
+impl Said {
+    /// Reads an answer to a question about `audiences`. A server that does not know audiences says none, and then it may be a token
+    /// for anybody.
+    ///
+    /// # Errors
+    /// When it is no such answer.
+    pub fn read(body: &[u8], audiences: &[String]) -> Result<Self, String> {
+        let Review { status } = parse_object(body).map_err(|why| format!("the answer is no TokenReview: {why}"))?;
+        if !status.authenticated {
+            return Ok(Self::Nobodys(status.error));
+        }
+        if !status.audiences.iter().any(|audience| audiences.contains(audience)) {
+            return Ok(Self::ForOthers);
+        }
+        let name = &status.user.username;
+        if name.is_empty() || name.chars().any(char::is_control) {
+            return Err(format!("the answer is no TokenReview: the user's name is `{}`", excerpt(name.as_bytes(), 80)));
+        }
+        Ok(Self::Theirs(status.user))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn read(status: &Value) -> Result<Said, String> {
+        let body =
+            json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {}, "status": status});
+        Said::read(body.to_string().as_bytes(), &["gateway".to_owned()])
+    }
+
+    #[test]
+    fn a_token_is_taken_with_its_audience_only() {
+        let user = json!({"username": "u", "uid": "1", "groups": ["g"], "extra": {"x": ["y"]}});
+        let theirs = Said::Theirs(User { username: "u".to_owned(), groups: vec!["g".to_owned()] });
+        assert_eq!(read(&json!({"authenticated": true, "user": user, "audiences": ["x", "gateway"]})), Ok(theirs));
+        for audiences in [json!([]), json!(["https://kubernetes.default.svc"])] {
+            assert_eq!(
+                read(&json!({"authenticated": true, "user": user, "audiences": audiences})),
+                Ok(Said::ForOthers)
+            );
+        }
+        assert_eq!(read(&json!({"authenticated": true, "user": user})), Ok(Said::ForOthers));
+        assert_eq!(read(&json!({"error": "expired"})), Ok(Said::Nobodys("expired".to_owned())));
+        assert_eq!(
+            read(&json!({"authenticated": false, "user": user, "audiences": ["gateway"]})),
+            Ok(Said::Nobodys(String::new()))
+        );
+        assert_eq!(read(&json!({})), Ok(Said::Nobodys(String::new())));
+    }
+
+    #[test]
+    fn what_is_no_review_is_not_believed() {
+        for status in [Value::Null, json!("ok"), json!({"authenticated": "true"}), json!({"authenticated": 1})] {
+            assert!(read(&status).is_err(), "{status}");
+        }
+        for user in [json!({}), json!({"username": ""}), json!({"username": "a\nb"}), json!({"username": null})] {
+            assert!(read(&json!({"authenticated": true, "user": user, "audiences": ["gateway"]})).is_err(), "{user}");
+        }
+        for body in ["", "{}", "[]", "<html>", r#"{"status":{"authenticated":false},"status":{"authenticated":true}}"#]
+        {
+            assert!(Said::read(body.as_bytes(), &[]).is_err(), "{body}");
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! From a cluster's user to a caller.
+
+use std::sync::Arc;
+
+use globset::GlobSet;
+
+use super::{answer::User, config::ReviewedConfig};
+use crate::{
+    auth::{Caller, Role, Scope, check_name, scope::build_globs},
+    problem::{Path, Problems},
+};
+
+/// Users, and what they may ask.
+#[derive(Debug)]
+pub struct Reviewed {
+    user: GlobSet,
+    groups: Option<GlobSet>,
+    name: Option<String>,
+    role: Role,
+    scope: Scope,
+}
+
+impl Reviewed {
+    /// Checks `config`, which stands at `path`.
+    pub fn build(config: &ReviewedConfig, path: &Path, problems: &mut Problems) -> Option<Self> {
+        if let Some(name) = &config.name {
+            check_name(name, &path.key("name"), problems);
+        }
+        if config.user == "*" && config.groups.is_none() {
+            problems.warning(
+                &path.key("user"),
+                "every pod of the cluster can get a token for any audience, so all of them may call",
+                "name service accounts: system:serviceaccount:argocd:*",
+            );
+        }
+        let user = build_globs(std::slice::from_ref(&config.user), &path.key("user"), problems);
+        let groups = config.groups.as_ref().map(|groups| build_globs(groups, &path.key("groups"), problems));
+        let (routes, application_sets) = (config.routes.as_deref(), config.application_sets.as_deref());
+        let scope = Scope::build(config.role, routes, application_sets, path, problems);
+        let groups = match groups {
+            Some(groups) => Some(groups?),
+            None => None,
+        };
+        Some(Self { user: user?, groups, name: config.name.clone(), role: config.role, scope: scope? })
+    }
+
+    /// The caller that `user` is, if it is one of these.
+    pub fn caller(&self, user: &User) -> Option<Arc<Caller>> {
+        let is_member = |groups: &GlobSet| user.groups.iter().any(|group| groups.is_match(group));
+        let fits = self.user.is_match(&user.username) && self.groups.as_ref().is_none_or(is_member);
+        let name = self.name.as_ref().unwrap_or(&user.username);
+        fits.then(|| Arc::new(Caller::new(name.clone(), self.role, self.scope.clone())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn build(config: &Value) -> (Option<Reviewed>, Vec<String>) {
+        let mut problems = Problems::default();
+        let config = serde_json::from_value(config.clone()).unwrap();
+        let reviewed = Reviewed::build(&config, &Path::root(), &mut problems);
+        let told = problems.into_vec().into_iter().map(|problem| format!("{}: {}", problem.path, problem.message));
+        (reviewed, told.collect())
+    }
+
+    #[test]
+    fn a_user_fits_by_name_and_group() {
+        let name = |config: &Value, groups: &[&str]| {
+            let groups = groups.iter().map(|&group| group.to_owned()).collect();
+            let user = User { username: "system:serviceaccount:argocd:appset".to_owned(), groups };
+            build(config).0.unwrap().caller(&user).map(|caller| caller.name.clone())
+        };
+        let own = Some("system:serviceaccount:argocd:appset".to_owned());
+        assert_eq!(name(&json!({"user": "system:serviceaccount:argocd:*"}), &[]), own);
+        assert_eq!(name(&json!({"user": "system:serviceaccount:argo:*"}), &[]), None);
+        let config = json!({"user": "*", "groups": ["ops", "system:serviceaccounts:*"], "name": "argocd"});
+        assert_eq!(name(&config, &["x", "system:serviceaccounts:argocd"]), Some("argocd".to_owned()));
+        assert_eq!(name(&config, &["x"]), None);
+        assert_eq!(name(&json!({"user": "*", "groups": []}), &["x"]), None);
+    }
+
+    #[test]
+    fn what_is_wrong_is_noted() {
+        for (config, path) in [
+            (json!({"user": "["}), "user[0]: "),
+            (json!({"user": "a", "groups": ["["]}), "groups[0]: "),
+            (json!({"user": "a", "name": ""}), "name: "),
+            (json!({"user": "a", "routes": ["["]}), "routes[0]: "),
+            (json!({"user": "a", "role": "admin", "applicationSets": ["a"]}), "applicationSets: the role `admin`"),
+            (json!({"user": "*"}), "user: every pod"),
+        ] {
+            let told = build(&config).1;
+            assert!(told.len() == 1 && told[0].starts_with(path), "{config}: {told:?}");
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! What the configuration says of token reviews.
+
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::{auth::Role, secret::SecretRef};
+
+/// Where a pod finds its service account's token and the API server's CA.
+const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+
+/// Tokens that a cluster's API server vouches for (`TokenReview`).
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TokenReviewConfig {
+    /// The API server, by https; by http on this machine only.
+    #[serde(default = "api")]
+    pub api: String,
+    /// Who asks; read at each use. The service account of the gateway's pod unless set. It needs the
+    /// cluster role `system:auth-delegator`.
+    #[serde(default = "token")]
+    pub token: SecretRef,
+    /// A PEM file with the API server's CA. That of the pod unless set.
+    #[serde(default = "ca")]
+    pub ca: PathBuf,
+    /// For whom a token must be: one of these.
+    pub audiences: Vec<String>,
+    /// Whose tokens are taken; the first that fits.
+    pub callers: Vec<ReviewedConfig>,
+}
+
+/// Users of the cluster, and what they may ask.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ReviewedConfig {
+    /// A glob over the user's name: `system:serviceaccount:argocd:*`.
+    pub user: String,
+    /// Globs over the user's groups, of which one must fit; any groups, or none, unless set.
+    pub groups: Option<Vec<String>>,
+    /// What the caller is called; the user's name unless set.
+    pub name: Option<String>,
+    /// What their tokens are for.
+    #[serde(default)]
+    pub role: Role,
+    /// The routes that they open, as globs; all of them unless set.
+    pub routes: Option<Vec<String>>,
+    /// The ApplicationSets that they may ask for, as globs over the name in the call; all of them unless set.
+    pub application_sets: Option<Vec<String>>,
+}
+
+fn api() -> String {
+    "https://kubernetes.default.svc".to_owned()
+}
+
+fn token() -> SecretRef {
+    SecretRef::File(format!("{SERVICE_ACCOUNT}/token").into())
+}
+
+fn ca() -> PathBuf {
+    format!("{SERVICE_ACCOUNT}/ca.crt").into()
+}

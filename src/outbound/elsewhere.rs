@@ -1,0 +1,74 @@
+//! Where an answer may lead: a redirect, a token server, a set of keys that it names.
+
+use reqwest::Url;
+use url::Host;
+
+use super::{Inner, names_user};
+
+/// Refuses a URL to which an answer of `from` leads, unless it is as safe as `from` itself: https where that is, nobody's password,
+/// and no address of the inner network but on the same host.
+///
+/// # Errors
+/// With what is wrong with it.
+pub fn check_elsewhere(url: &Url, from: &Url) -> Result<(), String> {
+    let host = url.host().ok_or("names no host")?;
+    if names_user(url) {
+        return Err("holds a user or a password".to_owned());
+    }
+    let is_plain = url.scheme() == "http" && from.scheme() == "http";
+    if url.scheme() != "https" && !is_plain {
+        return Err(format!("is `{}`, not https", url.scheme()));
+    }
+    if from.host() == Some(host.clone()) {
+        return Ok(());
+    }
+    let is_inner = match host {
+        Host::Domain(name) => {
+            let name = name.trim_end_matches('.');
+            name == "localhost" || name.ends_with(".localhost")
+        }
+        Host::Ipv4(ip) => Inner::of(ip.into()).is_some(),
+        Host::Ipv6(ip) => Inner::of(ip.into()).is_some(),
+    };
+    if is_inner {
+        return Err(format!("is at the inner address {host}, and not on the host that leads there"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_leads_nowhere_that_is_not_safe() {
+        let check = |url: &str, from: &str| check_elsewhere(&Url::parse(url).unwrap(), &Url::parse(from).unwrap());
+        let public = "https://r.example";
+        for good in ["https://auth.example/token", "https://r.example:8443/token", "https://8.8.8.8/token"] {
+            assert_eq!(check(good, public), Ok(()), "{good}");
+        }
+        assert_eq!(check("http://127.0.0.1:5001/token", "http://127.0.0.1:5000"), Ok(()));
+        assert_eq!(check("http://auth.example/token", "http://r.example"), Ok(()));
+        for bad in [
+            "http://auth.example/token",
+            "ftp://auth.example/",
+            "https://user@auth.example/",
+            "https://10.0.0.1/token",
+            "https://169.254.169.254/latest/meta-data",
+            "https://127.0.0.1/token",
+            "https://[::1]/token",
+            "https://[fd00::1]/token",
+            "https://[fe80::1]/token",
+            "https://[::ffff:10.0.0.1]/token",
+            "https://0.0.0.0/",
+            "https://localhost/token",
+            "https://localhost./token",
+            "https://0177.1/token",
+            "https://0.1.2.3/token",
+            "https://100.100.100.200/latest/meta-data",
+            "data:text/plain,x",
+        ] {
+            assert!(check(bad, public).is_err(), "{bad}");
+        }
+    }
+}

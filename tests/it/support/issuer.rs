@@ -1,0 +1,127 @@
+//! An issuer of tokens of the tests' own.
+
+use std::sync::{Arc, Mutex};
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use jsonwebtoken::{Algorithm, EncodingKey, crypto, jwk::Jwk};
+use rcgen::{KeyPair, PublicKeyData as _};
+use serde_json::{Value, json};
+
+use super::upstream::{Step, Upstream, json_response};
+
+/// A key that tokens are signed with.
+pub struct SigningKey {
+    name: String,
+    algorithm: Algorithm,
+    key: EncodingKey,
+    jwk: Value,
+    /// Its public half.
+    pub public_pem: String,
+}
+
+impl SigningKey {
+    /// A new key called `name`, which signs by `algorithm`.
+    pub fn new(name: &str, algorithm: Algorithm) -> Self {
+        let kind = match algorithm {
+            Algorithm::ES256 => &rcgen::PKCS_ECDSA_P256_SHA256,
+            Algorithm::ES384 => &rcgen::PKCS_ECDSA_P384_SHA384,
+            Algorithm::EdDSA => &rcgen::PKCS_ED25519,
+            _ => &rcgen::PKCS_RSA_SHA256,
+        };
+        let pair = KeyPair::generate_for(kind).unwrap();
+        let pem = pair.serialize_pem();
+        let key = match algorithm {
+            Algorithm::ES256 | Algorithm::ES384 => EncodingKey::from_ec_pem(pem.as_bytes()),
+            Algorithm::EdDSA => EncodingKey::from_ed_pem(pem.as_bytes()),
+            _ => EncodingKey::from_rsa_pem(pem.as_bytes()),
+        };
+        let key = key.unwrap();
+        let mut jwk = match algorithm {
+            Algorithm::EdDSA => {
+                json!({"kty": "OKP", "crv": "Ed25519", "x": URL_SAFE_NO_PAD.encode(pair.der_bytes())})
+            }
+            _ => serde_json::to_value(Jwk::from_encoding_key(&key, algorithm).unwrap()).unwrap(),
+        };
+        jwk["kid"] = name.into();
+        jwk["use"] = "sig".into();
+        Self { name: name.to_owned(), algorithm, key, jwk, public_pem: pair.public_key_pem() }
+    }
+
+    /// A key that both sides know.
+    pub fn shared(secret: &str) -> Self {
+        let key = EncodingKey::from_secret(secret.as_bytes());
+        let (name, algorithm) = ("shared".to_owned(), Algorithm::HS256);
+        Self { name, algorithm, key, jwk: Value::Null, public_pem: String::new() }
+    }
+
+    /// Its public half, as it stands in a set.
+    pub fn jwk(&self) -> Value {
+        self.jwk.clone()
+    }
+
+    /// A token with these `claims`.
+    pub fn sign(&self, claims: &Value) -> String {
+        self.sign_as(&json!({"typ": "JWT", "alg": format!("{:?}", self.algorithm), "kid": self.name}), claims)
+    }
+
+    /// A token with any header.
+    pub fn sign_as(&self, header: &Value, claims: &Value) -> String {
+        let text = unsigned(header, claims);
+        let signature = crypto::sign(text.as_bytes(), &self.key, self.algorithm).unwrap();
+        format!("{text}.{signature}")
+    }
+}
+
+/// What is signed of a token.
+pub fn unsigned(header: &Value, claims: &Value) -> String {
+    let part = |part: &Value| URL_SAFE_NO_PAD.encode(part.to_string());
+    format!("{}.{}", part(header), part(claims))
+}
+
+/// A set of keys, as an issuer answers it.
+pub fn set_of(keys: &[&SigningKey]) -> Vec<u8> {
+    let keys: Vec<Value> = keys.iter().map(|key| key.jwk()).collect();
+    json_response(json!({"keys": keys}).to_string())
+}
+
+/// A server that publishes keys. It answers every path alike, but for its discovery document.
+pub struct Issuer {
+    /// The server.
+    pub upstream: Upstream,
+    answer: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Issuer {
+    /// One that answers `answer`, a whole response, when it is asked for its keys.
+    pub async fn start(answer: Vec<u8>) -> Self {
+        let answer = Arc::new(Mutex::new(answer));
+        let told = Arc::clone(&answer);
+        let upstream = Upstream::start_apart(move |request| {
+            let own = format!("http://{}", request.header("host").unwrap());
+            let bytes = match &*request.target {
+                "/.well-known/openid-configuration" => {
+                    json_response(json!({"issuer": own, "jwks_uri": format!("{own}/keys")}).to_string())
+                }
+                _ => told.lock().unwrap().clone(),
+            };
+            vec![Step::Send(bytes)]
+        })
+        .await;
+        Self { upstream, answer }
+    }
+
+    /// Answers something else from now on.
+    pub fn publish(&self, answer: Vec<u8>) {
+        *self.answer.lock().unwrap() = answer;
+    }
+
+    /// What it is called, which is where it is.
+    pub fn name(&self) -> String {
+        format!("http://{}", self.upstream.address)
+    }
+
+    /// How often it was asked for its keys.
+    pub fn asked(&self) -> usize {
+        self.upstream.requests().iter().filter(|request| request.target == "/keys").count()
+    }
+}
