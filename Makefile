@@ -23,6 +23,7 @@ lint: ## Formatting, and clippy with warnings as errors
 	@tools/need cc:gcc
 	cargo fmt --check
 	cargo clippy --locked --all-targets -- -D warnings
+	cargo clippy --locked --no-default-features --lib -- -D warnings
 
 .PHONY: unit
 unit: ## Unit and integration tests

@@ -17,6 +17,7 @@ use crate::{
     base_dir::BaseDir,
     cache::{CacheLimits, Disk, Memory, Trouble},
     clock::Clock,
+    collector::Traces,
     config::{Config, Loaded, Report, ServerConfig},
     launcher::Launchers,
     oci::Registries,
@@ -43,6 +44,8 @@ pub struct App {
     pub engine: Engine,
     /// What is counted.
     pub metrics: Arc<Metrics>,
+    /// Traces of what is done.
+    pub traces: Traces,
     /// Where scripts are started.
     pub launchers: Arc<Launchers>,
     /// The requests under way.
@@ -75,6 +78,9 @@ impl App {
         let (allowed, proxy) = config.outbound.build(base, &root.key("outbound"), &mut problems);
         let outbound = Outbound::new(Arc::clone(&clock)).reaching(Arc::new(SystemNames), &allowed, proxy);
         let outbound = Arc::new(outbound.counted(metrics.outbound.clone()));
+        let traces = config.traces.as_ref().and_then(|traces| {
+            Traces::build(traces, base, &outbound, &metrics.spans, &root.key("traces"), &mut problems)
+        });
         let registries = Registries::build(
             &config.registries,
             base,
@@ -125,6 +131,7 @@ impl App {
             routes,
             engine: Engine::new(Memory::new(&config.cache), clock, Arc::clone(&metrics)),
             metrics,
+            traces: traces.unwrap_or_default(),
             launchers,
             in_flight: InFlight { now: AtomicUsize::new(0), most: config.server.max_in_flight },
             limits: config.cache,

@@ -22,7 +22,7 @@ use crate::{
 /// What finishing may take beyond the deadline that every request has.
 const MARGIN: Duration = Duration::from_secs(1);
 
-/// How long the last answers may take to reach the disk.
+/// How long the last answers may take to reach the disk, and the last spans their collector.
 const FLUSH: Duration = Duration::from_secs(5);
 
 /// Serves what `file` describes until SIGTERM or SIGINT.
@@ -79,6 +79,7 @@ async fn serve(app: Arc<App>, file: &Path) -> anyhow::Result<ExitCode> {
         let over = async move { _ = is_finished.wait_for(|over| *over).await };
         admin_edge.serve(admin, admin_router, over, MARGIN).await
     });
+    let traces = app.traces.start();
     app.start_ahead();
     let renewing = Arc::clone(&app);
     tokio::spawn(async move { renewing.renew_tokens().await });
@@ -103,6 +104,7 @@ async fn serve(app: Arc<App>, file: &Path) -> anyhow::Result<ExitCode> {
     if let Some(disk) = app.engine.answers().disk() {
         disk.flush(FLUSH);
     }
+    traces.finish(FLUSH).await;
     tracing::info!("ended");
     Ok(ExitCode::SUCCESS)
 }

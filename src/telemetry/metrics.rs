@@ -4,6 +4,7 @@
 mod connections;
 mod outbound;
 mod programs;
+mod traces;
 
 use std::time::Duration;
 
@@ -12,7 +13,9 @@ use prometheus::{
     Registry, TextEncoder,
 };
 
-pub use self::{connections::ConnectionMetrics, outbound::OutboundMetrics, programs::ProgramMetrics};
+pub use self::{
+    connections::ConnectionMetrics, outbound::OutboundMetrics, programs::ProgramMetrics, traces::SpanMetrics,
+};
 use crate::generator::Verdict;
 
 /// Bounds for answers that range from a cache hit to a deadline, in seconds.
@@ -41,6 +44,8 @@ pub struct Metrics {
     pub programs: ProgramMetrics,
     /// What is counted of connections to the gateway.
     pub connections: ConnectionMetrics,
+    /// What is counted of spans.
+    pub spans: SpanMetrics,
     /// Answers in memory.
     pub cache_entries: IntGauge,
     /// Their size.
@@ -138,6 +143,7 @@ impl Metrics {
         registry.register(Box::new(disk_writes.clone()))?;
         let metrics = Self {
             connections: ConnectionMetrics::new(&registry)?,
+            spans: SpanMetrics::new(&registry)?,
             outbound: OutboundMetrics::new(&registry)?,
             programs: ProgramMetrics::new(&registry)?,
             requests: counters(

@@ -30,4 +30,5 @@ mod protocols;
 mod script;
 mod secrets;
 mod tokens;
+mod traces;
 mod workers;
