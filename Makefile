@@ -24,6 +24,7 @@ lint: ## Formatting, and clippy with warnings as errors
 	cargo fmt --check
 	cargo fmt --check --manifest-path fuzz/Cargo.toml
 	cargo clippy --locked --all-targets -- -D warnings
+	cargo clippy --locked --no-default-features --lib -- -D warnings
 
 .PHONY: unit
 unit: ## Unit and integration tests

@@ -32,6 +32,7 @@ use crate::{
     base_dir::BaseDir,
     cache::{CacheLimits, Disk, Memory, Trouble},
     clock::Clock,
+    collector::Traces,
     config::{Loaded, Report},
     launcher::Launchers,
     problem::{Path, Problems},
@@ -51,6 +52,8 @@ pub struct App {
     pub engine: Engine,
     /// What is counted.
     pub metrics: Arc<Metrics>,
+    /// Traces of what is done.
+    pub traces: Traces,
     /// Where scripts are started.
     pub launchers: Arc<Launchers>,
     /// The requests under way.
@@ -98,12 +101,13 @@ impl App {
         let launchers = Launchers::new(program.to_owned(), config.scripts.concurrency);
         let launchers = Arc::new(launchers.counted(metrics.programs.clone()));
         let common = Common { clock: Arc::clone(&clock), metrics: Arc::clone(&metrics), launchers };
-        let (setup, report) = Setup::build(loaded, problems, &common, None)?;
+        let (mut setup, report) = Setup::build(loaded, problems, &common, None)?;
         metrics.reloads.begun(setup.generation, setup.since);
         let app = Self {
             tls,
             engine: Engine::new(Memory::new(&config.cache), clock, Arc::clone(&metrics)),
             metrics,
+            traces: std::mem::take(&mut setup.traces),
             launchers: Arc::clone(&common.launchers),
             in_flight: InFlight::default(),
             reloads: Reloads::begin(&setup),

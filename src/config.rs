@@ -27,6 +27,7 @@ use crate::{
     backend::script::ScriptsConfig,
     base_dir::BaseDir,
     cache::CacheLimits,
+    collector::TracesConfig,
     oci::RegistryConfig,
     outbound::OutboundConfig,
     problem::{Path, Problem, Problems},
@@ -46,6 +47,8 @@ pub struct Config {
     /// Log lines.
     #[serde(default)]
     pub log: LogConfig,
+    /// Traces of what is done for a request, for an OpenTelemetry collector; none are sent unless this is set.
+    pub traces: Option<TracesConfig>,
     /// Who may call.
     #[serde(default)]
     pub auth: AuthConfig,

@@ -16,6 +16,8 @@ use futures_util::{
 };
 use tokio::sync::oneshot;
 
+use crate::trace;
+
 /// The end of a flight; `None` when its work panicked.
 pub type Landing<T> = Shared<BoxFuture<'static, Option<T>>>;
 
@@ -33,6 +35,8 @@ struct Table<K, L, T> {
 struct Flight<L, T> {
     turn: u64,
     label: L,
+    /// Which trace it belongs to: that of whoever started it.
+    place: Option<trace::Context>,
     landing: Landing<T>,
 }
 
@@ -74,6 +78,7 @@ where
     {
         let mut under_way = self.0.lock();
         if let Some(flight) = under_way.get(&key) {
+            trace::wait_for(flight.place);
             return Boarding::Joined(flight.landing.clone());
         }
         if let Some(value) = recheck() {
@@ -82,14 +87,15 @@ where
         let (land, landed) = oneshot::channel();
         let landing = landed.map(Result::ok).boxed().shared();
         let turn = self.0.turns.fetch_add(1, Ordering::Relaxed);
-        under_way.insert(key, Flight { turn, label: label(), landing: landing.clone() });
+        let place = trace::current().map(|place| place.context());
+        under_way.insert(key, Flight { turn, label: label(), place, landing: landing.clone() });
         drop(under_way);
 
         // Not an async block, which would hold the work twice: as it was handed in, and as it runs.
         let work = work(Seat { table: Arc::clone(&self.0), key, turn });
-        tokio::spawn(work.map(|value| {
+        tokio::spawn(trace::carry(work.map(|value| {
             let _ = land.send(value);
-        }));
+        })));
         Boarding::Started(landing)
     }
 

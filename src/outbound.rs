@@ -50,7 +50,13 @@ pub use self::{
     reply::Reply,
     tls::Tls,
 };
-use crate::{clock::Clock, error::BackendError, secret::Secrets, telemetry::metrics::OutboundMetrics};
+use crate::{
+    clock::Clock,
+    error::BackendError,
+    secret::Secrets,
+    telemetry::metrics::OutboundMetrics,
+    trace::{self, Kind, Span},
+};
 
 /// How many destinations a line remembers; those that are asked least leave first.
 const MOST_DESTINATIONS: u64 = 10_000;
@@ -215,8 +221,10 @@ impl Line {
         }
         journey.attempts += 1;
         let began = Instant::now();
-        let mut outcome = self.client.exchange(journey.call, &journey.secrets).await?;
+        let span = journey.span();
+        let mut outcome = span.around(self.client.exchange(journey.call, &journey.secrets)).await?;
         journey.took = began.elapsed();
+        span.note(|record| counts::note(&outcome, record));
         if let Ok(reply) = &mut outcome {
             self.budgets.learn(&journey.owner, reply, self.clock.now());
         }
@@ -234,6 +242,21 @@ impl Line {
 }
 
 impl Journey<'_> {
+    /// What an attempt is in the trace of whoever asks. Paths and queries may hold values, and are not told.
+    fn span(&self) -> Span {
+        let span = trace::begin(Kind::Client, || self.call.method.to_string());
+        span.note(|record| {
+            let url = &self.call.url;
+            record.set("http.request.method", self.call.method.to_string());
+            record.set("server.address", url.host_str().unwrap_or_default().to_owned());
+            record.set("server.port", url.port_or_known_default().unwrap_or_default());
+            if self.attempts > 1 {
+                record.set("http.request.resend_count", usize::try_from(self.attempts - 1).unwrap_or(usize::MAX));
+            }
+        });
+        span
+    }
+
     /// How long to wait before another attempt; `None` when `outcome` stands.
     fn wait(&self, outcome: &Outcome) -> Option<Duration> {
         // A probe is one request.

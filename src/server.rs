@@ -38,6 +38,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const HANDSHAKE: Duration = Duration::from_secs(5);
 /// What Argo CD's controller appends to `baseUrl`.
 const GETPARAMS: &str = "/api/v1/getparams.execute";
+/// The same for the route that `baseUrl` names.
+const NAMED_GETPARAMS: &str = "/{route}/api/v1/getparams.execute";
 
 /// What a connection of the main listener is served with, and what is said without a request.
 #[must_use]
@@ -67,7 +69,7 @@ pub fn router(app: Arc<App>) -> Router {
     Router::new()
         .route(GETPARAMS, any(|State(app): State<Arc<App>>, request: Request| getparams::serve(app, None, request)))
         .route(
-            &format!("/{{route}}{GETPARAMS}"),
+            NAMED_GETPARAMS,
             any(|State(app): State<Arc<App>>, route: Result<Path<String>, PathRejection>, request: Request| {
                 // A name that is no UTF-8 is no route's; axum's own refusal would not have our form.
                 let name = route.map_or_else(|_| char::REPLACEMENT_CHARACTER.into(), |Path(name)| name);
@@ -85,14 +87,14 @@ async fn openapi() -> Response {
 }
 
 async fn unknown_path(State(app): State<Arc<App>>, request: Request) -> Response {
-    let completion = Completion::start(app, request.headers());
+    let completion = Completion::start(app, &request, None);
     let message = format!("there is nothing at this path; Argo CD calls POST {GETPARAMS}, or POST /<route>{GETPARAMS}");
     drain(request.into_body()).await;
     completion.refuse(ApiError::new(Code::NotFound, message))
 }
 
 async fn wrong_method(State(app): State<Arc<App>>, request: Request) -> Response {
-    let completion = Completion::start(app, request.headers());
+    let completion = Completion::start(app, &request, None);
     drain(request.into_body()).await;
     completion.refuse(ApiError::new(Code::MethodNotAllowed, "this path answers GET only").allow("GET, HEAD"))
 }

@@ -20,6 +20,7 @@ use crate::{
     generator::{Before, Evidence, Lasting, Outcome, ParameterSet, Query, Question, Verdict},
     guard::{Held, Ledger, Review, Standing},
     route::Route,
+    trace::{self, Kind, Span},
 };
 
 /// A flight ends this long before its first caller's deadline, so that its reason still arrives; and the
@@ -104,7 +105,8 @@ struct Found {
 impl Run {
     pub async fn fly(self, known: Known, clock: Arc<dyn Clock>) -> Landed {
         let started = StdInstant::now();
-        let result = self.resolve(self.before(&known)).await;
+        let span = self.span();
+        let result = span.around(self.resolve(self.before(&known))).await;
         let took = started.elapsed();
         let outcome = match &result {
             Ok(found) if found.sets.is_empty() => Verdict::Absent,
@@ -112,6 +114,7 @@ impl Run {
             Err(_) => Verdict::Unknown,
         };
         self.route.metrics.ran(outcome, took);
+        span.note(|record| record.set("appset_gateway.outcome", outcome.as_str()));
         let now = clock.now();
         let recorded = result.and_then(|found| {
             let _judging = known.judging.lock().unwrap_or_else(PoisonError::into_inner);
@@ -119,8 +122,12 @@ impl Run {
             Ok(self.record(&known, found, peak, took, now))
         });
         match recorded {
-            Ok(entry) => Ok(entry),
+            Ok(entry) => {
+                span.note(|record| record.set("appset_gateway.parameter_sets", entry.encoded.sets()));
+                Ok(entry)
+            }
             Err(failure) => {
+                span.note(|record| record.fail(failure.as_str()));
                 self.route.metrics.failed(failure.as_str());
                 self.log_failure(&failure);
                 let key = self.key;
@@ -133,6 +140,17 @@ impl Run {
                 Err(failure)
             }
         }
+    }
+
+    /// What it is in the trace of whoever started it.
+    fn span(&self) -> Span {
+        let span = trace::begin(Kind::Internal, || format!("run {}", self.route.name));
+        span.note(|record| {
+            record.set("appset_gateway.route", self.route.name.to_string());
+            record.set("appset_gateway.backend", self.route.kind);
+            record.set("appset_gateway.run.wanted", if self.wanted == Wanted::Now { "now" } else { "behind" });
+        });
+        span
     }
 
     /// The backend's notes on what this question follows.

@@ -13,8 +13,8 @@ use sha2::{Digest as _, Sha256};
 use crate::{config::Loaded, problem::Path};
 
 /// What is read once, at the start.
-const AT_THE_START: [&str; 7] =
-    ["server.listen", "server.admin", "server.tls", "server.connections", "log", "cache", "scripts"];
+const AT_THE_START: [&str; 8] =
+    ["server.listen", "server.admin", "server.tls", "server.connections", "log", "traces", "cache", "scripts"];
 /// What all routes are built with.
 const OF_ALL_ROUTES: [&str; 3] = ["server.deadline", "outbound", "registries"];
 

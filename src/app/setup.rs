@@ -10,6 +10,7 @@ use crate::{
     backend::Surroundings,
     base_dir::BaseDir,
     clock::Timestamp,
+    collector::Traces,
     config::{Config, Loaded, Report, ServerConfig},
     oci::Registries,
     outbound::{Outbound, SystemNames},
@@ -40,6 +41,8 @@ pub struct Setup {
     pub kept: usize,
     /// The hash of what it was read from.
     pub hash: [u8; 32],
+    /// Where spans go; taken by the process with its first setup.
+    pub(super) traces: Traces,
     shared: Shared,
 }
 
@@ -89,6 +92,9 @@ impl Setup {
                 Arc::new(auth)
             }
         };
+        let traces = config.traces.as_ref().and_then(|traces| {
+            Traces::build(traces, base, &shared.outbound, &common.metrics.spans, &root.key("traces"), &mut problems)
+        });
         let around = Surroundings {
             raw: &Value::Null,
             base,
@@ -119,8 +125,11 @@ impl Setup {
         let generation = before.map_or(1, |before| before.generation + 1);
         let before = before.filter(|before| Arc::ptr_eq(&before.shared.outbound, &shared.outbound));
         let kept = before.map_or(0, |before| routes.keep(&before.routes));
-        let since = common.clock.now();
-        Ok((Self { server: config.server, auth, routes, outline, generation, since, kept, hash, shared }, report))
+        let (since, traces) = (common.clock.now(), traces.unwrap_or_default());
+        Ok((
+            Self { server: config.server, auth, routes, outline, generation, since, kept, hash, traces, shared },
+            report,
+        ))
     }
 }
 

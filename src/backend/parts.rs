@@ -12,6 +12,7 @@ use crate::{
     generator::{Evidence, Lasting, Outcome, ParameterSet, Parameters, Query},
     problem::{Path, Problems},
     secret::Secrets,
+    trace::{self, Kind},
 };
 
 /// One part, ready to be asked.
@@ -84,11 +85,16 @@ impl Parts {
             let query = Query { items, before: query.before.of_part(label), ..query.clone() };
             ask(&**backend, name, kind, &query).await
         };
+        let span = trace::begin(Kind::Internal, || label.clone());
         // What one part found may hold its secrets, and be repeated by another.
         let by = |evidence: Vec<Evidence>| self.tell(evidence, label, has_items);
-        match asked.await {
-            Ok(outcome) => Ok(Outcome { evidence: by(outcome.evidence), ..outcome }),
+        match span.around(asked).await {
+            Ok(outcome) => {
+                span.note(|record| record.set("appset_gateway.parameter_sets", outcome.sets.len()));
+                Ok(Outcome { evidence: by(outcome.evidence), ..outcome })
+            }
             Err(error) => {
+                span.note(|record| record.fail(error.kind.as_str()));
                 let error = self.secrets().clean(&error).within(label);
                 Err(BackendError { evidence: by(error.evidence), ..error })
             }

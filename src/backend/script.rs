@@ -52,6 +52,7 @@ use crate::{
     launcher::{Bay, First, Program},
     problem::{Path, Problems},
     secret::{Secret, Secrets, TextOrSecret},
+    trace::{self, Kind, Span},
     units::HumanDuration,
 };
 
@@ -194,11 +195,14 @@ impl Backend for Script {
         if let Some(workers) = &self.workers {
             let (environment, secrets) = self.environment()?;
             let job = self.job(environment, query, &secrets);
-            let reading = workers.ask(&job).await.map_err(|error| self.explain(error).within(&name))?;
+            let span = self.span("worker");
+            let asked = noted(&span, span.around(workers.ask(&job)).await);
+            let reading = asked.map_err(|error| self.explain(error).within(&name))?;
             let reading = self.map(reading, query).await.map_err(|error| secrets.clean(&error).within(&name))?;
             return Ok(Outcome::of_list(reading.items, format!("asked {name}"), "an explicit []").lasting(reading.ttl));
         }
-        let (run, secrets) = self.run(query).await?;
+        let span = self.span("script");
+        let (run, secrets) = noted(&span, span.around(self.run(query)).await)?;
         let reading = self.read(run.output, run.is_whole, query, &secrets).await.map_err(|error| {
             let error = secrets.clean(&error).within("its output").within(&name);
             BackendError { message: error.message + &run.told.tail(&secrets), ..error }
@@ -227,6 +231,13 @@ impl Script {
     /// What it is called in messages.
     fn name(&self) -> std::borrow::Cow<'_, str> {
         self.program.file_name().unwrap_or_default().to_string_lossy()
+    }
+
+    /// What it is in the trace of whoever asks; `word` says whether it stays.
+    fn span(&self, word: &str) -> Span {
+        let span = trace::begin(Kind::Internal, || format!("{word} {}", self.name()));
+        span.note(|record| record.set("process.executable.name", self.name().into_owned()));
+        span
     }
 
     /// `error`, with why a program that is there could not be started.
@@ -270,6 +281,7 @@ impl Script {
             package.tell(&mut environment, query)?;
         }
         environment::add(&mut environment, &query.parameters)?;
+        environment::add_place(&mut environment);
         secrets.hide(environment::dumped(&query.parameters));
         let name = self.name();
         let run = run(self.job(environment, query, &secrets)).await;
@@ -315,6 +327,11 @@ impl Script {
         let parameters = Arc::clone(&query.parameters);
         mapping::work_on(Load::Unknown, move || mapped(reading, &expression, &parameters)).await
     }
+}
+
+/// `result`, of which `span` tells an error's kind.
+fn noted<T>(span: &Span, result: Result<T, BackendError>) -> Result<T, BackendError> {
+    result.inspect_err(|error| span.note(|record| record.fail(error.kind.as_str())))
 }
 
 fn mapped(reading: Reading, expression: &Expression, parameters: &Parameters) -> Result<Reading, BackendError> {

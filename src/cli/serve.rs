@@ -30,7 +30,7 @@ use crate::{
 /// What finishing may take beyond the deadline that every request has.
 const MARGIN: Duration = Duration::from_secs(1);
 
-/// How long the last answers may take to reach the disk.
+/// How long the last answers may take to reach the disk, and the last spans their collector.
 const FLUSH: Duration = Duration::from_secs(5);
 
 /// What Kubernetes ends a container with.
@@ -133,6 +133,7 @@ async fn serve(app: Arc<App>, file: &Path) -> anyhow::Result<ExitCode> {
         routes = setup.routes.iter().count(),
         "ready"
     );
+    let traces = app.traces.start();
     app.start_ahead();
     let renewing = Arc::clone(&app);
     tokio::spawn(async move { renewing.renew().await });
@@ -169,6 +170,7 @@ async fn serve(app: Arc<App>, file: &Path) -> anyhow::Result<ExitCode> {
     if let Some(disk) = app.engine.answers().disk() {
         disk.flush(FLUSH);
     }
+    traces.finish(FLUSH).await;
     tracing::info!("ended");
     Ok(ExitCode::SUCCESS)
 }

@@ -18,6 +18,7 @@ use super::{
 use crate::{
     error::{BackendError, ErrorKind},
     secret::{Secret, Secrets},
+    trace,
 };
 
 /// How long a connection may take to open, TLS included.
@@ -167,6 +168,11 @@ impl Client {
     async fn exchange_by(&self, client: &reqwest::Client, call: &Call, secrets: &Secrets) -> Result<Reply, Failure> {
         let head_by = call.deadline.min(Instant::now() + HEAD_TIMEOUT);
         let mut request = client.request(call.method.clone(), call.url.clone()).headers(call.headers.clone());
+        // After all that tells one question from another, since it belongs to none. A header of the configuration's own stays.
+        let place = trace::current().filter(|_| !call.headers.contains_key(trace::HEADER));
+        if let Some(value) = place.and_then(|place| place.context().to_header()) {
+            request = request.header(trace::HEADER, value);
+        }
         if let Some(body) = &call.body {
             request = request.body(body.clone());
         }

@@ -1,7 +1,10 @@
 //! What is counted of each attempt, and of the calls that were not made.
 
 use super::{Outcome, client::How, reply::is_failure};
-use crate::error::{BackendError, ErrorKind};
+use crate::{
+    error::{BackendError, ErrorKind},
+    trace::Record,
+};
 
 /// How an attempt ended.
 pub fn sent(outcome: &Outcome) -> &'static str {
@@ -18,6 +21,19 @@ pub fn sent(outcome: &Outcome) -> &'static str {
             How::Broken => "broken",
             How::TooLarge => "too_large",
         },
+    }
+}
+
+/// Tells a span how an attempt ended.
+pub fn note(outcome: &Outcome, record: &mut Record) {
+    match outcome {
+        Ok(reply) => {
+            record.set("http.response.status_code", reply.status.as_u16());
+            if reply.status.as_u16() >= 400 {
+                record.fail(reply.status.as_str().to_owned());
+            }
+        }
+        Err(_) => record.fail(sent(outcome)),
     }
 }
 

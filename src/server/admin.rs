@@ -29,6 +29,7 @@ use crate::{
     auth::{Refused, Role},
     edge::Edge,
     guard::Decision,
+    trace,
 };
 
 /// What is told of whoever may not do what it asks for.
@@ -40,12 +41,22 @@ pub fn edge(app: &App) -> Edge {
     Edge { tls: None, ..super::edge(app) }
 }
 
+/// What is remembered.
+const ANSWERS: &str = "/admin/answers";
+const INVALIDATE: &str = "/admin/answers/invalidate";
+/// Which configuration is in use.
+const CONFIG: &str = "/admin/config";
+/// What is held.
+const HELD: &str = "/admin/held";
+const RELEASE: &str = "/admin/held/{id}/release";
+const REJECT: &str = "/admin/held/{id}/reject";
+
 /// The router of the admin listener.
 pub fn router(app: Arc<App>) -> Router {
-    let decide = |decision: Decision| {
+    let decide = |template, decision: Decision| {
         post(move |State(app): State<Arc<App>>, id: Result<Path<String>, PathRejection>, request: Request| {
             let id = id.map_or_else(|_| String::new(), |Path(id)| id);
-            authorized(app, request, async move |app: Arc<App>, _, _| held::decide(app, &id, decision).await)
+            authorized(app, template, request, async move |app: Arc<App>, _, _| held::decide(app, &id, decision).await)
         })
         .fallback(post_only)
     };
@@ -53,12 +64,12 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/livez", get(livez).fallback(wrong_method))
         .route("/readyz", get(readyz).fallback(wrong_method))
         .route("/metrics", get(metrics).fallback(wrong_method))
-        .route("/admin/answers", get(list_answers).fallback(wrong_method))
-        .route("/admin/answers/invalidate", post(invalidate).fallback(post_only))
-        .route("/admin/config", get(tell_config).fallback(wrong_method))
-        .route("/admin/held", get(list_held).fallback(wrong_method))
-        .route("/admin/held/{id}/release", decide(Decision::Released))
-        .route("/admin/held/{id}/reject", decide(Decision::Rejected))
+        .route(ANSWERS, get(list_answers).fallback(wrong_method))
+        .route(INVALIDATE, post(invalidate).fallback(post_only))
+        .route(CONFIG, get(tell_config).fallback(wrong_method))
+        .route(HELD, get(list_held).fallback(wrong_method))
+        .route(RELEASE, decide(RELEASE, Decision::Released))
+        .route(REJECT, decide(REJECT, Decision::Rejected))
         .fallback(unknown_path)
         .with_state(app)
 }
@@ -79,33 +90,38 @@ async fn metrics(State(app): State<Arc<App>>, request: Request) -> Response {
     app.observe();
     match app.metrics.encode() {
         Ok(text) => ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response(),
-        Err(error) => Completion::start(app, request.headers())
+        Err(error) => Completion::start(app, &request, None)
             .refuse(ApiError::new(Code::Internal, format!("the metrics cannot be written: {error}"))),
     }
 }
 
 async fn list_answers(State(app): State<Arc<App>>, request: Request) -> Response {
-    authorized(app, request, async |app, uri, _| answers::list(app, &uri).await).await
+    authorized(app, ANSWERS, request, async |app, uri, _| answers::list(app, &uri).await).await
 }
 
 async fn invalidate(State(app): State<Arc<App>>, request: Request) -> Response {
-    authorized(app, request, async |app, _, body| answers::invalidate(app, &body).await).await
+    authorized(app, INVALIDATE, request, async |app, _, body| answers::invalidate(app, &body).await).await
 }
 
 async fn tell_config(State(app): State<Arc<App>>, request: Request) -> Response {
-    authorized(app, request, async |app, _, _| Ok(config::tell(&app))).await
+    authorized(app, CONFIG, request, async |app, _, _| Ok(config::tell(&app))).await
 }
 
 async fn list_held(State(app): State<Arc<App>>, request: Request) -> Response {
-    authorized(app, request, async |app, _, _| Ok(held::list(&app))).await
+    authorized(app, HELD, request, async |app, _, _| Ok(held::list(&app))).await
 }
 
 /// Does `work` for a caller whose token has the role `admin`.
-async fn authorized<F>(app: Arc<App>, request: Request, work: impl FnOnce(Arc<App>, Uri, Bytes) -> F) -> Response
+async fn authorized<F>(
+    app: Arc<App>,
+    template: &'static str,
+    request: Request,
+    work: impl FnOnce(Arc<App>, Uri, Bytes) -> F,
+) -> Response
 where
     F: Future<Output = Result<Value, ApiError>>,
 {
-    let mut completion = Completion::start(Arc::clone(&app), request.headers());
+    let mut completion = Completion::start(Arc::clone(&app), &request, Some(template));
     let (head, body) = request.into_parts();
     let refusal = match app.setup().auth.authenticate(head.headers.get(header::AUTHORIZATION)).await {
         Ok(caller) => {
@@ -124,7 +140,8 @@ where
         let body = read(body).await?;
         work(app, head.uri, body).await
     };
-    match AssertUnwindSafe(steps).catch_unwind().await {
+    let place = completion.place();
+    match trace::at(place, AssertUnwindSafe(steps).catch_unwind()).await {
         Ok(Ok(told)) => completion.tell(&told),
         Ok(Err(error)) => completion.refuse(error),
         Err(_) => completion.refuse(ApiError::new(Code::Internal, "the gateway failed; its log says where")),
@@ -138,7 +155,7 @@ async fn off_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static
 }
 
 async fn unknown_path(State(app): State<Arc<App>>, request: Request) -> Response {
-    let completion = Completion::start(app, request.headers());
+    let completion = Completion::start(app, &request, None);
     drain(request.into_body()).await;
     let message = "there is nothing at this path; the admin listener has /livez, /readyz, /metrics, /admin/answers, \
                    /admin/config and /admin/held";
@@ -146,7 +163,7 @@ async fn unknown_path(State(app): State<Arc<App>>, request: Request) -> Response
 }
 
 async fn post_only(State(app): State<Arc<App>>, request: Request) -> Response {
-    let completion = Completion::start(app, request.headers());
+    let completion = Completion::start(app, &request, None);
     drain(request.into_body()).await;
     completion.refuse(ApiError::new(Code::MethodNotAllowed, "this path answers POST only").allow("POST"))
 }

@@ -11,8 +11,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use axum::{body::Body, response::Response};
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::{body::Body, extract::Request, response::Response};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use serde_json::Value;
 
 use super::error::ApiError;
@@ -22,6 +22,7 @@ use crate::{
     auth::Caller,
     route::Route,
     telemetry::metrics::NO_ROUTE,
+    trace::{Place, Span},
 };
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -30,11 +31,15 @@ const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 /// <https://www.w3.org/TR/server-timing/>
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
+/// What OpenTelemetry has for a method that is not among those that everybody knows.
+const OTHER: &str = "_OTHER";
+
 /// A request on its way to its end.
 pub struct Completion {
     app: Arc<App>,
     started: Instant,
     request_id: HeaderValue,
+    span: Span,
     /// Who asks, once that is known.
     pub caller: Option<Arc<Caller>>,
     /// Which route is asked, once that is known.
@@ -45,18 +50,31 @@ pub struct Completion {
 }
 
 impl Completion {
-    /// Starts the clock.
-    pub fn start(app: Arc<App>, headers: &HeaderMap) -> Self {
+    /// Starts the clock for `request`, which came to the path of the `template`, or to one that is nothing's.
+    pub fn start(app: Arc<App>, request: &Request, template: Option<&'static str>) -> Self {
         app.metrics.in_flight.inc();
+        let span = app.traces.tracer.request(request.headers(), || span_name(request.method(), template));
+        span.note(|record| {
+            record.set("http.request.method", known(request.method()));
+            if let Some(template) = template {
+                record.set("http.route", template);
+            }
+        });
         Self {
             started: Instant::now(),
-            request_id: given_id(headers).unwrap_or_else(new_id),
+            request_id: given_id(request.headers()).unwrap_or_else(new_id),
+            span,
             app,
             caller: None,
             route: None,
             application_set: None,
             is_over: false,
         }
+    }
+
+    /// Where what is done for the request belongs to a trace, if it does.
+    pub fn place(&self) -> Option<Place> {
+        self.span.place()
     }
 
     /// Ends with a complete answer: the only way to a 2xx on a plugin generator's path (invariant I1).
@@ -151,6 +169,29 @@ impl Completion {
     }
 
     fn log(&self, status: u16, cache: &'static str, sets: Option<usize>, error: Option<&ApiError>) {
+        self.span.enter(|| self.write_line(status, cache, sets, error));
+        self.span.note(|record| {
+            record.set("http.response.status_code", status);
+            record.set("appset_gateway.cache", cache);
+            if let Some(route) = &self.route {
+                record.set("appset_gateway.route", route.name.to_string());
+            }
+            if let Some(caller) = &self.caller {
+                record.set("appset_gateway.caller", caller.name.clone());
+            }
+            if let Some(sets) = sets {
+                record.set("appset_gateway.parameter_sets", sets);
+            }
+            match error {
+                // An error to whoever reads the trace of a server is its own, not its caller's.
+                Some(error) if status >= 500 => record.fail(error.code.as_str()),
+                Some(error) => record.set("error.type", error.code.as_str()),
+                None => {}
+            }
+        });
+    }
+
+    fn write_line(&self, status: u16, cache: &'static str, sets: Option<usize>, error: Option<&ApiError>) {
         let request_id = self.request_id.to_str().unwrap_or_default();
         let route = self.route.as_ref().map(|route| &*route.name);
         let application_set = self.application_set.as_deref();
@@ -180,6 +221,21 @@ impl Drop for Completion {
             self.log(499, "none", None, None);
         }
     }
+}
+
+/// The name of a request's span: few, whatever strangers ask for.
+fn span_name(method: &Method, template: Option<&'static str>) -> String {
+    let method = match known(method) {
+        OTHER => "HTTP",
+        method => method,
+    };
+    template.map_or_else(|| method.to_owned(), |template| format!("{method} {template}"))
+}
+
+/// The method, if it is one that everybody knows.
+fn known(method: &Method) -> &'static str {
+    let known = ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"];
+    known.into_iter().find(|known| *known == method).unwrap_or(OTHER)
 }
 
 /// A caller's own id, if it is one that is safe to repeat.

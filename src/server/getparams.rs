@@ -1,7 +1,7 @@
 //! `POST /api/v1/getparams.execute`, step by step: authenticate by the headers, find a place, read the
 //! body, pick the route, check the input, answer.
 
-use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{panic::AssertUnwindSafe, pin::pin, sync::Arc, time::Duration};
 
 use axum::{extract::Request, response::Response};
 use futures_util::FutureExt;
@@ -9,6 +9,7 @@ use http::{Method, header};
 use tokio::time::Instant;
 
 use super::{
+    GETPARAMS, NAMED_GETPARAMS,
     completion::Completion,
     drain,
     error::{ApiError, Code},
@@ -23,13 +24,20 @@ use crate::{
     edge::{Client, ClientCertificate},
     generator::Query,
     route::Route,
+    trace,
 };
 
 /// Serves one call, to the route called `named` or to the first that takes it.
 pub async fn serve(app: Arc<App>, named: Option<String>, request: Request) -> Response {
-    let mut completion = Completion::start(Arc::clone(&app), request.headers());
-    let steps = AssertUnwindSafe(steps(&app, named, request, &mut completion)).catch_unwind();
-    match steps.await {
+    let template = if named.is_some() { NAMED_GETPARAMS } else { GETPARAMS };
+    let mut completion = Completion::start(Arc::clone(&app), &request, Some(template));
+    let place = completion.place();
+    let ended = {
+        // Pinned, so that it is not moved to its place in a trace.
+        let steps = pin!(AssertUnwindSafe(steps(&app, named, request, &mut completion)).catch_unwind());
+        trace::at(place, steps).await
+    };
+    match ended {
         Ok(Ok(answer)) => completion.answer(&answer),
         Ok(Err(error)) => completion.refuse(error),
         Err(_) => completion.refuse(ApiError::new(Code::Internal, "the gateway failed; its log says where")),

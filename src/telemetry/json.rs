@@ -16,7 +16,10 @@ use tracing_subscriber::{
     registry::LookupSpan,
 };
 
-/// `{"timestamp":…,"level":…,<the event's fields>,"target":…}` and a newline.
+use crate::trace::{self, Place};
+
+/// `{"timestamp":…,"level":…,<the event's fields>,"target":…}` and a newline; where it is known in which trace something
+/// happened, also `trace_id` and `span_id`.
 #[derive(Debug)]
 pub struct JsonLine;
 
@@ -34,10 +37,23 @@ where
         let mut fields = Fields { line: &mut line, result: Ok(()) };
         event.record(&mut fields);
         fields.result?;
+        if let Some(place) = trace::current() {
+            write_place(&mut line, &place)?;
+        }
         line.write_str(",\"target\":\"")?;
         Escaped(&mut line).write_str(event.metadata().target())?;
         line.write_str("\"}\n")
     }
+}
+
+/// Where in a trace it happened; the span is one that can be found, if it is named.
+fn write_place(line: &mut Writer<'_>, place: &Place) -> fmt::Result {
+    let context = place.context();
+    write!(line, ",\"trace_id\":\"{:032x}\"", u128::from_be_bytes(context.trace()))?;
+    if place.is_recorded() {
+        write!(line, ",\"span_id\":\"{:016x}\"", u64::from_be_bytes(context.span()))?;
+    }
+    Ok(())
 }
 
 /// Writes each field that it is shown.

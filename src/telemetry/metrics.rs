@@ -6,6 +6,7 @@ mod connections;
 mod outbound;
 mod programs;
 mod reloads;
+mod traces;
 
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ pub use self::{
     outbound::OutboundMetrics,
     programs::ProgramMetrics,
     reloads::ReloadMetrics,
+    traces::SpanMetrics,
 };
 use crate::generator::Verdict;
 
@@ -53,6 +55,8 @@ pub struct Metrics {
     pub reloads: ReloadMetrics,
     /// What is counted of whoever vouches for callers.
     pub callers: CallerMetrics,
+    /// What is counted of spans.
+    pub spans: SpanMetrics,
     /// Answers in memory.
     pub cache_entries: IntGauge,
     /// Their size.
@@ -152,6 +156,7 @@ impl Metrics {
             callers: CallerMetrics::new(&registry)?,
             connections: ConnectionMetrics::new(&registry)?,
             reloads: ReloadMetrics::new(&registry)?,
+            spans: SpanMetrics::new(&registry)?,
             outbound: OutboundMetrics::new(&registry)?,
             programs: ProgramMetrics::new(&registry)?,
             requests: counters(

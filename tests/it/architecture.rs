@@ -14,11 +14,12 @@ const ROWS: &[&[&str]] = &[
     &["guard"],
     &["cache", "shape"],
     &["backend"],
-    &["oci"],
+    &["oci", "collector"],
     &["outbound", "launcher", "tls"],
     &["template", "expression", "telemetry", "secret", "certificate", "landing"],
     &["error"],
     &["base_dir", "clock", "document", "file", "flight", "generator", "problem", "renewal", "units"],
+    &["trace"],
 ];
 
 fn sources(folder: &Path, found: &mut Vec<(String, String)>) {

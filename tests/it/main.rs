@@ -35,4 +35,5 @@ mod script;
 mod secrets;
 mod tls;
 mod tokens;
+mod traces;
 mod workers;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     binary::{Gateway, command},
-    upstream::Upstream,
+    upstream::{Upstream, response},
     wire::{argo_request, exchange},
 };
 
@@ -48,29 +48,10 @@ fn piped(upstream: &Upstream) -> Value {
     ])
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn no_output_holds_a_secret() {
-    let folder = tempfile::tempdir().unwrap();
-    let write = |name: &str, content: String| std::fs::write(folder.path().join(name), content).unwrap();
-    let upstream = echoing(500, "").await;
-    let registry = echoing(401, "WWW-Authenticate: Basic realm=\"r\"").await;
-    let (forge, identity) = (echoing(500, "").await, buying().await);
-    write("token", format!("caller-{CANARY}"));
-    write("forge", format!("forge-{CANARY}"));
-    let bought_from = identity.address.to_string();
-    write("header", format!("Bearer upstream-{CANARY}"));
-    write("variable", format!("script-{CANARY}"));
-    let host = registry.address.to_string();
-    write(
-        "docker.json",
-        json!({"auths": {
-            &host: {"username": "ci", "password": format!("registry-{CANARY}")},
-            &bought_from: {"identitytoken": format!("identity-{CANARY}")},
-        }})
-        .to_string(),
-    );
+/// A route for each way to hold a secret.
+fn routes(upstream: &Upstream, forge: &Upstream, host: &str, bought_from: &str) -> Value {
     let commit = "a".repeat(40);
-    let routes = json!([
+    json!([
         {"name": "script", "backend": {"script": {"command": ["sh", "-c", "echo $SECRET >&2; echo $SECRET"],
             "env": {"SECRET": {"file": "variable"}}}}},
         {"name": "failing", "backend": {"script": {"command": ["sh", "-c", "env >&2; exit 1"],
@@ -86,21 +67,49 @@ async fn no_output_holds_a_secret() {
                 {"gitlab": {"api": format!("http://{}", forge.address), "project": "g/r", "sha": commit,
                     "tokenKind": "bearer", "token": {"file": "forge"}}},
             ]}}}},
-        {"name": "piped", "backend": {"pipeline": piped(&upstream)}},
+        {"name": "piped", "backend": {"pipeline": piped(upstream)}},
         {"name": "fixed", "match": {}, "backend": {"fixed": {"parameters": [{"a": "b"}]}}},
-    ]);
+    ])
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_output_holds_a_secret() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, content: String| std::fs::write(folder.path().join(name), content).unwrap();
+    let upstream = echoing(500, "").await;
+    let registry = echoing(401, "WWW-Authenticate: Basic realm=\"r\"").await;
+    let (forge, identity) = (echoing(500, "").await, buying().await);
+    let collector = Upstream::always(response(200, "", "")).await;
+    write("token", format!("caller-{CANARY}"));
+    write("forge", format!("forge-{CANARY}"));
+    let bought_from = identity.address.to_string();
+    write("header", format!("Bearer upstream-{CANARY}"));
+    write("variable", format!("script-{CANARY}"));
+    let host = registry.address.to_string();
+    write(
+        "docker.json",
+        json!({"auths": {
+            &host: {"username": "ci", "password": format!("registry-{CANARY}")},
+            &bought_from: {"identitytoken": format!("identity-{CANARY}")},
+        }})
+        .to_string(),
+    );
     let config = folder.path().join("gateway.yaml");
     write(
         "gateway.yaml",
         json!({
             "server": {"listen": "127.0.0.1:0", "admin": "127.0.0.1:0"},
             "log": {"level": "debug"},
+            "traces": {
+                "endpoint": format!("http://{}", collector.address),
+                "headers": {"Authorization": {"file": "header"}},
+            },
             "auth": {"tokens": [{"name": "caller", "file": "token"}]},
             "registries": {
                 &host: {"plainHttp": true, "dockerConfig": "docker.json"},
                 &bought_from: {"plainHttp": true, "dockerConfig": "docker.json"},
             },
-            "routes": routes,
+            "routes": routes(&upstream, &forge, &host, &bought_from),
         })
         .to_string(),
     );
@@ -123,6 +132,9 @@ async fn no_output_holds_a_secret() {
     let (_, log) = gateway.wait(Duration::from_secs(10));
     assert!(log.lines().count() >= 12, "{log}");
     seen += &log;
+    let traced: Vec<_> = collector.requests().into_iter().map(|request| request.body).collect();
+    seen += &String::from_utf8_lossy(&traced.concat());
+    assert!(["run piped", "script sh", "GET"].iter().all(|span| seen.contains(span)), "{seen}");
     for arguments in [
         vec!["check"],
         vec!["call", "script"],
@@ -146,6 +158,7 @@ async fn no_output_holds_a_secret() {
             .requests()
             .iter()
             .chain(&upstream.requests())
+            .chain(&collector.requests())
             .all(|request| request.header("authorization").unwrap().contains(CANARY))
     );
     assert!(seen.contains("[redacted]"), "the sources did not repeat it: {seen}");

@@ -10,10 +10,12 @@ use regex::Regex;
 use serde_json::{Value, json};
 
 use super::Environment;
-use crate::{error::BackendError, generator::Parameters};
+use crate::{error::BackendError, generator::Parameters, trace};
 
 /// All parameters as JSON.
 pub const PARAMETERS: &str = "ARGOCD_APP_PARAMETERS";
+/// Where in a trace the run is, in the words of the header `traceparent`: a convention that tools know.
+const PLACE: &str = "TRACEPARENT";
 /// Before a parameter's name.
 const PARAMETER: &str = "PARAM_";
 /// The largest variable, name and value, in bytes: Linux takes 128 KiB.
@@ -94,6 +96,15 @@ pub fn add(variables: &mut Environment, parameters: &Parameters) -> Result<(), B
         variables.extend(parts.into_iter().map(|part| (part.variable, part.value.into())));
     }
     Ok(())
+}
+
+/// Adds [`PLACE`], if the run belongs to a trace and the configuration sets nothing of that name.
+pub fn add_place(variables: &mut Environment) {
+    if let Some(place) = trace::current()
+        && variables.iter().all(|(name, _)| name != PLACE)
+    {
+        variables.push((PLACE.to_owned(), place.context().to_string().into()));
+    }
 }
 
 fn collision(variable: &str, other: Option<&str>, label: &str) -> BackendError {

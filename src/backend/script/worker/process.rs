@@ -27,6 +27,7 @@ use crate::{
     error::BackendError,
     launcher::{Bay, Ended, Leash, Meter, Running},
     secret::Secrets,
+    trace,
 };
 
 /// The largest number that every language's JSON keeps as it is.
@@ -99,6 +100,9 @@ impl Worker {
         let id = fastrand::u64(1..=LARGEST_ID);
         let mut question = format!("{{\"id\":{id},\"request\":").into_bytes();
         question.extend_from_slice(job.input.trim_ascii_end());
+        if let Some(place) = trace::current() {
+            question.extend_from_slice(format!(",\"traceparent\":\"{}\"", place.context()).as_bytes());
+        }
         question.extend_from_slice(b"}\n");
         let exchanging = exchange(&mut self.stdin, &mut self.stdout, &question, job.most);
         let why = match timeout_at(job.until, exchanging).await {

@@ -1,0 +1,124 @@
+//! What a span says.
+
+use std::{
+    borrow::Cow,
+    time::{Duration, Instant, SystemTime},
+};
+
+use super::Context;
+
+/// Which part a span's work has in a conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// We are asked.
+    Server,
+    /// We ask.
+    Client,
+    /// Neither.
+    Internal,
+}
+
+/// An attribute's value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Value {
+    /// Text.
+    Text(Cow<'static, str>),
+    /// A number.
+    Number(i64),
+}
+
+impl From<&'static str> for Value {
+    fn from(text: &'static str) -> Self {
+        Self::Text(text.into())
+    }
+}
+
+impl From<String> for Value {
+    fn from(text: String) -> Self {
+        Self::Text(text.into())
+    }
+}
+
+impl From<i32> for Value {
+    fn from(number: i32) -> Self {
+        Self::Number(number.into())
+    }
+}
+
+impl From<u16> for Value {
+    fn from(number: u16) -> Self {
+        Self::Number(number.into())
+    }
+}
+
+impl From<usize> for Value {
+    fn from(number: usize) -> Self {
+        Self::Number(i64::try_from(number).unwrap_or(i64::MAX))
+    }
+}
+
+/// A span, as it is told when it has ended.
+#[derive(Debug)]
+pub struct Record {
+    /// Its ids.
+    pub context: Context,
+    /// The span that it belongs to, unless it is the first of its trace.
+    pub parent: Option<Context>,
+    /// Whether that one is another program's.
+    pub is_entry: bool,
+    /// What is done, in few words that do not depend on who asks for what.
+    pub name: String,
+    /// Which part it has.
+    pub kind: Kind,
+    /// Since when.
+    pub began: SystemTime,
+    /// For how long.
+    pub took: Duration,
+    /// What is known of it, by OpenTelemetry's names where there are some.
+    pub attributes: Vec<(&'static str, Value)>,
+    /// Spans of other work that it waits for.
+    pub links: Vec<Context>,
+    /// Whether it failed.
+    pub is_failed: bool,
+    started: Instant,
+}
+
+impl Record {
+    /// One that begins now.
+    pub(super) fn begin(context: Context, parent: Option<Context>, is_entry: bool, kind: Kind, name: String) -> Self {
+        Self {
+            context,
+            parent,
+            is_entry,
+            name,
+            kind,
+            began: SystemTime::now(),
+            took: Duration::ZERO,
+            attributes: Vec::new(),
+            links: Vec::new(),
+            is_failed: false,
+            started: Instant::now(),
+        }
+    }
+
+    /// Adds an attribute.
+    pub fn set(&mut self, key: &'static str, value: impl Into<Value>) {
+        self.attributes.push((key, value.into()));
+    }
+
+    /// Says that it failed, and in which of few ways.
+    pub fn fail(&mut self, why: impl Into<Value>) {
+        self.is_failed = true;
+        self.set("error.type", why);
+    }
+
+    /// Says that it waits for what `other` does.
+    pub(super) fn link(&mut self, other: Context) {
+        self.links.push(other);
+    }
+
+    /// It ends now.
+    pub(super) fn end(&mut self) {
+        self.took = self.started.elapsed();
+    }
+}

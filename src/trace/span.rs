@@ -1,0 +1,118 @@
+//! Spans while they last, and the places that they are.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use futures_util::future::Either;
+use tokio::task::futures::TaskLocalFuture;
+
+use super::{Context, Kind, PLACE, Record, at, tracer::Recorder};
+
+/// A place in a trace: a span of ours, or of whoever asks us.
+#[derive(Clone)]
+pub struct Place {
+    context: Context,
+    /// Where a span of ours is written down.
+    open: Option<Arc<Open>>,
+}
+
+struct Open {
+    /// Until it has ended.
+    record: Mutex<Option<Record>>,
+    recorder: Recorder,
+}
+
+impl Place {
+    /// The place of whoever asks, where no spans of ours are collected.
+    pub(super) const fn passing(context: Context) -> Self {
+        Self { context, open: None }
+    }
+
+    /// A span that is written down.
+    pub(super) fn open(record: Record, recorder: Recorder) -> Self {
+        let context = record.context;
+        Self { context, open: Some(Arc::new(Open { record: Mutex::new(Some(record)), recorder })) }
+    }
+
+    /// Its ids.
+    #[must_use]
+    pub const fn context(&self) -> Context {
+        self.context
+    }
+
+    /// Whether it is a span of ours, that can be found where spans are collected.
+    #[must_use]
+    pub const fn is_recorded(&self) -> bool {
+        self.open.is_some()
+    }
+
+    /// Adds to what is known of the span, while it lasts.
+    pub fn note(&self, add: impl FnOnce(&mut Record)) {
+        if let Some(open) = &self.open
+            && let Some(record) = &mut *open.record.lock().unwrap_or_else(PoisonError::into_inner)
+        {
+            add(record);
+        }
+    }
+
+    /// Begins a span within this one.
+    pub(super) fn begin(&self, kind: Kind, name: impl FnOnce() -> String) -> Span {
+        let place = self.open.as_ref().map(|open| {
+            let record = Record::begin(self.context.child(), Some(self.context), false, kind, name());
+            Self::open(record, open.recorder.clone())
+        });
+        Span(place)
+    }
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Place({})", self.context)
+    }
+}
+
+/// A span; it ends when this is dropped. What still goes on then, in other tasks, may have spans within it.
+#[derive(Debug, Default)]
+#[must_use = "it ends when it is dropped"]
+pub struct Span(pub(super) Option<Place>);
+
+impl Span {
+    /// The place that it is, if it is one.
+    #[must_use]
+    pub fn place(&self) -> Option<Place> {
+        self.0.clone()
+    }
+
+    /// Adds to what is known of it. Not called where nobody collects it.
+    pub fn note(&self, add: impl FnOnce(&mut Record)) {
+        if let Some(place) = &self.0 {
+            place.note(add);
+        }
+    }
+
+    /// `work`, done within it.
+    pub fn around<F: Future>(&self, work: F) -> Either<TaskLocalFuture<Place, F>, F> {
+        at(self.place(), work)
+    }
+
+    /// Does `work` within it.
+    pub fn enter<T>(&self, work: impl FnOnce() -> T) -> T {
+        match &self.0 {
+            Some(place) => PLACE.sync_scope(place.clone(), work),
+            None => work(),
+        }
+    }
+}
+
+impl Drop for Span {
+    fn drop(&mut self) {
+        let Some(Place { open: Some(open), .. }) = &self.0 else { return };
+        let record = open.record.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(mut record) = record {
+            record.end();
+            open.recorder.keep(record);
+        }
+    }
+}
