@@ -1,34 +1,38 @@
 //! Who calls, and what that caller may ask. A bearer token is taken to its caller before the body is read.
 
+mod allowance;
 mod caller;
 mod certificates;
+mod failures;
 mod jwt;
 mod review;
 mod scope;
 mod tokens;
 mod way;
 
-use std::{borrow::Cow, fmt, path::PathBuf, sync::Arc};
+use std::{borrow::Cow, fmt, net::IpAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use http::HeaderValue;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
-use self::{
-    caller::check_name,
-    certificates::Certificates,
-    jwt::{Compact, Issuers},
-    review::Reviews,
-    tokens::Tokens,
-};
 pub use self::{
+    allowance::{Allowance, Excess, Turn},
     caller::{Caller, Refused, Role},
     certificates::CertificateConfig,
     jwt::{Audience, JwksConfig, JwtConfig},
     review::{ReviewedConfig, TokenReviewConfig},
     scope::Scope,
     tokens::TokenConfig,
+};
+use self::{
+    caller::check_name,
+    certificates::Certificates,
+    failures::Failures,
+    jwt::{Compact, Issuers},
+    review::Reviews,
+    tokens::Tokens,
 };
 use crate::{
     base_dir::BaseDir,
@@ -74,6 +78,7 @@ pub struct Auth {
     issuers: Issuers,
     reviews: Option<Arc<Reviews>>,
     certificates: Certificates,
+    failures: Failures,
     clock: Arc<dyn Clock>,
 }
 
@@ -118,6 +123,7 @@ impl Auth {
                 .as_ref()
                 .and_then(|config| Reviews::build(config, means, &path.key("tokenReview"), problems)),
             certificates: Certificates::build(&config.certificates, &path.key("certificates"), problems),
+            failures: Failures::default(),
             clock: Arc::clone(means.clock),
         }
     }
@@ -149,6 +155,12 @@ impl Auth {
     #[must_use]
     pub fn by_certificate(&self, subject: &str, uris: &[String]) -> Option<Arc<Caller>> {
         self.certificates.find(subject, uris)
+    }
+
+    /// Notes that somebody at `peer` was refused. When that happened too often of late: after what time it did not.
+    #[must_use]
+    pub fn failed(&self, peer: IpAddr) -> Option<Duration> {
+        self.failures.note(peer)
     }
 
     /// The caller that sent this `Authorization` header.

@@ -16,7 +16,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{any, get},
 };
-use http::{HeaderMap, HeaderValue, header};
+use http::{Extensions, HeaderMap, HeaderValue, header};
 
 use self::{
     body::{drain, is_too_large, read, too_large},
@@ -25,8 +25,9 @@ use self::{
 };
 use crate::{
     app::App,
+    auth::{Auth, Refused},
     config::ConnectionsConfig,
-    edge::{Edge, Limits, Refusals},
+    edge::{Client, Edge, Limits, Refusals},
 };
 
 /// The HTTP contract, as it is served at `/openapi.yaml`.
@@ -79,6 +80,17 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/openapi.yaml", get(openapi).fallback(wrong_method))
         .fallback(unknown_path)
         .with_state(app)
+}
+
+/// What whoever is `refused` is told: from an address of which too many were, to come later.
+fn of_stranger(auth: &Auth, extensions: &Extensions, refused: Refused) -> ApiError {
+    let is_stranger = matches!(refused, Refused::Wrong(_));
+    let error = ApiError::of_refused(refused);
+    let client = extensions.get::<Client>().filter(|_| is_stranger);
+    match client.and_then(|client| auth.failed(client.peer)) {
+        Some(after) => error.too_often(after),
+        None => error,
+    }
 }
 
 async fn openapi() -> Response {

@@ -1,11 +1,11 @@
 //! Who a caller is, and why somebody is none.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::Scope;
+use super::{Allowance, Excess, Scope, Turn};
 use crate::problem::{Path, Problems};
 
 /// What a token is for.
@@ -27,13 +27,22 @@ pub struct Caller {
     /// What it is for.
     pub role: Role,
     scope: Scope,
+    allowance: Arc<Allowance>,
 }
 
 impl Caller {
-    /// The caller called `name`, which may ask what `scope` holds if its `role` lets it ask at all.
+    /// The caller called `name`, which may ask what `scope` holds if its `role` lets it ask at all, and no more than `allowance`.
     #[must_use]
-    pub const fn new(name: String, role: Role, scope: Scope) -> Self {
-        Self { name, role, scope }
+    pub const fn new(name: String, role: Role, scope: Scope, allowance: Arc<Allowance>) -> Self {
+        Self { name, role, scope, allowance }
+    }
+
+    /// A turn for one more call.
+    ///
+    /// # Errors
+    /// When it is too much.
+    pub fn enter(&self) -> Result<Turn, Excess> {
+        self.allowance.enter()
     }
 
     /// Whether it may ask `route`.
@@ -91,7 +100,7 @@ mod tests {
 
     #[test]
     fn an_admin_asks_nothing() {
-        let caller = |role| Caller::new("a".to_owned(), role, Scope::all());
+        let caller = |role| Caller::new("a".to_owned(), role, Scope::all(), Arc::default());
         assert!(caller(Role::Caller).may_ask("r") && caller(Role::Caller).may_ask_for("a"));
         assert!(!caller(Role::Admin).may_ask("r") && !caller(Role::Admin).may_ask_for("a"));
     }

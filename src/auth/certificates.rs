@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{Caller, Role, Scope, check_name};
+use super::{Allowance, Caller, Role, Scope, check_name};
 use crate::problem::{Path, Problems};
 
 /// One caller by its certificate: its name, and exactly one of `subject` and `uri`. A call that brings a token too is its token's.
@@ -22,6 +22,12 @@ pub struct CertificateConfig {
     pub routes: Option<Vec<String>>,
     /// The ApplicationSets that it may ask for, as globs over the name in the call; all of them unless set.
     pub application_sets: Option<Vec<String>>,
+    /// How many calls per second they may make together; any unless set. More are refused with 429.
+    #[schemars(range(min = 1))]
+    pub rate: Option<u32>,
+    /// How many of their calls may be under way at once; any unless set. More are refused with 429.
+    #[schemars(range(min = 1))]
+    pub concurrency: Option<usize>,
 }
 
 /// All callers that certificates tell.
@@ -40,6 +46,7 @@ impl Certificates {
             check_name(&config.name, &path.key("name"), problems);
             let (routes, application_sets) = (config.routes.as_deref(), config.application_sets.as_deref());
             let scope = Scope::build(Role::Caller, routes, application_sets, &path, problems);
+            let allowance = Allowance::build(config.rate, config.concurrency, &path, problems);
             let (key, told, callers) = match (&config.subject, &config.uri) {
                 (Some(subject), None) => ("subject", subject, &mut built.by_subject),
                 (None, Some(uri)) => ("uri", uri, &mut built.by_uri),
@@ -56,7 +63,7 @@ impl Certificates {
             } else if key == "uri" && !told.contains(':') {
                 problems.error(&at, format!("`{told}` is no URI such as spiffe://example.com/ns/argocd"));
             }
-            let caller = scope.map(|scope| Arc::new(Caller::new(config.name.clone(), Role::Caller, scope)));
+            let caller = scope.map(|scope| Arc::new(Caller::new(config.name.clone(), Role::Caller, scope, allowance)));
             if let Some(caller) = caller
                 && callers.insert(told.clone(), caller).is_some()
             {

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
 
-use super::{Caller, Refused, Role, Scope, TokenHash, check_name};
+use super::{Allowance, Caller, Refused, Role, Scope, TokenHash, check_name};
 use crate::{
     base_dir::BaseDir,
     clock::Timestamp,
@@ -37,6 +37,12 @@ pub struct TokenConfig {
     /// The ApplicationSets that it may ask for, as globs over the name in the call, which is the caller's own word; all of them
     /// unless set. Not with the role `admin`.
     pub application_sets: Option<Vec<String>>,
+    /// How many calls per second they may make together; any unless set. More are refused with 429.
+    #[schemars(range(min = 1))]
+    pub rate: Option<u32>,
+    /// How many of their calls may be under way at once; any unless set. More are refused with 429.
+    #[schemars(range(min = 1))]
+    pub concurrency: Option<usize>,
     /// From when on it is valid, as `2026-11-21T10:00:00Z`.
     pub not_before: Option<String>,
     /// Until when it is valid.
@@ -79,10 +85,11 @@ impl Tokens {
             check_name(&config.name, &path.key("name"), problems);
             let (routes, application_sets) = (config.routes.as_deref(), config.application_sets.as_deref());
             let scope = Scope::build(config.role, routes, application_sets, &path, problems);
+            let allowance = Allowance::build(config.rate, config.concurrency, &path, problems);
             let hash = problems.note(&source_path(config, &path), token_hash(config, base));
             let (not_before, not_after) = limits(config, now, &path, problems);
             if let (Some(hash), Some(scope)) = (hash, scope) {
-                let caller = Arc::new(Caller::new(config.name.clone(), config.role, scope));
+                let caller = Arc::new(Caller::new(config.name.clone(), config.role, scope, allowance));
                 entries.push(Token { config: config.clone(), caller, not_before, not_after });
                 hashes.push(hash);
             }

@@ -195,19 +195,18 @@ impl Stay {
         let (mut leaving, mut ending) = (pin!(until(Phase::Leaving).fuse()), pin!(until(Phase::Ending).fuse()));
         let mut http = pin!(http);
         let mut timer = pin!(sleep_until(old.min(Instant::now() + limits.patience)));
-        let (mut is_leaving, mut is_last) = (false, false);
+        let (mut is_leaving, mut is_ending, mut is_last) = (false, false, false);
         poll_fn(|cx| {
             loop {
-                if let Poll::Ready(ended) = http.as_mut().poll(cx) {
-                    return Poll::Ready(name_of(ended));
-                }
                 is_leaving |= leaving.as_mut().poll(cx).is_ready();
-                let is_ending = ending.as_mut().poll(cx).is_ready();
+                is_ending |= ending.as_mut().poll(cx).is_ready();
+                // Before an answer is made: it is to say so.
                 if !is_last && (is_leaving && leave() || is_ending) {
                     is_last = true;
                     http.as_mut().graceful_shutdown();
-                    // Polled again, since one that is idle ends at once.
-                    continue;
+                }
+                if let Poll::Ready(ended) = http.as_mut().poll(cx) {
+                    return Poll::Ready(name_of(ended));
                 }
                 let (turn, end) = ends();
                 if let Some(end) = end.filter(|end| *end < timer.deadline()) {

@@ -22,17 +22,11 @@ use super::{
     completion::Completion,
     drain,
     error::{ApiError, Code},
-    read, wrong_method,
+    of_stranger, read, wrong_method,
 };
-use crate::{
-    app::App,
-    auth::{Refused, Role},
-    edge::Edge,
-    guard::Decision,
-    trace,
-};
+use crate::{app::App, auth::Role, edge::Edge, guard::Decision, trace};
 
-/// What is told of whoever may not do what it asks for.
+/// What is told to a caller that may not do what it asks for.
 const NO_ADMIN: &str = "this needs a token with `role: admin`, see `auth`";
 
 /// What a connection of the admin listener is served with: as on the main one, but in cleartext.
@@ -123,14 +117,14 @@ where
 {
     let mut completion = Completion::start(Arc::clone(&app), &request, Some(template));
     let (head, body) = request.into_parts();
-    let refusal = match app.setup().auth.authenticate(head.headers.get(header::AUTHORIZATION)).await {
+    let setup = app.setup();
+    let refusal = match setup.auth.authenticate(head.headers.get(header::AUTHORIZATION)).await {
         Ok(caller) => {
             let is_admin = caller.role == Role::Admin;
             completion.caller = Some(caller);
             (!is_admin).then(|| ApiError::new(Code::Forbidden, NO_ADMIN))
         }
-        Err(Refused::Wrong(why)) => Some(ApiError::new(Code::Forbidden, NO_ADMIN).because(why)),
-        Err(refused) => Some(ApiError::of_refused(refused)),
+        Err(refused) => Some(of_stranger(&setup.auth, &head.extensions, refused)),
     };
     if let Some(refusal) = refusal {
         drain(body).await;

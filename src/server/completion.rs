@@ -20,6 +20,7 @@ use crate::{
     answer::{Answer, Source},
     app::App,
     auth::Caller,
+    cache::Key,
     route::Route,
     telemetry::metrics::NO_ROUTE,
     trace::{Place, Span},
@@ -46,6 +47,8 @@ pub struct Completion {
     pub route: Option<Arc<Route>>,
     /// For which ApplicationSet, once that is known.
     pub application_set: Option<Arc<str>>,
+    /// What is asked, as a hash, once that is known.
+    pub key: Option<Key>,
     is_over: bool,
 }
 
@@ -68,6 +71,7 @@ impl Completion {
             caller: None,
             route: None,
             application_set: None,
+            key: None,
             is_over: false,
         }
     }
@@ -198,13 +202,17 @@ impl Completion {
         let caller = self.caller.as_ref().map(|caller| caller.name.as_str());
         let duration_us = u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX);
         let sets = sets.map(|sets| sets as u64);
+        let key = self.key.map(tracing::field::display);
         match error {
             None => tracing::info!(
-                target: "request", request_id, route, application_set, caller, cache, status, duration_us, sets, "answered"
+                target: "request", request_id, route, application_set, caller, key, cache, status, duration_us, sets, "answered"
+            ),
+            Some(error) if error.is_often => tracing::debug!(
+                target: "request", request_id, status, duration_us, code = error.code.as_str(), reason = error.reason.as_deref(), "refused"
             ),
             Some(error) => tracing::warn!(
-                target: "request", request_id, route, application_set, caller, cache, status, duration_us,
-                sets, code = error.code.as_str(), error = error.message.as_str(), reason = error.reason.as_deref(),
+                target: "request", request_id, route, application_set, caller, key, cache, status,
+                duration_us, sets, code = error.code.as_str(), error = error.message.as_str(), reason = error.reason.as_deref(),
                 "{}", if status == 200 { "answered from an earlier answer" } else { "refused" }
             ),
         }

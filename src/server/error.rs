@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::{
     answer::{Failure, Unknown},
-    auth::Refused,
+    auth::{Excess, Refused},
     error::{BackendError, ErrorKind},
     generator::Query,
     route::Route,
@@ -130,6 +130,8 @@ pub struct ApiError {
     pub message: String,
     /// What the log says besides, and the caller is not told.
     pub reason: Option<Cow<'static, str>>,
+    /// Whether it comes so often that the log says it on request only.
+    pub is_often: bool,
     retry_after: Option<Duration>,
     allow: Option<&'static str>,
 }
@@ -152,7 +154,14 @@ struct ErrorBody<'a> {
 impl ApiError {
     /// A refusal with `code`.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: cut(message.into(), LONGEST), reason: None, retry_after: None, allow: None }
+        Self {
+            code,
+            message: cut(message.into(), LONGEST),
+            reason: None,
+            is_often: false,
+            retry_after: None,
+            allow: None,
+        }
     }
 
     /// The same, with the methods that the path does answer.
@@ -185,6 +194,24 @@ impl ApiError {
                 Self::new(Code::Unavailable, message).retry_after(VOUCHER_RETRY).because(why.into())
             }
         }
+    }
+
+    /// What `caller` wants is more than its entry in the configuration allows.
+    #[must_use]
+    pub fn of_excess(caller: &str, excess: Excess) -> Self {
+        let (key, after) = match excess {
+            Excess::Rate(after) => ("rate", after),
+            Excess::Concurrency => ("concurrency", Duration::from_secs(1)),
+        };
+        let message = format!("the caller `{caller}` asks more than its `{key}` in `auth` allows");
+        Self::new(Code::Throttled, message).retry_after(after)
+    }
+
+    /// The same to somebody at an address from where too much is refused, as it will be until `after`.
+    #[must_use]
+    pub fn too_often(self, after: Duration) -> Self {
+        let message = "too many calls from this address were refused; one with a token that is good is answered";
+        Self { reason: self.reason, is_often: true, ..Self::new(Code::Throttled, message).retry_after(after) }
     }
 
     /// The same, with what the log says besides.

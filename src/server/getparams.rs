@@ -13,14 +13,14 @@ use super::{
     completion::Completion,
     drain,
     error::{ApiError, Code},
-    is_too_large, read,
+    is_too_large, of_stranger, read,
     request::GetParamsRequest,
     too_large,
 };
 use crate::{
     answer::Answer,
-    app::{App, Setup},
-    auth::{Auth, Caller, Role},
+    app::{self, App, Setup},
+    auth::{Auth, Caller, Role, Turn},
     edge::{Client, ClientCertificate},
     generator::Query,
     route::Route,
@@ -73,6 +73,7 @@ async fn steps(
     let admitted = route.admit(call.parameters, until).await;
     let parameters = admitted.map_err(|error| ApiError::of_input(route, error))?;
     let query = Query::new(call.application_set, Arc::new(parameters), until);
+    completion.key = Some(route.key(&query));
     let answer = app.engine.answer(route, query.clone()).await;
     answer.map_err(|unknown| ApiError::of_nothing(unknown, route, &query))
 }
@@ -84,7 +85,7 @@ async fn admit<'a>(
     head: &http::request::Parts,
     named: Option<&str>,
     completion: &mut Completion,
-) -> Result<(Arc<Caller>, crate::app::Place<'a>), ApiError> {
+) -> Result<(Arc<Caller>, (Turn, app::Place<'a>)), ApiError> {
     if head.method != Method::POST {
         let message = format!("Argo CD's plugin generator sends a POST, not a {}", head.method);
         return Err(ApiError::new(Code::MethodNotAllowed, message).allow("POST"));
@@ -94,6 +95,7 @@ async fn admit<'a>(
     if let Some(name) = named.filter(|name| !caller.may_ask(name)) {
         return Err(out_of_scope(&caller, name));
     }
+    let turn = caller.enter().map_err(|excess| ApiError::of_excess(&caller.name, excess))?;
     if is_too_large(&head.headers) {
         return Err(too_large());
     }
@@ -102,7 +104,7 @@ async fn admit<'a>(
         let message = format!("{most} requests are under way, the most that `server.maxInFlight` allows");
         return Err(ApiError::new(Code::Overloaded, message).retry_after(Duration::from_secs(1)));
     };
-    Ok((caller, place))
+    Ok((caller, (turn, place)))
 }
 
 /// Who calls: whose token it is, or without one whose certificate.
@@ -119,7 +121,7 @@ async fn authenticate(auth: &Auth, head: &http::request::Parts) -> Result<Arc<Ca
             ApiError::new(Code::Forbidden, message)
         });
     }
-    auth.authenticate(authorization).await.map_err(ApiError::of_refused)
+    auth.authenticate(authorization).await.map_err(|refused| of_stranger(auth, &head.extensions, refused))
 }
 
 async fn pick<'a>(

@@ -21,6 +21,7 @@ mod guard;
 mod http;
 mod jwt;
 mod lifecycle;
+mod limits;
 mod list;
 mod merge;
 mod oci;

@@ -28,7 +28,11 @@ fn can_end_with(code: Code, template: &str) -> bool {
         Code::UnknownRoute if template == "/admin/answers/invalidate" => true,
         Code::MethodNotAllowed => true,
         Code::Internal => matches!(template, GETPARAMS | OF_ROUTE | "/metrics") || is_operators,
-        Code::InvalidRequest | Code::Forbidden | Code::PayloadTooLarge | Code::Unavailable if is_operators => true,
+        Code::InvalidRequest | Code::Forbidden | Code::PayloadTooLarge | Code::Unavailable | Code::Throttled
+            if is_operators =>
+        {
+            true
+        }
         _ => matches!(template, GETPARAMS | OF_ROUTE),
     }
 }

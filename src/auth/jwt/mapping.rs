@@ -1,11 +1,13 @@
 //! From a genuine token's claims to a caller: what it is called, and what it may ask.
 
+use std::sync::Arc;
+
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::config::JwtConfig;
 use crate::{
-    auth::{Caller, Role, Scope},
+    auth::{Allowance, Caller, Role, Scope},
     document::{kind_of, read_object},
     expression::Expression,
     problem::{Path, Problems},
@@ -22,6 +24,7 @@ pub struct Mapping {
     name: Expression,
     role: Role,
     scope: ScopeOf,
+    allowance: Arc<Allowance>,
 }
 
 /// Where a scope comes from.
@@ -61,7 +64,8 @@ impl Mapping {
                 expression(scopes, &at, problems).map(ScopeOf::Claims)
             }
         };
-        Some(Self { name: name?, role: config.role, scope: scope? })
+        let allowance = Allowance::build(config.rate, config.concurrency, path, problems);
+        Some(Self { name: name?, role: config.role, scope: scope?, allowance })
     }
 
     /// The caller with these `claims`.
@@ -86,7 +90,7 @@ impl Mapping {
                 given.map_err(|why| format!("`scopes`: {why}"))?
             }
         };
-        Ok(Caller::new(name, self.role, scope))
+        Ok(Caller::new(name, self.role, scope, Arc::clone(&self.allowance)))
     }
 }
 

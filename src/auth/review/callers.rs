@@ -6,7 +6,7 @@ use globset::GlobSet;
 
 use super::{answer::User, config::ReviewedConfig};
 use crate::{
-    auth::{Caller, Role, Scope, check_name, scope::build_globs},
+    auth::{Allowance, Caller, Role, Scope, check_name, scope::build_globs},
     problem::{Path, Problems},
 };
 
@@ -18,6 +18,7 @@ pub struct Reviewed {
     name: Option<String>,
     role: Role,
     scope: Scope,
+    allowance: Arc<Allowance>,
 }
 
 impl Reviewed {
@@ -37,11 +38,12 @@ impl Reviewed {
         let groups = config.groups.as_ref().map(|groups| build_globs(groups, &path.key("groups"), problems));
         let (routes, application_sets) = (config.routes.as_deref(), config.application_sets.as_deref());
         let scope = Scope::build(config.role, routes, application_sets, path, problems);
+        let allowance = Allowance::build(config.rate, config.concurrency, path, problems);
         let groups = match groups {
             Some(groups) => Some(groups?),
             None => None,
         };
-        Some(Self { user: user?, groups, name: config.name.clone(), role: config.role, scope: scope? })
+        Some(Self { user: user?, groups, name: config.name.clone(), role: config.role, scope: scope?, allowance })
     }
 
     /// The caller that `user` is, if it is one of these.
@@ -49,7 +51,7 @@ impl Reviewed {
         let is_member = |groups: &GlobSet| user.groups.iter().any(|group| groups.is_match(group));
         let fits = self.user.is_match(&user.username) && self.groups.as_ref().is_none_or(is_member);
         let name = self.name.as_ref().unwrap_or(&user.username);
-        fits.then(|| Arc::new(Caller::new(name.clone(), self.role, self.scope.clone())))
+        fits.then(|| Arc::new(Caller::new(name.clone(), self.role, self.scope.clone(), Arc::clone(&self.allowance))))
     }
 }
 

@@ -1,0 +1,110 @@
+//! How much callers may ask, and how strangers are slowed down.
+
+use std::time::Duration;
+
+use appset_gateway::auth::hash_token;
+use serde_json::{Value, json};
+
+use crate::support::{
+    Reply, TOKEN, TestApp,
+    binary::Gateway,
+    wire::{argo_request, exchange},
+};
+
+const PATH: &str = "/r/api/v1/getparams.execute";
+
+fn config(more: &str, script: &str) -> String {
+    let (limited, free) = (hash_token(TOKEN), hash_token("free"));
+    format!(
+        "auth: {{ tokens: [ {{ name: limited, sha256: \"{limited}\"{more} }}, {{ name: free, sha256: \"{free}\" }} ] }}\n\
+         routes: [ {{ name: r, backend: {{ {script} }} }} ]\n"
+    )
+}
+
+const FIXED: &str = "fixed: { parameters: [ { a: b } ] }";
+
+async fn ask(app: &TestApp, token: &str) -> Reply {
+    app.send(&argo_request(PATH, token, b"{}")).await
+}
+
+fn code(reply: &Reply) -> Value {
+    serde_json::from_slice::<Value>(&reply.body).unwrap()["code"].clone()
+}
+
+#[tokio::test]
+async fn a_caller_asks_no_more_than_its_rate() {
+    let app = TestApp::start(&config(", rate: 2", FIXED)).await;
+    let mut refused = None;
+    for _ in 0..50 {
+        let reply = ask(&app, TOKEN).await;
+        if reply.status != 200 {
+            refused = Some(reply);
+            break;
+        }
+    }
+    let refused = refused.expect("fifty in a moment are more than two per second");
+    assert_eq!((refused.status, code(&refused), refused.header("retry-after")), (429, "throttled".into(), Some("1")));
+    assert!(refused.text().contains("the caller `limited` asks more than its `rate`"), "{}", refused.text());
+    assert_eq!(ask(&app, "free").await.status, 200, "others may go on");
+}
+
+#[tokio::test]
+async fn a_caller_has_so_many_calls_under_way() {
+    let script = "script: { command: [sh, -c, \"sleep 1; echo '[]'\"] }";
+    let app = TestApp::start(&config(", concurrency: 1", script)).await;
+    let address = app.address;
+    let first = tokio::spawn(async move { exchange(address, &argo_request(PATH, TOKEN, b"{}")).await });
+    while app.metric("appset_gateway_backend_runs_in_flight").await == 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let second = ask(&app, TOKEN).await;
+    assert_eq!((second.status, code(&second)), (429, "throttled".into()));
+    assert_eq!(ask(&app, "free").await.status, 200);
+    assert_eq!(first.await.unwrap().status, 200);
+    assert_eq!(ask(&app, TOKEN).await.status, 200, "its place is free again");
+}
+
+#[tokio::test]
+async fn strangers_are_slowed_down_and_nobody_else() {
+    let app = TestApp::start(&config("", FIXED)).await;
+    let mut statuses = Vec::new();
+    for n in 0..40 {
+        statuses.push(ask(&app, &format!("guess-{n}")).await.status);
+        // Behind the same address.
+        assert_eq!(ask(&app, TOKEN).await.status, 200);
+    }
+    assert_eq!(statuses[..10], [403; 10]);
+    assert!(statuses.contains(&429) && statuses.iter().all(|status| [403, 429].contains(status)), "{statuses:?}");
+    // The admin listener counts them too.
+    let request = crate::support::wire::operator_request("GET", "/admin/held", "").replace("operators", "guess");
+    let told = crate::support::wire::exchange_admin(app.admin, request.as_bytes()).await;
+    assert_eq!(told.status, 429, "{}", told.text());
+}
+
+#[tokio::test]
+async fn guesses_fill_no_log_and_calls_can_be_traced_to_what_was_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("gateway.yaml");
+    let server = "server: { listen: \"127.0.0.1:0\", admin: \"127.0.0.1:0\", drain: 0s }\n";
+    std::fs::write(&file, format!("{server}{}", config("", FIXED))).unwrap();
+    let mut gateway = Gateway::serve(&file);
+    for n in 0..200 {
+        exchange(gateway.address, &argo_request(PATH, &format!("guess-{n}"), b"{}")).await;
+    }
+    let body =
+        |branch: &str| json!({"applicationSetName": "x", "input": {"parameters": {"branch": branch}}}).to_string();
+    for branch in ["a", "b", "a"] {
+        exchange(gateway.address, &argo_request(PATH, TOKEN, body(branch).as_bytes())).await;
+    }
+    gateway.signal(nix::sys::signal::Signal::SIGTERM);
+    let (_, log) = gateway.wait(Duration::from_secs(20));
+    let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |status: u16| {
+        lines.iter().filter(|line| line["target"] == "request" && line["status"] == status).collect::<Vec<_>>()
+    };
+    assert!((10..150).contains(&of(403).len()), "{}", of(403).len());
+    assert_eq!(of(429).len(), 0);
+    let keys: Vec<&Value> = of(200).iter().map(|line| &line["key"]).collect();
+    assert_eq!(keys.len(), 3);
+    assert!(keys[0].is_string() && keys[0] == keys[2] && keys[0] != keys[1], "{keys:?}");
+}
