@@ -110,22 +110,26 @@ impl Visit for Fields<'_, '_> {
     }
 }
 
-/// What is written here stands inside a JSON string.
+/// What is written here stands inside a JSON string. What a terminal would obey is escaped too.
 struct Escaped<'a, 'w>(&'a mut Writer<'w>);
 
 impl Write for Escaped<'_, '_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        let is_special = |byte: u8| byte < 0x20 || matches!(byte, b'"' | b'\\');
+        // 0xC2 leads to the control characters from U+0080, and to a few others.
+        let may_be_special = |byte: u8| byte < 0x20 || matches!(byte, b'"' | b'\\' | 0x7f | 0xc2);
         let mut rest = text;
-        while let Some(position) = rest.bytes().position(is_special) {
+        while let Some(position) = rest.bytes().position(may_be_special) {
             let (plain, tail) = rest.split_at(position);
             self.0.write_str(plain)?;
-            match tail.as_bytes()[0] {
-                b'"' => self.0.write_str("\\\"")?,
-                b'\\' => self.0.write_str("\\\\")?,
-                byte => write!(self.0, "\\u{byte:04x}")?,
+            let mut tail = tail.chars();
+            match tail.next() {
+                Some('"') => self.0.write_str("\\\"")?,
+                Some('\\') => self.0.write_str("\\\\")?,
+                Some(c) if c.is_control() => write!(self.0, "\\u{:04x}", u32::from(c))?,
+                Some(c) => self.0.write_char(c)?,
+                None => {}
             }
-            rest = &tail[1..];
+            rest = tail.as_str();
         }
         self.0.write_str(rest)
     }
@@ -161,13 +165,13 @@ mod tests {
         let memory = Memory::default();
         let writer = memory.clone();
         let layer = fmt::layer().event_format(JsonLine).with_writer(move || writer.clone());
-        let nasty = "\"quoted\"\\ \n\r\t\u{1} \u{7f}\u{2028} 🚀";
+        let nasty = "\"quoted\"\\ \n\r\t\u{1} \u{7f}\u{80}\u{9b}31m\u{a0}¿\u{2028} 🚀";
         tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
             let (option, none): (_, Option<&str>) = (Some(nasty), None);
             tracing::info!(text = nasty, shown = %nasty, debug = ?option, none, yes = true, n = 7_u64, i = -7, f = 0.5, nan = f64::NAN, "{nasty}");
         });
         let written = String::from_utf8(memory.0.lock().unwrap().clone()).unwrap();
-        assert_eq!(written.matches('\n').count(), 1, "{written}");
+        assert_eq!(written.matches(char::is_control).collect::<Vec<_>>(), ["\n"], "{written}");
         let mut line: Value = serde_json::from_str(&written).unwrap();
         let timestamp = line["timestamp"].take();
         assert!(humantime::parse_rfc3339(timestamp.as_str().unwrap()).is_ok(), "{timestamp}");

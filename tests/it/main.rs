@@ -18,6 +18,7 @@ mod fuzz;
 mod gates;
 mod getparams;
 mod guard;
+mod hostile;
 mod http;
 mod jwt;
 mod lifecycle;
