@@ -201,7 +201,7 @@ impl Auth {
 
 impl fmt::Debug for Auth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Auth").field("tokens", &self.tokens).field("issuers", &self.issuers).finish_non_exhaustive()
+        f.debug_struct("Auth").finish_non_exhaustive()
     }
 }
 

@@ -33,14 +33,13 @@ use crate::{
 const MOST_KNOWN: u64 = 4096;
 
 /// All issuers, and the tokens of theirs that were verified.
-#[derive(Debug)]
 pub struct Issuers {
     issuers: Vec<Issuer>,
     known: Cache<TokenHash, Known>,
 }
 
 /// A token that was verified.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 struct Known {
     caller: Arc<Caller>,
     expires: Timestamp,

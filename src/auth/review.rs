@@ -6,7 +6,7 @@ mod answer;
 mod callers;
 mod config;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use moka::sync::Cache;
@@ -194,12 +194,6 @@ impl Reviews {
         let known = Known { verdict: verdict.clone(), since, lasts: left.map_or(most, |left| left.min(most)) };
         self.known.insert(hash, known);
         verdict
-    }
-}
-
-impl fmt::Debug for Reviews {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reviews").field("url", &self.url).field("callers", &self.callers).finish_non_exhaustive()
     }
 }
 

@@ -50,7 +50,6 @@ pub struct TokenConfig {
 }
 
 /// All static tokens.
-#[derive(Debug)]
 pub struct Tokens {
     entries: Vec<Token>,
     /// The hash of each token, in their order.

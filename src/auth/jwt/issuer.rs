@@ -20,7 +20,6 @@ use crate::{
 };
 
 /// One entry of `auth.jwt`.
-#[derive(Debug)]
 pub struct Issuer {
     /// Where it stands in the configuration.
     place: String,

@@ -230,9 +230,3 @@ impl Keys {
 fn is_within(since: Timestamp, time: Duration, now: Timestamp) -> bool {
     now.since(since).is_some_and(|passed| passed < time)
 }
-
-impl std::fmt::Debug for Keys {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Keys").field("issuer", &self.issuer).field("source", &self.source).finish_non_exhaustive()
-    }
-}

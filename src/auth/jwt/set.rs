@@ -14,7 +14,6 @@ use crate::{
 const MOST: usize = 256;
 
 /// The keys of an issuer at one time.
-#[derive(Debug)]
 pub struct KeySet {
     keys: Vec<Key>,
     /// The hash of what they were read from, to see what is new.
