@@ -41,11 +41,14 @@ pub fn begin(kind: Kind, name: impl FnOnce() -> String) -> Span {
     PLACE.try_with(|place| place.begin(kind, name)).unwrap_or_default()
 }
 
-/// Notes that what the present span waits for is done for `other`.
+/// Notes that what the present span waits for is done for `other`, if that is another one.
 pub fn wait_for(other: Option<Context>) {
-    if let Some(other) = other {
-        let _ = PLACE.try_with(|place| place.note(|record| record.link(other)));
-    }
+    let Some(other) = other else { return };
+    let _ = PLACE.try_with(|place| {
+        if place.context() != other {
+            place.note(|record| record.link(other));
+        }
+    });
 }
 
 /// `work` at `place`, or where it is done anyhow.

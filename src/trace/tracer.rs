@@ -142,6 +142,15 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_span_is_linked_to_others_and_not_to_itself() {
+        let (tracer, mut records, _) = tracer(2, 1.0);
+        let (request, other) = (tracer.request(&HeaderMap::new(), name), Context::new(true));
+        request.enter(|| [None, Some(other), trace::current().map(|place| place.context())].map(trace::wait_for));
+        drop(request);
+        assert_eq!(records.recv().await.unwrap().links, [other]);
+    }
+
+    #[tokio::test]
     async fn a_span_that_has_ended_takes_no_more_notes() {
         let (tracer, mut records, _) = tracer(2, 1.0);
         let request = tracer.request(&HeaderMap::new(), name);
