@@ -18,6 +18,7 @@ from typing import Any, Callable
 
 from . import registry
 from .client import (
+    JWT_SECRET,
     TOKEN,
     Answer,
     Round,
@@ -43,6 +44,7 @@ from .scenario import (
     SCRIPTS,
     TARGET_BASELINE_RATIO,
     TARGET_BINARY_MIB,
+    TARGET_JWT_RATIO,
     TARGET_LOOP_RATIO,
     TARGET_RESIDENT_MIB,
     TARGET_START_MS,
@@ -58,6 +60,7 @@ HYPER = "reference with hyper-util's client"
 LOOP, BARE_SERVER = "bare loop", "bare server"
 HIT, HIT_64 = "gateway, a hit", "gateway, a hit (64 connections)"
 HOLDER = "gateway that holds much"
+STATIC = "gateway, by a static token"
 EXAMPLES = ("reference", "echo", "upstream", "heads", "spawn")
 
 CANARY_SECONDS = 1
@@ -69,13 +72,17 @@ MIB = 1024 * 1024
 HELD_MIB = 1024
 HELD = 200_000
 
+# Callers by JWT, whose issuer's secret is a file.
+JWT_CONFIG = """\
+, jwt: [ {{ issuer: bench, audience: bench, algorithms: [HS256], secret: {{ file: "{secret_file}" }} }} ]"""
+
 # A port where nobody listens, for the routes that a scenario does not ask.
 NOBODY = 9
 
 GATEWAY_CONFIG = """\
 server: {{ listen: "127.0.0.1:{port}", admin: "127.0.0.1:{admin}", deadline: 25s }}
 log: {{ format: json, level: info }}
-auth: {{ tokens: [ {{ name: argocd, file: "{token_file}", routes: ["*"] }} ] }}
+auth: {{ tokens: [ {{ name: argocd, file: "{token_file}", routes: ["*"] }} ]{jwt} }}
 cache: {{ memory: {memory} }}
 registries: {{ "127.0.0.1:{registry}": {{ plainHttp: true }} }}
 routes:
@@ -144,9 +151,13 @@ class Bench:
         self.token_file = directory / "token"
         self.token_file.write_text(TOKEN)
         self.token_file.chmod(0o600)
+        self.secret_file = directory / "jwt-secret"
+        self.secret_file.write_text(JWT_SECRET)
+        self.secret_file.chmod(0o600)
 
     def run(self, scenario: str) -> Table:
         special = {
+            "jwt": self.jwt,
             "lookups": self.lookups,
             "scripts": self.scripts,
             "start": self.start,
@@ -194,7 +205,13 @@ class Bench:
         return self.spawn(name, argv, port, **options)
 
     def spawn_gateway(
-        self, name: str, upstream: int, registry_port: int, memory: str = "64MiB"
+        self,
+        name: str,
+        upstream: int,
+        registry_port: int,
+        memory: str = "64MiB",
+        *,
+        takes_jwt: bool = False,
     ) -> Server:
         port, admin = free_ports(2)
         config = self.directory / f"{name}-{next(self.numbers)}.yaml"
@@ -204,6 +221,7 @@ class Bench:
                 admin=admin,
                 memory=memory,
                 token_file=self.token_file,
+                jwt=JWT_CONFIG.format(secret_file=self.secret_file) if takes_jwt else "",
                 upstream=upstream,
                 registry=registry_port,
                 hit_parameters=json.dumps(HIT_PARAMETERS),
@@ -304,6 +322,27 @@ class Bench:
                 remarks += self.doubts_about_log(server, scenario)
         self.canary_figures += [one.cpu_us for one in rounds[CANARY]]
         return tabulate(name, rounds, remarks)
+
+    def jwt(self) -> Table:
+        """The same gateway and answer, by a JWT that was verified before and by a static token."""
+        scenario, static = LOAD_SCENARIOS["jwt"], LOAD_SCENARIOS["hit64"]
+        with contextlib.ExitStack() as stack:
+            gateway = stack.enter_context(
+                self.running(self.spawn_gateway(GATEWAY, NOBODY, NOBODY, takes_jwt=True))
+            )
+            canary = stack.enter_context(self.running(self.spawn_candidate(CANARY)))
+            remarks: list[str] = []
+            for kind in (scenario, static):
+                self.check_answer(gateway, kind, HIT_PARAMETERS)
+                remarks += self.doubts_about_cache(gateway, kind)
+            lanes = [
+                self.lane(gateway, scenario),
+                dataclasses.replace(self.lane(gateway, static), name=STATIC),
+            ]
+            rounds = self.interleave(scenario.title, [*lanes, self.canary_lane(canary)])
+            self.check_answer(gateway, scenario, HIT_PARAMETERS)
+        self.canary_figures += [one.cpu_us for one in rounds[CANARY]]
+        return tabulate("jwt", rounds, remarks)
 
     def lookups(self) -> Table:
         """Each answer asks a registry; beside bare look-ups, and a hit on the same answer."""
@@ -595,6 +634,7 @@ def tabulate(name: str, rounds: Mapping[str, Sequence[Round]], remarks: Sequence
         HYPER: None,
         LOOP: TARGET_LOOP_RATIO,
         BARE_SERVER: None,
+        STATIC: TARGET_JWT_RATIO,
         BASELINE: TARGET_BASELINE_RATIO,
     }
     ratios = [

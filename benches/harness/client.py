@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import hmac
 import http.client
 import itertools
 import json
@@ -21,10 +23,35 @@ from .process import Server
 from .scenario import BRANCH, GETPARAMS, LOAD_SCENARIOS, LoadScenario
 
 TOKEN = "strong-password"
+JWT_SECRET = "a secret of the benchmark alone, of 48 bytes ......"
 WRK_SCRIPTS = Path(__file__).resolve().parent.parent / "wrk"
 
 # Parts of parameters that were never asked for: by this run, nor by one before it.
 seeds = (f"{os.getpid():x}.{time.time_ns():x}.{number}" for number in itertools.count())
+
+
+def signed_jwt() -> str:
+    """A token for a day, about as long as one that an identity provider signs by RSA."""
+
+    def part(content: bytes) -> str:
+        return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
+
+    claims = {
+        "iss": "bench",
+        "aud": "bench",
+        "sub": "argocd",
+        "exp": int(time.time()) + 24 * 3600,
+        "groups": [f"group-{number:03}" for number in range(40)],
+    }
+    signed = ".".join(part(json.dumps(each).encode()) for each in ({"alg": "HS256"}, claims))
+    return f"{signed}.{part(hmac.digest(JWT_SECRET.encode(), signed.encode(), 'sha256'))}"
+
+
+JWT = signed_jwt()
+
+
+def token_of(scenario: LoadScenario) -> str:
+    return JWT if scenario.by_jwt else TOKEN
 
 
 @dataclass(frozen=True)
@@ -50,7 +77,8 @@ def ask(port: int, scenario: LoadScenario) -> Answer:
     else:
         name, parameters = "bench", {"branch": BRANCH, "n": next(seeds)}
     body = json.dumps({"applicationSetName": name, "input": {"parameters": parameters}})
-    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {TOKEN}"}
+    token = token_of(scenario)
+    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
     try:
         connection.request("POST", scenario.path, body, headers)
@@ -180,7 +208,7 @@ def run_wrk(server: Server, scenario: LoadScenario, seconds: int, core: int) -> 
         run = subprocess.run(
             argv,
             cwd=WRK_SCRIPTS,
-            env={**os.environ, "BENCH_TOKEN": TOKEN, "BENCH_SEED": next(seeds)},
+            env={**os.environ, "BENCH_TOKEN": token_of(scenario), "BENCH_SEED": next(seeds)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

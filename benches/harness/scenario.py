@@ -9,6 +9,7 @@ TARGET_HIT_RATIO = 1.25
 TARGET_BASELINE_RATIO = 1.05
 TARGET_MISS_RATIO = 1.3
 TARGET_LOOP_RATIO = 1.4
+TARGET_JWT_RATIO = 1.1
 TARGET_TIMES_CHEAPER = 200.0
 TARGET_START_MS = 20.0
 TARGET_RESIDENT_MIB = 16.0
@@ -41,6 +42,7 @@ class LoadScenario:
     parameters: Any = None
     has_reference: bool = False
     target: float | None = None
+    by_jwt: bool = False
     tools: tuple[str, ...] = ("wrk",)
 
     @property
@@ -66,6 +68,14 @@ LOAD_SCENARIOS: dict[str, LoadScenario] = {
         parameters=HIT_PARAMETERS,
         has_reference=True,
         target=TARGET_HIT_RATIO,
+    ),
+    "jwt": LoadScenario(
+        title="a cache hit by JWT, beside one by a static token, 64 connections",
+        script="hit.lua",
+        path=GETPARAMS,
+        connections=64,
+        parameters=HIT_PARAMETERS,
+        by_jwt=True,
     ),
     "miss": LoadScenario(
         title="a miss to a local upstream, 16 connections",
