@@ -28,7 +28,7 @@ lint: ## Formatting, and clippy with warnings as errors
 
 .PHONY: unit
 unit: ## Unit and integration tests
-	@tools/need cc:gcc python3:python3 yaml:python3-yaml jq:jq docker-registry:docker-registry skopeo:skopeo openssl:openssl promtool:prometheus nginx:nginx
+	@tools/need cc:gcc python3:python3 yaml:python3-yaml jq:jq docker-registry:docker-registry skopeo:skopeo openssl:openssl promtool:prometheus nginx:nginx wrk:wrk
 	cargo test --locked
 
 .PHONY: contract

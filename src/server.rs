@@ -82,10 +82,10 @@ pub fn router(app: Arc<App>) -> Router {
         .with_state(app)
 }
 
-/// What whoever is `refused` is told: from an address of which too many were, to come later.
-fn of_stranger(auth: &Auth, extensions: &Extensions, refused: Refused) -> ApiError {
+/// What whoever is `refused` is told, a stranger in the words of `told`: from an address of which too many were, to come later.
+fn of_stranger(auth: &Auth, extensions: &Extensions, refused: Refused, told: &str) -> ApiError {
     let is_stranger = matches!(refused, Refused::Wrong(_));
-    let error = ApiError::of_refused(refused);
+    let error = ApiError::of_refused(refused, told);
     let client = extensions.get::<Client>().filter(|_| is_stranger);
     match client.and_then(|client| auth.failed(client.peer)) {
         Some(after) => error.too_often(after),

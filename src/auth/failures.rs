@@ -10,8 +10,10 @@ use std::{
 
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter, clock::Clock as _};
 
-/// How many attempts of an address may fail at once, and then per second.
-const MOST: NonZeroU32 = NonZeroU32::new(10).expect("it is not 0");
+/// How many attempts of an address may fail at once.
+const AT_ONCE: NonZeroU32 = NonZeroU32::new(100).expect("it is not 0");
+/// How many may then fail per second.
+const PER_SECOND: NonZeroU32 = NonZeroU32::new(10).expect("it is not 0");
 /// After how many failures addresses are forgotten that have done nothing for a while.
 const SWEEP: u32 = 1024;
 /// How much of an IPv6 address is one place: what a network gives to one customer.
@@ -26,7 +28,10 @@ pub struct Failures {
 
 impl Default for Failures {
     fn default() -> Self {
-        Self { by_peer: RateLimiter::keyed(Quota::per_second(MOST)), count: AtomicU32::new(0) }
+        Self {
+            by_peer: RateLimiter::keyed(Quota::per_second(PER_SECOND).allow_burst(AT_ONCE)),
+            count: AtomicU32::new(0),
+        }
     }
 }
 
@@ -58,7 +63,7 @@ mod tests {
         let failures = Failures::default();
         let [one, same, other]: [IpAddr; 3] =
             ["2001:db8:1:2::1", "2001:db8:1:2::2", "2001:db8:1:3::1"].map(|ip| ip.parse().unwrap());
-        for _ in 0..MOST.get() {
+        for _ in 0..AT_ONCE.get() {
             assert_eq!(failures.note(one), None);
         }
         assert!(failures.note(same).is_some_and(|wait| wait <= Duration::from_secs(1)));

@@ -5,6 +5,7 @@ use std::{io, path::Path, process::ExitCode, sync::Arc, time::Duration};
 use anyhow::Context;
 use clap::Args;
 use http::Method;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::{
     net::TcpListener,
     signal::unix::{Signal, SignalKind, signal},
@@ -32,6 +33,9 @@ const MARGIN: Duration = Duration::from_secs(1);
 
 /// How long the last answers may take to reach the disk, and the last spans their collector.
 const FLUSH: Duration = Duration::from_secs(5);
+
+/// More open files are of no use.
+const MOST_FILES: u64 = 65_536;
 
 /// What Kubernetes ends a container with.
 const TERMINATE: &str = "SIGTERM";
@@ -79,11 +83,20 @@ pub fn run(arguments: &ServeArgs) -> anyhow::Result<ExitCode> {
     for line in report.lines() {
         tracing::warn!("{line}");
     }
+    if let Err(error) = allow_connections() {
+        tracing::warn!(%error, "the number of open files stays limited, and with it that of connections");
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let code = runtime.block_on(serve(Arc::new(app), file));
     // Whatever still reads a file must not hold up the end.
     runtime.shutdown_background();
     code
+}
+
+/// Raises the limit of open files to what the system allows: a connection is one, and shells allow 1024.
+fn allow_connections() -> nix::Result<()> {
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    setrlimit(Resource::RLIMIT_NOFILE, soft.max(hard.min(MOST_FILES)), hard)
 }
 
 /// Prints what `file` would change in the gateway that runs.

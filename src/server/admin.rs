@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{app::App, auth::Role, edge::Edge, guard::Decision, trace};
 
-/// What is told to a caller that may not do what it asks for.
+/// What whoever may not do what it asks for is told.
 const NO_ADMIN: &str = "this needs a token with `role: admin`, see `auth`";
 
 /// What a connection of the admin listener is served with: as on the main one, but in cleartext.
@@ -124,7 +124,7 @@ where
             completion.caller = Some(caller);
             (!is_admin).then(|| ApiError::new(Code::Forbidden, NO_ADMIN))
         }
-        Err(refused) => Some(of_stranger(&setup.auth, &head.extensions, refused)),
+        Err(refused) => Some(of_stranger(&setup.auth, &head.extensions, refused, NO_ADMIN)),
     };
     if let Some(refusal) = refusal {
         drain(body).await;

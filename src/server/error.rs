@@ -178,15 +178,11 @@ impl ApiError {
         self
     }
 
-    /// Who calls is nobody, or is not known. A stranger is not told how close it came.
+    /// Who calls is nobody, or is not known. A stranger is `told` something, but not how close it came.
     #[must_use]
-    pub fn of_refused(refused: Refused) -> Self {
+    pub fn of_refused(refused: Refused, told: &str) -> Self {
         match refused {
-            Refused::Wrong(why) => {
-                let message = "the bearer token is missing or wrong; compare the Secret that the plugin's ConfigMap names with \
-                               `auth` of the gateway, whose log says more";
-                Self::new(Code::Forbidden, message).because(why)
-            }
+            Refused::Wrong(why) => Self::new(Code::Forbidden, told).because(why),
             Refused::Unfit(why) => Self::new(Code::Forbidden, why),
             Refused::Unknown(why) => {
                 let message = "whether the token is good cannot be told now, as whoever vouches for it does not answer; the \

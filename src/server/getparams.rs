@@ -27,6 +27,10 @@ use crate::{
     trace,
 };
 
+/// What a stranger is told.
+const NO_TOKEN: &str = "the bearer token is missing or wrong; compare the Secret that the plugin's ConfigMap names with `auth` of the gateway, \
+                        whose log says more";
+
 /// Serves one call, to the route called `named` or to the first that takes it.
 pub async fn serve(app: Arc<App>, named: Option<String>, request: Request) -> Response {
     let template = if named.is_some() { NAMED_GETPARAMS } else { GETPARAMS };
@@ -121,7 +125,7 @@ async fn authenticate(auth: &Auth, head: &http::request::Parts) -> Result<Arc<Ca
             ApiError::new(Code::Forbidden, message)
         });
     }
-    auth.authenticate(authorization).await.map_err(|refused| of_stranger(auth, &head.extensions, refused))
+    auth.authenticate(authorization).await.map_err(|refused| of_stranger(auth, &head.extensions, refused, NO_TOKEN))
 }
 
 async fn pick<'a>(

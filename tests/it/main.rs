@@ -24,6 +24,7 @@ mod jwt;
 mod lifecycle;
 mod limits;
 mod list;
+mod load;
 mod merge;
 mod oci;
 mod openapi;

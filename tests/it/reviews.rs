@@ -282,7 +282,7 @@ async fn the_log_says_why_and_never_holds_a_token() {
     for own in ["own-c4n4ry", "denied-c4n4ry"] {
         std::fs::write(folder.path().join("own"), own).unwrap();
         let mut configured = config(&echoing, &json!([{"user": "a"}]));
-        configured["server"] = json!({"listen": "127.0.0.1:0", "admin": "127.0.0.1:0"});
+        configured["server"] = json!({"listen": "127.0.0.1:0", "admin": "127.0.0.1:0", "drain": "0s"});
         configured["log"] = json!({"level": "debug"});
         let file = folder.path().join("gateway.yaml");
         std::fs::write(&file, configured.to_string()).unwrap();

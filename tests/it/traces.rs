@@ -123,7 +123,7 @@ async fn log_of(calls: &[&str]) -> Vec<Value> {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("gateway.yaml");
     let routes = r#"[{"name": "f", "backend": {"fixed": {"parameters": [{"a": "b"}]}}}]"#;
-    let listen = "server: { listen: 127.0.0.1:0, admin: 127.0.0.1:0 }";
+    let listen = "server: { listen: 127.0.0.1:0, admin: 127.0.0.1:0, drain: 0s }";
     std::fs::write(&config, format!("{listen}\n{}routes: {routes}\n", TestApp::auth())).unwrap();
     let mut gateway = Gateway::serve(&config);
     for headers in calls {

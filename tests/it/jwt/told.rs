@@ -101,7 +101,7 @@ async fn the_log_says_why_and_never_holds_a_token() {
         {"issuer": "shared", "audience": AUDIENCE, "algorithms": ["HS256"], "secret": {"file": "secret"}},
     ]);
     let mut configured: Value = serde_json::from_str(&config(&jwt)).unwrap();
-    configured["server"] = json!({"listen": "127.0.0.1:0", "admin": "127.0.0.1:0"});
+    configured["server"] = json!({"listen": "127.0.0.1:0", "admin": "127.0.0.1:0", "drain": "0s"});
     configured["log"] = json!({"level": "debug"});
     let file = folder.path().join("gateway.yaml");
     std::fs::write(&file, configured.to_string()).unwrap();

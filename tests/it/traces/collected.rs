@@ -221,7 +221,7 @@ async fn the_last_spans_leave_before_the_process_ends() {
     let config = folder.path().join("gateway.yaml");
     let endpoint = format!("http://{}", collector.address);
     let text = json!({
-        "server": {"listen": "127.0.0.1:0", "admin": "127.0.0.1:0"},
+        "server": {"listen": "127.0.0.1:0", "admin": "127.0.0.1:0", "drain": "0s"},
         "traces": {"endpoint": endpoint},
         "routes": [{"name": "f", "backend": {"fixed": {"parameters": []}}}],
     });
