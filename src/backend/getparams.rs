@@ -67,7 +67,9 @@ pub fn read(body: &[u8], begins: impl FnOnce() -> String) -> Result<Vec<Paramete
 pub fn refuse_error(answer: &Map<String, Value>) -> Result<(), BackendError> {
     let names_one = |key: &str| ["error", "errors"].iter().any(|name| key.eq_ignore_ascii_case(name));
     let said = answer.iter().find(|(key, said)| names_one(key) && is_said(said));
-    said.map_or(Ok(()), |(key, said)| Err(BackendError::invalid_output(format!("it holds `{key}`: {said}"))))
+    let told =
+        |(key, said)| BackendError::invalid_output(format!("it holds `{key}`: {said}").replace(char::is_control, " "));
+    said.map_or(Ok(()), |found| Err(told(found)))
 }
 
 /// Whether there was an error: one who always writes an `error` may leave `value` blank.
@@ -150,6 +152,7 @@ mod tests {
             (r#"{"output":{"parameters":[null]}}"#, "output.parameters: item 0 is null"),
             (r#"{"output":{"parameters":{}}}"#, "output.parameters: "),
             (r#"{"output":{"parameters":[]},"error":"down"}"#, "it holds `error`: \"down\""),
+            ("{\"error\":\"a\u{7f}\u{9b}b\"}", "it holds `error`: \"a  b\""),
             (r#"{"Error":"down","Output":{"Parameters":[]}}"#, "it holds `Error`: \"down\""),
             (r#"{"output":{"parameters":[{"a":1}"#, "not one JSON document"),
             ("<html>", "not one JSON document"),

@@ -152,16 +152,10 @@ struct ErrorBody<'a> {
 }
 
 impl ApiError {
-    /// A refusal with `code`.
+    /// A refusal with `code`. What `message` quotes may hold control characters, some of which JSON does not escape.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Self {
-            code,
-            message: cut(message.into(), LONGEST),
-            reason: None,
-            is_often: false,
-            retry_after: None,
-            allow: None,
-        }
+        let message = message.into().replace(char::is_control, " ");
+        Self { code, message: cut(message, LONGEST), reason: None, is_often: false, retry_after: None, allow: None }
     }
 
     /// The same, with the methods that the path does answer.
@@ -335,5 +329,10 @@ mod tests {
     fn a_message_has_an_end() {
         let error = ApiError::new(Code::Internal, "ä".repeat(5000));
         assert_eq!(error.message.chars().count(), LONGEST);
+    }
+
+    #[test]
+    fn a_message_is_one_line() {
+        assert_eq!(ApiError::new(Code::Internal, "a\r\n\u{7f}\u{9b}31mb").message, "a    31mb");
     }
 }
