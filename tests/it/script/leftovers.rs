@@ -1,7 +1,10 @@
 //! What is left of scripts and workers that misbehave: no process, no zombie and no open file, and the next call works. Their
 //! gateway has a process of its own, so that nobody else's files are counted.
 
-use std::{process::Command, time::Duration};
+use std::{
+    process::{Command, Stdio},
+    time::Duration,
+};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -130,8 +133,9 @@ async fn nothing_is_left_of_workers() {
 /// What the others look for is there to be seen.
 #[tokio::test]
 async fn a_zombie_is_seen() {
-    // The second sleep takes the place of the shell, and knows nothing of the first.
-    let mut parent = Command::new("sh").args(["-c", "sleep 0 & exec sleep 9"]).spawn().unwrap();
+    // What takes the place of the shell knows nothing of its child, and has the argument of a launcher.
+    let line = "sleep 0 & exec tail -qf /dev/null launch";
+    let mut parent = Command::new("sh").args(["-c", line]).stderr(Stdio::null()).spawn().unwrap();
     let until = Instant::now() + Duration::from_secs(3);
     let dead = loop {
         let (found, _) = held(parent.id());

@@ -17,7 +17,7 @@ pub fn processes(marker: &str) -> Vec<String> {
     all.filter_map(|pid| of(&pid).ok()).filter(|line| line.contains(marker)).collect()
 }
 
-/// Fails unless all of them are gone within 3 s, and whatever is a zombie then within 3 s more.
+/// Fails unless all of them are gone within 3 s, and whatever is a zombie of launchers then within 10 s more.
 pub async fn all_gone(marker: &str, what: &str) {
     let until = Instant::now() + Duration::from_secs(3);
     while !processes(marker).is_empty() {
@@ -25,24 +25,25 @@ pub async fn all_gone(marker: &str, what: &str) {
         sleep(Duration::from_millis(10)).await;
     }
     // Those of other tests too, which are at their beginning perhaps.
-    let (dead, until) = (zombies(), Instant::now() + Duration::from_secs(3));
+    let (dead, until) = (zombies(), Instant::now() + Duration::from_secs(10));
     while !dead.is_disjoint(&zombies()) {
         assert!(Instant::now() < until, "{what}: the zombies {dead:?}");
         sleep(Duration::from_millis(10)).await;
     }
 }
 
-/// What launchers have left unburied. Not the test's own children: tests that kill a gateway look at it later. Other tests run
-/// at the same time, so one that is seen is a fault only if it stays.
+/// What launchers have not yet buried: what a program leaves so is its own affair while it runs, and a test's own children
+/// are looked at when it ends. Other tests run at the same time, so one that is seen is a fault only if it stays.
 pub fn zombies() -> HashSet<u32> {
-    let own = std::process::id();
-    let (found, _) = held(own);
-    let parent = |process: u32| {
+    let (found, _) = held(std::process::id());
+    let is_of_launcher = |process: u32| {
         let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-        stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse::<u32>().ok()
+        let parent: u32 = stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()?;
+        let line = std::fs::read(format!("/proc/{parent}/cmdline")).ok()?;
+        Some(line.split(|byte| *byte == 0).any(|argument| argument == b"launch"))
     };
     let dead = found.into_iter().filter(|(_, state)| *state == 'Z').map(|(process, _)| process);
-    dead.filter(|process| parent(*process).is_some_and(|parent| parent != own)).collect()
+    dead.filter(|process| is_of_launcher(*process) == Some(true)).collect()
 }
 
 /// What a process and all that it started hold: the processes with their states, and their open files in all.
