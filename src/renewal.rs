@@ -3,15 +3,14 @@
 
 use std::{
     collections::BTreeSet,
+    io,
     path::{Path, PathBuf},
     time::Duration,
 };
 
-use notify::{RecommendedWatcher, RecursiveMode, Watcher};
-use tokio::{
-    sync::mpsc,
-    time::{sleep, timeout},
-};
+use futures_util::{FutureExt, StreamExt};
+use inotify::{EventStream, Inotify, WatchMask};
+use tokio::time::{sleep, timeout};
 
 /// How often files are looked at without an event.
 const POLL: Duration = Duration::from_secs(30);
@@ -21,44 +20,54 @@ const SETTLE: Duration = Duration::from_millis(100);
 /// Tells when files may have been renewed.
 #[derive(Debug)]
 pub struct Renewals {
-    events: mpsc::Receiver<()>,
-    /// It watches for as long as it lives.
-    _watcher: Option<RecommendedWatcher>,
+    /// Those of the files' folders, where the system can watch.
+    events: Option<EventStream<[u8; 4096]>>,
 }
 
 impl Renewals {
     /// Those of `files`. Where the system cannot watch, time alone counts, which is told in the log.
     #[must_use]
     pub fn of(files: &[PathBuf]) -> Self {
-        let (tell, events) = mpsc::channel(1);
-        let watcher = watch(files, tell).inspect_err(|error| {
-            tracing::warn!(%error, "files cannot be watched, and are looked at every {} s", POLL.as_secs());
-        });
-        Self { events, _watcher: watcher.ok() }
+        let events = watch(files).inspect_err(unwatched);
+        Self { events: events.ok() }
     }
 
     /// Waits until they may have been.
     pub async fn next(&mut self) {
-        match timeout(POLL, self.events.recv()).await {
-            Ok(Some(())) => sleep(SETTLE).await,
-            // Nobody watches.
-            Ok(None) => sleep(POLL).await,
-            Err(_) => {}
+        let Some(events) = &mut self.events else { return sleep(POLL).await };
+        match timeout(POLL, events.next()).await {
+            Ok(Some(Ok(_))) => sleep(SETTLE).await,
+            Ok(end) => {
+                unwatched(&end.and_then(Result::err).unwrap_or_else(|| io::ErrorKind::UnexpectedEof.into()));
+                self.events = None;
+                return sleep(POLL).await;
+            }
+            Err(_) => return,
         }
-        while self.events.try_recv().is_ok() {}
+        while let Some(Some(Ok(_))) = events.next().now_or_never() {}
     }
 }
 
-fn watch(files: &[PathBuf], tell: mpsc::Sender<()>) -> notify::Result<RecommendedWatcher> {
-    let mut watcher = notify::recommended_watcher(move |_| {
-        // One that waits already stands for this one too.
-        let _ = tell.try_send(());
-    })?;
+fn unwatched(error: &io::Error) {
+    tracing::warn!(%error, "files cannot be watched, and are looked at every {} s", POLL.as_secs());
+}
+
+/// Events of the folders of `files` that stand for other content, by a rename or by whoever has written. Not that a file is read,
+/// which the gateway does itself, nor each write to a file that stays open, such as a log beside them.
+fn watch(files: &[PathBuf]) -> io::Result<EventStream<[u8; 4096]>> {
+    let renewed = WatchMask::CLOSE_WRITE | WatchMask::ATTRIB | WatchMask::CREATE | WatchMask::DELETE;
+    let moved = WatchMask::MOVE | WatchMask::MOVE_SELF | WatchMask::DELETE_SELF;
+    let inotify = Inotify::init()?;
     let folders: BTreeSet<&Path> = files.iter().filter_map(|file| file.parent()).collect();
     for folder in folders {
-        watcher.watch(folder, RecursiveMode::NonRecursive)?;
+        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        inotify.watches().add(folder, renewed | moved).map_err(|error| at(folder, &error))?;
     }
-    Ok(watcher)
+    inotify.into_event_stream([0; 4096])
+}
+
+fn at(folder: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", folder.display()))
 }
 
 #[cfg(test)]
@@ -82,6 +91,26 @@ mod tests {
         std::fs::rename(at("..data_tmp"), at("..data")).unwrap();
         timeout(Duration::from_secs(10), renewals.next()).await.unwrap();
         assert_eq!(std::fs::read_to_string(at("token")).unwrap(), "2");
+    }
+
+    #[tokio::test]
+    async fn neither_a_look_nor_a_log_is_an_event() {
+        use std::io::Write;
+
+        let folder = tempfile::tempdir().unwrap();
+        let token = folder.path().join("token");
+        std::fs::write(&token, "1").unwrap();
+        let mut log = std::fs::File::create(folder.path().join("log")).unwrap();
+        let mut renewals = Renewals::of(std::slice::from_ref(&token));
+        std::fs::read(&token).unwrap();
+        log.write_all(b"a line\n").unwrap();
+        let nothing = timeout(Duration::from_millis(300), renewals.next()).await;
+        assert!(nothing.is_err(), "nothing was renewed");
+        std::fs::write(&token, "2").unwrap();
+        timeout(Duration::from_secs(10), renewals.next()).await.unwrap();
+        std::fs::read(&token).unwrap();
+        let nothing = timeout(Duration::from_millis(300), renewals.next()).await;
+        assert!(nothing.is_err(), "all that came with it was one event");
     }
 
     #[tokio::test(start_paused = true)]

@@ -146,6 +146,9 @@ class Bench:
     def __init__(self, settings: Settings, directory: Path) -> None:
         self.settings = settings
         self.directory = directory
+        # Not beside the configuration, whose folder the gateway watches.
+        self.logs = directory / "logs"
+        self.logs.mkdir()
         self.canary_figures: list[float] = []
         self.numbers = itertools.count()
         self.token_file = directory / "token"
@@ -195,7 +198,7 @@ class Bench:
             argv,
             port=port,
             core=self.settings.server_core if core is None else core,
-            log=self.directory / f"{name}-{next(self.numbers)}.log",
+            log=self.logs / f"{name}-{next(self.numbers)}.log",
             environment=environment or {},
         )
 
