@@ -5,6 +5,7 @@
 //! page tables: tens of milliseconds for some gigabytes. A launcher is the reaper of all that its program starts, so that
 //! whatever leaves its parents is found and ended too; and it ends when the gateway does, even by `kill -9`.
 
+mod bay;
 mod confine;
 mod copy;
 mod folder;
@@ -24,23 +25,19 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use tokio::{
-    net::unix::pipe,
-    sync::{OwnedSemaphorePermit, Semaphore, oneshot},
-    time::{Instant, sleep, timeout_at},
+    sync::{Semaphore, watch},
+    time::{Instant, timeout_at},
 };
 
 pub use self::{
+    bay::{Bay, Leash, Running, Turn},
     inside::run,
     terms::{Identities, Limits, Network, SYSTEM, Terms, User},
     usage::{Meter, Usage},
     wire::{Copied, Ended, First, How, Program},
 };
-use self::{
-    root::Root,
-    slot::Slot,
-    wire::{Fate, Report, Request},
-};
-use crate::{error::BackendError, telemetry::metrics::ProgramMetrics};
+use self::{root::Root, slot::Slot};
+use crate::telemetry::metrics::ProgramMetrics;
 
 /// The argument with which the gateway's program lives as a launcher.
 pub const ARGUMENT: &str = "launch";
@@ -64,6 +61,8 @@ pub struct Launchers {
     root: Mutex<Option<Root>>,
     /// What the programs of all bays must not have, together.
     wanted: Mutex<Option<Network>>,
+    running: watch::Sender<usize>,
+    is_closed: watch::Sender<bool>,
 }
 
 /// What a launcher is told first.
@@ -79,7 +78,16 @@ impl Launchers {
     pub fn new(program: PathBuf, most: usize) -> Self {
         let most = most.clamp(1, Semaphore::MAX_PERMITS);
         let permits = Arc::new(Semaphore::new(most));
-        Self { program, permits, most, metrics: None, root: Mutex::default(), wanted: Mutex::default() }
+        Self {
+            program,
+            permits,
+            most,
+            metrics: None,
+            root: Mutex::default(),
+            wanted: Mutex::default(),
+            running: watch::Sender::default(),
+            is_closed: watch::Sender::default(),
+        }
     }
 
     /// Counts programs in `metrics` from now on.
@@ -101,10 +109,29 @@ impl Launchers {
         Ok(lacks)
     }
 
-    /// Notes that more programs run, or fewer.
-    fn count(&self, more: i64) {
+    /// Ends all programs, first politely, then by force; starts no other; and leaves no folder behind.
+    pub async fn close(&self) {
+        self.is_closed.send_replace(true);
+        let mut running = self.running.subscribe();
+        if timeout_at(Instant::now() + GRACE + ENDING, running.wait_for(|running| *running == 0)).await.is_err() {
+            tracing::warn!(running = *self.running.borrow(), "some programs have not ended, and are killed");
+        }
+        drop(self.root.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+
+    /// Notes that a program runs.
+    fn begun(&self) {
+        self.running.send_modify(|running| *running += 1);
         if let Some(metrics) = &self.metrics {
-            metrics.running.add(more);
+            metrics.running.inc();
+        }
+    }
+
+    /// Notes that one runs no more.
+    fn ended(&self) {
+        self.running.send_modify(|running| *running -= 1);
+        if let Some(metrics) = &self.metrics {
+            metrics.running.dec();
         }
     }
 
@@ -127,234 +154,6 @@ impl Launchers {
             }
         }
         root.insert(Root::new()?).folder(user)
-    }
-}
-
-/// The launchers for programs on one set of terms.
-#[derive(Debug, Clone)]
-pub struct Bay(Arc<Places>);
-
-#[derive(Debug)]
-struct Places {
-    launchers: Arc<Launchers>,
-    terms: Terms,
-    permits: Arc<Semaphore>,
-    most: usize,
-    idle: Mutex<Vec<(Slot, Instant)>>,
-}
-
-/// A program that runs. When its leash is dropped, it is ended: first politely, then by force.
-#[derive(Debug)]
-pub struct Running {
-    /// What it reads.
-    pub stdin: Option<pipe::Sender>,
-    /// What it writes.
-    pub stdout: pipe::Receiver,
-    /// What it tells people.
-    pub stderr: pipe::Receiver,
-    /// How it ended, once it has, and all that it started too.
-    pub ended: oneshot::Receiver<Result<Ended, BackendError>>,
-    /// What it uses.
-    pub meter: Meter,
-    /// What keeps it running.
-    pub leash: Leash,
-}
-
-/// What keeps a program running: when it is lost, the program is ended.
-#[derive(Debug)]
-pub struct Leash(#[expect(dead_code, reason = "its loss is the sign")] oneshot::Sender<()>);
-
-/// The right to run a program, or to have one do something.
-#[derive(Debug)]
-pub struct Turn {
-    _of_own: OwnedSemaphorePermit,
-    _of_all: OwnedSemaphorePermit,
-}
-
-impl Bay {
-    /// A bay for programs on `terms`, of which at most `most` run at once.
-    #[must_use]
-    pub fn new(launchers: &Arc<Launchers>, terms: Terms, most: usize) -> Self {
-        let most = most.clamp(1, Semaphore::MAX_PERMITS);
-        launchers.want(terms.network);
-        let (launchers, permits) = (Arc::clone(launchers), Arc::new(Semaphore::new(most)));
-        Self(Arc::new(Places { launchers, terms, permits, most, idle: Mutex::default() }))
-    }
-
-    /// Starts `program`, as soon as it is its turn.
-    ///
-    /// # Errors
-    /// When that is not before `deadline`, or there is no launcher for it.
-    pub async fn start(&self, program: Program, deadline: Instant) -> Result<Running, BackendError> {
-        let turn = self.turn(deadline).await?;
-        self.launch(program, deadline, Some(turn)).await
-    }
-
-    /// Starts `program`, which stays: it takes no turn, but whoever has it do something needs one.
-    ///
-    /// # Errors
-    /// When there is no launcher for it before `deadline`.
-    pub async fn start_staying(&self, program: Program, deadline: Instant) -> Result<Running, BackendError> {
-        self.launch(program, deadline, None).await
-    }
-
-    /// Waits for a turn.
-    ///
-    /// # Errors
-    /// When there is none before `deadline`.
-    pub async fn turn(&self, deadline: Instant) -> Result<Turn, BackendError> {
-        self.0.turn(deadline).await
-    }
-
-    /// Which files its programs may use now: one that was started with others sees the old ones.
-    #[must_use]
-    pub fn identities(&self) -> Identities {
-        self.0.terms.identities()
-    }
-
-    /// Notes that a worker is not asked any more; `why` says it.
-    pub fn worker_ended(&self, why: &'static str) {
-        if let Some(metrics) = &self.0.launchers.metrics {
-            metrics.worker_ended(why);
-        }
-    }
-
-    async fn launch(&self, program: Program, deadline: Instant, turn: Option<Turn>) -> Result<Running, BackendError> {
-        let cannot = |why: String| BackendError::unavailable(format!("cannot start: {why}"));
-        let (streams, [stdin, stdout, stderr]) = slot::pipes().map_err(|error| cannot(error.to_string()))?;
-        let request = wire::frame(&Request::Start(program)).map_err(|error| cannot(error.to_string()))?;
-        let mut slot = None;
-        if let Some(mut idle) = self.0.idle_slot() {
-            // One that ended just now has not read it.
-            if idle.start(&request, &streams).await.is_ok() {
-                slot = Some(idle);
-            } else {
-                tokio::spawn(idle.destroy());
-            }
-        }
-        let slot = if let Some(slot) = slot {
-            slot
-        } else {
-            let opening = timeout_at(deadline, Slot::open(&self.0.launchers, &self.0.terms)).await;
-            let opening = opening.map_err(|_| BackendError::timeout("its launcher was not ready in time"))?;
-            let (mut slot, _) = opening.map_err(cannot)?;
-            slot.start(&request, &streams).await.map_err(|error| cannot(error.to_string()))?;
-            slot
-        };
-        drop(streams);
-        let meter = slot.meter();
-        self.0.launchers.count(1);
-        let ((stop, stopped), (end, ended)) = (oneshot::channel(), oneshot::channel());
-        tokio::spawn(Arc::clone(&self.0).attend(slot, stopped, end, turn));
-        let receiver = |fd| pipe::Receiver::from_owned_fd(fd).map_err(|error| cannot(error.to_string()));
-        let stdin = pipe::Sender::from_owned_fd(stdin).map_err(|error| cannot(error.to_string()))?;
-        Ok(Running {
-            stdin: Some(stdin),
-            stdout: receiver(stdout)?,
-            stderr: receiver(stderr)?,
-            ended,
-            meter,
-            leash: Leash(stop),
-        })
-    }
-}
-
-impl Places {
-    async fn turn(&self, deadline: Instant) -> Result<Turn, BackendError> {
-        let full = |most: usize, of: &str| {
-            let s = if most == 1 { "" } else { "s" };
-            BackendError::timeout(format!("no turn in time: {most} run{s} {of} were under way all the while"))
-        };
-        let wait = async |permits: &Arc<Semaphore>| timeout_at(deadline, Arc::clone(permits).acquire_owned()).await;
-        let (of_own, of_all) = ("of it (`concurrency`)", "of all scripts (`scripts.concurrency`)");
-        let own = wait(&self.permits).await.ok().and_then(Result::ok).ok_or_else(|| full(self.most, of_own))?;
-        let all = wait(&self.launchers.permits).await.ok().and_then(Result::ok);
-        let all = all.ok_or_else(|| full(self.launchers.most, of_all))?;
-        Ok(Turn { _of_own: own, _of_all: all })
-    }
-
-    fn idle_slot(&self) -> Option<Slot> {
-        loop {
-            let (mut slot, _) = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
-            if slot.is_good(&self.terms) {
-                return Some(slot);
-            }
-            tokio::spawn(slot.destroy());
-        }
-    }
-
-    /// Waits for the program's end, which comes by itself or when `stopped` says so.
-    async fn attend(
-        self: Arc<Self>,
-        mut slot: Slot,
-        mut stopped: oneshot::Receiver<()>,
-        end: oneshot::Sender<Result<Ended, BackendError>>,
-        turn: Option<Turn>,
-    ) {
-        let report = {
-            let (reports, requests) = slot.halves();
-            let mut report = std::pin::pin!(reports.next());
-            tokio::select! {
-                report = &mut report => report,
-                _ = &mut stopped => {
-                    let late = Err(std::io::ErrorKind::TimedOut.into());
-                    match requests.stop(GRACE).await {
-                        Ok(()) => timeout_at(Instant::now() + GRACE + ENDING, report).await.unwrap_or(late),
-                        Err(error) => Err(error),
-                    }
-                }
-            }
-        };
-        let (how, fate) = match report {
-            Ok(Report::Ended(ended)) => {
-                let fate = ended.fate;
-                (Ok(ended), fate)
-            }
-            Ok(Report::NotStarted(why)) => (Err(BackendError::unavailable(format!("cannot start: {why}"))), Fate::Ends),
-            Ok(Report::Ready(_)) => (Err(BackendError::unavailable("its launcher lost count")), Fate::Ends),
-            Err(error) => (Err(BackendError::unavailable(format!("its launcher has ended: {error}"))), Fate::Ends),
-        };
-        match fate {
-            Fate::Goes => self.keep(slot),
-            Fate::Ends => slot.destroy().await,
-            Fate::Waits => {
-                let places = Arc::clone(&self);
-                tokio::spawn(async move {
-                    match timeout_at(Instant::now() + IDLE, slot.halves().0.next()).await {
-                        Ok(Ok(Report::Ready(_))) => places.keep(slot),
-                        _ => slot.destroy().await,
-                    }
-                });
-            }
-        }
-        self.launchers.count(-1);
-        drop(turn);
-        let _ = end.send(how);
-    }
-
-    /// Keeps a launcher for the next program, for a while.
-    fn keep(self: &Arc<Self>, slot: Slot) {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push((slot, Instant::now()));
-        let places = Arc::downgrade(self);
-        tokio::spawn(async move {
-            sleep(IDLE).await;
-            let Some(places) = places.upgrade() else { return };
-            let is_old = |(_, since): &mut (Slot, Instant)| since.elapsed() >= IDLE;
-            let old: Vec<_> =
-                places.idle.lock().unwrap_or_else(PoisonError::into_inner).extract_if(.., is_old).collect();
-            for (slot, _) in old {
-                slot.destroy().await;
-            }
-        });
-    }
-}
-
-impl Drop for Places {
-    fn drop(&mut self) {
-        // They end by themselves, but for one that its last program stopped.
-        for (slot, _) in self.idle.get_mut().unwrap_or_else(PoisonError::into_inner) {
-            slot.kill();
-        }
     }
 }
 

@@ -123,6 +123,8 @@ fn check_reload(file: &Path, admin: &AdminArgs) -> anyhow::Result<ExitCode> {
 }
 
 async fn serve(app: Arc<App>, file: &Path) -> anyhow::Result<ExitCode> {
+    // Before anything that takes time: a hangup that came earlier would end the process.
+    let hangup = signal(SignalKind::hangup())?;
     app.open_disk();
     match app.launchers.lacks().await {
         Ok(lacks) => lacks.iter().for_each(|lack| tracing::warn!("scripts are not wholly contained: {lack}")),
@@ -130,7 +132,6 @@ async fn serve(app: Arc<App>, file: &Path) -> anyhow::Result<ExitCode> {
     }
     // Before the first connection: a signal that came earlier would end the process at once.
     let mut signals = Signals::listen()?;
-    let hangup = signal(SignalKind::hangup())?;
     let setup = app.setup();
     let bind = async |address, key: &str| {
         TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address} (server.{key})"))
@@ -180,6 +181,7 @@ async fn serve(app: Arc<App>, file: &Path) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::from(exit::FAILED));
         }
     }
+    app.launchers.close().await;
     if let Some(disk) = app.engine.answers().disk() {
         disk.flush(FLUSH);
     }

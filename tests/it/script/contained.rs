@@ -61,7 +61,8 @@ async fn whatever_leaves_its_parents_ends_with_the_run() {
 async fn the_end_of_the_gateway_is_the_end_of_its_scripts() {
     for signal in [Signal::SIGKILL, Signal::SIGTERM] {
         let (folder, marker) = (tempfile::tempdir().unwrap(), marker());
-        let line = format!("setsid sleep {marker} & exec sleep {marker}");
+        // It takes force to end it, for which nobody waits but the gateway at its end.
+        let line = format!("trap '' TERM; setsid sleep {marker} & exec sleep {marker}");
         let route = json!({"name": "s", "deadline": "2s", "backend": {"script": {"command": ["sh", "-c", line]}}});
         let file = folder.path().join("gateway.yaml");
         let server = "server: { listen: \"127.0.0.1:0\", admin: \"127.0.0.1:0\", drain: 0s }";
@@ -76,7 +77,11 @@ async fn the_end_of_the_gateway_is_the_end_of_its_scripts() {
         gateway.signal(signal);
         if signal == Signal::SIGTERM {
             assert_eq!(call.await.unwrap().status, 504);
+            let folder = format!("appset-gateway-{}-", gateway.id());
             assert!(gateway.wait(Duration::from_secs(10)).0.success());
+            assert_eq!(processes(&marker), [""; 0]);
+            let left = std::fs::read_dir(std::env::temp_dir()).unwrap().flatten().map(|entry| entry.file_name());
+            assert_eq!(left.filter(|name| name.to_string_lossy().starts_with(&folder)).count(), 0);
         } else {
             call.abort();
         }
