@@ -85,26 +85,23 @@ impl App {
     /// # Errors
     /// With all problems of the configuration. A report comes with success too: it may hold warnings.
     pub fn build(loaded: Loaded, clock: Arc<dyn Clock>, program: &FilePath) -> Result<(Self, Report), Report> {
-        let mut problems = Problems::default();
-        let root = Path::root();
         let Some(config) = loaded.config.clone() else { return Err(loaded.report(Vec::new())) };
         let metrics = match Metrics::new() {
             Ok(metrics) => Arc::new(metrics),
             Err(error) => {
-                problems.error(&root, format!("the metrics cannot be set up: {error}"));
+                let mut problems = Problems::default();
+                problems.error(&Path::root(), format!("the metrics cannot be set up: {error}"));
                 return Err(loaded.report(problems.into_vec()));
             }
         };
         let base = loaded.base.clone();
-        let of_tls = root.key("server").key("tls");
-        let tls = config.server.tls.as_ref().and_then(|tls| tls.build(&base, &of_tls, &mut problems));
         let launchers = Launchers::new(program.to_owned(), config.scripts.concurrency);
         let launchers = Arc::new(launchers.counted(metrics.programs.clone()));
         let common = Common { clock: Arc::clone(&clock), metrics: Arc::clone(&metrics), launchers };
-        let (mut setup, report) = Setup::build(loaded, problems, &common, None)?;
+        let (mut setup, report) = Setup::build(loaded, &common, None)?;
         metrics.reloads.begun(setup.generation, setup.since);
         let app = Self {
-            tls,
+            tls: setup.tls.take(),
             engine: Engine::new(Memory::new(&config.cache), clock, Arc::clone(&metrics)),
             metrics,
             traces: std::mem::take(&mut setup.traces),

@@ -28,6 +28,7 @@ use crate::{
     base_dir::BaseDir,
     cache::CacheLimits,
     collector::TracesConfig,
+    file,
     oci::RegistryConfig,
     outbound::OutboundConfig,
     problem::{Path, Problem, Problems},
@@ -158,13 +159,10 @@ impl Loaded {
     /// Reads and decodes `file`.
     ///
     /// # Errors
-    /// When the file cannot be read, or is no YAML at all.
+    /// When it is no regular file with up to 1 MiB, cannot be read, or is no YAML at all.
     pub fn read(file: &FilePath) -> Result<Self, Report> {
         let name = file.display().to_string();
-        let source = match std::fs::read_to_string(file) {
-            Ok(source) => source,
-            Err(error) => return Err(Report::unreadable(&name, &error.to_string())),
-        };
+        let source = file::read(file).map_err(|why| Report::unreadable(&name, &why))?;
         Self::parse(&name, source, BaseDir::of_file(file))
     }
 

@@ -3,15 +3,21 @@
 
 use std::{fmt, path::PathBuf};
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
+use base16ct::lower::encode_string;
+use base64::{
+    Engine as _,
+    engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD},
+};
 use http::{HeaderMap, HeaderValue};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use regex::Regex;
 use schemars::JsonSchema;
 use secrecy::{ExposeSecret, SecretString};
 use serde::{
     Deserialize, Deserializer,
-    de::{MapAccess, Visitor, value::MapAccessDeserializer},
+    de::{Error, Expected, MapAccess, Visitor, value::MapAccessDeserializer},
 };
+use url::form_urlencoded::byte_serialize;
 
 use crate::{
     base_dir::BaseDir,
@@ -27,7 +33,7 @@ pub const REDACTED: &str = "[redacted]";
 const SHORTEST_PART: usize = 4;
 
 /// Where a secret's value comes from.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum SecretRef {
     /// A file with the value, relative to the configuration file; one trailing newline is trimmed.
@@ -99,8 +105,8 @@ impl Secrets {
         self.hidden = self.hidden.or(others.hidden);
     }
 
-    /// `text` with every secret in it replaced by [`REDACTED`]: whole, as it looks when it was escaped, by
-    /// its lines, and without the scheme of an `Authorization` header. To be used before a text is cut,
+    /// `text` with every secret in it replaced by [`REDACTED`]: whole, as it looks when it was escaped or encoded (base64, hexadecimal,
+    /// for a URL), by its lines, and without the scheme of an `Authorization` header. To be used before a text is cut,
     /// since half a secret is not recognised.
     #[must_use]
     pub fn redact(&self, text: &str) -> String {
@@ -129,7 +135,17 @@ impl Secrets {
 /// The shapes in which a secret may come back.
 fn forms(secret: &Secret) -> Vec<String> {
     let whole = secret.expose();
-    let mut forms = vec![whole.to_owned(), whole.escape_debug().to_string(), STANDARD.encode(whole)];
+    let mut forms = vec![whole.to_owned(), whole.escape_debug().to_string()];
+    if whole.len() >= SHORTEST_PART {
+        // Also as `echo` hands it on, with the end of a line.
+        for text in [whole.to_owned(), format!("{whole}\n")] {
+            forms.extend([STANDARD.encode(&text), URL_SAFE_NO_PAD.encode(&text), encode_string(text.as_bytes())]);
+        }
+        forms.extend([
+            byte_serialize(whole.as_bytes()).collect(),
+            utf8_percent_encode(whole, NON_ALPHANUMERIC).to_string(),
+        ]);
+    }
     forms.extend(whole.lines().map(str::trim).filter(|line| line.len() >= SHORTEST_PART).map(str::to_owned));
     if let Some((scheme, rest)) = whole.split_once(' ')
         && rest.len() >= SHORTEST_PART
@@ -200,6 +216,56 @@ fn trim_newline(value: &str) -> &str {
     value.strip_suffix('\r').unwrap_or(value)
 }
 
+impl<'de> Deserialize<'de> for SecretRef {
+    /// Whatever else stands in its place may be the secret itself, so that no message repeats it.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reference;
+
+        impl<'de> Visitor<'de> for Reference {
+            type Value = SecretRef;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a secret reference `{ file: … }` or `{ env: … }`")
+            }
+
+            fn visit_bool<E: Error>(self, _: bool) -> Result<Self::Value, E> {
+                Err(E::custom(format_args!("wrong type: here stands a value, expected {}", &self as &dyn Expected)))
+            }
+
+            fn visit_i64<E: Error>(self, _: i64) -> Result<Self::Value, E> {
+                self.visit_bool(false)
+            }
+
+            fn visit_u64<E: Error>(self, _: u64) -> Result<Self::Value, E> {
+                self.visit_bool(false)
+            }
+
+            fn visit_f64<E: Error>(self, _: f64) -> Result<Self::Value, E> {
+                self.visit_bool(false)
+            }
+
+            fn visit_str<E: Error>(self, _: &str) -> Result<Self::Value, E> {
+                self.visit_bool(false)
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+                #[derive(Deserialize)]
+                #[serde(rename_all = "camelCase")]
+                enum Source {
+                    File(PathBuf),
+                    Env(String),
+                }
+                Ok(match Source::deserialize(MapAccessDeserializer::new(map))? {
+                    Source::File(file) => SecretRef::File(file),
+                    Source::Env(name) => SecretRef::Env(name),
+                })
+            }
+        }
+
+        deserializer.deserialize_any(Reference)
+    }
+}
+
 /// A value written as text, or a reference to a secret.
 #[derive(Debug, Clone, PartialEq, Eq, JsonSchema)]
 #[serde(untagged)]
@@ -255,6 +321,16 @@ mod tests {
         assert_eq!(redact("Basic Y2k6aHVudGVyMg==", "Y2k6aHVudGVyMg== is hunter2"), "[redacted] is [redacted]");
         assert_eq!(redact("line one\nline two", "line two, line one"), "[redacted], [redacted]");
         assert_eq!(redact("a\"b", r#"the key `a\"b`"#), "the key `[redacted]`");
+        for (secret, encoded) in [
+            ("hunter2", "aHVudGVyMg=="),
+            ("hunter2", "aHVudGVyMgo="),
+            ("hunter2", "aHVudGVyMg"),
+            ("hunter2", "68756e74657232"),
+            ("hunter/2 ", "hunter%2F2%20"),
+            ("hunter/2 ", "hunter%2F2+"),
+        ] {
+            assert_eq!(redact(secret, encoded), REDACTED, "{encoded}");
+        }
     }
 
     #[test]

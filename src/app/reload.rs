@@ -11,7 +11,6 @@ use super::{App, Changes, Outline, Setup};
 use crate::{
     clock::Timestamp,
     config::{Loaded, Report},
-    problem::Problems,
     renewal::Renewals,
 };
 
@@ -63,8 +62,13 @@ impl App {
     /// # Errors
     /// With all that is wrong with it; then nothing changes.
     pub fn reload(&self, loaded: Result<Loaded, Report>) -> Result<Arc<Changes>, Report> {
+        self.attempt(loaded, false)
+    }
+
+    /// [`Self::reload`]; problems that are known to a new try of the same are not told again.
+    fn attempt(&self, loaded: Result<Loaded, Report>, is_retry: bool) -> Result<Arc<Changes>, Report> {
         let before = self.setup();
-        let built = loaded.and_then(|loaded| Setup::build(loaded, Problems::default(), &self.common, Some(&before)));
+        let built = loaded.and_then(|loaded| Setup::build(loaded, &self.common, Some(&before)));
         let at = self.common.clock.now();
         match built {
             Ok((setup, report)) => {
@@ -95,22 +99,26 @@ impl App {
                 Ok(changes)
             }
             Err(report) => {
-                let lines = report.lines();
-                tracing::error!(
-                    problems = lines.len(),
-                    "the new configuration cannot be used; the one before stays in use"
-                );
-                for line in &lines {
-                    tracing::error!("{line}");
+                let (lines, mut last) = (report.lines(), self.reloads.lock());
+                let is_known = last.as_ref().is_some_and(|last| last.result.as_ref().err() == Some(&lines));
+                if !(is_retry && is_known) {
+                    tracing::error!(
+                        problems = lines.len(),
+                        "the new configuration cannot be used; the one before stays in use"
+                    );
+                    for line in &lines {
+                        tracing::error!("{line}");
+                    }
+                    self.metrics.reloads.failed();
                 }
-                self.metrics.reloads.failed();
-                *self.reloads.lock() = Some(Attempt { at, result: Err(lines) });
+                *last = Some(Attempt { at, result: Err(lines) });
                 Err(report)
             }
         }
     }
 
-    /// Takes the configuration in `file` whenever it, or a plugin's, has changed, and on each `hangup`, for as long as it is polled.
+    /// Takes the configuration in `file` whenever it, or a plugin's, has changed, and on each `hangup`, for as long as it is polled. One
+    /// that cannot be used is tried again: what it names, such as a mounted Secret, may come after it.
     pub async fn follow(self: &Arc<Self>, file: &FilePath, mut hangup: Signal) {
         let mut known: Source = Ok(self.setup().hash);
         let mut watched = vec![file.to_owned()];
@@ -141,10 +149,12 @@ impl App {
                 (renewals, watched, is_new) = (Renewals::of(&files), files, true);
             }
             let source = loaded.as_ref().map(|loaded| loaded.hash).map_err(ToString::to_string);
-            if is_asked || source != known {
+            let has_failed = self.reloads.last().is_some_and(|last| last.result.is_err());
+            let is_new_text = source != known;
+            if is_asked || is_new_text || has_failed {
                 known = source;
-                let app = Arc::clone(self);
-                off_thread(move || _ = app.reload(loaded)).await;
+                let (app, is_retry) = (Arc::clone(self), !is_asked && !is_new_text);
+                off_thread(move || _ = app.attempt(loaded, is_retry)).await;
             }
         }
     }

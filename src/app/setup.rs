@@ -17,6 +17,7 @@ use crate::{
     problem::{Path, Problem, Problems},
     route::{RouteTable, check_deadline},
     telemetry::metrics::Metrics,
+    tls::Tls,
     units::HumanDuration,
 };
 
@@ -43,6 +44,8 @@ pub struct Setup {
     pub hash: [u8; 32],
     /// Where spans go; taken by the process with its first setup.
     pub(super) traces: Traces,
+    /// Who we are on the main listener; taken by the process with its first setup.
+    pub(super) tls: Option<Arc<Tls>>,
     shared: Shared,
 }
 
@@ -56,17 +59,13 @@ struct Shared {
 }
 
 impl Setup {
-    /// Builds everything that `loaded` describes, in which there are `problems`, and takes over from `before` what stays the same. Opens no socket and runs no backend.
+    /// Builds everything that `loaded` describes, and takes over from `before` what stays the same. Opens no socket and runs no
+    /// backend.
     ///
     /// # Errors
     /// With all problems of the configuration. A report comes with success too: it may hold warnings.
-    pub(super) fn build(
-        mut loaded: Loaded,
-        mut problems: Problems,
-        common: &Common,
-        before: Option<&Self>,
-    ) -> Result<(Self, Report), Report> {
-        let root = Path::root();
+    pub(super) fn build(mut loaded: Loaded, common: &Common, before: Option<&Self>) -> Result<(Self, Report), Report> {
+        let (root, mut problems) = (Path::root(), Problems::default());
         let Some(config) = loaded.config.clone() else { return Err(loaded.report(Vec::new())) };
         check_server(&config, &root, &mut problems);
         let base = &loaded.base.clone();
@@ -95,6 +94,9 @@ impl Setup {
         let traces = config.traces.as_ref().and_then(|traces| {
             Traces::build(traces, base, &shared.outbound, &common.metrics.spans, &root.key("traces"), &mut problems)
         });
+        // Of no use before the next start, which is not to be the one that finds out.
+        let of_tls = root.key("server").key("tls");
+        let tls = config.server.tls.as_ref().and_then(|tls| tls.build(base, &of_tls, &mut problems));
         let around = Surroundings {
             raw: &Value::Null,
             base,
@@ -127,7 +129,7 @@ impl Setup {
         let kept = before.map_or(0, |before| routes.keep(&before.routes));
         let (since, traces) = (common.clock.now(), traces.unwrap_or_default());
         Ok((
-            Self { server: config.server, auth, routes, outline, generation, since, kept, hash, traces, shared },
+            Self { server: config.server, auth, routes, outline, generation, since, kept, hash, traces, tls, shared },
             report,
         ))
     }

@@ -7,7 +7,14 @@ use regex::{Captures, Regex};
 use serde::Serialize;
 
 use super::tree::{Node, Position};
-use crate::problem::{Problem, Severity};
+use crate::{
+    problem::{Problem, Segment, Severity},
+    secret::REDACTED,
+};
+
+/// How the keys end whose values may be secrets, written into the file by mistake.
+const SECRET_KEYS: [&str; 8] =
+    ["token", "bearer", "password", "passwd", "secret", "sha256", "authorization", "credential"];
 
 /// The findings for one file, and for those that belong to it.
 #[derive(Debug, Clone)]
@@ -71,7 +78,13 @@ impl Report {
 
     /// Notes `problem`, whose path counts as `tree` does. What is said of a part in which something
     /// was found before may only follow from that, and is left out.
-    pub fn add(&mut self, tree: &Node, problem: Problem) {
+    pub fn add(&mut self, tree: &Node, mut problem: Problem) {
+        if let Some(Segment::Key(key)) = problem.path.segments().last()
+            && SECRET_KEYS.iter().any(|end| key.to_ascii_lowercase().ends_with(end))
+            && let Some(text) = tree.text(&problem.path)
+        {
+            problem.message = problem.message.replace(&text, REDACTED);
+        }
         let (at, real) = tree.locate(&problem.path);
         let is_echo = |finding: &Finding| finding.real != real && finding.real.is_within(&real);
         let is_missing_key = problem.message.starts_with("the key `");
@@ -170,20 +183,40 @@ impl Report {
     }
 }
 
-/// `text` without control characters, which a key or a value of the file may hold: a report is printed to terminals and logs.
+/// `text` without control characters, which a key or a value of the file may hold, nor the user and password of a URL: a report is
+/// printed to terminals and logs.
 fn in_one_line(text: String) -> String {
-    if text.contains(char::is_control) { text.replace(char::is_control, " ") } else { text }
+    let text = if text.contains(char::is_control) { text.replace(char::is_control, " ") } else { text };
+    if text.contains('@') { without(USER.as_ref(), &text) } else { text }
 }
 
-/// `source` with stars in the place of values that may be secrets, written here by mistake: a report is printed
-/// into logs.
+/// What stands before the host in a URL.
+static USER: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r#"(://)([^/\s"'@]+(?:@[^/\s"'@]+)*)@"#).ok());
+
+/// The value of a key that ends like [`SECRET_KEYS`]: text, a list of texts, or a block.
+static VALUE: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    let value = r#""[^"\n]*"|'[^'\n]*'|\[[^\]\n{]*\]|[|>][^\n]*(?:\n[ \t]+[^\n]*)*|[^\s\[{&*#,}|>][^\n,}]*"#;
+    Regex::new(&format!(r#"(?i)((?:{})["']?[ \t]*:[ \t]*)({value})"#, SECRET_KEYS.join("|"))).ok()
+});
+
+/// `text` with stars in the place of what `pattern` finds in its second group; each line stays as long as it is. Nothing, if there is
+/// no pattern.
+fn without(pattern: Option<&Regex>, text: &str) -> String {
+    let Some(pattern) = pattern else { return String::new() };
+    let hidden = |text: &str| {
+        let lines = text.split('\n').map(|line| "*".repeat(line.len()));
+        lines.collect::<Vec<_>>().join("\n")
+    };
+    let stars = |found: &Captures<'_>| {
+        let end = found[0].len() - found[1].len() - found[2].len();
+        format!("{}{}{}", &found[1], hidden(&found[2]), &found[0][found[0].len() - end..])
+    };
+    pattern.replace_all(text, stars).into_owned()
+}
+
+/// `source` without what may be a secret: a report is printed into logs.
 fn masked(source: &str) -> String {
-    static VALUE: LazyLock<Option<Regex>> = LazyLock::new(|| {
-        Regex::new(r#"(?i)((?:token|password|secret|sha256|authorization)["']?[ \t]*:[ \t]*)("[^"\n]*"|'[^'\n]*'|[^\s\[{&*#,}][^\n,}]*)"#).ok()
-    });
-    let Some(value) = &*VALUE else { return String::new() };
-    let stars = |found: &Captures<'_>| format!("{}{}", &found[1], "*".repeat(found[2].len()));
-    value.replace_all(source, stars).into_owned()
+    without(USER.as_ref(), &without(VALUE.as_ref(), source))
 }
 
 impl fmt::Display for Report {
@@ -217,7 +250,10 @@ impl fmt::Display for Report {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::{app::App, base_dir::BaseDir, clock::SystemClock, config::Loaded};
 
     #[test]
     fn a_finding_is_one_line() {
@@ -239,8 +275,29 @@ mod tests {
             ("Authorization: Bearer hunter2\nx: y", "Authorization: **************\nx: y"),
             ("tokens:\n  - name: a\n    file: b", "tokens:\n  - name: a\n    file: b"),
             ("Authorization: { file: b }", "Authorization: { file: b }"),
+            ("secret: [hunter2, hunter3]", "secret: ******************"),
+            ("token: |-\n  hunter2\n  hunter3\nx: y", "token: **\n*********\n*********\nx: y"),
+            ("url: http://me:hunter2@h/x?a=b@c", "url: http://**********@h/x?a=b@c"),
+            ("proxy: https://me:hun@ter2@h", "proxy: https://***********@h"),
         ] {
             assert_eq!(masked(source), shown);
+        }
+        for source in [
+            "auth: { jwt: [ { secret: hunter2 } ] }",
+            "auth: { jwt: [ { secret: 42424242 } ] }",
+            "auth: { jwt: [ { jwks: { url: https://h/, token: hunter2 } } ] }",
+            "auth: { tokens: [ { name: a, sha256: hunter2 } ] }",
+            "outbound: { proxy: { url: \"http://me:hunter2@h\", password: hunter2 } }",
+            "traces: { endpoint: \"http://me:hunter2@h:4318\" }",
+            "routes: [ { name: a, backend: { http: { url: \"http://me:hunter2@h/\", credential: hunter2 } } } ]",
+            "routes: [ { name: a, backend: { http: { url: \"http://h/\", credential: { bearer: hunter2 } } } } ]",
+        ] {
+            let loaded = Loaded::parse("g.yaml", source.to_owned(), BaseDir::default());
+            let built =
+                loaded.and_then(|loaded| App::build(loaded, Arc::new(SystemClock), std::path::Path::new("true")));
+            let Err(report) = built else { panic!("{source}") };
+            let told = format!("{report}{:?}{}", report.lines(), report.to_json());
+            assert!(!told.contains("hunter2") && !told.contains("42424242"), "{told}");
         }
         let report = Report::new("g.yaml", "token: hunter2".to_owned());
         let mut report = report;

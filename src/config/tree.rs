@@ -114,6 +114,17 @@ impl Node {
         }
     }
 
+    /// The text of the value at `path`, if it is one that is neither list nor mapping.
+    #[must_use]
+    pub fn text(&self, path: &Path) -> Option<String> {
+        let node = path.segments().iter().try_fold(self, |node, segment| Some(node.child(segment)?.2))?;
+        match &node.kind {
+            Kind::Scalar(Value::String(text)) => Some(text.clone()).filter(|text| !text.is_empty()),
+            Kind::Scalar(value) => Some(value.to_string()),
+            Kind::List(_) | Kind::Mapping(_) => None,
+        }
+    }
+
     /// Where `path` leads as far as it leads: the place of its last known key or item, and the path as
     /// it is in the file. `path` counts list items as they are in this tree.
     #[must_use]

@@ -62,6 +62,10 @@ async fn a_bad_configuration_changes_nothing_and_is_shown() {
         (config("", &[A, r#"{"name":"x","backend":{"http":{"url":"ftp://x"}}}"#]), "routes[1]"),
         (config("server: { deadline: 0s }\n", &[A]), "server.deadline"),
         ("routes: []\n".to_owned(), "auth.tokens"),
+        (
+            config("server: { tls: { cert: nope.crt, key: nope.key } }\n", &[A]),
+            "server.tls: cannot read the certificate file",
+        ),
     ] {
         let told = reload(&app, &bad).unwrap_err();
         assert!(told.iter().any(|line| line.contains(says)), "{told:?}");
@@ -78,7 +82,7 @@ async fn a_bad_configuration_changes_nothing_and_is_shown() {
     for (metric, value) in [
         ("appset_gateway_config_last_reload_successful", 1),
         ("appset_gateway_config_reloads_total{outcome=\"ok\"}", 1),
-        ("appset_gateway_config_reloads_total{outcome=\"failed\"}", 4),
+        ("appset_gateway_config_reloads_total{outcome=\"failed\"}", 5),
     ] {
         assert_eq!(app.metric(metric).await, value, "{metric}");
     }

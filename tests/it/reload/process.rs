@@ -114,6 +114,56 @@ async fn a_hangup_looks_again_and_a_plugin_counts() {
     gateway.wait(Duration::from_secs(20));
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn what_came_too_early_is_tried_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("gateway.yaml");
+    std::fs::write(&path, file(&[A])).unwrap();
+    let mut gateway = Gateway::serve(&path);
+    let late = file(&[A]).replace("tokens: [", "tokens: [ { name: late, file: late },");
+    assert_ne!(late, file(&[A]));
+    std::fs::write(&path, late).unwrap();
+    let shown = wait_for(&gateway, "a bad one", |shown| shown["lastReload"]["isGood"] == false).await;
+    let tried = shown["lastReload"]["at"].clone();
+    // Any change in the folder is an occasion.
+    let again = async {
+        loop {
+            std::fs::write(folder.path().join("other"), "").unwrap();
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::select! {
+        () = again => {}
+        _ = wait_for(&gateway, "another try", |shown| shown["lastReload"]["at"] != tried) => {}
+    }
+    std::fs::write(folder.path().join("late"), "late-token").unwrap();
+    wait_for(&gateway, "a good one", |shown| shown["generation"] == 2).await;
+    let reply = exchange(gateway.address, &argo_request("/a/api/v1/getparams.execute", "late-token", b"{}")).await;
+    assert_eq!(reply.sets(), r#"[{"a":"1"}]"#);
+    gateway.signal(Signal::SIGTERM);
+    let (_, log) = gateway.wait(Duration::from_secs(20));
+    assert_eq!(log.matches("the one before stays in use").count(), 1, "the same is told once: {log}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_can_never_be_read_holds_up_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("gateway.yaml");
+    std::fs::write(&path, file(&[A])).unwrap();
+    let mut gateway = Gateway::serve(&path);
+    std::fs::remove_file(&path).unwrap();
+    nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let shown = wait_for(&gateway, "a bad one", |shown| shown["lastReload"]["isGood"] == false).await;
+    let says = shown["lastReload"]["problems"].to_string();
+    // It may have looked between the two.
+    assert!(says.contains("no regular file") || says.contains("No such file"), "{says}");
+    std::fs::remove_file(&path).unwrap();
+    std::fs::write(&path, file(&[A, B])).unwrap();
+    wait_for(&gateway, "a good one", |shown| shown["generation"] == 2).await;
+    gateway.signal(Signal::SIGTERM);
+    gateway.wait(Duration::from_secs(20));
+}
+
 fn check_reload(gateway: &Gateway, file: &Path) -> (Option<i32>, String, String) {
     let token = file.parent().unwrap().join("admin-token");
     std::fs::write(&token, ADMIN_TOKEN).unwrap();
