@@ -21,6 +21,21 @@ const OF_ALL_ROUTES: [&str; 3] = ["server.deadline", "outbound", "registries"];
 /// Where values stand, as `backend.script.timeout`, and the first half of each one's SHA-256 in hexadecimal.
 type Leaves = BTreeMap<String, String>;
 
+/// How a value is otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Difference {
+    /// It was not there.
+    New,
+    /// It is there no more.
+    Gone,
+    /// It is another one.
+    Changed,
+}
+
+/// Where values are otherwise, and how.
+type Differences = BTreeMap<String, Difference>;
+
 /// A configuration in outline.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outline {
@@ -39,13 +54,13 @@ pub struct Changes {
     /// Routes that are there no more.
     pub gone: Vec<String>,
     /// Routes that are otherwise, and where.
-    pub changed: BTreeMap<String, BTreeSet<String>>,
+    pub changed: BTreeMap<String, Differences>,
     /// Routes that are as they were.
     pub same: usize,
     /// Whether routes that stay are tried in another order.
     pub is_reordered: bool,
     /// What else is otherwise.
-    pub general: BTreeSet<String>,
+    pub general: Differences,
 }
 
 impl Outline {
@@ -118,7 +133,7 @@ impl Changes {
     #[must_use]
     pub fn at_the_next_start(&self) -> Vec<String> {
         let is_late = |path: &&String| AT_THE_START.iter().any(|part| is_below(path, part));
-        self.general.iter().filter(is_late).cloned().collect()
+        self.general.keys().filter(is_late).cloned().collect()
     }
 }
 
@@ -129,10 +144,10 @@ impl fmt::Display for Changes {
             return writeln!(f, "nothing changes");
         }
         let is_of_all = |path: &String| OF_ALL_ROUTES.iter().any(|part| is_below(path, part));
-        let begins_anew = self.general.iter().any(is_of_all);
-        for (name, paths) in &self.changed {
-            let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
-            writeln!(f, "route {name}: changed: {}", paths.join(", "))?;
+        let begins_anew = self.general.keys().any(is_of_all);
+        for (name, differences) in &self.changed {
+            let told: Vec<_> = differences.iter().map(|(path, how)| format!("{path} {how}")).collect();
+            writeln!(f, "route {name}: {}", told.join(", "))?;
         }
         for name in &self.new {
             writeln!(f, "route {name}: new")?;
@@ -146,17 +161,28 @@ impl fmt::Display for Changes {
             } else {
                 "the same, with their answers, workers and runs under way"
             };
-            writeln!(f, "{} routes: {what}", self.same)?;
+            let s = if self.same == 1 { "" } else { "s" };
+            writeln!(f, "{} route{s}: {what}", self.same)?;
         }
         if self.is_reordered {
             writeln!(f, "routes are tried in another order")?;
         }
         let late = self.at_the_next_start();
-        for path in &self.general {
+        for (path, how) in &self.general {
             let when = if late.contains(path) { ", from the next start on" } else { "" };
-            writeln!(f, "{path}: changed{when}")?;
+            writeln!(f, "{path}: {how}{when}")?;
         }
         Ok(())
+    }
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::New => "new",
+            Self::Gone => "gone",
+            Self::Changed => "changed",
+        })
     }
 }
 
@@ -165,10 +191,14 @@ fn is_below(path: &str, part: &str) -> bool {
 }
 
 /// Where `one` and `two` differ.
-fn differing(one: &Leaves, two: &Leaves) -> BTreeSet<String> {
-    let other = |(path, hash): &(&String, &String), leaves: &Leaves| leaves.get(*path) != Some(*hash);
-    let left = one.iter().filter(|leaf| other(leaf, two));
-    left.chain(two.iter().filter(|leaf| other(leaf, one))).map(|(path, _)| path.clone()).collect()
+fn differing(one: &Leaves, two: &Leaves) -> Differences {
+    let in_two = two.iter().filter_map(|(path, hash)| match one.get(path) {
+        None => Some((path.clone(), Difference::New)),
+        Some(before) if before != hash => Some((path.clone(), Difference::Changed)),
+        Some(_) => None,
+    });
+    let gone = one.keys().filter(|path| !two.contains_key(*path)).map(|path| (path.clone(), Difference::Gone));
+    in_two.chain(gone).collect()
 }
 
 fn leaves(value: &Value) -> Leaves {
@@ -178,16 +208,29 @@ fn leaves(value: &Value) -> Leaves {
 }
 
 fn add(value: &Value, path: &Path, leaves: &mut Leaves) {
+    let mut leaf = |value: &str| {
+        let hash = Sha256::digest(value);
+        leaves.insert(path.to_string(), base16ct::lower::encode_string(&hash[..16]));
+    };
     match value {
         Value::Object(map) if !map.is_empty() => map.iter().for_each(|(key, value)| add(value, &path.key(key), leaves)),
-        Value::Array(list) if !list.is_empty() => {
-            list.iter().enumerate().for_each(|(index, value)| add(value, &path.index(index), leaves));
-        }
-        leaf => {
-            let hash = Sha256::digest(leaf.to_string());
-            leaves.insert(path.to_string(), base16ct::lower::encode_string(&hash[..16]));
-        }
+        Value::Array(list) if !list.is_empty() => match names(list) {
+            // One more of them makes no other ones of those that follow; only their order is the list's own.
+            Some(names) => {
+                leaf(&names.join("\0"));
+                list.iter().zip(names).for_each(|(value, name)| add(value, &path.key(name), leaves));
+            }
+            None => list.iter().enumerate().for_each(|(index, value)| add(value, &path.index(index), leaves)),
+        },
+        value => leaf(&value.to_string()),
     }
+}
+
+/// The names of the items of `list`, if each has one of its own.
+fn names(list: &[Value]) -> Option<Vec<&str>> {
+    let names: Vec<_> = list.iter().map(|item| item.get("name")?.as_str()).collect::<Option<_>>()?;
+    let is_unique = names.iter().collect::<BTreeSet<_>>().len() == names.len();
+    is_unique.then_some(names)
 }
 
 #[cfg(test)]
@@ -228,15 +271,28 @@ mod tests {
         let changes = outline(ONE).changes(&other);
         assert_eq!(
             changes.to_string(),
-            "route a: changed: backend.script.command[1], backend.script.command[2], backend.script.timeout, cache.ttl\n\
+            "route a: backend.script.command[1] changed, backend.script.command[2] new, backend.script.timeout gone, cache.ttl new\n\
              route d: new\n\
              route b: gone\n\
-             1 routes: the same, begun anew with other connections and workers\n\
+             1 route: the same, begun anew with other connections and workers\n\
              routes are tried in another order\n\
-             outbound.allowAddresses[0]: changed\n\
-             server.listen: changed, from the next start on\n"
+             outbound.allowAddresses[0]: gone\n\
+             server.listen: new, from the next start on\n"
         );
         assert_eq!(changes.at_the_next_start(), ["server.listen"]);
+    }
+
+    #[test]
+    fn items_are_known_by_their_names() {
+        let one = outline("auth: { tokens: [ { name: a, file: a }, { name: b, file: b } ] }");
+        let told = |config: &str| one.changes(&outline(config)).to_string();
+        assert_eq!(
+            told("auth: { tokens: [ { name: c, file: c }, { name: a, file: x }, { name: b, file: b } ] }"),
+            "auth.tokens: changed\nauth.tokens.a.file: changed\nauth.tokens.c.file: new\nauth.tokens.c.name: new\n"
+        );
+        assert_eq!(told("auth: { tokens: [ { name: b, file: b }, { name: a, file: a } ] }"), "auth.tokens: changed\n");
+        let twice = told("auth: { tokens: [ { name: a, file: a }, { name: a, file: b } ] }");
+        assert!(twice.contains("auth.tokens[1].file: new"), "{twice}");
     }
 
     #[test]

@@ -189,9 +189,9 @@ async fn what_would_change_is_told_before() {
         (code, told.as_str()),
         (
             Some(0),
-            "route b: changed: backend.fixed.parameters[0].b, cache.ttl\n\
-             1 routes: the same, with their answers, workers and runs under way\n\
-             log.level: changed, from the next start on\n"
+            "route b: backend.fixed.parameters[0].b changed, cache.ttl new\n\
+             1 route: the same, with their answers, workers and runs under way\n\
+             log.level: new, from the next start on\n"
         )
     );
     std::fs::write(&next, "routes: [ { name: a } ]\n").unwrap();
