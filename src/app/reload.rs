@@ -50,6 +50,13 @@ impl Reloads {
 }
 
 impl App {
+    /// What is in use, and what came of the last attempt to take another one; as they were at one time.
+    #[must_use]
+    pub fn setup_and_last_attempt(&self) -> (Arc<Setup>, Option<Attempt>) {
+        let last = self.reloads.lock();
+        (self.setup(), last.clone())
+    }
+
     /// What of the configuration in use takes effect with the next start only.
     #[must_use]
     pub fn at_the_next_start(&self) -> Vec<String> {
@@ -88,14 +95,17 @@ impl App {
                     tracing::info!("{line}");
                 }
                 let generation = setup.generation;
-                self.setup.store(Arc::new(setup));
+                {
+                    let mut last = self.reloads.lock();
+                    self.setup.store(Arc::new(setup));
+                    *last = Some(Attempt { at, result: Ok(Arc::clone(&changes)) });
+                }
                 self.generation.send_replace(generation);
                 for route in &begun {
                     route.backend.start_ahead();
                 }
                 self.engine.forget_failures(|name| begun.iter().any(|route| *route.name == *name));
                 self.metrics.reloads.succeeded(generation, at);
-                *self.reloads.lock() = Some(Attempt { at, result: Ok(Arc::clone(&changes)) });
                 Ok(changes)
             }
             Err(report) => {

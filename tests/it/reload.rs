@@ -4,7 +4,12 @@ mod process;
 
 use std::{fmt::Write as _, time::Duration};
 
-use appset_gateway::{app::Changes, base_dir::BaseDir, config::Loaded};
+use appset_gateway::{
+    app::{App, Changes},
+    base_dir::BaseDir,
+    clock::SystemClock,
+    config::Loaded,
+};
 use serde_json::{Value, json};
 
 use crate::support::{ADMIN_TOKEN, Reply, TOKEN, TestApp};
@@ -85,6 +90,27 @@ async fn a_bad_configuration_changes_nothing_and_is_shown() {
         ("appset_gateway_config_reloads_total{outcome=\"failed\"}", 5),
     ] {
         assert_eq!(app.metric(metric).await, value, "{metric}");
+    }
+}
+
+#[test]
+fn a_mistyped_secret_is_not_repeated() {
+    for source in [
+        "auth: { jwt: [ { secret: hunter2 } ] }",
+        "auth: { jwt: [ { secret: 42424242 } ] }",
+        "auth: { jwt: [ { jwks: { url: https://h/, token: hunter2 } } ] }",
+        "auth: { tokens: [ { name: a, sha256: hunter2 } ] }",
+        "outbound: { proxy: { url: \"http://me:hunter2@h\", password: hunter2 } }",
+        "traces: { endpoint: \"http://me:hunter2@h:4318\" }",
+        "routes: [ { name: a, backend: { http: { url: \"http://me:hunter2@h/\", credential: hunter2 } } } ]",
+        "routes: [ { name: a, backend: { http: { url: \"http://h/\", credential: { bearer: hunter2 } } } } ]",
+    ] {
+        let loaded = Loaded::parse("g.yaml", source.to_owned(), BaseDir::default());
+        let built = loaded
+            .and_then(|loaded| App::build(loaded, std::sync::Arc::new(SystemClock), std::path::Path::new("true")));
+        let Err(report) = built else { panic!("{source}") };
+        let told = format!("{report}{:?}{}", report.lines(), report.to_json());
+        assert!(!told.contains("hunter2") && !told.contains("42424242"), "{told}");
     }
 }
 

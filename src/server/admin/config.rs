@@ -6,14 +6,14 @@ use super::answers::rfc3339;
 use crate::app::{App, Attempt};
 
 pub(super) fn tell(app: &App) -> Value {
-    let setup = app.setup();
+    let (setup, last) = app.setup_and_last_attempt();
     let names: Vec<&str> = setup.routes.iter().map(|route| &*route.name).collect();
     json!({
         "generation": setup.generation,
         "since": rfc3339(setup.since),
         "routes": names,
         "atTheNextStart": app.at_the_next_start(),
-        "lastReload": app.reloads.last().map(|attempt| tell_attempt(&attempt)),
+        "lastReload": last.as_ref().map(tell_attempt),
         "outline": setup.outline,
     })
 }
