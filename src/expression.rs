@@ -45,6 +45,9 @@ impl Expression {
             return Err(format!("an expression has at most {LONGEST} bytes; this one has {}", source.len()));
         }
         let program = environment().compile(source).map_err(|errors| {
+            if errors.errors.iter().any(|error| error.msg.contains("Recursion limit")) {
+                return "its parentheses, lists or calls stand too deep in one another".to_owned();
+            }
             let messages: Vec<String> =
                 errors.errors.iter().map(|error| format!("column {}: {}", error.pos.1, error.msg)).collect();
             messages.join("; ")
@@ -229,6 +232,13 @@ mod tests {
 
     fn evaluate(source: &str, body: &Value) -> Result<Value, String> {
         Expression::compile(source)?.evaluate(&[("body", body)])
+    }
+
+    #[test]
+    fn what_is_too_deep_is_told_in_words() {
+        let deep = format!("{}1{}", "(".repeat(300), ")".repeat(300));
+        let Err(why) = Expression::compile(&deep) else { panic!("it is not") };
+        assert_eq!(why, "its parentheses, lists or calls stand too deep in one another");
     }
 
     #[test]

@@ -185,6 +185,12 @@ routes:
         assert!(broken[0].starts_with("t.yaml:"), "{broken:?}");
         let two = "t.yaml:3:1: one YAML document is expected, and here is a second one";
         assert_eq!(problems("log: {}\n---\nroutes: []\n"), [two]);
+        let bomb = "a: &a [x, x, x, x, x, x, x, x]\n".to_owned()
+            + &[("b", "a"), ("c", "b"), ("d", "c"), ("e", "d"), ("f", "e"), ("g", "f"), ("h", "g")]
+                .map(|(one, of)| format!("{one}: &{one} [{}]\n", vec![format!("*{of}"); 8].join(", ")))
+                .concat();
+        let told = problems(&bomb);
+        assert!(told[0].ends_with(": the file is too large or too deep, perhaps by its aliases"), "{told:?}");
         assert_eq!(problems("- a\n"), ["t.yaml:1:1: wrong type: the file must hold one mapping"]);
     }
 }

@@ -206,6 +206,9 @@ fn position(location: Location) -> Position {
 fn message(error: &Error) -> String {
     let text = error.without_snippet().to_string();
     let text = text.lines().next().unwrap_or_default();
+    if text.starts_with("budget breached") {
+        return "the file is too large or too deep, perhaps by its aliases".to_owned();
+    }
     text.split(" at line ").next().unwrap_or(text).to_owned()
 }
 
