@@ -15,6 +15,7 @@ pub mod processes;
 pub mod proxy;
 pub mod push;
 pub mod registry;
+pub mod service;
 pub mod signer;
 pub mod upstream;
 pub mod visitor;

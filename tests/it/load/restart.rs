@@ -1,0 +1,61 @@
+//! A rolling restart: a new process is there, the old one is told to end, and callers learn nothing of it.
+
+use std::{path::Path, process::Stdio, time::Duration};
+
+use nix::sys::signal::Signal;
+use tokio::{process::Command, time::sleep};
+
+use super::{PATH, TLS, certify, serve};
+use crate::support::{TOKEN, authority::Ca, binary::Gateway, service::Service, wire::exchange_admin};
+
+/// How many calls it has answered well.
+async fn answered(gateway: &Gateway) -> u64 {
+    let metrics = exchange_admin(gateway.admin, b"GET /metrics HTTP/1.1\r\nHost: gateway\r\n\r\n").await.text();
+    let name = "appset_gateway_requests_total{code=\"ok\",route=\"r\"} ";
+    metrics.lines().find_map(|line| line.strip_prefix(name)).map_or(0, |count| count.parse().unwrap())
+}
+
+/// Callers who keep their connections, for five seconds.
+fn callers(folder: &Path, url: &str) -> Command {
+    let script = folder.join("calls.lua");
+    let lua = format!("wrk.method = 'POST'\nwrk.body = '{{}}'\nwrk.headers['Authorization'] = 'Bearer {TOKEN}'\n");
+    std::fs::write(&script, lua).unwrap();
+    let mut wrk = Command::new("wrk");
+    wrk.args(["-t1", "-c32", "-d5s", "-s"]).arg(script).arg(url);
+    wrk.stdout(Stdio::piped()).kill_on_drop(true);
+    wrk
+}
+
+/// As Kubernetes does it: the old pod gets its signal, and a little later whoever is new is sent to the other one.
+async fn restart_under_load(scheme: &str, server: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    certify(folder.path(), &Ca::new("ca"));
+    let server = format!(", drain: 2s{server}");
+    let (mut old, mut new) = (serve(folder.path(), &server, ""), serve(folder.path(), &server, ""));
+    let service = Service::before(old.address).await;
+    let wrk = callers(folder.path(), &format!("{scheme}://{}{PATH}", service.address)).spawn();
+    let wrk = wrk.expect("this test needs the program `wrk` (Debian's package of that name)");
+    sleep(Duration::from_secs(1)).await;
+    let before = answered(&old).await;
+    old.signal(Signal::SIGTERM);
+    sleep(Duration::from_millis(500)).await;
+    service.turn_to(new.address);
+    let (status, log) = old.wait(Duration::from_secs(20));
+    assert!(status.success(), "{status}: {log}");
+    let told = wrk.wait_with_output().await.unwrap();
+    let told = String::from_utf8(told.stdout).unwrap();
+    assert!(told.contains("requests in") && !told.contains("Socket errors") && !told.contains("Non-2xx"), "{told}");
+    assert!(before > 0 && answered(&new).await > 0, "both were asked: {told}");
+    new.signal(Signal::SIGINT);
+    assert!(new.wait(Duration::from_secs(20)).0.success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_under_load_loses_no_call() {
+    restart_under_load("http", "").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_under_load_by_tls_loses_no_call() {
+    restart_under_load("https", TLS).await;
+}
