@@ -11,7 +11,7 @@ use std::{path::PathBuf, process::ExitCode};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
-use crate::{auth::hash_token, config, launcher};
+use crate::{auth::hash_token, config, launcher, telemetry::crash};
 
 /// Exit codes, of which 64 and above are sysexits.
 mod exit {
@@ -89,6 +89,7 @@ enum Output {
 /// Runs the command that the arguments name.
 #[must_use]
 pub fn run() -> ExitCode {
+    crash::tell_on_stderr();
     // Before all else: it is started often, and its arguments are none of a person's.
     if std::env::args_os().nth(1).is_some_and(|argument| argument == launcher::ARGUMENT) {
         return launcher::run();

@@ -25,7 +25,10 @@ use crate::{
     edge::Phase,
     launcher::own_program,
     server,
-    telemetry::log::{self, LogConfig, Stream},
+    telemetry::{
+        crash,
+        log::{self, LogConfig, Stream},
+    },
 };
 
 /// What finishing may take beyond the deadline that every request has.
@@ -64,6 +67,8 @@ pub fn run(arguments: &ServeArgs) -> anyhow::Result<ExitCode> {
     if arguments.check_reload {
         return check_reload(file, &arguments.admin);
     }
+    // Before the first secret is read.
+    let kept = crash::leave_no_memory();
     let loaded = match Loaded::read(file) {
         Ok(loaded) => loaded,
         Err(report) => {
@@ -82,6 +87,9 @@ pub fn run(arguments: &ServeArgs) -> anyhow::Result<ExitCode> {
     let _flush = log::init(log_config, Stream::Stdout);
     for line in report.lines() {
         tracing::warn!("{line}");
+    }
+    if let Err(error) = kept {
+        tracing::warn!(%error, "a crash may write this process's memory, with its secrets, to a disk");
     }
     if let Err(error) = allow_connections() {
         tracing::warn!(%error, "the number of open files stays limited, and with it that of connections");

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use tracing::{Level, Metadata, level_filters::LevelFilter};
 use tracing_subscriber::{Layer, fmt, fmt::MakeWriter, layer::SubscriberExt, util::SubscriberInitExt};
 
-use super::json::JsonLine;
+use super::{crash, json::JsonLine};
 
 /// How long a line may wait for others.
 const GATHER: Duration = Duration::from_millis(100);
@@ -97,11 +97,7 @@ pub fn init(config: LogConfig, stream: Stream) -> Flush {
     };
     // A second call, as in tests, leaves the first in place.
     let _ = tracing_subscriber::registry().with(layer.with_filter(only_ours(config.level))).try_init();
-    std::panic::set_hook(Box::new(|panic| {
-        let message = panic.payload_as_str().unwrap_or("no message");
-        let location = panic.location().map(ToString::to_string).unwrap_or_default();
-        tracing::error!(target: "panic", location, "{message}");
-    }));
+    crash::tell_in_log();
     let gatherer = Arc::clone(&sink);
     let _ = thread::Builder::new().name("log".into()).spawn(move || gatherer.gather());
     Flush(sink)

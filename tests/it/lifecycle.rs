@@ -1,6 +1,6 @@
 //! From start to end: the real program, probes, metrics, logs, signals.
 
-use std::{io::Write, process::Stdio, time::Duration};
+use std::{io::Write, os::unix::fs::MetadataExt as _, process::Stdio, time::Duration};
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -43,6 +43,18 @@ async fn a_sigterm_finishes_what_was_started() {
     let (status, log) = gateway.wait(Duration::from_secs(10));
     assert!(status.success(), "{status}");
     assert!(log.contains("\"message\":\"ended\""), "{log}");
+}
+
+#[test]
+fn no_core_is_dumped() {
+    let folder = tempfile::tempdir().unwrap();
+    let gateway = Gateway::serve(&config(folder.path(), "  - { name: r, backend: { fixed: { parameters: [] } } }\n"));
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", gateway.id())).unwrap();
+    let core = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
+    assert_eq!(core.split_ascii_whitespace().skip(4).take(2).collect::<Vec<_>>(), ["0", "0"], "{core}");
+    // Of any other process it is its user's; to root, who sees all, that is the same.
+    let owner = |process: u32| std::fs::metadata(format!("/proc/{process}/mem")).unwrap().uid();
+    assert_eq!(owner(gateway.id()), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

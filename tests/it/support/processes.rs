@@ -46,7 +46,8 @@ pub fn zombies() -> HashSet<u32> {
     dead.filter(|process| is_of_launcher(*process) == Some(true)).collect()
 }
 
-/// What a process and all that it started hold: the processes with their states, and their open files in all.
+/// What a process and all that it started hold: the processes with their states, and their open files in all. Those of a gateway only
+/// root may count.
 pub fn held(process: u32) -> (Vec<(u32, char)>, usize) {
     let (mut found, mut files, mut next) = (Vec::new(), 0, vec![process]);
     while let Some(process) = next.pop() {
