@@ -8,6 +8,7 @@ use rustls::{
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
     sign::CertifiedKey,
 };
+use zeroize::Zeroizing;
 
 use crate::file;
 
@@ -15,7 +16,7 @@ use crate::file;
 ///
 /// # Errors
 /// When it cannot be read; the text names it.
-pub fn content(file: &Path, what: &str) -> Result<Vec<u8>, String> {
+pub fn content(file: &Path, what: &str) -> Result<Zeroizing<Vec<u8>>, String> {
     file::bytes(file).map_err(|error| format!("cannot read the {what} file {}: {error}", file.display()))
 }
 

@@ -8,23 +8,38 @@ use std::{
 };
 
 use nix::fcntl::OFlag;
+use zeroize::{Zeroize as _, Zeroizing};
 
 /// The largest file that is read, in MiB: what a `ConfigMap` or a `Secret` can hold.
 const MOST: u64 = 1;
 
-/// The text of `file`.
+/// The text of `file`, which is no secret.
 ///
 /// # Errors
 /// When it is no regular file with up to 1 MiB of UTF-8, or cannot be read.
 pub fn read(file: &Path) -> Result<String, String> {
-    String::from_utf8(bytes(file)?).map_err(|_| "it is not UTF-8".to_owned())
+    Ok(std::mem::take(&mut *secret(file)?))
 }
 
-/// The bytes of `file`.
+/// The text of `file`, of which no copy stays in memory.
+///
+/// # Errors
+/// When it is no regular file with up to 1 MiB of UTF-8, or cannot be read.
+pub fn secret(file: &Path) -> Result<Zeroizing<String>, String> {
+    match String::from_utf8(std::mem::take(&mut *bytes(file)?)) {
+        Ok(text) => Ok(Zeroizing::new(text)),
+        Err(error) => {
+            error.into_bytes().zeroize();
+            Err("it is not UTF-8".to_owned())
+        }
+    }
+}
+
+/// The bytes of `file`, of which no copy stays in memory.
 ///
 /// # Errors
 /// When it is no regular file with up to 1 MiB, or cannot be read.
-pub fn bytes(file: &Path) -> Result<Vec<u8>, String> {
+pub fn bytes(file: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
     let opened = OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(file);
     let opened = opened.map_err(|error| why(file, &error))?;
     let data = opened.metadata().map_err(|error| error.to_string())?;
@@ -32,7 +47,9 @@ pub fn bytes(file: &Path) -> Result<Vec<u8>, String> {
         return Err("it is no regular file".to_owned());
     }
     let most = MOST * 1024 * 1024;
-    let mut bytes = Vec::new();
+    // Room for all of it from the beginning: what grows leaves copies behind.
+    let room = usize::try_from(data.len().min(most) + 1).unwrap_or_default();
+    let mut bytes = Zeroizing::new(Vec::with_capacity(room));
     opened.take(most + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
     if bytes.len() as u64 > most {
         return Err(format!("it is larger than {MOST} MiB"));

@@ -18,6 +18,7 @@ use serde::{
     de::{Error, Expected, MapAccess, Visitor, value::MapAccessDeserializer},
 };
 use url::form_urlencoded::byte_serialize;
+use zeroize::Zeroizing;
 
 use crate::{
     base_dir::BaseDir,
@@ -43,7 +44,7 @@ pub enum SecretRef {
     Env(String),
 }
 
-/// A value that may be read, never printed.
+/// A value that may be read, never printed, and is not left in memory.
 #[derive(Clone, Deserialize)]
 pub struct Secret(SecretString);
 
@@ -110,9 +111,9 @@ impl Secrets {
     /// since half a secret is not recognised.
     #[must_use]
     pub fn redact(&self, text: &str) -> String {
-        let mut forms: Vec<String> = self.known.iter().flat_map(forms).collect();
+        let mut forms: Vec<_> = self.known.iter().flat_map(forms).collect();
         forms.sort_by_key(|form| std::cmp::Reverse(form.len()));
-        let text = forms.iter().fold(text.to_owned(), |text, form| text.replace(form, REDACTED));
+        let text = forms.iter().fold(text.to_owned(), |text, form| text.replace(form.as_str(), REDACTED));
         match self.hidden {
             Some(pattern) => pattern.replace_all(&text, format!("${{1}}{REDACTED}")).into_owned(),
             None => text,
@@ -133,13 +134,13 @@ impl Secrets {
 }
 
 /// The shapes in which a secret may come back.
-fn forms(secret: &Secret) -> Vec<String> {
+fn forms(secret: &Secret) -> Vec<Zeroizing<String>> {
     let whole = secret.expose();
     let mut forms = vec![whole.to_owned(), whole.escape_debug().to_string()];
     if whole.len() >= SHORTEST_PART {
         // Also as `echo` hands it on, with the end of a line.
-        for text in [whole.to_owned(), format!("{whole}\n")] {
-            forms.extend([STANDARD.encode(&text), URL_SAFE_NO_PAD.encode(&text), encode_string(text.as_bytes())]);
+        for text in [Zeroizing::new(whole.to_owned()), Zeroizing::new(format!("{whole}\n"))] {
+            forms.extend([STANDARD.encode(&*text), URL_SAFE_NO_PAD.encode(&*text), encode_string(text.as_bytes())]);
         }
         forms.extend([
             byte_serialize(whole.as_bytes()).collect(),
@@ -151,12 +152,13 @@ fn forms(secret: &Secret) -> Vec<String> {
         && rest.len() >= SHORTEST_PART
     {
         forms.push(rest.to_owned());
-        let decoded = STANDARD.decode(rest).ok().and_then(|pair| String::from_utf8(pair).ok());
-        let password = decoded.as_deref().and_then(|pair| pair.split_once(':')).map(|(_, password)| password);
+        let decoded = STANDARD.decode(rest).map(Zeroizing::new).ok();
+        let pair = decoded.as_ref().and_then(|pair| str::from_utf8(pair).ok()?.split_once(':'));
+        let password = pair.map(|(_, password)| password);
         let password = password.filter(|password| scheme.eq_ignore_ascii_case("basic") && !password.is_empty());
         forms.extend(password.map(str::to_owned));
     }
-    forms
+    forms.into_iter().map(Zeroizing::new).collect()
 }
 
 impl SecretRef {
@@ -168,9 +170,10 @@ impl SecretRef {
         let value = match self {
             Self::File(path) => {
                 let path = base.resolve(path);
-                file::read(&path).map_err(|error| format!("cannot read the secret file {}: {error}", path.display()))?
+                let read = file::secret(&path);
+                read.map_err(|error| format!("cannot read the secret file {}: {error}", path.display()))?
             }
-            Self::Env(name) => std::env::var(name).map_err(|error| match error {
+            Self::Env(name) => std::env::var(name).map(Zeroizing::new).map_err(|error| match error {
                 std::env::VarError::NotPresent => format!("the environment variable {name} is not set"),
                 std::env::VarError::NotUnicode(_) => format!("the environment variable {name} is not UTF-8"),
             })?,
@@ -349,5 +352,48 @@ mod tests {
         assert!(file.read(&base).unwrap_err().contains("is empty"));
         std::fs::write(dir.path().join("token"), "x\n").unwrap();
         assert_eq!(file.read(&base).unwrap().expose(), "x");
+    }
+
+    /// Whether `hidden`, each byte of it turned over so that nothing here looks like it, is in this process's memory.
+    fn is_in_memory(hidden: &[u8]) -> bool {
+        use std::{io::Read as _, os::unix::fs::FileExt as _};
+
+        let (mut maps, mut seen) = (String::new(), Zeroizing::new(vec![0; PAGES + hidden.len()]));
+        std::fs::File::open("/proc/self/maps").unwrap().read_to_string(&mut maps).unwrap();
+        let memory = std::fs::File::open("/proc/self/mem").unwrap();
+        maps.lines().filter(|line| line.contains(" rw")).any(|line| {
+            let (from, to) = line.split_once(' ').unwrap().0.split_once('-').unwrap();
+            let [from, to] = [from, to].map(|address| u64::from_str_radix(address, 16).unwrap());
+            // Untouched parts of a stack cannot be read, and parts of the heap may be gone by now.
+            (from..to).step_by(PAGES).any(|at| {
+                let read = memory.read_at(&mut seen, at).unwrap_or(0);
+                let is_there = |window: &[u8]| window.iter().zip(hidden).all(|(byte, hidden)| *byte == !*hidden);
+                let begins = seen[..read].iter().enumerate().filter(|(_, byte)| **byte == !hidden[0]);
+                begins.map(|(at, _)| &seen[at..read]).any(|rest| rest.len() >= hidden.len() && is_there(rest))
+            })
+        })
+    }
+
+    /// How much memory is looked at at once, in bytes.
+    const PAGES: usize = 64 * 4096;
+
+    #[test]
+    fn a_secret_is_not_left_in_memory() {
+        let folder = tempfile::tempdir().unwrap();
+        let base = BaseDir::new(folder.path());
+        // Long, since what frees memory writes over its beginning.
+        let hidden: Vec<u8> = (0..96).map(|_| !(fastrand::alphanumeric() as u8)).collect();
+        let hidden = &hidden;
+        {
+            let shown = Zeroizing::new(hidden.iter().map(|byte| !byte).collect::<Vec<u8>>());
+            std::fs::write(folder.path().join("token"), &*shown).unwrap();
+        }
+        let tail = &hidden[48..];
+        assert!(!is_in_memory(tail), "the test leaves none");
+        let secret = SecretRef::File("token".into()).read(&base).unwrap();
+        assert!(is_in_memory(tail), "it can be found");
+        assert_eq!(Secrets::from_iter([secret.clone()]).redact("nothing"), "nothing");
+        drop(secret);
+        assert!(!is_in_memory(tail), "it is gone");
     }
 }

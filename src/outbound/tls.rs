@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use reqwest::{Certificate, Identity};
 use sha2::{Digest as _, Sha256};
+use zeroize::Zeroizing;
 
 use super::config::ClientCertificate;
 use crate::{
@@ -69,17 +70,15 @@ impl Certificates {
             for certificate in trusted(file, &pem)? {
                 read.trusted.push(Certificate::from_der(&certificate).map_err(unusable)?);
             }
-            read.files.push(Sha256::digest(pem).into());
+            read.files.push(Sha256::digest(&pem).into());
         }
         if let Some(ClientCertificate { cert, key }) = &tls.client {
-            let mut pem = content(cert, "client certificate")?;
-            let of_key = content(key, "client key")?;
-            pair("client", cert, &pem, key, &of_key)?;
-            pem.push(b'\n');
-            pem.extend(of_key);
+            let (of_cert, of_key) = (content(cert, "client certificate")?, content(key, "client key")?);
+            pair("client", cert, &of_cert, key, &of_key)?;
+            let pem = Zeroizing::new([&of_cert[..], b"\n", &of_key[..]].concat());
             let unusable = |error| format!("the client certificate {} cannot be used: {error}", cert.display());
             read.identity = Some(Identity::from_pem(&pem).map_err(unusable)?);
-            read.files.push(Sha256::digest(pem).into());
+            read.files.push(Sha256::digest(&pem).into());
         }
         Ok(read)
     }

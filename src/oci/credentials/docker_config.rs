@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, path::Path};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::Deserialize;
+use zeroize::Zeroizing;
 
 use super::Credential;
 use crate::{file, oci::reference::canonical_registry, secret::Secret};
@@ -84,10 +85,10 @@ impl DockerConfig {
             return Ok(Some(Credential::Password { username: username.clone(), password: password.clone() }));
         }
         let Some(encoded) = &entry.auth else { return Ok(None) };
-        let decoded = STANDARD.decode(encoded.expose().trim()).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+        let decoded = STANDARD.decode(encoded.expose().trim()).map(Zeroizing::new).ok();
         let (username, password) = decoded
-            .as_deref()
-            .and_then(|text| text.split_once(':'))
+            .as_ref()
+            .and_then(|bytes| str::from_utf8(bytes).ok()?.split_once(':'))
             .ok_or_else(|| format!("`auth` of {key} is not base64 of `user:password`"))?;
         // Docker pads passwords with zero bytes.
         let password = Secret::from(password.trim_end_matches('\0').to_owned());
