@@ -15,7 +15,7 @@ use schemars::JsonSchema;
 use secrecy::{ExposeSecret, SecretString};
 use serde::{
     Deserialize, Deserializer,
-    de::{Error, Expected, MapAccess, Visitor, value::MapAccessDeserializer},
+    de::{self, MapAccess, Visitor, value::MapAccessDeserializer},
 };
 use url::form_urlencoded::byte_serialize;
 use zeroize::Zeroizing;
@@ -204,6 +204,59 @@ impl SecretRef {
     }
 }
 
+/// What is said of a value that stands where a reference is to be. It may be the secret itself, so it is not repeated.
+const NO_REFERENCE: &str = "a secret does not stand here itself, but where it is: `{ file: … }` or `{ env: … }`";
+
+impl<'de> Deserialize<'de> for SecretRef {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        enum Written {
+            File(PathBuf),
+            Env(String),
+        }
+
+        struct Reference;
+
+        impl<'de> Visitor<'de> for Reference {
+            type Value = SecretRef;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a secret reference `{ file: … }` or `{ env: … }`")
+            }
+
+            fn visit_str<E: de::Error>(self, _: &str) -> Result<Self::Value, E> {
+                Err(E::custom(NO_REFERENCE))
+            }
+
+            fn visit_bool<E: de::Error>(self, _: bool) -> Result<Self::Value, E> {
+                Err(E::custom(NO_REFERENCE))
+            }
+
+            fn visit_i64<E: de::Error>(self, _: i64) -> Result<Self::Value, E> {
+                Err(E::custom(NO_REFERENCE))
+            }
+
+            fn visit_u64<E: de::Error>(self, _: u64) -> Result<Self::Value, E> {
+                Err(E::custom(NO_REFERENCE))
+            }
+
+            fn visit_f64<E: de::Error>(self, _: f64) -> Result<Self::Value, E> {
+                Err(E::custom(NO_REFERENCE))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+                Ok(match Written::deserialize(MapAccessDeserializer::new(map))? {
+                    Written::File(path) => SecretRef::File(path),
+                    Written::Env(name) => SecretRef::Env(name),
+                })
+            }
+        }
+
+        deserializer.deserialize_any(Reference)
+    }
+}
+
 impl fmt::Display for SecretRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -217,56 +270,6 @@ impl fmt::Display for SecretRef {
 fn trim_newline(value: &str) -> &str {
     let value = value.strip_suffix('\n').unwrap_or(value);
     value.strip_suffix('\r').unwrap_or(value)
-}
-
-impl<'de> Deserialize<'de> for SecretRef {
-    /// Whatever else stands in its place may be the secret itself, so that no message repeats it.
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Reference;
-
-        impl<'de> Visitor<'de> for Reference {
-            type Value = SecretRef;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a secret reference `{ file: … }` or `{ env: … }`")
-            }
-
-            fn visit_bool<E: Error>(self, _: bool) -> Result<Self::Value, E> {
-                Err(E::custom(format_args!("wrong type: here stands a value, expected {}", &self as &dyn Expected)))
-            }
-
-            fn visit_i64<E: Error>(self, _: i64) -> Result<Self::Value, E> {
-                self.visit_bool(false)
-            }
-
-            fn visit_u64<E: Error>(self, _: u64) -> Result<Self::Value, E> {
-                self.visit_bool(false)
-            }
-
-            fn visit_f64<E: Error>(self, _: f64) -> Result<Self::Value, E> {
-                self.visit_bool(false)
-            }
-
-            fn visit_str<E: Error>(self, _: &str) -> Result<Self::Value, E> {
-                self.visit_bool(false)
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
-                #[derive(Deserialize)]
-                #[serde(rename_all = "camelCase")]
-                enum Source {
-                    File(PathBuf),
-                    Env(String),
-                }
-                Ok(match Source::deserialize(MapAccessDeserializer::new(map))? {
-                    Source::File(file) => SecretRef::File(file),
-                    Source::Env(name) => SecretRef::Env(name),
-                })
-            }
-        }
-
-        deserializer.deserialize_any(Reference)
-    }
 }
 
 /// A value written as text, or a reference to a secret.
@@ -334,6 +337,18 @@ mod tests {
         ] {
             assert_eq!(redact(secret, encoded), REDACTED, "{encoded}");
         }
+    }
+
+    #[test]
+    fn a_secret_in_the_place_of_a_reference_is_not_repeated() {
+        let read = |text: &str| serde_json::from_str::<SecretRef>(text).map_err(|error| error.to_string());
+        assert_eq!(read(r#"{"file": "a"}"#).unwrap(), SecretRef::File("a".into()));
+        assert_eq!(read(r#"{"env": "A"}"#).unwrap(), SecretRef::Env("A".into()));
+        for value in ["\"hunter2\"", "4711", "-4711", "4711.5", "true"] {
+            let told = read(value).unwrap_err();
+            assert!(told.starts_with(NO_REFERENCE) && !told.contains(value.trim_matches('"')), "{value}: {told}");
+        }
+        assert!(read(r#"{"fil": "a"}"#).unwrap_err().starts_with("unknown variant `fil`, expected `file` or `env`"));
     }
 
     #[test]

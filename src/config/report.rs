@@ -276,6 +276,11 @@ mod tests {
             ("token: |-\n  hunter2\n  hunter3\nx: y", "token: **\n*********\n*********\nx: y"),
             ("url: http://me:hunter2@h/x?a=b@c", "url: http://**********@h/x?a=b@c"),
             ("proxy: https://me:hun@ter2@h", "proxy: https://***********@h"),
+            ("bearer: hunter2", "bearer: *******"),
+            ("url: \"http://user:hunter2@h/\"", "url: \"http://************@h/\""),
+            ("url: http://h:80/a@b", "url: http://h:80/a@b"),
+            ("privateKey: |\n  BEGIN\n  hunter2\nx: y", "privateKey: *\n*******\n*********\nx: y"),
+            ("secret: >-\n  hunter2", "secret: **\n*********"),
         ] {
             assert_eq!(masked(source), shown);
         }

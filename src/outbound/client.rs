@@ -5,9 +5,11 @@ use std::{
     time::Duration,
 };
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::BytesMut;
 use reqwest::{NoProxy, redirect};
 use tokio::time::{Instant, timeout_at};
+use zeroize::Zeroizing;
 
 use super::{
     Call, Reply,
@@ -86,8 +88,8 @@ impl Client {
         Ok(Self { tls, proxy, addresses, made: Mutex::new(made) })
     }
 
-    /// The client, with what its files hold now.
-    fn ready(&self) -> Result<reqwest::Client, BackendError> {
+    /// The client, with what its files hold now, and what it shows a proxy.
+    fn ready(&self) -> Result<(reqwest::Client, Option<Secret>), BackendError> {
         // Held while it is built, so that those who ask first do not build one each.
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         if made.client.is_some() && self.may_be_renewed() && made.read_at.elapsed() >= RENEWED_EVERY {
@@ -106,7 +108,7 @@ impl Client {
             }
         }
         if let Some(client) = &made.client {
-            return Ok(client.clone());
+            return Ok((client.clone(), self.shown(&made)));
         }
         if made.password.is_none() {
             made.password = self.password().map_err(BackendError::unavailable)?;
@@ -114,7 +116,14 @@ impl Client {
         let client = self
             .build(&made)
             .map_err(|error| BackendError::unavailable(format!("cannot set up the HTTP client: {}", cause(&error))))?;
-        Ok(made.client.insert(client).clone())
+        Ok((made.client.insert(client).clone(), self.shown(&made)))
+    }
+
+    /// The header that a proxy gets, and that it, or whoever is behind it, could repeat.
+    fn shown(&self, made: &Made) -> Option<Secret> {
+        let ((username, _), password) = self.proxy.as_ref()?.credential.as_ref().zip(made.password.as_ref())?;
+        let pair = Zeroizing::new(format!("{username}:{}", password.expose()));
+        Some(Secret::from(format!("Basic {}", STANDARD.encode(&*pair))))
     }
 
     fn may_be_renewed(&self) -> bool {
@@ -161,8 +170,12 @@ impl Client {
     /// # Errors
     /// When there is no client.
     pub async fn exchange(&self, call: &Call, secrets: &Secrets) -> Result<Result<Reply, Failure>, BackendError> {
-        let client = self.ready()?;
-        Ok(self.exchange_by(&client, call, secrets).await)
+        let (client, shown) = self.ready()?;
+        let mut exchanged = self.exchange_by(&client, call, secrets).await;
+        if let (Ok(reply), Some(shown)) = (&mut exchanged, shown) {
+            reply.secrets.push(shown);
+        }
+        Ok(exchanged)
     }
 
     async fn exchange_by(&self, client: &reqwest::Client, call: &Call, secrets: &Secrets) -> Result<Reply, Failure> {

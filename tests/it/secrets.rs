@@ -1,167 +1,221 @@
 //! A canary: secrets in every place that can hold one, every output of the program read, and no secret found.
 
-use std::time::Duration;
+mod sources;
+mod wrong;
 
+use std::{net::SocketAddr, path::Path, time::Duration};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use jsonwebtoken::Algorithm;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt as _;
 
+use self::sources::Sources;
 use crate::support::{
+    Reply,
+    authority::Ca,
     binary::{Gateway, command},
-    upstream::{Upstream, response},
-    wire::{argo_request, exchange},
+    issuer::SigningKey,
+    signer::Signer,
+    visitor::Visitor,
+    wire::{argo_request, exchange_admin, read_reply},
 };
 
-/// Part of every secret here.
+/// Part of every secret here that a person could have chosen.
 const CANARY: &str = "c4n4ry";
 
-/// Repeats what it was sent, as careless services do.
-async fn echoing(status: u16, headers: &'static str) -> Upstream {
-    Upstream::start(move |request| {
-        let seen = request.header("authorization").unwrap_or("none").to_owned();
-        request.answer(status, headers, format!("you sent {seen}"))
+/// What callers send.
+const PARAMETER: &str = "p4r4m3t3r";
+
+/// The routes of [`Sources`].
+const ROUTES: [&str; 13] = [
+    "script", "failing", "http", "bought", "app", "basic", "shown", "proxied", "digests", "identity", "gated", "piped",
+    "fixed",
+];
+
+/// What must not be seen: the canary, and of what holds none pieces that are long enough to be nothing else.
+struct Secrets(Vec<String>);
+
+impl Secrets {
+    /// The lines of the private key in `pem`, without its last, which may be short.
+    fn of_key(&mut self, pem: &str) {
+        let lines: Vec<&str> = pem.lines().filter(|line| !line.starts_with('-') && !line.is_empty()).collect();
+        let whole = lines.iter().filter(|line| line.len() >= 32);
+        self.0.extend(whole.map(|line| line[8..32].to_owned()));
+        assert!(lines.len() > 1, "a key has lines");
+    }
+
+    /// What was sent as `Authorization`, without its scheme; of a JWT that is claims and signature.
+    fn of_header(&mut self, value: &str) {
+        let credential = value.split_once(' ').map_or(value, |(_, credential)| credential);
+        let parts = credential.split('.').filter(|part| part.len() >= 8);
+        self.0.extend(parts.skip(usize::from(credential.starts_with("ey"))).map(str::to_owned));
+    }
+
+    /// The lines of `seen` that hold one.
+    fn found<'a>(&self, seen: &'a str) -> Vec<&'a str> {
+        seen.lines().filter(|line| self.0.iter().any(|secret| line.contains(secret))).collect()
+    }
+}
+
+/// Writes the files with secrets into `folder`.
+fn write_secrets(folder: &Path, ca: &Ca, sources: &Sources) -> Secrets {
+    let mut secrets = Secrets(vec![CANARY.to_owned(), STANDARD.encode(CANARY)]);
+    let write = |name: &str, content: &str| std::fs::write(folder.join(name), content).unwrap();
+    for (name, prefix) in [
+        ("token", "caller-"),
+        ("operator", "operator-"),
+        ("forge", "forge-"),
+        ("header", "Bearer upstream-"),
+        ("variable", "script-"),
+        ("client-secret", "client-"),
+        ("proxy-password", "proxy-"),
+        ("jwks-token", "keys-"),
+        ("review-token", "review-"),
+        ("jwt-secret", SHARED.strip_suffix(CANARY).unwrap()),
+    ] {
+        write(name, &format!("{prefix}{CANARY}"));
+    }
+    write("docker.json", &sources.docker_config().to_string());
+    for (name, (certificate, key)) in [("tls", ca.certificate(&["localhost"])), ("own", ca.client("gateway", "o"))] {
+        write(&format!("{name}.crt"), &certificate);
+        write(&format!("{name}.key"), &key);
+        secrets.of_key(&key);
+    }
+    let app = std::fs::read_to_string(Signer::new().key()).unwrap();
+    write("app.pem", &app);
+    secrets.of_key(&app);
+    secrets
+}
+
+/// What an issuer and the gateway both know.
+const SHARED: &str = "shared-and-long-enough-for-hs256-c4n4ry";
+
+/// The whole configuration, in which no secret stands.
+fn config(sources: &Sources) -> Value {
+    let [keys, review] = [&sources.keys, &sources.review].map(|upstream| format!("http://{}", upstream.address));
+    let issuer = |name: &str, algorithm: &str, more: (&str, Value)| json!({"issuer": name, "audience": "gateway", "algorithms": [algorithm], more.0: more.1});
+    json!({
+        "server": {"listen": "127.0.0.1:0", "admin": "127.0.0.1:0", "drain": "0s", "tls": {"cert": "tls.crt", "key": "tls.key"}},
+        "log": {"level": "debug"},
+        "traces": {
+            "endpoint": format!("http://{}", sources.collector.address),
+            "headers": {"Authorization": {"file": "header"}},
+        },
+        "auth": {
+            "tokens": [{"name": "caller", "file": "token"}, {"name": "operator", "role": "admin", "file": "operator"}],
+            "jwt": [
+                issuer("shared", "HS256", ("secret", json!({"file": "jwt-secret"}))),
+                issuer("published", "RS256", ("jwks", json!({"url": keys, "token": {"file": "jwks-token"}}))),
+            ],
+            "tokenReview": {"api": review, "token": {"file": "review-token"}, "ca": "tls.crt", "audiences": ["gateway"],
+                "callers": [{"user": "*"}]},
+        },
+        "outbound": {"proxy": {"url": format!("http://{}", sources.proxy.address), "username": "gateway",
+            "password": {"file": "proxy-password"}}},
+        "registries": sources.registries(),
+        "routes": sources.routes(),
     })
-    .await
 }
 
-/// A registry whose token server repeats the identity token that it was sent.
-async fn buying() -> Upstream {
-    Upstream::start(move |request| {
-        if request.target.starts_with("/token") {
-            return request.answer(400, "", format!("you sent {}", String::from_utf8_lossy(&request.body)));
-        }
-        let realm = format!("http://{}/token", request.header("host").unwrap());
-        request.answer(401, &format!("WWW-Authenticate: Bearer realm=\"{realm}\""), "")
-    })
-    .await
+/// Those who come: with whether they are let in.
+fn callers() -> [(String, bool); 6] {
+    let claims =
+        |issuer: &str, exp: u64| json!({"iss": issuer, "aud": "gateway", "sub": "ci", "exp": exp, "x": CANARY});
+    let (shared, far) = (SigningKey::shared(SHARED), 4_000_000_000);
+    [
+        (format!("caller-{CANARY}"), true),
+        (shared.sign(&claims("shared", far)), true),
+        (shared.sign(&claims("shared", 1)), false),
+        (SigningKey::new("k", Algorithm::RS256).sign(&claims("published", far)), false),
+        (SigningKey::new("k", Algorithm::RS256).sign(&claims("cluster", far)), false),
+        (format!("wrong-{CANARY}"), false),
+    ]
 }
 
-/// Steps of which the first finds a secret, and those after it repeat what they were given.
-fn piped(upstream: &Upstream) -> Value {
-    let finding = "echo \"[{\\\"found\\\": \\\"$SECRET\\\"}]\"";
-    json!([
-        {"script": {"command": ["sh", "-c", finding], "env": {"SECRET": {"file": "variable"}}}},
-        {"merge": {"mergeKeys": ["found"], "backends": [
-            {"script": {"command": ["sh", "-c", "grep -o items.* >&2; exit 1"]}},
-            {"http": {"url": format!("http://{}/{{{{ items[0].found }}}}", upstream.address),
-                "headers": {"Authorization": {"file": "header"}}}},
-        ]}},
-    ])
-}
-
-/// A route for each way to hold a secret.
-fn routes(upstream: &Upstream, forge: &Upstream, host: &str, bought_from: &str) -> Value {
-    let commit = "a".repeat(40);
-    json!([
-        {"name": "script", "backend": {"script": {"command": ["sh", "-c", "echo $SECRET >&2; echo $SECRET"],
-            "env": {"SECRET": {"file": "variable"}}}}},
-        {"name": "failing", "backend": {"script": {"command": ["sh", "-c", "env >&2; exit 1"],
-            "env": {"SECRET": {"file": "variable"}}}}},
-        {"name": "http", "backend": {"http": {"url": format!("http://{}/", upstream.address),
-            "headers": {"Authorization": {"file": "header"}}}}},
-        {"name": "digests", "backend": {"digests": {"images": {"a": {"image": format!("{host}/org/app:1")}}}}},
-        {"name": "identity", "backend": {"digests": {"images": {"a": {"image": format!("{bought_from}/org/app:1")}}}}},
-        {"name": "gated", "backend": {"digests": {"images": {"a": {"image": format!("{host}/org/app:1")}},
-            "gate": {"all": [
-                {"github": {"api": format!("http://{}", forge.address), "repository": "o/r", "sha": commit,
-                    "workflows": ["b"], "token": {"file": "forge"}}},
-                {"gitlab": {"api": format!("http://{}", forge.address), "project": "g/r", "sha": commit,
-                    "tokenKind": "bearer", "token": {"file": "forge"}}},
-            ]}}}},
-        {"name": "piped", "backend": {"pipeline": piped(upstream)}},
-        {"name": "fixed", "match": {}, "backend": {"fixed": {"parameters": [{"a": "b"}]}}},
-    ])
+async fn ask(visitor: &Visitor, address: SocketAddr, request: &[u8]) -> Reply {
+    let mut stream = visitor.connect(address).await.unwrap();
+    stream.write_all(request).await.unwrap();
+    read_reply(&mut stream).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_output_holds_a_secret() {
-    let folder = tempfile::tempdir().unwrap();
-    let write = |name: &str, content: String| std::fs::write(folder.path().join(name), content).unwrap();
-    let upstream = echoing(500, "").await;
-    let registry = echoing(401, "WWW-Authenticate: Basic realm=\"r\"").await;
-    let (forge, identity) = (echoing(500, "").await, buying().await);
-    let collector = Upstream::always(response(200, "", "")).await;
-    write("token", format!("caller-{CANARY}"));
-    write("forge", format!("forge-{CANARY}"));
-    let bought_from = identity.address.to_string();
-    write("header", format!("Bearer upstream-{CANARY}"));
-    write("variable", format!("script-{CANARY}"));
-    let host = registry.address.to_string();
-    write(
-        "docker.json",
-        json!({"auths": {
-            &host: {"username": "ci", "password": format!("registry-{CANARY}")},
-            &bought_from: {"identitytoken": format!("identity-{CANARY}")},
-        }})
-        .to_string(),
-    );
-    let config = folder.path().join("gateway.yaml");
-    write(
-        "gateway.yaml",
-        json!({
-            "server": {"listen": "127.0.0.1:0", "admin": "127.0.0.1:0"},
-            "log": {"level": "debug"},
-            "traces": {
-                "endpoint": format!("http://{}", collector.address),
-                "headers": {"Authorization": {"file": "header"}},
-            },
-            "auth": {"tokens": [{"name": "caller", "file": "token"}]},
-            "registries": {
-                &host: {"plainHttp": true, "dockerConfig": "docker.json"},
-                &bought_from: {"plainHttp": true, "dockerConfig": "docker.json"},
-            },
-            "routes": routes(&upstream, &forge, &host, &bought_from),
-        })
-        .to_string(),
-    );
+    let (folder, ca, sources) = (tempfile::tempdir().unwrap(), Ca::new("ca"), Sources::start().await);
+    let mut secrets = write_secrets(folder.path(), &ca, &sources);
+    let file = folder.path().join("gateway.yaml");
+    std::fs::write(&file, config(&sources).to_string()).unwrap();
 
     let mut seen = String::new();
-    let mut gateway = Gateway::serve(&config);
-    let tokens = [format!("caller-{CANARY}"), format!("wrong-{CANARY}")];
-    for token in &tokens {
-        for route in ["script", "failing", "http", "digests", "identity", "gated", "piped", "fixed", "none"] {
-            let body = format!("{{\"input\":{{\"parameters\":{{\"password\":\"body-{CANARY}\"}}}}}}");
+    let mut gateway = Gateway::serve(&file);
+    let visitor = Visitor::new(&ca.pem, None, &["http/1.1"]);
+    for (token, is_let_in) in callers() {
+        secrets.of_header(&token);
+        for route in ROUTES.into_iter().chain(["none"]) {
+            let body = json!({"input": {"parameters": {"password": PARAMETER}}}).to_string();
             let path = format!("/{route}/api/v1/getparams.execute");
-            let reply = exchange(gateway.address, &argo_request(&path, token, body.as_bytes())).await;
-            assert_eq!(reply.status == 200, route == "fixed" && token.starts_with("caller"), "{route}");
+            let reply = ask(&visitor, gateway.address, &argo_request(&path, &token, body.as_bytes())).await;
+            assert_eq!(reply.status == 200, is_let_in && route == "fixed", "{token} {route}: {}", reply.text());
             seen += &String::from_utf8_lossy(&reply.raw);
         }
     }
-    let metrics = exchange(gateway.admin, b"GET /metrics HTTP/1.1\r\nHost: g\r\n\r\n").await;
-    seen += &metrics.text();
+    // An operator sees what was asked, which is nobody else's business.
+    let mut shown = String::new();
+    for path in ["/metrics", "/admin/config", "/admin/answers", "/admin/answers?route=fixed", "/admin/held"] {
+        let head = format!("GET {path} HTTP/1.1\r\nHost: g\r\nAuthorization: Bearer operator-{CANARY}\r\n\r\n");
+        let reply = exchange_admin(gateway.admin, head.as_bytes()).await;
+        assert_eq!(reply.status, 200, "{path}: {}", reply.text());
+        let of = if path == "/metrics" { &mut seen } else { &mut shown };
+        *of += &String::from_utf8_lossy(&reply.raw);
+    }
+    assert!(["\"fixed\"", "\"generation\":1", PARAMETER].iter().all(|part| shown.contains(part)), "{shown}");
     gateway.signal(Signal::SIGINT);
     let (_, log) = gateway.wait(Duration::from_secs(10));
-    assert!(log.lines().count() >= 12, "{log}");
+    assert!(log.lines().count() > ROUTES.len(), "{log}");
     seen += &log;
-    let traced: Vec<_> = collector.requests().into_iter().map(|request| request.body).collect();
+    let traced: Vec<_> = sources.collector.requests().into_iter().map(|request| request.body).collect();
     seen += &String::from_utf8_lossy(&traced.concat());
     assert!(["run piped", "script sh", "GET"].iter().all(|span| seen.contains(span)), "{seen}");
-    for arguments in [
-        vec!["check"],
-        vec!["call", "script"],
-        vec!["call", "failing", "-o", "json"],
-        vec!["call", "http"],
-        vec!["call", "digests"],
-        vec!["call", "identity"],
-        vec!["call", "gated", "-o", "json"],
-        vec!["call", "piped"],
-        vec!["call", "piped", "-o", "json"],
+    seen += &told_by_commands(&file);
+
+    let sent = sources.requests();
+    for header in sent.iter().flat_map(|request| &request.headers).filter(|(name, _)| name.ends_with("authorization")) {
+        secrets.of_header(&header.1);
+    }
+    let bodies: String = sent.iter().map(|request| String::from_utf8_lossy(&request.body)).collect();
+    let sent: Vec<&str> = sent.iter().flat_map(|request| &request.headers).map(|(_, value)| value.as_str()).collect();
+    let basic = |pair: &str| STANDARD.encode(format!("{pair}{CANARY}"));
+    for secret in [
+        &format!("upstream-{CANARY}"),
+        &format!("forge-{CANARY}"),
+        &format!("keys-{CANARY}"),
+        &format!("review-{CANARY}"),
+        &basic("gateway:client-"),
+        &basic("gateway:proxy-"),
+        &basic("u:script-"),
+        &basic("ci:registry-"),
+        "Bearer ey",
     ] {
-        let output = command().args(&arguments).arg("-c").arg(&config).env("RUST_BACKTRACE", "1").output().unwrap();
-        assert_eq!(output.status.success(), arguments == ["check"], "{arguments:?}");
+        assert!(sent.iter().any(|value| value.contains(secret)), "{secret} was sent to nobody");
+    }
+    assert!(bodies.contains(&format!("identity-{CANARY}")) && bodies.contains("TokenReview"), "{bodies}");
+    assert!(seen.contains("[redacted]"), "the sources did not repeat it: {seen}");
+    assert!(!seen.contains(PARAMETER), "a parameter is told");
+    let found = [secrets.found(&seen), secrets.found(&shown)].concat();
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+/// What the commands say that ask routes themselves.
+fn told_by_commands(file: &Path) -> String {
+    let calls = ROUTES.iter().flat_map(|route| [vec!["call", route], vec!["call", route, "-o", "json"]]);
+    let mut seen = String::new();
+    for arguments in calls.chain([vec!["check"]]) {
+        let output = command().args(&arguments).arg("-c").arg(file).env("RUST_BACKTRACE", "1").output().unwrap();
+        let is_good = arguments == ["check"] || arguments[1] == "fixed";
+        assert_eq!(output.status.success(), is_good, "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
         seen += &String::from_utf8_lossy(&output.stdout);
         seen += &String::from_utf8_lossy(&output.stderr);
     }
-    assert!(identity.requests().iter().any(|request| String::from_utf8_lossy(&request.body).contains(CANARY)));
-    assert!(!forge.requests().is_empty());
-    assert!(
-        forge
-            .requests()
-            .iter()
-            .chain(&upstream.requests())
-            .chain(&collector.requests())
-            .all(|request| request.header("authorization").unwrap().contains(CANARY))
-    );
-    assert!(seen.contains("[redacted]"), "the sources did not repeat it: {seen}");
-    let found: Vec<&str> = seen.lines().filter(|line| line.contains(CANARY)).collect();
-    assert!(found.is_empty(), "{found:#?}");
+    seen
 }
