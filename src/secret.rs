@@ -139,7 +139,7 @@ fn forms(secret: &Secret) -> Vec<Zeroizing<String>> {
     let mut forms = vec![whole.to_owned(), whole.escape_debug().to_string()];
     if whole.len() >= SHORTEST_PART {
         // Also as `echo` hands it on, with the end of a line.
-        for text in [Zeroizing::new(whole.to_owned()), Zeroizing::new(format!("{whole}\n"))] {
+        for text in [whole.to_owned(), [whole, "\n"].concat()].map(Zeroizing::new) {
             forms.extend([STANDARD.encode(&*text), URL_SAFE_NO_PAD.encode(&*text), encode_string(text.as_bytes())]);
         }
         forms.extend([

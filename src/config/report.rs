@@ -13,8 +13,8 @@ use crate::{
 };
 
 /// How the keys end whose values may be secrets, written into the file by mistake.
-const SECRET_KEYS: [&str; 8] =
-    ["token", "bearer", "password", "passwd", "secret", "sha256", "authorization", "credential"];
+const SECRET_KEYS: [&str; 9] =
+    ["token", "bearer", "password", "passwd", "secret", "sha256", "authorization", "credential", "privatekey"];
 
 /// The findings for one file, and for those that belong to it.
 #[derive(Debug, Clone)]
