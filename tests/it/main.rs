@@ -34,6 +34,7 @@ mod plugins;
 mod protocols;
 mod reload;
 mod reviews;
+mod rotation;
 mod script;
 mod secrets;
 mod tls;
