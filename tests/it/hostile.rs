@@ -2,6 +2,8 @@
 //! clear 4xx. Nothing of it is run, leaves a path, splits a header or a line of the log. Then the classes of holes that
 //! comparable gateways had.
 
+mod digests;
+mod elsewhere;
 mod gateways;
 mod log;
 mod urls;

@@ -10,7 +10,7 @@ use crate::support::{
 };
 
 /// Asks with each value as `v`, and gives the request that the upstream got, or that it was refused.
-async fn sent(upstream: &Upstream, app: &TestApp) -> Vec<(String, Option<Request>)> {
+pub async fn sent(upstream: &Upstream, app: &TestApp) -> Vec<(String, Option<Request>)> {
     let mut all = Vec::new();
     for value in values().into_iter().chain([NUL.to_owned()]) {
         let before = upstream.requests().len();
