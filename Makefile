@@ -44,7 +44,7 @@ manifests: $(VENV)/done ## The Kubernetes manifests against their schemas, and t
 
 .PHONY: bench
 bench: ## Measure speed, in ratios to a bare reference server
-	@tools/need cc:gcc python3:python3 wrk:wrk docker-registry:docker-registry skopeo:skopeo
+	@tools/need cc:gcc python3:python3 wrk:wrk docker-registry:docker-registry skopeo:skopeo openssl:openssl
 	cargo build --release --locked --bins --examples
 	python3 benches/run.py --gateway target/release/appset-gateway --examples target/release/examples \
 	  --json target/bench.json --markdown target/bench.md $(BENCH)

@@ -8,6 +8,7 @@ import itertools
 import json
 import re
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +23,7 @@ from .client import (
     TOKEN,
     Answer,
     Round,
+    answers,
     answers_get,
     answers_hits,
     ask,
@@ -36,6 +38,7 @@ from .report import Ratio, Table, against, at_least, latency, whole_cpu_us
 from .scenario import (
     CANARY_NOISY_US,
     CANARY_QUIET_US,
+    EDGE_TLS,
     HIT_PARAMETERS,
     LOAD_SCENARIOS,
     LOOKED_UP,
@@ -44,6 +47,7 @@ from .scenario import (
     SCRIPTS,
     TARGET_BASELINE_RATIO,
     TARGET_BINARY_MIB,
+    TARGET_EDGE_RATIO,
     TARGET_JWT_RATIO,
     TARGET_LOOP_RATIO,
     TARGET_RESIDENT_MIB,
@@ -61,7 +65,8 @@ LOOP, BARE_SERVER = "bare loop", "bare server"
 HIT, HIT_64 = "gateway, a hit", "gateway, a hit (64 connections)"
 HOLDER = "gateway that holds much"
 STATIC = "gateway, by a static token"
-EXAMPLES = ("reference", "echo", "upstream", "heads", "spawn")
+AXUM, BY_TLS, BARE_TLS = "axum::serve", "gateway by TLS", "bare TLS loop"
+EXAMPLES = ("reference", "echo", "upstream", "heads", "spawn", "bare")
 
 CANARY_SECONDS = 1
 WARM_UP_SECONDS = 1
@@ -76,11 +81,14 @@ HELD = 200_000
 JWT_CONFIG = """\
 , jwt: [ {{ issuer: bench, audience: bench, algorithms: [HS256], secret: {{ file: "{secret_file}" }} }} ]"""
 
+# The certificate that `openssl` makes.
+TLS_CONFIG = ', tls: {{ cert: "{cert}", key: "{key}" }}'
+
 # A port where nobody listens, for the routes that a scenario does not ask.
 NOBODY = 9
 
 GATEWAY_CONFIG = """\
-server: {{ listen: "127.0.0.1:{port}", admin: "127.0.0.1:{admin}", deadline: 25s }}
+server: {{ listen: "127.0.0.1:{port}", admin: "127.0.0.1:{admin}", deadline: 25s{tls} }}
 log: {{ format: json, level: info }}
 auth: {{ tokens: [ {{ name: argocd, file: "{token_file}", routes: ["*"] }} ]{jwt} }}
 cache: {{ memory: {memory} }}
@@ -161,6 +169,7 @@ class Bench:
     def run(self, scenario: str) -> Table:
         special = {
             "jwt": self.jwt,
+            "edge": self.edge,
             "lookups": self.lookups,
             "scripts": self.scripts,
             "start": self.start,
@@ -215,13 +224,36 @@ class Bench:
         memory: str = "64MiB",
         *,
         takes_jwt: bool = False,
+        tls: str = "",
     ) -> Server:
+        port, config = self.write_config(
+            name, upstream, registry_port, memory, takes_jwt=takes_jwt, tls=tls
+        )
+        return self.spawn(name, [str(self.gateway_binary(name)), "serve", "--config", str(config)], port)
+
+    def spawn_bare(self, name: str, tls: str = "") -> Server:
+        """The same gateway, served without its accept loop."""
+        port, config = self.write_config(name, NOBODY, NOBODY, "64MiB", tls=tls)
+        return self.spawn(name, [str(self.settings.examples / "bare"), str(config)], port)
+
+    def write_config(
+        self,
+        name: str,
+        upstream: int,
+        registry_port: int,
+        memory: str,
+        *,
+        takes_jwt: bool = False,
+        tls: str = "",
+    ) -> tuple[int, Path]:
+        """A gateway's configuration, and the port that it names."""
         port, admin = free_ports(2)
         config = self.directory / f"{name}-{next(self.numbers)}.yaml"
         config.write_text(
             GATEWAY_CONFIG.format(
                 port=port,
                 admin=admin,
+                tls=tls,
                 memory=memory,
                 token_file=self.token_file,
                 jwt=JWT_CONFIG.format(secret_file=self.secret_file) if takes_jwt else "",
@@ -238,8 +270,7 @@ class Bench:
                 held="x" * (HELD if name == HOLDER else 1),
             )
         )
-        argv = [str(self.gateway_binary(name)), "serve", "--config", str(config)]
-        return self.spawn(name, argv, port)
+        return port, config
 
     def spawn_candidate(
         self, name: str, upstream: int = NOBODY, registry_port: int = NOBODY
@@ -346,6 +377,51 @@ class Bench:
             self.check_answer(gateway, scenario, HIT_PARAMETERS)
         self.canary_figures += [one.cpu_us for one in rounds[CANARY]]
         return tabulate("jwt", rounds, remarks)
+
+    def edge(self) -> Table:
+        """The gateway's router behind its own accept loop, and behind the least that serves it."""
+        scenario = LOAD_SCENARIOS["edge"]
+        tls = self.certificate()
+        remarks: list[str] = []
+        with contextlib.ExitStack() as stack:
+            pairs = [
+                (stack.enter_context(self.running(server, answers(kind))), kind)
+                for server, kind in (
+                    (self.spawn_gateway(GATEWAY, NOBODY, NOBODY), scenario),
+                    (self.spawn_bare(AXUM), scenario),
+                    (self.spawn_gateway(BY_TLS, NOBODY, NOBODY, tls=tls), EDGE_TLS),
+                    (self.spawn_bare(BARE_TLS, tls), EDGE_TLS),
+                )
+            ]
+            canary = stack.enter_context(self.running(self.spawn_candidate(CANARY)))
+            for server, kind in pairs:
+                self.check_answer(server, kind, HIT_PARAMETERS)
+                remarks += self.doubts_about_cache(server, kind)
+            lanes = [self.lane(server, kind) for server, kind in pairs]
+            rounds = self.interleave(scenario.title, [*lanes, self.canary_lane(canary)])
+            for server, kind in pairs:
+                self.check_answer(server, kind, HIT_PARAMETERS)
+                remarks += self.doubts_about_log(server, kind)
+        self.canary_figures += [one.cpu_us for one in rounds[CANARY]]
+        table = tabulate("edge", rounds, remarks)
+        for over, target in ((BARE_TLS, TARGET_EDGE_RATIO), (GATEWAY, None)):
+            ratio = Ratio.between(over, rounds[BY_TLS], rounds[over], of=BY_TLS)
+            table.remarks.append(ratio.text(target))
+            table.data["ratios"][f"{BY_TLS} / {over}"] = asdict(ratio)
+        return table
+
+    def certificate(self) -> str:
+        """The part of `server` that names a new certificate, which vouches for itself."""
+        cert, key = (self.directory / name for name in ("tls.crt", "tls.key"))
+        argv = [
+            *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"),
+            *("-nodes", "-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"),
+            *("-keyout", str(key), "-out", str(cert)),
+        ]
+        made = subprocess.run(argv, capture_output=True, text=True, check=False)
+        if made.returncode != 0:
+            raise BenchError(f"openssl made no certificate:\n{made.stderr}")
+        return TLS_CONFIG.format(cert=cert, key=key)
 
     def lookups(self) -> Table:
         """Each answer asks a registry; beside bare look-ups, and a hit on the same answer."""
@@ -638,6 +714,7 @@ def tabulate(name: str, rounds: Mapping[str, Sequence[Round]], remarks: Sequence
         LOOP: TARGET_LOOP_RATIO,
         BARE_SERVER: None,
         STATIC: TARGET_JWT_RATIO,
+        AXUM: TARGET_EDGE_RATIO,
         BASELINE: TARGET_BASELINE_RATIO,
     }
     ratios = [

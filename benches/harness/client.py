@@ -11,6 +11,7 @@ import json
 import os
 import re
 import socket
+import ssl
 import subprocess
 import time
 from collections.abc import Mapping
@@ -25,6 +26,11 @@ from .scenario import BRANCH, GETPARAMS, LOAD_SCENARIOS, LoadScenario
 TOKEN = "strong-password"
 JWT_SECRET = "a secret of the benchmark alone, of 48 bytes ......"
 WRK_SCRIPTS = Path(__file__).resolve().parent.parent / "wrk"
+
+# Those of a run vouch for themselves; wrk looks at none either.
+ANY_CERTIFICATE = ssl.create_default_context()
+ANY_CERTIFICATE.check_hostname = False
+ANY_CERTIFICATE.verify_mode = ssl.CERT_NONE
 
 # Parts of parameters that were never asked for: by this run, nor by one before it.
 seeds = (f"{os.getpid():x}.{time.time_ns():x}.{number}" for number in itertools.count())
@@ -79,7 +85,11 @@ def ask(port: int, scenario: LoadScenario) -> Answer:
     body = json.dumps({"applicationSetName": name, "input": {"parameters": parameters}})
     token = token_of(scenario)
     headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection: http.client.HTTPConnection
+    if scenario.by_tls:
+        connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=10, context=ANY_CERTIFICATE)
+    else:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
     try:
         connection.request("POST", scenario.path, body, headers)
         response = connection.getresponse()
@@ -106,10 +116,17 @@ def fill(port: int, answers: int) -> None:
 
 
 def answers_hits(server: Server) -> bool:
-    try:
-        return ask(server.port, LOAD_SCENARIOS["hit64"]).status == http.HTTPStatus.OK
-    except (OSError, http.client.HTTPException):
-        return False
+    return answers(LOAD_SCENARIOS["hit64"])(server)
+
+
+def answers(scenario: LoadScenario) -> Callable[[Server], bool]:
+    def ready(server: Server) -> bool:
+        try:
+            return ask(server.port, scenario).status == http.HTTPStatus.OK
+        except (OSError, http.client.HTTPException):
+            return False
+
+    return ready
 
 
 def answers_get(path: str) -> Callable[[Server], bool]:
@@ -198,11 +215,12 @@ def measure(server: Server, run: Callable[[], dict[str, Any]]) -> Round:
 
 
 def run_wrk(server: Server, scenario: LoadScenario, seconds: int, core: int) -> dict[str, Any]:
+    scheme = "https" if scenario.by_tls else "http"
     argv = [
         *("taskset", "--cpu-list", str(core), "wrk"),
         *("--threads", "1", "--connections", str(scenario.connections)),
         *("--duration", f"{seconds}s", "--timeout", "10s"),
-        *("--script", scenario.script, f"http://127.0.0.1:{server.port}{scenario.path}"),
+        *("--script", scenario.script, f"{scheme}://127.0.0.1:{server.port}{scenario.path}"),
     ]
     try:
         run = subprocess.run(

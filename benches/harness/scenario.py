@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 TARGET_HIT_RATIO = 1.25
@@ -10,6 +10,7 @@ TARGET_BASELINE_RATIO = 1.05
 TARGET_MISS_RATIO = 1.3
 TARGET_LOOP_RATIO = 1.4
 TARGET_JWT_RATIO = 1.1
+TARGET_EDGE_RATIO = 1.05
 TARGET_TIMES_CHEAPER = 200.0
 TARGET_START_MS = 20.0
 TARGET_RESIDENT_MIB = 16.0
@@ -27,7 +28,12 @@ BRANCH = BRANCHES[0]
 
 GETPARAMS = "/api/v1/getparams.execute"
 
-DEBIAN_PACKAGES = {"wrk": "wrk", "docker-registry": "docker-registry", "skopeo": "skopeo"}
+DEBIAN_PACKAGES = {
+    "wrk": "wrk",
+    "docker-registry": "docker-registry",
+    "skopeo": "skopeo",
+    "openssl": "openssl",
+}
 
 
 @dataclass(frozen=True)
@@ -43,6 +49,7 @@ class LoadScenario:
     has_reference: bool = False
     target: float | None = None
     by_jwt: bool = False
+    by_tls: bool = False
     tools: tuple[str, ...] = ("wrk",)
 
     @property
@@ -76,6 +83,15 @@ LOAD_SCENARIOS: dict[str, LoadScenario] = {
         connections=64,
         parameters=HIT_PARAMETERS,
         by_jwt=True,
+    ),
+    # One table in cleartext and by TLS, of which `EDGE_TLS` is the second half.
+    "edge": LoadScenario(
+        title="a cache hit by the gateway's accept loop, beside the same without it, 64 connections",
+        script="hit.lua",
+        path=GETPARAMS,
+        connections=64,
+        parameters=HIT_PARAMETERS,
+        tools=("wrk", "openssl"),
     ),
     "miss": LoadScenario(
         title="a miss to a local upstream, 16 connections",
@@ -117,6 +133,9 @@ LOAD_SCENARIOS: dict[str, LoadScenario] = {
         tools=("wrk", "docker-registry", "skopeo"),
     ),
 }
+
+# The same, by TLS.
+EDGE_TLS = replace(LOAD_SCENARIOS["edge"], by_tls=True)
 
 # The same two images, answered from the cache, over as many connections and as many as `hit64` has.
 LOOKED_UP, LOOKED_UP_64 = (
