@@ -63,8 +63,13 @@ impl Caller {
 pub enum Refused {
     /// The token is missing, malformed, forged or nobody's. The text is for the log alone.
     Wrong(Cow<'static, str>),
-    /// The token is genuine, and does not do: the text says why.
-    Unfit(String),
+    /// The token is genuine, and does not do.
+    Unfit {
+        /// What its holder is called, as far as that is known.
+        who: Option<String>,
+        /// Why it does not do, which its holder is told.
+        why: String,
+    },
     /// Whoever vouches for it cannot be asked now. The text is for the log alone.
     Unknown(String),
 }
@@ -75,12 +80,17 @@ impl Refused {
         Self::Wrong(why.into())
     }
 
+    /// With the reason, where it is not known what the token's holder is called.
+    pub(super) fn unfit(why: impl Into<String>) -> Self {
+        Self::Unfit { who: None, why: why.into() }
+    }
+
     /// What two refusals of one token come to: what is not known before what is, and what a genuine token lacks before what makes it
     /// none.
     pub(super) fn or(self, other: Self) -> Self {
         let rank = |refused: &Self| match refused {
             Self::Wrong(_) => 0,
-            Self::Unfit(_) => 1,
+            Self::Unfit { .. } => 1,
             Self::Unknown(_) => 2,
         };
         if rank(&other) >= rank(&self) { other } else { self }
@@ -107,7 +117,7 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_told_before_what_is() {
-        let (wrong, unfit) = (Refused::wrong("a"), Refused::Unfit("b".to_owned()));
+        let (wrong, unfit) = (Refused::wrong("a"), Refused::unfit("b"));
         let unknown = Refused::Unknown("c".to_owned());
         assert_eq!(wrong.clone().or(unfit.clone()), unfit);
         assert_eq!(unfit.clone().or(wrong.clone()), unfit);

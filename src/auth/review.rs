@@ -178,11 +178,12 @@ impl Reviews {
         let verdict = match said {
             Said::Theirs(user) => self.callers.iter().find_map(|callers| callers.caller(&user)).ok_or_else(|| {
                 let name = excerpt(user.username.as_bytes(), 200);
-                Refused::Unfit(format!("the cluster's user `{name}` is none of `auth.tokenReview.callers`"))
+                let why = format!("the cluster's user `{name}` is none of `auth.tokenReview.callers`");
+                Refused::Unfit { who: Some(name), why }
             }),
             Said::ForOthers => {
                 let audiences = self.audiences.join("`, `");
-                Err(Refused::Unfit(format!("the token is for another audience; it must be for `{audiences}`")))
+                Err(Refused::unfit(format!("the token is for another audience; it must be for `{audiences}`")))
             }
             Said::Nobodys(why) => {
                 Err(Refused::wrong(format!("auth.tokenReview: the API server does not know it: {why}")))

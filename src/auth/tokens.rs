@@ -1,20 +1,28 @@
 //! Static bearer tokens, compared by their SHA-256 in constant time over all entries, so that time tells neither which token came
 //! close nor how many there are before it. Files that hold tokens are read again when they may have been renewed.
 
-use std::{path::PathBuf, sync::Arc, time::UNIX_EPOCH};
+mod entry;
+mod twins;
+
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use arc_swap::ArcSwap;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sha2::{Digest as _, Sha256};
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
 
-use super::{Allowance, Caller, Refused, Role, Scope, TokenHash, check_name};
+use self::{
+    entry::{Token, source_path},
+    twins::{Twin, twins},
+};
+use super::{Caller, Refused, Role, TokenHash};
 use crate::{
     base_dir::BaseDir,
     clock::Timestamp,
     problem::{Path, Problems},
-    secret::SecretRef,
 };
 
 /// One bearer token: its name, and exactly one of `file`, `env` and `sha256`.
@@ -55,15 +63,17 @@ pub struct Tokens {
     /// The hash of each token, in their order.
     hashes: ArcSwap<Vec<TokenHash>>,
     base: BaseDir,
+    /// What was wrong at the last look, so that it is told once.
+    trouble: Mutex<Vec<Trouble>>,
 }
 
-/// One token, but for what it is now.
-#[derive(Debug)]
-struct Token {
-    config: TokenConfig,
-    caller: Arc<Caller>,
-    not_before: Option<Timestamp>,
-    not_after: Option<Timestamp>,
+/// Something wrong with an entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Trouble {
+    /// Its token cannot be read.
+    Unreadable { caller: String, why: String },
+    /// It holds the token of another.
+    Twin(Twin),
 }
 
 impl Tokens {
@@ -75,147 +85,109 @@ impl Tokens {
         path: &Path,
         problems: &mut Problems,
     ) -> Self {
-        let (mut entries, mut hashes) = (Vec::new(), Vec::new());
+        let (mut entries, mut hashes, mut places) = (Vec::new(), Vec::new(), Vec::new());
         for (index, config) in configs.iter().enumerate() {
             let path = path.index(index);
             if configs[..index].iter().any(|other| other.name == config.name) {
                 problems.error(&path.key("name"), format!("two tokens are called `{}`", config.name));
             }
-            check_name(&config.name, &path.key("name"), problems);
-            let (routes, application_sets) = (config.routes.as_deref(), config.application_sets.as_deref());
-            let scope = Scope::build(config.role, routes, application_sets, &path, problems);
-            let allowance = Allowance::build(config.rate, config.concurrency, &path, problems);
-            let hash = problems.note(&source_path(config, &path), token_hash(config, base));
-            let (not_before, not_after) = limits(config, now, &path, problems);
-            if let (Some(hash), Some(scope)) = (hash, scope) {
-                let caller = Arc::new(Caller::new(config.name.clone(), config.role, scope, allowance));
-                entries.push(Token { config: config.clone(), caller, not_before, not_after });
+            if let Some((token, hash)) = Token::build(config, base, now, &path, problems) {
+                entries.push(token);
                 hashes.push(hash);
+                places.push(source_path(config, &path));
             }
         }
-        Self { entries, hashes: ArcSwap::from_pointee(hashes), base: base.clone() }
+        let twins = twins(&entries, &hashes);
+        for (twin, place) in twins.iter().map(|twin| (twin, &places[twin.index])) {
+            if twin.is_serious {
+                problems.error_with_help(
+                    place,
+                    twin.to_string(),
+                    "give each a token of its own: `openssl rand -hex 32`",
+                );
+            } else {
+                let help = "give each a token of its own, or let both ask the same";
+                problems.warning(place, twin.to_string(), help);
+            }
+        }
+        let trouble = Mutex::new(twins.into_iter().map(Trouble::Twin).collect());
+        Self { entries, hashes: ArcSwap::from_pointee(hashes), base: base.clone(), trouble }
     }
 
     /// The files that hold tokens.
     pub fn files(&self) -> impl Iterator<Item = PathBuf> {
-        self.entries.iter().filter_map(|token| Some(self.base.resolve(token.config.file.as_ref()?)))
+        self.entries.iter().filter_map(|token| token.file(&self.base))
     }
 
     /// Reads the files again. A token that can be used takes the place of the one before; what cannot be read changes
-    /// nothing but a line in the log.
+    /// nothing but a line in the log. Where one token would have two roles, all stay as they were.
     pub fn refresh(&self) {
         let known = self.hashes.load();
-        let mut hashes = Vec::clone(&known);
-        for (token, hash) in self.entries.iter().zip(&mut hashes).filter(|(token, _)| token.config.file.is_some()) {
-            let caller = &*token.caller.name;
-            match token_hash(&token.config, &self.base) {
-                Ok(new) if new == *hash => {}
-                Ok(new) => {
-                    *hash = new;
-                    tracing::info!(caller, "a new token is in place of the one before");
-                }
-                Err(why) => tracing::warn!(caller, %why, "the token from before stays valid"),
+        let (mut hashes, mut found) = (Vec::clone(&known), Vec::new());
+        let of_files = self.entries.iter().zip(&mut hashes).filter(|(token, _)| token.file(&self.base).is_some());
+        for (token, hash) in of_files {
+            match token.read(&self.base) {
+                Ok(new) => *hash = new,
+                Err(why) => found.push(Trouble::Unreadable { caller: token.caller.name.clone(), why }),
             }
         }
-        if hashes != **known {
+        let twins = twins(&self.entries, &hashes);
+        let is_usable = !twins.iter().any(|twin| twin.is_serious);
+        found.extend(twins.into_iter().map(Trouble::Twin));
+        self.tell(found);
+        if is_usable && hashes != **known {
+            for (token, _) in
+                self.entries.iter().zip(hashes.iter().zip(known.iter())).filter(|(_, (new, old))| new != old)
+            {
+                tracing::info!(caller = token.caller.name, "a new token is in place of the one before");
+            }
             self.hashes.store(Arc::new(hashes));
         }
     }
 
-    /// The caller whose token has this hash; `None` when it is nobody's.
-    ///
-    /// # Errors
-    /// When it is not valid at `now`.
-    pub fn find(&self, presented: &TokenHash, now: Timestamp) -> Result<Option<Arc<Caller>>, Refused> {
-        let mut found = u32::MAX;
-        for (index, hash) in (0_u32..).zip(self.hashes.load().iter()) {
-            let is_equal: Choice = hash.ct_eq(presented);
-            found.conditional_assign(&index, is_equal);
-        }
-        let Some(token) = usize::try_from(found).ok().and_then(|found| self.entries.get(found)) else {
-            return Ok(None);
-        };
-        token.check(now)?;
-        Ok(Some(Arc::clone(&token.caller)))
-    }
-}
-
-impl Token {
-    /// Whether it is valid at `now`.
-    fn check(&self, now: Timestamp) -> Result<(), Refused> {
-        let Self { not_before, not_after, .. } = self;
-        let limits = not_before.map(|from| (from, false)).into_iter().chain(not_after.map(|until| (until, true)));
-        for (limit, is_end) in limits {
-            if (now >= limit) == is_end {
-                let when = if is_end { "was valid until" } else { "is valid from" };
-                let (name, date) = (&self.caller.name, limit.to_date());
-                return Err(Refused::Unfit(format!("the token `{name}` {when} {date}, see `auth.tokens`")));
+    /// Tells what of it was not `found` at the last look.
+    fn tell(&self, found: Vec<Trouble>) {
+        let mut known = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        for trouble in found.iter().filter(|trouble| !known.contains(trouble)) {
+            match trouble {
+                Trouble::Unreadable { caller, why } => tracing::warn!(caller, why, "the token from before stays valid"),
+                Trouble::Twin(twin) if twin.is_serious => {
+                    tracing::error!(why = %twin, "no token is renewed, all from before stay valid (auth.tokens)");
+                }
+                Trouble::Twin(twin) => {
+                    tracing::warn!(why = %twin, "the first entry that is valid now counts (auth.tokens)")
+                }
             }
         }
-        Ok(())
+        *known = found;
     }
-}
 
-/// From and until when a token is valid.
-fn limits(
-    config: &TokenConfig,
-    now: Timestamp,
-    path: &Path,
-    problems: &mut Problems,
-) -> (Option<Timestamp>, Option<Timestamp>) {
-    let mut time = |key: &str, text: Option<&String>| problems.note(&path.key(key), timestamp(text?));
-    let not_before = time("notBefore", config.not_before.as_ref());
-    let not_after = time("notAfter", config.not_after.as_ref());
-    if not_before.zip(not_after).is_some_and(|(from, until)| from >= until) {
-        problems.error(&path.key("notAfter"), "it ends before it begins, so the token is never valid");
-    } else if not_after.is_some_and(|until| until <= now) {
-        problems.warning(&path.key("notAfter"), "the token is valid no more", "leave the token out");
-    }
-    (not_before, not_after)
-}
-
-fn timestamp(text: &str) -> Result<Timestamp, String> {
-    let time = humantime::parse_rfc3339_weak(text).ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-    let time = time.and_then(|time| u64::try_from(time.as_millis()).ok());
-    time.map(Timestamp).ok_or_else(|| format!("`{text}` is no time such as 2026-11-21T10:00:00Z"))
-}
-
-/// Where a token's value comes from, as far as that is clear.
-fn source_path(token: &TokenConfig, path: &Path) -> Path {
-    match (&token.file, &token.env, &token.sha256) {
-        (Some(_), None, None) => path.key("file"),
-        (None, Some(_), None) => path.key("env"),
-        (None, None, Some(_)) => path.key("sha256"),
-        _ => path.clone(),
-    }
-}
-
-fn token_hash(token: &TokenConfig, base: &BaseDir) -> Result<TokenHash, String> {
-    let reference = match (&token.file, &token.env, &token.sha256) {
-        (Some(file), None, None) => SecretRef::File(file.clone()),
-        (None, Some(name), None) => SecretRef::Env(name.clone()),
-        (None, None, Some(hash)) => {
-            return parse_hash(hash).ok_or_else(|| {
-                "`sha256` is 64 hexadecimal digits; `appset-gateway hash-token` prints them".to_owned()
-            });
+    /// The caller whose token has this hash, by the first entry that is valid at `now`; `None` when it is nobody's.
+    ///
+    /// # Errors
+    /// When none is valid.
+    pub fn find(&self, presented: &TokenHash, now: Timestamp) -> Result<Option<Arc<Caller>>, Refused> {
+        const NONE: u32 = u32::MAX;
+        let (mut valid, mut any) = (NONE, NONE);
+        for ((index, hash), token) in (0_u32..).zip(self.hashes.load().iter()).zip(&self.entries) {
+            let is_equal: Choice = hash.ct_eq(presented);
+            let is_valid = Choice::from(u8::from(token.is_valid(now)));
+            valid.conditional_assign(&index, is_equal & is_valid & valid.ct_eq(&NONE));
+            any.conditional_assign(&index, is_equal & any.ct_eq(&NONE));
         }
-        _ => return Err("a token has exactly one of `file`, `env` and `sha256`".to_owned()),
-    };
-    let secret = reference.read(base)?;
-    if secret.expose() != secret.expose().trim() {
-        return Err(format!("the token in {reference} begins or ends with white space, which no header carries"));
+        let entry = |index: u32| usize::try_from(index).ok().and_then(|index| self.entries.get(index));
+        match (entry(valid), entry(any)) {
+            (Some(token), _) => Ok(Some(Arc::clone(&token.caller))),
+            (None, Some(token)) => Err(token.refusal(now)),
+            (None, None) => Ok(None),
+        }
     }
-    Ok(Sha256::digest(secret.expose().as_bytes()).into())
-}
-
-fn parse_hash(text: &str) -> Option<TokenHash> {
-    let mut hash = TokenHash::default();
-    let decoded = base16ct::mixed::decode(text, &mut hash).ok()?;
-    (decoded.len() == size_of::<TokenHash>()).then_some(hash)
 }
 
 #[cfg(test)]
 mod tests {
+    use sha2::{Digest as _, Sha256};
+
     use super::*;
     use crate::{
         auth::hash_token,
@@ -247,11 +219,11 @@ mod tests {
         let (past, future) = (r#""2020-01-01T00:00:00Z""#, r#""2099-01-01T00:00:00Z""#);
         assert_eq!(ask(&format!(r#","notBefore":{past},"notAfter":{future}"#)), (None, String::new()));
         let (refused, told) = ask(&format!(r#","notAfter":{past}"#));
-        let why = "the token `a` was valid until 2020-01-01T00:00:00Z, see `auth.tokens`";
-        assert_eq!(refused, Some(Refused::Unfit(why.into())));
+        let unfit = |why: &str| Some(Refused::Unfit { who: Some("a".to_owned()), why: why.to_owned() });
+        assert_eq!(refused, unfit("the token `a` was valid until 2020-01-01T00:00:00Z, see `auth.tokens`"));
         assert_eq!(told, "tokens[0].notAfter: the token is valid no more");
         let why = "the token `a` is valid from 2099-01-01T00:00:00Z, see `auth.tokens`";
-        assert_eq!(ask(&format!(r#","notBefore":{future}"#)).0, Some(Refused::Unfit(why.into())));
+        assert_eq!(ask(&format!(r#","notBefore":{future}"#)).0, unfit(why));
         assert!(ask(&format!(r#","notBefore":{future},"notAfter":{past}"#)).1.contains("ends before it begins"));
         assert!(ask(r#","notAfter":"soon""#).1.contains("`soon` is no time"));
     }
@@ -294,5 +266,65 @@ mod tests {
             format!(r#"[{{"name":"a","sha256":"{hash}","role":"admin","routes":["x"],"applicationSets":["x"]}}]"#);
         let opens = "the role `admin` opens no routes";
         assert_eq!(told(&admin), [format!("tokens[0].routes: {opens}"), format!("tokens[0].applicationSets: {opens}")]);
+    }
+    #[test]
+    fn of_entries_with_one_token_the_first_valid_one_counts() {
+        let ask = |entries: &[&str]| {
+            let hash = hash_token("t");
+            let entries: Vec<String> = entries.iter().map(|more| format!(r#"{{"sha256":"{hash}",{more}}}"#)).collect();
+            let (tokens, told) = build(&format!("[{}]", entries.join(",")), &BaseDir::default());
+            (find(&tokens, "t"), told.into_iter().filter(|told| !told.contains("valid no more")).collect::<Vec<_>>())
+        };
+        let old = r#""name":"old","notAfter":"2020-01-01T00:00:00Z""#;
+        let soon = r#""name":"soon","notBefore":"2099-01-01T00:00:00Z""#;
+        for entries in [[r#""name":"new""#, old, soon], [old, r#""name":"new""#, soon], [soon, old, r#""name":"new""#]]
+        {
+            assert_eq!(ask(&entries), (Ok(Some("new".to_owned())), vec![]), "{entries:?}");
+        }
+        assert_eq!(ask(&[r#""name":"a""#, r#""name":"b","routes":["*"]"#]), (Ok(Some("a".to_owned())), vec![]));
+        let Err(Refused::Unfit { who, .. }) = ask(&[old, soon]).0 else { panic!("none is valid") };
+        assert_eq!(who.as_deref(), Some("old"), "the first one says why");
+        // One that opens more or less, or something else.
+        let (found, told) = ask(&[r#""name":"a""#, r#""name":"b","routes":["r"]"#]);
+        assert_eq!(found, Ok(Some("a".to_owned())));
+        let says = "tokens[1].sha256: `a` and `b` hold the same token, but do not let it ask the same";
+        assert!(told.len() == 1 && told[0].starts_with(says), "{told:?}");
+        let (_, told) = ask(&[r#""name":"a""#, r#""name":"b","role":"admin""#]);
+        assert_eq!(
+            told,
+            ["tokens[1].sha256: `a` and `b` hold the same token, but have different roles, and a token has one"]
+        );
+    }
+
+    #[test]
+    fn a_renewal_that_gives_a_token_two_roles_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+        let files = [("now", "one"), ("next", "two"), ("admin", "ops")];
+        files.iter().for_each(|(name, text)| write(name, text));
+        let (tokens, told) = build(
+            r#"[{"name":"now","file":"now"},{"name":"next","file":"next"},{"name":"admin","file":"admin","role":"admin"}]"#,
+            &BaseDir::new(folder.path()),
+        );
+        assert_eq!(told, Vec::<String>::new());
+        let who = |token: &str| find(&tokens, token).unwrap();
+        // What is next becomes what is now; for a while both are.
+        write("now", "two");
+        tokens.refresh();
+        assert_eq!((who("one"), who("two").as_deref()), (None, Some("now")));
+        write("next", "ops");
+        write("now", "three");
+        for _ in 0..2 {
+            tokens.refresh();
+            assert_eq!(
+                (who("two").as_deref(), who("three"), who("ops").as_deref()),
+                (Some("now"), None, Some("admin"))
+            );
+            assert_eq!(tokens.trouble.lock().unwrap().len(), 1);
+        }
+        write("next", "four");
+        tokens.refresh();
+        assert_eq!((who("two"), who("three").as_deref(), who("four").as_deref()), (None, Some("now"), Some("next")));
+        assert_eq!(*tokens.trouble.lock().unwrap(), []);
     }
 }

@@ -177,7 +177,7 @@ impl ApiError {
     pub fn of_refused(refused: Refused, told: &str) -> Self {
         match refused {
             Refused::Wrong(why) => Self::new(Code::Forbidden, told).because(why),
-            Refused::Unfit(why) => Self::new(Code::Forbidden, why),
+            Refused::Unfit { why, .. } => Self::new(Code::Forbidden, why),
             Refused::Unknown(why) => {
                 let message = "whether the token is good cannot be told now, as whoever vouches for it does not answer; the \
                                gateway's log says more";

@@ -9,9 +9,10 @@ use std::{
 };
 
 use crate::support::{
+    ADMIN_TOKEN,
     binary::Gateway,
     mounted::mount,
-    wire::{argo_request, exchange},
+    wire::{argo_request, exchange, exchange_admin, operator_request},
 };
 
 const PATH: &str = "/r/api/v1/getparams.execute";
@@ -69,6 +70,47 @@ async fn a_secret_is_renewed_under_load_without_a_restart() {
     gateway.signal(nix::sys::signal::Signal::SIGTERM);
     let (ended, log) = gateway.wait(Duration::from_secs(10));
     assert!(ended.success() && log.contains("a new token is in place of the one before"), "{log}");
-    assert!(log.contains("the token from before stays valid"), "{log}");
+    // The system tells of each file, and of what comes with it; the operator is told once of each token.
+    let unreadable = log.lines().filter(|line| line.contains("the token from before stays valid"));
+    assert_eq!(unreadable.count(), 2, "{log}");
     assert!(!log.contains("three"), "a token is never told");
+}
+
+/// What a Secret holds by mistake makes no operator of Argo CD.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_renewal_gives_no_token_a_second_role() {
+    let folder = tempfile::tempdir().unwrap();
+    let secret = folder.path().join("secret");
+    std::fs::create_dir(&secret).unwrap();
+    mount(&secret, "v1", &[("argocd", "one"), ("operator", "ops")]);
+    let config = folder.path().join("gateway.yaml");
+    let text = "server: { listen: \"127.0.0.1:0\", admin: \"127.0.0.1:0\", drain: 0s }\n\
+         auth: { tokens: [ { name: argocd, file: secret/argocd }, { name: operator, file: secret/operator, role: admin } ] }\n\
+         routes: [ { name: r, backend: { fixed: { parameters: [ { a: b } ] } } } ]\n";
+    std::fs::write(&config, text).unwrap();
+    let mut gateway = Gateway::serve(&config);
+    let (address, admin) = (gateway.address, gateway.admin);
+    let status = async |token: &str| exchange(address, &argo_request(PATH, token, b"{}")).await.status;
+    let operate = async |token: &str| {
+        let request = operator_request("GET", "/admin/held", "").replace(ADMIN_TOKEN, token);
+        exchange_admin(admin, request.as_bytes()).await.status
+    };
+    assert_eq!((status("one").await, operate("ops").await), (200, 200));
+    mount(&secret, "v2", &[("argocd", "two"), ("operator", "two")]);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!((status("one").await, operate("ops").await), (200, 200), "the old ones stay");
+    assert_eq!((status("two").await, operate("two").await), (403, 403));
+    mount(&secret, "v3", &[("argocd", "two"), ("operator", "ops")]);
+    let is_renewed = async {
+        while status("two").await != 200 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), is_renewed).await.expect("the new token is taken");
+    assert_eq!((status("one").await, operate("two").await, operate("ops").await), (403, 403, 200));
+    gateway.signal(nix::sys::signal::Signal::SIGTERM);
+    let (_, log) = gateway.wait(Duration::from_secs(10));
+    let says = "`argocd` and `operator` hold the same token, but have different roles";
+    let told: Vec<&str> = log.lines().filter(|line| line.contains(says)).collect();
+    assert!(told.len() == 1 && told[0].contains("\"level\":\"ERROR\""), "{log}");
 }

@@ -73,10 +73,10 @@ impl Issuer {
         let place = &self.place;
         let algorithm = token.algorithm(&self.algorithms).map_err(|why| Refused::wrong(format!("{place}: {why}")))?;
         let set = self.verify(token, algorithm).await?;
-        let expires = self.expected.check(&token.claims, clock.now()).map_err(Refused::Unfit)?;
+        let expires = self.expected.check(&token.claims, clock.now()).map_err(Refused::unfit)?;
         let caller = self.mapping.caller(&token.claims).map_err(|why| {
             tracing::warn!(issuer = self.expected.issuer, %why, "a token's claims do not fit {place}");
-            Refused::Unfit(format!(
+            Refused::unfit(format!(
                 "the token's claims do not fit what `{place}` makes of them; the gateway's log says why"
             ))
         })?;

@@ -1,0 +1,138 @@
+//! One static token: where it comes from, when it is valid, and whose it is.
+
+use std::{path::PathBuf, sync::Arc, time::UNIX_EPOCH};
+
+use sha2::{Digest as _, Sha256};
+
+use super::TokenConfig;
+use crate::{
+    auth::{Allowance, Caller, Refused, Scope, TokenHash, check_name},
+    base_dir::BaseDir,
+    clock::Timestamp,
+    problem::{Path, Problems},
+    secret::SecretRef,
+};
+
+/// One token, but for what it is now.
+#[derive(Debug)]
+pub struct Token {
+    /// Whose it is.
+    pub caller: Arc<Caller>,
+    config: TokenConfig,
+    not_before: Option<Timestamp>,
+    not_after: Option<Timestamp>,
+}
+
+impl Token {
+    /// The token of `config`, which stands at `path`, and its hash as it is now.
+    pub fn build(
+        config: &TokenConfig,
+        base: &BaseDir,
+        now: Timestamp,
+        path: &Path,
+        problems: &mut Problems,
+    ) -> Option<(Self, TokenHash)> {
+        check_name(&config.name, &path.key("name"), problems);
+        let (routes, application_sets) = (config.routes.as_deref(), config.application_sets.as_deref());
+        let scope = Scope::build(config.role, routes, application_sets, path, problems);
+        let allowance = Allowance::build(config.rate, config.concurrency, path, problems);
+        let hash = problems.note(&source_path(config, path), hash(config, base));
+        let (not_before, not_after) = limits(config, now, path, problems);
+        let caller = Arc::new(Caller::new(config.name.clone(), config.role, scope?, allowance));
+        Some((Self { caller, config: config.clone(), not_before, not_after }, hash?))
+    }
+
+    /// The file that it is read from.
+    pub fn file(&self, base: &BaseDir) -> Option<PathBuf> {
+        Some(base.resolve(self.config.file.as_ref()?))
+    }
+
+    /// Its hash as its file is now.
+    ///
+    /// # Errors
+    /// When it cannot be read or is of no use; the text names the file.
+    pub fn read(&self, base: &BaseDir) -> Result<TokenHash, String> {
+        hash(&self.config, base)
+    }
+
+    /// Whether it lets in whom `other` lets in: to ask the same, as much.
+    pub fn is_like(&self, other: &Self) -> bool {
+        let all = |globs: Option<Vec<String>>| globs.unwrap_or_else(|| vec!["*".to_owned()]);
+        let opens = |token: &Self| {
+            let TokenConfig { role, routes, application_sets, rate, concurrency, .. } = token.config.clone();
+            (role, all(routes), all(application_sets), rate, concurrency)
+        };
+        opens(self) == opens(other)
+    }
+
+    /// Whether it is valid at `now`.
+    pub fn is_valid(&self, now: Timestamp) -> bool {
+        self.not_before.is_none_or(|from| from <= now) && self.not_after.is_none_or(|until| now < until)
+    }
+
+    /// Why it is not valid at `now`, if it is not.
+    pub fn refusal(&self, now: Timestamp) -> Refused {
+        let (name, early) = (&self.caller.name, self.not_before.filter(|from| now < *from));
+        let (when, limit) = early.map_or(("was valid until", self.not_after), |from| ("is valid from", Some(from)));
+        let date = limit.map(Timestamp::to_date).unwrap_or_default();
+        Refused::Unfit { who: Some(name.clone()), why: format!("the token `{name}` {when} {date}, see `auth.tokens`") }
+    }
+}
+
+/// From and until when a token is valid.
+fn limits(
+    config: &TokenConfig,
+    now: Timestamp,
+    path: &Path,
+    problems: &mut Problems,
+) -> (Option<Timestamp>, Option<Timestamp>) {
+    let mut time = |key: &str, text: Option<&String>| problems.note(&path.key(key), timestamp(text?));
+    let not_before = time("notBefore", config.not_before.as_ref());
+    let not_after = time("notAfter", config.not_after.as_ref());
+    if not_before.zip(not_after).is_some_and(|(from, until)| from >= until) {
+        problems.error(&path.key("notAfter"), "it ends before it begins, so the token is never valid");
+    } else if not_after.is_some_and(|until| until <= now) {
+        problems.warning(&path.key("notAfter"), "the token is valid no more", "leave the token out");
+    }
+    (not_before, not_after)
+}
+
+fn timestamp(text: &str) -> Result<Timestamp, String> {
+    let time = humantime::parse_rfc3339_weak(text).ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    let time = time.and_then(|time| u64::try_from(time.as_millis()).ok());
+    time.map(Timestamp).ok_or_else(|| format!("`{text}` is no time such as 2026-11-21T10:00:00Z"))
+}
+
+/// Where in the configuration a token's value comes from, as far as that is clear.
+pub(super) fn source_path(token: &TokenConfig, path: &Path) -> Path {
+    match (&token.file, &token.env, &token.sha256) {
+        (Some(_), None, None) => path.key("file"),
+        (None, Some(_), None) => path.key("env"),
+        (None, None, Some(_)) => path.key("sha256"),
+        _ => path.clone(),
+    }
+}
+
+fn hash(token: &TokenConfig, base: &BaseDir) -> Result<TokenHash, String> {
+    let reference = match (&token.file, &token.env, &token.sha256) {
+        (Some(file), None, None) => SecretRef::File(file.clone()),
+        (None, Some(name), None) => SecretRef::Env(name.clone()),
+        (None, None, Some(hash)) => {
+            return parse_hash(hash).ok_or_else(|| {
+                "`sha256` is 64 hexadecimal digits; `appset-gateway hash-token` prints them".to_owned()
+            });
+        }
+        _ => return Err("a token has exactly one of `file`, `env` and `sha256`".to_owned()),
+    };
+    let secret = reference.read(base)?;
+    if secret.expose() != secret.expose().trim() {
+        return Err(format!("the token in {reference} begins or ends with white space, which no header carries"));
+    }
+    Ok(Sha256::digest(secret.expose().as_bytes()).into())
+}
+
+fn parse_hash(text: &str) -> Option<TokenHash> {
+    let mut hash = TokenHash::default();
+    let decoded = base16ct::mixed::decode(text, &mut hash).ok()?;
+    (decoded.len() == size_of::<TokenHash>()).then_some(hash)
+}
