@@ -1,22 +1,31 @@
 //! Who calls, and what that caller may ask. A bearer token is taken to its caller before the body is read.
 
 mod allowance;
+mod budget;
 mod caller;
 mod certificates;
-mod failures;
 mod jwt;
 mod review;
 mod scope;
 mod tokens;
 mod way;
 
-use std::{borrow::Cow, fmt, net::IpAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{borrow::Cow, fmt, net::IpAddr, num::NonZeroU32, path::PathBuf, sync::Arc, time::Duration};
 
 use http::HeaderValue;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
+use self::{
+    allowance::carry_over,
+    budget::Budget,
+    caller::check_name,
+    certificates::Certificates,
+    jwt::{Compact, Issuers},
+    review::Reviews,
+    tokens::Tokens,
+};
 pub use self::{
     allowance::{Allowance, Excess, Turn},
     caller::{Caller, Refused, Role},
@@ -25,14 +34,6 @@ pub use self::{
     review::{ReviewedConfig, TokenReviewConfig},
     scope::Scope,
     tokens::TokenConfig,
-};
-use self::{
-    caller::check_name,
-    certificates::Certificates,
-    failures::Failures,
-    jwt::{Compact, Issuers},
-    review::Reviews,
-    tokens::Tokens,
 };
 use crate::{
     base_dir::BaseDir,
@@ -44,6 +45,10 @@ use crate::{
 
 /// The longest token that anybody is asked about, in bytes.
 const LONGEST: usize = 8 * 1024;
+/// How many attempts from an address may fail at once.
+const FAILURES_AT_ONCE: NonZeroU32 = NonZeroU32::new(100).expect("it is not 0");
+/// How many may then fail per second.
+const FAILURES_PER_SECOND: NonZeroU32 = NonZeroU32::new(10).expect("it is not 0");
 
 /// Who may call.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
@@ -78,7 +83,7 @@ pub struct Auth {
     issuers: Issuers,
     reviews: Option<Arc<Reviews>>,
     certificates: Certificates,
-    failures: Failures,
+    failures: Arc<Budget>,
     clock: Arc<dyn Clock>,
 }
 
@@ -121,9 +126,10 @@ impl Auth {
             reviews: config
                 .token_review
                 .as_ref()
-                .and_then(|config| Reviews::build(config, means, &path.key("tokenReview"), problems)),
+                .and_then(|config| Reviews::build(config, means, &path.key("tokenReview"), problems))
+                .map(Arc::new),
             certificates: Certificates::build(&config.certificates, &path.key("certificates"), problems),
-            failures: Failures::default(),
+            failures: Arc::new(Budget::new(FAILURES_AT_ONCE, FAILURES_PER_SECOND)),
             clock: Arc::clone(means.clock),
         }
     }
@@ -146,9 +152,18 @@ impl Auth {
         self.issuers.keep_keys().await;
     }
 
-    /// Takes over what `former` learned from issuers and is still asked of them here.
-    pub fn take_over(&self, former: &Self) {
+    /// Takes over what `former` learned from those who vouch for callers and are still asked here, and how much was asked and failed
+    /// of late.
+    pub fn take_over(&mut self, former: &Self) {
+        self.failures = Arc::clone(&former.failures);
+        carry_over(former.tokens.allowances(), self.tokens.allowances_mut());
+        carry_over(former.issuers.allowances(), self.issuers.allowances_mut());
+        carry_over(former.certificates.allowances(), self.certificates.allowances_mut());
         self.issuers.take_over(&former.issuers);
+        if let (Some(own), Some(former)) = (self.reviews.as_mut().and_then(Arc::get_mut), &former.reviews) {
+            carry_over(former.allowances(), own.allowances_mut());
+            own.take_over(former);
+        }
     }
 
     /// The caller whose certificate, which was verified, has this subject or one of these URIs.
@@ -160,14 +175,18 @@ impl Auth {
     /// Notes that somebody at `peer` was refused. When that happened too often of late: after what time it did not.
     #[must_use]
     pub fn failed(&self, peer: IpAddr) -> Option<Duration> {
-        self.failures.note(peer)
+        self.failures.spend(peer).err()
     }
 
-    /// The caller that sent this `Authorization` header.
+    /// The caller that sent this `Authorization` header from `peer`.
     ///
     /// # Errors
     /// When it is none, or none now, or that cannot be told.
-    pub async fn authenticate(&self, authorization: Option<&HeaderValue>) -> Result<Arc<Caller>, Refused> {
+    pub async fn authenticate(
+        &self,
+        authorization: Option<&HeaderValue>,
+        peer: IpAddr,
+    ) -> Result<Arc<Caller>, Refused> {
         let token = authorization.and_then(|value| bearer(value.as_bytes()));
         let token = token.ok_or(Refused::Wrong(Cow::Borrowed("there is no bearer token")))?;
         let presented: TokenHash = Sha256::digest(token).into();
@@ -182,18 +201,18 @@ impl Auth {
             return verdict;
         }
         // Rare, and larger than the rest of a request.
-        Box::pin(self.meet(token, presented)).await
+        Box::pin(self.meet(token, presented, peer)).await
     }
 
     /// The caller of a `token` that is not known yet.
-    async fn meet(&self, token: &[u8], hash: TokenHash) -> Result<Arc<Caller>, Refused> {
+    async fn meet(&self, token: &[u8], hash: TokenHash, peer: IpAddr) -> Result<Arc<Caller>, Refused> {
         if token.len() > LONGEST {
             return Err(Refused::wrong(format!("the token has more than {LONGEST} bytes")));
         }
         let token = Compact::parse(token);
         let token = token.map_err(|why| Refused::wrong(format!("it is none of `auth.tokens`, and {why}")))?;
         match &self.reviews {
-            Some(reviews) if !self.issuers.name(&token) => reviews.admit(&token, hash).await,
+            Some(reviews) if !self.issuers.name(&token) => reviews.admit(&token, hash, peer).await,
             _ => self.issuers.admit(&token, hash, &*self.clock).await,
         }
     }
@@ -214,8 +233,12 @@ fn bearer(header: &[u8]) -> Option<&[u8]> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use super::*;
     use crate::clock::SystemClock;
+
+    const PEER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
     fn build(config: &str) -> (Auth, Vec<String>) {
         let mut problems = Problems::default();
@@ -236,7 +259,7 @@ mod tests {
         assert_eq!(told, Vec::<String>::new());
         let caller = async |header: &str| {
             let value = HeaderValue::from_str(header).unwrap();
-            auth.authenticate(Some(&value)).await.map(|caller| caller.name.clone())
+            auth.authenticate(Some(&value), PEER).await.map(|caller| caller.name.clone())
         };
         assert_eq!(caller("Bearer s3cret").await, Ok("old".to_owned()));
         assert_eq!(caller("bearer  s4cret ").await, Ok("new".to_owned()));
@@ -245,7 +268,7 @@ mod tests {
         {
             assert!(matches!(caller(wrong).await, Err(Refused::Wrong(_))), "{wrong}");
         }
-        assert_eq!(auth.authenticate(None).await.err(), Some(Refused::wrong("there is no bearer token")));
+        assert_eq!(auth.authenticate(None, PEER).await.err(), Some(Refused::wrong("there is no bearer token")));
     }
 
     #[test]

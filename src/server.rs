@@ -8,7 +8,11 @@ pub mod error;
 mod getparams;
 pub mod request;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    sync::Arc,
+    time::Duration,
+};
 
 use axum::{
     Router,
@@ -86,11 +90,20 @@ pub fn router(app: Arc<App>) -> Router {
 fn of_stranger(auth: &Auth, extensions: &Extensions, refused: Refused, told: &str) -> ApiError {
     let is_stranger = matches!(refused, Refused::Wrong(_));
     let error = ApiError::of_refused(refused, told);
-    let client = extensions.get::<Client>().filter(|_| is_stranger);
-    match client.and_then(|client| auth.failed(client.peer)) {
+    if is_stranger { note_failure(auth, extensions, error) } else { error }
+}
+
+/// `error`, of somebody who is nobody's caller; from an address of which too many were, that it is to come later.
+fn note_failure(auth: &Auth, extensions: &Extensions, error: ApiError) -> ApiError {
+    match auth.failed(peer(extensions)) {
         Some(after) => error.too_often(after),
         None => error,
     }
+}
+
+/// Where a request comes from: its connection's other end.
+fn peer(extensions: &Extensions) -> IpAddr {
+    extensions.get::<Client>().map_or(Ipv4Addr::UNSPECIFIED.into(), |client| client.peer)
 }
 
 async fn openapi() -> Response {

@@ -84,7 +84,7 @@ impl Setup {
             }
             _ => {
                 let means = Means { base, clock: &common.clock, outbound: &shared.outbound, metrics: &common.metrics };
-                let auth = Auth::build(&config.auth, means, &root.key("auth"), &mut problems);
+                let mut auth = Auth::build(&config.auth, means, &root.key("auth"), &mut problems);
                 if let Some(before) = before {
                     auth.take_over(&before.auth);
                 }

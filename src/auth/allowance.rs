@@ -16,9 +16,15 @@ use crate::problem::{Path, Problems};
 /// How much those callers may ask together whom one entry of the configuration lets in.
 #[derive(Debug, Default)]
 pub struct Allowance {
-    rate: Option<DefaultDirectRateLimiter>,
+    rate: Option<Rate>,
     concurrency: Option<usize>,
     now: AtomicUsize,
+}
+
+#[derive(Debug)]
+struct Rate {
+    most: NonZeroU32,
+    limiter: DefaultDirectRateLimiter,
 }
 
 /// A call under way, until it is dropped.
@@ -42,7 +48,8 @@ impl Allowance {
         for (key, _) in given.into_iter().filter(|(_, most)| *most == Some(0)) {
             problems.error(&path.key(key), "with 0 every call would be refused");
         }
-        let rate = rate.and_then(NonZeroU32::new).map(|rate| RateLimiter::direct(Quota::per_second(rate)));
+        let limiter = |most| RateLimiter::direct(Quota::per_second(most));
+        let rate = rate.and_then(NonZeroU32::new).map(|most| Rate { most, limiter: limiter(most) });
         Arc::new(Self { rate, concurrency, now: AtomicUsize::new(0) })
     }
 
@@ -56,10 +63,29 @@ impl Allowance {
         if self.concurrency.is_some_and(|most| before >= most) {
             return Err(Excess::Concurrency);
         }
-        if let Some(rate) = &self.rate {
-            rate.check().map_err(|not| Excess::Rate(not.wait_time_from(rate.clock().now())))?;
+        if let Some(Rate { limiter, .. }) = &self.rate {
+            limiter.check().map_err(|not| Excess::Rate(not.wait_time_from(limiter.clock().now())))?;
         }
         Ok(turn)
+    }
+
+    fn limits(&self) -> (Option<NonZeroU32>, Option<usize>) {
+        (self.rate.as_ref().map(|rate| rate.most), self.concurrency)
+    }
+}
+
+/// Lets the entries of a new configuration go on where those `before` were that have the same name and the same limits, each with its
+/// own: what was asked counts on.
+pub fn carry_over<'a>(
+    before: impl Iterator<Item = (&'a str, &'a Arc<Allowance>)>,
+    now: impl Iterator<Item = (&'a str, &'a mut Arc<Allowance>)>,
+) {
+    let mut before: Vec<_> = before.collect();
+    for (name, own) in now {
+        let same = before.iter().position(|(other, former)| *other == name && former.limits() == own.limits());
+        if let Some(same) = same {
+            *own = Arc::clone(before.remove(same).1);
+        }
     }
 }
 
@@ -104,5 +130,25 @@ mod tests {
         Allowance::build(Some(0), Some(0), &Path::root(), &mut problems);
         let paths: Vec<String> = problems.into_vec().iter().map(|problem| problem.path.to_string()).collect();
         assert_eq!(paths, ["rate", "concurrency"]);
+    }
+
+    #[test]
+    fn who_stays_goes_on() {
+        let before = [("a", build(Some(1), None)), ("a", build(Some(1), None)), ("b", build(None, Some(1)))];
+        let turns = before.each_ref().map(|(_, allowance)| allowance.enter().unwrap());
+        let mut now = [
+            ("b", build(None, Some(1))),
+            ("a", build(Some(1), None)),
+            ("a", build(Some(2), None)),
+            ("c", build(Some(1), None)),
+        ];
+        carry_over(
+            before.iter().map(|(name, allowance)| (*name, allowance)),
+            now.iter_mut().map(|(name, allowance)| (*name, allowance)),
+        );
+        let may = now.each_ref().map(|(_, allowance)| allowance.enter().is_ok());
+        assert_eq!(may, [false, false, true, true], "other limits, and other names, begin anew");
+        drop(turns);
+        assert!(now[0].1.enter().is_ok(), "calls that began before are counted until they end");
     }
 }

@@ -1,6 +1,6 @@
 //! Who a caller is, and why somebody is none.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -20,7 +20,7 @@ pub enum Role {
 }
 
 /// An authenticated caller.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Caller {
     /// What it is called in logs.
     pub name: String,
@@ -43,6 +43,16 @@ impl Caller {
     /// When it is too much.
     pub fn enter(&self) -> Result<Turn, Excess> {
         self.allowance.enter()
+    }
+
+    /// What it is called, and how much it may ask.
+    pub(super) fn allowance(&self) -> (&str, &Arc<Allowance>) {
+        (&self.name, &self.allowance)
+    }
+
+    /// The same, to be put in another's place.
+    pub(super) fn allowance_mut(&mut self) -> (&str, &mut Arc<Allowance>) {
+        (&self.name, &mut self.allowance)
     }
 
     /// Whether it may ask `route`.
@@ -70,6 +80,8 @@ pub enum Refused {
         /// Why it does not do, which its holder is told.
         why: String,
     },
+    /// Whoever vouches for it is asked about too many from where it came, until that time has passed.
+    Later(Duration),
     /// Whoever vouches for it cannot be asked now. The text is for the log alone.
     Unknown(String),
 }
@@ -91,7 +103,7 @@ impl Refused {
         let rank = |refused: &Self| match refused {
             Self::Wrong(_) => 0,
             Self::Unfit { .. } => 1,
-            Self::Unknown(_) => 2,
+            Self::Later(_) | Self::Unknown(_) => 2,
         };
         if rank(&other) >= rank(&self) { other } else { self }
     }

@@ -73,6 +73,17 @@ impl Certificates {
         built
     }
 
+    /// What callers may ask, by name.
+    pub fn allowances(&self) -> impl Iterator<Item = (&str, &Arc<Allowance>)> {
+        self.by_subject.values().chain(self.by_uri.values()).map(|caller| caller.allowance())
+    }
+
+    /// The same, to be put in another's place.
+    pub fn allowances_mut(&mut self) -> impl Iterator<Item = (&str, &mut Arc<Allowance>)> {
+        let callers = self.by_subject.values_mut().chain(self.by_uri.values_mut());
+        callers.map(|caller| Arc::make_mut(caller).allowance_mut())
+    }
+
     /// The caller with this subject, else the one with the first of `uris` that is one's.
     pub fn find(&self, subject: &str, uris: &[String]) -> Option<Arc<Caller>> {
         let by_subject = self.by_subject.get(subject);

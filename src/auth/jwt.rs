@@ -23,7 +23,7 @@ pub use self::{
     config::{Audience, JwksConfig, JwtConfig},
 };
 use self::{issuer::Issuer, keys::Keys, set::KeySet};
-use super::{Caller, Means, Refused, TokenHash};
+use super::{Allowance, Caller, Means, Refused, TokenHash};
 use crate::{
     clock::{Clock, Timestamp},
     problem::{Path, Problems},
@@ -100,6 +100,16 @@ impl Issuers {
     /// Reads these files again.
     pub fn reread(&self) {
         self.issuers.iter().for_each(|issuer| issuer.keys().reread());
+    }
+
+    /// What callers may ask, by issuer.
+    pub fn allowances(&self) -> impl Iterator<Item = (&str, &Arc<Allowance>)> {
+        self.issuers.iter().map(Issuer::allowance)
+    }
+
+    /// The same, to be put in another's place.
+    pub fn allowances_mut(&mut self) -> impl Iterator<Item = (&str, &mut Arc<Allowance>)> {
+        self.issuers.iter_mut().map(Issuer::allowance_mut)
     }
 
     /// Takes over what `former` knows of the keys that are published, so that a new configuration waits for none of them.

@@ -1,212 +1,251 @@
 //! Callers that a Kubernetes API server vouches for: it is asked whose token it is (`TokenReview`), for the gateway's own audience,
 //! and what it said holds for a short time. Only JWTs are shown to it, as service accounts have them: a mistyped password is nobody
 //! else's business.
+//!
+//! Strangers pay for being asked about: their address has a budget and few places, and what cannot be good is not asked about at all.
+//! Whose token was good a short time ago waits for none of them, and is still believed for a while where the API server does not
+//! answer.
 
 mod answer;
+mod api;
 mod callers;
 mod config;
+mod known;
+mod places;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    net::IpAddr,
+    num::NonZeroU32,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
-use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
-use moka::sync::Cache;
-use reqwest::Url;
-use serde_json::{Value, json};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout, timeout_at};
 
 pub use self::config::{ReviewedConfig, TokenReviewConfig};
-use self::{answer::Said, callers::Reviewed};
-use super::{Caller, Compact, Means, Refused, TokenHash, way::safe_url};
+use self::{
+    answer::{Said, User},
+    api::{About, Api, PLACES},
+    callers::Reviewed,
+    known::{Good, Known},
+    places::Places,
+};
+use super::{Allowance, Caller, Compact, Means, Refused, TokenHash, budget::Budget};
 use crate::{
-    base_dir::BaseDir,
     clock::{Clock, Timestamp},
     document::excerpt,
     error::BackendError,
-    flight::{Flights, Seat},
+    flight::{Boarding, Flights, Seat},
     landing::landed,
-    outbound::{Call, Line, Reply, TlsKeys},
     problem::{Path, Problems},
-    secret::{Secret, SecretRef},
-    telemetry::metrics::ReviewMetrics,
 };
 
-/// How long a good token is believed without asking: so long one that was revoked still works.
-const GOOD_FOR: Duration = Duration::from_mins(1);
-/// How long a bad one is.
-const BAD_FOR: Duration = Duration::from_secs(10);
 /// How long the API server is waited for.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How many tokens are remembered.
-const MOST_KNOWN: u64 = 4096;
-/// The largest answer that is read, in bytes.
-const MOST: usize = 1024 * 1024;
+/// How much of that a question about a stranger has at least, which is enough for a server that is well. It waits for a place before.
+const LEAST: Duration = Duration::from_secs(3);
+/// How long it is waited for where its last word stands in for its answer.
+const SOON: Duration = Duration::from_secs(1);
+/// How many questions there may be at once about tokens of strangers at one address.
+const PLACES_PER_PEER: usize = 2;
+/// About how many such tokens it may be asked without a pause.
+const AT_ONCE: NonZeroU32 = NonZeroU32::new(20).expect("it is not 0");
+/// About how many more each second.
+const PER_SECOND: NonZeroU32 = NonZeroU32::new(2).expect("it is not 0");
 
 /// A cluster's API server, and the tokens that it was asked about.
 pub struct Reviews {
-    url: Url,
-    token: SecretRef,
-    base: BaseDir,
-    line: Arc<Line>,
-    audiences: Vec<String>,
+    api: Api,
     callers: Vec<Reviewed>,
-    known: Cache<TokenHash, Known>,
-    flights: Flights<TokenHash, (), Result<Verdict, BackendError>>,
+    known: Known,
+    flights: Flights<TokenHash, (), Answer>,
+    /// About how many tokens of strangers it may be asked.
+    budget: Arc<Budget>,
+    places: Places,
+    /// Whether its last word stands in for its answers, so that it is told once.
+    is_silent: AtomicBool,
     clock: Arc<dyn Clock>,
-    metrics: ReviewMetrics,
 }
 
 /// What came of a review.
 type Verdict = Result<Arc<Caller>, Refused>;
-
-/// What is known of a token.
-#[derive(Debug, Clone)]
-struct Known {
-    verdict: Verdict,
-    since: Timestamp,
-    lasts: Duration,
-}
+/// The same, where there may have been none.
+type Answer = Result<Verdict, BackendError>;
 
 impl Reviews {
     /// Checks `config`, which stands at `path`. The API server is not asked.
-    pub fn build(
-        config: &TokenReviewConfig,
-        means: Means<'_>,
-        path: &Path,
-        problems: &mut Problems,
-    ) -> Option<Arc<Self>> {
-        if config.audiences.is_empty() || config.audiences.iter().any(String::is_empty) {
-            let help = "name one for this gateway alone, such as appset-gateway";
-            problems.error_with_help(
-                &path.key("audiences"),
-                "without an audience, tokens for others would be taken",
-                help,
-            );
-        }
+    pub fn build(config: &TokenReviewConfig, means: Means<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
         if config.callers.is_empty() {
             let help = "name one: `callers: [ { user: \"system:serviceaccount:argocd:*\" } ]`";
             problems.error_with_help(&path.key("callers"), "without any, nobody's token is taken", help);
         }
-        config.token.check(means.base, &path.key("token"), problems);
         let at = path.key("callers");
         let callers = config.callers.iter().enumerate();
         let callers =
             callers.filter_map(|(index, config)| Reviewed::build(config, &at.index(index), problems)).collect();
-        let api = problems.note(&path.key("api"), safe_url(&config.api));
-        let is_plain = api.as_ref().is_some_and(|url| url.scheme() == "http");
-        let keys = TlsKeys { ca: Some(&config.ca).filter(|_| !is_plain), ..TlsKeys::default() };
-        let line = keys.line(is_plain, means.outbound, means.base, path, problems);
-        let mut url = api?;
-        if let Ok(mut segments) = url.path_segments_mut() {
-            segments.pop_if_empty().extend(["apis", "authentication.k8s.io", "v1", "tokenreviews"]);
-        }
-        Some(Arc::new(Self {
-            url,
-            token: config.token.clone(),
-            base: means.base.clone(),
-            line: line?,
-            audiences: config.audiences.clone(),
+        Some(Self {
+            api: Api::build(config, means, path, problems)?,
             callers,
-            known: Cache::new(MOST_KNOWN),
+            known: Known::new(),
             flights: Flights::default(),
+            budget: Arc::new(Budget::new(AT_ONCE, PER_SECOND)),
+            places: Places::new(PLACES, PLACES_PER_PEER),
+            is_silent: AtomicBool::new(false),
             clock: Arc::clone(means.clock),
-            metrics: means.metrics.callers.reviews(),
-        }))
+        })
+    }
+
+    /// Takes over what addresses have spent, and what the same API server said of good tokens.
+    pub fn take_over(&mut self, former: &Self) {
+        self.budget = Arc::clone(&former.budget);
+        if self.api.is_same(&former.api) {
+            self.known.take_over(&former.known, |user| self.caller(user));
+        }
+    }
+
+    /// What its callers may ask, by what they are called in the configuration.
+    pub fn allowances(&self) -> impl Iterator<Item = (&str, &Arc<Allowance>)> {
+        self.callers.iter().map(Reviewed::allowance)
+    }
+
+    /// The same, to be put in another's place.
+    pub fn allowances_mut(&mut self) -> impl Iterator<Item = (&str, &mut Arc<Allowance>)> {
+        self.callers.iter_mut().map(Reviewed::allowance_mut)
     }
 
     /// What was found out about the token with this hash, if that still holds at `now`.
     pub fn known(&self, token: &TokenHash, now: Timestamp) -> Option<Verdict> {
-        let known = self.known.get(token)?;
-        now.since(known.since).is_some_and(|age| age < known.lasts).then_some(known.verdict)
+        self.known.verdict(token, now)
     }
 
-    /// The caller of `token`, whose hash is `hash`. The API server is asked once, however many send it.
+    /// The caller of `token`, whose hash is `hash`, and which somebody at `peer` sent. The API server is asked once, however many send
+    /// it.
     ///
     /// # Errors
     /// When it is nobody's, for somebody else, or that is not known.
-    pub async fn admit(self: &Arc<Self>, token: &Compact<'_>, hash: TokenHash) -> Verdict {
+    pub async fn admit(self: &Arc<Self>, token: &Compact<'_>, hash: TokenHash, peer: IpAddr) -> Verdict {
+        let now = self.clock.now();
+        if let Some(good) = self.known.good(&hash, now) {
+            return self.ask_again(token, hash, &good).await;
+        }
+        if let Err(why) = token.check_likely(&self.api.audiences, now) {
+            self.api.metrics().spared("unlikely");
+            return Err(Refused::wrong(format!("auth.tokenReview: the API server is not asked: {why}")));
+        }
         let deadline = Instant::now() + PATIENCE;
-        let expires = token.expires();
-        let board = || {
-            let (reviews, token) = (Arc::clone(self), token.whole());
-            let work = move |seat: Seat<_, _, _>| async move {
-                let said = reviews.ask(&token, deadline).await;
-                seat.land(|_| said.map(|said| reviews.settle(said, hash, expires)))
-            };
-            self.flights.board(hash, || self.known(&hash, self.clock.now()).map(Ok), || (), work)
+        let board = || self.board(About::Stranger(peer), token, hash, deadline);
+        landed(board, deadline).await.unwrap_or_else(|error| Err(unknown(&error)))
+    }
+
+    /// The caller of a token that was `good`. Its last word stands where the API server does not answer soon.
+    async fn ask_again(self: &Arc<Self>, token: &Compact<'_>, hash: TokenHash, good: &Good) -> Verdict {
+        let deadline = Instant::now() + PATIENCE;
+        let board = || self.board(About::Known, token, hash, deadline);
+        let asked = landed(board, deadline);
+        if !good.stands(self.clock.now()) {
+            return asked.await.unwrap_or_else(|error| Err(unknown(&error)));
+        }
+        let error = match timeout(SOON, asked).await {
+            Ok(Ok(verdict)) => {
+                if self.is_silent.swap(false, Ordering::Relaxed) {
+                    tracing::info!("the API server answers again (auth.tokenReview)");
+                }
+                return verdict;
+            }
+            Ok(Err(error)) => error.message,
+            // It goes on, and what comes of it counts for the next call.
+            Err(_) => format!("no answer within {} s", SOON.as_secs()),
         };
-        landed(board, deadline).await.unwrap_or_else(|error| {
-            Err(Refused::Unknown(format!("auth.tokenReview: whose token it is is not known: {error}")))
-        })
+        good.failed(self.clock.now());
+        self.api.metrics().spared("stood_in");
+        if !self.is_silent.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                error,
+                caller = good.caller.name,
+                "the API server does not answer; what it said last stands for 5 minutes (auth.tokenReview)"
+            );
+        }
+        Ok(Arc::clone(&good.caller))
     }
 
-    /// Asks the API server about `token`.
-    async fn ask(&self, token: &Secret, deadline: Instant) -> Result<Said, BackendError> {
-        let asked = json!({
-            "apiVersion": "authentication.k8s.io/v1",
-            "kind": "TokenReview",
-            "spec": {"token": token.expose(), "audiences": self.audiences},
-        });
-        let said = self.send(&asked, token, deadline).await;
-        self.metrics.reviewed(match &said {
-            Ok(Said::Theirs(_)) => "authenticated",
-            Ok(Said::ForOthers | Said::Nobodys(_)) => "refused",
-            Err(_) => "failed",
-        });
-        said
+    /// Joins those who wait for a review of `token`, or begins one.
+    fn board(
+        self: &Arc<Self>,
+        about: About,
+        token: &Compact<'_>,
+        hash: TokenHash,
+        deadline: Instant,
+    ) -> Boarding<Answer> {
+        let (reviews, expires) = (Arc::clone(self), token.expires());
+        let token = token.whole();
+        let recheck = || {
+            let known = self.known(&hash, self.clock.now());
+            let known = known.or_else(|| match about {
+                About::Known => None,
+                About::Stranger(peer) => self.spend(peer).err().map(Err),
+            });
+            known.map(Ok)
+        };
+        let begin = deadline.checked_sub(LEAST).unwrap_or(deadline);
+        let work = move |seat: Seat<_, _, _>| async move {
+            let said = match about {
+                About::Known => reviews.api.ask(about, &token, deadline).await,
+                About::Stranger(peer) => {
+                    let place = timeout_at(begin, reviews.places.enter(peer)).await;
+                    if place.is_ok() {
+                        reviews.api.ask(about, &token, deadline).await
+                    } else {
+                        reviews.api.metrics().spared("busy");
+                        Err(BackendError::unavailable("others are asked about, and there was no place in time"))
+                    }
+                }
+            };
+            seat.land(|_| said.map(|said| reviews.settle(said, hash, expires)))
+        };
+        self.flights.board(hash, recheck, || (), work)
     }
 
-    async fn send(&self, asked: &Value, token: &Secret, deadline: Instant) -> Result<Said, BackendError> {
-        let json = HeaderValue::from_static("application/json");
-        let mut headers = HeaderMap::from_iter([(header::ACCEPT, json.clone()), (header::CONTENT_TYPE, json)]);
-        headers.insert(header::AUTHORIZATION, self.token.header(&self.base, "Bearer ")?);
-        let body = Some(asked.to_string().into());
-        let call = Call { method: Method::POST, headers, body, ..Call::get(self.url.clone(), MOST, deadline) };
-        let shown = call.to_string();
-        let mut reply = self.line.fetch(call).await?;
-        reply.secrets.push(token.clone());
-        let said =
-            check(&reply).and_then(|()| Said::read(&reply.body, &self.audiences).map_err(BackendError::invalid_output));
-        said.map(|said| match said {
-            Said::Nobodys(why) => Said::Nobodys(reply.secrets.excerpt(why.as_bytes(), 200)),
-            said => said,
+    /// Spends what somebody at `peer` has to be asked about.
+    fn spend(&self, peer: IpAddr) -> Result<(), Refused> {
+        self.budget.spend(peer).map_err(|after| {
+            self.api.metrics().spared("throttled");
+            Refused::Later(after)
         })
-        .map_err(|error| reply.secrets.clean(&error).within(shown))
     }
 
     /// Notes for a while what the API server said.
     fn settle(&self, said: Said, hash: TokenHash, expires: Option<Timestamp>) -> Verdict {
-        let verdict = match said {
-            Said::Theirs(user) => self.callers.iter().find_map(|callers| callers.caller(&user)).ok_or_else(|| {
+        let since = self.clock.now();
+        let expires = expires.unwrap_or(since);
+        let why = match said {
+            Said::Theirs(user) => {
+                if let Some(caller) = self.caller(&user) {
+                    self.known.admit(hash, Arc::clone(&caller), user, since, expires);
+                    return Ok(caller);
+                }
                 let name = excerpt(user.username.as_bytes(), 200);
                 let why = format!("the cluster's user `{name}` is none of `auth.tokenReview.callers`");
                 Refused::Unfit { who: Some(name), why }
-            }),
+            }
             Said::ForOthers => {
-                let audiences = self.audiences.join("`, `");
-                Err(Refused::unfit(format!("the token is for another audience; it must be for `{audiences}`")))
+                let audiences = self.api.audiences.join("`, `");
+                Refused::unfit(format!("the token is for another audience; it must be for `{audiences}`"))
             }
-            Said::Nobodys(why) => {
-                Err(Refused::wrong(format!("auth.tokenReview: the API server does not know it: {why}")))
-            }
+            Said::Nobodys(why) => Refused::wrong(format!("auth.tokenReview: the API server does not know it: {why}")),
         };
-        let since = self.clock.now();
-        let most = if verdict.is_ok() { GOOD_FOR } else { BAD_FOR };
-        let left = expires.map(|end| end.since(since).unwrap_or_default());
-        let known = Known { verdict: verdict.clone(), since, lasts: left.map_or(most, |left| left.min(most)) };
-        self.known.insert(hash, known);
-        verdict
+        self.known.refuse(hash, why.clone(), since, expires);
+        Err(why)
+    }
+
+    fn caller(&self, user: &User) -> Option<Arc<Caller>> {
+        self.callers.iter().find_map(|callers| callers.caller(user))
     }
 }
 
-/// Whether `reply` is a review at all.
-fn check(reply: &Reply) -> Result<(), BackendError> {
-    match reply.status {
-        StatusCode::OK | StatusCode::CREATED => reply.check_json(),
-        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-            let error = reply.refusal();
-            let advice = "the gateway's own service account needs the cluster role `system:auth-delegator`";
-            Err(BackendError { message: format!("{}; {advice}", error.message), ..error })
-        }
-        _ => Err(reply.refusal()),
-    }
+/// Whose a token is could not be found out.
+fn unknown(error: &BackendError) -> Refused {
+    Refused::Unknown(format!("auth.tokenReview: whose token it is is not known: {error}"))
 }

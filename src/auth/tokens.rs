@@ -18,7 +18,7 @@ use self::{
     entry::{Token, source_path},
     twins::{Twin, twins},
 };
-use super::{Caller, Refused, Role, TokenHash};
+use super::{Allowance, Caller, Refused, Role, TokenHash};
 use crate::{
     base_dir::BaseDir,
     clock::Timestamp,
@@ -114,6 +114,16 @@ impl Tokens {
         Self { entries, hashes: ArcSwap::from_pointee(hashes), base: base.clone(), trouble }
     }
 
+    /// What callers may ask, by token.
+    pub fn allowances(&self) -> impl Iterator<Item = (&str, &Arc<Allowance>)> {
+        self.entries.iter().map(|token| token.caller.allowance())
+    }
+
+    /// The same, to be put in another's place.
+    pub fn allowances_mut(&mut self) -> impl Iterator<Item = (&str, &mut Arc<Allowance>)> {
+        self.entries.iter_mut().map(|token| Arc::make_mut(&mut token.caller).allowance_mut())
+    }
+
     /// The files that hold tokens.
     pub fn files(&self) -> impl Iterator<Item = PathBuf> {
         self.entries.iter().filter_map(|token| token.file(&self.base))
@@ -155,7 +165,7 @@ impl Tokens {
                     tracing::error!(why = %twin, "no token is renewed, all from before stay valid (auth.tokens)");
                 }
                 Trouble::Twin(twin) => {
-                    tracing::warn!(why = %twin, "the first entry that is valid now counts (auth.tokens)")
+                    tracing::warn!(why = %twin, "the first entry that is valid now counts (auth.tokens)");
                 }
             }
         }
@@ -301,7 +311,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
         let files = [("now", "one"), ("next", "two"), ("admin", "ops")];
-        files.iter().for_each(|(name, text)| write(name, text));
+        for (name, text) in files {
+            write(name, text);
+        }
         let (tokens, told) = build(
             r#"[{"name":"now","file":"now"},{"name":"next","file":"next"},{"name":"admin","file":"admin","role":"admin"}]"#,
             &BaseDir::new(folder.path()),

@@ -22,7 +22,7 @@ use super::{
     completion::Completion,
     drain,
     error::{ApiError, Code},
-    of_stranger, read, wrong_method,
+    of_stranger, peer, read, wrong_method,
 };
 use crate::{app::App, auth::Role, edge::Edge, guard::Decision, trace};
 
@@ -118,7 +118,7 @@ where
     let mut completion = Completion::start(Arc::clone(&app), &request, Some(template));
     let (head, body) = request.into_parts();
     let setup = app.setup();
-    let refusal = match setup.auth.authenticate(head.headers.get(header::AUTHORIZATION)).await {
+    let refusal = match setup.auth.authenticate(head.headers.get(header::AUTHORIZATION), peer(&head.extensions)).await {
         Ok(caller) => {
             let is_admin = caller.role == Role::Admin;
             completion.caller = Some(caller);

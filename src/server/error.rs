@@ -178,6 +178,11 @@ impl ApiError {
         match refused {
             Refused::Wrong(why) => Self::new(Code::Forbidden, told).because(why),
             Refused::Unfit { why, .. } => Self::new(Code::Forbidden, why),
+            Refused::Later(after) => {
+                let message = "too many tokens that nobody knows came from this address, and whoever vouches for them is not asked \
+                               about more now; one that was good a short time ago is answered";
+                Self { is_often: true, ..Self::new(Code::Throttled, message).retry_after(after) }
+            }
             Refused::Unknown(why) => {
                 let message = "whether the token is good cannot be told now, as whoever vouches for it does not answer; the \
                                gateway's log says more";

@@ -13,7 +13,7 @@ use super::{
     completion::Completion,
     drain,
     error::{ApiError, Code},
-    is_too_large, of_stranger, read,
+    is_too_large, note_failure, of_stranger, peer, read,
     request::GetParamsRequest,
     too_large,
 };
@@ -122,10 +122,12 @@ async fn authenticate(auth: &Auth, head: &http::request::Parts) -> Result<Arc<Ca
                 "the certificate with the subject `{subject}` and the URIs [{uris}] is no caller's, and there is no bearer token; \
                  see `auth.certificates`"
             );
-            ApiError::new(Code::Forbidden, message)
+            note_failure(auth, &head.extensions, ApiError::new(Code::Forbidden, message))
         });
     }
-    auth.authenticate(authorization).await.map_err(|refused| of_stranger(auth, &head.extensions, refused, NO_TOKEN))
+    auth.authenticate(authorization, peer(&head.extensions))
+        .await
+        .map_err(|refused| of_stranger(auth, &head.extensions, refused, NO_TOKEN))
 }
 
 async fn pick<'a>(

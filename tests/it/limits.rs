@@ -1,8 +1,8 @@
 //! How much callers may ask, and how strangers are slowed down.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use appset_gateway::auth::hash_token;
+use appset_gateway::{auth::hash_token, base_dir::BaseDir, config::Loaded};
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -46,6 +46,30 @@ async fn a_caller_asks_no_more_than_its_rate() {
     assert_eq!((refused.status, code(&refused), refused.header("retry-after")), (429, "throttled".into(), Some("1")));
     assert!(refused.text().contains("the caller `limited` asks more than its `rate`"), "{}", refused.text());
     assert_eq!(ask(&app, "free").await.status, 200, "others may go on");
+}
+
+/// What was asked and what failed counts on when another configuration is taken.
+#[tokio::test]
+async fn a_reload_gives_nobody_more() {
+    let app = TestApp::start(&config(", rate: 1", FIXED)).await;
+    let reload = |n: u32| {
+        let more = hash_token(&format!("more-{n}"));
+        let text = config(&format!(", rate: 1 }}, {{ name: more-{n}, sha256: \"{more}\""), FIXED);
+        app.app.reload(Loaded::parse("new.yaml", text, BaseDir::new(app.folder.path()))).unwrap();
+    };
+    let (began, mut answered) = (Instant::now(), 0);
+    for n in 0..10 {
+        answered += u64::from(ask(&app, TOKEN).await.status == 200);
+        reload(n);
+    }
+    assert!((1..=began.elapsed().as_secs() + 2).contains(&answered), "{answered}");
+    while ask(&app, "guess").await.status == 403 {}
+    reload(10);
+    let mut statuses = Vec::new();
+    for _ in 0..50 {
+        statuses.push(ask(&app, "guess").await.status);
+    }
+    assert!(statuses.contains(&429), "{statuses:?}");
 }
 
 #[tokio::test]

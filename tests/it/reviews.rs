@@ -1,5 +1,7 @@
 //! Callers that a Kubernetes API server vouches for, by a stand-in that answers as the API documents it.
 
+mod strangers;
+
 use std::{
     sync::{Arc, Mutex},
     time::Duration,

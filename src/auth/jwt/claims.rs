@@ -31,33 +31,49 @@ impl Expected {
         if claims.get("iss").and_then(Value::as_str) != Some(&self.issuer) {
             return Err("the token is of another issuer (`iss`)".to_owned());
         }
-        self.check_audience(claims.get("aud"))?;
-        let expires = time(claims, "exp")?.ok_or("the token never expires (`exp`), and such tokens are not taken")?;
-        let clock = || format!("; the gateway's clock says {}", now.to_date());
-        if now >= expires.plus(LEEWAY) {
-            return Err(format!("the token has expired at {}{}", expires.to_date(), clock()));
-        }
+        check_audience(&self.audiences, claims.get("aud"))?;
+        let expires = check_expiry(claims, now)?;
         match time(claims, "nbf")? {
             Some(from) if now.plus(LEEWAY) < from => {
-                Err(format!("the token is valid from {} (`nbf`){}", from.to_date(), clock()))
+                Err(format!("the token is valid from {} (`nbf`){}", from.to_date(), by_our_clock(now)))
             }
             _ => Ok(expires),
         }
     }
+}
 
-    fn check_audience(&self, audience: Option<&Value>) -> Result<(), String> {
-        let expected = || format!("`{}`", self.audiences.join("`, `"));
-        let named: Vec<&str> = match audience {
-            Some(Value::String(one)) => vec![one],
-            Some(Value::Array(several)) => several.iter().filter_map(Value::as_str).collect(),
-            _ => return Err(format!("the token names no audience (`aud`); it must be for {}", expected())),
-        };
-        if named.iter().any(|named| self.audiences.iter().any(|audience| audience == named)) {
-            return Ok(());
-        }
-        let named = excerpt(named.join("`, `").as_bytes(), 200);
-        Err(format!("the token is for another audience (`{named}`); it must be for {}", expected()))
+/// Whether `audience`, a token's `aud`, names one of `audiences`.
+///
+/// # Errors
+/// When it does not.
+pub fn check_audience(audiences: &[String], audience: Option<&Value>) -> Result<(), String> {
+    let expected = || format!("`{}`", audiences.join("`, `"));
+    let named: Vec<&str> = match audience {
+        Some(Value::String(one)) => vec![one],
+        Some(Value::Array(several)) => several.iter().filter_map(Value::as_str).collect(),
+        _ => return Err(format!("the token names no audience (`aud`); it must be for {}", expected())),
+    };
+    if named.iter().any(|named| audiences.iter().any(|audience| audience == named)) {
+        return Ok(());
     }
+    let named = excerpt(named.join("`, `").as_bytes(), 200);
+    Err(format!("the token is for another audience (`{named}`); it must be for {}", expected()))
+}
+
+/// When the token with these `claims` expires.
+///
+/// # Errors
+/// When it never does, or has by `now`.
+pub fn check_expiry(claims: &Value, now: Timestamp) -> Result<Timestamp, String> {
+    let expires = time(claims, "exp")?.ok_or("the token never expires (`exp`), and such tokens are not taken")?;
+    if now < expires.plus(LEEWAY) {
+        return Ok(expires);
+    }
+    Err(format!("the token has expired at {}{}", expires.to_date(), by_our_clock(now)))
+}
+
+fn by_our_clock(now: Timestamp) -> String {
+    format!("; the gateway's clock says {}", now.to_date())
 }
 
 /// The claim `name`, seconds since 1970-01-01 UTC.

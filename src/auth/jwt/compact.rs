@@ -7,7 +7,7 @@ use jsonwebtoken::Algorithm;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::claims::time;
+use super::claims::{check_audience, check_expiry, time};
 use crate::{
     clock::Timestamp,
     document::{excerpt, parse, parse_object},
@@ -57,6 +57,20 @@ impl<'a> Compact<'a> {
     /// When it says that it expires.
     pub fn expires(&self) -> Option<Timestamp> {
         time(&self.claims, "exp").ok().flatten()
+    }
+
+    /// Whether it could be good for one of `audiences` at `now`, by its own word: it is signed, has not expired, and is not for others
+    /// alone. That is no proof, and spares whoever would have to find out.
+    ///
+    /// # Errors
+    /// When it could not; the text is for the log.
+    pub fn check_likely(&self, audiences: &[String], now: Timestamp) -> Result<(), String> {
+        let is_signed = URL_SAFE_NO_PAD.decode(self.signature).is_ok_and(|signature| !signature.is_empty());
+        if !is_signed || self.header.alg.eq_ignore_ascii_case("none") {
+            return Err("the token is not signed".to_owned());
+        }
+        check_expiry(&self.claims, now)?;
+        self.claims.get("aud").map_or(Ok(()), |audience| check_audience(audiences, Some(audience)))
     }
 
     /// All of it.
@@ -121,6 +135,39 @@ mod tests {
             assert!(Compact::parse(bad.as_bytes()).is_err(), "{bad}");
         }
         assert!(Compact::parse(b"\xff.e30.x").is_err());
+    }
+
+    #[test]
+    fn what_cannot_be_good_is_seen_at_once() {
+        let now = Timestamp(1_800_000_000_000);
+        let likely = |header: &str, claims: &str, signature: &str| {
+            let token = token(header, claims).replace("c2ln", signature);
+            Compact::parse(token.as_bytes()).unwrap().check_likely(&["gateway".to_owned()], now)
+        };
+        let signed = r#"{"alg":"RS256"}"#;
+        for claims in [
+            r#"{"exp":1800000001}"#,
+            r#"{"exp":1799999971,"aud":"gateway"}"#,
+            r#"{"exp":1800000001,"aud":["other","gateway"]}"#,
+        ] {
+            assert_eq!(likely(signed, claims, "c2ln"), Ok(()), "{claims}");
+        }
+        let good = r#"{"exp":1800000001,"aud":"gateway"}"#;
+        for (header, claims, signature, says) in [
+            (signed, good, "", "not signed"),
+            (signed, good, "c2l=", "not signed"),
+            (signed, good, "c*ln", "not signed"),
+            (r#"{"alg":"nOne"}"#, good, "c2ln", "not signed"),
+            (signed, "{}", "c2ln", "never expires"),
+            (signed, r#"{"exp":"1800000001"}"#, "c2ln", "not a number"),
+            (signed, r#"{"exp":1799999970}"#, "c2ln", "has expired"),
+            (signed, r#"{"exp":1800000001,"aud":"gateway2"}"#, "c2ln", "another audience"),
+            (signed, r#"{"exp":1800000001,"aud":[]}"#, "c2ln", "another audience"),
+            (signed, r#"{"exp":1800000001,"aud":null}"#, "c2ln", "names no audience"),
+        ] {
+            let why = likely(header, claims, signature).unwrap_err();
+            assert!(why.contains(says), "{claims}: {why}");
+        }
     }
 
     #[test]

@@ -14,7 +14,7 @@ use super::{
     set::{KeySet, Verdict},
 };
 use crate::{
-    auth::{Means, Refused},
+    auth::{Allowance, Means, Refused},
     clock::Clock,
     problem::{Path, Problems},
 };
@@ -58,6 +58,16 @@ impl Issuer {
     /// Whether this is its name.
     pub fn is_called(&self, name: &str) -> bool {
         self.expected.issuer == name
+    }
+
+    /// What it is called, and how much its callers may ask.
+    pub fn allowance(&self) -> (&str, &Arc<Allowance>) {
+        (&self.expected.issuer, self.mapping.allowance())
+    }
+
+    /// The same, to be put in another's place.
+    pub fn allowance_mut(&mut self) -> (&str, &mut Arc<Allowance>) {
+        (&self.expected.issuer, self.mapping.allowance_mut())
     }
 
     /// Its keys.

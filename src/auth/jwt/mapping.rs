@@ -68,6 +68,16 @@ impl Mapping {
         Some(Self { name: name?, role: config.role, scope: scope?, allowance })
     }
 
+    /// How much its callers may ask.
+    pub const fn allowance(&self) -> &Arc<Allowance> {
+        &self.allowance
+    }
+
+    /// The same, to be put in another's place.
+    pub const fn allowance_mut(&mut self) -> &mut Arc<Allowance> {
+        &mut self.allowance
+    }
+
     /// The caller with these `claims`.
     ///
     /// # Errors

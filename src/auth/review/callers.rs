@@ -13,6 +13,8 @@ use crate::{
 /// Users, and what they may ask.
 #[derive(Debug)]
 pub struct Reviewed {
+    /// What it is told from others by: its `name`, or its `user`.
+    label: String,
     user: GlobSet,
     groups: Option<GlobSet>,
     name: Option<String>,
@@ -43,7 +45,26 @@ impl Reviewed {
             Some(groups) => Some(groups?),
             None => None,
         };
-        Some(Self { user: user?, groups, name: config.name.clone(), role: config.role, scope: scope?, allowance })
+        let label = config.name.as_ref().unwrap_or(&config.user).clone();
+        Some(Self {
+            label,
+            user: user?,
+            groups,
+            name: config.name.clone(),
+            role: config.role,
+            scope: scope?,
+            allowance,
+        })
+    }
+
+    /// What it is called, and how much its callers may ask.
+    pub fn allowance(&self) -> (&str, &Arc<Allowance>) {
+        (&self.label, &self.allowance)
+    }
+
+    /// The same, to be put in another's place.
+    pub fn allowance_mut(&mut self) -> (&str, &mut Arc<Allowance>) {
+        (&self.label, &mut self.allowance)
     }
 
     /// The caller that `user` is, if it is one of these.

@@ -12,6 +12,7 @@ pub struct CallerMetrics {
     read_at: IntGaugeVec,
     keys: IntGaugeVec,
     reviews: IntCounterVec,
+    reviews_spared: IntCounterVec,
 }
 
 /// What is counted of one issuer's keys.
@@ -25,7 +26,10 @@ pub struct KeySetMetrics {
 
 /// What is counted of an API server's reviews.
 #[derive(Debug, Clone)]
-pub struct ReviewMetrics(IntCounterVec);
+pub struct ReviewMetrics {
+    done: IntCounterVec,
+    spared: IntCounterVec,
+}
 
 impl CallerMetrics {
     /// None yet.
@@ -53,6 +57,12 @@ impl CallerMetrics {
                 "How often a cluster's API server was asked whose a token is, by outcome (authenticated, refused, failed).",
                 &["outcome"],
             )?,
+            reviews_spared: counters(
+                registry,
+                "appset_gateway_token_reviews_spared_total",
+                "How often a cluster's API server was not asked, or not waited for, by why (unlikely, throttled, busy, stood_in).",
+                &["reason"],
+            )?,
         })
     }
 
@@ -62,7 +72,10 @@ impl CallerMetrics {
         for outcome in ["authenticated", "refused", "failed"] {
             self.reviews.with_label_values(&[outcome]);
         }
-        ReviewMetrics(self.reviews.clone())
+        for reason in ["unlikely", "throttled", "busy", "stood_in"] {
+            self.reviews_spared.with_label_values(&[reason]);
+        }
+        ReviewMetrics { done: self.reviews.clone(), spared: self.reviews_spared.clone() }
     }
 
     /// What is counted of the keys of `issuer`, which stands in the configuration.
@@ -80,7 +93,12 @@ impl CallerMetrics {
 impl ReviewMetrics {
     /// Notes a review that ended as `outcome`.
     pub fn reviewed(&self, outcome: &'static str) {
-        self.0.with_label_values(&[outcome]).inc();
+        self.done.with_label_values(&[outcome]).inc();
+    }
+
+    /// Notes that the API server was not asked, or its answer not waited for, because of `reason`.
+    pub fn spared(&self, reason: &'static str) {
+        self.spared.with_label_values(&[reason]).inc();
     }
 }
 

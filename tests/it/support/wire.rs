@@ -1,11 +1,11 @@
 //! HTTP as bytes: what Argo CD's client sends, and what came back.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use serde_json::Value;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
+    net::{TcpSocket, TcpStream},
 };
 
 use super::{
@@ -88,6 +88,15 @@ pub fn operator_request(method: &str, path: &str, body: &str) -> String {
 /// Sends `request` on a new connection and reads one response.
 pub async fn exchange(address: SocketAddr, request: &[u8]) -> Reply {
     let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(request).await.unwrap();
+    read_reply(&mut stream).await
+}
+
+/// The same, from the loopback address `own`.
+pub async fn exchange_from(own: Ipv4Addr, address: SocketAddr, request: &[u8]) -> Reply {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind((own, 0).into()).unwrap();
+    let mut stream = socket.connect(address).await.unwrap();
     stream.write_all(request).await.unwrap();
     read_reply(&mut stream).await
 }

@@ -1,0 +1,81 @@
+//! What each address may use up: attempts that fail, and questions about tokens that nobody knows. Who guesses is slowed down, fills no
+//! log and floods nobody; whose token is known to be good is let in whatever others at the same address do.
+
+use std::{
+    net::{IpAddr, Ipv6Addr},
+    num::NonZeroU32,
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
+};
+
+use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter, clock::Clock as _};
+
+/// How often addresses are forgotten that have done nothing for a while, in things that were spent.
+const SWEEP: u32 = 1024;
+/// How much of an IPv6 address is one place: what a network gives to one customer.
+const PLACE: u32 = 64;
+
+/// What each address may use up.
+#[derive(Debug)]
+pub struct Budget {
+    by_peer: DefaultKeyedRateLimiter<IpAddr>,
+    count: AtomicU32,
+}
+
+impl Budget {
+    /// For each address `at_once`, of which `per_second` come back.
+    pub fn new(at_once: NonZeroU32, per_second: NonZeroU32) -> Self {
+        let by_peer = RateLimiter::keyed(Quota::per_second(per_second).allow_burst(at_once));
+        Self { by_peer, count: AtomicU32::new(0) }
+    }
+
+    /// Spends one of what `peer` has.
+    ///
+    /// # Errors
+    /// When it has none left: after what time it has.
+    pub fn spend(&self, peer: IpAddr) -> Result<(), Duration> {
+        if self.count.fetch_add(1, Ordering::Relaxed) % SWEEP == SWEEP - 1 {
+            self.by_peer.retain_recent();
+        }
+        self.by_peer.check_key(&place(peer)).map_err(|not| not.wait_time_from(self.by_peer.clock().now()))
+    }
+}
+
+/// What counts as the same place.
+pub fn place(peer: IpAddr) -> IpAddr {
+    match peer.to_canonical() {
+        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() & (u128::MAX << (128 - PLACE))).into(),
+        v4 @ IpAddr::V4(_) => v4,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn budget(at_once: u32) -> Budget {
+        Budget::new(NonZeroU32::new(at_once).unwrap(), NonZeroU32::MIN)
+    }
+
+    #[test]
+    fn who_has_spent_all_waits_alone() {
+        let budget = budget(100);
+        let [one, same, other]: [IpAddr; 3] =
+            ["2001:db8:1:2::1", "2001:db8:1:2::2", "2001:db8:1:3::1"].map(|ip| ip.parse().unwrap());
+        for _ in 0..100 {
+            assert_eq!(budget.spend(one), Ok(()));
+        }
+        assert!(budget.spend(same).is_err_and(|wait| wait <= Duration::from_secs(1)));
+        assert_eq!(budget.spend(other), Ok(()));
+        assert_eq!(place("::ffff:10.0.0.1".parse().unwrap()), "10.0.0.1".parse::<IpAddr>().unwrap());
+    }
+
+    #[test]
+    fn addresses_that_did_nothing_of_late_are_forgotten() {
+        let budget = budget(1000);
+        for n in 0..4 * SWEEP {
+            budget.spend(IpAddr::from((0x0a00_0000_u32 + n).to_be_bytes())).unwrap();
+        }
+        assert!(budget.by_peer.len() <= 4 * SWEEP as usize);
+    }
+}

@@ -1,0 +1,152 @@
+//! A cluster's API server, asked by `TokenReview` (authentication.k8s.io/v1). Tokens that are known to be good are asked about on a way
+//! of their own, with places of their own, and a rest of its own when it fails: strangers use up neither.
+
+use std::{net::IpAddr, sync::Arc};
+
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use reqwest::Url;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::{answer::Said, config::TokenReviewConfig};
+use crate::{
+    auth::{Means, way::safe_url},
+    base_dir::BaseDir,
+    error::BackendError,
+    outbound::{Call, Line, Reply, Terms, TlsKeys},
+    problem::{Path, Problems},
+    secret::{Secret, SecretRef},
+    telemetry::metrics::ReviewMetrics,
+};
+
+/// How many questions about tokens that nobody knows may be under way.
+pub const PLACES: usize = 6;
+/// How many about tokens that were good a short time ago.
+const PLACES_OF_KNOWN: usize = 4;
+/// The largest answer that is read, in bytes.
+const MOST: usize = 1024 * 1024;
+
+/// Whom a question is about.
+#[derive(Debug, Clone, Copy)]
+pub enum About {
+    /// Somebody at this address whom nobody knows.
+    Stranger(IpAddr),
+    /// Somebody whose token was good.
+    Known,
+}
+
+/// A cluster's API server.
+pub struct Api {
+    url: Url,
+    token: SecretRef,
+    base: BaseDir,
+    /// The way for strangers.
+    line: Arc<Line>,
+    /// The way for those who are known.
+    reserved: Arc<Line>,
+    /// For whom a token must be: one of these.
+    pub audiences: Vec<String>,
+    metrics: ReviewMetrics,
+}
+
+impl Api {
+    /// Checks `config`, which stands at `path`. Nobody is asked.
+    pub fn build(config: &TokenReviewConfig, means: Means<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
+        if config.audiences.is_empty() || config.audiences.iter().any(String::is_empty) {
+            let help = "name one for this gateway alone, such as appset-gateway";
+            problems.error_with_help(
+                &path.key("audiences"),
+                "without an audience, tokens for others would be taken",
+                help,
+            );
+        }
+        config.token.check(means.base, &path.key("token"), problems);
+        let api = problems.note(&path.key("api"), safe_url(&config.api));
+        let is_plain = api.as_ref().is_some_and(|url| url.scheme() == "http");
+        let keys = TlsKeys { ca: Some(&config.ca).filter(|_| !is_plain), ..TlsKeys::default() };
+        let tls = keys.build(is_plain, means.base, path, problems);
+        let at = tls.at(path);
+        // Who asks on other terms shares neither places nor what was learned.
+        let line = |concurrency| means.outbound.line(Terms { tls: tls.clone(), concurrency, ..Terms::default() });
+        let lines = line(PLACES).and_then(|of_strangers| Ok((of_strangers, line(PLACES_OF_KNOWN)?)));
+        let lines = problems.note(&at, lines);
+        let mut url = api?;
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().extend(["apis", "authentication.k8s.io", "v1", "tokenreviews"]);
+        }
+        let (line, reserved) = lines?;
+        Some(Self {
+            url,
+            token: config.token.clone(),
+            base: means.base.clone(),
+            line,
+            reserved,
+            audiences: config.audiences.clone(),
+            metrics: means.metrics.callers.reviews(),
+        })
+    }
+
+    /// Whether `other` is the same server, asked for the same audiences.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.url == other.url && self.audiences == other.audiences
+    }
+
+    /// What is counted.
+    pub const fn metrics(&self) -> &ReviewMetrics {
+        &self.metrics
+    }
+
+    /// Asks about `token`.
+    ///
+    /// # Errors
+    /// When no review arrives by `deadline`.
+    pub async fn ask(&self, about: About, token: &Secret, deadline: Instant) -> Result<Said, BackendError> {
+        let asked = json!({
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenReview",
+            "spec": {"token": token.expose(), "audiences": self.audiences},
+        });
+        let said = self.send(about, &asked, token, deadline).await;
+        self.metrics.reviewed(match &said {
+            Ok(Said::Theirs(_)) => "authenticated",
+            Ok(Said::ForOthers | Said::Nobodys(_)) => "refused",
+            Err(_) => "failed",
+        });
+        said
+    }
+
+    async fn send(&self, about: About, asked: &Value, token: &Secret, deadline: Instant) -> Result<Said, BackendError> {
+        let json = HeaderValue::from_static("application/json");
+        let mut headers = HeaderMap::from_iter([(header::ACCEPT, json.clone()), (header::CONTENT_TYPE, json)]);
+        headers.insert(header::AUTHORIZATION, self.token.header(&self.base, "Bearer ")?);
+        let body = Some(asked.to_string().into());
+        let call = Call { method: Method::POST, headers, body, ..Call::get(self.url.clone(), MOST, deadline) };
+        let shown = call.to_string();
+        let line = match about {
+            About::Stranger(_) => &self.line,
+            About::Known => &self.reserved,
+        };
+        let mut reply = line.fetch(call).await?;
+        reply.secrets.push(token.clone());
+        let said =
+            check(&reply).and_then(|()| Said::read(&reply.body, &self.audiences).map_err(BackendError::invalid_output));
+        said.map(|said| match said {
+            Said::Nobodys(why) => Said::Nobodys(reply.secrets.excerpt(why.as_bytes(), 200)),
+            said => said,
+        })
+        .map_err(|error| reply.secrets.clean(&error).within(shown))
+    }
+}
+
+/// Whether `reply` is a review at all.
+fn check(reply: &Reply) -> Result<(), BackendError> {
+    match reply.status {
+        StatusCode::OK | StatusCode::CREATED => reply.check_json(),
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+            let error = reply.refusal();
+            let advice = "the gateway's own service account needs the cluster role `system:auth-delegator`";
+            Err(BackendError { message: format!("{}; {advice}", error.message), ..error })
+        }
+        _ => Err(reply.refusal()),
+    }
+}

@@ -1,0 +1,199 @@
+//! What an API server has said of tokens. What it said of good ones is kept apart, so that strangers' tokens do not push it out, and for
+//! longer than it is believed without asking: it stands for a while where the API server does not answer.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use moka::sync::Cache;
+
+use super::answer::User;
+use crate::{
+    auth::{Caller, Refused, TokenHash},
+    clock::Timestamp,
+};
+
+/// How long a good token is believed without asking: so long one that was revoked still works.
+const GOOD_FOR: Duration = Duration::from_mins(1);
+/// How much longer it is while the API server does not answer.
+const STANDS_FOR: Duration = Duration::from_mins(5);
+/// How long the API server is then left alone about it.
+const RESTS_FOR: Duration = Duration::from_secs(5);
+/// How long a bad one is known.
+const BAD_FOR: Duration = Duration::from_secs(10);
+/// How many of each kind are remembered.
+const MOST: u64 = 4096;
+
+/// What was said of tokens.
+#[derive(Debug)]
+pub struct Known {
+    good: Cache<TokenHash, Arc<Good>>,
+    bad: Cache<TokenHash, Bad>,
+}
+
+/// A token that was good.
+#[derive(Debug)]
+pub struct Good {
+    /// Whose it is.
+    pub caller: Arc<Caller>,
+    /// What the API server calls that.
+    pub user: User,
+    since: Timestamp,
+    expires: Timestamp,
+    /// When the API server was last asked in vain, in milliseconds since 1970; 0 when it was not.
+    failed: AtomicU64,
+}
+
+#[derive(Debug, Clone)]
+struct Bad {
+    why: Refused,
+    since: Timestamp,
+    expires: Timestamp,
+}
+
+impl Known {
+    /// Nothing yet.
+    pub fn new() -> Self {
+        Self { good: Cache::new(MOST), bad: Cache::new(MOST) }
+    }
+
+    /// What holds of `token` at `now` without asking.
+    pub fn verdict(&self, token: &TokenHash, now: Timestamp) -> Option<Result<Arc<Caller>, Refused>> {
+        if let Some(good) = self.good.get(token) {
+            return good.is_believed(now).then(|| Ok(Arc::clone(&good.caller)));
+        }
+        let bad = self.bad.get(token)?;
+        is_within(bad.since, BAD_FOR.min(life(bad.since, bad.expires)), now).then_some(Err(bad.why))
+    }
+
+    /// What was said of `token` when it was good, if it has not expired at `now`.
+    pub fn good(&self, token: &TokenHash, now: Timestamp) -> Option<Arc<Good>> {
+        self.good.get(token).filter(|good| now < good.expires)
+    }
+
+    /// Notes that `token` is that of `user`, by the API server's word of `since`.
+    pub fn admit(&self, token: TokenHash, caller: Arc<Caller>, user: User, since: Timestamp, expires: Timestamp) {
+        self.good.insert(token, Arc::new(Good { caller, user, since, expires, failed: AtomicU64::new(0) }));
+        self.bad.invalidate(&token);
+    }
+
+    /// Notes that `token` is no good.
+    pub fn refuse(&self, token: TokenHash, why: Refused, since: Timestamp, expires: Timestamp) {
+        self.bad.insert(token, Bad { why, since, expires });
+        self.good.invalidate(&token);
+    }
+
+    /// Takes over what `former` knows of good tokens, whose users are the callers that `caller` says.
+    pub fn take_over(&self, former: &Self, caller: impl Fn(&User) -> Option<Arc<Caller>>) {
+        for (token, good) in &former.good {
+            if let Some(caller) = caller(&good.user) {
+                self.admit(*token, caller, good.user.clone(), good.since, good.expires);
+            }
+        }
+    }
+}
+
+impl Good {
+    /// Whether it is believed at `now` without asking: it was said of late, or the API server did not answer of late.
+    fn is_believed(&self, now: Timestamp) -> bool {
+        let failed = Timestamp(self.failed.load(Ordering::Relaxed));
+        let is_fresh = now < self.expires && is_within(self.since, GOOD_FOR, now);
+        is_fresh || self.stands(now) && is_within(failed, RESTS_FOR, now)
+    }
+
+    /// Whether it holds at `now` if the API server does not answer.
+    pub fn stands(&self, now: Timestamp) -> bool {
+        now < self.expires && is_within(self.since, GOOD_FOR + STANDS_FOR, now)
+    }
+
+    /// Notes that the API server was asked again in vain at `now`.
+    pub fn failed(&self, now: Timestamp) {
+        self.failed.store(now.0, Ordering::Relaxed);
+    }
+}
+
+fn life(since: Timestamp, expires: Timestamp) -> Duration {
+    expires.since(since).unwrap_or_default()
+}
+
+/// Whether less than `time` has passed from `since` to `now`. A clock that was put back ends what is remembered.
+fn is_within(since: Timestamp, time: Duration, now: Timestamp) -> bool {
+    now.since(since).is_some_and(|passed| passed < time)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::auth::{Role, Scope};
+
+    const NOW: Timestamp = Timestamp(1_800_000_000_000);
+    const TOKEN: TokenHash = [1; 32];
+
+    fn after(seconds: u64) -> Timestamp {
+        NOW.plus(Duration::from_secs(seconds))
+    }
+
+    fn good(expires: Timestamp) -> Known {
+        let known = Known::new();
+        let caller = Caller::new("a".to_owned(), Role::Caller, Scope::all(), Arc::default());
+        known.admit(TOKEN, Arc::new(caller), User::default(), NOW, expires);
+        known
+    }
+
+    #[test]
+    fn a_good_one_is_believed_for_a_minute_and_stands_for_five_more() {
+        let known = good(after(3600));
+        let is_believed = |seconds| matches!(known.verdict(&TOKEN, after(seconds)), Some(Ok(_)));
+        let stands = |seconds| known.good(&TOKEN, after(seconds)).is_some_and(|good| good.stands(after(seconds)));
+        assert!(is_believed(0) && is_believed(59) && !is_believed(60));
+        assert!(stands(60) && stands(359) && !stands(360));
+        for asked in [60, 358] {
+            known.good(&TOKEN, after(asked)).unwrap().failed(after(asked));
+            assert!(is_believed(asked), "the API server is left alone for a while");
+        }
+        assert!(is_believed(359) && !is_believed(360), "but not for longer than it stands");
+        assert!(known.verdict(&TOKEN, Timestamp(NOW.0 - 1)).is_none(), "a clock that was put back ends it");
+    }
+
+    #[test]
+    fn nothing_outlives_a_token() {
+        let known = good(after(30));
+        assert!(matches!(known.verdict(&TOKEN, after(29)), Some(Ok(_))));
+        known.good(&TOKEN, after(29)).unwrap().failed(after(29));
+        assert!(known.verdict(&TOKEN, after(30)).is_none() && known.good(&TOKEN, after(30)).is_none());
+    }
+
+    #[test]
+    fn one_that_is_good_no_more_is_known_as_bad() {
+        let known = good(after(3600));
+        known.refuse(TOKEN, Refused::wrong("revoked"), after(10), after(3600));
+        assert_eq!(known.verdict(&TOKEN, after(19)).map(Result::err), Some(Some(Refused::wrong("revoked"))));
+        assert!(known.verdict(&TOKEN, after(20)).is_none() && known.good(&TOKEN, after(20)).is_none());
+    }
+
+    #[test]
+    fn strangers_push_no_good_one_out() {
+        let known = good(after(3600));
+        for n in 0..4 * MOST {
+            let mut token = TOKEN;
+            token[..8].copy_from_slice(&n.to_le_bytes());
+            known.refuse(token, Refused::wrong("unknown"), NOW, after(3600));
+        }
+        assert!(known.verdict(&TOKEN, NOW).is_some());
+    }
+
+    #[test]
+    fn another_configuration_decides_anew_whose_users_may_call() {
+        let known = good(after(3600));
+        let (same, none) = (Known::new(), Known::new());
+        let caller = known.good(&TOKEN, NOW).unwrap().caller.clone();
+        same.take_over(&known, |_| Some(Arc::clone(&caller)));
+        none.take_over(&known, |_| None);
+        assert!(same.good(&TOKEN, after(59)).is_some() && same.verdict(&TOKEN, after(60)).is_none());
+        assert!(none.good(&TOKEN, NOW).is_none());
+    }
+}
