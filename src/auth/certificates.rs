@@ -4,6 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use x509_cert::name::Name;
 
 use super::{Allowance, Caller, Role, Scope, check_name};
 use crate::problem::{Path, Problems};
@@ -14,7 +15,8 @@ use crate::problem::{Path, Problems};
 pub struct CertificateConfig {
     /// The caller's name in logs.
     pub name: String,
-    /// The certificate's whole subject, as `openssl x509 -noout -subject -nameopt RFC2253` prints it: `CN=argocd,O=platform`.
+    /// The certificate's whole subject, as `openssl x509 -noout -subject -nameopt RFC2253` prints it: `CN=argocd,O=platform`;
+    /// what stands in front of that (`subject=`) may stay.
     pub subject: Option<String>,
     /// A URI among the certificate's names, such as a SPIFFE ID.
     pub uri: Option<String>,
@@ -29,6 +31,10 @@ pub struct CertificateConfig {
     #[schemars(range(min = 1))]
     pub concurrency: Option<usize>,
 }
+
+/// What to do about a subject that can be none's.
+const SUBJECT_HELP: &str = "as `openssl x509 -noout -subject -nameopt RFC2253 -in tls.crt` prints it, the nearest part first: CN=argocd,O=platform; \
+                            an attribute without a short name is written as its OID";
 
 /// All callers that certificates tell.
 #[derive(Debug, Default)]
@@ -47,25 +53,26 @@ impl Certificates {
             let (routes, application_sets) = (config.routes.as_deref(), config.application_sets.as_deref());
             let scope = Scope::build(Role::Caller, routes, application_sets, &path, problems);
             let allowance = Allowance::build(config.rate, config.concurrency, &path, problems);
-            let (key, told, callers) = match (&config.subject, &config.uri) {
-                (Some(subject), None) => ("subject", subject, &mut built.by_subject),
-                (None, Some(uri)) => ("uri", uri, &mut built.by_uri),
+            let (at, told, callers) = match (&config.subject, &config.uri) {
+                (Some(subject), None) => (path.key("subject"), canonical(subject), &mut built.by_subject),
+                (None, Some(uri)) => (path.key("uri"), Some(uri.clone()), &mut built.by_uri),
                 _ => {
                     problems.error(&path, "a certificate is told by exactly one of `subject` and `uri`");
                     continue;
                 }
             };
-            let at = path.key(key);
-            if key == "subject" && !is_subject(told) {
-                let help =
-                    "as `openssl x509 -noout -subject -nameopt RFC2253 -in tls.crt` prints it: CN=argocd,O=platform";
-                problems.error_with_help(&at, format!("`{told}` is no subject of a certificate"), help);
-            } else if key == "uri" && !told.contains(':') {
-                problems.error(&at, format!("`{told}` is no URI such as spiffe://example.com/ns/argocd"));
+            if let (Some(subject), None) = (&config.subject, &told) {
+                let message = format!("`{subject}` is no subject of a certificate, or has an attribute that none has");
+                problems.error_with_help(&at, message, SUBJECT_HELP);
+            } else if config.uri.as_ref().is_some_and(|uri| !uri.contains(':')) {
+                let message =
+                    format!("`{}` is no URI such as spiffe://example.com/ns/argocd", told.unwrap_or_default());
+                problems.error(&at, message);
+                continue;
             }
             let caller = scope.map(|scope| Arc::new(Caller::new(config.name.clone(), Role::Caller, scope, allowance)));
-            if let Some(caller) = caller
-                && callers.insert(told.clone(), caller).is_some()
+            if let (Some(told), Some(caller)) = (told, caller)
+                && callers.insert(told, caller).is_some()
             {
                 problems.error(&at, "two callers are told by this");
             }
@@ -91,9 +98,13 @@ impl Certificates {
     }
 }
 
-/// Whether `text` could be what RFC 4514 makes of a subject: without the spaces that other tools put after commas.
-fn is_subject(text: &str) -> bool {
-    text.contains('=') && !text.contains(", ") && !text.contains(" = ")
+/// The subject that `text` says, as that of a certificate is written when it is shown (RFC 4514), if it is one: with names of attributes in capitals, escapes
+/// only where they are needed, and without what `openssl` prints in front. Others write the same subject in other ways.
+fn canonical(text: &str) -> Option<String> {
+    let text = text.trim();
+    let text = text.strip_prefix("subject=").unwrap_or(text).trim_start();
+    let name = text.parse::<Name>().ok()?;
+    (!name.is_empty()).then(|| name.to_string())
 }
 
 #[cfg(test)]
@@ -125,6 +136,55 @@ mod tests {
             assert_eq!(name(stranger, &["spiffe://x/ns/bb", "CN=a,O=x"]), None, "{stranger}");
         }
         assert!(!certificates.find("CN=a,O=x", &[]).unwrap().may_ask("b"));
+    }
+
+    #[test]
+    fn a_subject_may_be_written_as_others_print_it() {
+        for (written, expected) in [
+            ("CN=argocd,O=platform", "CN=argocd,O=platform"),
+            ("subject=CN=argocd,O=platform\n", "CN=argocd,O=platform"),
+            ("subject= cn=argocd,o=platform", "CN=argocd,O=platform"),
+            (r"CN=argocd,O=Platform\, Inc.", r"CN=argocd,O=Platform\, Inc."),
+            (r"CN=M\C3\BCller,O=platform", "CN=Müller,O=platform"),
+            ("OU=a+CN=b,DC=example,DC=com", "CN=b+OU=a,DC=example,DC=com"),
+        ] {
+            assert_eq!(canonical(written).as_deref(), Some(expected), "{written}");
+        }
+        let bad = [
+            "",
+            "argocd",
+            "subject=",
+            "/O=platform/CN=argocd",
+            "subject=/O=platform/CN=argocd",
+            "CN = a, O = x",
+            "CN=a, O=x",
+            "CN=a,b",
+            "Common Name=a",
+            "Z=a",
+            "=a",
+            "CN=a,",
+        ];
+        for bad in bad {
+            assert_eq!(canonical(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_subject_is_that_of_a_real_certificate_as_openssl_prints_it() {
+        use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
+        use x509_cert::{Certificate, der::Decode as _};
+
+        let mut params = CertificateParams::default();
+        let mut name = DistinguishedName::new();
+        // emailAddress (RFC 2985, section 5.2.1).
+        name.push(DnType::CustomDnType(vec![1, 2, 840, 113_549, 1, 9, 1]), "a@example.com");
+        name.push(DnType::CountryName, "DE");
+        name.push(DnType::CommonName, "Müller, A.");
+        params.distinguished_name = name;
+        let certificate = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
+        let read = Certificate::from_der(certificate.der()).unwrap().tbs_certificate().subject().to_string();
+        let printed = r"subject=CN=M\C3\BCller\, A.,C=DE,emailAddress=a@example.com";
+        assert_eq!(canonical(printed), Some(read));
     }
 
     #[test]

@@ -121,6 +121,28 @@ async fn a_certificate_tells_who_calls() {
     ask(&visitor(&stranger, "argocd"), app.address, &right).await.unwrap_err();
 }
 
+/// Who has a certificate and is nobody's caller is slowed down like anybody who is none.
+#[tokio::test]
+async fn certificates_of_nobody_are_slowed_down() {
+    let ca = Ca::new("ca");
+    let app =
+        serve(&ca, ", clientCa: ca.crt", ", certificates: [ { name: argocd, subject: \"CN=argocd,O=platform\" } ]")
+            .await;
+    let bare = String::from_utf8(argo_request(PATH, "", b"{}")).unwrap();
+    let bare = bare.replace("Authorization: Bearer \r\n", "").into_bytes();
+    let [nobody, argocd] =
+        ["nobody", "argocd"].map(|name| Visitor::new(&ca.pem, Some(&ca.client(name, "platform")), &[]));
+    let mut stream = nobody.connect(app.address).await.unwrap();
+    let mut statuses = Vec::new();
+    for _ in 0..130 {
+        stream.write_all(&bare).await.unwrap();
+        statuses.push(read_reply(&mut stream).await.status);
+    }
+    assert_eq!(statuses[..100], [403; 100]);
+    assert!(statuses.contains(&429), "{statuses:?}");
+    assert_eq!(ask(&argocd, app.address, &bare).await.unwrap().status, 200);
+}
+
 #[tokio::test]
 async fn a_certificate_can_be_required_of_all() {
     let ca = Ca::new("ca");
