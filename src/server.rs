@@ -106,6 +106,11 @@ fn peer(extensions: &Extensions) -> IpAddr {
     extensions.get::<Client>().map_or(Ipv4Addr::UNSPECIFIED.into(), |client| client.peer)
 }
 
+/// A stranger's text for a message: short and without control characters.
+fn short(text: &str) -> String {
+    text.chars().take(100).collect::<String>().escape_debug().to_string()
+}
+
 async fn openapi() -> Response {
     (HeaderMap::from_iter([(header::CONTENT_TYPE, HeaderValue::from_static("application/yaml"))]), OPENAPI)
         .into_response()

@@ -36,6 +36,15 @@ pub struct Overview {
     pub held: Option<Held>,
 }
 
+/// Who does something, and by which request: for the log.
+#[derive(Debug)]
+pub struct Operator {
+    /// The caller's name.
+    pub caller: String,
+    /// The request's id.
+    pub request_id: String,
+}
+
 /// What an invalidation met.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Invalidated {
@@ -117,7 +126,7 @@ impl Engine {
 
     /// Lets no answer that `selector` selects be served before its backend was asked again. The answers stay as last good
     /// ones: an invalidation never makes a loss pass. Waits until that is on disk.
-    pub fn invalidate(&self, routes: &RouteTable, selector: &Selector) -> Invalidated {
+    pub fn invalidate(&self, routes: &RouteTable, selector: &Selector, by: &Operator) -> Invalidated {
         // Before anything else, so that no run which begins now finds what is not to be trusted.
         let is_meant = |route: &&Arc<Route>| selector.route.as_deref().is_none_or(|name| *name == *route.name);
         routes.iter().filter(is_meant).for_each(|route| route.backend.forget());
@@ -132,6 +141,8 @@ impl Engine {
             |(key, question): &(&Key, &Question)| live(routes, question).is_some_and(|(_, own, _)| own == **key);
         let answers = expired.iter().filter(is_own).count();
         tracing::info!(
+            request_id = by.request_id,
+            caller = by.caller,
             route = selector.route,
             application_set = selector.application_set,
             answers,
@@ -154,14 +165,22 @@ impl Engine {
 
     /// Writes `decision` on what is held under `id`; after a release asks the backend once more. What is then still
     /// held under `id` and why nothing new is known, or `None` when there is no such `id`.
-    pub async fn decide(&self, routes: &RouteTable, id: &str, decision: Decision) -> Option<Decided> {
+    pub async fn decide(&self, routes: &RouteTable, id: &str, decision: Decision, by: &Operator) -> Option<Decided> {
         let decided = self.known.held.decide(id, decision, self.clock.now());
         self.known.erase_forgotten();
         let (lineage, held) = decided?;
         if let Some(disk) = self.answers().disk() {
             disk.hold(lineage, Some(&held));
         }
-        tracing::info!(id, route = &*held.question.route, ?decision, "an operator decided");
+        tracing::info!(
+            request_id = by.request_id,
+            caller = by.caller,
+            id,
+            route = &*held.question.route,
+            application_set = held.question.application_set.as_deref(),
+            ?decision,
+            "an operator decided"
+        );
         let mut unknown = None;
         if decision == Decision::Released
             && let Some((route, key, _)) = live(routes, &held.question)

@@ -24,7 +24,7 @@ use super::{
     error::{ApiError, Code},
     of_stranger, peer, read, wrong_method,
 };
-use crate::{app::App, auth::Role, edge::Edge, guard::Decision, trace};
+use crate::{answer::upkeep::Operator, app::App, auth::Role, edge::Edge, guard::Decision, trace};
 
 /// What whoever may not do what it asks for is told.
 const NO_ADMIN: &str = "this needs a token with `role: admin`, see `auth`";
@@ -50,7 +50,9 @@ pub fn router(app: Arc<App>) -> Router {
     let decide = |template, decision: Decision| {
         post(move |State(app): State<Arc<App>>, id: Result<Path<String>, PathRejection>, request: Request| {
             let id = id.map_or_else(|_| String::new(), |Path(id)| id);
-            authorized(app, template, request, async move |app: Arc<App>, _, _| held::decide(app, &id, decision).await)
+            authorized(app, template, request, async move |app: Arc<App>, asked: Asked| {
+                held::decide(app, &id, decision, &asked.by).await
+            })
         })
         .fallback(post_only)
     };
@@ -90,19 +92,26 @@ async fn metrics(State(app): State<Arc<App>>, request: Request) -> Response {
 }
 
 async fn list_answers(State(app): State<Arc<App>>, request: Request) -> Response {
-    authorized(app, ANSWERS, request, async |app, uri, _| answers::list(app, &uri).await).await
+    authorized(app, ANSWERS, request, async |app, asked| answers::list(app, &asked.uri).await).await
 }
 
 async fn invalidate(State(app): State<Arc<App>>, request: Request) -> Response {
-    authorized(app, INVALIDATE, request, async |app, _, body| answers::invalidate(app, &body).await).await
+    authorized(app, INVALIDATE, request, async |app, asked| answers::invalidate(app, &asked.body, asked.by).await).await
 }
 
 async fn tell_config(State(app): State<Arc<App>>, request: Request) -> Response {
-    authorized(app, CONFIG, request, async |app, _, _| Ok(config::tell(&app))).await
+    authorized(app, CONFIG, request, async |app, _| Ok(config::tell(&app))).await
 }
 
 async fn list_held(State(app): State<Arc<App>>, request: Request) -> Response {
-    authorized(app, HELD, request, async |app, _, _| Ok(held::list(&app))).await
+    authorized(app, HELD, request, async |app, _| Ok(held::list(&app))).await
+}
+
+/// What an operator asks for.
+struct Asked {
+    uri: Uri,
+    body: Bytes,
+    by: Operator,
 }
 
 /// Does `work` for a caller whose token has the role `admin`.
@@ -110,7 +119,7 @@ async fn authorized<F>(
     app: Arc<App>,
     template: &'static str,
     request: Request,
-    work: impl FnOnce(Arc<App>, Uri, Bytes) -> F,
+    work: impl FnOnce(Arc<App>, Asked) -> F,
 ) -> Response
 where
     F: Future<Output = Result<Value, ApiError>>,
@@ -118,9 +127,11 @@ where
     let mut completion = Completion::start(Arc::clone(&app), &request, Some(template));
     let (head, body) = request.into_parts();
     let setup = app.setup();
+    let mut by = Operator { caller: String::new(), request_id: completion.request_id().to_owned() };
     let refusal = match setup.auth.authenticate(head.headers.get(header::AUTHORIZATION), peer(&head.extensions)).await {
         Ok(caller) => {
             let is_admin = caller.role == Role::Admin;
+            by.caller.clone_from(&caller.name);
             completion.caller = Some(caller);
             (!is_admin).then(|| ApiError::new(Code::Forbidden, NO_ADMIN))
         }
@@ -132,7 +143,7 @@ where
     }
     let steps = async {
         let body = read(body).await?;
-        work(app, head.uri, body).await
+        work(app, Asked { uri: head.uri, body, by }).await
     };
     let place = completion.place();
     match trace::at(place, AssertUnwindSafe(steps).catch_unwind()).await {

@@ -42,10 +42,10 @@ pub fn is_too_large(headers: &HeaderMap) -> bool {
 }
 
 /// Reads a small body to its end, so that the connection stays usable after a refusal: a client that
-/// sends its body separately would else find it closed. A large or slow one is left alone.
-pub async fn drain(body: Body) {
+/// sends its body separately would else find it closed. A large or slow one is left alone, and `None`.
+pub async fn drain(body: Body) -> Option<Bytes> {
     const SMALL: usize = 64 * 1024;
     const SOON: Duration = Duration::from_secs(1);
     let read = Limited::new(body, SMALL).collect();
-    let _ = timeout(SOON, read).await;
+    Some(timeout(SOON, read).await.ok()?.ok()?.to_bytes())
 }

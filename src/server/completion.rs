@@ -4,6 +4,7 @@
 use std::{
     fmt::Write as _,
     hash::{BuildHasher, RandomState},
+    net::IpAddr,
     sync::{
         Arc, LazyLock,
         atomic::{AtomicU64, Ordering},
@@ -15,12 +16,13 @@ use axum::{body::Body, extract::Request, response::Response};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use serde_json::Value;
 
-use super::error::ApiError;
+use super::{GETPARAMS, NAMED_GETPARAMS, error::ApiError, short};
 use crate::{
     answer::{Answer, Source},
     app::App,
     auth::Caller,
     cache::Key,
+    edge::Client,
     route::Route,
     telemetry::metrics::NO_ROUTE,
     trace::{Place, Span},
@@ -41,10 +43,16 @@ pub struct Completion {
     started: Instant,
     request_id: HeaderValue,
     span: Span,
+    /// From where it came.
+    peer: Option<IpAddr>,
+    /// Method and path of what is no call of a generator.
+    other: Option<(&'static str, String)>,
     /// Who asks, once that is known.
     pub caller: Option<Arc<Caller>>,
     /// Which route is asked, once that is known.
     pub route: Option<Arc<Route>>,
+    /// Which route is meant, where it was not to be asked. For the log alone.
+    pub meant: Option<String>,
     /// For which ApplicationSet, once that is known.
     pub application_set: Option<Arc<str>>,
     /// What is asked, as a hash, once that is known.
@@ -68,12 +76,23 @@ impl Completion {
             request_id: given_id(request.headers()).unwrap_or_else(new_id),
             span,
             app,
+            peer: request.extensions().get::<Client>().map(|client| client.peer),
+            other: match template {
+                Some(GETPARAMS | NAMED_GETPARAMS) => None,
+                _ => Some((known(request.method()), short(request.uri().path()))),
+            },
             caller: None,
             route: None,
+            meant: None,
             application_set: None,
             key: None,
             is_over: false,
         }
+    }
+
+    /// Its id, which stands in its answer and in the log.
+    pub fn request_id(&self) -> &str {
+        self.request_id.to_str().unwrap_or_default()
     }
 
     /// Where what is done for the request belongs to a trace, if it does.
@@ -165,8 +184,7 @@ impl Completion {
         let elapsed = self.started.elapsed();
         self.app.metrics.ended(route.unwrap_or(NO_ROUTE), error.code.as_str(), elapsed);
         self.log(error.code.status().as_u16(), "none", None, Some(&error));
-        let request_id = self.request_id.to_str().unwrap_or_default();
-        let mut response = error.into_response(route, request_id);
+        let mut response = error.into_response(route, self.request_id());
         response.headers_mut().insert(REQUEST_ID, self.request_id.clone());
         self.is_over = true;
         response
@@ -196,22 +214,26 @@ impl Completion {
     }
 
     fn write_line(&self, status: u16, cache: &'static str, sets: Option<usize>, error: Option<&ApiError>) {
-        let request_id = self.request_id.to_str().unwrap_or_default();
-        let route = self.route.as_ref().map(|route| &*route.name);
+        let request_id = self.request_id();
+        let peer = self.peer.map(tracing::field::display);
+        let (method, path) = self.other.as_ref().map(|(method, path)| (*method, path.as_str())).unzip();
+        let route = self.route.as_ref().map(|route| &*route.name).or(self.meant.as_deref());
         let application_set = self.application_set.as_deref();
         let caller = self.caller.as_ref().map(|caller| caller.name.as_str());
+        let caller = caller.or_else(|| error.and_then(|error| error.caller.as_deref()));
         let duration_us = u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX);
         let sets = sets.map(|sets| sets as u64);
         let key = self.key.map(tracing::field::display);
         match error {
             None => tracing::info!(
-                target: "request", request_id, route, application_set, caller, key, cache, status, duration_us, sets, "answered"
+                target: "request", request_id, peer, method, path, route, application_set, caller, key, cache, status, duration_us, sets,
+                "answered"
             ),
             Some(error) if error.is_often => tracing::debug!(
-                target: "request", request_id, status, duration_us, code = error.code.as_str(), reason = error.reason.as_deref(), "refused"
+                target: "request", request_id, peer, method, path, route, status, duration_us, code = error.code.as_str(), reason = error.reason.as_deref(), "refused"
             ),
             Some(error) => tracing::warn!(
-                target: "request", request_id, route, application_set, caller, key, cache, status,
+                target: "request", request_id, peer, method, path, route, application_set, caller, key, cache, status,
                 duration_us, sets, code = error.code.as_str(), error = error.message.as_str(), reason = error.reason.as_deref(),
                 "{}", if status == 200 { "answered from an earlier answer" } else { "refused" }
             ),

@@ -130,6 +130,8 @@ pub struct ApiError {
     pub message: String,
     /// What the log says besides, and the caller is not told.
     pub reason: Option<Cow<'static, str>>,
+    /// Whose token it was that does not do, for the log.
+    pub caller: Option<String>,
     /// Whether it comes so often that the log says it on request only.
     pub is_often: bool,
     retry_after: Option<Duration>,
@@ -155,7 +157,15 @@ impl ApiError {
     /// A refusal with `code`. What `message` quotes may hold control characters, some of which JSON does not escape.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         let message = message.into().replace(char::is_control, " ");
-        Self { code, message: cut(message, LONGEST), reason: None, is_often: false, retry_after: None, allow: None }
+        Self {
+            code,
+            message: cut(message, LONGEST),
+            reason: None,
+            caller: None,
+            is_often: false,
+            retry_after: None,
+            allow: None,
+        }
     }
 
     /// The same, with the methods that the path does answer.
@@ -177,7 +187,7 @@ impl ApiError {
     pub fn of_refused(refused: Refused, told: &str) -> Self {
         match refused {
             Refused::Wrong(why) => Self::new(Code::Forbidden, told).because(why),
-            Refused::Unfit { why, .. } => Self::new(Code::Forbidden, why),
+            Refused::Unfit { who, why } => Self { caller: who, ..Self::new(Code::Forbidden, why) },
             Refused::Later(after) => {
                 let message = "too many tokens that nobody knows came from this address, and whoever vouches for them is not asked \
                                about more now; one that was good a short time ago is answered";

@@ -15,7 +15,7 @@ use super::{
     error::{ApiError, Code},
     is_too_large, note_failure, of_stranger, peer, read,
     request::GetParamsRequest,
-    too_large,
+    short, too_large,
 };
 use crate::{
     answer::Answer,
@@ -38,40 +38,75 @@ pub async fn serve(app: Arc<App>, named: Option<String>, request: Request) -> Re
     let place = completion.place();
     let ended = {
         // Pinned, so that it is not moved to its place in a trace.
-        let steps = pin!(AssertUnwindSafe(steps(&app, named, request, &mut completion)).catch_unwind());
+        let steps = pin!(AssertUnwindSafe(steps(&app, named.as_deref(), request, &mut completion)).catch_unwind());
         trace::at(place, steps).await
     };
     match ended {
         Ok(Ok(answer)) => completion.answer(&answer),
-        Ok(Err(error)) => completion.refuse(error),
+        Ok(Err(error)) => {
+            completion.meant = completion.meant.take().or_else(|| named.as_deref().map(short));
+            completion.refuse(error)
+        }
         Err(_) => completion.refuse(ApiError::new(Code::Internal, "the gateway failed; its log says where")),
     }
 }
 
 async fn steps(
     app: &Arc<App>,
-    named: Option<String>,
+    named: Option<&str>,
     request: Request,
     completion: &mut Completion,
 ) -> Result<Answer, ApiError> {
     let (head, body) = request.into_parts();
     let setup = app.setup();
-    let admitted = admit(app, &setup, &head, named.as_deref(), completion).await;
+    let admitted = admit(app, &setup, &head, named, completion).await;
     let (caller, _place) = match admitted {
         Ok(admitted) => admitted,
         Err(error) => {
-            drain(body).await;
+            let body = drain(body).await;
+            // What is refused to spare the gateway work is not read.
+            let is_read = completion.caller.is_some() && matches!(error.code, Code::Forbidden | Code::Throttled);
+            body.iter().filter(|_| is_read).for_each(|body| note(&setup, named, body, completion));
             return Err(error);
         }
     };
     let body = read(body).await?;
-    let call = GetParamsRequest::parse(&body).map_err(|error| ApiError::new(Code::InvalidRequest, error))?;
+    let answer = ask(app, &setup, named, &body, &caller, completion).await;
+    if answer.is_err() {
+        note(&setup, named, &body, completion);
+    }
+    answer
+}
+
+/// Notes for the log what was meant by a call that was refused, as far as its `body` and `completion` tell.
+fn note(setup: &Setup, named: Option<&str>, body: &[u8], completion: &mut Completion) {
+    if completion.key.is_some() {
+        return;
+    }
+    let Ok(call) = GetParamsRequest::parse(body) else { return };
+    let meant = completion.meant.as_deref().or(named);
+    let route = completion.route.as_ref().or_else(|| setup.routes.by_name(meant?));
+    let query = Query::new(call.application_set, Arc::new(call.parameters), Instant::now());
+    completion.key = route.map(|route| route.key(&query));
+    completion.application_set = Some(query.application_set);
+}
+
+/// Everything after the body was read.
+async fn ask(
+    app: &App,
+    setup: &Setup,
+    named: Option<&str>,
+    body: &[u8],
+    caller: &Caller,
+    completion: &mut Completion,
+) -> Result<Answer, ApiError> {
+    let call = GetParamsRequest::parse(body).map_err(|error| ApiError::new(Code::InvalidRequest, error))?;
     completion.application_set = Some(Arc::clone(&call.application_set));
     if !caller.may_ask_for(&call.application_set) {
-        return Err(not_for(&caller, &call.application_set));
+        return Err(not_for(caller, &call.application_set));
     }
     let began = Instant::now();
-    let route = pick(&setup, named.as_deref(), &call, &caller, completion).await?;
+    let route = pick(setup, named, &call, caller, completion).await?;
     completion.route = Some(Arc::clone(route));
     let until = began + route.deadline;
     let admitted = route.admit(call.parameters, until).await;
@@ -144,6 +179,7 @@ async fn pick<'a>(
         let query = Query::new(Arc::clone(&call.application_set), Arc::new(call.parameters.clone()), deadline);
         setup.routes.by_match(&query).await.map_err(|(route, error)| {
             if !caller.may_ask(&route.name) {
+                completion.meant = Some(route.name.to_string());
                 return out_of_scope(caller, &route.name);
             }
             let error = ApiError::of_match(&route, error);
@@ -154,7 +190,11 @@ async fn pick<'a>(
     let Some(route) = found else {
         return Err(unknown_route(setup, named, call, caller));
     };
-    if caller.may_ask(&route.name) { Ok(route) } else { Err(out_of_scope(caller, &route.name)) }
+    if caller.may_ask(&route.name) {
+        return Ok(route);
+    }
+    completion.meant = Some(route.name.to_string());
+    Err(out_of_scope(caller, &route.name))
 }
 
 fn unknown_route(setup: &Setup, named: Option<&str>, call: &GetParamsRequest, caller: &Caller) -> ApiError {
@@ -189,16 +229,16 @@ fn not_for(caller: &Caller, application_set: &str) -> ApiError {
     if caller.role == Role::Admin {
         return out_of_scope(caller, "");
     }
-    let (name, asked) = (&caller.name, short(application_set));
-    ApiError::new(
-        Code::Forbidden,
-        format!("the caller `{name}` may not ask for the ApplicationSet `{asked}`; see its `applicationSets`"),
-    )
-}
-
-/// A stranger's text for a message: short and without control characters.
-fn short(text: &str) -> String {
-    text.chars().take(100).collect::<String>().escape_debug().to_string()
+    let name = &caller.name;
+    let message = if application_set.is_empty() {
+        format!(
+            "the call names no ApplicationSet (`applicationSetName`), and the `applicationSets` of the caller `{name}` need one"
+        )
+    } else {
+        let asked = short(application_set);
+        format!("the caller `{name}` may not ask for the ApplicationSet `{asked}`; see its `applicationSets`")
+    };
+    ApiError::new(Code::Forbidden, message)
 }
 
 #[cfg(test)]

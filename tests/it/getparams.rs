@@ -213,7 +213,7 @@ async fn a_token_may_be_for_some_application_sets() {
         let why = "the caller `p` may not ask for the ApplicationSet `fake-appset`; see its `applicationSets`";
         assert_refused(&refused, 403, "forbidden", why);
         // Who names none asks for none of them.
-        assert_refused(&ask(path, "{}".to_owned()).await, 403, "forbidden", "the ApplicationSet ``");
+        assert_refused(&ask(path, "{}".to_owned()).await, 403, "forbidden", "the call names no ApplicationSet");
     }
     let unknown = call_of("fake-\u{7}".repeat(100).as_str(), &json!({})).to_string();
     assert_refused(&ask(PATH, unknown).await, 403, "forbidden", r"`fake-\u{7}fake");

@@ -7,6 +7,7 @@ mod support;
 
 mod admin;
 mod architecture;
+mod audit;
 mod builds;
 mod cache;
 mod cli;

@@ -17,7 +17,10 @@ use super::{
     stage::{Peek, Stage, question},
 };
 use crate::{
-    answer::{Answer, Engine, Unknown, upkeep::Decided},
+    answer::{
+        Answer, Engine, Unknown,
+        upkeep::{self, Decided},
+    },
     cache::Disk,
     clock::Clock,
     generator::{Parameters, Query, Selector},
@@ -61,6 +64,11 @@ pub struct World<'a> {
 }
 
 type Checked = Result<(), String>;
+
+/// Who does what operators do.
+const fn operator() -> upkeep::Operator {
+    upkeep::Operator { caller: String::new(), request_id: String::new() }
+}
 
 impl<'a> World<'a> {
     /// Plays `ops`, on two routes.
@@ -335,7 +343,8 @@ impl<'a> World<'a> {
         parameters.extend(branch.map(|branch| ("branch".to_owned(), branch.into())));
         parameters.extend(commit.map(|commit| ("commit".to_owned(), commit.into())));
         let route = route.map(|route| ROUTES[route].name.to_owned());
-        let met = self.engine.invalidate(&self.stage.routes, &Selector { route, application_set: None, parameters });
+        let selector = Selector { route, application_set: None, parameters };
+        let met = self.engine.invalidate(&self.stage.routes, &selector, &operator());
         self.stage.source.cut(Asked::all().filter(|asked| is_meant(*asked)).collect());
         let expected = self.oracle.invalidate(is_meant);
         if expected.1 > 0 {
@@ -372,7 +381,7 @@ impl<'a> World<'a> {
         }
         let (engine, routes) = (Arc::clone(&self.engine), Arc::clone(&self.stage.routes));
         let id = self.stage.key(lineage).to_string();
-        let task = tokio::spawn(async move { engine.decide(&routes, &id, decision).await });
+        let task = tokio::spawn(async move { engine.decide(&routes, &id, decision, &operator()).await });
         self.operators.push(Operator { lineage, was_held: held.is_some(), run, task });
         self.settle(begun).await
     }

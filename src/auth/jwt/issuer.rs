@@ -83,7 +83,8 @@ impl Issuer {
         let place = &self.place;
         let algorithm = token.algorithm(&self.algorithms).map_err(|why| Refused::wrong(format!("{place}: {why}")))?;
         let set = self.verify(token, algorithm).await?;
-        let expires = self.expected.check(&token.claims, clock.now()).map_err(Refused::unfit)?;
+        let expires = self.expected.check(&token.claims, clock.now());
+        let expires = expires.map_err(|why| Refused::Unfit { who: self.mapping.name(&token.claims).ok(), why })?;
         let caller = self.mapping.caller(&token.claims).map_err(|why| {
             tracing::warn!(issuer = self.expected.issuer, %why, "a token's claims do not fit {place}");
             Refused::unfit(format!(

@@ -78,13 +78,12 @@ impl Mapping {
         &mut self.allowance
     }
 
-    /// The caller with these `claims`.
+    /// What the caller with these `claims` is called.
     ///
     /// # Errors
     /// When they do not fit; the text, which may repeat them, is for the log.
-    pub fn caller(&self, claims: &Value) -> Result<Caller, String> {
-        let variables = [("claims", claims)];
-        let name = self.name.evaluate(&variables).map_err(|why| format!("`name`: {why}"))?;
+    pub fn name(&self, claims: &Value) -> Result<String, String> {
+        let name = self.name.evaluate(&[("claims", claims)]).map_err(|why| format!("`name`: {why}"))?;
         let Value::String(name) = name else {
             return Err(format!("`name` gives {}, not a string", kind_of(&name)));
         };
@@ -93,10 +92,19 @@ impl Mapping {
                 "`name` gives a name that is empty, not printable or longer than {LONGEST_NAME} characters"
             ));
         }
+        Ok(name)
+    }
+
+    /// The caller with these `claims`.
+    ///
+    /// # Errors
+    /// When they do not fit; the text, which may repeat them, is for the log.
+    pub fn caller(&self, claims: &Value) -> Result<Caller, String> {
+        let name = self.name(claims)?;
         let scope = match &self.scope {
             ScopeOf::Issuer(scope) => scope.clone(),
             ScopeOf::Claims(expression) => {
-                let given = expression.evaluate(&variables).and_then(scope_of);
+                let given = expression.evaluate(&[("claims", claims)]).and_then(scope_of);
                 given.map_err(|why| format!("`scopes`: {why}"))?
             }
         };

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::off_thread;
 use crate::{
-    answer::upkeep::Overview,
+    answer::upkeep::{Operator, Overview},
     app::App,
     clock::Timestamp,
     document,
@@ -95,7 +95,7 @@ struct Meant {
     input: Parameters,
 }
 
-pub(super) async fn invalidate(app: Arc<App>, body: &[u8]) -> Result<Value, ApiError> {
+pub(super) async fn invalidate(app: Arc<App>, body: &[u8], by: Operator) -> Result<Value, ApiError> {
     let invalid = |error: String| ApiError::new(Code::InvalidRequest, error);
     let meant: Meant = document::parse_object(body).map_err(|error| invalid(format!("the body: {error}")))?;
     let selector = Selector { route: meant.route, application_set: meant.application_set, parameters: meant.input };
@@ -103,6 +103,6 @@ pub(super) async fn invalidate(app: Arc<App>, body: &[u8]) -> Result<Value, ApiE
         let message = format!("there is no route `{}`", name.escape_debug());
         return Err(ApiError::new(Code::UnknownRoute, message));
     }
-    let done = off_thread(move || app.engine.invalidate(&app.setup().routes, &selector)).await?;
+    let done = off_thread(move || app.engine.invalidate(&app.setup().routes, &selector, &by)).await?;
     Ok(json!({ "answers": done.answers, "runs": done.runs }))
 }

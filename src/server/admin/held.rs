@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::{answers::rfc3339, off_thread};
 use crate::{
+    answer::upkeep::Operator,
     app::App,
     cache::Key,
     guard::{Decision, Held},
@@ -46,8 +47,8 @@ pub(super) fn tell(lineage: Key, held: &Held) -> Value {
     told
 }
 
-pub(super) async fn decide(app: Arc<App>, id: &str, decision: Decision) -> Result<Value, ApiError> {
-    let Some(decided) = app.engine.decide(&app.setup().routes, id, decision).await else {
+pub(super) async fn decide(app: Arc<App>, id: &str, decision: Decision, by: &Operator) -> Result<Value, ApiError> {
+    let Some(decided) = app.engine.decide(&app.setup().routes, id, decision, by).await else {
         let message = "nothing is held under this id; `appset-gateway held list`, or GET /admin/held, lists what is";
         return Err(ApiError::new(Code::NotFound, message));
     };
