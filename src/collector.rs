@@ -90,10 +90,7 @@ impl Traces {
         path: &Path,
         problems: &mut Problems,
     ) -> Option<Self> {
-        if ENCODER.is_none() {
-            let help = "use a build with `--features otlp`, or leave `traces` out; ids that come with a request are passed on anyhow";
-            problems.error_with_help(path, "this build of the gateway sends no traces", help);
-        }
+        let encoder = needed(ENCODER, path, problems);
         if !(0.0..=1.0).contains(&config.sample) {
             problems.error(&path.key("sample"), "it is a share, from 0 (none) to 1 (all)");
         }
@@ -106,7 +103,7 @@ impl Traces {
         let (queue, spans) = mpsc::channel(ROOM);
         let tracer = Tracer::new(queue, metrics.dropped.clone(), config.sample);
         let target = Target { line, url: url?, headers, base: base.clone() };
-        let exporter = Exporter::new(ENCODER?, resource(config), target, spans, metrics.clone());
+        let exporter = Exporter::new(encoder?, resource(config), target, spans, metrics.clone());
         Some(Self { tracer, exporter: Mutex::new(Some(exporter)) })
     }
 
@@ -135,6 +132,15 @@ impl Exporting {
             tracing::warn!("the last spans did not reach the collector in time (traces.endpoint)");
         }
     }
+}
+
+/// The `encoder`, without which nothing can be sent; that there is none is noted at `path`.
+fn needed(encoder: Option<Encoder>, path: &Path, problems: &mut Problems) -> Option<Encoder> {
+    if encoder.is_none() {
+        let help = "use a build with `--features otlp`, or leave `traces` out; ids that come with a request are passed on anyhow";
+        problems.error_with_help(path, "this build of the gateway sends no traces", help);
+    }
+    encoder
 }
 
 /// The endpoint for traces below `base`.
@@ -191,6 +197,16 @@ fn resource(config: &TracesConfig) -> BTreeMap<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_build_without_traces_says_so() {
+        let mut problems = Problems::default();
+        assert!(needed(None, &Path::root().key("traces"), &mut problems).is_none());
+        let problems = problems.into_vec();
+        let told: Vec<_> = problems.iter().map(|problem| (problem.path.to_string(), &*problem.message)).collect();
+        assert_eq!(told, [("traces".to_owned(), "this build of the gateway sends no traces")]);
+        assert!(problems[0].help.as_ref().is_some_and(|help| help.contains("--features otlp")));
+    }
 
     #[test]
     fn the_path_is_added_to_the_base() {

@@ -146,16 +146,3 @@ async fn the_log_names_the_trace() {
     // Nobody would find a span of ours.
     assert!([miss, hit, none, bad].iter().all(|line| line.get("span_id").is_none()));
 }
-
-#[test]
-#[cfg(not(feature = "otlp"))]
-fn a_build_without_traces_says_so() {
-    let config = format!("traces: {{ endpoint: \"http://h:4318\" }}\n{}routes: []\n", TestApp::auth());
-    let report = crate::support::app::build(
-        std::path::Path::new("/"),
-        &config,
-        std::sync::Arc::new(appset_gateway::clock::SystemClock),
-    );
-    let lines = report.err().unwrap().lines().join("\n");
-    assert!(lines.contains("traces: this build of the gateway sends no traces"), "{lines}");
-}
