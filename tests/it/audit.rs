@@ -9,8 +9,12 @@ use serde_json::{Value, json};
 use crate::support::{
     ADMIN_TOKEN, TOKEN,
     binary::Gateway,
+    issuer::SigningKey,
     wire::{argo_request, exchange, exchange_admin, operator_request},
 };
+
+/// What an issuer signs with.
+const SECRET: &str = "strong-password-of-32-bytes-or-more";
 
 fn config() -> Value {
     let token = |name: &str, more: Value| {
@@ -27,7 +31,7 @@ fn config() -> Value {
             token("some", json!({"routes": ["other"], "applicationSets": ["fb-*"]})),
             token("hasty", json!({"rate": 1})),
             token("old", json!({"notAfter": "2020-01-01T00:00:00Z"})),
-        ]},
+        ], "jwt": [{"issuer": "i", "audience": "g", "algorithms": ["HS256"], "secret": {"file": "secret"}, "name": "'jwt:' + claims.sub"}]},
         "routes": [
             {"name": "r", "match": {"applicationSet": "fb-1"}, "backend": fixed},
             {"name": "other", "input": [{"name": "branch"}], "backend": fixed},
@@ -45,6 +49,7 @@ impl Audit {
     fn start(folder: &std::path::Path) -> Self {
         let file = folder.join("gateway.yaml");
         std::fs::write(&file, config().to_string()).unwrap();
+        std::fs::write(folder.join("secret"), SECRET).unwrap();
         Self { gateway: Gateway::serve(&file), count: 0 }
     }
 
@@ -109,6 +114,8 @@ async fn each_decision_says_who_what_and_from_where() {
         }
     }
     let expired = audit.call(BY_NAME, "old", &asks("fb-1"), 403).await;
+    let claims = json!({"iss": "i", "aud": "g", "sub": "late", "exp": 1_600_000_000});
+    let late = audit.call(BY_NAME, &SigningKey::shared(SECRET).sign(&claims), &asks("fb-1"), 403).await;
     let stranger = audit.call(BY_NAME, "guess", &asks("fb-1"), 403).await;
     let no_input = json!({"applicationSetName": "fb-1", "input": {"parameters": {"unknown": "x"}}});
     let no_input = audit.call(OTHER, "some", &no_input, 422).await;
@@ -134,6 +141,7 @@ async fn each_decision_says_who_what_and_from_where() {
     // Of the rest less is known.
     for (id, caller, route) in [
         (&expired, json!("old"), "r"),
+        (&late, json!("jwt:late"), "r"),
         (&stranger, Value::Null, "r"),
         (&no_route, json!("all"), "nothing"),
         (&nameless, json!("some"), "other"),

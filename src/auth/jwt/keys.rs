@@ -134,10 +134,15 @@ impl Keys {
         }
     }
 
-    /// Reads those on this machine again.
+    /// Reads those on this machine again. The same trouble is told once, and not at every look.
     pub fn reread(&self) {
-        if let Source::Local(local) = &self.source {
-            let _ = self.settle(local.read(&self.algorithms).map_err(BackendError::unavailable));
+        let Source::Local(local) = &self.source else { return };
+        let read = local.read(&self.algorithms).map_err(BackendError::unavailable);
+        let before = self.rests().failed.as_ref().map(|(_, error)| error.message.clone());
+        if read.as_ref().err().is_some_and(|error| before.as_ref() == Some(&error.message)) {
+            self.metrics.failed();
+        } else {
+            let _ = self.settle(read);
         }
     }
 
