@@ -407,7 +407,7 @@ mod tests {
         assert!(!is_in_memory(tail), "the test leaves none");
         let secret = SecretRef::File("token".into()).read(&base).unwrap();
         assert!(is_in_memory(tail), "it can be found");
-        assert_eq!(Secrets::from_iter([secret.clone()]).redact("nothing"), "nothing");
+        // At once: what is copied now could come to lie where a copy was left, and hide it.
         drop(secret);
         assert!(!is_in_memory(tail), "it is gone");
     }
