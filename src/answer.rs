@@ -227,7 +227,7 @@ impl Engine {
         let lineage = route.lineage(&query, key);
         // In memory only: what comes from a disk is not fresh, and the table of flights is locked meanwhile.
         let recheck = || {
-            let (entry, now) = (self.known.answers.memory().get(&key)?, self.clock.now());
+            let (entry, now) = (self.known.answers.memory().get_rare(&key)?, self.clock.now());
             let state = route.state(entry.revision, entry.stored_at, entry.life, now);
             let is_good = matches!(state, State::Fresh { .. });
             (is_good && !self.known.is_outshone(route, &key, &lineage, &entry, now)).then_some(Ok(entry))

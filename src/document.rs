@@ -3,23 +3,54 @@
 //! `serde_json` alone keeps the last of two equal keys, which is how a repeated `output` key becomes
 //! an empty answer; whoever wrote such a document did not mean it, so here it is an error.
 
+mod strict;
 pub mod yaml;
 
-use std::fmt;
+use std::borrow::Cow;
 
-use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error, MapAccess, SeqAccess, Visitor};
-use serde_json::{Map, Number, Value, map::Entry};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Number, Value};
 
-/// Parses exactly one JSON value.
+/// A JSON value whose texts lie where they were read, unless they have escapes. Most of what is read is looked at and left behind,
+/// and what stays becomes a [`Value`].
+#[derive(Debug, Clone, PartialEq)]
+pub enum Document<'a> {
+    /// `null`
+    Null,
+    /// `true` or `false`.
+    Bool(bool),
+    /// A number.
+    Number(Number),
+    /// A string.
+    Text(Cow<'a, str>),
+    /// A list.
+    List(Vec<Self>),
+    /// An object.
+    Object(Object<'a>),
+}
+
+/// An object's keys, each once, and values, in their order.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Object<'a>(Vec<(Cow<'a, str>, Document<'a>)>);
+
+/// Reads exactly one JSON value.
 ///
 /// # Errors
 /// On blank input, anything after the value, a repeated key, more than 128 levels, a number out of
 /// range. The text gives line and column.
-pub fn parse(bytes: &[u8]) -> Result<Value, String> {
+pub fn read(bytes: &[u8]) -> Result<Document<'_>, String> {
     if bytes.trim_ascii().is_empty() {
         return Err("it is blank".to_owned());
     }
-    serde_json::from_slice::<Strict>(bytes).map(|strict| strict.0).map_err(|error| error.to_string())
+    serde_json::from_slice(bytes).map_err(|error| error.to_string())
+}
+
+/// Parses exactly one JSON value.
+///
+/// # Errors
+/// Those of [`read`].
+pub fn parse(bytes: &[u8]) -> Result<Value, String> {
+    read(bytes).map(Value::from)
 }
 
 /// Parses exactly one JSON object into `T`, as strictly as [`parse`].
@@ -39,6 +70,121 @@ pub fn read_object<T: DeserializeOwned>(value: Value) -> Result<T, String> {
         return Err(format!("expected an object, found {}", kind_of(&value)));
     }
     serde_json::from_value(value).map_err(|error| error.to_string())
+}
+
+impl Document<'_> {
+    /// What it holds under `key`, if it is an object that does.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<&Self> {
+        if let Self::Object(object) = self { object.get(key) } else { None }
+    }
+
+    /// Its items, if it is a list.
+    #[must_use]
+    pub fn as_list(&self) -> Option<&[Self]> {
+        if let Self::List(items) = self { Some(items) } else { None }
+    }
+
+    /// Its text, if it is one.
+    #[must_use]
+    pub fn as_text(&self) -> Option<&str> {
+        if let Self::Text(text) = self { Some(text) } else { None }
+    }
+
+    /// What it is, in a message, in the words of [`kind_of`].
+    #[must_use]
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Null => "null",
+            Self::Bool(_) => "a boolean",
+            Self::Number(_) => "a number",
+            Self::Text(_) => "a string",
+            Self::List(_) => "a list",
+            Self::Object(_) => "an object",
+        }
+    }
+
+    /// A copy with the keys of every object in alphabetical order.
+    #[must_use]
+    pub fn to_sorted(&self) -> Value {
+        match self {
+            Self::Null => Value::Null,
+            Self::Bool(value) => Value::Bool(*value),
+            Self::Number(number) => Value::Number(number.clone()),
+            Self::Text(text) => Value::String((**text).to_owned()),
+            Self::List(items) => items.iter().map(Self::to_sorted).collect(),
+            Self::Object(object) => {
+                let mut entries: Vec<_> = object.iter().collect();
+                entries.sort_unstable_by_key(|(key, _)| *key);
+                Value::Object(entries.into_iter().map(|(key, value)| (key.to_owned(), value.to_sorted())).collect())
+            }
+        }
+    }
+}
+
+impl<'a> Object<'a> {
+    /// What it holds under `key`.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<&Document<'a>> {
+        self.iter().find(|(name, _)| *name == key).map(|(_, value)| value)
+    }
+
+    /// Takes out what it holds under `key`. The others' order is lost.
+    pub fn take(&mut self, key: &str) -> Option<Document<'a>> {
+        let index = self.0.iter().position(|(name, _)| name == key)?;
+        Some(self.0.swap_remove(index).1)
+    }
+
+    /// Its keys and values.
+    #[must_use]
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &Document<'a>)> {
+        self.0.iter().map(|(key, value)| (&**key, value))
+    }
+}
+
+/// Each key once.
+impl<'a> FromIterator<(Cow<'a, str>, Document<'a>)> for Object<'a> {
+    fn from_iter<T: IntoIterator<Item = (Cow<'a, str>, Document<'a>)>>(entries: T) -> Self {
+        Self(entries.into_iter().collect())
+    }
+}
+
+impl From<Object<'_>> for Map<String, Value> {
+    fn from(object: Object<'_>) -> Self {
+        object.0.into_iter().map(|(key, value)| (key.into_owned(), value.into())).collect()
+    }
+}
+
+impl From<Document<'_>> for Value {
+    fn from(document: Document<'_>) -> Self {
+        match document {
+            Document::Null => Self::Null,
+            Document::Bool(value) => Self::Bool(value),
+            Document::Number(number) => Self::Number(number),
+            Document::Text(text) => Self::String(text.into_owned()),
+            Document::List(items) => items.into_iter().map(Self::from).collect(),
+            Document::Object(object) => Self::Object(object.into()),
+        }
+    }
+}
+
+impl<'a> From<&'a Value> for Document<'a> {
+    fn from(value: &'a Value) -> Self {
+        match value {
+            Value::Null => Self::Null,
+            Value::Bool(value) => Self::Bool(*value),
+            Value::Number(number) => Self::Number(number.clone()),
+            Value::String(text) => Self::Text(Cow::Borrowed(text)),
+            Value::Array(items) => Self::List(items.iter().map(Self::from).collect()),
+            Value::Object(map) => map.into(),
+        }
+    }
+}
+
+impl<'a> From<&'a Map<String, Value>> for Document<'a> {
+    fn from(map: &'a Map<String, Value>) -> Self {
+        Self::Object(Object(map.iter().map(|(key, value)| (Cow::Borrowed(&**key), value.into())).collect()))
+    }
 }
 
 /// What a JSON value is, in a message: `an object`, `a string`.
@@ -63,73 +209,6 @@ pub fn excerpt(bytes: &[u8], most: usize) -> String {
         shown.push('…');
     }
     shown
-}
-
-struct Strict(Value);
-
-impl<'de> Deserialize<'de> for Strict {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(StrictVisitor).map(Strict)
-    }
-}
-
-struct StrictVisitor;
-
-impl<'de> Visitor<'de> for StrictVisitor {
-    type Value = Value;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a JSON value")
-    }
-
-    fn visit_unit<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
-        Ok(Value::Bool(value))
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
-        Ok(Value::Number(value.into()))
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
-        Ok(Value::Number(value.into()))
-    }
-
-    fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
-        Number::from_f64(value).map(Value::Number).ok_or_else(|| E::custom("a number that is not finite"))
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
-        Ok(Value::String(value.to_owned()))
-    }
-
-    fn visit_string<E>(self, value: String) -> Result<Value, E> {
-        Ok(Value::String(value))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
-        let mut list = Vec::new();
-        while let Some(Strict(item)) = items.next_element()? {
-            list.push(item);
-        }
-        Ok(Value::Array(list))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
-        let mut map = Map::new();
-        while let Some(key) = entries.next_key::<String>()? {
-            match map.entry(key) {
-                Entry::Vacant(place) => _ = place.insert(entries.next_value::<Strict>()?.0),
-                Entry::Occupied(first) => {
-                    return Err(A::Error::custom(format!("the key `{}` stands twice", first.key().escape_debug())));
-                }
-            }
-        }
-        Ok(Value::Object(map))
-    }
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ use cel::{
 use serde_json::{Number, Value};
 
 use self::plain::Plain;
+use crate::document::Document;
 
 /// The longest expression that is compiled, in bytes: the parser's stack grows with its length.
 const LONGEST: usize = 2048;
@@ -80,13 +81,13 @@ impl Expression {
     ///
     /// # Errors
     /// When the expression does not fit the document; the text says where.
-    pub fn evaluate(&self, variables: &[(&str, &Value)]) -> Result<Value, String> {
+    pub fn evaluate(&self, variables: &[(&str, &Document<'_>)]) -> Result<Value, String> {
         let picked = self.plain.as_ref().and_then(|plain| plain.pick(variables));
         picked.map_or_else(|| self.execute(variables), Ok)
     }
 
     /// The same, by CEL.
-    fn execute(&self, variables: &[(&str, &Value)]) -> Result<Value, String> {
+    fn execute(&self, variables: &[(&str, &Document<'_>)]) -> Result<Value, String> {
         let mut context = Context::with_env(Arc::clone(environment()));
         for (name, value) in variables.iter().filter(|(name, _)| self.mentions(name)) {
             context.add_variable_as_val(*name, to_cel(value));
@@ -172,19 +173,19 @@ fn environment() -> &'static Arc<Env> {
 
 /// JSON as CEL sees it, with its texts where they are. Whole numbers become `int`, so that `n + 1` works; only what does not
 /// fit is `uint`.
-fn to_cel(value: &Value) -> Box<dyn Val + '_> {
+fn to_cel<'a>(value: &'a Document<'_>) -> Box<dyn Val + 'a> {
     match value {
-        Value::Null => Box::new(CelNull),
-        Value::Bool(value) => Box::new(CelBool::from(*value)),
-        Value::Number(number) => match (number.as_i64(), number.as_u64()) {
+        Document::Null => Box::new(CelNull),
+        Document::Bool(value) => Box::new(CelBool::from(*value)),
+        Document::Number(number) => match (number.as_i64(), number.as_u64()) {
             (Some(number), _) => Box::new(CelInt::from(number)),
             (None, Some(number)) => Box::new(CelUInt::from(number)),
             (None, None) => Box::new(CelDouble::from(number.as_f64().unwrap_or(f64::NAN))),
         },
-        Value::String(text) => Box::new(CelString::from(text.as_str())),
-        Value::Array(items) => Box::new(CelList::from(items.iter().map(to_cel).collect::<Vec<_>>())),
-        Value::Object(map) => {
-            let entries = map.iter().map(|(key, value)| (CelMapKey::from(key.as_str()), to_cel(value)));
+        Document::Text(text) => Box::new(CelString::from(&**text)),
+        Document::List(items) => Box::new(CelList::from(items.iter().map(to_cel).collect::<Vec<_>>())),
+        Document::Object(object) => {
+            let entries = object.iter().map(|(key, value)| (CelMapKey::from(key), to_cel(value)));
             Box::new(CelMap::from(entries.collect::<HashMap<_, _>>()))
         }
     }
@@ -231,7 +232,7 @@ mod tests {
     use super::*;
 
     fn evaluate(source: &str, body: &Value) -> Result<Value, String> {
-        Expression::compile(source)?.evaluate(&[("body", body)])
+        Expression::compile(source)?.evaluate(&[("body", &body.into())])
     }
 
     #[test]
@@ -330,7 +331,8 @@ mod tests {
             let expression = Expression::compile(source).unwrap();
             assert_eq!(expression.plain.is_some(), is_plain, "{source}");
             for document in &documents {
-                let variables = [("body", document), ("params", &json!({}))];
+                let variables =
+                    [("body", &document.into()), ("params", &Document::Object(crate::document::Object::default()))];
                 let (said, expected) = (expression.evaluate(&variables), expression.execute(&variables));
                 let text = |said: &Result<Value, String>| said.as_ref().map(ToString::to_string).map_err(Clone::clone);
                 assert_eq!(text(&said), text(&expected), "{source} {document}");

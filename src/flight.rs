@@ -91,8 +91,8 @@ where
         under_way.insert(key, Flight { turn, label: label(), place, landing: landing.clone() });
         drop(under_way);
 
-        // Not an async block, which would hold the work twice: as it was handed in, and as it runs.
-        let work = work(Seat { table: Arc::clone(&self.0), key, turn });
+        // Boxed here, it is not moved from hand to hand on its way into a task.
+        let work = Box::pin(work(Seat { table: Arc::clone(&self.0), key, turn }));
         tokio::spawn(trace::carry(work.map(|value| {
             let _ = land.send(value);
         })));

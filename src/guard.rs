@@ -5,6 +5,7 @@ mod ledger;
 
 use std::collections::HashMap;
 
+use foldhash::quality::RandomState;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -119,7 +120,7 @@ impl Guard {
         let last = last.unwrap_or_default();
         // One set with nothing before it is nobody's twin.
         let is_alone = new.len() < 2 && last.is_empty() && rules.identity.is_empty();
-        let known = if is_alone { HashMap::new() } else { self.identities(new)? };
+        let known = if is_alone { Identities::default() } else { self.identities(new)? };
         if new.is_empty() && rules.on_empty == OnEmpty::Error {
             return Err("an empty list, which the route's `guard.onEmpty` calls an error".to_owned());
         }
@@ -170,8 +171,8 @@ impl Guard {
     }
 
     /// Who is in `sets`, each with its place.
-    fn identities<'a>(&self, sets: &'a [ParameterSet]) -> Result<HashMap<Identity<'a>, usize>, String> {
-        let mut identities = HashMap::with_capacity(sets.len());
+    fn identities<'a>(&self, sets: &'a [ParameterSet]) -> Result<Identities<'a>, String> {
+        let mut identities = Identities::with_capacity_and_hasher(sets.len(), RandomState::default());
         for (index, set) in sets.iter().enumerate() {
             let identity = self.identity(set).map_err(|why| format!("parameter set {index}: {why}"))?;
             if let Some(first) = identities.insert(identity, index) {
@@ -214,6 +215,9 @@ impl Guard {
 const NAMES: [&str; 7] = ["name", "branch", "cluster", "path", "id", "number", "url"];
 /// How many of those that would be gone are told.
 const MOST_GONE: usize = 100;
+
+/// Who is in an answer, each with its place. A set's many parts are hashed one by one, for which the standard library's hash is dear.
+type Identities<'a> = HashMap<Identity<'a>, usize, RandomState>;
 
 /// Who a parameter set is, whatever the order of its keys.
 #[derive(PartialEq, Eq, Hash)]

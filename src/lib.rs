@@ -51,6 +51,7 @@ pub mod template;
 pub mod telemetry;
 
 pub mod base_dir;
+pub mod bounded;
 pub mod certificate;
 pub mod clock;
 pub mod document;

@@ -28,7 +28,6 @@ use std::{
 };
 
 use ipnet::IpNet;
-use moka::sync::Cache;
 use reqwest::Url;
 use tokio::time::{Instant, sleep};
 use tower::retry::budget::Budget as _;
@@ -51,6 +50,7 @@ pub use self::{
     tls::Tls,
 };
 use crate::{
+    bounded::{self, Bounded},
     clock::Clock,
     error::BackendError,
     secret::Secrets,
@@ -86,7 +86,7 @@ pub struct Line {
     terms: Terms,
     clock: Arc<dyn Clock>,
     client: Client,
-    destinations: Cache<Arc<str>, Arc<Destination>>,
+    destinations: Bounded<Arc<str>, Arc<Destination>>,
     budgets: Budgets,
     kept: Kept,
     metrics: Option<OutboundMetrics>,
@@ -131,7 +131,7 @@ impl Outbound {
             client: Client::new(terms.tls.clone(), self.proxy.clone(), self.addresses.clone())?,
             terms: terms.clone(),
             clock: Arc::clone(&self.clock),
-            destinations: Cache::new(MOST_DESTINATIONS),
+            destinations: bounded::new(MOST_DESTINATIONS),
             budgets: Budgets::default(),
             kept: Kept::default(),
             metrics: self.metrics.clone(),
@@ -286,7 +286,11 @@ fn end_of(outcome: &Outcome) -> End {
 
 /// Scheme, host and port.
 fn origin(url: &Url) -> Arc<str> {
-    url.origin().ascii_serialization().into()
+    let host = url.host_str().unwrap_or_default();
+    match url.port() {
+        None => [url.scheme(), "://", host].concat().into(),
+        Some(port) => format!("{}://{host}:{port}", url.scheme()).into(),
+    }
 }
 
 impl fmt::Debug for Outbound {

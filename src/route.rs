@@ -137,16 +137,18 @@ impl Route {
     ///
     /// # Errors
     /// With everything that is wrong with them, or when it is not known before `until` which there are.
-    pub async fn admit(&self, parameters: Parameters, until: Instant) -> Result<Parameters, BackendError> {
+    pub async fn admit(&self, parameters: Arc<Parameters>, until: Instant) -> Result<Arc<Parameters>, BackendError> {
         let accepted = match &self.input {
             Accepts::All => return Ok(parameters),
-            Accepts::Declared(input) => input.accept(parameters),
+            Accepts::Declared(input) => input.accept(Arc::unwrap_or_clone(parameters)),
             Accepts::Announced(announced) => {
-                let input = announced.input(until).await;
-                input.map_err(|error| error.within("which parameters it has is not known"))?.accept(parameters)
+                // Rare, and larger than the rest of a request.
+                let input = Box::pin(announced.input(until)).await;
+                let input = input.map_err(|error| error.within("which parameters it has is not known"))?;
+                input.accept(Arc::unwrap_or_clone(parameters))
             }
         };
-        accepted.map_err(BackendError::invalid_input)
+        accepted.map(Arc::new).map_err(BackendError::invalid_input)
     }
 
     /// The identity of `query` on this route.
@@ -306,7 +308,8 @@ impl RouteTable {
             return Ok(Some(route));
         }
         for (route, matcher) in all().filter(|(_, matcher)| matcher.must_look() && fits(matcher)) {
-            if matcher.looks(query).await.map_err(|error| (Arc::clone(route), error))? {
+            // Rare, and larger than the rest of a request.
+            if Box::pin(matcher.looks(query)).await.map_err(|error| (Arc::clone(route), error))? {
                 return Ok(Some(route));
             }
         }

@@ -16,7 +16,6 @@ mod source;
 use std::{path::PathBuf, sync::Arc};
 
 use futures_util::future::join_all;
-use moka::sync::Cache;
 
 pub use self::{
     compact::Compact,
@@ -25,6 +24,7 @@ pub use self::{
 use self::{issuer::Issuer, keys::Keys, set::KeySet};
 use super::{Allowance, Caller, Means, Refused, TokenHash};
 use crate::{
+    bounded::{self, Bounded},
     clock::{Clock, Timestamp},
     problem::{Path, Problems},
 };
@@ -35,7 +35,7 @@ const MOST_KNOWN: u64 = 4096;
 /// All issuers, and the tokens of theirs that were verified.
 pub struct Issuers {
     issuers: Vec<Issuer>,
-    known: Cache<TokenHash, Known>,
+    known: Bounded<TokenHash, Known>,
 }
 
 /// A token that was verified.
@@ -53,7 +53,7 @@ impl Issuers {
     pub fn build(configs: &[JwtConfig], means: Means<'_>, path: &Path, problems: &mut Problems) -> Self {
         let issuers = configs.iter().enumerate();
         let issuers = issuers.filter_map(|(index, config)| Issuer::build(config, means, &path.index(index), problems));
-        Self { issuers: issuers.collect(), known: Cache::new(MOST_KNOWN) }
+        Self { issuers: issuers.collect(), known: bounded::new(MOST_KNOWN) }
     }
 
     /// The caller whose token has this hash, if it was verified before and that still holds at `now`.

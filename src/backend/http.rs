@@ -288,6 +288,10 @@ impl Http {
             let (found, next) = self.source.read(reply, query, each, number).await.map_err(clean)?;
             sets.extend(found);
             let Some((paging, next)) = self.source.paging().zip(next) else {
+                // Evidence is for what is not there.
+                if !sets.is_empty() {
+                    return Ok(Found { sets, lives, asked: String::new(), empty: String::new() });
+                }
                 let pages = if number > 1 { format!(", {number} pages") } else { String::new() };
                 let empty = format!("{status}, an explicit empty list");
                 return Ok(Found { sets, lives, asked: format!("{asked}{pages}"), empty });
@@ -338,7 +342,8 @@ impl Backend for Http {
         let deadline = query.deadline.min(Instant::now() + self.timeout.0);
         let found = match self.source.each(query).await? {
             None => self.find(query, None, deadline).await?,
-            Some(list) => self.find_all(query, list, deadline).await?,
+            // Larger than a single question, which most are.
+            Some(list) => Box::pin(self.find_all(query, list, deadline)).await?,
         };
         let life = life(&found.lives, query.ttl);
         Ok(Outcome::of_list(found.sets, found.asked, found.empty).lasting(life))

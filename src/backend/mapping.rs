@@ -2,11 +2,10 @@
 
 use std::sync::{Arc, LazyLock};
 
-use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use super::parameter_sets;
-use crate::{error::BackendError, expression::Expression, generator::ParameterSet};
+use crate::{document::Document, error::BackendError, expression::Expression, generator::ParameterSet};
 
 /// Documents larger than this are worked on off the async threads, in bytes.
 const LARGE: usize = 32 * 1024;
@@ -59,7 +58,7 @@ pub async fn work_on<T: Send + 'static>(
 ///
 /// # Errors
 /// When it does not fit them, or does not give a list of objects.
-pub fn map(expression: &Expression, variables: &[(&str, &Value)]) -> Result<Vec<ParameterSet>, BackendError> {
+pub fn map(expression: &Expression, variables: &[(&str, &Document<'_>)]) -> Result<Vec<ParameterSet>, BackendError> {
     let mapped = expression.evaluate(variables).map_err(BackendError::invalid_output);
     mapped.and_then(parameter_sets).map_err(|error| error.within("parameters"))
 }

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use self::{body::Tree, url::UrlTemplate};
 use crate::{
     base_dir::BaseDir,
+    document::Document,
     error::BackendError,
     outbound::{Call, Reply},
     problem::{Path, Problems},
@@ -146,10 +147,12 @@ impl HeaderSource {
 
 /// The headers of `reply` as an expression sees them: an object of texts, with names in lower case.
 #[must_use]
-pub fn headers_of(reply: &Reply) -> Value {
-    let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
-    let headers = reply.headers.iter().map(|(name, value)| (name.as_str().to_owned(), text(value).into()));
-    Value::Object(headers.collect())
+pub fn headers_of(reply: &Reply) -> Document<'_> {
+    let text = |name: &HeaderName| {
+        reply.headers.get_all(name).iter().next_back().map(HeaderValue::as_bytes).unwrap_or_default()
+    };
+    let headers = reply.headers.keys().map(|name| (name.as_str(), String::from_utf8_lossy(text(name))));
+    Document::Object(headers.map(|(name, text)| (name.into(), Document::Text(text))).collect())
 }
 
 fn build_headers(

@@ -24,7 +24,6 @@ use std::{
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use serde_json::Value;
 use tokio::time::Instant;
 
 pub use self::{
@@ -46,6 +45,7 @@ use super::{
 };
 use crate::{
     base_dir::BaseDir,
+    document::Document,
     error::BackendError,
     expression::Expression,
     generator::{Outcome, Parameters, Query},
@@ -314,7 +314,7 @@ impl Script {
         let work = move || {
             let reading = protocol.read(&output, &secrets)?;
             match expression {
-                Some(expression) => mapped(reading, &expression, &parameters),
+                Some(expression) => mapped(&reading, &expression, &parameters),
                 None => Ok(reading),
             }
         };
@@ -325,7 +325,7 @@ impl Script {
     async fn map(&self, reading: Reading, query: &Query) -> Result<Reading, BackendError> {
         let Some(expression) = self.parameters.clone() else { return Ok(reading) };
         let parameters = Arc::clone(&query.parameters);
-        mapping::work_on(Load::Unknown, move || mapped(reading, &expression, &parameters)).await
+        mapping::work_on(Load::Unknown, move || mapped(&reading, &expression, &parameters)).await
     }
 }
 
@@ -334,10 +334,10 @@ fn noted<T>(span: &Span, result: Result<T, BackendError>) -> Result<T, BackendEr
     result.inspect_err(|error| span.note(|record| record.fail(error.kind.as_str())))
 }
 
-fn mapped(reading: Reading, expression: &Expression, parameters: &Parameters) -> Result<Reading, BackendError> {
-    let items = Value::Array(reading.items.into_iter().map(|item| Value::Object(item.0)).collect());
-    let variables = [("items", &items), ("params", &Value::Object(parameters.clone()))];
-    Ok(Reading { items: mapping::map(expression, &variables)?, ..reading })
+fn mapped(reading: &Reading, expression: &Expression, parameters: &Parameters) -> Result<Reading, BackendError> {
+    let items = Document::List(reading.items.iter().map(|item| (&item.0).into()).collect());
+    let variables = [("items", &items), ("params", &parameters.into())];
+    Ok(Reading { items: mapping::map(expression, &variables)?, ttl: reading.ttl })
 }
 
 /// The program's absolute path: an environment that was cleared finds no bare name, and an unknown

@@ -146,7 +146,7 @@ impl Answers {
 
     /// Remembers `entry` under `key`, unless a later run brought what is there.
     pub fn insert(&self, key: Key, entry: &Arc<Entry>) {
-        if self.memory.get(&key).is_none_or(|other| other.turn <= entry.turn) {
+        if self.memory.get_rare(&key).is_none_or(|other| other.turn <= entry.turn) {
             self.put(key, entry);
         }
     }

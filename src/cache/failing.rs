@@ -4,10 +4,11 @@
 
 use std::time::Duration;
 
-use moka::sync::Cache;
-
 use super::Key;
-use crate::clock::Timestamp;
+use crate::{
+    bounded::{self, Bounded},
+    clock::Timestamp,
+};
 
 /// The first rest.
 const SHORTEST: Duration = Duration::from_secs(1);
@@ -20,7 +21,7 @@ const MOST: u64 = 10_000;
 
 /// The failures, by question.
 #[derive(Debug, Clone)]
-pub struct Failing<F: Clone + Send + Sync + 'static>(Cache<Key, Rest<F>>);
+pub struct Failing<F: Clone + Send + Sync + 'static>(Bounded<Key, Rest<F>>);
 
 /// One question's rest.
 #[derive(Debug, Clone)]
@@ -43,7 +44,7 @@ impl<F> Rest<F> {
 
 impl<F: Clone + Send + Sync + 'static> Default for Failing<F> {
     fn default() -> Self {
-        Self(Cache::new(MOST))
+        Self(bounded::new(MOST))
     }
 }
 
@@ -51,7 +52,7 @@ impl<F: Clone + Send + Sync + 'static> Failing<F> {
     /// What is remembered of `key`, if it still rests at `now`.
     #[must_use]
     pub fn resting(&self, key: &Key, now: Timestamp) -> Option<(Rest<F>, Duration)> {
-        let rest = self.0.get(key)?;
+        let rest = bounded::get_rare(&self.0, key)?;
         let left = rest.left(now)?;
         Some((rest, left))
     }

@@ -12,7 +12,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{Entry, Key};
-use crate::units::ByteSize;
+use crate::{
+    bounded::{self, Bounded},
+    units::ByteSize,
+};
 
 /// How much is remembered.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -36,7 +39,7 @@ impl Default for CacheLimits {
 /// A bounded map; the answers that are used least leave first.
 #[derive(Debug, Clone)]
 pub struct Memory {
-    entries: Cache<Key, Arc<Entry>>,
+    entries: Bounded<Key, Arc<Entry>>,
     pushed_out: Arc<Mutex<PushedOut>>,
 }
 
@@ -83,8 +86,8 @@ impl Memory {
                 book.lock().unwrap_or_else(PoisonError::into_inner).add(&key);
             }
         };
-        let entries =
-            Cache::builder().max_capacity(limits.memory.0).weigher(weight).eviction_listener(listener).build();
+        let entries = Cache::builder().max_capacity(limits.memory.0).weigher(weight).eviction_listener(listener);
+        let entries = bounded::build(entries);
         Self { entries, pushed_out }
     }
 
@@ -98,6 +101,12 @@ impl Memory {
     #[must_use]
     pub fn get(&self, key: &Key) -> Option<Arc<Entry>> {
         self.entries.get(key)
+    }
+
+    /// The same, where there is hardly ever anything.
+    #[must_use]
+    pub fn get_rare(&self, key: &Key) -> Option<Arc<Entry>> {
+        bounded::get_rare(&self.entries, key)
     }
 
     /// Remembers `entry`.

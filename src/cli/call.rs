@@ -76,9 +76,9 @@ pub fn run(arguments: &CallArgs) -> anyhow::Result<ExitCode> {
     runtime.block_on(async {
         let application_set = arguments.application_set.as_str().into();
         let until = Instant::now() + route.deadline;
-        let admitted = route.admit(parameters, until).await;
+        let admitted = route.admit(Arc::new(parameters), until).await;
         let parameters = admitted.map_err(|error| anyhow::anyhow!(ApiError::of_input(&route, error).message))?;
-        let query = Query::new(application_set, Arc::new(parameters), until);
+        let query = Query::new(application_set, parameters, until);
         let key = route.key(&query).to_string();
         let watch = Watch::default();
         let answer = app.engine.answer(&route, Query { watch: Some(watch.clone()), ..query.clone() }).await;

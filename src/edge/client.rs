@@ -14,6 +14,8 @@ use x509_cert::{
 pub struct Client {
     /// Its address; that of a proxy, if there is one in between.
     pub peer: IpAddr,
+    /// The same as text, for the log lines of all that it asks.
+    pub peer_text: Arc<str>,
     /// The certificate that it showed, which comes from `server.tls.clientCa`.
     pub certificate: Option<Arc<ClientCertificate>>,
 }

@@ -70,7 +70,8 @@ impl Watched {
     /// A connection that was accepted now.
     pub fn new(stream: TcpStream, peer: SocketAddr, edge: Edge, router: Router, phase: watch::Receiver<Phase>) -> Self {
         // One address in either spelling, as a listener on `[::]` sees IPv4 peers.
-        let client = Client { peer: peer.ip().to_canonical(), certificate: None };
+        let peer = peer.ip().to_canonical();
+        let client = Client { peer, peer_text: peer.to_string().into(), certificate: None };
         Self { stream, client, edge, router, phase }
     }
 

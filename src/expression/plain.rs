@@ -8,6 +8,8 @@ use cel::{
 };
 use serde_json::{Map, Value};
 
+use crate::document::Document;
+
 /// An expression that only picks.
 #[derive(Debug)]
 pub enum Plain {
@@ -67,17 +69,25 @@ impl Plain {
     }
 
     /// What it picks of `variables`; `None` where it does not fit them.
-    pub fn pick(&self, variables: &[(&str, &Value)]) -> Option<Value> {
+    pub fn pick(&self, variables: &[(&str, &Document<'_>)]) -> Option<Value> {
+        let start = |way: &Way| variables.iter().find(|(name, _)| *name == way.variable).map(|(_, value)| *value);
         match self {
-            Self::One(way) => way.follow(None, variables).map(sorted),
+            Self::One(way) => start(way)?.along(&way.fields).map(Document::to_sorted),
             Self::Each { list, item, picked } => {
-                let object = |value: &Value| {
-                    let pick = |(key, way): &(String, Way)| {
-                        way.follow(Some((item, value)), variables).map(|value| (key.clone(), sorted(value)))
-                    };
-                    picked.iter().map(pick).collect::<Option<Map<_, _>>>().map(Value::Object)
+                let items = start(list)?.along(&list.fields)?.as_list()?;
+                // What is not of the item is the same for all, and looked up once.
+                let of_item = |way: &Way| way.variable == *item;
+                let others =
+                    picked.iter().map(|(_, way)| if of_item(way) { None } else { start(way)?.along(&way.fields) });
+                let others: Vec<Option<&Document<'_>>> = others.collect();
+                let object = |value: &Document<'_>| {
+                    let entries = picked.iter().zip(&others).map(|((key, way), other)| {
+                        let found = if of_item(way) { value.along(&way.fields) } else { *other };
+                        Some((key.clone(), found?.to_sorted()))
+                    });
+                    entries.collect::<Option<Map<_, _>>>().map(Value::Object)
                 };
-                list.follow(None, variables)?.as_array()?.iter().map(object).collect()
+                items.iter().map(object).collect()
             }
         }
     }
@@ -95,17 +105,11 @@ impl Way {
             _ => None,
         }
     }
-
-    fn follow<'a>(&self, item: Option<(&str, &'a Value)>, variables: &[(&str, &'a Value)]) -> Option<&'a Value> {
-        let mut known = item.into_iter().chain(variables.iter().copied());
-        let start = known.find(|(name, _)| *name == self.variable)?.1;
-        self.fields.iter().try_fold(start, |value, field| value.as_object()?.get(field))
-    }
 }
 
-/// A copy with the keys of every object in order, as CEL's answers have them.
-fn sorted(value: &Value) -> Value {
-    let mut value = value.clone();
-    value.sort_all_objects();
-    value
+impl Document<'_> {
+    /// What is found by one field after another.
+    fn along(&self, fields: &[String]) -> Option<&Self> {
+        fields.iter().try_fold(self, |value, field| value.get(field))
+    }
 }

@@ -13,7 +13,10 @@ use super::{
     manifest::{Annotations, ImageConfig, Manifest, Platform},
     registry::{Question, Registry},
 };
-use crate::error::{BackendError, ErrorKind};
+use crate::{
+    bounded::Bounded,
+    error::{BackendError, ErrorKind},
+};
 
 /// The annotation and label that names the commit (image specification 1.1, "Pre-Defined Annotation Keys").
 const REVISION: &str = "org.opencontainers.image.revision";
@@ -176,4 +179,4 @@ fn check(wanted: &Digest, got: &Digest) -> Result<(), BackendError> {
 }
 
 /// What [`Contents`] are kept as.
-pub(super) type Kept = moka::sync::Cache<Digest, Arc<Contents>>;
+pub(super) type Kept = Bounded<Digest, Arc<Contents>>;

@@ -20,6 +20,7 @@ use super::{
 };
 use crate::{
     base_dir::BaseDir,
+    bounded::{self, Bounded},
     clock::{Clock, Timestamp},
     error::BackendError,
     flight::{Flights, Seat},
@@ -47,7 +48,7 @@ struct Shared {
     outbound: Arc<Outbound>,
     clock: Arc<dyn Clock>,
     contents: Kept,
-    tags: Cache<Reference, (Target, Timestamp)>,
+    tags: Bounded<Reference, (Target, Timestamp)>,
     lookups: Flights<[u8; 32], (), Result<Lookup, BackendError>>,
     readings: Flights<[u8; 32], (), Result<Arc<Contents>, BackendError>>,
 }
@@ -107,11 +108,10 @@ impl Registries {
             base: base.clone(),
             outbound: Arc::clone(outbound),
             clock,
-            contents: Cache::builder()
-                .max_capacity(MOST_CONTENTS)
-                .weigher(|_, contents: &Arc<Contents>| contents.weight())
-                .build(),
-            tags: Cache::new(MOST_TAGS),
+            contents: bounded::build(
+                Cache::builder().max_capacity(MOST_CONTENTS).weigher(|_, contents: &Arc<Contents>| contents.weight()),
+            ),
+            tags: bounded::new(MOST_TAGS),
             lookups: Flights::default(),
             readings: Flights::default(),
         }))

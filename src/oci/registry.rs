@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use http::{HeaderMap, HeaderValue, Method, header};
-use moka::sync::Cache;
 use reqwest::Url;
 use tokio::time::Instant;
 
@@ -16,6 +15,7 @@ use super::{
     token::{Pass, Purpose, Tokens, sensitive},
 };
 use crate::{
+    bounded::{self, Bounded},
     error::{BackendError, ErrorKind},
     outbound::{Call, Line, Reply, check_elsewhere},
 };
@@ -38,7 +38,7 @@ pub(super) struct Registry {
     line: Arc<Line>,
     credentials: Credentials,
     /// How each scope has to be asked for, since its first refusal.
-    challenges: Cache<String, Challenge>,
+    challenges: Bounded<String, Challenge>,
     tokens: Tokens,
 }
 
@@ -69,7 +69,7 @@ impl Question<'_> {
 impl Registry {
     /// A registry that has not been asked yet, at `base`.
     pub fn new(name: String, base: Url, line: Arc<Line>, credentials: Credentials, rules: Rules) -> Self {
-        let challenges = Cache::new(MOST_CHALLENGES);
+        let challenges = bounded::new(MOST_CHALLENGES);
         Self { name, rules, base, line, credentials, challenges, tokens: Tokens::default() }
     }
 

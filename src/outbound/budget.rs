@@ -7,10 +7,11 @@ use std::{
 };
 
 use http::{HeaderMap, HeaderName, StatusCode};
-use moka::{ops::compute::Op, sync::Cache};
+use moka::ops::compute::Op;
 
 use super::{Reply, retry};
 use crate::{
+    bounded::{self, Bounded},
     clock::Timestamp,
     error::{BackendError, ErrorKind},
 };
@@ -29,7 +30,7 @@ pub type Owner = (Arc<str>, Arc<str>);
 
 /// The accounts' budgets.
 #[derive(Debug)]
-pub struct Budgets(Cache<Owner, Budget>);
+pub struct Budgets(Bounded<Owner, Budget>);
 
 #[derive(Debug, Clone, Default)]
 struct Budget {
@@ -57,7 +58,7 @@ pub struct Told {
 
 impl Default for Budgets {
     fn default() -> Self {
-        Self(Cache::new(MOST))
+        Self(bounded::new(MOST))
     }
 }
 
@@ -67,7 +68,7 @@ impl Budgets {
     /// # Errors
     /// When it must wait, with the reason.
     pub fn check(&self, owner: &Owner, now: Timestamp) -> Result<(), BackendError> {
-        let Some(pause) = self.0.get(owner).and_then(|budget| budget.pause) else { return Ok(()) };
+        let Some(pause) = bounded::get_rare(&self.0, owner).and_then(|budget| budget.pause) else { return Ok(()) };
         let Some(left) = pause.left(now) else { return Ok(()) };
         Err(BackendError::new(
             ErrorKind::Throttled { retry_after: Some(left) },

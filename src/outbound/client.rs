@@ -180,16 +180,15 @@ impl Client {
 
     async fn exchange_by(&self, client: &reqwest::Client, call: &Call, secrets: &Secrets) -> Result<Reply, Failure> {
         let head_by = call.deadline.min(Instant::now() + HEAD_TIMEOUT);
-        let mut request = client.request(call.method.clone(), call.url.clone()).headers(call.headers.clone());
+        let mut request = reqwest::Request::new(call.method.clone(), call.url.clone());
+        request.headers_mut().clone_from(&call.headers);
         // After all that tells one question from another, since it belongs to none. A header of the configuration's own stays.
         let place = trace::current().filter(|_| !call.headers.contains_key(trace::HEADER));
         if let Some(value) = place.and_then(|place| place.context().to_header()) {
-            request = request.header(trace::HEADER, value);
+            request.headers_mut().insert(trace::HEADER, value);
         }
-        if let Some(body) = &call.body {
-            request = request.body(body.clone());
-        }
-        let sent = timeout_at(head_by, request.send()).await.map_err(|_| {
+        *request.body_mut() = call.body.clone().map(reqwest::Body::from);
+        let sent = timeout_at(head_by, client.execute(request)).await.map_err(|_| {
             let what = if head_by == call.deadline {
                 "no whole answer in time".to_owned()
             } else {

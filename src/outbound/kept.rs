@@ -13,7 +13,10 @@ use moka::sync::Cache;
 use sha2::{Digest as _, Sha256};
 
 use super::{Call, Reply};
-use crate::error::BackendError;
+use crate::{
+    bounded::{self, Bounded},
+    error::BackendError,
+};
 
 /// How much is kept, in bytes.
 const MOST: u64 = 32 * 1024 * 1024;
@@ -26,7 +29,7 @@ const LONGEST_TAG: usize = 1024;
 
 /// The answers that are kept.
 #[derive(Debug)]
-pub struct Kept(Cache<Question, Arc<Answer>>);
+pub struct Kept(Bounded<Question, Arc<Answer>>);
 
 /// What was asked: the URL, who asks, and all headers but the one for which that stands.
 type Question = [u8; 32];
@@ -60,7 +63,7 @@ impl Default for Kept {
             let headers: usize = answer.headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
             u32::try_from(answer.body.len() + headers + OVERHEAD).unwrap_or(u32::MAX)
         };
-        Self(Cache::builder().max_capacity(MOST).weigher(weigh).build())
+        Self(bounded::build(Cache::builder().max_capacity(MOST).weigher(weigh)))
     }
 }
 
@@ -74,7 +77,7 @@ impl Kept {
             return None;
         }
         let question = question(call, account);
-        let answer = self.0.get(&question).filter(|answer| answer.body.len() <= call.most);
+        let answer = bounded::get_rare(&self.0, &question).filter(|answer| answer.body.len() <= call.most);
         match answer.as_ref().map(|answer| &answer.validator) {
             Some(Validator::Tag(tag)) => _ = call.headers.insert(header::IF_NONE_MATCH, tag.clone()),
             Some(Validator::Date(date)) => _ = call.headers.insert(header::IF_MODIFIED_SINCE, date.clone()),
@@ -122,7 +125,8 @@ impl Kept {
                     let (headers, body) = (reply.headers.clone(), reply.body.clone());
                     self.0.insert(asked.question, Arc::new(Answer { validator, headers, body }));
                 }
-                None => self.0.invalidate(&asked.question),
+                None if asked.answer.is_some() => self.0.invalidate(&asked.question),
+                None => {}
             }
         }
         Ok(reply)

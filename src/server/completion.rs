@@ -4,7 +4,6 @@
 use std::{
     fmt::Write as _,
     hash::{BuildHasher, RandomState},
-    net::IpAddr,
     sync::{
         Arc, LazyLock,
         atomic::{AtomicU64, Ordering},
@@ -44,7 +43,7 @@ pub struct Completion {
     request_id: HeaderValue,
     span: Span,
     /// From where it came.
-    peer: Option<IpAddr>,
+    peer: Option<Arc<str>>,
     /// Method and path of what is no call of a generator.
     other: Option<(&'static str, String)>,
     /// Who asks, once that is known.
@@ -76,7 +75,7 @@ impl Completion {
             request_id: given_id(request.headers()).unwrap_or_else(new_id),
             span,
             app,
-            peer: request.extensions().get::<Client>().map(|client| client.peer),
+            peer: request.extensions().get::<Client>().map(|client| Arc::clone(&client.peer_text)),
             other: match template {
                 Some(GETPARAMS | NAMED_GETPARAMS) => None,
                 _ => Some((known(request.method()), short(request.uri().path()))),
@@ -215,7 +214,7 @@ impl Completion {
 
     fn write_line(&self, status: u16, cache: &'static str, sets: Option<usize>, error: Option<&ApiError>) {
         let request_id = self.request_id();
-        let peer = self.peer.map(tracing::field::display);
+        let peer = self.peer.as_deref();
         let (method, path) = self.other.as_ref().map(|(method, path)| (*method, path.as_str())).unzip();
         let route = self.route.as_ref().map(|route| &*route.name).or(self.meant.as_deref());
         let application_set = self.application_set.as_deref();

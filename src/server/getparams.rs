@@ -63,7 +63,7 @@ async fn steps(
     let (caller, _place) = match admitted {
         Ok(admitted) => admitted,
         Err(error) => {
-            let body = drain(body).await;
+            let body = Box::pin(drain(body)).await;
             // What is refused to spare the gateway work is not read.
             let is_read = completion.caller.is_some() && matches!(error.code, Code::Forbidden | Code::Throttled);
             body.iter().filter(|_| is_read).for_each(|body| note(&setup, named, body, completion));
@@ -86,7 +86,7 @@ fn note(setup: &Setup, named: Option<&str>, body: &[u8], completion: &mut Comple
     let Ok(call) = GetParamsRequest::parse(body) else { return };
     let meant = completion.meant.as_deref().or(named);
     let route = completion.route.as_ref().or_else(|| setup.routes.by_name(meant?));
-    let query = Query::new(call.application_set, Arc::new(call.parameters), Instant::now());
+    let query = Query::new(call.application_set, call.parameters, Instant::now());
     completion.key = route.map(|route| route.key(&query));
     completion.application_set = Some(query.application_set);
 }
@@ -111,7 +111,7 @@ async fn ask(
     let until = began + route.deadline;
     let admitted = route.admit(call.parameters, until).await;
     let parameters = admitted.map_err(|error| ApiError::of_input(route, error))?;
-    let query = Query::new(call.application_set, Arc::new(parameters), until);
+    let query = Query::new(call.application_set, parameters, until);
     completion.key = Some(route.key(&query));
     let answer = app.engine.answer(route, query.clone()).await;
     answer.map_err(|unknown| ApiError::of_nothing(unknown, route, &query))
@@ -176,7 +176,7 @@ async fn pick<'a>(
         setup.routes.by_name(name)
     } else {
         let deadline = Instant::now() + setup.server.deadline.0;
-        let query = Query::new(Arc::clone(&call.application_set), Arc::new(call.parameters.clone()), deadline);
+        let query = Query::new(Arc::clone(&call.application_set), Arc::clone(&call.parameters), deadline);
         setup.routes.by_match(&query).await.map_err(|(route, error)| {
             if !caller.may_ask(&route.name) {
                 completion.meant = Some(route.name.to_string());

@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
-
 use crate::{
-    document::{self, kind_of},
+    document::{self, Document, Object},
     generator::Parameters,
 };
 
@@ -15,7 +13,7 @@ pub struct GetParamsRequest {
     /// `applicationSetName`; empty when a person left it out.
     pub application_set: Arc<str>,
     /// `input.parameters`; empty when it, or all of `input`, is not there.
-    pub parameters: Parameters,
+    pub parameters: Arc<Parameters>,
 }
 
 impl GetParamsRequest {
@@ -24,28 +22,28 @@ impl GetParamsRequest {
     /// # Errors
     /// With what is wrong and where.
     pub fn parse(body: &[u8]) -> Result<Self, String> {
-        let document = document::parse(body).map_err(|error| {
+        let document = document::read(body).map_err(|error| {
             format!("the body is not one JSON document: {error}; expected {{\"applicationSetName\":\"…\",\"input\":{{\"parameters\":{{…}}}}}}")
         })?;
-        let Value::Object(mut body) = document else {
-            return Err(format!("the body must be an object, not {}", kind_of(&document)));
+        let Document::Object(mut body) = document else {
+            return Err(format!("the body must be an object, not {}", document.kind()));
         };
-        let application_set = match body.shift_remove("applicationSetName") {
-            None | Some(Value::Null) => Arc::from(""),
-            Some(Value::String(name)) => Arc::from(name),
-            Some(other) => return Err(format!("`applicationSetName` must be a string, not {}", kind_of(&other))),
+        let application_set = match body.take("applicationSetName") {
+            None | Some(Document::Null) => Arc::from(""),
+            Some(Document::Text(name)) => Arc::from(name),
+            Some(other) => return Err(format!("`applicationSetName` must be a string, not {}", other.kind())),
         };
-        let mut input = object(body.shift_remove("input"), "input")?;
-        let parameters = object(input.shift_remove("parameters"), "input.parameters")?;
-        Ok(Self { application_set, parameters })
+        let mut input = object(body.take("input"), "input")?;
+        let parameters = object(input.take("parameters"), "input.parameters")?;
+        Ok(Self { application_set, parameters: Arc::new(parameters.into()) })
     }
 }
 
-fn object(value: Option<Value>, path: &str) -> Result<Parameters, String> {
+fn object<'a>(value: Option<Document<'a>>, path: &str) -> Result<Object<'a>, String> {
     match value {
-        None | Some(Value::Null) => Ok(Parameters::new()),
-        Some(Value::Object(map)) => Ok(map),
-        Some(other) => Err(format!("`{path}` must be an object, not {}", kind_of(&other))),
+        None | Some(Document::Null) => Ok(Object::default()),
+        Some(Document::Object(object)) => Ok(object),
+        Some(other) => Err(format!("`{path}` must be an object, not {}", other.kind())),
     }
 }
 

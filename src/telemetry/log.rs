@@ -119,8 +119,8 @@ struct Sink {
     stream: Stream,
     lines: Mutex<Vec<u8>>,
     some: Condvar,
-    /// Held while writing, so that lines stay in order.
-    out: Mutex<()>,
+    /// Held while writing, so that lines stay in order; what was written, and is empty otherwise.
+    out: Mutex<Vec<u8>>,
 }
 
 impl Sink {
@@ -134,16 +134,18 @@ impl Sink {
     }
 
     fn write_out(&self) {
-        let _out = lock(&self.out);
-        let lines = std::mem::take(&mut *lock(&self.lines));
-        if lines.is_empty() {
+        let mut out = lock(&self.out);
+        // The two take turns, so that neither has to grow again.
+        std::mem::swap(&mut *out, &mut *lock(&self.lines));
+        if out.is_empty() {
             return;
         }
         // Nobody is left to tell when the log itself cannot be written.
         let _ = match self.stream {
-            Stream::Stdout => io::stdout().lock().write_all(&lines).and_then(|()| io::stdout().flush()),
-            Stream::Stderr => io::stderr().lock().write_all(&lines),
+            Stream::Stdout => io::stdout().lock().write_all(&out).and_then(|()| io::stdout().flush()),
+            Stream::Stderr => io::stderr().lock().write_all(&out),
         };
+        out.clear();
     }
 }
 

@@ -18,7 +18,7 @@ const ROWS: &[&[&str]] = &[
     &["outbound", "launcher", "tls"],
     &["template", "expression", "telemetry", "secret", "certificate", "landing"],
     &["error"],
-    &["base_dir", "clock", "document", "file", "flight", "generator", "problem", "renewal", "units"],
+    &["base_dir", "bounded", "clock", "document", "file", "flight", "generator", "problem", "renewal", "units"],
     &["trace"],
 ];
 

@@ -83,7 +83,7 @@ impl Mapping {
     /// # Errors
     /// When they do not fit; the text, which may repeat them, is for the log.
     pub fn name(&self, claims: &Value) -> Result<String, String> {
-        let name = self.name.evaluate(&[("claims", claims)]).map_err(|why| format!("`name`: {why}"))?;
+        let name = self.name.evaluate(&[("claims", &claims.into())]).map_err(|why| format!("`name`: {why}"))?;
         let Value::String(name) = name else {
             return Err(format!("`name` gives {}, not a string", kind_of(&name)));
         };
@@ -104,7 +104,7 @@ impl Mapping {
         let scope = match &self.scope {
             ScopeOf::Issuer(scope) => scope.clone(),
             ScopeOf::Claims(expression) => {
-                let given = expression.evaluate(&[("claims", claims)]).and_then(scope_of);
+                let given = expression.evaluate(&[("claims", &claims.into())]).and_then(scope_of);
                 given.map_err(|why| format!("`scopes`: {why}"))?
             }
         };

@@ -9,11 +9,10 @@ use std::{
     time::Duration,
 };
 
-use moka::sync::Cache;
-
 use super::answer::User;
 use crate::{
     auth::{Caller, Refused, TokenHash},
+    bounded::{self, Bounded},
     clock::Timestamp,
 };
 
@@ -31,8 +30,8 @@ const MOST: u64 = 4096;
 /// What was said of tokens.
 #[derive(Debug)]
 pub struct Known {
-    good: Cache<TokenHash, Arc<Good>>,
-    bad: Cache<TokenHash, Bad>,
+    good: Bounded<TokenHash, Arc<Good>>,
+    bad: Bounded<TokenHash, Bad>,
 }
 
 /// A token that was good.
@@ -58,7 +57,7 @@ struct Bad {
 impl Known {
     /// Nothing yet.
     pub fn new() -> Self {
-        Self { good: Cache::new(MOST), bad: Cache::new(MOST) }
+        Self { good: bounded::new(MOST), bad: bounded::new(MOST) }
     }
 
     /// What holds of `token` at `now` without asking.

@@ -14,7 +14,7 @@ use crate::{
         mapping::{self, Load},
         request::{Method, Parts, Request, headers_of},
     },
-    document::{self, kind_of},
+    document::{self, Document, kind_of},
     error::BackendError,
     expression::Expression,
     generator::Query,
@@ -117,9 +117,9 @@ impl Json {
         let Some(expression) = &self.for_each else { return Ok(None) };
         let (load, expression, query) = (Load::Bytes(0).with(Some(expression)), Arc::clone(expression), query.clone());
         let work = move || {
-            let parameters = Value::Object((*query.parameters).clone());
+            let (parameters, items) = (Document::from(&*query.parameters), query.items.as_deref().map(Document::from));
             let mut variables = vec![("params", &parameters)];
-            variables.extend(query.items.as_deref().map(|items| ("items", items)));
+            variables.extend(items.as_ref().map(|items| ("items", items)));
             let invalid = |why: String| BackendError::invalid_input(format!("forEach: {why}"));
             match expression.evaluate(&variables).map_err(invalid)? {
                 Value::Array(list) if list.len() > MOST => {
@@ -210,7 +210,7 @@ impl Json {
 
 impl Mapping {
     fn read(&self, reply: &Reply, query: &Query, each: Option<&Value>, number: usize) -> Result<Page, BackendError> {
-        let body = document::parse(&reply.body).map_err(|error| {
+        let body = document::read(&reply.body).map_err(|error| {
             BackendError::invalid_output(format!(
                 "not one JSON document: {error} (it begins with `{}`)",
                 reply.excerpt(120)
@@ -219,15 +219,17 @@ impl Mapping {
         if !self.parameters.mentions(ERRORS) {
             refuse_part(&body, reply)?;
         }
-        let (status, number) = (Value::from(reply.status.as_u16()), Value::from(number));
+        let (status, number) = (Document::Number(reply.status.as_u16().into()), Document::Number(number.into()));
         let next = self.paging.as_ref().and_then(Paging::expression);
         let mentions = |name| self.parameters.mentions(name) || next.is_some_and(|next| next.mentions(name));
         // What costs something to make is made where somebody looks at it.
-        let headers = if mentions("headers") { headers_of(reply) } else { Value::Null };
-        let parameters = if mentions("params") { Value::Object((*query.parameters).clone()) } else { Value::Null };
+        let headers = if mentions("headers") { headers_of(reply) } else { Document::Null };
+        let parameters = if mentions("params") { (&*query.parameters).into() } else { Document::Null };
+        let items = query.items.as_deref().filter(|_| mentions("items")).map(Document::from);
+        let each = each.map(Document::from);
         let mut variables = vec![("body", &body), ("status", &status), ("headers", &headers), ("params", &parameters)];
-        variables.extend(query.items.as_deref().map(|items| ("items", items)));
-        variables.extend(each.map(|each| (EACH, each)));
+        variables.extend(items.as_ref().map(|items| ("items", items)));
+        variables.extend(each.as_ref().map(|each| (EACH, each)));
         let sets = mapping::map(&self.parameters, &variables)?;
         variables.push(("page", &number));
         let next = self.paging.as_ref().map(|paging| paging.said(reply, &variables)).transpose()?;
@@ -237,8 +239,8 @@ impl Mapping {
 
 /// Refuses what lists errors with a `message` beside whatever else it holds, as GraphQL and those that took its form over do: all
 /// that these were about is missing.
-fn refuse_part(body: &Value, reply: &Reply) -> Result<(), BackendError> {
-    let message = body.get(ERRORS).and_then(|errors| errors.get(0)?.get("message")?.as_str());
+fn refuse_part(body: &Document<'_>, reply: &Reply) -> Result<(), BackendError> {
+    let message = body.get(ERRORS).and_then(|errors| errors.as_list()?.first()?.get("message")?.as_text());
     message.map_or(Ok(()), |message| {
         let message = reply.secrets.excerpt(message.as_bytes(), 200);
         Err(BackendError::invalid_output(format!(

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{
+    document::Document,
     error::BackendError,
     expression::Expression,
     outbound::{Reply, link, stays},
@@ -73,7 +74,7 @@ impl Paging {
     ///
     /// # Errors
     /// When the expression does not fit the page, or says neither that nor an end.
-    pub fn said(&self, reply: &Reply, variables: &[(&str, &Value)]) -> Result<Option<String>, BackendError> {
+    pub fn said(&self, reply: &Reply, variables: &[(&str, &Document<'_>)]) -> Result<Option<String>, BackendError> {
         let Some((next, _)) = &self.next else {
             return link::next(&reply.headers).map_err(|link| {
                 let shown = reply.secrets.excerpt(link.as_bytes(), 120);

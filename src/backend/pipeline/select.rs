@@ -12,6 +12,7 @@ use crate::{
         mapping::{self, Load},
         parameter_sets,
     },
+    document::Document,
     error::BackendError,
     expression::Expression,
     generator::{Outcome, ParameterSet, Query},
@@ -40,7 +41,7 @@ impl Backend for Select {
         let items = query.items.clone().unwrap_or_else(|| Arc::new(Value::Array(Vec::new())));
         let count = items.as_array().map_or(0, Vec::len);
         let (expression, parameters) = (Arc::clone(&self.0), Arc::clone(&query.parameters));
-        let work = move || select(&expression, &items, &Value::Object((*parameters).clone()));
+        let work = move || select(&expression, &(&*items).into(), &(&*parameters).into());
         let load = if count > MANY { Load::Unknown } else { Load::Bytes(count) }.with(Some(&self.0));
         let done = timeout_at(query.deadline, mapping::work_on(load, work)).await;
         let sets =
@@ -53,7 +54,11 @@ impl Backend for Select {
     }
 }
 
-fn select(expression: &Expression, items: &Value, parameters: &Value) -> Result<Vec<ParameterSet>, BackendError> {
+fn select(
+    expression: &Expression,
+    items: &Document<'_>,
+    parameters: &Document<'_>,
+) -> Result<Vec<ParameterSet>, BackendError> {
     let selected = expression.evaluate(&[("items", items), ("params", parameters)]);
     parameter_sets(selected.map_err(BackendError::invalid_output)?)
 }

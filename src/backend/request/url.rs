@@ -163,8 +163,11 @@ fn check(url: &str, is_folder: bool) -> Result<(), String> {
     let segments: Vec<&str> = path_of(url).split(['/', '\\']).skip(1).collect();
     for (index, segment) in segments.iter().enumerate() {
         let is_hole = segment.is_empty() && !(is_folder && index + 1 == segments.len());
-        let read = segment.to_ascii_lowercase().replace("%2e", ".").replace("%5c", "%2f");
-        if is_hole || read.split("%2f").any(|part| matches!(part, "." | "..")) {
+        let is_dotted = || {
+            let read = segment.to_ascii_lowercase().replace("%2e", ".").replace("%5c", "%2f");
+            read.split("%2f").any(|part| matches!(part, "." | ".."))
+        };
+        if is_hole || (segment.contains(['%', '.']) && is_dotted()) {
             return Err(if is_hole {
                 "a value left a path segment empty".to_owned()
             } else {

@@ -10,6 +10,7 @@ use appset_gateway::{
     base_dir::BaseDir,
     clock::SystemClock,
     config::{Loaded, Report},
+    document::Document,
     expression::Expression,
     template::{INPUT_SCOPE, Place, Template},
 };
@@ -96,13 +97,13 @@ pub fn expression(data: &[u8]) {
     );
     let Ok(text) = str::from_utf8(data) else { return };
     let (source, document) = text.split_once('\n').unwrap_or((text, ""));
-    let document = serde_json::from_str(document).unwrap_or_else(|_| DOCUMENT.clone());
+    let document: Value = serde_json::from_str(document).unwrap_or_else(|_| DOCUMENT.clone());
     let Ok(expression) = Expression::compile(source) else { return };
     // How long that takes is in nobody's hand.
     if expression.is_nested() {
         return;
     }
-    let variables = [("body", &document), ("params", &DOCUMENT)];
+    let variables = [("body", &Document::from(&document)), ("params", &Document::from(&*DOCUMENT))];
     let said = expression.evaluate(&variables);
     if let Err(error) = &said {
         is_one_line(error);

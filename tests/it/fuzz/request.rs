@@ -28,7 +28,7 @@ pub fn request_body(data: &[u8]) {
     let document: Value = serde_json::from_slice(data).expect("what is accepted is JSON");
     assert_eq!(*call.application_set, *document["applicationSetName"].as_str().unwrap_or_default());
     let parameters = document.pointer("/input/parameters").and_then(Value::as_object);
-    assert_eq!(call.parameters, parameters.cloned().unwrap_or_default());
+    assert_eq!(*call.parameters, parameters.cloned().unwrap_or_default());
     let printed = json!({"applicationSetName": *call.application_set, "input": {"parameters": call.parameters}});
     assert_eq!(GetParamsRequest::parse(printed.to_string().as_bytes()), Ok(call), "{printed}");
 }

@@ -15,7 +15,7 @@ use crate::{
         digests::commit::Commit,
         request::{Method, Parts, Request, headers_of},
     },
-    document,
+    document::{self, Document},
     error::BackendError,
     expression::Expression,
     generator::{Evidence, Parameters},
@@ -197,12 +197,12 @@ impl Generic {
 }
 
 fn evaluate(verdict: &Expression, reply: &Reply, parameters: &Parameters) -> Result<State, BackendError> {
-    let body = document::parse(&reply.body).unwrap_or(Value::Null);
+    let body = document::read(&reply.body).unwrap_or(Document::Null);
     let variables = [
         ("body", &body),
-        ("status", &Value::from(reply.status.as_u16())),
+        ("status", &Document::Number(reply.status.as_u16().into())),
         ("headers", &headers_of(reply)),
-        ("params", &Value::Object(parameters.clone())),
+        ("params", &parameters.into()),
     ];
     let invalid = |why: String| BackendError::invalid_output(format!("verdict: {why}"));
     match verdict.evaluate(&variables).map_err(invalid)? {

@@ -5,12 +5,12 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use moka::sync::Cache;
 use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 
 use super::{Asked, Gate, Ruling, State};
 use crate::{
+    bounded::{self, Bounded},
     clock::{Clock, Timestamp},
     error::BackendError,
     flight::{Flights, Seat},
@@ -71,7 +71,7 @@ pub struct Remembered<S> {
 /// The rulings that hold, and since when.
 #[derive(Clone)]
 struct Kept {
-    rulings: Cache<Key, (Ruling, Timestamp)>,
+    rulings: Bounded<Key, (Ruling, Timestamp)>,
     clock: Arc<dyn Clock>,
 }
 
@@ -79,7 +79,7 @@ impl<S: System> Remembered<S> {
     /// `system`, with a memory by `clock`.
     #[must_use]
     pub fn new(system: S, clock: &Arc<dyn Clock>) -> Self {
-        let kept = Kept { rulings: Cache::new(MOST), clock: Arc::clone(clock) };
+        let kept = Kept { rulings: bounded::new(MOST), clock: Arc::clone(clock) };
         Self { system: Arc::new(system), kept, flights: Flights::default() }
     }
 
