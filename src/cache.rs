@@ -10,7 +10,7 @@ pub mod policy;
 
 pub use answers::{Answers, Listed};
 pub use disk::{Disk, Trouble};
-pub use entry::{Encoded, Entry, Peak};
+pub use entry::{Encoded, Entry, PackedQuestion, Peak};
 pub use failing::Failing;
 pub use key::{Key, KeyPrefix, Revision};
 pub use memory::{CacheLimits, Memory};

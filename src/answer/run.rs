@@ -13,7 +13,7 @@ use tokio::time::timeout_at;
 use super::{Failure, Landed, Wanted};
 use crate::{
     backend,
-    cache::{Answers, Encoded, Entry, Failing, Key, Life, Peak, Revision, State},
+    cache::{Answers, Encoded, Entry, Failing, Key, Life, PackedQuestion, Peak, Revision, State},
     clock::{Clock, Timestamp},
     error::BackendError,
     flight::Seat,
@@ -219,7 +219,7 @@ impl Run {
         let asked_at = if let Wanted::Since(then) = self.wanted { then } else { now };
         let mut entry = Entry {
             encoded: found.encoded,
-            question: self.question.clone(),
+            question: PackedQuestion::from(&self.question),
             revision: self.route.revision(),
             stored_at: now,
             asked_at,

@@ -79,7 +79,7 @@ impl Listed {
 
     fn remembered(entry: &Entry) -> Self {
         Self {
-            question: entry.question.clone(),
+            question: entry.question.open(),
             revision: entry.revision,
             stored_at: entry.stored_at,
             asked_at: entry.asked_at,
@@ -141,7 +141,7 @@ impl Answers {
 
     fn is_invalidated(&self, entry: &Entry) -> bool {
         let invalidated = self.behind.invalidated.lock().unwrap_or_else(PoisonError::into_inner);
-        invalidated.iter().any(|(selector, at)| entry.stored_at <= *at && selector.selects(&entry.question))
+        invalidated.iter().any(|(selector, at)| entry.stored_at <= *at && selector.selects(&entry.question.open()))
     }
 
     /// Remembers `entry` under `key`, unless a later run brought what is there.
@@ -184,8 +184,12 @@ impl Answers {
         invalidated.push_front((selector.clone(), now));
         drop(invalidated);
         let mut expired = Vec::new();
-        for (key, entry) in self.memory.iter().filter(|(_, entry)| selector.selects(&entry.question)) {
-            expired.push((key, entry.question.clone()));
+        for (key, entry) in self.memory.iter() {
+            let question = entry.question.open();
+            if !selector.selects(&question) {
+                continue;
+            }
+            expired.push((key, question));
             self.memory.insert(key, Arc::new(Entry { life: Life::For(Duration::ZERO), ..(*entry).clone() }));
         }
         expired

@@ -197,7 +197,7 @@ mod tests {
 
     use super::{file::create, *};
     use crate::{
-        cache::{Encoded, Life, Peak, Revision},
+        cache::{Encoded, Life, PackedQuestion, Peak, Revision},
         clock::Timestamp,
         generator::{Evidence, ParameterSet, Parameters, Question},
     };
@@ -206,7 +206,11 @@ mod tests {
         let set = ParameterSet(json!({ "a": text }).as_object().unwrap().clone());
         Entry {
             encoded: Encoded::encode(&[set]).unwrap(),
-            question: Question { route: "r".into(), application_set: None, parameters: Arc::default() },
+            question: PackedQuestion::from(&Question {
+                route: "r".into(),
+                application_set: None,
+                parameters: Arc::default(),
+            }),
             revision: Revision::of(&json!({})),
             stored_at: Timestamp(1_700_000_000_000),
             asked_at: Timestamp(1_700_000_000_000),
@@ -300,7 +304,8 @@ mod tests {
         let asking = |branch: &str| {
             let parameters: Parameters = json!({ "branch": branch }).as_object().unwrap().clone();
             let entry = entry(branch);
-            let question = Question { parameters: Arc::new(parameters.clone()), ..entry.question };
+            let question = Question { parameters: Arc::new(parameters.clone()), ..entry.question.open() };
+            let question = PackedQuestion::from(&question);
             (Entry { question, ..entry }, Selector { parameters, ..Selector::default() })
         };
         let ((x, select_x), (y, _)) = (asking("x"), asking("y"));

@@ -112,13 +112,44 @@ impl Peak {
     }
 }
 
+/// A question in little room, for as long as its answer is remembered: its parameters are one text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PackedQuestion {
+    route: Arc<str>,
+    application_set: Option<Arc<str>>,
+    /// JSON
+    parameters: Box<str>,
+}
+
+impl From<&Question> for PackedQuestion {
+    fn from(question: &Question) -> Self {
+        Self {
+            route: Arc::clone(&question.route),
+            application_set: question.application_set.clone(),
+            parameters: serde_json::to_string(&*question.parameters).unwrap_or_default().into(),
+        }
+    }
+}
+
+impl PackedQuestion {
+    /// The question.
+    #[must_use]
+    pub fn open(&self) -> Question {
+        Question {
+            route: Arc::clone(&self.route),
+            application_set: self.application_set.clone(),
+            parameters: Arc::new(serde_json::from_str(&self.parameters).unwrap_or_default()),
+        }
+    }
+}
+
 /// An answer and what is known of it.
 #[derive(Debug, Clone)]
 pub struct Entry {
     /// The answer.
     pub encoded: Encoded,
     /// What was asked.
-    pub question: Question,
+    pub question: PackedQuestion,
     /// What made it.
     pub revision: Revision,
     /// When the backend had it.
@@ -146,7 +177,7 @@ impl Entry {
     #[must_use]
     pub fn weight(&self) -> usize {
         let evidence: usize = self.evidence.iter().map(|each| each.asked.len() + each.answered.len() + 96).sum();
-        let parameters = weight_of_map(&self.question.parameters);
+        let parameters = PIECE + self.question.parameters.len();
         let note = self.note.as_deref().map_or(0, weight);
         BESIDE + size_of::<Self>() + self.encoded.body.len() + evidence + parameters + note
     }

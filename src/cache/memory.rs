@@ -151,7 +151,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        cache::{Encoded, Life, Peak, Revision},
+        cache::{Encoded, Life, PackedQuestion, Peak, Revision},
         clock::Timestamp,
         generator::Question,
     };
@@ -161,7 +161,11 @@ mod tests {
         let memory = Memory::new(&CacheLimits { memory: ByteSize(20_000), ..CacheLimits::default() });
         let entry = Arc::new(Entry {
             encoded: Encoded::encode(&[]).unwrap(),
-            question: Question { route: "r".into(), application_set: None, parameters: Arc::default() },
+            question: PackedQuestion::from(&Question {
+                route: "r".into(),
+                application_set: None,
+                parameters: Arc::default(),
+            }),
             revision: Revision::of(&json!({})),
             stored_at: Timestamp(0),
             asked_at: Timestamp(0),

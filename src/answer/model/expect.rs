@@ -37,7 +37,7 @@ impl Got {
             Ok(answer) => answer,
             Err(unknown) => return Self::Nothing(Why::of(unknown)),
         };
-        let (asked, at) = (Asked::of(&answer.entry.question.parameters), answer.entry.stored_at);
+        let (asked, at) = (Asked::of(&answer.entry.question.open().parameters), answer.entry.stored_at);
         match &answer.source {
             Source::Hit { .. } => Self::Hit(asked, at),
             Source::StaleWhileRevalidate(..) => Self::Stale(asked, at),

@@ -74,7 +74,7 @@ impl Watch {
 /// I1 and I2: `entry` is a whole answer that the source once gave to this question, or to one of its lineage; and the
 /// empty list only if it had proof. The run that gave it.
 pub fn whole(asked: Asked, entry: &Entry, source: &Source) -> Result<Ran, String> {
-    let from = Asked::of(&entry.question.parameters);
+    let from = Asked::of(&entry.question.open().parameters);
     if from.lineage() != asked.lineage() {
         return Err(format!("I1: {asked:?} is answered with what was said of {from:?}"));
     }

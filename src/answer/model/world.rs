@@ -234,7 +234,7 @@ impl<'a> World<'a> {
         }
         let lineage = ran.asked.lineage();
         let entry = peek.entry(lineage);
-        let is_at = entry.as_ref().map(|entry| (Asked::of(&entry.question.parameters), entry.stored_at));
+        let is_at = entry.as_ref().map(|entry| (Asked::of(&entry.question.open().parameters), entry.stored_at));
         let must_be_at = self.oracle.known.get(&lineage).map(|known| (known.ran.asked, known.at));
         if is_at != must_be_at {
             return Err(format!("{lineage:?} is followed from {is_at:?} instead of {must_be_at:?}"));

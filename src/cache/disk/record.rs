@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::super::{Encoded, Entry, Life, Peak, Revision};
+use super::super::{Encoded, Entry, Life, PackedQuestion, Peak, Revision};
 use crate::{
     clock::Timestamp,
     generator::{Evidence, Question},
@@ -88,7 +88,7 @@ fn checksum(content: &[u8]) -> [u8; 8] {
 /// The record of an answer.
 pub(super) fn encode(entry: &Entry) -> Option<Vec<u8>> {
     let head = Head {
-        question: entry.question.clone(),
+        question: entry.question.open(),
         revision: entry.revision,
         stored_at: entry.stored_at,
         asked_at: entry.asked_at,
@@ -116,7 +116,7 @@ pub(super) fn decode(record: &[u8]) -> Option<Entry> {
         peak: head.peak,
         turn: 0,
         life: head.life(),
-        question: head.question,
+        question: PackedQuestion::from(&head.question),
         took: Duration::from_micros(head.took_us),
         evidence: head.evidence,
         note: head.note,
