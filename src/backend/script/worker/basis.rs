@@ -23,7 +23,9 @@ impl Basis {
             let data = folder.join(path).metadata().ok().filter(std::fs::Metadata::is_file)?;
             Some((data.dev(), data.ino(), data.len(), data.mtime(), data.mtime_nsec()))
         };
-        let named = program.arguments.iter().map(Path::new);
+        // An option names no file, and neither does a program that stands there itself.
+        let may_name = |argument: &&String| !argument.starts_with('-') && !argument.contains('\n');
+        let named = program.arguments.iter().filter(may_name).map(Path::new);
         let files = std::iter::once(program.program.as_path()).chain(named).map(version).collect();
         Self { program: program.clone(), usable: bay.identities(), files }
     }
