@@ -9,6 +9,7 @@ mod bay;
 mod confine;
 mod copy;
 mod folder;
+mod idle;
 mod inside;
 mod root;
 mod slot;
@@ -31,6 +32,7 @@ use tokio::{
 
 pub use self::{
     bay::{Bay, Leash, Running, Turn},
+    idle::Idle,
     inside::run,
     terms::{Identities, Limits, Network, SYSTEM, Terms, User},
     usage::{Meter, Usage},
@@ -42,8 +44,6 @@ use crate::telemetry::metrics::ProgramMetrics;
 /// The argument with which the gateway's program lives as a launcher.
 pub const ARGUMENT: &str = "launch";
 
-/// How long a launcher waits for another program.
-const IDLE: Duration = Duration::from_mins(1);
 /// Between the polite and the final signal.
 const GRACE: Duration = Duration::from_secs(2);
 /// How long a launcher may take to end a program beyond the grace.

@@ -1,21 +1,25 @@
 //! Where programs are started that live by the same terms: with their turns, and with launchers that wait for the next one.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{sync::Arc, time::Duration};
 
 use tokio::{
     net::unix::pipe,
     sync::{OwnedSemaphorePermit, Semaphore, oneshot},
-    time::{Instant, sleep, timeout_at},
+    time::{Instant, timeout_at},
 };
 
 use super::{
-    ENDING, GRACE, IDLE, Launchers,
+    ENDING, GRACE, Launchers,
+    idle::Idle,
     slot::{self, Slot},
     terms::{Identities, Terms},
     usage::Meter,
     wire::{self, Ended, Fate, Program, Report, Request},
 };
 use crate::error::BackendError;
+
+/// How long a launcher may take to empty its folder.
+const EMPTYING: Duration = Duration::from_mins(1);
 
 /// The launchers for programs on one set of terms.
 #[derive(Debug, Clone)]
@@ -27,7 +31,7 @@ struct Places {
     terms: Terms,
     permits: Arc<Semaphore>,
     most: usize,
-    idle: Mutex<Vec<(Slot, Instant)>>,
+    idle: Arc<Idle<Slot>>,
 }
 
 /// A program that runs. When its leash is dropped, it is ended: first politely, then by force.
@@ -65,7 +69,7 @@ impl Bay {
         let most = most.clamp(1, Semaphore::MAX_PERMITS);
         launchers.want(terms.network);
         let (launchers, permits) = (Arc::clone(launchers), Arc::new(Semaphore::new(most)));
-        Self(Arc::new(Places { launchers, terms, permits, most, idle: Mutex::default() }))
+        Self(Arc::new(Places { launchers, terms, permits, most, idle: Arc::default() }))
     }
 
     /// Starts `program`, as soon as it is its turn.
@@ -165,7 +169,7 @@ impl Places {
 
     fn idle_slot(&self) -> Option<Slot> {
         loop {
-            let (mut slot, _) = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
+            let mut slot = self.idle.pop()?;
             if slot.is_good(&self.terms) {
                 return Some(slot);
             }
@@ -217,7 +221,7 @@ impl Places {
             Fate::Waits => {
                 let places = Arc::clone(&self);
                 tokio::spawn(async move {
-                    match timeout_at(Instant::now() + IDLE, slot.halves().0.next()).await {
+                    match timeout_at(Instant::now() + EMPTYING, slot.halves().0.next()).await {
                         Ok(Ok(Report::Ready(_))) => places.keep(slot),
                         _ => slot.destroy().await,
                     }
@@ -230,27 +234,14 @@ impl Places {
     }
 
     /// Keeps a launcher for the next program, for a while.
-    fn keep(self: &Arc<Self>, slot: Slot) {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push((slot, Instant::now()));
-        let places = Arc::downgrade(self);
-        tokio::spawn(async move {
-            sleep(IDLE).await;
-            let Some(places) = places.upgrade() else { return };
-            let is_old = |(_, since): &mut (Slot, Instant)| since.elapsed() >= IDLE;
-            let old: Vec<_> =
-                places.idle.lock().unwrap_or_else(PoisonError::into_inner).extract_if(.., is_old).collect();
-            for (slot, _) in old {
-                slot.destroy().await;
-            }
-        });
+    fn keep(&self, slot: Slot) {
+        self.idle.push(slot, 0, |slot| drop(tokio::spawn(slot.destroy())));
     }
 }
 
 impl Drop for Places {
     fn drop(&mut self) {
         // They end by themselves, but for one that its last program stopped.
-        for (slot, _) in self.idle.get_mut().unwrap_or_else(PoisonError::into_inner) {
-            slot.kill();
-        }
+        self.idle.take().iter_mut().for_each(Slot::kill);
     }
 }

@@ -1,14 +1,11 @@
 //! The workers of a route.
 
 use std::{
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
+    sync::{Arc, atomic::AtomicUsize},
     time::Duration,
 };
 
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 use super::{
     WorkerConfig,
@@ -19,12 +16,10 @@ use super::{
 use crate::{
     backend::script::{protocol::Reading, run::Job},
     error::BackendError,
-    launcher::{Bay, Program, Turn, Usage},
+    launcher::{Bay, Idle, Program, Turn, Usage},
     units::ByteSize,
 };
 
-/// How long a worker may have nothing to do, where there are more than are kept ahead.
-const IDLE: Duration = Duration::from_mins(1);
 /// How long the start of one may take that nobody waits for.
 const STARTING: Duration = Duration::from_secs(30);
 
@@ -36,18 +31,15 @@ pub struct Pool(Arc<Shared>);
 struct Shared {
     bay: Bay,
     config: WorkerConfig,
-    /// Who was busy last stands last, and is asked first.
-    idle: Mutex<Vec<Worker>>,
+    idle: Arc<Idle<Worker>>,
     live: Arc<AtomicUsize>,
-    is_swept: AtomicBool,
 }
 
 impl Pool {
     /// No worker yet. As many questions as have a turn in `bay` are asked at once.
     #[must_use]
     pub fn new(bay: &Bay, config: WorkerConfig) -> Self {
-        let (bay, idle, live) = (bay.clone(), Mutex::default(), Arc::default());
-        Self(Arc::new(Shared { bay, config, idle, live, is_swept: AtomicBool::new(false) }))
+        Self(Arc::new(Shared { bay: bay.clone(), config, idle: Arc::default(), live: Arc::default() }))
     }
 
     /// Starts what should be there before anybody asks.
@@ -109,14 +101,10 @@ impl WorkerConfig {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Vec<Worker>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// One that has nothing to do. Those that are of no use any more are ended.
     fn idle_worker(&self, basis: &Basis) -> Option<Worker> {
         loop {
-            let worker = self.lock().pop()?;
+            let worker = self.idle.pop()?;
             let Some(why) = worker.why_not(basis) else { return Some(worker) };
             self.bay.worker_ended(why);
             tracing::debug!("a worker that ended, wrote unasked or knows something old is replaced");
@@ -127,15 +115,12 @@ impl Shared {
         Worker::start(&self.bay, basis.clone(), Place::new(&self.live), deadline).await
     }
 
-    fn keep(self: &Arc<Self>, mut worker: Worker) {
-        worker.idle = Instant::now();
-        let mut idle = self.lock();
-        idle.push(worker);
-        let is_surplus = idle.len() > self.config.ahead;
-        drop(idle);
-        if is_surplus && !self.is_swept.swap(true, Ordering::Relaxed) {
-            tokio::spawn(sweep(Arc::downgrade(self)));
-        }
+    fn keep(&self, worker: Worker) {
+        let bay = self.bay.clone();
+        self.idle.push(worker, self.config.ahead, move |worker| {
+            bay.worker_ended("surplus");
+            drop(worker);
+        });
     }
 
     /// Ends `worker`, which has a `turn` until it is gone, and starts another one if there should be one.
@@ -161,29 +146,5 @@ impl Shared {
                 }
             }
         });
-    }
-}
-
-/// Ends those that have nothing to do, but for those that are kept ahead.
-async fn sweep(pool: Weak<Shared>) {
-    loop {
-        sleep(IDLE).await;
-        let Some(pool) = pool.upgrade() else { return };
-        let mut idle = pool.lock();
-        let surplus = idle.len().saturating_sub(pool.config.ahead);
-        let old = idle.iter().take(surplus).filter(|worker| worker.idle.elapsed() >= IDLE).count();
-        let ended: Vec<Worker> = idle.drain(..old).collect();
-        let is_done = idle.len() <= pool.config.ahead;
-        if is_done {
-            pool.is_swept.store(false, Ordering::Relaxed);
-        }
-        drop(idle);
-        for worker in ended {
-            pool.bay.worker_ended("surplus");
-            drop(worker);
-        }
-        if is_done {
-            return;
-        }
     }
 }

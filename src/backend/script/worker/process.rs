@@ -51,8 +51,6 @@ pub enum Fault {
 pub struct Worker {
     /// How many questions it was asked.
     pub asked: u64,
-    /// Since when it has nothing to do.
-    pub idle: Instant,
     /// What it uses.
     pub meter: Meter,
     basis: Basis,
@@ -74,8 +72,8 @@ impl Worker {
         let Running { stdin: Some(stdin), stdout, stderr, ended, meter, leash } = running else {
             return Err(BackendError::unavailable("cannot start: it has no stdin"));
         };
-        let (stderr, ended, idle) = (Tail::of(stderr), Some(ended), Instant::now());
-        Ok(Self { asked: 0, idle, meter, basis, stdin, stdout, stderr, ended, _leash: leash, _place: place })
+        let (stderr, ended) = (Tail::of(stderr), Some(ended));
+        Ok(Self { asked: 0, meter, basis, stdin, stdout, stderr, ended, _leash: leash, _place: place })
     }
 
     /// Why it must not be asked, if it has ended, wrote unasked, or is not what would be started now.
