@@ -10,6 +10,7 @@ use std::{
     },
 };
 
+use foldhash::quality::RandomState;
 use futures_util::{
     FutureExt,
     future::{BoxFuture, Shared},
@@ -27,7 +28,7 @@ pub struct Flights<K, L, T>(Arc<Table<K, L, T>>);
 
 #[derive(Debug)]
 struct Table<K, L, T> {
-    under_way: Mutex<HashMap<K, Flight<L, T>>>,
+    under_way: Mutex<HashMap<K, Flight<L, T>, RandomState>>,
     turns: AtomicU64,
 }
 
@@ -123,7 +124,7 @@ where
 }
 
 impl<K, L, T> Table<K, L, T> {
-    fn lock(&self) -> MutexGuard<'_, HashMap<K, Flight<L, T>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<K, Flight<L, T>, RandomState>> {
         self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

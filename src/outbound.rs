@@ -31,6 +31,7 @@ use ipnet::IpNet;
 use reqwest::Url;
 use tokio::time::{Instant, sleep};
 use tower::retry::budget::Budget as _;
+use url::Position;
 
 use self::{
     addresses::Addresses,
@@ -286,11 +287,7 @@ fn end_of(outcome: &Outcome) -> End {
 
 /// Scheme, host and port.
 fn origin(url: &Url) -> Arc<str> {
-    let host = url.host_str().unwrap_or_default();
-    match url.port() {
-        None => [url.scheme(), "://", host].concat().into(),
-        Some(port) => format!("{}://{host}:{port}", url.scheme()).into(),
-    }
+    [url.scheme(), "://", &url[Position::BeforeHost..Position::BeforePath]].concat().into()
 }
 
 impl fmt::Debug for Outbound {

@@ -143,7 +143,7 @@ impl Shape {
             }
             map.insert((*key).clone(), (*value).clone());
         }
-        if let Some(key) = RESERVED.into_iter().find(|key| map.contains_key(*key)) {
+        if let Some(key) = map.keys().find(|key| RESERVED.contains(&key.as_str())) {
             return Err(format!(
                 "the key `{key}` is reserved: Argo CD would overwrite it; rename it, for example in `output`"
             ));

@@ -3,6 +3,7 @@
 //! branch called `../../x` stays one path segment.
 
 mod names;
+mod plain;
 mod width;
 
 use std::{collections::BTreeSet, fmt::Write as _, sync::LazyLock};
@@ -11,8 +12,9 @@ use minijinja::{
     Environment, Error, ErrorKind, Output, State, UndefinedBehavior, Value,
     value::{Serde, ValueKind},
 };
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC};
 
+use self::plain::Plain;
 use crate::generator::Query;
 
 /// Work that one rendering may do, in minijinja's instructions.
@@ -39,6 +41,9 @@ pub struct Template {
     /// Holds the parsed template as [`ONLY`]: minijinja's templates live in an environment.
     environment: Box<Environment<'static>>,
     names: BTreeSet<String>,
+    place: Place,
+    /// The same without a machine, where there is no need of one.
+    plain: Option<Plain>,
 }
 
 /// The name of the one template in a [`Template`]'s environment.
@@ -73,8 +78,9 @@ impl Template {
         let mut environment = Box::new(environment(place).clone());
         let added = environment.add_template_owned(ONLY, source.to_owned());
         let template = added.and_then(|()| environment.get_template(ONLY)).map_err(|error| one_line(&error))?;
-        let names = template.undeclared_variables(true).into_iter().collect();
-        Ok(Self { source: source.to_owned(), environment, names })
+        let names: BTreeSet<String> = template.undeclared_variables(true).into_iter().collect();
+        let plain = Plain::parse(source, |name| names.contains(name));
+        Ok(Self { source: source.to_owned(), environment, names, place, plain })
     }
 
     /// Renders with the variables of `context`.
@@ -82,6 +88,9 @@ impl Template {
     /// # Errors
     /// When a name is not defined there, or a value may not stand in this place.
     pub fn render(&self, context: &Value) -> Result<String, String> {
+        if let Some(text) = self.plain.as_ref().and_then(|plain| plain.render(context, self.place)) {
+            return Ok(text);
+        }
         let rendered = self.environment.get_template(ONLY).and_then(|template| template.render(context));
         // In one line, which the source may not be.
         let told = |why: String| why.replace(char::is_control, " ");
@@ -173,15 +182,7 @@ fn new_environment(place: Place) -> Environment<'static> {
     environment.add_filter("tag", |name: &str| names::tag(name).map_err(refused));
     environment.add_filter("slug", |name: &str| names::slug(name).map_err(refused));
     environment.add_filter("sha8", |commit: &str| names::sha8(commit).map_err(refused));
-    environment.set_formatter(move |out: &mut Output, _: &mut State, value: &Value| {
-        let text = printable(value)?;
-        match place {
-            Place::Text => out.write_str(&text)?,
-            Place::Url => write!(out, "{}", utf8_percent_encode(&text, RESERVED))?,
-            Place::Reference => out.write_str(reference_part(&text)?)?,
-        }
-        Ok(())
-    });
+    environment.set_formatter(move |out: &mut Output, _: &mut State, value: &Value| plain::write(out, value, place));
     environment
 }
 

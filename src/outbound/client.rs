@@ -7,7 +7,7 @@ use std::{
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::BytesMut;
-use reqwest::{NoProxy, redirect};
+use reqwest::{NoProxy, redirect, retry};
 use tokio::time::{Instant, timeout_at};
 use zeroize::Zeroizing;
 
@@ -143,6 +143,8 @@ impl Client {
         let mut builder = reqwest::Client::builder()
             .user_agent(concat!("appset-gateway/", env!("CARGO_PKG_VERSION")))
             .redirect(redirect::Policy::none())
+            // What may be sent again is known here, and it would copy each request.
+            .retry(retry::never())
             .no_proxy()
             .connect_timeout(CONNECT_TIMEOUT)
             .pool_idle_timeout(Duration::from_mins(1))

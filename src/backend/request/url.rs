@@ -15,6 +15,8 @@ use crate::{
 pub(super) struct UrlTemplate {
     template: Template,
     allowed: Option<Vec<AllowedHost>>,
+    /// All of it before the `?`, where no value stands there, and how long that is in the template.
+    before_query: Option<(Url, usize)>,
     /// Whether its path may end with a `/`.
     is_folder: bool,
 }
@@ -52,7 +54,8 @@ impl UrlTemplate {
                 let help = "send it as a header: `Authorization: { file: … }`";
                 problems.error_with_help(path, "the URL holds a user or a password", help);
             }
-            return Some(Self { template, allowed: None, is_folder });
+            let before_query = before_query(&template, is_folder);
+            return Some(Self { template, allowed: None, before_query, is_folder });
         }
         let prefix = template.fixed_prefix();
         let has_scheme = prefix.starts_with("https://") || prefix.starts_with("http://");
@@ -72,7 +75,7 @@ impl UrlTemplate {
             );
             return None;
         }
-        Some(Self { template, allowed: Some(hosts), is_folder })
+        Some(Self { template, allowed: Some(hosts), before_query: None, is_folder })
     }
 
     /// The URL with the values of `context`.
@@ -81,6 +84,13 @@ impl UrlTemplate {
     /// When a value is missing, or leads elsewhere.
     pub(super) fn render(&self, context: &TemplateValue) -> Result<Url, String> {
         let text = self.template.render(context)?;
+        if let Some((url, length)) = &self.before_query
+            && let Some(query) = text.get(length + 1..).filter(|query| is_plain(query))
+        {
+            let mut url = url.clone();
+            url.set_query(Some(query));
+            return Ok(url);
+        }
         check(&text, self.is_folder)?;
         let url = Url::parse(&text).map_err(|error| error.to_string())?;
         let Some(allowed) = &self.allowed else { return Ok(url) };
@@ -154,6 +164,18 @@ fn fixed_host(template: &Template) -> Option<Url> {
     }
     let url = Url::parse(if is_whole { source } else { prefix.trim_end_matches(|c| c != '/' && c != '?') }).ok()?;
     (matches!(url.scheme(), "http" | "https") && url.has_host()).then_some(url)
+}
+
+/// What stands before the `?` of `template`, if no value does, and how long it is there.
+fn before_query(template: &Template, is_folder: bool) -> Option<(Url, usize)> {
+    let (before, _) = template.fixed_prefix().split_once('?').filter(|(before, _)| !before.contains('#'))?;
+    check(before, is_folder).ok()?;
+    Some((Url::parse(before).ok()?, before.len()))
+}
+
+/// Whether `query` stands in a URL as it is, whoever reads it.
+fn is_plain(query: &str) -> bool {
+    query.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~%=&+,:/".contains(&byte))
 }
 
 /// Refuses `.` and `..` as segments, in every spelling: URL parsers resolve them, so a value could leave the
@@ -313,6 +335,23 @@ mod tests {
             ask("https://{{ params.h }}/v1", "evil.example").unwrap_err(),
             "the host `evil.example` is in no entry of `allowedHosts`"
         );
+    }
+
+    #[test]
+    fn a_query_is_read_as_any_other_text() {
+        for source in ["https://h.example/v1/?x={{ params.v }}", "http://h?{{ params.v }}&a=b", "https://h/a%2Fb?y"] {
+            let template = build(source, &[]).0.unwrap();
+            assert!(template.before_query.is_some(), "{source}");
+            for value in ["", "x", "a/b c", "#f", "?", "%41", "ü", "a\tb", "'", "../.."] {
+                let context = minijinja::context! { params => minijinja::context! { v => value } };
+                let whole = Url::parse(&template.template.render(&context).unwrap());
+                assert_eq!(template.render(&context).ok(), whole.ok(), "{source}: {value}");
+            }
+        }
+        for source in ["https://h/{{ params.v }}?x=y", "https://h/#?{{ params.v }}", "https://h/v1//a?x={{ params.v }}"]
+        {
+            assert!(build(source, &[]).0.unwrap().before_query.is_none(), "{source}");
+        }
     }
 
     #[test]

@@ -1,0 +1,124 @@
+//! Templates of texts and names alone, such as `https://h/v1/{{ params.branch }}`: most are no more, and need no machine.
+
+use std::fmt::Write;
+
+use minijinja::{Error, Value};
+use percent_encoding::utf8_percent_encode;
+
+use super::{Place, RESERVED, printable, reference_part};
+
+/// A template of texts and names, in their order.
+#[derive(Debug)]
+pub struct Plain(Vec<Piece>);
+
+#[derive(Debug)]
+enum Piece {
+    Text(String),
+    /// The parts of a dotted name.
+    Name(Vec<String>),
+}
+
+impl Plain {
+    /// `source`, if it is no more than that; `is_name` tells a name from another word.
+    pub fn parse(source: &str, is_name: impl Fn(&str) -> bool) -> Option<Self> {
+        // A template loses the newline at its end.
+        if source.contains("{%") || source.contains("{#") || source.ends_with('\n') {
+            return None;
+        }
+        let (mut pieces, mut rest) = (Vec::new(), source);
+        while let Some((before, after)) = rest.split_once("{{") {
+            let (name, next) = after.split_once("}}")?;
+            let name = name.trim();
+            let parts = name.split('.').map(str::to_owned).collect();
+            if !is_name(name) {
+                return None;
+            }
+            pieces.extend([Piece::Text(before.to_owned()), Piece::Name(parts)]);
+            rest = next;
+        }
+        pieces.push(Piece::Text(rest.to_owned()));
+        Some(Self(pieces))
+    }
+
+    /// The text with the variables of `context`; `None` where that is an error, which the machine words.
+    pub fn render(&self, context: &Value, place: Place) -> Option<String> {
+        let mut text = String::new();
+        for piece in &self.0 {
+            match piece {
+                Piece::Text(own) => text.push_str(own),
+                Piece::Name(parts) => {
+                    let (first, others) = parts.split_first()?;
+                    let value =
+                        others.iter().try_fold(context.get_attr(first).ok()?, |value, part| value.get_attr(part).ok());
+                    write(&mut text, &value?, place).ok()?;
+                }
+            }
+        }
+        Some(text)
+    }
+}
+
+/// Writes `value` as it stands in `place`.
+pub fn write(out: &mut impl Write, value: &Value, place: Place) -> Result<(), Error> {
+    let text = printable(value)?;
+    match place {
+        Place::Text => out.write_str(&text)?,
+        Place::Url => write!(out, "{}", utf8_percent_encode(&text, RESERVED))?,
+        Place::Reference => out.write_str(reference_part(&text)?)?,
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use minijinja::context;
+
+    use super::{super::Template, *};
+
+    #[test]
+    fn it_says_what_the_machine_says() {
+        let context = context! {
+            params => context! {
+                text => "a/b c", number => 7, float => 1.5, yes => true, nothing => (), list => vec![1], map => context! { x => "y" },
+            },
+            top => "t",
+        };
+        let sources = [
+            "",
+            "plain",
+            "{{ params.text }}",
+            "a{{params.text}}b{{ top }}c",
+            "{{ params.number }}{{ params.float }}{{ params.yes }}",
+            "{{ params.map.x }}",
+            "x\n{{ top }}",
+            "}} {{ top }}",
+        ];
+        let others = [
+            "{{ top }}\n",
+            "{{ params.nothing }}",
+            "{{ params.list }}",
+            "{{ params.map }}",
+            "{{ params.none }}",
+            "{{ none.x }}",
+            "{{ params.text | upper }}",
+            "{{- top -}}",
+            "{{ 'x' }}",
+            "{{ true }}",
+            "{{ params.list[0] }}",
+            "{{ params['text'] }}",
+            "{% if top %}x{% endif %}",
+            "{# top #}x",
+            "{{ '}}' }}",
+        ];
+        for place in [Place::Text, Place::Url, Place::Reference] {
+            for (source, is_plain) in sources.map(|it| (it, true)).into_iter().chain(others.map(|it| (it, false))) {
+                let mut template = Template::compile(source, place).unwrap();
+                let quick = template.plain.as_ref().and_then(|plain| plain.render(&context, place));
+                template.plain = None;
+                let machine = template.render(&context);
+                assert!(quick.is_none() || quick == machine.clone().ok(), "{source}: {quick:?}, {machine:?}");
+                assert_eq!(quick.is_some(), is_plain && machine.is_ok(), "{source}: {machine:?}");
+            }
+        }
+    }
+}
