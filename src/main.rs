@@ -2,7 +2,7 @@
 
 /// What memory costs is a part of what a request costs: benches/README.md.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> std::process::ExitCode {
     appset_gateway::cli::run()

@@ -64,11 +64,9 @@ impl Slot {
     fn launch(launchers: &Launchers, folder: PathBuf, identities: Identities) -> io::Result<Self> {
         let (ours, theirs) = StdUnixStream::pair()?;
         ours.set_nonblocking(true)?;
-        // The allocator would take a GiB ahead, never to be used, which counts against what a program may have.
         let process = Command::new(&launchers.program)
             .arg(ARGUMENT)
             .env_clear()
-            .env("MIMALLOC_ARENA_EAGER_COMMIT", "0")
             .current_dir("/")
             .stdin(OwnedFd::from(theirs))
             .stdout(Stdio::null())
