@@ -135,9 +135,9 @@ fn of_program(program: &FilePath, base: &BaseDir) -> Vec<PathBuf> {
             INSTALLED.iter().any(|name| folder.ends_with(name)) && !folder.starts_with(base.as_path())
         };
         let installed = folder.filter(is_bin).and_then(FilePath::parent);
-        found.extend(
-            folder.into_iter().chain(installed).filter(|folder| is_harmless(folder, base)).map(FilePath::to_owned),
-        );
+        let folders = folder.into_iter().chain(installed);
+        let folders = folders.filter(|folder| is_harmless(folder, base) && !is_of_system(folder));
+        found.extend(folders.map(FilePath::to_owned));
     }
     found
 }
@@ -159,6 +159,11 @@ fn is_harmless(folder: &FilePath, base: &BaseDir) -> bool {
     let others = std::env::home_dir().into_iter().chain([std::env::temp_dir()]);
     let holds = |other: &FilePath| other.canonicalize().unwrap_or_else(|_| other.to_owned()).starts_with(&folder);
     folder.parent().is_some() && !holds(base.as_path()) && !others.into_iter().any(|other| holds(&other))
+}
+
+/// Whether everybody may read a folder anyway, so that it need not be looked at before each run.
+fn is_of_system(folder: &FilePath) -> bool {
+    folder.canonicalize().is_ok_and(|folder| SYSTEM.iter().any(|system| folder.starts_with(system)))
 }
 
 /// The user called `name`, or numbered so: `nobody`, `65534`, `1000:1000`.
@@ -205,6 +210,7 @@ mod tests {
         assert_eq!(found("lone/run", &[]), [path("lone"), path("lone/run")]);
         assert_eq!(found("config/run", &["get", "secrets", "list"]), [path("config/list"), path("config/run")]);
         assert_eq!(found("config/run", &["./secrets"]), [path("config/run"), path("config/./secrets")]);
+        assert_eq!(belongings(FilePath::new("/bin/sh"), &[], &base), [FilePath::new("/bin/sh")]);
         let temporary = tempfile::NamedTempFile::new_in(std::env::temp_dir()).unwrap();
         assert_eq!(belongings(temporary.path(), &[], &base), [temporary.path()]);
     }
