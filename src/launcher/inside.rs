@@ -23,7 +23,6 @@ use nix::{
     },
     unistd::Pid,
 };
-use rustix::process::{PidfdFlags, pidfd_open};
 
 use super::{
     Opening,
@@ -183,24 +182,22 @@ impl Launcher {
 
     /// Waits until the program ends, by itself or as the gateway wishes.
     fn attend(&mut self, pid: Pid, seen: &mut impl FnMut(Pid, How)) -> std::io::Result<GoingOn> {
-        let known = rustix::process::Pid::from_raw(pid.as_raw()).ok_or(std::io::ErrorKind::NotFound)?;
-        let program = pidfd_open(known, PidfdFlags::empty())?;
         loop {
-            let mut awaited = [program.as_fd(), self.socket.as_fd(), self.children.as_fd()]
-                .map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+            let mut awaited = [self.socket.as_fd(), self.children.as_fd()].map(|fd| PollFd::new(fd, PollFlags::POLLIN));
             match poll(&mut awaited, PollTimeout::NONE) {
                 Err(nix::errno::Errno::EINTR) => continue,
                 result => result?,
             };
-            let [has_ended, has_word, has_lost] = awaited.map(|one| one.any().unwrap_or(true));
-            // It first: of others there may be ever more.
-            if has_ended && let Reaped::Child(ended, how) = reap(Some(pid)) {
-                seen(ended, how);
-                return Ok(GoingOn { is_served: true, is_stopped: false });
-            }
+            let [has_word, has_lost] = awaited.map(|one| one.any().unwrap_or(true));
             if has_lost {
-                // What lost its parents and has ended would stay as long as the program, which may be a worker.
+                // Before it is seen who has ended: whoever ends later is told anew.
                 self.children.read_signal()?;
+                // It first: of others there may be ever more.
+                if let Reaped::Child(ended, how) = reap(Some(pid)) {
+                    seen(ended, how);
+                    return Ok(GoingOn { is_served: true, is_stopped: false });
+                }
+                // What lost its parents and has ended would stay as long as the program, which may be a worker.
                 for _ in 0..MOST_AT_ONCE {
                     let Reaped::Child(ended, how) = reap(None) else { break };
                     seen(ended, how);
