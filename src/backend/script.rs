@@ -194,9 +194,9 @@ impl Backend for Script {
         let name = self.name();
         if let Some(workers) = &self.workers {
             let (environment, secrets) = self.environment()?;
-            let job = self.job(environment, query, &secrets);
+            let (program, job) = (self.program(environment), self.job(query, &secrets));
             let span = self.span("worker");
-            let asked = noted(&span, span.around(workers.ask(&job)).await);
+            let asked = noted(&span, span.around(workers.ask(program, &job)).await);
             let reading = asked.map_err(|error| self.explain(error).within(&name))?;
             let reading = self.map(reading, query).await.map_err(|error| secrets.clean(&error).within(&name))?;
             return Ok(Outcome::of_list(reading.items, format!("asked {name}"), "an explicit []").lasting(reading.ttl));
@@ -217,7 +217,7 @@ impl Backend for Script {
     fn start_ahead(&self) {
         let Some(workers) = &self.workers else { return };
         match self.environment() {
-            Ok((environment, _)) => workers.start_ahead(&self.program(environment)),
+            Ok((environment, _)) => workers.start_ahead(self.program(environment)),
             Err(why) => tracing::warn!(%why, program = %self.program.display(), "no worker is started ahead"),
         }
     }
@@ -260,11 +260,10 @@ impl Script {
         }
     }
 
-    fn job<'a>(&'a self, environment: Environment, query: &'a Query, secrets: &'a Secrets) -> Job<'a> {
+    fn job<'a>(&'a self, query: &'a Query, secrets: &'a Secrets) -> Job<'a> {
         let own = Instant::now() + self.timeout.0;
         Job {
             bay: &self.bay,
-            program: self.program(environment),
             input: self.protocol.input(query),
             most: self.max_output,
             secrets,
@@ -284,7 +283,7 @@ impl Script {
         environment::add_place(&mut environment);
         secrets.hide(environment::dumped(&query.parameters));
         let name = self.name();
-        let run = run(self.job(environment, query, &secrets)).await;
+        let run = run(self.program(environment), self.job(query, &secrets)).await;
         let run = run.map_err(|error| self.explain(error).within(&name))?;
         exit::check(&run, &secrets).map_err(|error| {
             let error = if run.ended.is_first { error.within("init") } else { error };

@@ -140,8 +140,8 @@ impl Bay {
         self.0.launchers.begun();
         let ((stop, stopped), (end, ended)) = (oneshot::channel(), oneshot::channel());
         tokio::spawn(Arc::clone(&self.0).attend(slot, stopped, end, turn));
-        let receiver = |fd| pipe::Receiver::from_owned_fd(fd).map_err(|error| cannot(error.to_string()));
-        let stdin = pipe::Sender::from_owned_fd(stdin).map_err(|error| cannot(error.to_string()))?;
+        let receiver = |fd| pipe::Receiver::from_owned_fd_unchecked(fd).map_err(|error| cannot(error.to_string()));
+        let stdin = pipe::Sender::from_owned_fd_unchecked(stdin).map_err(|error| cannot(error.to_string()))?;
         Ok(Running {
             stdin: Some(stdin),
             stdout: receiver(stdout)?,

@@ -2,14 +2,26 @@
 //! made of it.
 
 use std::{
-    fs::{self, DirBuilder, Permissions},
+    fs::{self, DirBuilder, Metadata, Permissions},
     io,
-    os::unix::fs::{DirBuilderExt, PermissionsExt},
-    path::Path,
+    os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt},
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 /// The mode of a work folder: its owner's alone.
 const OWN: u32 = 0o700;
+/// How late the time of a change may be: kernels before 6.13 count it in ticks, of which there are 100 a second or more.
+const TICK: Duration = Duration::from_millis(20);
+
+/// A launcher's own.
+#[derive(Debug)]
+pub struct Work {
+    /// Where it is.
+    pub path: PathBuf,
+    /// When it was last changed, as of a look that found it as it was made.
+    changed: Option<SystemTime>,
+}
 
 /// Makes one.
 ///
@@ -19,18 +31,39 @@ pub fn make(folder: &Path) -> io::Result<()> {
     DirBuilder::new().mode(OWN).create(folder)
 }
 
-/// Whether one is as it was made.
-pub fn is_as_made(folder: &Path) -> bool {
-    is_own(folder) && folder.read_dir().is_ok_and(|mut entries| entries.next().is_none())
+impl Work {
+    /// The one at `path`, of which nothing is known.
+    pub const fn new(path: PathBuf) -> Self {
+        Self { path, changed: None }
+    }
+
+    /// Whether it is as it was made, after a run that began at `began`. The time of a change is the kernel's: a program cannot set
+    /// it, so where it stays nobody need look inside.
+    pub fn is_as_made(&mut self, began: SystemTime) -> bool {
+        let Ok(data) = self.path.symlink_metadata() else { return false };
+        let changed = changed(&data);
+        if changed.is_some() && changed == self.changed && changed.is_some_and(|changed| changed + TICK < began) {
+            return true;
+        }
+        let is_as_made = is_own(&data) && self.path.read_dir().is_ok_and(|mut entries| entries.next().is_none());
+        self.changed = changed.filter(|_| is_as_made);
+        is_as_made
+    }
 }
 
-fn is_own(folder: &Path) -> bool {
-    folder.symlink_metadata().is_ok_and(|data| data.is_dir() && data.permissions().mode() & 0o7777 == OWN)
+fn changed(data: &Metadata) -> Option<SystemTime> {
+    let (seconds, nanos) = (u64::try_from(data.ctime()).ok()?, u32::try_from(data.ctime_nsec()).ok()?);
+    Some(UNIX_EPOCH + Duration::new(seconds, nanos))
+}
+
+fn is_own(data: &Metadata) -> bool {
+    data.is_dir() && data.permissions().mode() & 0o7777 == OWN
 }
 
 /// Empties one; whether it is as it was made.
 pub fn empty(folder: &Path) -> bool {
-    if !is_own(folder) && fs::set_permissions(folder, Permissions::from_mode(OWN)).is_err() {
+    let is_own = folder.symlink_metadata().is_ok_and(|data| is_own(&data));
+    if !is_own && fs::set_permissions(folder, Permissions::from_mode(OWN)).is_err() {
         return false;
     }
     let Ok(mut entries) = folder.read_dir() else { return false };
@@ -81,6 +114,7 @@ mod tests {
         let outer = tempfile::tempdir().unwrap();
         let (folder, other) = (outer.path().join("work"), outer.path().join("other"));
         make(&folder).unwrap();
+        let is_as_made = |folder: &Path| Work::new(folder.to_owned()).is_as_made(SystemTime::now());
         assert!(is_as_made(&folder) && empty(&folder));
         fs::create_dir_all(folder.join("a/b/c")).unwrap();
         assert!(!is_as_made(&folder));
@@ -98,5 +132,38 @@ mod tests {
         assert!(!empty(&outer.path().join("nowhere")));
         remove(&folder).unwrap();
         assert!(!folder.exists());
+    }
+
+    #[test]
+    fn who_changes_it_is_seen() {
+        let outer = tempfile::tempdir().unwrap();
+        let path = outer.path().join("work");
+        make(&path).unwrap();
+        let mut work = Work::new(path.clone());
+        let mut ended = |change: &dyn Fn()| {
+            std::thread::sleep(2 * TICK);
+            let began = SystemTime::now();
+            change();
+            work.is_as_made(began)
+        };
+        let file = path.join("file");
+        assert!(ended(&|| ()) && ended(&|| ()));
+        assert!(ended(&|| {
+            fs::write(&file, "x").unwrap();
+            fs::remove_file(&file).unwrap();
+        }));
+        assert!(!ended(&|| fs::write(&file, "x").unwrap()));
+        assert!(!ended(&|| ()));
+        assert!(empty(&path) && ended(&|| ()) && ended(&|| ()));
+        // A program may say when it was changed, but not when it said so.
+        let long_ago = fs::FileTimes::new().set_modified(UNIX_EPOCH + Duration::from_hours(1));
+        assert!(!ended(&|| {
+            fs::write(&file, "x").unwrap();
+            fs::File::open(&path).unwrap().set_times(long_ago).unwrap();
+        }));
+        assert!(empty(&path) && ended(&|| ()));
+        assert!(!ended(&|| fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap()));
+        fs::remove_dir(&path).unwrap();
+        assert!(!ended(&|| ()));
     }
 }

@@ -7,9 +7,9 @@ use std::{
         fd::{AsFd, OwnedFd},
         unix::{net::UnixStream, process::CommandExt},
     },
-    path::{Path, PathBuf},
+    path::Path,
     process::{Command, ExitCode, Stdio},
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use nix::{
@@ -27,7 +27,8 @@ use nix::{
 use super::{
     Opening,
     confine::confine,
-    copy, folder,
+    copy,
+    folder::{self, Work},
     tree::{Reaped, Tree, is_held, reap, reap_all},
     wire::{self, Ended, Fate, How, Program, Report, Request, STREAMS},
 };
@@ -63,7 +64,7 @@ fn live() -> std::io::Result<()> {
         Err(why) => return wire::send(&mut socket, &Report::NotStarted(why)),
     };
     wire::send(&mut socket, &Report::Ready(lacks))?;
-    let mut launcher = Launcher { socket, children: children()?, work: folder, tree, cpu: terms.limits.cpu };
+    let mut launcher = Launcher { socket, children: children()?, work: Work::new(folder), tree, cpu: terms.limits.cpu };
     while launcher.serve()? {}
     Ok(())
 }
@@ -90,7 +91,7 @@ fn close_inherited() {
 struct Launcher {
     socket: UnixStream,
     children: SignalFd,
-    work: PathBuf,
+    work: Work,
     tree: Tree,
     /// The processor time that each process may use, this one included, in seconds.
     cpu: Option<u64>,
@@ -110,10 +111,10 @@ impl Launcher {
         let Some((request, streams)) = wire::receive::<Request>(&mut self.socket)? else { return Ok(false) };
         // What has ended needs no stop.
         let Request::Start(program) = request else { return Ok(true) };
-        let before = usage();
+        let (before, began) = (usage(), SystemTime::now());
         let (mut how, mut is_served, mut is_first, mut is_alone, mut is_cut) = (How::Unknown, true, false, true, false);
         let stdout = streams.get(1).and_then(|stdout| fstat(stdout).ok()).map(|data| (data.st_dev, data.st_ino));
-        let commands = match prepare(program, streams, &self.work) {
+        let commands = match prepare(program, streams, &self.work.path) {
             Ok(commands) => commands,
             Err(why) => return self.refuse(why),
         };
@@ -152,7 +153,7 @@ impl Launcher {
         if !is_served {
             return Ok(false);
         }
-        let fate = match (is_alone && !self.is_tired(), folder::is_as_made(&self.work)) {
+        let fate = match (is_alone && !self.is_tired(), self.work.is_as_made(began)) {
             (true, true) => Fate::Goes,
             (true, false) => Fate::Waits,
             (false, _) => Fate::Ends,
@@ -161,7 +162,7 @@ impl Launcher {
         let (cpu, peak) = (after.0.saturating_sub(before.0), after.1);
         wire::send(&mut self.socket, &Report::Ended(Ended { how, cpu, peak, is_cut, fate, is_first }))?;
         // Nobody waits for that. Where something stays, no program comes after this one.
-        let is_emptied = fate == Fate::Waits && folder::empty(&self.work);
+        let is_emptied = fate == Fate::Waits && folder::empty(&self.work.path);
         if is_emptied {
             wire::send(&mut self.socket, &Report::Ready(Vec::new()))?;
         }

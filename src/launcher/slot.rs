@@ -8,8 +8,9 @@ use std::{
     time::Duration,
 };
 
+use rustix::io::ioctl_fionbio;
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt, Interest},
+    io::{AsyncReadExt, AsyncWriteExt, BufReader, Interest},
     net::{
         UnixStream,
         unix::{OwnedReadHalf, OwnedWriteHalf},
@@ -37,7 +38,7 @@ pub struct Slot {
 
 /// What the launcher tells.
 #[derive(Debug)]
-pub struct Reports(OwnedReadHalf);
+pub struct Reports(BufReader<OwnedReadHalf>);
 
 /// What the launcher is told.
 #[derive(Debug)]
@@ -72,7 +73,13 @@ impl Slot {
             .stdout(Stdio::null())
             .spawn()?;
         let (reports, requests) = UnixStream::from_std(ours)?.into_split();
-        Ok(Self { process, reports: Reports(reports), requests: Requests(requests), folder, identities })
+        Ok(Self {
+            process,
+            reports: Reports(BufReader::new(reports)),
+            requests: Requests(requests),
+            folder,
+            identities,
+        })
     }
 
     /// Starts a program with `streams`; `frame` is the [`Request::Start`].
@@ -153,7 +160,7 @@ impl Requests {
     }
 }
 
-/// The pipes for a program: its ends, then ours, both in the order stdin, stdout, stderr.
+/// The pipes for a program: its ends, then ours, which never block, both in the order stdin, stdout, stderr.
 ///
 /// # Errors
 /// When no more files may be opened.
@@ -161,5 +168,7 @@ pub fn pipes() -> io::Result<([OwnedFd; STREAMS], [OwnedFd; STREAMS])> {
     let (their_in, our_in) = io::pipe()?;
     let (our_out, their_out) = io::pipe()?;
     let (our_err, their_err) = io::pipe()?;
-    Ok(([their_in.into(), their_out.into(), their_err.into()], [our_in.into(), our_out.into(), our_err.into()]))
+    let ours: [OwnedFd; STREAMS] = [our_in.into(), our_out.into(), our_err.into()];
+    ours.iter().try_for_each(|fd| ioctl_fionbio(fd, true))?;
+    Ok(([their_in.into(), their_out.into(), their_err.into()], ours))
 }

@@ -73,7 +73,7 @@ pub struct Copied {
 
 /// A text of the operating system's, which need not be UTF-8.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(rename_all = "camelCase")]
 pub enum OsText {
     /// Most are.
     Utf8(String),

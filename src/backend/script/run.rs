@@ -21,13 +21,11 @@ const LONGEST_TAIL: usize = 600;
 /// How long the rest of the output is awaited when the program has ended, and with it all that held its pipes.
 const AFTER_EXIT: Duration = Duration::from_millis(250);
 
-/// A program, what it is given and its limits.
+/// What a program is given, and its limits.
 #[derive(Debug)]
 pub struct Job<'a> {
     /// Where it runs.
     pub bay: &'a Bay,
-    /// The program.
-    pub program: Program,
     /// What it reads on stdin.
     pub input: Vec<u8>,
     /// The most it may write to stdout, in bytes.
@@ -96,12 +94,12 @@ impl Told {
     }
 }
 
-/// Runs `job` until the program has ended, whatever its status.
+/// Runs `program` for `job` until it has ended, whatever its status.
 ///
 /// # Errors
 /// When it cannot start, writes too much or takes too long.
-pub async fn run(job: Job<'_>) -> Result<Run, BackendError> {
-    let Running { stdin, stdout, stderr, mut ended, leash: _leash, .. } = job.bay.start(job.program, job.until).await?;
+pub async fn run(program: Program, job: Job<'_>) -> Result<Run, BackendError> {
+    let Running { stdin, stdout, stderr, mut ended, leash: _leash, .. } = job.bay.start(program, job.until).await?;
     let started = Instant::now();
     let feed = async move {
         if let Some(mut stdin) = stdin {

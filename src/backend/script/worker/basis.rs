@@ -17,7 +17,7 @@ type Version = (u64, u64, u64, i64, i64);
 
 impl Basis {
     /// What `program` would be started with now.
-    pub fn now(bay: &Bay, program: &Program) -> Self {
+    pub fn now(bay: &Bay, program: Program) -> Self {
         let folder = program.folder.as_deref().unwrap_or(Path::new("/"));
         let version = |path: &Path| {
             let data = folder.join(path).metadata().ok().filter(std::fs::Metadata::is_file)?;
@@ -27,7 +27,7 @@ impl Basis {
         let may_name = |argument: &&String| !argument.starts_with('-') && !argument.contains('\n');
         let named = program.arguments.iter().filter(may_name).map(Path::new);
         let files = std::iter::once(program.program.as_path()).chain(named).map(version).collect();
-        Self { program: program.clone(), usable: bay.identities(), files }
+        Self { program, usable: bay.identities(), files }
     }
 
     /// What is started.

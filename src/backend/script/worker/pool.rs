@@ -43,18 +43,18 @@ impl Pool {
     }
 
     /// Starts what should be there before anybody asks.
-    pub fn start_ahead(&self, program: &Program) {
+    pub fn start_ahead(&self, program: Program) {
         self.0.refill(Basis::now(&self.0.bay, program));
     }
 
-    /// Asks a worker, and another one where the first was gone before it wrote a byte.
+    /// Asks a worker that runs `program`, and another one where the first was gone before it wrote a byte.
     ///
     /// # Errors
     /// When it does not know, or does not do as a worker should.
-    pub async fn ask(&self, job: &Job<'_>) -> Result<Reading, BackendError> {
+    pub async fn ask(&self, program: Program, job: &Job<'_>) -> Result<Reading, BackendError> {
         let shared = &self.0;
         let turn = shared.bay.turn(job.until).await?;
-        let basis = Basis::now(&shared.bay, &job.program);
+        let basis = Basis::now(&shared.bay, program);
         let mut worker = match shared.idle_worker(&basis) {
             Some(worker) => worker,
             None => shared.start(&basis, job.until).await?,
