@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+use moka::sync::Cache;
+
 use super::Key;
 use crate::{
     bounded::{self, Bounded},
@@ -16,7 +18,7 @@ const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_mins(1);
 /// The longest rest that a source may ask for.
 const LONGEST_ASKED: Duration = Duration::from_mins(10);
-/// How many questions are remembered; those looked at least leave first.
+/// How many questions are remembered; those looked at longest ago leave first.
 const MOST: u64 = 10_000;
 
 /// The failures, by question.
@@ -44,7 +46,7 @@ impl<F> Rest<F> {
 
 impl<F: Clone + Send + Sync + 'static> Default for Failing<F> {
     fn default() -> Self {
-        Self(bounded::new(MOST))
+        Self(bounded::build_recent(Cache::builder().max_capacity(MOST)))
     }
 }
 

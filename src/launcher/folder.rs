@@ -11,8 +11,9 @@ use std::{
 
 /// The mode of a work folder: its owner's alone.
 const OWN: u32 = 0o700;
-/// How late the time of a change may be: kernels before 6.13 count it in ticks, of which there are 100 a second or more.
-const TICK: Duration = Duration::from_millis(20);
+/// How long after a change the next one is sure to have another time: some file systems count whole seconds, kernels before 6.13 in
+/// ticks, and a clock may stand still while a machine is busy elsewhere.
+const SETTLED: Duration = Duration::from_secs(2);
 
 /// A launcher's own.
 #[derive(Debug)]
@@ -42,7 +43,7 @@ impl Work {
     pub fn is_as_made(&mut self, began: SystemTime) -> bool {
         let Ok(data) = self.path.symlink_metadata() else { return false };
         let changed = changed(&data);
-        if changed.is_some() && changed == self.changed && changed.is_some_and(|changed| changed + TICK < began) {
+        if changed.is_some() && changed == self.changed && changed.is_some_and(|changed| changed + SETTLED < began) {
             return true;
         }
         let is_as_made = is_own(&data) && self.path.read_dir().is_ok_and(|mut entries| entries.next().is_none());
@@ -141,10 +142,10 @@ mod tests {
         make(&path).unwrap();
         let mut work = Work::new(path.clone());
         let mut ended = |change: &dyn Fn()| {
-            std::thread::sleep(2 * TICK);
-            let began = SystemTime::now();
+            // Runs in which the time of a change may be trusted, and a moment so that it is another one.
+            std::thread::sleep(Duration::from_millis(30));
             change();
-            work.is_as_made(began)
+            work.is_as_made(SystemTime::now() + 2 * SETTLED)
         };
         let file = path.join("file");
         assert!(ended(&|| ()) && ended(&|| ()));

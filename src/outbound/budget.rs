@@ -7,7 +7,7 @@ use std::{
 };
 
 use http::{HeaderMap, HeaderName, StatusCode};
-use moka::ops::compute::Op;
+use moka::{ops::compute::Op, sync::Cache};
 
 use super::{Reply, retry};
 use crate::{
@@ -16,7 +16,7 @@ use crate::{
     error::{BackendError, ErrorKind},
 };
 
-/// How many accounts are remembered; those that ask least leave first.
+/// How many accounts are remembered; those that asked longest ago leave first.
 const MOST: u64 = 10_000;
 /// The pause of who says no time.
 const UNNAMED: Duration = Duration::from_mins(1);
@@ -58,7 +58,7 @@ pub struct Told {
 
 impl Default for Budgets {
     fn default() -> Self {
-        Self(bounded::new(MOST))
+        Self(bounded::build_recent(Cache::builder().max_capacity(MOST)))
     }
 }
 

@@ -63,7 +63,7 @@ impl Default for Kept {
             let headers: usize = answer.headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
             u32::try_from(answer.body.len() + headers + OVERHEAD).unwrap_or(u32::MAX)
         };
-        Self(bounded::build(Cache::builder().max_capacity(MOST).weigher(weigh)))
+        Self(bounded::build_recent(Cache::builder().max_capacity(MOST).weigher(weigh)))
     }
 }
 

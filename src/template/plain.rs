@@ -22,7 +22,7 @@ impl Plain {
     /// `source`, if it is no more than that; `is_name` tells a name from another word.
     pub fn parse(source: &str, is_name: impl Fn(&str) -> bool) -> Option<Self> {
         // A template loses the newline at its end.
-        if source.contains("{%") || source.contains("{#") || source.ends_with('\n') {
+        if source.contains("{%") || source.contains("{#") || source.ends_with(['\n', '\r']) {
             return None;
         }
         let (mut pieces, mut rest) = (Vec::new(), source);
@@ -95,6 +95,7 @@ mod tests {
         ];
         let others = [
             "{{ top }}\n",
+            "{{ top }}\r",
             "{{ params.nothing }}",
             "{{ params.list }}",
             "{{ params.map }}",

@@ -115,10 +115,12 @@ impl Shared {
         Worker::start(&self.bay, basis.clone(), Place::new(&self.live), deadline).await
     }
 
-    fn keep(&self, worker: Worker) {
-        let bay = self.bay.clone();
+    fn keep(self: &Arc<Self>, worker: Worker) {
+        let pool = Arc::downgrade(self);
         self.idle.push(worker, self.config.ahead, move |worker| {
-            bay.worker_ended("surplus");
+            if let Some(pool) = pool.upgrade() {
+                pool.bay.worker_ended("surplus");
+            }
             drop(worker);
         });
     }
