@@ -8,7 +8,7 @@ pub mod yaml;
 
 use std::borrow::Cow;
 
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Number, Value};
 
 /// A JSON value whose texts lie where they were read, unless they have escapes. Most of what is read is looked at and left behind,
@@ -198,6 +198,18 @@ pub const fn kind_of(value: &Value) -> &'static str {
         Value::Array(_) => "a list",
         Value::Object(_) => "an object",
     }
+}
+
+/// `message` as JSON in a line of its own.
+///
+/// # Panics
+/// When one of its keys is no text.
+#[must_use]
+pub fn line(message: &impl Serialize) -> Vec<u8> {
+    #[expect(clippy::expect_used, reason = "only keys that are no texts cannot be written")]
+    let mut line = serde_json::to_vec(message).expect("a document");
+    line.push(b'\n');
+    line
 }
 
 /// The first characters of `bytes` for a message: one line, control characters replaced.

@@ -13,6 +13,7 @@ mod idle;
 mod inside;
 mod root;
 mod slot;
+mod starter;
 mod terms;
 mod tree;
 mod usage;

@@ -3,26 +3,49 @@
 //! Argo CD takes the first JSON value of any 2xx, and takes whatever is not there for an empty list, which deletes
 //! Applications. Here only an explicit `output.parameters` is an answer.
 
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::{Map, Value};
 
 use super::parameter_sets;
 use crate::{
     document::{self, kind_of},
     error::BackendError,
-    generator::{ParameterSet, Query},
+    generator::{ParameterSet, Parameters, Query},
 };
 
 /// The request, as Argo CD sent it, and the items of the step before, if there was one.
-#[must_use]
-pub fn request(query: &Query) -> Value {
-    let mut request = json!({
-        "applicationSetName": *query.application_set,
-        "input": { "parameters": *query.parameters },
-    });
-    if let Some(items) = &query.items {
-        request["items"] = (**items).clone();
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Request<'a> {
+    application_set_name: &'a str,
+    input: Input<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    items: Option<&'a Value>,
+}
+
+#[derive(Debug, Serialize)]
+struct Input<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parameters: Option<&'a Parameters>,
+}
+
+impl<'a> Request<'a> {
+    /// The one that asks `query`.
+    #[must_use]
+    pub fn of(query: &'a Query) -> Self {
+        Self {
+            application_set_name: &query.application_set,
+            input: Input { parameters: Some(&query.parameters) },
+            items: query.items.as_deref(),
+        }
     }
-    request
+
+    /// The same as Argo CD writes it: without parameters there is no word of them.
+    #[must_use]
+    pub fn as_sent(mut self) -> Self {
+        self.input.parameters = self.input.parameters.filter(|parameters| !parameters.is_empty());
+        self
+    }
 }
 
 /// The parameter sets in the body of an answer. `begins` gives its beginning, without secrets, for an error.

@@ -8,6 +8,7 @@ mod environment;
 mod exit;
 mod interpreter;
 mod names;
+mod outlet;
 mod package;
 pub mod probe;
 mod protocol;
@@ -253,7 +254,7 @@ impl Script {
         Program {
             program: self.program.clone(),
             arguments: self.arguments.clone(),
-            environment: environment.into_iter().map(|(name, value)| (name, value.into())).collect(),
+            environment,
             folder: copy.is_none().then(|| self.base.as_path().to_owned()),
             first: self.init.clone(),
             copy,
@@ -283,7 +284,7 @@ impl Script {
         environment::add_place(&mut environment);
         secrets.hide(environment::dumped(&query.parameters));
         let name = self.name();
-        let run = run(self.program(environment), self.job(query, &secrets)).await;
+        let run = run(&self.program(environment), self.job(query, &secrets)).await;
         let run = run.map_err(|error| self.explain(error).within(&name))?;
         exit::check(&run, &secrets).map_err(|error| {
             let error = if run.ended.is_first { error.within("init") } else { error };

@@ -1,6 +1,6 @@
 //! Where programs are started that live by the same terms: with their turns, and with launchers that wait for the next one.
 
-use std::{sync::Arc, time::Duration};
+use std::{io::PipeReader, sync::Arc, time::Duration};
 
 use tokio::{
     net::unix::pipe,
@@ -11,10 +11,10 @@ use tokio::{
 use super::{
     ENDING, GRACE, Launchers,
     idle::Idle,
-    slot::{self, Slot},
+    slot::{Ends, Slot},
     terms::{Identities, Terms},
     usage::Meter,
-    wire::{self, Ended, Fate, Program, Report, Request},
+    wire::{self, Ended, Fate, Program, Report},
 };
 use crate::error::BackendError;
 
@@ -37,12 +37,12 @@ struct Places {
 /// A program that runs. When its leash is dropped, it is ended: first politely, then by force.
 #[derive(Debug)]
 pub struct Running {
-    /// What it reads.
+    /// What it reads, unless it has been given all of it.
     pub stdin: Option<pipe::Sender>,
-    /// What it writes.
-    pub stdout: pipe::Receiver,
-    /// What it tells people.
-    pub stderr: pipe::Receiver,
+    /// What it writes, which never blocks.
+    pub stdout: PipeReader,
+    /// What it tells people, in the same way.
+    pub stderr: PipeReader,
     /// How it ended, once it has, and all that it started too.
     pub ended: oneshot::Receiver<Result<Ended, BackendError>>,
     /// What it uses.
@@ -72,21 +72,21 @@ impl Bay {
         Self(Arc::new(Places { launchers, terms, permits, most, idle: Arc::default() }))
     }
 
-    /// Starts `program`, as soon as it is its turn.
+    /// Starts `program`, as soon as it is its turn, to read `input`: what is not short is left to the caller to write.
     ///
     /// # Errors
     /// When that is not before `deadline`, or there is no launcher for it.
-    pub async fn start(&self, program: Program, deadline: Instant) -> Result<Running, BackendError> {
+    pub async fn start(&self, program: &Program, input: &[u8], deadline: Instant) -> Result<Running, BackendError> {
         let turn = self.turn(deadline).await?;
-        self.launch(program, deadline, Some(turn)).await
+        self.launch(program, Some(input), deadline, Some(turn)).await
     }
 
     /// Starts `program`, which stays: it takes no turn, but whoever has it do something needs one.
     ///
     /// # Errors
     /// When there is no launcher for it before `deadline`.
-    pub async fn start_staying(&self, program: Program, deadline: Instant) -> Result<Running, BackendError> {
-        self.launch(program, deadline, None).await
+    pub async fn start_staying(&self, program: &Program, deadline: Instant) -> Result<Running, BackendError> {
+        self.launch(program, None, deadline, None).await
     }
 
     /// Waits for a turn.
@@ -110,13 +110,21 @@ impl Bay {
         }
     }
 
-    async fn launch(&self, program: Program, deadline: Instant, turn: Option<Turn>) -> Result<Running, BackendError> {
+    async fn launch(
+        &self,
+        program: &Program,
+        input: Option<&[u8]>,
+        deadline: Instant,
+        turn: Option<Turn>,
+    ) -> Result<Running, BackendError> {
         let cannot = |why: String| BackendError::unavailable(format!("cannot start: {why}"));
         if *self.0.launchers.is_closed.borrow() {
             return Err(cannot("the gateway is about to end".to_owned()));
         }
-        let (streams, [stdin, stdout, stderr]) = slot::pipes().map_err(|error| cannot(error.to_string()))?;
-        let request = wire::frame(&Request::Start(program)).map_err(|error| cannot(error.to_string()))?;
+        let (streams, mut ends) = Ends::new().map_err(|error| cannot(error.to_string()))?;
+        let is_fed = input.is_some_and(|input| ends.feed(input));
+        let request =
+            program.start().and_then(|start| wire::frame(&start)).map_err(|error| cannot(error.to_string()))?;
         let mut slot = None;
         if let Some(mut idle) = self.0.idle_slot() {
             // One that ended just now has not read it.
@@ -140,12 +148,13 @@ impl Bay {
         self.0.launchers.begun();
         let ((stop, stopped), (end, ended)) = (oneshot::channel(), oneshot::channel());
         tokio::spawn(Arc::clone(&self.0).attend(slot, stopped, end, turn));
-        let receiver = |fd| pipe::Receiver::from_owned_fd_unchecked(fd).map_err(|error| cannot(error.to_string()));
-        let stdin = pipe::Sender::from_owned_fd_unchecked(stdin).map_err(|error| cannot(error.to_string()))?;
+        let Ends { stdin, stdout, stderr } = ends;
+        // What is not left to write must be closed: its end is what the program waits for.
+        let stdin = (!is_fed).then(|| pipe::Sender::from_owned_fd_unchecked(stdin.into())).transpose();
         Ok(Running {
-            stdin: Some(stdin),
-            stdout: receiver(stdout)?,
-            stderr: receiver(stderr)?,
+            stdin: stdin.map_err(|error| cannot(error.to_string()))?,
+            stdout,
+            stderr,
             ended,
             meter,
             leash: Leash(stop),
@@ -169,7 +178,7 @@ impl Places {
 
     fn idle_slot(&self) -> Option<Slot> {
         loop {
-            let mut slot = self.idle.pop()?;
+            let slot = self.idle.pop()?;
             if slot.is_good(&self.terms) {
                 return Some(slot);
             }

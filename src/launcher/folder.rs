@@ -2,7 +2,7 @@
 //! made of it.
 
 use std::{
-    fs::{self, DirBuilder, Metadata, Permissions},
+    fs::{self, DirBuilder, File, Metadata, Permissions},
     io,
     os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
@@ -20,6 +20,8 @@ const SETTLED: Duration = Duration::from_secs(2);
 pub struct Work {
     /// Where it is.
     pub path: PathBuf,
+    /// The folder itself, which tells more quickly how it is than its path.
+    opened: File,
     /// When it was last changed, as of a look that found it as it was made.
     changed: Option<SystemTime>,
 }
@@ -33,15 +35,23 @@ pub fn make(folder: &Path) -> io::Result<()> {
 }
 
 impl Work {
-    /// The one at `path`, of which nothing is known.
-    pub const fn new(path: PathBuf) -> Self {
-        Self { path, changed: None }
+    /// The one at `path`, of which nothing else is known.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    pub fn new(path: PathBuf) -> io::Result<Self> {
+        Ok(Self { opened: File::open(&path)?, path, changed: None })
+    }
+
+    /// Whether somebody removed it.
+    pub fn is_gone(&self) -> bool {
+        self.opened.metadata().map_or(true, |data| data.nlink() == 0)
     }
 
     /// Whether it is as it was made, after a run that began at `began`. The time of a change is the kernel's: a program cannot set
     /// it, so where it stays nobody need look inside.
     pub fn is_as_made(&mut self, began: SystemTime) -> bool {
-        let Ok(data) = self.path.symlink_metadata() else { return false };
+        let Ok(data) = self.opened.metadata() else { return false };
         let changed = changed(&data);
         if changed.is_some() && changed == self.changed && changed.is_some_and(|changed| changed + SETTLED < began) {
             return true;
@@ -58,7 +68,7 @@ fn changed(data: &Metadata) -> Option<SystemTime> {
 }
 
 fn is_own(data: &Metadata) -> bool {
-    data.is_dir() && data.permissions().mode() & 0o7777 == OWN
+    data.is_dir() && data.nlink() > 0 && data.permissions().mode() & 0o7777 == OWN
 }
 
 /// Empties one; whether it is as it was made.
@@ -115,7 +125,7 @@ mod tests {
         let outer = tempfile::tempdir().unwrap();
         let (folder, other) = (outer.path().join("work"), outer.path().join("other"));
         make(&folder).unwrap();
-        let is_as_made = |folder: &Path| Work::new(folder.to_owned()).is_as_made(SystemTime::now());
+        let is_as_made = |folder: &Path| Work::new(folder.to_owned()).unwrap().is_as_made(SystemTime::now());
         assert!(is_as_made(&folder) && empty(&folder));
         fs::create_dir_all(folder.join("a/b/c")).unwrap();
         assert!(!is_as_made(&folder));
@@ -140,7 +150,7 @@ mod tests {
         let outer = tempfile::tempdir().unwrap();
         let path = outer.path().join("work");
         make(&path).unwrap();
-        let mut work = Work::new(path.clone());
+        let mut work = Work::new(path.clone()).unwrap();
         let mut ended = |change: &dyn Fn()| {
             // Runs in which the time of a change may be trusted, and a moment so that it is another one.
             std::thread::sleep(Duration::from_millis(30));

@@ -2,13 +2,16 @@
 //! nothing of any of them behind. It ends when the gateway does.
 
 use std::{
+    borrow::Cow,
+    ffi::OsStr,
+    fs::File,
     io::ErrorKind,
     os::{
         fd::{AsFd, OwnedFd},
-        unix::{net::UnixStream, process::CommandExt},
+        unix::{ffi::OsStrExt, net::UnixStream},
     },
     path::Path,
-    process::{Command, ExitCode, Stdio},
+    process::ExitCode,
     time::{Duration, Instant, SystemTime},
 };
 
@@ -21,7 +24,7 @@ use nix::{
         stat::fstat,
         time::TimeValLike,
     },
-    unistd::Pid,
+    unistd::{Pid, chdir},
 };
 
 use super::{
@@ -29,8 +32,9 @@ use super::{
     confine::confine,
     copy,
     folder::{self, Work},
+    starter::{Command, Starter},
     tree::{Reaped, Tree, is_held, reap, reap_all},
-    wire::{self, Ended, Fate, How, Program, Report, Request, STREAMS},
+    wire::{self, Ended, Fate, How, Inbox, Report, Request, STREAMS, Start},
 };
 
 /// How long what a program left behind may go on: it may still be writing the end of the output.
@@ -56,15 +60,17 @@ pub fn run() -> ExitCode {
 
 fn live() -> std::io::Result<()> {
     close_inherited();
-    let mut socket = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned()?);
-    let opening = wire::receive::<Opening>(&mut socket)?;
-    let Some((Opening { terms, folder }, _)) = opening else { return Ok(()) };
+    let mut gateway = Inbox::new(UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned()?));
+    let Some(opening) = gateway.next()? else { return Ok(()) };
+    let Opening { terms, folder } = wire::message(&opening)?;
     let (lacks, tree) = match confine(&terms, &folder) {
         Ok(confined) => confined,
-        Err(why) => return wire::send(&mut socket, &Report::NotStarted(why)),
+        Err(why) => return gateway.send(&Report::NotStarted(why)),
     };
-    wire::send(&mut socket, &Report::Ready(lacks))?;
-    let mut launcher = Launcher { socket, children: children()?, work: Work::new(folder), tree, cpu: terms.limits.cpu };
+    let (children, starter, work) = (children()?, Starter::new(&folder)?, Work::new(folder)?);
+    gateway.send(&Report::Ready(lacks))?;
+    let cpu = terms.limits.cpu;
+    let mut launcher = Launcher { gateway, children, starter, work, tree, cpu, used: Duration::ZERO };
     while launcher.serve()? {}
     Ok(())
 }
@@ -89,12 +95,15 @@ fn close_inherited() {
 }
 
 struct Launcher {
-    socket: UnixStream,
+    gateway: Inbox,
     children: SignalFd,
+    starter: Starter,
     work: Work,
     tree: Tree,
     /// The processor time that each process may use, this one included, in seconds.
     cpu: Option<u64>,
+    /// The processor time of all programs before.
+    used: Duration,
 }
 
 /// How things are when a program has ended.
@@ -108,26 +117,23 @@ struct GoingOn {
 impl Launcher {
     /// Runs the next program; whether there was one.
     fn serve(&mut self) -> std::io::Result<bool> {
-        let Some((request, streams)) = wire::receive::<Request>(&mut self.socket)? else { return Ok(false) };
+        let Some(body) = self.gateway.next()? else { return Ok(false) };
         // What has ended needs no stop.
-        let Request::Start(program) = request else { return Ok(true) };
-        let (before, began) = (usage(), SystemTime::now());
+        let Request::Start(start) = wire::message(&body)? else { return Ok(true) };
+        let (streams, began) = (self.gateway.streams(), SystemTime::now());
         let (mut how, mut is_served, mut is_first, mut is_alone, mut is_cut) = (How::Unknown, true, false, true, false);
         let stdout = streams.get(1).and_then(|stdout| fstat(stdout).ok()).map(|data| (data.st_dev, data.st_ino));
-        let commands = match prepare(program, streams, &self.work.path) {
+        let commands = match self.prepare(&start, streams) {
             Ok(commands) => commands,
             Err(why) => return self.refuse(why),
         };
-        let last = commands.len() - 1;
-        for (index, mut command) in commands.into_iter().enumerate() {
-            is_first = index < last;
+        for (command, before) in commands.into_iter().zip([true, false]) {
+            let Some(command) = command else { continue };
+            is_first = before;
             let of = if is_first { "init: " } else { "" };
-            let spawned = command.spawn().map_err(|error| format!("{of}{error}"));
-            let pid = spawned
-                .and_then(|child| i32::try_from(child.id()).map(Pid::from_raw).map_err(|error| error.to_string()));
-            let pid = match pid {
+            let pid = match self.starter.start(&command, &start.environment) {
                 Ok(pid) => pid,
-                Err(why) => return self.refuse(why),
+                Err(error) => return self.refuse(format!("{of}{error}")),
             };
             // Its ends of the pipes: who reads them waits for the last of them to be closed.
             drop(command);
@@ -155,17 +161,19 @@ impl Launcher {
         }
         let fate = match (is_alone && !self.is_tired(), self.work.is_as_made(began)) {
             (true, true) => Fate::Goes,
-            (true, false) => Fate::Waits,
-            (false, _) => Fate::Ends,
+            (true, false) if !self.work.is_gone() => Fate::Waits,
+            _ => Fate::Ends,
         };
-        let after = usage();
-        let (cpu, peak) = (after.0.saturating_sub(before.0), after.1);
-        wire::send(&mut self.socket, &Report::Ended(Ended { how, cpu, peak, is_cut, fate, is_first }))?;
+        let (used, peak) = usage();
+        let cpu = used.saturating_sub(std::mem::replace(&mut self.used, used));
+        self.gateway.send(&Report::Ended(Ended { how, cpu, peak, is_cut, fate, is_first }))?;
         // Nobody waits for that. Where something stays, no program comes after this one.
         let is_emptied = fate == Fate::Waits && folder::empty(&self.work.path);
         if is_emptied {
-            wire::send(&mut self.socket, &Report::Ready(Vec::new()))?;
+            self.gateway.send(&Report::Ready(Vec::new()))?;
         }
+        // Whoever waits for the next program keeps no file system busy.
+        let _ = chdir("/");
         Ok(fate == Fate::Goes || is_emptied)
     }
 
@@ -177,14 +185,40 @@ impl Launcher {
 
     /// Tells that the program could not be started. Whatever the reason is, the next one has another launcher.
     fn refuse(&mut self, why: String) -> std::io::Result<bool> {
-        wire::send(&mut self.socket, &Report::NotStarted(why))?;
+        self.gateway.send(&Report::NotStarted(why))?;
         Ok(false)
+    }
+
+    /// The program of `start`, and before it what runs before it.
+    fn prepare<'a>(&self, start: &'a Start<'_>, streams: Vec<OwnedFd>) -> Result<[Option<Command<'a>>; 2], String> {
+        let streams = <[OwnedFd; STREAMS]>::try_from(streams).map_err(|_| "its streams did not arrive".to_owned())?;
+        let work = &self.work.path;
+        if self.work.is_gone() {
+            return Err(format!("its work folder is gone: {}", work.display()));
+        }
+        let folder = if let Some(copy) = &start.copy {
+            let folder = work.join("copy");
+            copy::copy(copy, &folder)?;
+            Cow::Owned(folder)
+        } else {
+            let folder = start.folder.iter().next().map(|path| Path::new(OsStr::from_bytes(path.to_bytes())));
+            folder.unwrap_or(work).into()
+        };
+        chdir(&*folder).map_err(|error| format!("{}: {}", folder.display(), std::io::Error::from(error)))?;
+        let mut first = None;
+        if let Some(words) = &start.first {
+            let nothing = File::open("/dev/null").map_err(|error| error.to_string())?;
+            let again = || streams[2].try_clone().map_err(|error| error.to_string());
+            first = Some(Command::new(words, &folder, [nothing.into(), again()?, again()?])?);
+        }
+        Ok([first, Some(Command::new(&start.command, &folder, streams)?)])
     }
 
     /// Waits until the program ends, by itself or as the gateway wishes.
     fn attend(&mut self, pid: Pid, seen: &mut impl FnMut(Pid, How)) -> std::io::Result<GoingOn> {
         loop {
-            let mut awaited = [self.socket.as_fd(), self.children.as_fd()].map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+            let mut awaited =
+                [self.gateway.as_fd(), self.children.as_fd()].map(|fd| PollFd::new(fd, PollFlags::POLLIN));
             match poll(&mut awaited, PollTimeout::NONE) {
                 Err(nix::errno::Errno::EINTR) => continue,
                 result => result?,
@@ -208,8 +242,9 @@ impl Launcher {
                 }
             }
             if has_word {
-                let word = wire::receive::<Request>(&mut self.socket).ok().flatten();
-                let grace = if let Some((Request::Stop(grace), _)) = &word { *grace } else { Duration::ZERO };
+                let word = self.gateway.next().ok().flatten();
+                let wish = word.as_ref().and_then(|body| wire::message(body).ok());
+                let grace = if let Some(Request::Stop(grace)) = wish { grace } else { Duration::ZERO };
                 if !grace.is_zero() {
                     self.tree.signal_all(Signal::SIGTERM);
                     reap_all(Instant::now() + grace, &mut *seen);
@@ -219,40 +254,6 @@ impl Launcher {
             }
         }
     }
-}
-
-/// The commands of `program`, which run one after the other: one at least.
-fn prepare(program: Program, streams: Vec<OwnedFd>, work: &Path) -> Result<Vec<Command>, String> {
-    let streams = <[OwnedFd; STREAMS]>::try_from(streams).map_err(|_| "its streams did not arrive".to_owned())?;
-    let [stdin, stdout, stderr] = streams;
-    if !work.is_dir() {
-        return Err(format!("its work folder is gone: {}", work.display()));
-    }
-    let mut folder = program.folder.unwrap_or_else(|| work.to_owned());
-    if let Some(copy) = &program.copy {
-        folder = work.join("copy");
-        copy::copy(copy, &folder)?;
-    }
-    let environment: Vec<_> =
-        program.environment.into_iter().map(|(name, value)| (name, std::ffi::OsString::from(value))).collect();
-    let command = |program: &Path, arguments: &[String]| {
-        // Only in a copy is a path relative.
-        let mut command = Command::new(folder.join(program));
-        command.args(arguments).env_clear().envs([("HOME", work), ("TMPDIR", work)]);
-        command.envs(environment.iter().map(|(name, value)| (name, value))).current_dir(&folder).process_group(0);
-        command
-    };
-    let mut commands = Vec::new();
-    if let Some(first) = &program.first {
-        let again = |fd: &OwnedFd| fd.try_clone().map_err(|error| error.to_string());
-        let mut command = command(&first.program, &first.arguments);
-        command.stdin(Stdio::null()).stdout(again(&stderr)?).stderr(again(&stderr)?);
-        commands.push(command);
-    }
-    let mut command = command(&program.program, &program.arguments);
-    command.stdin(stdin).stdout(stdout).stderr(stderr);
-    commands.push(command);
-    Ok(commands)
 }
 
 /// The processor time of all children that were reaped, and the most memory that one of them took, in bytes.

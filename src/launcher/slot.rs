@@ -1,8 +1,11 @@
 //! One launcher, as the gateway sees it.
 
 use std::{
-    io,
-    os::{fd::OwnedFd, unix::net::UnixStream as StdUnixStream},
+    io::{self, PipeReader, PipeWriter, Write},
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::net::UnixStream as StdUnixStream,
+    },
     path::PathBuf,
     process::Stdio,
     time::Duration,
@@ -108,9 +111,9 @@ impl Slot {
         Meter { launcher: self.process.id() }
     }
 
-    /// Whether it is still there, and still gives programs what `terms` allow.
-    pub fn is_good(&mut self, terms: &Terms) -> bool {
-        matches!(self.process.try_wait(), Ok(None)) && self.identities == terms.identities()
+    /// Whether it still gives programs what `terms` allow.
+    pub fn is_good(&self, terms: &Terms) -> bool {
+        self.identities == terms.identities()
     }
 
     /// Ends it, while it has nothing to do.
@@ -160,15 +163,35 @@ impl Requests {
     }
 }
 
-/// The pipes for a program: its ends, then ours, which never block, both in the order stdin, stdout, stderr.
-///
-/// # Errors
-/// When no more files may be opened.
-pub fn pipes() -> io::Result<([OwnedFd; STREAMS], [OwnedFd; STREAMS])> {
-    let (their_in, our_in) = io::pipe()?;
-    let (our_out, their_out) = io::pipe()?;
-    let (our_err, their_err) = io::pipe()?;
-    let ours: [OwnedFd; STREAMS] = [our_in.into(), our_out.into(), our_err.into()];
-    ours.iter().try_for_each(|fd| ioctl_fionbio(fd, true))?;
-    Ok(([their_in.into(), their_out.into(), their_err.into()], ours))
+/// What a pipe that is empty takes at once, in bytes (pipe(7), `PIPE_BUF`).
+const SHORT: usize = 4096;
+
+/// The gateway's ends of the pipes to a program. They never block.
+#[derive(Debug)]
+pub struct Ends {
+    /// What it reads.
+    pub stdin: PipeWriter,
+    /// What it writes.
+    pub stdout: PipeReader,
+    /// What it tells people.
+    pub stderr: PipeReader,
+}
+
+impl Ends {
+    /// The pipes for a program: its ends, in the order stdin, stdout, stderr, and ours.
+    ///
+    /// # Errors
+    /// When no more files may be opened.
+    pub fn new() -> io::Result<([OwnedFd; STREAMS], Self)> {
+        let (their_in, stdin) = io::pipe()?;
+        let (stdout, their_out) = io::pipe()?;
+        let (stderr, their_err) = io::pipe()?;
+        [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()].into_iter().try_for_each(|fd| ioctl_fionbio(fd, true))?;
+        Ok(([their_in.into(), their_out.into(), their_err.into()], Self { stdin, stdout, stderr }))
+    }
+
+    /// Writes `input`, if it is short and the first that is written; whether that is done.
+    pub fn feed(&mut self, input: &[u8]) -> bool {
+        input.len() <= SHORT && self.stdin.write(input).is_ok_and(|written| written == input.len())
+    }
 }

@@ -1,13 +1,16 @@
-//! What the gateway and a launcher say to each other over their socket: frames of a length and JSON. A request that
-//! starts a program carries its three standard streams.
+//! What the gateway and a launcher say to each other over their socket: frames of a length and a message in postcard's
+//! format, which both read in one way, since both are the same program. A request that starts a program carries its three
+//! standard streams.
 
 use std::{
-    ffi::OsString,
-    io::{self, IoSlice, IoSliceMut, Read, Write},
+    borrow::Cow,
+    collections::BTreeMap,
+    ffi::{CStr, OsStr, OsString},
+    io::{self, IoSlice, IoSliceMut, Write},
     mem::MaybeUninit,
     os::{
         fd::{AsFd, OwnedFd},
-        unix::{ffi::OsStringExt, net::UnixStream},
+        unix::{ffi::OsStrExt, net::UnixStream},
     },
     path::PathBuf,
     time::Duration,
@@ -17,7 +20,7 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
     recvmsg, sendmsg,
 };
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize};
 
 /// stdin, stdout and stderr.
 pub const STREAMS: usize = 3;
@@ -25,26 +28,31 @@ pub const STREAMS: usize = 3;
 const MOST: usize = 32 * 1024 * 1024;
 /// The bytes that say how long a frame is.
 const HEAD: usize = 4;
+/// Most frames are shorter, in bytes.
+const USUAL: usize = 1024;
+/// What an [`Inbox`] takes at once, in bytes: most frames whole.
+const ROOM: usize = 16 * 1024;
 
 /// What the gateway wants.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Request {
+pub enum Request<'a> {
     /// Start a program. Its streams come with it.
-    Start(Program),
+    #[serde(borrow)]
+    Start(Start<'a>),
     /// End the program and all that it started: TERM, then KILL after the grace.
     Stop(Duration),
 }
 
 /// A program and what it is given.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Program {
-    /// An absolute path: with it, a cleared environment still allows the fast spawn.
+    /// An absolute path, or one in the copy.
     pub program: PathBuf,
     /// Its arguments.
     pub arguments: Vec<String>,
-    /// Its whole environment but for `HOME` and `TMPDIR`, which name its work folder.
-    pub environment: Vec<(String, OsText)>,
+    /// Its whole environment but for `HOME` and `TMPDIR`, which name its work folder unless set here. Of two of a name the
+    /// later one holds.
+    pub environment: Vec<(String, OsString)>,
     /// Where it runs; its work folder unless set.
     pub folder: Option<PathBuf>,
     /// What runs before it, with the same environment and in the same folder; only when it ends well does the program run.
@@ -54,7 +62,7 @@ pub struct Program {
 }
 
 /// A program that runs before another. What it writes to stdout goes to stderr.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct First {
     /// An absolute path, or one in the copy.
     pub program: PathBuf,
@@ -71,34 +79,86 @@ pub struct Copied {
     pub bytes: u64,
 }
 
-/// A text of the operating system's, which need not be UTF-8.
+/// A [`Program`] as a launcher hands it to the kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum OsText {
-    /// Most are.
-    Utf8(String),
-    /// Its bytes.
-    Other(Vec<u8>),
+pub struct Start<'a> {
+    /// The program, then its arguments.
+    #[serde(borrow)]
+    pub command: Texts<'a>,
+    /// The same of what runs before it.
+    pub first: Option<Texts<'a>>,
+    /// `NAME=value` each.
+    pub environment: Texts<'a>,
+    /// Where it runs: the one path, if there is one.
+    pub folder: Texts<'a>,
+    /// What is copied into its work folder.
+    pub copy: Option<Copied>,
 }
 
-impl From<OsString> for OsText {
-    fn from(text: OsString) -> Self {
-        text.into_string().map_or_else(|text| Self::Other(text.into_vec()), Self::Utf8)
+/// Texts in a row, each with the zero byte at its end that the kernel wants.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+pub struct Texts<'a>(#[serde(borrow)] Cow<'a, [u8]>);
+
+impl Serialize for Texts<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(&self.0)
     }
 }
 
-impl From<OsText> for OsString {
-    fn from(text: OsText) -> Self {
-        match text {
-            OsText::Utf8(text) => text.into(),
-            OsText::Other(bytes) => Self::from_vec(bytes),
+impl Program {
+    /// The [`Request::Start`] for it.
+    ///
+    /// # Errors
+    /// When a text holds a zero byte, and so cannot be passed on.
+    pub fn start(&self) -> io::Result<Request<'static>> {
+        let command = |program: &PathBuf, arguments: &[String]| {
+            let mut texts = Texts::default();
+            texts.push(&[program.as_os_str()])?;
+            arguments.iter().try_for_each(|argument| texts.push(&[argument.as_ref()]))?;
+            io::Result::Ok(texts)
+        };
+        let sizes = self.environment.iter().map(|(name, value)| name.len() + value.len() + 2);
+        let mut environment = Texts(Vec::with_capacity(sizes.sum()).into());
+        let unique: BTreeMap<&str, &OsStr> =
+            self.environment.iter().map(|(name, value)| (name.as_str(), value.as_os_str())).collect();
+        unique.into_iter().try_for_each(|(name, value)| environment.push(&[name.as_ref(), "=".as_ref(), value]))?;
+        let mut folder = Texts::default();
+        self.folder.iter().try_for_each(|path| folder.push(&[path.as_os_str()]))?;
+        Ok(Request::Start(Start {
+            command: command(&self.program, &self.arguments)?,
+            first: self.first.as_ref().map(|first| command(&first.program, &first.arguments)).transpose()?,
+            environment,
+            folder,
+            copy: self.copy.clone(),
+        }))
+    }
+}
+
+impl Texts<'_> {
+    /// Adds a text that consists of `parts`.
+    fn push(&mut self, parts: &[&OsStr]) -> io::Result<()> {
+        let bytes = self.0.to_mut();
+        for part in parts {
+            if part.as_bytes().contains(&0) {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidInput,
+                    "a zero byte stands in its arguments or variables",
+                ));
+            }
+            bytes.extend_from_slice(part.as_bytes());
         }
+        bytes.push(0);
+        Ok(())
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &CStr> {
+        self.0.split_inclusive(|byte| *byte == 0).filter_map(|text| CStr::from_bytes_with_nul(text).ok())
     }
 }
 
 /// What a launcher tells.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
 pub enum Report {
     /// It is confined, but for what the kernel cannot do; also when it has emptied its folder, and may be used again.
     Ready(Vec<String>),
@@ -152,8 +212,9 @@ pub enum How {
 /// # Errors
 /// When it is larger than a frame may be.
 pub fn frame(message: &impl Serialize) -> io::Result<Vec<u8>> {
-    let mut frame = vec![0; HEAD];
-    serde_json::to_writer(&mut frame, message)?;
+    let mut room = Vec::with_capacity(USUAL);
+    room.extend([0; HEAD]);
+    let mut frame = postcard::to_extend(message, room).map_err(io::Error::other)?;
     let length = frame.len() - HEAD;
     let told = u32::try_from(length).ok().filter(|_| length <= MOST).ok_or(io::ErrorKind::FileTooLarge)?;
     frame[..HEAD].copy_from_slice(&told.to_be_bytes());
@@ -175,8 +236,8 @@ pub fn length(head: [u8; HEAD]) -> io::Result<usize> {
 ///
 /// # Errors
 /// When it is none.
-pub fn message<T: DeserializeOwned>(body: &[u8]) -> io::Result<T> {
-    Ok(serde_json::from_slice(body)?)
+pub fn message<'a, T: Deserialize<'a>>(body: &'a [u8]) -> io::Result<T> {
+    postcard::from_bytes(body).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
 /// Sends the first part of `frame` with `streams`; the number of bytes that were sent.
@@ -191,34 +252,165 @@ pub fn send_with(socket: impl AsFd, frame: &[u8], streams: &[OwnedFd; STREAMS]) 
     Ok(sendmsg(socket, &[IoSlice::new(frame)], &mut ancillary, SendFlags::NOSIGNAL)?)
 }
 
-/// Waits for a message, with the streams that came with it; `None` when the other side is gone.
-///
-/// # Errors
-/// Those of the socket, or when it is no message.
-pub fn receive<T: DeserializeOwned>(socket: &mut UnixStream) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
-    let mut head = [0; HEAD];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(STREAMS))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let got = recvmsg(&mut *socket, &mut [IoSliceMut::new(&mut head)], &mut ancillary, RecvFlags::CMSG_CLOEXEC)?.bytes;
-    if got == 0 {
-        return Ok(None);
-    }
-    let mut streams = Vec::new();
-    for received in ancillary.drain() {
-        if let RecvAncillaryMessage::ScmRights(received) = received {
-            streams.extend(received);
-        }
-    }
-    socket.read_exact(&mut head[got..])?;
-    let mut body = vec![0; length(head)?];
-    socket.read_exact(&mut body)?;
-    Ok(Some((message(&body)?, streams)))
+/// A launcher's end of the socket.
+#[derive(Debug)]
+pub struct Inbox {
+    socket: UnixStream,
+    /// What has come and was not taken yet is its first part.
+    buffer: Vec<u8>,
+    filled: usize,
+    streams: Vec<OwnedFd>,
 }
 
-/// Sends `message`.
-///
-/// # Errors
-/// Those of the socket.
-pub fn send(socket: &mut UnixStream, message: &impl Serialize) -> io::Result<()> {
-    socket.write_all(&frame(message)?)
+impl Inbox {
+    /// What comes by `socket`.
+    pub fn new(socket: UnixStream) -> Self {
+        Self { socket, buffer: vec![0; ROOM], filled: 0, streams: Vec::new() }
+    }
+
+    /// Waits for a [`message`]; `None` when the other side is gone. Nothing that was sent after streams is taken together with
+    /// them: they are a barrier in the socket (unix(7)).
+    ///
+    /// # Errors
+    /// Those of the socket, or when it is no frame.
+    pub fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
+        loop {
+            let mut until = ROOM;
+            if let Some((head, rest)) = self.buffer[..self.filled].split_first_chunk() {
+                let wanted = length(*head)?;
+                if let Some(body) = rest.get(..wanted) {
+                    let body = body.to_vec();
+                    self.buffer.copy_within(HEAD + wanted..self.filled, 0);
+                    self.filled -= HEAD + wanted;
+                    self.buffer.resize(ROOM.max(self.filled), 0);
+                    self.buffer.shrink_to(ROOM);
+                    return Ok(Some(body));
+                }
+                until = HEAD + wanted;
+                self.buffer.resize(ROOM.max(until), 0);
+            }
+            if !self.fill(until)? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// The streams that came, which are those of the last [`Request::Start`].
+    pub fn streams(&mut self) -> Vec<OwnedFd> {
+        std::mem::take(&mut self.streams)
+    }
+
+    /// Takes what has come, until there are so many bytes; whether there may be more.
+    fn fill(&mut self, until: usize) -> io::Result<bool> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(STREAMS))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let room = &mut [IoSliceMut::new(&mut self.buffer[self.filled..until])];
+        let got = recvmsg(&self.socket, room, &mut ancillary, RecvFlags::CMSG_CLOEXEC)?.bytes;
+        for received in ancillary.drain() {
+            if let RecvAncillaryMessage::ScmRights(received) = received {
+                self.streams.extend(received);
+            }
+        }
+        self.filled += got;
+        Ok(got > 0)
+    }
+
+    /// Sends `message`.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub fn send(&mut self, message: &impl Serialize) -> io::Result<()> {
+        self.socket.write_all(&frame(message)?)
+    }
+}
+
+impl AsFd for Inbox {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use super::*;
+
+    #[test]
+    fn words_arrive_whole_and_streams_with_theirs() {
+        let (mut ours, theirs) = UnixStream::pair().unwrap();
+        let mut inbox = Inbox::new(theirs);
+        let program = |argument: &str| Program {
+            program: "/bin/x".into(),
+            arguments: vec![argument.to_owned()],
+            environment: [("A", "1"), ("B", ""), ("A", "2=3")]
+                .map(|(name, value)| (name.to_owned(), value.into()))
+                .into(),
+            folder: Some("/tmp".into()),
+            first: Some(First { program: "init".into(), arguments: Vec::new() }),
+            copy: Some(Copied { from: "/from".into(), bytes: 7 }),
+        };
+        let stop = frame(&Request::Stop(Duration::from_millis(1500))).unwrap();
+        for size in [0, 5, ROOM, 10 * ROOM] {
+            let argument = "x".repeat(size);
+            let start = frame(&program(&argument).start().unwrap()).unwrap();
+            let expected = start.clone();
+            let (mut end, other) = io::pipe().unwrap();
+            let streams = [other.try_clone().unwrap().into(), other.try_clone().unwrap().into(), other.into()];
+            let mut sender = ours.try_clone().unwrap();
+            // A stop that comes too late, the next program, and the stop of that one.
+            let sending = std::thread::spawn({
+                let stop = stop.clone();
+                move || {
+                    sender.write_all(&stop).unwrap();
+                    let sent = send_with(&sender, &start, &streams).unwrap();
+                    sender.write_all(&[&start[sent..], &stop[..]].concat()).unwrap();
+                }
+            });
+            let is_stop = |inbox: &mut Inbox| inbox.next().unwrap() == Some(stop[HEAD..].to_vec());
+            assert!(is_stop(&mut inbox));
+            let (body, mut streams) = (inbox.next().unwrap().unwrap(), inbox.streams());
+            assert_eq!((body.as_slice(), inbox.filled, streams.len()), (&expected[HEAD..], 0, STREAMS));
+            let Request::Start(start) = message(&body).unwrap() else { panic!("{body:?}") };
+            let texts =
+                |texts: &Texts<'_>| texts.iter().map(|text| text.to_str().unwrap().to_owned()).collect::<Vec<_>>();
+            assert_eq!(texts(&start.command), ["/bin/x", &argument]);
+            assert_eq!(
+                (texts(&start.environment), texts(&start.folder)),
+                (vec!["A=2=3".into(), "B=".into()], vec!["/tmp".into()])
+            );
+            assert_eq!(
+                (start.first.as_ref().map(texts), start.copy),
+                (Some(vec!["init".to_owned()]), program("").copy)
+            );
+            std::fs::File::from(streams.pop().unwrap()).write_all(b"stderr").unwrap();
+            drop(streams);
+            assert_eq!(io::read_to_string(&mut end).unwrap(), "stderr");
+            assert!(is_stop(&mut inbox));
+            sending.join().unwrap();
+        }
+        inbox.send(&Report::Ready(vec!["x".to_owned()])).unwrap();
+        let mut head = [0; HEAD];
+        ours.read_exact(&mut head).unwrap();
+        let mut body = vec![0; length(head).unwrap()];
+        ours.read_exact(&mut body).unwrap();
+        assert_eq!(message::<Report>(&body).unwrap(), Report::Ready(vec!["x".to_owned()]));
+        ours.write_all(&[0xff; HEAD]).unwrap();
+        assert_eq!(inbox.next().unwrap_err().kind(), io::ErrorKind::InvalidData);
+        drop(ours);
+        assert!(Inbox::new(inbox.socket).next().unwrap().is_none());
+    }
+
+    #[test]
+    fn a_zero_byte_is_refused() {
+        let program = Program {
+            program: "/bin/x".into(),
+            arguments: Vec::new(),
+            environment: vec![("A".to_owned(), "1\0B=2".into())],
+            folder: None,
+            first: None,
+            copy: None,
+        };
+        assert!(program.start().unwrap_err().to_string().contains("zero byte"));
+    }
 }

@@ -1,16 +1,15 @@
 //! `plugin`: a plugin that speaks Argo CD's own protocol, called as Argo CD would call it.
 
-use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, header};
 use reqwest::Url;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
 use tokio::time::Instant;
 
 use crate::{
     backend::getparams,
     base_dir::BaseDir,
+    document,
     error::BackendError,
     generator::Query,
     outbound::{Call, fixed_url},
@@ -55,17 +54,12 @@ impl Plugin {
     /// # Errors
     /// When the token cannot be read.
     pub fn call(&self, query: &Query, most: usize, deadline: Instant) -> Result<Call, BackendError> {
-        let mut request = getparams::request(query);
-        if query.parameters.is_empty() {
-            // As Argo CD writes it.
-            request["input"] = json!({});
-        }
         let mut headers = HeaderMap::new();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if let Some(token) = &self.token {
             headers.insert(header::AUTHORIZATION, token.header(&self.base, "Bearer ")?);
         }
-        let body = Some(Bytes::from(format!("{request}\n")));
+        let body = Some(document::line(&getparams::Request::of(query).as_sent()).into());
         Ok(Call { method: Method::POST, headers, body, ..Call::get(self.url.clone(), most, deadline) })
     }
 

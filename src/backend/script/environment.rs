@@ -2,7 +2,7 @@
 //! script needs no JSON. Whoever asks chooses what stands in `PARAM_…` and in [`PARAMETERS`], and in no other variable.
 
 use std::{
-    collections::{HashMap, hash_map::Entry},
+    collections::{BTreeMap, btree_map::Entry},
     sync::LazyLock,
 };
 
@@ -61,7 +61,7 @@ pub fn text(value: &Value) -> Option<String> {
 /// # Errors
 /// When two values would stand in one variable, or one cannot stand in any.
 pub fn add(variables: &mut Environment, parameters: &Parameters) -> Result<(), BackendError> {
-    let mut owners: HashMap<String, Option<String>> = variables.iter().map(|(name, _)| (name.clone(), None)).collect();
+    let mut owners: BTreeMap<String, Option<String>> = variables.iter().map(|(name, _)| (name.clone(), None)).collect();
     let mut room = ROOM;
     let all = Value::Array(parameters.iter().filter_map(|(name, value)| announced(name, value)).collect()).to_string();
     if PARAMETERS.len() + all.len() <= LARGEST {

@@ -33,9 +33,11 @@ const MODULES: &str = "; if it is there, the script may not read it: name its fo
 /// # Errors
 /// When it did not; the text says how, and what stood on stderr.
 pub fn check(run: &Run, secrets: &Secrets) -> Result<(), BackendError> {
+    if run.ended.how == How::Code(0) {
+        return Ok(());
+    }
     let said = run.told.tail(secrets);
     Err(match run.ended.how {
-        How::Code(0) => return Ok(()),
         How::Code(code @ (USAGE | DATA)) => {
             BackendError::invalid_input(run.told.last_line(secrets).unwrap_or_else(|| {
                 format!("it refuses its input (exit status: {code}) and does not say why on stderr")

@@ -53,8 +53,11 @@ impl Protocol {
     /// What stands on stdin.
     #[must_use]
     pub fn input(self, query: &Query) -> Vec<u8> {
-        let document = if self == Self::Krm { krm::input(query) } else { getparams::request(query) };
-        format!("{document}\n").into_bytes()
+        if self == Self::Krm {
+            document::line(&krm::input(query))
+        } else {
+            document::line(&getparams::Request::of(query))
+        }
     }
 
     /// Whether the program is told which ApplicationSet asks.

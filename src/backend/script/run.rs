@@ -1,10 +1,12 @@
 //! One run of a program: fed, read within limits, and over in time with all that it started.
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
+    io::AsyncWriteExt,
     time::{Duration, Instant, timeout, timeout_at},
 };
+
+use super::outlet::{Keep, Lost, Outlet};
 
 use crate::{
     document::excerpt,
@@ -18,6 +20,11 @@ use crate::{
 pub const STDERR_TAIL: usize = 64 * 1024;
 /// What of stderr is shown, in characters.
 const LONGEST_TAIL: usize = 600;
+/// What most programs write to stdout fits into it, in bytes.
+const OUTPUT: usize = 4 * 1024;
+/// When a program that runs is looked at, each after the one before. What ends sooner, and writes no more than its pipes hold,
+/// spares the watching of them, which costs as much as all the rest of reading.
+const LOOKS: [Duration; 3] = [Duration::from_millis(5), Duration::from_millis(10), Duration::from_millis(20)];
 /// How long the rest of the output is awaited when the program has ended, and with it all that held its pipes.
 const AFTER_EXIT: Duration = Duration::from_millis(250);
 
@@ -55,7 +62,7 @@ pub struct Run {
 
 /// The end of what a program wrote to stderr.
 #[derive(Debug, Default)]
-pub struct Told(BytesMut);
+pub struct Told(Vec<u8>);
 
 impl Told {
     /// What ends with `bytes`.
@@ -98,23 +105,39 @@ impl Told {
 ///
 /// # Errors
 /// When it cannot start, writes too much or takes too long.
-pub async fn run(program: Program, job: Job<'_>) -> Result<Run, BackendError> {
-    let Running { stdin, stdout, stderr, mut ended, leash: _leash, .. } = job.bay.start(program, job.until).await?;
+pub async fn run(program: &Program, job: Job<'_>) -> Result<Run, BackendError> {
+    let Running { stdin, stdout, stderr, mut ended, leash: _leash, .. } =
+        job.bay.start(program, &job.input, job.until).await?;
     let started = Instant::now();
-    let feed = async move {
-        if let Some(mut stdin) = stdin {
-            // A program may end without reading its input; that is its own business.
-            let _ = stdin.write_all(&job.input).await;
-        }
-    };
-    let (mut output, mut told) = (BytesMut::new(), Told::default());
+    let mut output = Outlet::new(stdout, OUTPUT, Keep::AtMost(job.most));
+    let mut errors = Outlet::new(stderr, 0, Keep::Last(STDERR_TAIL));
     let watched = async {
-        let reading = async { tokio::join!(read(stdout, &mut output, job.most), read_tail(stderr, &mut told.0)).0 };
+        let mut over = None;
+        for patience in LOOKS.into_iter().filter(|_| stdin.is_none()) {
+            over = timeout(patience, &mut ended).await.ok();
+            let is_read = output.look()? & errors.look()?;
+            if is_read && let Some(ended) = over {
+                return Ok((ended, true));
+            }
+            if over.is_some() || !output.bytes.is_empty() || !errors.bytes.is_empty() {
+                break;
+            }
+        }
+        let feed = async move {
+            if let Some(mut stdin) = stdin {
+                // A program may end without reading its input; that is its own business.
+                let _ = stdin.write_all(&job.input).await;
+            }
+        };
+        let reading = async { tokio::try_join!(output.read(), errors.read()).map(|_| ()) };
         tokio::pin!(reading, feed);
         let (mut is_read, mut is_fed) = (false, false);
         let ended = loop {
+            if let Some(over) = over {
+                break over;
+            }
             tokio::select! {
-                ended = &mut ended => break ended,
+                ended = &mut ended => over = Some(ended),
                 whole = &mut reading, if !is_read => {
                     // At once: a program that is cut off ends by a signal that says nothing of why.
                     whole?;
@@ -127,9 +150,10 @@ pub async fn run(program: Program, job: Job<'_>) -> Result<Run, BackendError> {
             whole?;
             is_read = true;
         }
-        Ok::<_, TooMuch>((ended, is_read))
+        Ok::<_, Lost>((ended, is_read))
     };
     let ended = timeout_at(job.until, watched).await;
+    let (output, told) = (output.bytes, Told(errors.bytes));
     if let Some(watch) = job.watch {
         watch.note(|step| {
             step.stderr = Some(told.whole(job.secrets));
@@ -145,37 +169,17 @@ pub async fn run(program: Program, job: Job<'_>) -> Result<Run, BackendError> {
             let (whose, tail) = (job.whose, told.tail(job.secrets));
             Err(BackendError::timeout(format!("not done after {after:.1} s, stopped by {whose}{tail}")))
         }
-        Ok(Err(TooMuch)) => {
+        Ok(Err(Lost::Unread(error))) => {
+            Err(BackendError::unavailable(format!("what it wrote cannot be read: {error}{}", told.tail(job.secrets))))
+        }
+        Ok(Err(Lost::TooMuch)) => {
             let why = format!("wrote more than {} bytes to stdout, stopped{}", job.most, told.tail(job.secrets));
             Err(BackendError::invalid_output(why))
         }
         Ok(Ok((Err(_), _))) => Err(BackendError::unavailable("its launcher has gone")),
         Ok(Ok((Ok(ended), is_read))) => {
             let ended = ended?;
-            Ok(Run { output: output.freeze(), is_whole: is_read && !ended.is_cut, told, ended })
-        }
-    }
-}
-
-/// A pipe delivered more than it may.
-#[derive(Debug)]
-struct TooMuch;
-
-/// Reads to the end, or until there is more than `most`.
-async fn read(mut pipe: impl AsyncRead + Unpin, bytes: &mut BytesMut, most: usize) -> Result<(), TooMuch> {
-    while matches!(pipe.read_buf(bytes).await, Ok(1..)) {
-        if bytes.len() > most {
-            return Err(TooMuch);
-        }
-    }
-    Ok(())
-}
-
-/// Reads to the end and keeps about the last [`STDERR_TAIL`] bytes.
-async fn read_tail(mut pipe: impl AsyncRead + Unpin, bytes: &mut BytesMut) {
-    while matches!(pipe.read_buf(bytes).await, Ok(1..)) {
-        if bytes.len() > 2 * STDERR_TAIL {
-            let _ = bytes.split_to(bytes.len() - STDERR_TAIL);
+            Ok(Run { output: output.into(), is_whole: is_read && !ended.is_cut, told, ended })
         }
     }
 }

@@ -21,6 +21,7 @@ use crate::{
         mapping::{self, Load},
         script::{
             exit,
+            outlet::watched,
             run::{Job, Run, Told},
         },
     },
@@ -68,11 +69,13 @@ impl Worker {
     /// # Errors
     /// When it cannot be before `deadline`.
     pub async fn start(bay: &Bay, basis: Basis, place: Place, deadline: Instant) -> Result<Self, BackendError> {
-        let running = bay.start_staying(basis.program().clone(), deadline).await?;
+        let running = bay.start_staying(basis.program(), deadline).await?;
         let Running { stdin: Some(stdin), stdout, stderr, ended, meter, leash } = running else {
             return Err(BackendError::unavailable("cannot start: it has no stdin"));
         };
-        let (stderr, ended) = (Tail::of(stderr), Some(ended));
+        let cannot = |error| BackendError::unavailable(format!("cannot start: {error}"));
+        let (stdout, stderr) = (watched(stdout).map_err(cannot)?, Tail::of(watched(stderr).map_err(cannot)?));
+        let ended = Some(ended);
         Ok(Self { asked: 0, meter, basis, stdin, stdout, stderr, ended, _leash: leash, _place: place })
     }
 
