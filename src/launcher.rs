@@ -6,6 +6,7 @@
 //! whatever leaves its parents is found and ended too; and it ends when the gateway does, even by `kill -9`.
 
 mod bay;
+mod charge;
 mod confine;
 mod copy;
 mod folder;
@@ -32,7 +33,8 @@ use tokio::{
 };
 
 pub use self::{
-    bay::{Bay, Leash, Running, Turn},
+    bay::{Bay, Running, Turn},
+    charge::{Charge, Leash},
     idle::Idle,
     inside::run,
     terms::{Identities, Limits, Network, SYSTEM, Terms, User},

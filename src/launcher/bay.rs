@@ -4,17 +4,18 @@ use std::{io::PipeReader, sync::Arc, time::Duration};
 
 use tokio::{
     net::unix::pipe,
-    sync::{OwnedSemaphorePermit, Semaphore, oneshot},
+    sync::{OwnedSemaphorePermit, Semaphore},
     time::{Instant, timeout_at},
 };
 
 use super::{
-    ENDING, GRACE, Launchers,
+    Launchers,
+    charge::Charge,
     idle::Idle,
     slot::{Ends, Slot},
     terms::{Identities, Terms},
     usage::Meter,
-    wire::{self, Ended, Fate, Program, Report},
+    wire::{self, Program, Report},
 };
 use crate::error::BackendError;
 
@@ -26,15 +27,15 @@ const EMPTYING: Duration = Duration::from_mins(1);
 pub struct Bay(Arc<Places>);
 
 #[derive(Debug)]
-struct Places {
-    launchers: Arc<Launchers>,
+pub(super) struct Places {
+    pub(super) launchers: Arc<Launchers>,
     terms: Terms,
     permits: Arc<Semaphore>,
     most: usize,
     idle: Arc<Idle<Slot>>,
 }
 
-/// A program that runs. When its leash is dropped, it is ended: first politely, then by force.
+/// A program that runs. When its [`Charge`] is dropped, it is ended.
 #[derive(Debug)]
 pub struct Running {
     /// What it reads, unless it has been given all of it.
@@ -43,17 +44,11 @@ pub struct Running {
     pub stdout: PipeReader,
     /// What it tells people, in the same way.
     pub stderr: PipeReader,
-    /// How it ended, once it has, and all that it started too.
-    pub ended: oneshot::Receiver<Result<Ended, BackendError>>,
     /// What it uses.
     pub meter: Meter,
-    /// What keeps it running.
-    pub leash: Leash,
+    /// Who looks after it.
+    pub charge: Charge,
 }
-
-/// What keeps a program running: when it is lost, the program is ended.
-#[derive(Debug)]
-pub struct Leash(#[expect(dead_code, reason = "its loss is the sign")] oneshot::Sender<()>);
 
 /// The right to run a program, or to have one do something.
 #[derive(Debug)]
@@ -145,20 +140,11 @@ impl Bay {
         };
         drop(streams);
         let meter = slot.meter();
-        self.0.launchers.begun();
-        let ((stop, stopped), (end, ended)) = (oneshot::channel(), oneshot::channel());
-        tokio::spawn(Arc::clone(&self.0).attend(slot, stopped, end, turn));
+        let charge = Charge::new(&self.0, slot, turn);
         let Ends { stdin, stdout, stderr } = ends;
         // What is not left to write must be closed: its end is what the program waits for.
         let stdin = (!is_fed).then(|| pipe::Sender::from_owned_fd_unchecked(stdin.into())).transpose();
-        Ok(Running {
-            stdin: stdin.map_err(|error| cannot(error.to_string()))?,
-            stdout,
-            stderr,
-            ended,
-            meter,
-            leash: Leash(stop),
-        })
+        Ok(Running { stdin: stdin.map_err(|error| cannot(error.to_string()))?, stdout, stderr, meter, charge })
     }
 }
 
@@ -186,64 +172,18 @@ impl Places {
         }
     }
 
-    /// Waits for the program's end, which comes by itself or when `stopped` says so.
-    async fn attend(
-        self: Arc<Self>,
-        mut slot: Slot,
-        mut stopped: oneshot::Receiver<()>,
-        end: oneshot::Sender<Result<Ended, BackendError>>,
-        turn: Option<Turn>,
-    ) {
-        let mut closing = self.launchers.is_closed.subscribe();
-        let to_be_ended = async {
-            tokio::select! {
-                _ = &mut stopped => {}
-                _ = closing.wait_for(|is_closed| *is_closed) => {}
+    /// Keeps a launcher for the next program once it has emptied its folder.
+    pub(super) fn keep_emptied(self: Arc<Self>, mut slot: Slot) {
+        tokio::spawn(async move {
+            match timeout_at(Instant::now() + EMPTYING, slot.reports().next()).await {
+                Ok(Ok(Report::Ready(_))) => self.keep(slot),
+                _ => slot.destroy().await,
             }
-        };
-        let report = {
-            let (reports, requests) = slot.halves();
-            let mut report = std::pin::pin!(reports.next());
-            tokio::select! {
-                report = &mut report => report,
-                () = to_be_ended => {
-                    let late = Err(std::io::ErrorKind::TimedOut.into());
-                    match requests.stop(GRACE).await {
-                        Ok(()) => timeout_at(Instant::now() + GRACE + ENDING, report).await.unwrap_or(late),
-                        Err(error) => Err(error),
-                    }
-                }
-            }
-        };
-        let (how, fate) = match report {
-            Ok(Report::Ended(ended)) => {
-                let fate = ended.fate;
-                (Ok(ended), fate)
-            }
-            Ok(Report::NotStarted(why)) => (Err(BackendError::unavailable(format!("cannot start: {why}"))), Fate::Ends),
-            Ok(Report::Ready(_)) => (Err(BackendError::unavailable("its launcher lost count")), Fate::Ends),
-            Err(error) => (Err(BackendError::unavailable(format!("its launcher has ended: {error}"))), Fate::Ends),
-        };
-        match fate {
-            Fate::Goes => self.keep(slot),
-            Fate::Ends => slot.destroy().await,
-            Fate::Waits => {
-                let places = Arc::clone(&self);
-                tokio::spawn(async move {
-                    match timeout_at(Instant::now() + EMPTYING, slot.halves().0.next()).await {
-                        Ok(Ok(Report::Ready(_))) => places.keep(slot),
-                        _ => slot.destroy().await,
-                    }
-                });
-            }
-        }
-        self.launchers.ended();
-        drop(turn);
-        let _ = end.send(how);
+        });
     }
 
     /// Keeps a launcher for the next program, for a while.
-    fn keep(&self, slot: Slot) {
+    pub(super) fn keep(&self, slot: Slot) {
         self.idle.push(slot, 0, |slot| drop(tokio::spawn(slot.destroy())));
     }
 }

@@ -48,6 +48,13 @@ impl Work {
         self.opened.metadata().map_or(true, |data| data.nlink() == 0)
     }
 
+    /// Whether its path still leads to it.
+    pub fn is_in_place(&self) -> bool {
+        let place = |data: Metadata| (data.dev(), data.ino());
+        let (Ok(there), Ok(own)) = (self.path.symlink_metadata(), self.opened.metadata()) else { return false };
+        place(there) == place(own)
+    }
+
     /// Whether it is as it was made, after a run that began at `began`. The time of a change is the kernel's: a program cannot set
     /// it, so where it stays nobody need look inside.
     pub fn is_as_made(&mut self, began: SystemTime) -> bool {
@@ -56,7 +63,9 @@ impl Work {
         if changed.is_some() && changed == self.changed && changed.is_some_and(|changed| changed + SETTLED < began) {
             return true;
         }
-        let is_as_made = is_own(&data) && self.path.read_dir().is_ok_and(|mut entries| entries.next().is_none());
+        let is_as_made = is_own(&data)
+            && self.is_in_place()
+            && self.path.read_dir().is_ok_and(|mut entries| entries.next().is_none());
         self.changed = changed.filter(|_| is_as_made);
         is_as_made
     }
@@ -173,6 +182,10 @@ mod tests {
             fs::File::open(&path).unwrap().set_times(long_ago).unwrap();
         }));
         assert!(empty(&path) && ended(&|| ()));
+        assert!(!ended(&|| {
+            fs::rename(&path, outer.path().join("away")).unwrap();
+            make(&path).unwrap();
+        }));
         assert!(!ended(&|| fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap()));
         fs::remove_dir(&path).unwrap();
         assert!(!ended(&|| ()));

@@ -67,7 +67,11 @@ fn live() -> std::io::Result<()> {
         Ok(confined) => confined,
         Err(why) => return gateway.send(&Report::NotStarted(why)),
     };
-    let (children, starter, work) = (children()?, Starter::new(&folder)?, Work::new(folder)?);
+    let parts = || Ok((children()?, Starter::new(&folder)?, Work::new(folder)?));
+    let (children, starter, work) = match parts() {
+        Ok(parts) => parts,
+        Err(error) => return gateway.send(&Report::NotStarted(std::io::Error::to_string(&error))),
+    };
     gateway.send(&Report::Ready(lacks))?;
     let cpu = terms.limits.cpu;
     let mut launcher = Launcher { gateway, children, starter, work, tree, cpu, used: Duration::ZERO };
@@ -133,7 +137,7 @@ impl Launcher {
             let of = if is_first { "init: " } else { "" };
             let pid = match self.starter.start(&command, &start.environment) {
                 Ok(pid) => pid,
-                Err(error) => return self.refuse(format!("{of}{error}")),
+                Err(why) => return self.refuse(format!("{of}{why}")),
             };
             // Its ends of the pipes: who reads them waits for the last of them to be closed.
             drop(command);
@@ -161,7 +165,7 @@ impl Launcher {
         }
         let fate = match (is_alone && !self.is_tired(), self.work.is_as_made(began)) {
             (true, true) => Fate::Goes,
-            (true, false) if !self.work.is_gone() => Fate::Waits,
+            (true, false) if self.work.is_in_place() => Fate::Waits,
             _ => Fate::Ends,
         };
         let (used, peak) = usage();
@@ -202,16 +206,15 @@ impl Launcher {
             Cow::Owned(folder)
         } else {
             let folder = start.folder.iter().next().map(|path| Path::new(OsStr::from_bytes(path.to_bytes())));
-            folder.unwrap_or(work).into()
+            folder.map_or_else(|| Cow::Owned(work.clone()), Cow::Borrowed)
         };
-        chdir(&*folder).map_err(|error| format!("{}: {}", folder.display(), std::io::Error::from(error)))?;
         let mut first = None;
         if let Some(words) = &start.first {
             let nothing = File::open("/dev/null").map_err(|error| error.to_string())?;
             let again = || streams[2].try_clone().map_err(|error| error.to_string());
-            first = Some(Command::new(words, &folder, [nothing.into(), again()?, again()?])?);
+            first = Some(Command::new(words, folder.clone(), [nothing.into(), again()?, again()?])?);
         }
-        Ok([first, Some(Command::new(&start.command, &folder, streams)?)])
+        Ok([first, Some(Command::new(&start.command, folder, streams)?)])
     }
 
     /// Waits until the program ends, by itself or as the gateway wishes.

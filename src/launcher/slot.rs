@@ -13,7 +13,7 @@ use std::{
 
 use rustix::io::ioctl_fionbio;
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt, BufReader, Interest},
+    io::{AsyncReadExt, AsyncWriteExt, Interest},
     net::{
         UnixStream,
         unix::{OwnedReadHalf, OwnedWriteHalf},
@@ -34,18 +34,18 @@ use super::{
 pub struct Slot {
     process: Child,
     reports: Reports,
-    requests: Requests,
+    requests: OwnedWriteHalf,
     folder: PathBuf,
     identities: Identities,
 }
 
 /// What the launcher tells.
 #[derive(Debug)]
-pub struct Reports(BufReader<OwnedReadHalf>);
-
-/// What the launcher is told.
-#[derive(Debug)]
-pub struct Requests(OwnedWriteHalf);
+pub struct Reports {
+    socket: OwnedReadHalf,
+    /// What has come and is not whole yet.
+    taken: Vec<u8>,
+}
 
 impl Slot {
     /// A launcher that lives by `terms`, and what the kernel could not take from it.
@@ -57,7 +57,7 @@ impl Slot {
         let failed = |error: io::Error| format!("its launcher: {error}");
         let mut slot = Self::launch(launchers, folder, terms.identities()).map_err(failed)?;
         let opening = Opening { terms: terms.clone(), folder: slot.folder.clone() };
-        slot.requests.send(&opening).await.map_err(failed)?;
+        slot.send(&opening).await.map_err(failed)?;
         match slot.reports.next().await.map_err(failed)? {
             Report::Ready(lacks) => Ok((slot, lacks)),
             Report::NotStarted(why) => Err(why),
@@ -76,13 +76,7 @@ impl Slot {
             .stdout(Stdio::null())
             .spawn()?;
         let (reports, requests) = UnixStream::from_std(ours)?.into_split();
-        Ok(Self {
-            process,
-            reports: Reports(BufReader::new(reports)),
-            requests: Requests(requests),
-            folder,
-            identities,
-        })
+        Ok(Self { process, reports: Reports { socket: reports, taken: Vec::new() }, requests, folder, identities })
     }
 
     /// Starts a program with `streams`; `frame` is the [`Request::Start`].
@@ -90,7 +84,7 @@ impl Slot {
     /// # Errors
     /// When the launcher has ended.
     pub async fn start(&mut self, frame: &[u8], streams: &[OwnedFd; STREAMS]) -> io::Result<()> {
-        let socket: &UnixStream = self.requests.0.as_ref();
+        let socket: &UnixStream = self.requests.as_ref();
         let sent = loop {
             socket.writable().await?;
             match socket.try_io(Interest::WRITABLE, || wire::send_with(socket, frame, streams)) {
@@ -98,12 +92,24 @@ impl Slot {
                 result => break result?,
             }
         };
-        self.requests.0.write_all(&frame[sent..]).await
+        self.requests.write_all(&frame[sent..]).await
     }
 
-    /// Its two directions.
-    pub const fn halves(&mut self) -> (&mut Reports, &mut Requests) {
-        (&mut self.reports, &mut self.requests)
+    /// What it tells.
+    pub const fn reports(&mut self) -> &mut Reports {
+        &mut self.reports
+    }
+
+    /// Asks for the program's end.
+    ///
+    /// # Errors
+    /// When the launcher has ended.
+    pub async fn stop(&mut self, grace: Duration) -> io::Result<()> {
+        self.send(&Request::Stop(grace)).await
+    }
+
+    async fn send(&mut self, message: &impl serde::Serialize) -> io::Result<()> {
+        self.requests.write_all(&wire::frame(message)?).await
     }
 
     /// What its program uses.
@@ -136,30 +142,24 @@ impl Slot {
 }
 
 impl Reports {
-    /// The next one.
+    /// The next one. Who stops to wait may wait again.
     ///
     /// # Errors
     /// When the launcher has ended.
     pub async fn next(&mut self) -> io::Result<Report> {
-        let mut head = [0; 4];
-        self.0.read_exact(&mut head).await?;
-        let mut body = vec![0; wire::length(head)?];
-        self.0.read_exact(&mut body).await?;
-        wire::message(&body)
-    }
-}
-
-impl Requests {
-    /// Asks for the program's end.
-    ///
-    /// # Errors
-    /// When the launcher has ended.
-    pub async fn stop(&mut self, grace: Duration) -> io::Result<()> {
-        self.send(&Request::Stop(grace)).await
-    }
-
-    async fn send(&mut self, message: &impl serde::Serialize) -> io::Result<()> {
-        self.0.write_all(&wire::frame(message)?).await
+        loop {
+            if let Some((head, rest)) = self.taken.split_first_chunk() {
+                let length = wire::length(*head)?;
+                if let Some(body) = rest.get(..length) {
+                    let report = wire::message(body)?;
+                    self.taken.drain(..head.len() + length);
+                    return Ok(report);
+                }
+            }
+            if self.socket.read_buf(&mut self.taken).await? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
     }
 }
 

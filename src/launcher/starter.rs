@@ -4,9 +4,10 @@
 use std::{
     borrow::Cow,
     ffi::{CStr, CString, OsStr},
+    fs::File,
     io,
     os::{
-        fd::{AsRawFd, OwnedFd},
+        fd::{AsFd, OwnedFd},
         unix::ffi::OsStrExt,
     },
     path::Path,
@@ -15,7 +16,7 @@ use std::{
 use nix::{
     spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawn},
     sys::signal::SigSet,
-    unistd::Pid,
+    unistd::{Pid, chdir, dup2_stderr, dup2_stdin, dup2_stdout},
 };
 
 use super::wire::{STREAMS, Texts};
@@ -31,12 +32,16 @@ const USUAL: usize = 32;
 pub struct Starter {
     attributes: PosixSpawnAttr,
     homes: [CString; HOMES.len()],
+    /// The launcher's own streams, while none of a program's are in their place.
+    nothing: File,
+    stderr: OwnedFd,
 }
 
-/// One program to start, from the launcher's own current folder.
+/// One program to start.
 #[derive(Debug)]
 pub struct Command<'a> {
     words: Vec<Cow<'a, CStr>>,
+    folder: Cow<'a, Path>,
     streams: [OwnedFd; STREAMS],
 }
 
@@ -58,18 +63,31 @@ impl Starter {
         attributes.set_sigdefault(&SigSet::all())?;
         let [home, temporary] =
             HOMES.map(|name| CString::new([name.as_bytes(), b"=", work.as_os_str().as_bytes()].concat()));
-        Ok(Self { attributes, homes: [home?, temporary?] })
+        let (nothing, stderr) = (File::open("/dev/null")?, io::stderr().as_fd().try_clone_to_owned()?);
+        Ok(Self { attributes, homes: [home?, temporary?], nothing, stderr })
     }
 
-    /// Starts `command` with `environment`, and with [`HOMES`] where that does not set them.
+    /// Starts `command` with `environment`, and with [`HOMES`] where that does not set them. Its streams are put in the place
+    /// of the launcher's own for so long: as actions of the spawn they might fail unseen.
     ///
     /// # Errors
     /// Those of the system.
-    pub fn start(&self, command: &Command<'_>, environment: &Texts<'_>) -> io::Result<Pid> {
-        let mut actions = PosixSpawnFileActions::init()?;
-        for (stream, number) in command.streams.iter().zip(0..) {
-            actions.add_dup2(stream.as_raw_fd(), number)?;
-        }
+    pub fn start(&self, command: &Command<'_>, environment: &Texts<'_>) -> Result<Pid, String> {
+        let folder = &command.folder;
+        chdir(&**folder).map_err(|error| format!("{}: {}", folder.display(), io::Error::from(error)))?;
+        let [stdin, stdout, stderr] = &command.streams;
+        let started = dup2_stdin(stdin)
+            .and_then(|()| dup2_stdout(stdout))
+            .and_then(|()| dup2_stderr(stderr))
+            .and_then(|()| self.spawn(command, environment));
+        let ended = dup2_stdin(&self.nothing)
+            .and_then(|()| dup2_stdout(&self.nothing))
+            .and_then(|()| dup2_stderr(&self.stderr));
+        let pid = started.and_then(|pid| ended.map(|()| pid));
+        pid.map_err(|error| io::Error::from(error).to_string())
+    }
+
+    fn spawn(&self, command: &Command<'_>, environment: &Texts<'_>) -> nix::Result<Pid> {
         let mut variables = Vec::with_capacity(USUAL);
         variables.extend(environment.iter());
         for (home, name) in self.homes.iter().zip(HOMES) {
@@ -80,22 +98,23 @@ impl Starter {
                 variables.push(home);
             }
         }
-        Ok(posix_spawn(&*command.words[0], &actions, &self.attributes, &command.words, &variables)?)
+        let actions = PosixSpawnFileActions::init()?;
+        posix_spawn(&*command.words[0], &actions, &self.attributes, &command.words, &variables)
     }
 }
 
 impl<'a> Command<'a> {
-    /// The program and arguments that are `words`, with these standard streams. A relative path is one in `folder`.
+    /// The program and arguments that are `words`, in `folder`, with these standard streams.
     ///
     /// # Errors
     /// When there is no program.
-    pub fn new(words: &'a Texts<'_>, folder: &Path, streams: [OwnedFd; STREAMS]) -> Result<Self, String> {
+    pub fn new(words: &'a Texts<'_>, folder: Cow<'a, Path>, streams: [OwnedFd; STREAMS]) -> Result<Self, String> {
         let mut words: Vec<Cow<'a, CStr>> = words.iter().map(Cow::Borrowed).collect();
         let program = words.first_mut().ok_or_else(|| "there is no program".to_owned())?;
         if !program.to_bytes().starts_with(b"/") {
             let path = folder.join(OsStr::from_bytes(program.to_bytes())).into_os_string();
             *program = CString::new(path.as_bytes()).map_err(|error| error.to_string())?.into();
         }
-        Ok(Self { words, streams })
+        Ok(Self { words, folder, streams })
     }
 }

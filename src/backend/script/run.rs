@@ -106,16 +106,16 @@ impl Told {
 /// # Errors
 /// When it cannot start, writes too much or takes too long.
 pub async fn run(program: &Program, job: Job<'_>) -> Result<Run, BackendError> {
-    let Running { stdin, stdout, stderr, mut ended, leash: _leash, .. } =
-        job.bay.start(program, &job.input, job.until).await?;
+    let Running { stdin, stdout, stderr, mut charge, .. } = job.bay.start(program, &job.input, job.until).await?;
     let started = Instant::now();
     let mut output = Outlet::new(stdout, OUTPUT, Keep::AtMost(job.most));
     let mut errors = Outlet::new(stderr, 0, Keep::Last(STDERR_TAIL));
     let watched = async {
         let mut over = None;
         for patience in LOOKS.into_iter().filter(|_| stdin.is_none()) {
-            over = timeout(patience, &mut ended).await.ok();
-            let is_read = output.look()? & errors.look()?;
+            over = timeout(patience, charge.over()).await.ok();
+            let (is_read, is_told) = (output.look(), errors.look());
+            let is_read = is_read? & is_told?;
             if is_read && let Some(ended) = over {
                 return Ok((ended, true));
             }
@@ -129,7 +129,10 @@ pub async fn run(program: &Program, job: Job<'_>) -> Result<Run, BackendError> {
                 let _ = stdin.write_all(&job.input).await;
             }
         };
-        let reading = async { tokio::try_join!(output.read(), errors.read()).map(|_| ()) };
+        let reading = async {
+            let (is_read, is_told) = tokio::join!(output.read(), errors.read());
+            is_read.and(is_told)
+        };
         tokio::pin!(reading, feed);
         let (mut is_read, mut is_fed) = (false, false);
         let ended = loop {
@@ -137,7 +140,7 @@ pub async fn run(program: &Program, job: Job<'_>) -> Result<Run, BackendError> {
                 break over;
             }
             tokio::select! {
-                ended = &mut ended => over = Some(ended),
+                ended = charge.over() => over = Some(ended),
                 whole = &mut reading, if !is_read => {
                     // At once: a program that is cut off ends by a signal that says nothing of why.
                     whole?;
@@ -157,7 +160,7 @@ pub async fn run(program: &Program, job: Job<'_>) -> Result<Run, BackendError> {
     if let Some(watch) = job.watch {
         watch.note(|step| {
             step.stderr = Some(told.whole(job.secrets));
-            if let Ok(Ok((Ok(Ok(ended)), _))) = &ended {
+            if let Ok(Ok((Ok(ended), _))) = &ended {
                 step.cpu = Some(ended.cpu);
                 step.peak_memory = Some(ended.peak);
             }
@@ -176,8 +179,7 @@ pub async fn run(program: &Program, job: Job<'_>) -> Result<Run, BackendError> {
             let why = format!("wrote more than {} bytes to stdout, stopped{}", job.most, told.tail(job.secrets));
             Err(BackendError::invalid_output(why))
         }
-        Ok(Ok((Err(_), _))) => Err(BackendError::unavailable("its launcher has gone")),
-        Ok(Ok((Ok(ended), is_read))) => {
+        Ok(Ok((ended, is_read))) => {
             let ended = ended?;
             Ok(Run { output: output.into(), is_whole: is_read && !ended.is_cut, told, ended })
         }

@@ -383,3 +383,31 @@ async fn ten_thousand_runs_leave_nothing() {
     assert!(after.iter().all(|(_, state)| *state != 'Z'), "{after:?}");
     assert!(files_after <= files_before, "{files_before} files open, then {files_after}");
 }
+
+#[tokio::test]
+async fn a_program_never_has_its_launchers_streams() {
+    // What is of one user may limit the launcher to fewer files than it has open.
+    let line = "printf '[{'; for n in 0 1 2; do printf '\"fd%s\": \"%s\", ' $n $(readlink /proc/$$/fd/$n); done; \
+                printf '\"x\": \"\"}]'";
+    for most in [6, 1] {
+        let init = json!({"command": ["sh", "-c", format!("prlimit --pid $PPID --nofile={most}:")]});
+        let app = shell(line, json!({"init": init})).await;
+        let reply = app.ask_afresh("s", json!({})).await;
+        if most > 2 {
+            let answer = reply.json();
+            let streams =
+                ["fd0", "fd1", "fd2"].map(|fd| answer["output"]["parameters"][0][fd].as_str().unwrap().to_owned());
+            assert!(streams.iter().all(|stream| stream.starts_with("pipe:")), "{streams:?}");
+        } else {
+            refused(&reply, 502, "backend_failed", "cannot start");
+        }
+        assert_eq!(app.ask_afresh("next", json!({})).await.sets(), "[]");
+    }
+}
+
+#[tokio::test]
+async fn what_is_too_much_says_why_on_stderr() {
+    let app = shell("echo why >&2; head -c 5000 /dev/zero", json!({"maxOutput": "1KiB"})).await;
+    let reply = app.ask_afresh("s", json!({})).await;
+    refused(&reply, 502, "backend_output_invalid", "wrote more than 1024 bytes to stdout, stopped; stderr: why");
+}

@@ -70,13 +70,13 @@ impl Worker {
     /// When it cannot be before `deadline`.
     pub async fn start(bay: &Bay, basis: Basis, place: Place, deadline: Instant) -> Result<Self, BackendError> {
         let running = bay.start_staying(basis.program(), deadline).await?;
-        let Running { stdin: Some(stdin), stdout, stderr, ended, meter, leash } = running else {
+        let Running { stdin: Some(stdin), stdout, stderr, meter, charge } = running else {
             return Err(BackendError::unavailable("cannot start: it has no stdin"));
         };
         let cannot = |error| BackendError::unavailable(format!("cannot start: {error}"));
         let (stdout, stderr) = (watched(stdout).map_err(cannot)?, Tail::of(watched(stderr).map_err(cannot)?));
-        let ended = Some(ended);
-        Ok(Self { asked: 0, meter, basis, stdin, stdout, stderr, ended, _leash: leash, _place: place })
+        let (ended, leash) = charge.watched();
+        Ok(Self { asked: 0, meter, basis, stdin, stdout, stderr, ended: Some(ended), _leash: leash, _place: place })
     }
 
     /// Why it must not be asked, if it has ended, wrote unasked, or is not what would be started now.
