@@ -83,10 +83,12 @@ pub fn run(arguments: &CallArgs) -> anyhow::Result<ExitCode> {
         let watch = Watch::default();
         let answer = app.engine.answer(&route, Query { watch: Some(watch.clone()), ..query.clone() }).await;
         let steps = steps::tell(&watch.steps(), &route.backend.secrets());
-        match answer {
+        let shown = match answer {
             Ok(answer) => show_answer(&answer, &route, &key, &steps, arguments.output),
             Err(unknown) => show_unknown(unknown, &route, &query, &steps, arguments.output),
-        }
+        };
+        app.launchers.close().await;
+        shown
     })
 }
 

@@ -5,6 +5,7 @@ use std::{io, sync::Arc};
 use tokio::{
     runtime::Handle,
     sync::oneshot,
+    task::JoinHandle,
     time::{Instant, timeout_at},
 };
 
@@ -58,24 +59,28 @@ impl Charge {
             Some(held) => held.report().await,
             None => Err(io::ErrorKind::NotConnected.into()),
         };
-        told(&report, self.0.take())
+        told(&report, self.0.take()).0
     }
 
-    /// Looks after the program in a task of its own, for who cannot wait for its end all the time.
+    /// Looks after the program in a task of its own, for who cannot wait for its end all the time. That is told when nothing is
+    /// left of it.
     pub fn watched(mut self) -> (oneshot::Receiver<Result<Ended, BackendError>>, Leash) {
         let ((stop, stopped), (end, ended)) = (oneshot::channel(), oneshot::channel());
         tokio::spawn(async move {
-            tokio::select! {
-                how = self.over() => {
-                    let _ = end.send(how);
-                }
-                // Nobody wants to know how it ends but who waits for it.
-                _ = stopped => {
-                    if let Some(held) = self.0.take() {
-                        let _ = end.send(held.stop().await);
+            let report = match &mut self.0 {
+                Some(held) => {
+                    tokio::select! {
+                        report = held.report() => report,
+                        _ = stopped => held.stop().await,
                     }
                 }
+                None => Err(io::ErrorKind::NotConnected.into()),
+            };
+            let (how, destroying) = told(&report, self.0.take());
+            if let Some(destroying) = destroying {
+                let _ = destroying.await;
             }
+            let _ = end.send(how);
         });
         (ended, Leash(stop))
     }
@@ -84,8 +89,11 @@ impl Charge {
 impl Drop for Charge {
     fn drop(&mut self) {
         // Without a runtime the launcher sees its socket closed, and does the same at once.
-        if let (Some(held), Ok(runtime)) = (self.0.take(), Handle::try_current()) {
-            runtime.spawn(held.stop());
+        if let (Some(mut held), Ok(runtime)) = (self.0.take(), Handle::try_current()) {
+            runtime.spawn(async move {
+                let report = held.stop().await;
+                told(&report, Some(held))
+            });
         }
     }
 }
@@ -107,39 +115,41 @@ impl Held {
     }
 
     async fn ask_to_end(&mut self) -> io::Result<()> {
+        self.slot.stop(GRACE).await?;
         self.until = Some(Instant::now() + GRACE + ENDING);
-        self.slot.stop(GRACE).await
+        Ok(())
     }
 
-    async fn stop(mut self) -> Result<Ended, BackendError> {
-        let report = match self.ask_to_end().await {
-            Ok(()) => self.report().await,
-            Err(error) => Err(error),
-        };
-        told(&report, Some(self))
+    /// Ends the program, and says what the launcher says of that.
+    async fn stop(&mut self) -> io::Result<Report> {
+        self.ask_to_end().await?;
+        self.report().await
     }
 }
 
-/// What `report` says of the program; and its launcher is kept, or destroyed.
-fn told(report: &io::Result<Report>, held: Option<Held>) -> Result<Ended, BackendError> {
+/// What `report` says of the program. Its launcher is kept, or destroyed, which is done when the task is.
+fn told(report: &io::Result<Report>, held: Option<Held>) -> (Result<Ended, BackendError>, Option<JoinHandle<()>>) {
     let (how, fate) = match report {
         Ok(Report::Ended(ended)) => (Ok(ended.clone()), ended.fate),
         Ok(Report::NotStarted(why)) => (Err(format!("cannot start: {why}")), Fate::Ends),
         Ok(Report::Ready(_)) => (Err("its launcher lost count".to_owned()), Fate::Ends),
         Err(error) => (Err(format!("its launcher has ended: {error}")), Fate::Ends),
     };
+    let mut destroying = None;
     if let Some(Held { places, slot, place, .. }) = held {
         match fate {
             Fate::Goes => places.keep(slot),
             Fate::Waits => places.keep_emptied(slot),
-            // Its place is free when nothing is left of it.
-            Fate::Ends => drop(tokio::spawn(async move {
-                slot.destroy().await;
-                drop(place);
-            })),
+            Fate::Ends => {
+                destroying = Some(tokio::spawn(async move {
+                    slot.destroy().await;
+                    // It is free when nothing is left.
+                    drop(place);
+                }));
+            }
         }
     }
-    how.map_err(BackendError::unavailable)
+    (how.map_err(BackendError::unavailable), destroying)
 }
 
 impl Drop for Place {

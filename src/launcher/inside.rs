@@ -189,6 +189,8 @@ impl Launcher {
 
     /// Tells that the program could not be started. Whatever the reason is, the next one has another launcher.
     fn refuse(&mut self, why: String) -> std::io::Result<bool> {
+        // It may have been, and only what follows failed.
+        self.tree.kill_all(Instant::now() + KILLING, |_, _| ());
         self.gateway.send(&Report::NotStarted(why))?;
         Ok(false)
     }

@@ -100,12 +100,21 @@ impl Slot {
         &mut self.reports
     }
 
-    /// Asks for the program's end.
+    /// Asks for the program's end. Who stops to wait has not asked.
     ///
     /// # Errors
     /// When the launcher has ended.
     pub async fn stop(&mut self, grace: Duration) -> io::Result<()> {
-        self.send(&Request::Stop(grace)).await
+        let frame = wire::frame(&Request::Stop(grace))?;
+        loop {
+            self.requests.writable().await?;
+            match self.requests.try_write(&frame) {
+                Ok(written) if written == frame.len() => return Ok(()),
+                Ok(_) => return Err(io::ErrorKind::WriteZero.into()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     async fn send(&mut self, message: &impl serde::Serialize) -> io::Result<()> {

@@ -130,8 +130,23 @@ pub async fn run(program: &Program, job: Job<'_>) -> Result<Run, BackendError> {
             }
         };
         let reading = async {
-            let (is_read, is_told) = tokio::join!(output.read(), errors.read());
-            is_read.and(is_told)
+            let (read, tell) = (output.read(), errors.read());
+            tokio::pin!(read, tell);
+            let (mut is_read, mut is_told) = (None, None);
+            while is_read.is_none() || is_told.is_none() {
+                tokio::select! {
+                    is = &mut read, if is_read.is_none() => {
+                        if is.is_err() {
+                            // Whoever writes too much may have said why, and need not end.
+                            let _ = timeout(AFTER_EXIT, tell).await;
+                            return is;
+                        }
+                        is_read = Some(is);
+                    }
+                    is = &mut tell, if is_told.is_none() => is_told = Some(is),
+                }
+            }
+            is_told.unwrap_or(Ok(()))
         };
         tokio::pin!(reading, feed);
         let (mut is_read, mut is_fed) = (false, false);

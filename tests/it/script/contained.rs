@@ -407,7 +407,9 @@ async fn a_program_never_has_its_launchers_streams() {
 
 #[tokio::test]
 async fn what_is_too_much_says_why_on_stderr() {
-    let app = shell("echo why >&2; head -c 5000 /dev/zero", json!({"maxOutput": "1KiB"})).await;
-    let reply = app.ask_afresh("s", json!({})).await;
-    refused(&reply, 502, "backend_output_invalid", "wrote more than 1024 bytes to stdout, stopped; stderr: why");
+    for line in ["head -c 5000 /dev/zero", "sleep 0.1; head -c 5000 /dev/zero; sleep 60"] {
+        let app = shell(&format!("echo why >&2; {line}"), json!({"maxOutput": "1KiB"})).await;
+        let reply = app.ask_afresh("s", json!({})).await;
+        refused(&reply, 502, "backend_output_invalid", "wrote more than 1024 bytes to stdout, stopped; stderr: why");
+    }
 }
