@@ -22,7 +22,8 @@ pub struct Work {
     pub path: PathBuf,
     /// The folder itself, which tells more quickly how it is than its path.
     opened: File,
-    /// When it was last changed, as of a look that found it as it was made.
+    /// When it was last changed, as of a look that found it as it was made, and so long before that look that another change would
+    /// have another time.
     changed: Option<SystemTime>,
 }
 
@@ -55,18 +56,19 @@ impl Work {
         place(there) == place(own)
     }
 
-    /// Whether it is as it was made, after a run that began at `began`. The time of a change is the kernel's: a program cannot set
-    /// it, so where it stays nobody need look inside.
-    pub fn is_as_made(&mut self, began: SystemTime) -> bool {
+    /// Whether it is as it was made. The time of a change is the kernel's: a program cannot set it, so where it stays what it was
+    /// when somebody looked inside, and was long past even then, nobody need look again.
+    pub fn is_as_made(&mut self, now: impl FnOnce() -> SystemTime) -> bool {
         let Ok(data) = self.opened.metadata() else { return false };
         let changed = changed(&data);
-        if changed.is_some() && changed == self.changed && changed.is_some_and(|changed| changed + SETTLED < began) {
+        if changed.is_some() && changed == self.changed {
             return true;
         }
+        let looked = now();
         let is_as_made = is_own(&data)
             && self.is_in_place()
             && self.path.read_dir().is_ok_and(|mut entries| entries.next().is_none());
-        self.changed = changed.filter(|_| is_as_made);
+        self.changed = changed.filter(|changed| is_as_made && *changed + SETTLED < looked);
         is_as_made
     }
 }
@@ -134,7 +136,7 @@ mod tests {
         let outer = tempfile::tempdir().unwrap();
         let (folder, other) = (outer.path().join("work"), outer.path().join("other"));
         make(&folder).unwrap();
-        let is_as_made = |folder: &Path| Work::new(folder.to_owned()).unwrap().is_as_made(SystemTime::now());
+        let is_as_made = |folder: &Path| Work::new(folder.to_owned()).unwrap().is_as_made(SystemTime::now);
         assert!(is_as_made(&folder) && empty(&folder));
         fs::create_dir_all(folder.join("a/b/c")).unwrap();
         assert!(!is_as_made(&folder));
@@ -161,10 +163,10 @@ mod tests {
         make(&path).unwrap();
         let mut work = Work::new(path.clone()).unwrap();
         let mut ended = |change: &dyn Fn()| {
-            // Runs in which the time of a change may be trusted, and a moment so that it is another one.
+            // A moment, so that it has another time; what is looked at is long past.
             std::thread::sleep(Duration::from_millis(30));
             change();
-            work.is_as_made(SystemTime::now() + 2 * SETTLED)
+            work.is_as_made(|| SystemTime::now() + 2 * SETTLED)
         };
         let file = path.join("file");
         assert!(ended(&|| ()) && ended(&|| ()));
@@ -189,5 +191,16 @@ mod tests {
         assert!(!ended(&|| fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap()));
         fs::remove_dir(&path).unwrap();
         assert!(!ended(&|| ()));
+    }
+
+    #[test]
+    fn what_changed_just_now_is_looked_at_again() {
+        let outer = tempfile::tempdir().unwrap();
+        let path = outer.path().join("work");
+        make(&path).unwrap();
+        let mut work = Work::new(path).unwrap();
+        assert!(work.is_as_made(SystemTime::now) && work.changed.is_none());
+        assert!(work.is_as_made(|| SystemTime::now() + 2 * SETTLED) && work.changed.is_some());
+        assert!(work.is_as_made(|| panic!("it has not changed since")));
     }
 }

@@ -12,7 +12,7 @@ use std::{
     },
     path::Path,
     process::ExitCode,
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, SystemTime},
 };
 
 use nix::{
@@ -124,7 +124,7 @@ impl Launcher {
         let Some(body) = self.gateway.next()? else { return Ok(false) };
         // What has ended needs no stop.
         let Request::Start(start) = wire::message(&body)? else { return Ok(true) };
-        let (streams, began) = (self.gateway.streams(), SystemTime::now());
+        let streams = self.gateway.streams();
         let (mut how, mut is_served, mut is_first, mut is_alone, mut is_cut) = (How::Unknown, true, false, true, false);
         let stdout = streams.get(1).and_then(|stdout| fstat(stdout).ok()).map(|data| (data.st_dev, data.st_ino));
         let commands = match self.prepare(&start, streams) {
@@ -149,11 +149,11 @@ impl Launcher {
             };
             let tree = self.tree;
             let going_on = self.attend(pid, &mut seen).inspect_err(|_| {
-                tree.kill_all(Instant::now() + KILLING, |_, _| ());
+                tree.kill_all(KILLING, |_, _| ());
             })?;
-            is_alone = reap_all(Instant::now() + AFTERLIFE, &mut seen) || {
+            is_alone = reap_all(AFTERLIFE, &mut seen) || {
                 is_cut = stdout.is_none_or(is_held);
-                self.tree.kill_all(Instant::now() + KILLING, &mut seen)
+                self.tree.kill_all(KILLING, &mut seen)
             };
             is_served = going_on.is_served;
             if how != How::Code(0) || going_on.is_stopped || !is_served || !is_alone {
@@ -163,7 +163,7 @@ impl Launcher {
         if !is_served {
             return Ok(false);
         }
-        let fate = match (is_alone && !self.is_tired(), self.work.is_as_made(began)) {
+        let fate = match (is_alone && !self.is_tired(), self.work.is_as_made(SystemTime::now)) {
             (true, true) => Fate::Goes,
             (true, false) if self.work.is_in_place() => Fate::Waits,
             _ => Fate::Ends,
@@ -190,7 +190,7 @@ impl Launcher {
     /// Tells that the program could not be started. Whatever the reason is, the next one has another launcher.
     fn refuse(&mut self, why: String) -> std::io::Result<bool> {
         // It may have been, and only what follows failed.
-        self.tree.kill_all(Instant::now() + KILLING, |_, _| ());
+        self.tree.kill_all(KILLING, |_, _| ());
         self.gateway.send(&Report::NotStarted(why))?;
         Ok(false)
     }
@@ -252,9 +252,9 @@ impl Launcher {
                 let grace = if let Some(Request::Stop(grace)) = wish { grace } else { Duration::ZERO };
                 if !grace.is_zero() {
                     self.tree.signal_all(Signal::SIGTERM);
-                    reap_all(Instant::now() + grace, &mut *seen);
+                    reap_all(grace, &mut *seen);
                 }
-                self.tree.kill_all(Instant::now() + KILLING, &mut *seen);
+                self.tree.kill_all(KILLING, &mut *seen);
                 return Ok(GoingOn { is_served: word.is_some(), is_stopped: true });
             }
         }

@@ -47,8 +47,9 @@ pub fn reap(which: Option<Pid>) -> Reaped {
     }
 }
 
-/// Reaps until there are no children, or `until`; `seen` is told each. Whether none is left.
-pub fn reap_all(until: Instant, mut seen: impl FnMut(Pid, How)) -> bool {
+/// Reaps until there are no children, or for as long as `patience`; `seen` is told each. Whether none is left.
+pub fn reap_all(patience: Duration, mut seen: impl FnMut(Pid, How)) -> bool {
+    let mut until = None;
     loop {
         match reap(None) {
             Reaped::Child(pid, how) => seen(pid, how),
@@ -56,7 +57,7 @@ pub fn reap_all(until: Instant, mut seen: impl FnMut(Pid, How)) -> bool {
             Reaped::NoneYet => sleep(PACE),
         }
         // Also while there is always another one: who forks fast leaves them without end.
-        if Instant::now() >= until {
+        if Instant::now() >= *until.get_or_insert_with(|| Instant::now() + patience) {
             return false;
         }
     }
@@ -71,16 +72,17 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Kills all descendants of this process until none is left, or `until`; `seen` is told each child. Whether none is left.
-    pub fn kill_all(self, until: Instant, mut seen: impl FnMut(Pid, How)) -> bool {
+    /// Kills all descendants of this process until none is left, or for as long as `patience`; `seen` is told each child.
+    /// Whether none is left.
+    pub fn kill_all(self, patience: Duration, mut seen: impl FnMut(Pid, How)) -> bool {
+        let began = Instant::now();
         loop {
             self.signal_all(Signal::SIGKILL);
             // Whoever was started meanwhile is seen in the next round.
-            let round = (Instant::now() + PACE * 5).min(until);
-            if reap_all(round, &mut seen) {
+            if reap_all(PACE * 5, &mut seen) {
                 return true;
             }
-            if Instant::now() >= until {
+            if began.elapsed() >= patience {
                 return false;
             }
         }
