@@ -143,7 +143,7 @@ impl Bay {
         let charge = Charge::new(&self.0, slot, turn);
         let Ends { stdin, stdout, stderr } = ends;
         // What is not left to write must be closed: its end is what the program waits for.
-        let stdin = (!is_fed).then(|| pipe::Sender::from_owned_fd_unchecked(stdin.into())).transpose();
+        let stdin = (!is_fed).then(|| pipe::Sender::from_owned_fd(stdin.into())).transpose();
         Ok(Running { stdin: stdin.map_err(|error| cannot(error.to_string()))?, stdout, stderr, meter, charge })
     }
 }

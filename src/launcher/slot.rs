@@ -175,14 +175,14 @@ impl Reports {
 /// What a pipe that is empty takes at once, in bytes (pipe(7), `PIPE_BUF`).
 const SHORT: usize = 4096;
 
-/// The gateway's ends of the pipes to a program. They never block.
+/// The gateway's ends of the pipes to a program.
 #[derive(Debug)]
 pub struct Ends {
     /// What it reads.
     pub stdin: PipeWriter,
-    /// What it writes.
+    /// What it writes. Reading never blocks.
     pub stdout: PipeReader,
-    /// What it tells people.
+    /// What it tells people, in the same way.
     pub stderr: PipeReader,
 }
 
@@ -195,7 +195,7 @@ impl Ends {
         let (their_in, stdin) = io::pipe()?;
         let (stdout, their_out) = io::pipe()?;
         let (stderr, their_err) = io::pipe()?;
-        [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()].into_iter().try_for_each(|fd| ioctl_fionbio(fd, true))?;
+        [stdout.as_fd(), stderr.as_fd()].into_iter().try_for_each(|fd| ioctl_fionbio(fd, true))?;
         Ok(([their_in.into(), their_out.into(), their_err.into()], Self { stdin, stdout, stderr }))
     }
 
