@@ -157,13 +157,10 @@ impl Reports {
     /// When the launcher has ended.
     pub async fn next(&mut self) -> io::Result<Report> {
         loop {
-            if let Some((head, rest)) = self.taken.split_first_chunk() {
-                let length = wire::length(*head)?;
-                if let Some(body) = rest.get(..length) {
-                    let report = wire::message(body)?;
-                    self.taken.drain(..head.len() + length);
-                    return Ok(report);
-                }
+            if let Some(body) = wire::body(&self.taken)?.filter(|body| body.end <= self.taken.len()) {
+                let report = wire::message(&self.taken[body.clone()])?;
+                self.taken.drain(..body.end);
+                return Ok(report);
             }
             if self.socket.read_buf(&mut self.taken).await? == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());

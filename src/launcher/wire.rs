@@ -8,6 +8,7 @@ use std::{
     ffi::{CStr, OsStr, OsString},
     io::{self, IoSlice, IoSliceMut, Write},
     mem::MaybeUninit,
+    ops::Range,
     os::{
         fd::{AsFd, OwnedFd},
         unix::{ffi::OsStrExt, net::UnixStream},
@@ -221,15 +222,15 @@ pub fn frame(message: &impl Serialize) -> io::Result<Vec<u8>> {
     Ok(frame)
 }
 
-/// How long the frame is that begins with `head`.
+/// Where the body is of the frame that `bytes` begin with, once its length is known; it need not all be there.
 ///
 /// # Errors
 /// When it is longer than a frame may be.
-pub fn length(head: [u8; HEAD]) -> io::Result<usize> {
-    usize::try_from(u32::from_be_bytes(head))
-        .ok()
-        .filter(|length| *length <= MOST)
-        .ok_or(io::ErrorKind::InvalidData.into())
+pub fn body(bytes: &[u8]) -> io::Result<Option<Range<usize>>> {
+    let Some((head, _)) = bytes.split_first_chunk::<HEAD>() else { return Ok(None) };
+    let length = usize::try_from(u32::from_be_bytes(*head)).ok().filter(|length| *length <= MOST);
+    let length = length.ok_or(io::ErrorKind::InvalidData)?;
+    Ok(Some(HEAD..HEAD + length))
 }
 
 /// The message in `body`.
@@ -276,17 +277,16 @@ impl Inbox {
     pub fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
         loop {
             let mut until = ROOM;
-            if let Some((head, rest)) = self.buffer[..self.filled].split_first_chunk() {
-                let wanted = length(*head)?;
-                if let Some(body) = rest.get(..wanted) {
-                    let body = body.to_vec();
-                    self.buffer.copy_within(HEAD + wanted..self.filled, 0);
-                    self.filled -= HEAD + wanted;
+            if let Some(body) = body(&self.buffer[..self.filled])? {
+                until = body.end;
+                if until <= self.filled {
+                    let body = self.buffer[body].to_vec();
+                    self.buffer.copy_within(until..self.filled, 0);
+                    self.filled -= until;
                     self.buffer.resize(ROOM.max(self.filled), 0);
                     self.buffer.shrink_to(ROOM);
                     return Ok(Some(body));
                 }
-                until = HEAD + wanted;
                 self.buffer.resize(ROOM.max(until), 0);
             }
             if !self.fill(until)? {
@@ -390,11 +390,12 @@ mod tests {
             sending.join().unwrap();
         }
         inbox.send(&Report::Ready(vec!["x".to_owned()])).unwrap();
-        let mut head = [0; HEAD];
-        ours.read_exact(&mut head).unwrap();
-        let mut body = vec![0; length(head).unwrap()];
-        ours.read_exact(&mut body).unwrap();
-        assert_eq!(message::<Report>(&body).unwrap(), Report::Ready(vec!["x".to_owned()]));
+        let mut report = vec![0; HEAD];
+        ours.read_exact(&mut report).unwrap();
+        let place = body(&report).unwrap().unwrap();
+        report.resize(place.end, 0);
+        ours.read_exact(&mut report[HEAD..]).unwrap();
+        assert_eq!(message::<Report>(&report[place]).unwrap(), Report::Ready(vec!["x".to_owned()]));
         ours.write_all(&[0xff; HEAD]).unwrap();
         assert_eq!(inbox.next().unwrap_err().kind(), io::ErrorKind::InvalidData);
         drop(ours);

@@ -1,6 +1,9 @@
 //! One run of a program: fed, read within limits, and over in time with all that it started.
 
+use std::pin::pin;
+
 use bytes::Bytes;
+use futures_util::future::{Either, select};
 use tokio::{
     io::AsyncWriteExt,
     time::{Duration, Instant, timeout, timeout_at},
@@ -130,23 +133,15 @@ pub async fn run(program: &Program, job: Job<'_>) -> Result<Run, BackendError> {
             }
         };
         let reading = async {
-            let (read, tell) = (output.read(), errors.read());
-            tokio::pin!(read, tell);
-            let (mut is_read, mut is_told) = (None, None);
-            while is_read.is_none() || is_told.is_none() {
-                tokio::select! {
-                    is = &mut read, if is_read.is_none() => {
-                        if is.is_err() {
-                            // Whoever writes too much may have said why, and need not end.
-                            let _ = timeout(AFTER_EXIT, tell).await;
-                            return is;
-                        }
-                        is_read = Some(is);
-                    }
-                    is = &mut tell, if is_told.is_none() => is_told = Some(is),
+            match select(pin!(output.read()), pin!(errors.read())).await {
+                Either::Left((Ok(()), telling)) => telling.await,
+                Either::Left((lost, telling)) => {
+                    // Whoever writes too much may have said why, and need not end.
+                    let _ = timeout(AFTER_EXIT, telling).await;
+                    lost
                 }
+                Either::Right((is_told, reading)) => reading.await.and(is_told),
             }
-            is_told.unwrap_or(Ok(()))
         };
         tokio::pin!(reading, feed);
         let (mut is_read, mut is_fed) = (false, false);
