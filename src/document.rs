@@ -206,10 +206,19 @@ pub const fn kind_of(value: &Value) -> &'static str {
 /// When one of its keys is no text.
 #[must_use]
 pub fn line(message: &impl Serialize) -> Vec<u8> {
+    let mut line = text(message);
+    line.push('\n');
+    line.into_bytes()
+}
+
+/// `message` as JSON.
+///
+/// # Panics
+/// When one of its keys is no text.
+#[must_use]
+pub fn text(message: &impl Serialize) -> String {
     #[expect(clippy::expect_used, reason = "only keys that are no texts cannot be written")]
-    let mut line = serde_json::to_vec(message).expect("a document");
-    line.push(b'\n');
-    line
+    serde_json::to_string(message).expect("a document")
 }
 
 /// The first characters of `bytes` for a message: one line, control characters replaced.

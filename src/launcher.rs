@@ -39,7 +39,7 @@ pub use self::{
     inside::run,
     terms::{Identities, Limits, Network, SYSTEM, Terms, User},
     usage::{Meter, Usage},
-    wire::{Copied, Ended, First, How, Program},
+    wire::{Copied, Ended, Environment, First, How, Program},
 };
 use self::{root::Root, slot::Slot};
 use crate::telemetry::metrics::ProgramMetrics;

@@ -16,8 +16,9 @@ mod run;
 mod worker;
 
 use std::{
+    borrow::Cow,
     collections::BTreeMap,
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     os::unix::fs::PermissionsExt,
     path::{Path as FilePath, PathBuf},
     sync::Arc,
@@ -50,7 +51,7 @@ use crate::{
     error::BackendError,
     expression::Expression,
     generator::{Outcome, Parameters, Query},
-    launcher::{Bay, First, Program},
+    launcher::{Bay, Environment, First, Program},
     problem::{Path, Problems},
     secret::{Secret, Secrets, TextOrSecret},
     trace::{self, Kind, Span},
@@ -62,19 +63,14 @@ const PUBLIC: [&str; 3] = ["PATH", "LANG", "TZ"];
 /// An inherited value that is shorter is no secret, in bytes.
 const SHORTEST_SECRET: usize = 8;
 
-/// Environment variables and their values.
-type Environment = Vec<(String, OsString)>;
-
 /// A program, found and ready to run.
 #[derive(Debug)]
 pub struct Script {
-    program: PathBuf,
-    arguments: Vec<String>,
-    init: Option<First>,
+    program: Arc<Program>,
     package: Option<Package>,
     protocol: Protocol,
     parameters: Option<Arc<Expression>>,
-    inherited: Environment,
+    inherited: Vec<(String, OsString)>,
     env: BTreeMap<String, TextOrSecret>,
     base: BaseDir,
     timeout: HumanDuration,
@@ -117,7 +113,7 @@ impl Script {
             };
             let program = problems.note(&path, find_program(program, around.base, package))?;
             interpreter::check(&folder.join(&program), folder, &path, problems);
-            Some(First { program, arguments: arguments.to_vec() })
+            Some(First { path: program, arguments: arguments.to_vec() })
         });
         if config.concurrency == 0 {
             problems.error(&script_path.key("concurrency"), "with 0 it would never run");
@@ -137,14 +133,20 @@ impl Script {
         };
         terms.readable.extend(package.map(Package::readable).unwrap_or_default());
         if let Some(init) = &init {
-            terms.readable.extend(confinement::belongings(&init.program, &init.arguments, around.base));
+            terms.readable.extend(confinement::belongings(&init.path, &init.arguments, around.base));
         }
         let bay = Bay::new(around.launchers, terms, config.concurrency);
         let workers = (config.mode == Mode::Worker).then(|| Pool::new(&bay, config.worker.unwrap_or_default()));
-        Some(Self {
-            program,
+        let copy = package.and_then(Package::copied);
+        let program = Program {
+            path: program,
             arguments: arguments.to_vec(),
-            init,
+            folder: copy.is_none().then(|| around.base.as_path().to_owned()),
+            first: init,
+            copy,
+        };
+        Some(Self {
+            program: Arc::new(program),
             package: package.cloned(),
             protocol: config.protocol,
             parameters: parameters?.map(Arc::new),
@@ -163,24 +165,25 @@ impl Script {
     }
 
     /// The environment of a run, and the secrets in it.
-    fn environment(&self) -> Result<(Environment, Secrets), BackendError> {
-        let mut variables = self.inherited.clone();
+    fn environment(&self) -> Result<(Environment<'_>, Secrets), BackendError> {
+        let inherited = self.inherited.iter().map(|(name, value)| (name.into(), value.into()));
+        let mut variables: Environment<'_> = inherited.collect();
         let inherited = self.inherited.iter().filter(|(name, _)| !PUBLIC.contains(&name.as_str()));
         let inherited =
             inherited.filter_map(|(_, value)| value.to_str().filter(|value| value.len() >= SHORTEST_SECRET));
         let mut secrets: Secrets = inherited.map(|value| Secret::from(value.to_owned())).collect();
         for (name, value) in &self.env {
-            let value: OsString = match value {
-                TextOrSecret::Text(text) => text.into(),
+            let value: Cow<'_, OsStr> = match value {
+                TextOrSecret::Text(text) => OsStr::new(text).into(),
                 TextOrSecret::Secret(reference) => {
                     let secret = reference.read(&self.base).map_err(BackendError::unavailable)?;
-                    let value = secret.expose().into();
+                    let value = OsString::from(secret.expose()).into();
                     secrets.push(secret);
                     value
                 }
             };
-            variables.push((environment::alias(name), value.clone()));
-            variables.push((name.clone(), value));
+            variables.push((environment::alias(name).into(), value.clone()));
+            variables.push((name.into(), value));
         }
         if let Some(package) = &self.package {
             package.add_to_path(&mut variables);
@@ -195,9 +198,9 @@ impl Backend for Script {
         let name = self.name();
         if let Some(workers) = &self.workers {
             let (environment, secrets) = self.environment()?;
-            let (program, job) = (self.program(environment), self.job(query, &secrets));
+            let job = self.job(query, &secrets);
             let span = self.span("worker");
-            let asked = noted(&span, span.around(workers.ask(program, &job)).await);
+            let asked = noted(&span, span.around(workers.ask(&self.program, environment, &job)).await);
             let reading = asked.map_err(|error| self.explain(error).within(&name))?;
             let reading = self.map(reading, query).await.map_err(|error| secrets.clean(&error).within(&name))?;
             return Ok(Outcome::of_list(reading.items, format!("asked {name}"), "an explicit []").lasting(reading.ttl));
@@ -218,8 +221,8 @@ impl Backend for Script {
     fn start_ahead(&self) {
         let Some(workers) = &self.workers else { return };
         match self.environment() {
-            Ok((environment, _)) => workers.start_ahead(self.program(environment)),
-            Err(why) => tracing::warn!(%why, program = %self.program.display(), "no worker is started ahead"),
+            Ok((environment, _)) => workers.start_ahead(&self.program, environment),
+            Err(why) => tracing::warn!(%why, program = %self.program.path.display(), "no worker is started ahead"),
         }
     }
 
@@ -230,8 +233,8 @@ impl Backend for Script {
 
 impl Script {
     /// What it is called in messages.
-    fn name(&self) -> std::borrow::Cow<'_, str> {
-        self.program.file_name().unwrap_or_default().to_string_lossy()
+    fn name(&self) -> Cow<'_, str> {
+        self.program.path.file_name().unwrap_or_default().to_string_lossy()
     }
 
     /// What it is in the trace of whoever asks; `word` says whether it stays.
@@ -243,22 +246,10 @@ impl Script {
 
     /// `error`, with why a program that is there could not be started.
     fn explain(&self, error: BackendError) -> BackendError {
-        let init = self.init.as_ref().filter(|_| error.message.starts_with("cannot start: init: "));
-        let program = init.map_or(&self.program, |init| &init.program);
+        let init = self.program.first.as_ref().filter(|_| error.message.starts_with("cannot start: init: "));
+        let program = init.map_or(&self.program.path, |init| &init.path);
         let folder = self.package.as_ref().map_or(self.base.as_path(), Package::working);
         interpreter::explain(error, &folder.join(program), folder)
-    }
-
-    fn program(&self, environment: Environment) -> Program {
-        let copy = self.package.as_ref().and_then(Package::copied);
-        Program {
-            program: self.program.clone(),
-            arguments: self.arguments.clone(),
-            environment,
-            folder: copy.is_none().then(|| self.base.as_path().to_owned()),
-            first: self.init.clone(),
-            copy,
-        }
     }
 
     fn job<'a>(&'a self, query: &'a Query, secrets: &'a Secrets) -> Job<'a> {
@@ -284,7 +275,7 @@ impl Script {
         environment::add_place(&mut environment);
         secrets.hide(environment::dumped(&query.parameters));
         let name = self.name();
-        let run = run(&self.program(environment), self.job(query, &secrets)).await;
+        let run = run(&self.program, &environment, self.job(query, &secrets)).await;
         let run = run.map_err(|error| self.explain(error).within(&name))?;
         exit::check(&run, &secrets).map_err(|error| {
             let error = if run.ended.is_first { error.within("init") } else { error };

@@ -1,6 +1,6 @@
 //! Where programs are started that live by the same terms: with their turns, and with launchers that wait for the next one.
 
-use std::{io::PipeReader, sync::Arc, time::Duration};
+use std::{io::PipeReader, path::Path, sync::Arc, time::Duration};
 
 use tokio::{
     net::unix::pipe,
@@ -15,7 +15,7 @@ use super::{
     slot::{Ends, Slot},
     terms::{Identities, Terms},
     usage::Meter,
-    wire::{self, Program, Report},
+    wire::{self, Environment, Program, Report},
 };
 use crate::error::BackendError;
 
@@ -67,21 +67,33 @@ impl Bay {
         Self(Arc::new(Places { launchers, terms, permits, most, idle: Arc::default() }))
     }
 
-    /// Starts `program`, as soon as it is its turn, to read `input`: what is not short is left to the caller to write.
+    /// Starts `program` with `environment`, as soon as it is its turn, to read `input`: what is not short is left to the caller
+    /// to write.
     ///
     /// # Errors
     /// When that is not before `deadline`, or there is no launcher for it.
-    pub async fn start(&self, program: &Program, input: &[u8], deadline: Instant) -> Result<Running, BackendError> {
+    pub async fn start(
+        &self,
+        program: &Program,
+        environment: &Environment<'_>,
+        input: &[u8],
+        deadline: Instant,
+    ) -> Result<Running, BackendError> {
         let turn = self.turn(deadline).await?;
-        self.launch(program, Some(input), deadline, Some(turn)).await
+        self.launch(program, environment, Some((input, turn)), deadline).await
     }
 
     /// Starts `program`, which stays: it takes no turn, but whoever has it do something needs one.
     ///
     /// # Errors
     /// When there is no launcher for it before `deadline`.
-    pub async fn start_staying(&self, program: &Program, deadline: Instant) -> Result<Running, BackendError> {
-        self.launch(program, None, deadline, None).await
+    pub async fn start_staying(
+        &self,
+        program: &Program,
+        environment: &Environment<'_>,
+        deadline: Instant,
+    ) -> Result<Running, BackendError> {
+        self.launch(program, environment, None, deadline).await
     }
 
     /// Waits for a turn.
@@ -92,10 +104,10 @@ impl Bay {
         self.0.turn(deadline).await
     }
 
-    /// Which files its programs may use now: one that was started with others sees the old ones.
+    /// Which files its programs may use now, but for that which is `known`: one that was started with others sees the old ones.
     #[must_use]
-    pub fn identities(&self) -> Identities {
-        self.0.terms.identities()
+    pub fn identities(&self, known: &Path) -> Identities {
+        self.0.terms.identities(Some(known))
     }
 
     /// Notes that a worker is not asked any more; `why` says it.
@@ -108,18 +120,18 @@ impl Bay {
     async fn launch(
         &self,
         program: &Program,
-        input: Option<&[u8]>,
+        environment: &Environment<'_>,
+        once: Option<(&[u8], Turn)>,
         deadline: Instant,
-        turn: Option<Turn>,
     ) -> Result<Running, BackendError> {
         let cannot = |why: String| BackendError::unavailable(format!("cannot start: {why}"));
         if *self.0.launchers.is_closed.borrow() {
             return Err(cannot("the gateway is about to end".to_owned()));
         }
         let (streams, mut ends) = Ends::new().map_err(|error| cannot(error.to_string()))?;
-        let is_fed = input.is_some_and(|input| ends.feed(input));
-        let request =
-            program.start().and_then(|start| wire::frame(&start)).map_err(|error| cannot(error.to_string()))?;
+        let is_fed = once.as_ref().is_some_and(|(input, _)| ends.feed(input));
+        let request = program.start(environment).and_then(|start| wire::frame(&start));
+        let request = request.map_err(|error| cannot(error.to_string()))?;
         let mut slot = None;
         if let Some(mut idle) = self.0.idle_slot() {
             // One that ended just now has not read it.
@@ -140,7 +152,7 @@ impl Bay {
         };
         drop(streams);
         let meter = slot.meter();
-        let charge = Charge::new(&self.0, slot, turn);
+        let charge = Charge::new(&self.0, slot, once.map(|(_, turn)| turn));
         let Ends { stdin, stdout, stderr } = ends;
         // What is not left to write must be closed: its end is what the program waits for.
         let stdin = (!is_fed).then(|| pipe::Sender::from_owned_fd(stdin.into())).transpose();

@@ -1,6 +1,9 @@
 //! What a program may do: the limits under which it runs.
 
-use std::{os::unix::fs::MetadataExt, path::PathBuf};
+use std::{
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -23,12 +26,13 @@ pub struct Terms {
 pub type Identities = Vec<Option<(u64, u64)>>;
 
 impl Terms {
-    /// What the paths lead to now. Permissions are for what was there when they were given, and editors and Kubernetes
-    /// put new files in the place of old ones.
+    /// What the paths lead to now, but for that which is `known`. Permissions are for what was there when they were given, and
+    /// editors and Kubernetes put new files in the place of old ones.
     #[must_use]
-    pub fn identities(&self) -> Identities {
+    pub fn identities(&self, known: Option<&Path>) -> Identities {
         let identity = |path: &PathBuf| path.metadata().ok().map(|data| (data.dev(), data.ino()));
-        self.readable.iter().chain(&self.writable).map(identity).collect()
+        let paths = self.readable.iter().chain(&self.writable);
+        paths.filter(|path| known != Some(path.as_path())).map(identity).collect()
     }
 }
 

@@ -5,7 +5,7 @@
 use std::{
     borrow::Cow,
     collections::BTreeMap,
-    ffi::{CStr, OsStr, OsString},
+    ffi::{CStr, OsStr},
     io::{self, IoSlice, IoSliceMut, Write},
     mem::MaybeUninit,
     ops::Range,
@@ -44,16 +44,16 @@ pub enum Request<'a> {
     Stop(Duration),
 }
 
-/// A program and what it is given.
+/// Environment variables and their values. Of two of a name the later one holds.
+pub type Environment<'a> = Vec<(Cow<'a, str>, Cow<'a, OsStr>)>;
+
+/// A program that is run again and again, each time with another environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Program {
     /// An absolute path, or one in the copy.
-    pub program: PathBuf,
+    pub path: PathBuf,
     /// Its arguments.
     pub arguments: Vec<String>,
-    /// Its whole environment but for `HOME` and `TMPDIR`, which name its work folder unless set here. Of two of a name the
-    /// later one holds.
-    pub environment: Vec<(String, OsString)>,
     /// Where it runs; its work folder unless set.
     pub folder: Option<PathBuf>,
     /// What runs before it, with the same environment and in the same folder; only when it ends well does the program run.
@@ -66,7 +66,7 @@ pub struct Program {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct First {
     /// An absolute path, or one in the copy.
-    pub program: PathBuf,
+    pub path: PathBuf,
     /// Its arguments.
     pub arguments: Vec<String>,
 }
@@ -107,28 +107,28 @@ impl Serialize for Texts<'_> {
 }
 
 impl Program {
-    /// The [`Request::Start`] for it.
+    /// The [`Request::Start`] for it with its whole environment, but for `HOME` and `TMPDIR`, which name its work folder unless they
+    /// are set there.
     ///
     /// # Errors
     /// When a text holds a zero byte, and so cannot be passed on.
-    pub fn start(&self) -> io::Result<Request<'static>> {
-        let command = |program: &PathBuf, arguments: &[String]| {
+    pub fn start(&self, environment: &Environment<'_>) -> io::Result<Request<'static>> {
+        let command = |path: &PathBuf, arguments: &[String]| {
             let mut texts = Texts::default();
-            texts.push(&[program.as_os_str()])?;
+            texts.push(&[path.as_os_str()])?;
             arguments.iter().try_for_each(|argument| texts.push(&[argument.as_ref()]))?;
             io::Result::Ok(texts)
         };
-        let sizes = self.environment.iter().map(|(name, value)| name.len() + value.len() + 2);
-        let mut environment = Texts(Vec::with_capacity(sizes.sum()).into());
-        let unique: BTreeMap<&str, &OsStr> =
-            self.environment.iter().map(|(name, value)| (name.as_str(), value.as_os_str())).collect();
-        unique.into_iter().try_for_each(|(name, value)| environment.push(&[name.as_ref(), "=".as_ref(), value]))?;
+        let sizes = environment.iter().map(|(name, value)| name.len() + value.len() + 2);
+        let mut variables = Texts(Vec::with_capacity(sizes.sum()).into());
+        let unique: BTreeMap<&str, &OsStr> = environment.iter().map(|(name, value)| (&**name, &**value)).collect();
+        unique.into_iter().try_for_each(|(name, value)| variables.push(&[name.as_ref(), "=".as_ref(), value]))?;
         let mut folder = Texts::default();
         self.folder.iter().try_for_each(|path| folder.push(&[path.as_os_str()]))?;
         Ok(Request::Start(Start {
-            command: command(&self.program, &self.arguments)?,
-            first: self.first.as_ref().map(|first| command(&first.program, &first.arguments)).transpose()?,
-            environment,
+            command: command(&self.path, &self.arguments)?,
+            first: self.first.as_ref().map(|first| command(&first.path, &first.arguments)).transpose()?,
+            environment: variables,
             folder,
             copy: self.copy.clone(),
         }))
@@ -341,19 +341,18 @@ mod tests {
         let (mut ours, theirs) = UnixStream::pair().unwrap();
         let mut inbox = Inbox::new(theirs);
         let program = |argument: &str| Program {
-            program: "/bin/x".into(),
+            path: "/bin/x".into(),
             arguments: vec![argument.to_owned()],
-            environment: [("A", "1"), ("B", ""), ("A", "2=3")]
-                .map(|(name, value)| (name.to_owned(), value.into()))
-                .into(),
             folder: Some("/tmp".into()),
-            first: Some(First { program: "init".into(), arguments: Vec::new() }),
+            first: Some(First { path: "init".into(), arguments: Vec::new() }),
             copy: Some(Copied { from: "/from".into(), bytes: 7 }),
         };
+        let variables: Environment<'_> =
+            [("A", "1"), ("B", ""), ("A", "2=3")].map(|(name, value)| (name.into(), OsStr::new(value).into())).into();
         let stop = frame(&Request::Stop(Duration::from_millis(1500))).unwrap();
         for size in [0, 5, ROOM, 10 * ROOM] {
             let argument = "x".repeat(size);
-            let start = frame(&program(&argument).start().unwrap()).unwrap();
+            let start = frame(&program(&argument).start(&variables).unwrap()).unwrap();
             let expected = start.clone();
             let (mut end, other) = io::pipe().unwrap();
             let streams = [other.try_clone().unwrap().into(), other.try_clone().unwrap().into(), other.into()];
@@ -404,14 +403,8 @@ mod tests {
 
     #[test]
     fn a_zero_byte_is_refused() {
-        let program = Program {
-            program: "/bin/x".into(),
-            arguments: Vec::new(),
-            environment: vec![("A".to_owned(), "1\0B=2".into())],
-            folder: None,
-            first: None,
-            copy: None,
-        };
-        assert!(program.start().unwrap_err().to_string().contains("zero byte"));
+        let program = Program { path: "/bin/x".into(), arguments: Vec::new(), folder: None, first: None, copy: None };
+        let environment = vec![("A".into(), OsStr::new("1\0B=2").into())];
+        assert!(program.start(&environment).unwrap_err().to_string().contains("zero byte"));
     }
 }

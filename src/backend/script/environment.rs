@@ -2,15 +2,17 @@
 //! script needs no JSON. Whoever asks chooses what stands in `PARAM_…` and in [`PARAMETERS`], and in no other variable.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, btree_map::Entry},
+    ffi::{OsStr, OsString},
     sync::LazyLock,
 };
 
 use regex::Regex;
-use serde_json::{Value, json};
+use serde::{Serialize, Serializer};
+use serde_json::Value;
 
-use super::Environment;
-use crate::{error::BackendError, generator::Parameters, trace};
+use crate::{document, error::BackendError, generator::Parameters, launcher::Environment, trace};
 
 /// All parameters as JSON.
 pub const PARAMETERS: &str = "ARGOCD_APP_PARAMETERS";
@@ -47,11 +49,11 @@ fn escaped(name: &str) -> String {
 
 /// A value as text: strings as they are, others as JSON; null is none.
 #[must_use]
-pub fn text(value: &Value) -> Option<String> {
+pub fn text(value: &Value) -> Option<Cow<'_, str>> {
     match value {
         Value::Null => None,
-        Value::String(text) => Some(text.clone()),
-        other => Some(other.to_string()),
+        Value::String(text) => Some(text.into()),
+        other => Some(other.to_string().into()),
     }
 }
 
@@ -60,31 +62,30 @@ pub fn text(value: &Value) -> Option<String> {
 ///
 /// # Errors
 /// When two values would stand in one variable, or one cannot stand in any.
-pub fn add(variables: &mut Environment, parameters: &Parameters) -> Result<(), BackendError> {
-    let mut owners: BTreeMap<String, Option<String>> = variables.iter().map(|(name, _)| (name.clone(), None)).collect();
-    let mut room = ROOM;
-    let all = Value::Array(parameters.iter().filter_map(|(name, value)| announced(name, value)).collect()).to_string();
-    if PARAMETERS.len() + all.len() <= LARGEST {
-        room -= all.len();
-        variables.push((PARAMETERS.to_owned(), all.into()));
-    }
-    let mut all = Vec::with_capacity(parameters.len());
+pub fn add<'a>(variables: &mut Environment<'a>, parameters: &'a Parameters) -> Result<(), BackendError> {
+    let all: Vec<Vec<Part<'a>>> = parameters.iter().map(|(name, value)| parts(name, value)).collect();
     // First whether the names go together at all: that must not depend on how large a value is.
-    for (name, value) in parameters {
-        let parts = parts(name, value);
+    let mut owners: BTreeMap<&str, Option<&str>> = variables.iter().map(|(name, _)| (&**name, None)).collect();
+    for (name, parts) in parameters.keys().zip(&all) {
         if parts.iter().any(|part| part.value.contains('\0')) {
             let name = shown(name);
             return Err(BackendError::invalid_input(format!(
                 "the parameter `{name}` holds a NUL character, which no environment variable can hold"
             )));
         }
-        for part in &parts {
-            match owners.entry(part.variable.clone()) {
-                Entry::Occupied(taken) => return Err(collision(taken.key(), taken.get().as_deref(), &part.label)),
-                Entry::Vacant(free) => _ = free.insert(Some(part.label.clone())),
+        for part in parts {
+            match owners.entry(&part.variable) {
+                Entry::Occupied(taken) => return Err(collision(taken.key(), *taken.get(), &part.label)),
+                Entry::Vacant(free) => _ = free.insert(Some(&part.label)),
             }
         }
-        all.push(parts);
+    }
+    let mut room = ROOM;
+    let announced: Vec<Announced<'_>> = parameters.iter().filter_map(|(name, value)| announced(name, value)).collect();
+    let announced = document::text(&announced);
+    if PARAMETERS.len() + announced.len() <= LARGEST {
+        room -= announced.len();
+        variables.push((PARAMETERS.into(), os(announced.into())));
     }
     for parts in all {
         let sizes = || parts.iter().map(|part| part.variable.len() + part.value.len() + OVERHEAD);
@@ -93,17 +94,25 @@ pub fn add(variables: &mut Environment, parameters: &Parameters) -> Result<(), B
             continue;
         }
         room -= size;
-        variables.extend(parts.into_iter().map(|part| (part.variable, part.value.into())));
+        variables.extend(parts.into_iter().map(|part| (part.variable.into(), os(part.value))));
     }
     Ok(())
 }
 
+/// `text` as the system takes it.
+fn os(text: Cow<'_, str>) -> Cow<'_, OsStr> {
+    match text {
+        Cow::Borrowed(text) => OsStr::new(text).into(),
+        Cow::Owned(text) => OsString::from(text).into(),
+    }
+}
+
 /// Adds [`PLACE`], if the run belongs to a trace and the configuration sets nothing of that name.
-pub fn add_place(variables: &mut Environment) {
+pub fn add_place(variables: &mut Environment<'_>) {
     if let Some(place) = trace::current()
         && variables.iter().all(|(name, _)| name != PLACE)
     {
-        variables.push((PLACE.to_owned(), place.context().to_string().into()));
+        variables.push((PLACE.into(), os(place.context().to_string().into())));
     }
 }
 
@@ -143,14 +152,14 @@ fn pattern(value: &str) -> Regex {
 }
 
 /// One variable of a parameter.
-struct Part {
+struct Part<'a> {
     variable: String,
-    value: String,
+    value: Cow<'a, str>,
     /// Which value it is: `list[0]`, `map.key`.
-    label: String,
+    label: Cow<'a, str>,
 }
 
-fn parts(name: &str, value: &Value) -> Vec<Part> {
+fn parts<'a>(name: &'a str, value: &'a Value) -> Vec<Part<'a>> {
     let base = variable(name);
     match value {
         Value::Array(items) => items
@@ -160,45 +169,67 @@ fn parts(name: &str, value: &Value) -> Vec<Part> {
             .map(|(index, value)| Part {
                 variable: format!("{base}_{index}"),
                 value,
-                label: format!("{name}[{index}]"),
+                label: format!("{name}[{index}]").into(),
             })
             .collect(),
         Value::Object(map) => map
             .iter()
             .filter_map(|(key, value)| {
                 let variable = format!("{base}_{}", escaped(key));
-                Some(Part { variable, value: text(value)?, label: format!("{name}.{key}") })
+                Some(Part { variable, value: text(value)?, label: format!("{name}.{key}").into() })
             })
             .collect(),
         scalar => {
-            let part = text(scalar).map(|value| Part { variable: base, value, label: name.to_owned() });
+            let part = text(scalar).map(|value| Part { variable: base, value, label: name.into() });
             part.into_iter().collect()
         }
     }
 }
 
 /// A parameter in the form of an Application's `spec.source.plugin.parameters`.
-fn announced(name: &str, value: &Value) -> Option<Value> {
-    Some(match value {
-        Value::Array(items) => json!({"name": name, "array": items.iter().filter_map(text).collect::<Vec<_>>()}),
+#[derive(Serialize)]
+struct Announced<'a> {
+    name: &'a str,
+    #[serde(flatten)]
+    texts: Texts<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+enum Texts<'a> {
+    Array(Vec<Cow<'a, str>>),
+    #[serde(serialize_with = "in_order")]
+    Map(Vec<(&'a str, Cow<'a, str>)>),
+    String(Cow<'a, str>),
+}
+
+fn in_order<S: Serializer>(entries: &[(&str, Cow<'_, str>)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(entries.iter().map(|(key, value)| (key, value)))
+}
+
+fn announced<'a>(name: &'a str, value: &'a Value) -> Option<Announced<'a>> {
+    let texts = match value {
+        Value::Array(items) => Texts::Array(items.iter().filter_map(text).collect()),
         Value::Object(map) => {
-            let texts = map.iter().filter_map(|(key, value)| Some((key.clone(), Value::String(text(value)?))));
-            json!({"name": name, "map": texts.collect::<Parameters>()})
+            Texts::Map(map.iter().filter_map(|(key, value)| Some((key.as_str(), text(value)?))).collect())
         }
-        scalar => json!({"name": name, "string": text(scalar)?}),
-    })
+        scalar => Texts::String(text(scalar)?),
+    };
+    Some(Announced { name, texts })
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn added(configured: &[&str], parameters: &Value) -> Result<Vec<String>, String> {
-        let mut variables: Environment =
-            configured.iter().map(|name| ((*name).to_owned(), "configured".into())).collect();
+        let mut variables: Environment<'_> =
+            configured.iter().map(|&name| (name.into(), os("configured".into()))).collect();
         add(&mut variables, parameters.as_object().unwrap()).map_err(|error| error.message)?;
-        let line = |(name, value): (String, std::ffi::OsString)| format!("{name}={}", value.to_str().unwrap());
-        Ok(variables.into_iter().skip(configured.len()).map(line).collect())
+        let lines = variables.iter().map(|(name, value)| format!("{name}={}", value.to_str().unwrap()));
+        Ok(lines.skip(configured.len()).collect())
     }
 
     #[test]

@@ -2,12 +2,17 @@
 //! fresh copy of, as a Config Management Plugin does.
 
 use std::{
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     path::{Path as FilePath, PathBuf},
 };
 
-use super::{Environment, is_executable};
-use crate::{error::BackendError, generator::Query, launcher::Copied, units::ByteSize};
+use super::is_executable;
+use crate::{
+    error::BackendError,
+    generator::Query,
+    launcher::{Copied, Environment},
+    units::ByteSize,
+};
 
 /// The folder of a package's own programs.
 const BIN: &str = "bin";
@@ -79,7 +84,7 @@ impl Package {
     }
 
     /// Puts the package's programs before all others.
-    pub fn add_to_path(&self, variables: &mut Environment) {
+    pub fn add_to_path(&self, variables: &mut Environment<'_>) {
         let bin = self.folder.join(BIN);
         if !bin.is_dir() {
             return;
@@ -90,14 +95,14 @@ impl Package {
             path.push(":");
             path.push(before);
         }
-        variables.push(("PATH".to_owned(), path));
+        variables.push(("PATH".into(), path.into()));
     }
 
     /// Adds the variables of an Application's source, where there is one. What is configured stays.
     ///
     /// # Errors
     /// When the ApplicationSet's name can stand in no variable.
-    pub fn tell(&self, variables: &mut Environment, query: &Query) -> Result<(), BackendError> {
+    pub fn tell<'a>(&'a self, variables: &mut Environment<'a>, query: &'a Query) -> Result<(), BackendError> {
         let Some(source) = &self.source else { return Ok(()) };
         if query.application_set.contains('\0') {
             return Err(BackendError::invalid_input("the ApplicationSet's name holds a NUL character"));
@@ -106,7 +111,7 @@ impl Package {
         let all = known.into_iter().chain(UNKNOWN.into_iter().map(|name| (name, "")));
         for (name, value) in all {
             if !variables.iter().any(|(other, _)| other == name) {
-                variables.push((name.to_owned(), value.into()));
+                variables.push((name.into(), OsStr::new(value).into()));
             }
         }
         Ok(())

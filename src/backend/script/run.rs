@@ -15,7 +15,7 @@ use crate::{
     document::excerpt,
     error::BackendError,
     generator::watch::Watch,
-    launcher::{Bay, Ended, Program, Running},
+    launcher::{Bay, Ended, Environment, Program, Running},
     secret::Secrets,
 };
 
@@ -27,7 +27,7 @@ const LONGEST_TAIL: usize = 600;
 const OUTPUT: usize = 4 * 1024;
 /// When a program that runs is looked at, each after the one before. What ends sooner, and writes no more than its pipes hold,
 /// spares the watching of them, which costs as much as all the rest of reading.
-const LOOKS: [Duration; 3] = [Duration::from_millis(5), Duration::from_millis(10), Duration::from_millis(20)];
+const LOOKS: [Duration; 2] = [Duration::from_millis(15), Duration::from_millis(20)];
 /// How long the rest of the output is awaited when the program has ended, and with it all that held its pipes.
 const AFTER_EXIT: Duration = Duration::from_millis(250);
 
@@ -104,12 +104,13 @@ impl Told {
     }
 }
 
-/// Runs `program` for `job` until it has ended, whatever its status.
+/// Runs `program` with `environment` for `job` until it has ended, whatever its status.
 ///
 /// # Errors
 /// When it cannot start, writes too much or takes too long.
-pub async fn run(program: &Program, job: Job<'_>) -> Result<Run, BackendError> {
-    let Running { stdin, stdout, stderr, mut charge, .. } = job.bay.start(program, &job.input, job.until).await?;
+pub async fn run(program: &Program, environment: &Environment<'_>, job: Job<'_>) -> Result<Run, BackendError> {
+    let running = job.bay.start(program, environment, &job.input, job.until).await?;
+    let Running { stdin, stdout, stderr, mut charge, .. } = running;
     let started = Instant::now();
     let mut output = Outlet::new(stdout, OUTPUT, Keep::AtMost(job.most));
     let mut errors = Outlet::new(stderr, 0, Keep::Last(STDERR_TAIL));

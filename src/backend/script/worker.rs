@@ -47,7 +47,7 @@ pub struct WorkerConfig {
 
 impl Default for WorkerConfig {
     fn default() -> Self {
-        Self { ahead: 1, recycle_after: 1000, max_memory: None }
+        Self { ahead: 1, recycle_after: 10_000, max_memory: None }
     }
 }
 

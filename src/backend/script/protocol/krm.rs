@@ -17,7 +17,7 @@ pub fn input(query: &Query) -> Value {
     let data: Map<String, Value> = query
         .parameters
         .iter()
-        .filter_map(|(name, value)| Some((name.clone(), environment::text(value)?.into())))
+        .filter_map(|(name, value)| Some((name.clone(), environment::text(value)?.into_owned().into())))
         .collect();
     json!({
         "apiVersion": API_VERSION,

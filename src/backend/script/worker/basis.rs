@@ -1,13 +1,14 @@
 //! What a worker was started with: when that has changed, it knows something old.
 
-use std::{os::unix::fs::MetadataExt, path::Path};
+use std::{borrow::Cow, ffi::OsStr, os::unix::fs::MetadataExt, path::Path, sync::Arc};
 
-use crate::launcher::{Bay, Identities, Program};
+use crate::launcher::{Bay, Environment, Identities, Program};
 
 /// A program with its environment, secrets included, and the state of its files.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Basis {
-    program: Program,
+pub struct Basis<'a> {
+    program: Arc<Program>,
+    environment: Environment<'a>,
     usable: Identities,
     files: Vec<Option<Version>>,
 }
@@ -15,9 +16,9 @@ pub struct Basis {
 /// Which content a file has: its device, number, length and when it was changed, in seconds and nanoseconds.
 type Version = (u64, u64, u64, i64, i64);
 
-impl Basis {
+impl<'a> Basis<'a> {
     /// What `program` would be started with now.
-    pub fn now(bay: &Bay, program: Program) -> Self {
+    pub fn now(bay: &Bay, program: &Arc<Program>, environment: Environment<'a>) -> Self {
         let folder = program.folder.as_deref().unwrap_or(Path::new("/"));
         let version = |path: &Path| {
             let data = folder.join(path).metadata().ok().filter(std::fs::Metadata::is_file)?;
@@ -26,18 +27,32 @@ impl Basis {
         // An option names no file, and neither does a program that stands there itself.
         let may_name = |argument: &&String| !argument.starts_with('-') && !argument.contains('\n');
         let named = program.arguments.iter().filter(may_name).map(Path::new);
-        let files = std::iter::once(program.program.as_path()).chain(named).map(version).collect();
-        Self { program, usable: bay.identities(), files }
+        let files = std::iter::once(program.path.as_path()).chain(named).map(version).collect();
+        // The program's version says which file it is.
+        Self { usable: bay.identities(&program.path), program: Arc::clone(program), environment, files }
+    }
+
+    /// The same, to be kept.
+    pub fn into_owned(self) -> Basis<'static> {
+        let Self { program, environment, usable, files } = self;
+        let owned =
+            |(name, value): (Cow<'_, str>, Cow<'_, OsStr>)| (name.into_owned().into(), value.into_owned().into());
+        Basis { program, environment: environment.into_iter().map(owned).collect(), usable, files }
     }
 
     /// What is started.
-    pub const fn program(&self) -> &Program {
+    pub fn program(&self) -> &Program {
         &self.program
+    }
+
+    /// What it is given.
+    pub const fn environment(&self) -> &Environment<'a> {
+        &self.environment
     }
 }
 
-impl std::fmt::Debug for Basis {
+impl std::fmt::Debug for Basis<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Basis").field("program", &self.program.program).finish_non_exhaustive()
+        f.debug_struct("Basis").field("program", &self.program.path).finish_non_exhaustive()
     }
 }

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     backend::script::{protocol::Reading, run::Job},
     error::BackendError,
-    launcher::{Bay, Idle, Program, Turn, Usage},
+    launcher::{Bay, Environment, Idle, Program, Turn, Usage},
     units::ByteSize,
 };
 
@@ -43,18 +43,23 @@ impl Pool {
     }
 
     /// Starts what should be there before anybody asks.
-    pub fn start_ahead(&self, program: Program) {
-        self.0.refill(Basis::now(&self.0.bay, program));
+    pub fn start_ahead(&self, program: &Arc<Program>, environment: Environment<'_>) {
+        self.0.refill(Basis::now(&self.0.bay, program, environment).into_owned());
     }
 
     /// Asks a worker that runs `program`, and another one where the first was gone before it wrote a byte.
     ///
     /// # Errors
     /// When it does not know, or does not do as a worker should.
-    pub async fn ask(&self, program: Program, job: &Job<'_>) -> Result<Reading, BackendError> {
+    pub async fn ask(
+        &self,
+        program: &Arc<Program>,
+        environment: Environment<'_>,
+        job: &Job<'_>,
+    ) -> Result<Reading, BackendError> {
         let shared = &self.0;
         let turn = shared.bay.turn(job.until).await?;
-        let basis = Basis::now(&shared.bay, program);
+        let basis = Basis::now(&shared.bay, program, environment);
         let mut worker = match shared.idle_worker(&basis) {
             Some(worker) => worker,
             None => shared.start(&basis, job.until).await?,
@@ -80,7 +85,7 @@ impl Pool {
         let reason = said.as_ref().map_or(Some("fault"), |_| shared.config.has_had_enough(&worker));
         if let Some(reason) = reason {
             shared.bay.worker_ended(reason);
-            shared.end(worker, turn, basis);
+            shared.end(worker, turn, basis.into_owned());
         } else {
             shared.keep(worker);
             drop(turn);
@@ -102,7 +107,7 @@ impl WorkerConfig {
 
 impl Shared {
     /// One that has nothing to do. Those that are of no use any more are ended.
-    fn idle_worker(&self, basis: &Basis) -> Option<Worker> {
+    fn idle_worker(&self, basis: &Basis<'_>) -> Option<Worker> {
         loop {
             let worker = self.idle.pop()?;
             let Some(why) = worker.why_not(basis) else { return Some(worker) };
@@ -111,7 +116,7 @@ impl Shared {
         }
     }
 
-    async fn start(&self, basis: &Basis, deadline: Instant) -> Result<Worker, BackendError> {
+    async fn start(&self, basis: &Basis<'_>, deadline: Instant) -> Result<Worker, BackendError> {
         Worker::start(&self.bay, basis.clone(), Place::new(&self.live), deadline).await
     }
 
@@ -126,7 +131,7 @@ impl Shared {
     }
 
     /// Ends `worker`, which has a `turn` until it is gone, and starts another one if there should be one.
-    fn end(self: &Arc<Self>, worker: Worker, turn: Turn, basis: Basis) {
+    fn end(self: &Arc<Self>, worker: Worker, turn: Turn, basis: Basis<'static>) {
         let ending = worker.end();
         tokio::spawn(async move {
             ending.await;
@@ -136,7 +141,7 @@ impl Shared {
     }
 
     /// Starts workers in the background until there are as many as are kept ahead.
-    fn refill(self: &Arc<Self>, basis: Basis) {
+    fn refill(self: &Arc<Self>, basis: Basis<'static>) {
         let pool = Arc::downgrade(self);
         tokio::spawn(async move {
             while let Some(pool) = pool.upgrade()

@@ -54,7 +54,7 @@ pub struct Worker {
     pub asked: u64,
     /// What it uses.
     pub meter: Meter,
-    basis: Basis,
+    basis: Basis<'static>,
     stdin: pipe::Sender,
     stdout: pipe::Receiver,
     stderr: Tail,
@@ -68,19 +68,20 @@ impl Worker {
     ///
     /// # Errors
     /// When it cannot be before `deadline`.
-    pub async fn start(bay: &Bay, basis: Basis, place: Place, deadline: Instant) -> Result<Self, BackendError> {
-        let running = bay.start_staying(basis.program(), deadline).await?;
+    pub async fn start(bay: &Bay, basis: Basis<'_>, place: Place, deadline: Instant) -> Result<Self, BackendError> {
+        let running = bay.start_staying(basis.program(), basis.environment(), deadline).await?;
         let Running { stdin: Some(stdin), stdout, stderr, meter, charge } = running else {
             return Err(BackendError::unavailable("cannot start: it has no stdin"));
         };
         let cannot = |error| BackendError::unavailable(format!("cannot start: {error}"));
         let (stdout, stderr) = (watched(stdout).map_err(cannot)?, Tail::of(watched(stderr).map_err(cannot)?));
         let (ended, leash) = charge.watched();
+        let basis = basis.into_owned();
         Ok(Self { asked: 0, meter, basis, stdin, stdout, stderr, ended: Some(ended), _leash: leash, _place: place })
     }
 
     /// Why it must not be asked, if it has ended, wrote unasked, or is not what would be started now.
-    pub fn why_not(&self, basis: &Basis) -> Option<&'static str> {
+    pub fn why_not(&self, basis: &Basis<'_>) -> Option<&'static str> {
         if self.basis != *basis {
             return Some("outdated");
         }
