@@ -111,7 +111,7 @@ LOAD_SCENARIOS: dict[str, LoadScenario] = {
     ),
     # One table with a line for each of SCRIPTS.
     "scripts": LoadScenario(
-        title="one-shot scripts, beside tokio::process",
+        title="one-shot scripts, beside tokio::process, in turns of a second",
         script="miss.lua",
         path=f"/script-cat{GETPARAMS}",
         connections=1,

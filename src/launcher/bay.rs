@@ -104,10 +104,10 @@ impl Bay {
         self.0.turn(deadline).await
     }
 
-    /// Which files its programs may use now, but for that which is `known`: one that was started with others sees the old ones.
+    /// Which files its programs may use now, but for `known`: one that was started with others sees the old ones.
     #[must_use]
-    pub fn identities(&self, known: &Path) -> Identities {
-        self.0.terms.identities(Some(known))
+    pub fn identities_but(&self, known: &Path) -> Identities {
+        self.0.terms.identities_but(known)
     }
 
     /// Notes that a worker is not asked any more; `why` says it.

@@ -55,7 +55,7 @@ impl Slot {
     pub async fn open(launchers: &Launchers, terms: &Terms) -> Result<(Self, Vec<String>), String> {
         let folder = launchers.folder(terms.user).map_err(|error| format!("cannot make a folder for it: {error}"))?;
         let failed = |error: io::Error| format!("its launcher: {error}");
-        let mut slot = Self::launch(launchers, folder, terms.identities(None)).map_err(failed)?;
+        let mut slot = Self::launch(launchers, folder, terms.identities()).map_err(failed)?;
         let opening = Opening { terms: terms.clone(), folder: slot.folder.clone() };
         slot.send(&opening).await.map_err(failed)?;
         match slot.reports.next().await.map_err(failed)? {
@@ -128,7 +128,7 @@ impl Slot {
 
     /// Whether it still gives programs what `terms` allow.
     pub fn is_good(&self, terms: &Terms) -> bool {
-        self.identities == terms.identities(None)
+        self.identities == terms.identities()
     }
 
     /// Ends it, while it has nothing to do.

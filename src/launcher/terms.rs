@@ -26,14 +26,26 @@ pub struct Terms {
 pub type Identities = Vec<Option<(u64, u64)>>;
 
 impl Terms {
-    /// What the paths lead to now, but for that which is `known`. Permissions are for what was there when they were given, and
-    /// editors and Kubernetes put new files in the place of old ones.
+    /// What the paths lead to now. Permissions are for what was there when they were given, and editors and Kubernetes
+    /// put new files in the place of old ones.
     #[must_use]
-    pub fn identities(&self, known: Option<&Path>) -> Identities {
-        let identity = |path: &PathBuf| path.metadata().ok().map(|data| (data.dev(), data.ino()));
-        let paths = self.readable.iter().chain(&self.writable);
-        paths.filter(|path| known != Some(path.as_path())).map(identity).collect()
+    pub fn identities(&self) -> Identities {
+        self.paths().map(identity).collect()
     }
+
+    /// What the paths lead to now, but for `known`, at which somebody else looks.
+    #[must_use]
+    pub fn identities_but(&self, known: &Path) -> Identities {
+        self.paths().filter(|path| *path != known).map(identity).collect()
+    }
+
+    fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.readable.iter().chain(&self.writable).map(PathBuf::as_path)
+    }
+}
+
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    path.metadata().ok().map(|data| (data.dev(), data.ino()))
 }
 
 /// The resources of each process of a program; unlimited unless set.

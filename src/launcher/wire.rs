@@ -107,8 +107,8 @@ impl Serialize for Texts<'_> {
 }
 
 impl Program {
-    /// The [`Request::Start`] for it with its whole environment, but for `HOME` and `TMPDIR`, which name its work folder unless they
-    /// are set there.
+    /// The [`Request::Start`] for it with its whole environment, but for `HOME` and `TMPDIR`, which name its work folder
+    /// unless they are set there.
     ///
     /// # Errors
     /// When a text holds a zero byte, and so cannot be passed on.

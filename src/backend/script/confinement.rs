@@ -128,9 +128,11 @@ pub fn belongings(program: &FilePath, arguments: &[String], base: &BaseDir) -> V
 /// What belongs to a program: its folder, and where that is the [`INSTALLED`] one of something, as in `/opt/tool/bin`, all of
 /// that. Never the folder of the configuration, nor one above it.
 fn of_program(program: &FilePath, base: &BaseDir) -> Vec<PathBuf> {
-    // A link may lead elsewhere one day.
-    let is_known = is_of_system(program) && !program.is_symlink();
-    let mut found: Vec<PathBuf> = (!is_known).then(|| program.to_owned()).into_iter().collect();
+    // One that is named relative to the work folder lies in it.
+    if !program.is_absolute() {
+        return Vec::new();
+    }
+    let mut found = vec![program.to_owned()];
     for program in [Some(program.to_owned()), program.canonicalize().ok()].into_iter().flatten() {
         let folder = program.parent();
         let is_bin = |folder: &&FilePath| {
@@ -163,9 +165,9 @@ fn is_harmless(folder: &FilePath, base: &BaseDir) -> bool {
     folder.parent().is_some() && !holds(base.as_path()) && !others.into_iter().any(|other| holds(&other))
 }
 
-/// Whether everybody may read what is at `path` anyway, so that it need not be looked at before each run.
-fn is_of_system(path: &FilePath) -> bool {
-    path.canonicalize().is_ok_and(|path| SYSTEM.iter().any(|system| path.starts_with(system)))
+/// Whether everybody may read a folder anyway, so that it need not be looked at before each run.
+fn is_of_system(folder: &FilePath) -> bool {
+    folder.canonicalize().is_ok_and(|folder| SYSTEM.iter().any(|system| folder.starts_with(system)))
 }
 
 /// The user called `name`, or numbered so: `nobody`, `65534`, `1000:1000`.
@@ -213,7 +215,10 @@ mod tests {
         assert_eq!(found("config/run", &["get", "secrets", "list"]), [path("config/list"), path("config/run")]);
         assert_eq!(found("config/run", &["./secrets"]), [path("config/run"), path("config/./secrets")]);
         assert_eq!(belongings(FilePath::new("/bin/sh"), &[], &base), [FilePath::new("/bin/sh")]);
-        assert!(belongings(FilePath::new("/bin/cat"), &[], &base).is_empty());
+        // The test itself stands in a folder that holds nothing secret, a launcher in the root.
+        for relative in ["run", "./run", "bin/run", "../run"] {
+            assert!(belongings(FilePath::new(relative), &[], &base).is_empty());
+        }
         let temporary = tempfile::NamedTempFile::new_in(std::env::temp_dir()).unwrap();
         assert_eq!(belongings(temporary.path(), &[], &base), [temporary.path()]);
     }

@@ -167,6 +167,10 @@ pub async fn run(program: &Program, environment: &Environment<'_>, job: Job<'_>)
         Ok::<_, Lost>((ended, is_read))
     };
     let ended = timeout_at(job.until, watched).await;
+    if ended.is_err() {
+        // It may have said more since it was looked at.
+        let _ = errors.look();
+    }
     let (output, told) = (output.bytes, Told(errors.bytes));
     if let Some(watch) = job.watch {
         watch.note(|step| {

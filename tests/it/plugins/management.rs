@@ -105,6 +105,26 @@ async fn it_is_discovered_as_argo_cd_does_and_as_the_configuration_says() {
 }
 
 #[tokio::test]
+async fn a_program_of_the_copy_may_read_no_more_than_others() {
+    // Its name leads nowhere but from the copy: not from where the gateway runs, nor from the root, where launchers do.
+    let program = format!(
+        "#!/bin/sh\nname=own; cat {}/Cargo.toml > $TMPDIR/all && name=all\n\
+         echo \"{{kind: Secret, metadata: {{name: $name}}}}\"\n",
+        env!("CARGO_MANIFEST_DIR")
+    );
+    for command in ["./bin/render", "bin/render"] {
+        let plugin = format!(
+            "apiVersion: argoproj.io/v1alpha1\nkind: ConfigManagementPlugin\nmetadata: {{ name: my-plugin }}\n\
+             spec: {{ generate: {{ command: [{command}] }} }}\n"
+        );
+        let folder = folder(&[("plugins/p/plugin.yaml", &plugin), ("work/bin/render", &program)]);
+        let app = start(folder, &source("")).await;
+        let reply = app.ask("my-plugin", json!({})).await;
+        assert_eq!(sets(&reply), r#"[{"kind":"Secret","name":"own","path":"-"}]"#);
+    }
+}
+
+#[tokio::test]
 async fn a_folder_that_cannot_be_copied_whole_is_not_known() {
     let folder = folder(&[("plugins/p/plugin.yaml", PLUGIN), ("work/template.yaml", TEMPLATE), ("secret", "hunter22")]);
     let app = start(folder, &source(", maxSize: 1KiB")).await;

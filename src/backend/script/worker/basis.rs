@@ -29,7 +29,7 @@ impl<'a> Basis<'a> {
         let named = program.arguments.iter().filter(may_name).map(Path::new);
         let files = std::iter::once(program.path.as_path()).chain(named).map(version).collect();
         // The program's version says which file it is.
-        Self { usable: bay.identities(&program.path), program: Arc::clone(program), environment, files }
+        Self { usable: bay.identities_but(&program.path), program: Arc::clone(program), environment, files }
     }
 
     /// The same, to be kept.
