@@ -2,6 +2,8 @@
 //! backend, shape, encode, record. What the backend does not know is answered with what it last knew.
 //! Knows neither HTTP nor status codes.
 
+mod baselines;
+mod confirm;
 #[cfg(test)]
 mod model;
 mod run;
@@ -12,7 +14,10 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use tokio::time::{Instant, timeout_at};
 
-use self::run::{Known, Run};
+use self::{
+    confirm::Confirmations,
+    run::{Known, Run},
+};
 use crate::{
     cache::{Answers, Entry, Key, Memory, Revision, Stale, State},
     clock::{Clock, Timestamp},
@@ -61,6 +66,23 @@ pub struct Unknown {
     pub failure: Failure,
     /// That it happened to an earlier call, and when the backend is asked again at the earliest.
     pub rests: Option<Duration>,
+    /// The last good answer, where there is one that must not be served.
+    pub unusable: Option<Unusable>,
+}
+
+/// Why a last good answer is not served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unusable {
+    /// It is of this time, and older than `cache.staleIfError` allows.
+    TooOld(Timestamp),
+    /// It is of this time, and the route's configuration was another then.
+    OtherConfiguration(Timestamp),
+}
+
+impl Unknown {
+    fn new(failure: Failure, rests: Option<Duration>) -> Self {
+        Self { failure, rests, unusable: None }
+    }
 }
 
 /// How a run ended that brought no answer.
@@ -132,6 +154,7 @@ pub struct Engine {
     known: Known,
     /// By what is asked, and by what would answer: after a reload nobody waits for the route that was.
     flights: Flights<(Key, Revision), Question, Landed>,
+    confirmations: Confirmations,
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
 }
@@ -139,7 +162,8 @@ pub struct Engine {
 impl Engine {
     /// An engine that has answered nothing yet.
     pub fn new(memory: Memory, clock: Arc<dyn Clock>, metrics: Arc<Metrics>) -> Self {
-        Self { known: Known::new(Answers::new(memory)), flights: Flights::default(), clock, metrics }
+        let known = Known::new(Answers::new(memory));
+        Self { known, flights: Flights::default(), confirmations: Confirmations::default(), clock, metrics }
     }
 
     /// What is remembered.
@@ -166,14 +190,12 @@ impl Engine {
             }
             Some((entry, State::StaleWhileRevalidate(stale))) => {
                 route.metrics.stale.inc();
-                let resting = self.known.failing.resting(&key, now);
+                let resting = self.resting(&key, now);
                 if resting.is_none() {
                     // The run needs nobody who waits for it.
                     drop(self.board(route, key, query, Wanted::Behind));
                 }
-                let unknown =
-                    resting.map(|(rest, left)| Box::new(Unknown { failure: rest.failure.failure, rests: Some(left) }));
-                Ok(Answer { entry, source: Source::StaleWhileRevalidate(stale, unknown) })
+                Ok(Answer { entry, source: Source::StaleWhileRevalidate(stale, resting.map(Box::new)) })
             }
             Some((entry, State::StaleIfError(stale))) => {
                 self.known.answers.used(key);
@@ -183,7 +205,9 @@ impl Engine {
             None | Some((_, State::Expired)) => {
                 let lineage = route.lineage(&query, key);
                 let asked = Box::pin(self.ask(route, key, query, now)).await;
-                asked.or_else(|unknown| self.follow(route, &lineage, unknown, now))
+                asked
+                    .or_else(|unknown| self.follow(route, &lineage, unknown, now))
+                    .map_err(|unknown| Unknown { unusable: self.unusable(route, &[key, lineage]), ..unknown })
             }
         }
     }
@@ -200,12 +224,29 @@ impl Engine {
         Ok(stand_in(route, entry, stale, unknown))
     }
 
+    /// The last good answer under the first of `keys` that has one, which is not served.
+    fn unusable(&self, route: &Route, keys: &[Key]) -> Option<Unusable> {
+        let last = keys.iter().find_map(|key| self.known.answers.get(key))?;
+        let is_ours = last.revision == route.revision();
+        Some(if is_ours { Unusable::TooOld } else { Unusable::OtherConfiguration }(last.stored_at))
+    }
+
+    /// Why `key` is not asked about now, if it failed of late. A caller asks, which keeps what is held from being forgotten.
+    fn resting(&self, key: &Key, now: Timestamp) -> Option<Unknown> {
+        let (rest, left) = self.known.failing.resting(key, now)?;
+        let failure = rest.failure.failure;
+        if let Failure::Held(held) = &failure {
+            self.known.held.note_asked(&held.lineage, now);
+        }
+        Some(Unknown::new(failure, Some(left)))
+    }
+
     /// Waits for a run of the backend, unless it failed just now. Boxed by its callers, so that a hit does not carry its
     /// state around.
     async fn ask(&self, route: &Arc<Route>, key: Key, query: Query, now: Timestamp) -> Result<Answer, Unknown> {
-        if let Some((rest, left)) = self.known.failing.resting(&key, now) {
+        if let Some(resting) = self.resting(&key, now) {
             route.metrics.failing.inc();
-            return Err(Unknown { failure: rest.failure.failure, rests: Some(left) });
+            return Err(resting);
         }
         let deadline = query.deadline;
         let (landed, shared) = match self.board(route, key, query, Wanted::Now) {
@@ -218,7 +259,7 @@ impl Engine {
         } else {
             route.metrics.misses.inc();
         }
-        let entry = landed.map_err(|failure| Unknown { failure, rests: None })?;
+        let entry = landed.map_err(|failure| Unknown::new(failure, None))?;
         Ok(Answer { entry, source: Source::Miss { shared } })
     }
 

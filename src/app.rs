@@ -41,6 +41,8 @@ use crate::{
     tls::Tls,
 };
 
+/// How often the gateway looks whether a held answer must be asked about again.
+const CONFIRM_EVERY: Duration = Duration::from_secs(1);
 /// How often a file is tried that another process holds.
 const LOCKED_RETRY: Duration = Duration::from_secs(1);
 
@@ -209,6 +211,16 @@ impl App {
         tokio::select! {
             _ = self.engine.warm_up(&setup.routes) => {}
             () = draining => {}
+        }
+    }
+
+    /// Asks again about what is held, at the times that the guard says, for as long as the gateway serves.
+    pub async fn confirm_held(&self) {
+        let mut ticks = tokio::time::interval(CONFIRM_EVERY);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        while !self.is_draining() {
+            ticks.tick().await;
+            self.engine.confirm_due(&self.setup().routes);
         }
     }
 

@@ -206,7 +206,7 @@ impl Line {
         }
         match outcome {
             Ok(reply) => Ok(Reply { attempts: journey.attempts, ..reply }),
-            Err(failure) => Err(failure.into_error(journey.attempts)),
+            Err(failure) => Err(failure.into_error()),
         }
     }
 

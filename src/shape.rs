@@ -91,6 +91,13 @@ impl Shape {
         Self { output: mapping, echo: echo.to_vec(), stringify, nulls }
     }
 
+    /// The keys that its parameter sets have, where the configuration says: those of `output` and `echo`.
+    #[must_use]
+    pub fn keys(&self) -> Option<Vec<&str>> {
+        let output = self.output.as_ref()?.iter().map(|(key, _)| key.as_str());
+        Some(output.chain(self.echo.iter().map(String::as_str)).collect())
+    }
+
     /// Whether a template of the mapping looks at the ApplicationSet's name.
     #[must_use]
     pub fn reads_application_set(&self) -> bool {

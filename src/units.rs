@@ -69,6 +69,12 @@ impl Percent {
     pub const fn is_exceeded(self, part: usize, whole: usize) -> bool {
         part.saturating_mul(100) > whole.saturating_mul(self.0 as usize)
     }
+
+    /// Whether nothing exceeds it.
+    #[must_use]
+    pub const fn is_unlimited(self) -> bool {
+        self.0 >= 100
+    }
 }
 
 impl std::fmt::Display for Percent {

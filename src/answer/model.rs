@@ -32,7 +32,7 @@ use crate::guard::Decision;
 const CASES: u32 = 5_000;
 
 /// What a test must have met in a thousand cases.
-const WORTH_TRYING: [&str; 14] = [
+const WORTH_TRYING: [&str; 17] = [
     "hit",
     "stale",
     "instead of an error",
@@ -47,6 +47,9 @@ const WORTH_TRYING: [&str; 14] = [
     "given up",
     "cut off",
     "landed after it was cut off",
+    "asked by the gateway itself",
+    "evicted",
+    "lost",
 ];
 
 /// One of the case's questions.
@@ -77,6 +80,10 @@ enum Op {
     Invalidate { route: Option<usize>, branch: Option<u8>, commit: Option<u8> },
     /// The process ends and another one starts.
     Restart,
+    /// Answers have to leave memory.
+    Evict(Which),
+    /// Records are lost.
+    Lose(Which),
     /// An operator decides on what is held.
     Decide { which: Which, decision: Decision },
     /// An operator looks at everything.
@@ -140,6 +147,8 @@ fn op() -> impl Strategy<Value = Op> {
         1 => jump.prop_map(Op::Jump),
         2 => selector.prop_map(|(route, branch, commit)| Op::Invalidate { route, branch, commit }),
         1 => Just(Op::Restart),
+        1 => which().prop_map(Op::Evict),
+        1 => which().prop_map(Op::Lose),
         2 => (which(), select(vec![Decision::Released, Decision::Rejected]))
             .prop_map(|(which, decision)| Op::Decide { which, decision }),
         1 => Just(Op::List),

@@ -10,15 +10,18 @@ use futures_util::FutureExt;
 use serde_json::Value;
 use tokio::time::timeout_at;
 
-use super::{Failure, Landed, Wanted};
+use super::{
+    Failure, Landed, Wanted,
+    baselines::{Baselines, last_answer},
+};
 use crate::{
     backend,
-    cache::{Answers, Encoded, Entry, Failing, Key, Life, PackedQuestion, Peak, Revision, State},
+    cache::{Answers, Encoded, Entry, Failing, Key, Life, PackedQuestion, Revision, State, Wish},
     clock::{Clock, Timestamp},
     error::BackendError,
     flight::Seat,
     generator::{Before, Evidence, Lasting, Outcome, ParameterSet, Query, Question, Verdict},
-    guard::{Held, Ledger, Review, Standing},
+    guard::{Baseline, Held, Ledger, Review, Standing},
     route::Route,
     trace::{self, Kind, Span},
 };
@@ -40,6 +43,7 @@ pub(super) struct Known {
     pub answers: Answers,
     pub failing: Failing<Failed>,
     pub held: Ledger,
+    pub baselines: Baselines,
     /// Held from the look at what came before to the record of what comes now, so that two commits that land together are
     /// not both measured against a third.
     judging: Arc<Mutex<()>>,
@@ -47,7 +51,13 @@ pub(super) struct Known {
 
 impl Known {
     pub fn new(answers: Answers) -> Self {
-        Self { answers, failing: Failing::default(), held: Ledger::default(), judging: Arc::default() }
+        Self {
+            answers,
+            failing: Failing::default(),
+            held: Ledger::default(),
+            baselines: Baselines::default(),
+            judging: Arc::default(),
+        }
     }
 
     /// Drops from the disk what was held for too long, as it was dropped in memory.
@@ -118,8 +128,8 @@ impl Run {
         let now = clock.now();
         let recorded = result.and_then(|found| {
             let _judging = known.judging.lock().unwrap_or_else(PoisonError::into_inner);
-            let (found, peak) = self.review(&known, found, now)?;
-            Ok(self.record(&known, found, peak, took, now))
+            let (found, baseline) = self.review(&known, found, now)?;
+            Ok(self.record(&known, found, baseline, took, now))
         });
         match recorded {
             Ok(entry) => {
@@ -134,7 +144,7 @@ impl Run {
                 self.seat.land(|is_current| {
                     if is_current {
                         let failed = Failed { question: self.question.clone(), failure: failure.clone() };
-                        known.failing.failed(key, failed, failure.retry_after(), now);
+                        known.failing.failed(key, failed, rest(&failure, now), now);
                     }
                 });
                 Err(failure)
@@ -176,37 +186,38 @@ impl Run {
         }
     }
 
-    /// Holds `found` against the last good answer of its lineage, however old that is.
-    fn review(&self, known: &Known, found: Found, now: Timestamp) -> Result<(Found, Peak), Failure> {
-        let own = known.answers.try_get(&self.key);
-        let has_lineage = self.lineage != self.key;
-        let is_new = matches!(own, Ok(None)) && has_lineage;
-        // A lineage that was named since has no answer of its own yet.
-        let last = if has_lineage { known.answers.try_get(&self.lineage) } else { Ok(None) };
-        let last = last.and_then(|last| last.map_or(own, |last| Ok(Some(last))));
-        let peak = last.as_ref().ok().and_then(|last| Some(last.as_ref()?.peak));
-        let peak = peak.unwrap_or(Peak { sets: 0, at: now });
-        let last = last.map(|last| last.map(|last| last.encoded.decode()).unwrap_or_default()).ok();
-        let is_current = self.seat.land(|is_current| is_current);
-        let of = Standing { question: &self.question, key: self.key, lineage: self.lineage, is_new, is_current };
-        let review = known.held.review(of, &self.route.guard, last.as_deref(), peak.at(now), &found.sets, now);
-        let disk = known.answers.disk();
+    /// Compares `found` with what was believed in its lineage, however old that is.
+    fn review(&self, known: &Known, found: Found, now: Timestamp) -> Result<(Found, Baseline), Failure> {
+        let baseline = known.baselines.get(&self.lineage, &self.key, &known.answers, &self.route.guard).ok();
+        let last = || {
+            let last = last_answer(&self.lineage, &self.key, &known.answers).ok().flatten();
+            last.map(|last| last.encoded.decode()).unwrap_or_default()
+        };
+        let of = Standing {
+            question: &self.question,
+            key: self.key,
+            lineage: self.lineage,
+            asked_at: if let Wanted::Since(then) = self.wanted { Some(then) } else { None },
+            is_new: self.lineage != self.key && matches!(known.answers.try_get(&self.key), Ok(None)),
+            is_current: self.seat.land(|is_current| is_current),
+        };
+        let review = known.held.review(of, &self.route.guard, baseline.as_deref(), last, &found.sets, now);
         let sets = found.sets.len();
         known.erase_forgotten();
         match review.map_err(|error| Failure::Backend(BackendError::invalid_output(error)))? {
-            Review::Passed => Ok((found, peak.after(sets, now))),
-            Review::Cleared(held) => {
+            Review::Passed(next) => Ok((found, next)),
+            Review::Cleared(held, next) => {
                 self.log_no_more("what was held is not what the source says now", &held, sets);
                 known.erase(self.lineage);
-                Ok((found, peak.after(sets, now)))
+                Ok((found, next))
             }
-            Review::Believed(held) => {
+            Review::Believed(held, next) => {
                 self.log_no_more("what was held is believed", &held, sets);
                 known.erase(self.lineage);
-                Ok((found, Peak { sets, at: now }))
+                Ok((found, next))
             }
             Review::Held(held) => {
-                if let Some(disk) = disk.filter(|_| is_current) {
+                if let Some(disk) = known.answers.disk().filter(|_| of.is_current) {
                     disk.hold(self.lineage, Some(&*held));
                 }
                 Err(Failure::Held(held))
@@ -214,7 +225,7 @@ impl Run {
         }
     }
 
-    fn record(&self, known: &Known, found: Found, peak: Peak, took: Duration, now: Timestamp) -> Arc<Entry> {
+    fn record(&self, known: &Known, found: Found, next: Baseline, took: Duration, now: Timestamp) -> Arc<Entry> {
         self.log_absence(&found.evidence);
         let asked_at = if let Wanted::Since(then) = self.wanted { then } else { now };
         let mut entry = Entry {
@@ -226,7 +237,6 @@ impl Run {
             first_at: known.answers.get(&self.key).map_or(now, |before| before.first_at.min(now)),
             turn: self.seat.turn(),
             life: self.route.policy.life(&self.key, found.lasting, now),
-            peak,
             took,
             evidence: found.evidence,
             note: found.note,
@@ -237,9 +247,10 @@ impl Run {
                 entry.life = Life::For(Duration::ZERO);
             }
             let entry = Arc::new(entry);
-            known.answers.insert(self.key, &entry);
-            if self.lineage != self.key {
-                known.answers.lead(self.lineage, &entry);
+            let is_latest = known.answers.insert(self.key, &entry);
+            let is_head = if self.lineage == self.key { is_latest } else { known.answers.lead(self.lineage, &entry) };
+            if is_head {
+                known.baselines.put(self.lineage, next, &known.answers);
             }
             if is_current {
                 known.failing.recovered(&self.key);
@@ -284,6 +295,15 @@ impl Run {
             "{}", evidence.verdict.as_str()
         );
     }
+}
+
+/// How long a question rests that failed with `failure`: what is held is asked about again when its rules say so.
+fn rest(failure: &Failure, now: Timestamp) -> Wish {
+    if let Some(asked) = failure.retry_after() {
+        return Wish::AtLeast(asked);
+    }
+    let due = if let Failure::Held(held) = failure { held.due_at() } else { None };
+    due.map_or(Wish::Usual, |due| Wish::AtMost(due.since(now).unwrap_or_default()))
 }
 
 async fn resolve(route: &Route, query: &Query) -> Result<Found, BackendError> {

@@ -130,7 +130,7 @@ impl Answers {
             None => None,
         };
         let Some(mut entry) = kept else {
-            return if self.memory.has_pushed_out(key) { Err(Unreadable) } else { Ok(None) };
+            return if self.memory.has_evicted(key) { Err(Unreadable) } else { Ok(None) };
         };
         self.used(*key);
         if self.is_invalidated(&entry) {
@@ -144,28 +144,50 @@ impl Answers {
         invalidated.iter().any(|(selector, at)| entry.stored_at <= *at && selector.selects(&entry.question.open()))
     }
 
-    /// Remembers `entry` under `key`, unless a later run brought what is there.
-    pub fn insert(&self, key: Key, entry: &Arc<Entry>) {
-        if self.memory.get_rare(&key).is_none_or(|other| other.turn <= entry.turn) {
+    /// Remembers `entry` under `key`, unless a later run brought what is there. Whether it did.
+    pub fn insert(&self, key: Key, entry: &Arc<Entry>) -> bool {
+        let is_latest = self.memory.get_rare(&key).is_none_or(|other| other.turn <= entry.turn);
+        if is_latest {
             self.put(key, entry);
         }
+        is_latest
     }
 
     /// Remembers `entry` for those that come after its question in `lineage`, unless a later question was answered: an
-    /// earlier one that is asked again, as after a start, does not take them back. A clock that was put back begins anew.
-    pub fn lead(&self, lineage: Key, entry: &Arc<Entry>) {
+    /// earlier one that is asked again, as after a start, does not take them back. A clock that was put back begins anew. Whether it did.
+    pub fn lead(&self, lineage: Key, entry: &Arc<Entry>) -> bool {
         let is_later = |other: Arc<Entry>| {
             (other.first_at, other.turn) > (entry.first_at, entry.turn) && other.first_at <= entry.stored_at
         };
-        if !self.get(&lineage).is_some_and(is_later) {
+        let is_head = !self.get(&lineage).is_some_and(is_later);
+        if is_head {
             self.put(lineage, entry);
         }
+        is_head
     }
 
     fn put(&self, key: Key, entry: &Arc<Entry>) {
         self.memory.insert(key, Arc::clone(entry));
         if let Some(disk) = self.behind.disk.get() {
             disk.put(key, entry);
+        }
+    }
+
+    /// Makes the answer under `key` leave memory, as too little room would.
+    #[cfg(test)]
+    pub fn evict(&self, key: &Key) {
+        if let Some(disk) = self.disk() {
+            disk.flush(Duration::from_secs(10));
+        }
+        self.memory.evict(key);
+    }
+
+    /// Loses all records under `key`, as a bad disk would.
+    #[cfg(test)]
+    pub fn lose(&self, key: &Key) {
+        self.evict(key);
+        if let Some(disk) = self.disk() {
+            disk.damage(key);
         }
     }
 

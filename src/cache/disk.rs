@@ -37,6 +37,7 @@ type Readable = ReadOnlyTable<&'static [u8; 32], &'static [u8]>;
 
 const ANSWERS: Records = TableDefinition::new("answers");
 const HELD: Records = TableDefinition::new("held");
+const BASELINES: Records = TableDefinition::new("baselines");
 /// How many orders may wait for the writer; with more, the newest answer is not kept.
 const QUEUE: usize = 1024;
 
@@ -113,6 +114,23 @@ impl Disk {
         self.read_all::<Head, _>(ANSWERS, |key, head, size| (key, Listed::kept(head, size)))
     }
 
+    /// What the next answer under `key` is compared with.
+    ///
+    /// # Errors
+    /// When there may have been something, and it cannot be read.
+    pub fn baseline<T: DeserializeOwned>(&self, key: &Key) -> Result<Option<T>, Unreadable> {
+        let read = self.attempt(|database| {
+            let Some(table) = records(database, BASELINES)? else { return Ok(None) };
+            let Some(record) = table.get(key.as_bytes())? else { return Ok(None) };
+            Ok(Some(record::open::<T>(record.value()).map(|(baseline, _)| baseline)))
+        })?;
+        let Some(baseline) = read else { return Ok(None) };
+        if baseline.is_none() {
+            self.damaged(key);
+        }
+        baseline.map(Some).ok_or(Unreadable)
+    }
+
     /// What is held, by lineage.
     #[must_use]
     pub fn held<T: DeserializeOwned>(&self) -> Vec<(Key, T)> {
@@ -156,6 +174,13 @@ impl Disk {
         }
     }
 
+    /// Keeps what the next answer under `key` is compared with, soon.
+    pub fn put_baseline<T: Serialize>(&self, key: Key, baseline: &T) {
+        if let Some(record) = record::seal(baseline, &[]) {
+            self.order(Order::Baseline(key, record));
+        }
+    }
+
     /// Keeps what is held under `key`, soon, or forgets it.
     pub fn hold<T: Serialize>(&self, key: Key, held: Option<&T>) {
         let record = held.and_then(|held| record::seal(held, &[]));
@@ -182,6 +207,14 @@ impl Disk {
         expired.recv().unwrap_or_default()
     }
 
+    /// Overwrites the records of answer and baseline under `key` with what is none.
+    #[cfg(test)]
+    pub(crate) fn damage(&self, key: &Key) {
+        self.order(Order::Put(*key, b"damaged".to_vec()));
+        self.order(Order::Baseline(*key, b"damaged".to_vec()));
+        self.flush(Duration::from_secs(10));
+    }
+
     /// Waits until everything that was put is on disk, at most `most`.
     pub fn flush(&self, most: Duration) {
         let (done, is_done) = sync_channel(1);
@@ -197,7 +230,7 @@ mod tests {
 
     use super::{file::create, *};
     use crate::{
-        cache::{Encoded, Life, PackedQuestion, Peak, Revision},
+        cache::{Encoded, Life, PackedQuestion, Revision},
         clock::Timestamp,
         generator::{Evidence, ParameterSet, Parameters, Question},
     };
@@ -215,7 +248,6 @@ mod tests {
             stored_at: Timestamp(1_700_000_000_000),
             asked_at: Timestamp(1_700_000_000_000),
             first_at: Timestamp(1_700_000_000_000),
-            peak: Peak { sets: 1, at: Timestamp(1_700_000_000_000) },
             turn: 7,
             life: Life::For(Duration::from_mins(1)),
             took: Duration::from_micros(7),

@@ -85,33 +85,6 @@ impl Encoded {
     }
 }
 
-/// The most parameter sets that were believed of late, against which a loss is measured too: many small ones are a
-/// large one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Peak {
-    /// How many.
-    pub sets: usize,
-    /// When.
-    pub at: Timestamp,
-}
-
-impl Peak {
-    /// What is late.
-    const LASTS: Duration = Duration::from_hours(1);
-
-    /// How many sets count at `now`.
-    #[must_use]
-    pub fn at(self, now: Timestamp) -> usize {
-        if now.since(self.at).is_some_and(|passed| passed < Self::LASTS) { self.sets } else { 0 }
-    }
-
-    /// What it is once an answer with `sets` is believed at `now`. Nothing at all begins anew.
-    #[must_use]
-    pub fn after(self, sets: usize, now: Timestamp) -> Self {
-        if sets == 0 || sets >= self.at(now) { Self { sets, at: now } } else { self }
-    }
-}
-
 /// A question in little room, for as long as its answer is remembered: its parameters are one text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PackedQuestion {
@@ -162,8 +135,6 @@ pub struct Entry {
     pub turn: u64,
     /// For how long it is fresh.
     pub life: Life,
-    /// The most parameter sets that were believed of late, and when.
-    pub peak: Peak,
     /// How long the backend took.
     pub took: Duration,
     /// What was learned of each item, and why there is nothing where there is nothing.

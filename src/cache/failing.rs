@@ -25,6 +25,17 @@ const MOST: u64 = 10_000;
 #[derive(Debug, Clone)]
 pub struct Failing<F: Clone + Send + Sync + 'static>(Bounded<Key, Rest<F>>);
 
+/// How long a question should rest, if somebody knows better than the usual.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wish {
+    /// Nobody does.
+    Usual,
+    /// The source wants to be left alone for so long.
+    AtLeast(Duration),
+    /// It is to be asked again by then.
+    AtMost(Duration),
+}
+
 /// One question's rest.
 #[derive(Debug, Clone)]
 pub struct Rest<F> {
@@ -74,12 +85,16 @@ impl<F: Clone + Send + Sync + 'static> Failing<F> {
         }
     }
 
-    /// Notes a failure: one second of rest, then twice as long each time up to a minute, give or take a tenth;
-    /// longer where the source `asked` for it.
-    pub fn failed(&self, key: Key, failure: F, asked: Option<Duration>, now: Timestamp) {
+    /// Notes a failure: one second of rest, then twice as long each time up to a minute, give or take a tenth.
+    pub fn failed(&self, key: Key, failure: F, wish: Wish, now: Timestamp) {
         let times = self.0.get(&key).map_or(0, |rest| rest.times).saturating_add(1);
         let doubled = SHORTEST.saturating_mul(1_u32.checked_shl(times - 1).unwrap_or(u32::MAX)).min(LONGEST);
-        let lasts = doubled.mul_f64(0.9 + 0.2 * key.spread(now)).max(asked.unwrap_or_default().min(LONGEST_ASKED));
+        let usual = doubled.mul_f64(0.9 + 0.2 * key.spread(now));
+        let lasts = match wish {
+            Wish::Usual => usual,
+            Wish::AtLeast(least) => usual.max(least.min(LONGEST_ASKED)),
+            Wish::AtMost(most) => usual.min(most),
+        };
         self.0.insert(key, Rest { times, failure, since: now, lasts });
     }
 
@@ -102,7 +117,7 @@ mod tests {
         let failing = Failing::default();
         let mut now = Timestamp(1_000_000);
         for expected in [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0] {
-            failing.failed(KEY, "why", None, now);
+            failing.failed(KEY, "why", Wish::Usual, now);
             let (rest, left) = failing.resting(&KEY, now).unwrap();
             assert!((expected * 0.9..=expected * 1.1).contains(&left.as_secs_f64()), "{expected}: {left:?}");
             assert_eq!(rest.failure, "why");
@@ -110,7 +125,7 @@ mod tests {
             assert!(failing.resting(&KEY, now).is_none());
         }
         failing.recovered(&KEY);
-        failing.failed(KEY, "why", None, now);
+        failing.failed(KEY, "why", Wish::Usual, now);
         assert_eq!(failing.resting(&KEY, now).unwrap().0.times, 1);
     }
 
@@ -118,16 +133,26 @@ mod tests {
     fn a_source_may_ask_for_more_within_reason() {
         let failing = Failing::default();
         let left = |asked| {
-            failing.failed(KEY, (), Some(Duration::from_secs(asked)), Timestamp(0));
+            failing.failed(KEY, (), Wish::AtLeast(Duration::from_secs(asked)), Timestamp(0));
             failing.resting(&KEY, Timestamp(0)).unwrap().1.as_secs()
         };
         assert_eq!((left(120), left(1_000_000)), (120, 600));
     }
 
     #[test]
+    fn what_is_due_does_not_rest_on() {
+        let failing = Failing::default();
+        for _ in 0..10 {
+            failing.failed(KEY, (), Wish::AtMost(Duration::from_secs(8)), Timestamp(0));
+        }
+        assert_eq!(failing.resting(&KEY, Timestamp(0)).unwrap().1, Duration::from_secs(8));
+        assert!(failing.resting(&KEY, Timestamp(8000)).is_none());
+    }
+
+    #[test]
     fn a_clock_that_jumps_ends_the_rest() {
         let failing = Failing::default();
-        failing.failed(KEY, (), None, Timestamp(1000));
+        failing.failed(KEY, (), Wish::Usual, Timestamp(1000));
         assert!(failing.resting(&KEY, Timestamp(999)).is_none());
     }
 }

@@ -2,7 +2,6 @@
 //! [`super::policy`]'s business, who asks again is [`crate::flight`]'s.
 
 use std::{
-    collections::HashSet,
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -11,7 +10,7 @@ use moka::{notification::RemovalCause, sync::Cache};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{Entry, Key};
+use super::{Entry, EvictedKeys, Key};
 use crate::{
     bounded::{self, Bounded},
     units::ByteSize,
@@ -40,38 +39,7 @@ impl Default for CacheLimits {
 #[derive(Debug, Clone)]
 pub struct Memory {
     entries: Bounded<Key, Arc<Entry>>,
-    pushed_out: Arc<Mutex<PushedOut>>,
-}
-
-/// Whose answers had to leave: where nothing is remembered any more, there may have been something.
-#[derive(Debug, Default)]
-struct PushedOut {
-    /// The beginnings of their keys.
-    keys: HashSet<[u8; 8]>,
-    /// That there were too many to know them all.
-    are_many: bool,
-}
-
-impl PushedOut {
-    /// How many are known, at 8 bytes each.
-    const MOST: usize = 200_000;
-
-    fn add(&mut self, key: &Key) {
-        self.are_many |= self.keys.len() >= Self::MOST;
-        if !self.are_many {
-            self.keys.insert(Self::beginning(key));
-        }
-    }
-
-    fn has(&self, key: &Key) -> bool {
-        self.are_many || self.keys.contains(&Self::beginning(key))
-    }
-
-    fn beginning(key: &Key) -> [u8; 8] {
-        let mut beginning = [0; 8];
-        beginning.copy_from_slice(&key.as_bytes()[..8]);
-        beginning
-    }
+    evicted: Arc<Mutex<EvictedKeys>>,
 }
 
 impl Memory {
@@ -79,22 +47,22 @@ impl Memory {
     #[must_use]
     pub fn new(limits: &CacheLimits) -> Self {
         let weight = |_: &Key, entry: &Arc<Entry>| u32::try_from(size_of::<Key>() + entry.weight()).unwrap_or(u32::MAX);
-        let pushed_out = Arc::<Mutex<PushedOut>>::default();
-        let book = Arc::clone(&pushed_out);
+        let evicted = Arc::<Mutex<EvictedKeys>>::default();
+        let keys = Arc::clone(&evicted);
         let listener = move |key: Arc<Key>, _, cause| {
             if cause == RemovalCause::Size {
-                book.lock().unwrap_or_else(PoisonError::into_inner).add(&key);
+                keys.lock().unwrap_or_else(PoisonError::into_inner).insert(&key);
             }
         };
         let entries = Cache::builder().max_capacity(limits.memory.0).weigher(weight).eviction_listener(listener);
         let entries = bounded::build(entries);
-        Self { entries, pushed_out }
+        Self { entries, evicted }
     }
 
     /// Whether an answer under `key` had to leave for want of room.
     #[must_use]
-    pub fn has_pushed_out(&self, key: &Key) -> bool {
-        self.pushed_out.lock().unwrap_or_else(PoisonError::into_inner).has(key)
+    pub fn has_evicted(&self, key: &Key) -> bool {
+        self.evicted.lock().unwrap_or_else(PoisonError::into_inner).contains(key)
     }
 
     /// What is remembered under `key`.
@@ -117,6 +85,13 @@ impl Memory {
     /// Remembers `entry`, unless something is there; what is there now.
     pub fn restore(&self, key: Key, entry: Arc<Entry>) -> Arc<Entry> {
         self.entries.entry(key).or_insert(entry).into_value()
+    }
+
+    /// Makes the answer under `key` leave, as too little room would.
+    #[cfg(test)]
+    pub fn evict(&self, key: &Key) {
+        self.entries.invalidate(key);
+        self.evicted.lock().unwrap_or_else(PoisonError::into_inner).insert(key);
     }
 
     /// All that is remembered.
@@ -151,7 +126,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        cache::{Encoded, Life, PackedQuestion, Peak, Revision},
+        cache::{Encoded, Life, PackedQuestion, Revision},
         clock::Timestamp,
         generator::Question,
     };
@@ -170,7 +145,6 @@ mod tests {
             stored_at: Timestamp(0),
             asked_at: Timestamp(0),
             first_at: Timestamp(0),
-            peak: Peak { sets: 0, at: Timestamp(0) },
             turn: 1,
             life: Life::For(Duration::ZERO),
             took: Duration::ZERO,
@@ -184,7 +158,7 @@ mod tests {
         memory.entries.run_pending_tasks();
         let (there, gone): (Vec<Key>, Vec<Key>) = keys.iter().partition(|key| memory.get(key).is_some());
         assert!(!there.is_empty() && gone.len() > 50);
-        assert!(gone.iter().all(|key| memory.has_pushed_out(key)));
-        assert!(!there.iter().any(|key| memory.has_pushed_out(key)));
+        assert!(gone.iter().all(|key| memory.has_evicted(key)));
+        assert!(!there.iter().any(|key| memory.has_evicted(key)));
     }
 }

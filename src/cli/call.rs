@@ -18,6 +18,7 @@ use crate::{
     config::Loaded,
     document,
     generator::{Parameters, Query, watch::Watch},
+    guard::Baseline,
     launcher::own_program,
     route::Route,
     server::error::ApiError,
@@ -123,13 +124,14 @@ fn show_answer(answer: &Answer, route: &Route, key: &str, steps: &Value, output:
     let body: Value = serde_json::from_slice(entry.encoded.body())?;
     let outcome = if entry.encoded.sets() == 0 { "absent" } else { "present" };
     let milliseconds = entry.took.as_secs_f64() * 1000.0;
+    let baseline = Baseline::of(route.guard.config(), &entry.encoded.decode());
     if output == Output::Json {
         return print(&format!(
             "{:#}",
             json!({
                 "route": *route.name, "backend": route.kind, "key": key, "outcome": outcome,
                 "evidence": entry.evidence, "steps": steps,
-                "backendMilliseconds": milliseconds, "answer": body,
+                "backendMilliseconds": milliseconds, "identity": baseline.keys(), "answer": body,
             })
         ));
     }
@@ -137,6 +139,10 @@ fn show_answer(answer: &Answer, route: &Route, key: &str, steps: &Value, output:
     let sets = entry.encoded.sets();
     eprintln!("route     {} ({})", route.name, route.kind);
     eprintln!("outcome   {outcome}, {sets} parameter set{}", if sets == 1 { "" } else { "s" });
+    match baseline.keys() {
+        [] => eprintln!("identity  none: the guard counts the parameter sets"),
+        keys => eprintln!("identity  `{}` tells the parameter sets apart", keys.join("`, `")),
+    }
     for each in &entry.evidence {
         eprintln!("evidence  {each}");
     }

@@ -3,7 +3,7 @@
 use std::{path::Path, process::ExitCode, sync::Arc};
 
 use super::{Output, exit, print};
-use crate::{app::App, clock::SystemClock, config::Loaded, launcher::own_program};
+use crate::{app::App, clock::SystemClock, config::Loaded, launcher::own_program, route::Route};
 
 /// What this machine's kernel cannot take from scripts.
 fn lacks(app: &App) -> anyhow::Result<Vec<String>> {
@@ -15,8 +15,12 @@ fn lacks(app: &App) -> anyhow::Result<Vec<String>> {
 pub fn run(file: &Path, output: Output) -> anyhow::Result<ExitCode> {
     let checked = Loaded::read(file).and_then(|loaded| App::build(loaded, Arc::new(SystemClock), own_program()));
     let (report, routes, lacks) = match checked {
-        Ok((app, report)) => (report, app.setup().routes.iter().count(), lacks(&app)?),
-        Err(report) => (report, 0, Vec::new()),
+        Ok((app, report)) => {
+            let setup = app.setup();
+            let identities = setup.routes.iter().map(|route| identity(route)).collect();
+            (report, identities, lacks(&app)?)
+        }
+        Err(report) => (report, Vec::new(), Vec::new()),
     };
     for lack in lacks {
         eprintln!("note: on this machine scripts are not wholly contained: {lack}");
@@ -31,9 +35,16 @@ pub fn run(file: &Path, output: Output) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::from(exit::CONFIG));
     }
     if output == Output::Text {
-        let plural = if routes == 1 { "" } else { "s" };
+        let plural = if routes.len() == 1 { "" } else { "s" };
         let found = if report.is_empty() { String::new() } else { format!(", {}", report.summary()) };
-        print(&format!("{}: good, {routes} route{plural}{found}", file.display()))?;
+        print(&format!("{}: good, {} route{plural}{found}", file.display(), routes.len()))?;
+        print("By what the guard tells the parameter sets of each route apart (`guard.identity`):")?;
+        routes.iter().try_for_each(|line| print(line).map(drop))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// By what the guard tells the parameter sets of `route` apart.
+fn identity(route: &Route) -> String {
+    format!("  {}: {}", route.name, route.guard.config().identity.describe(route.shape.keys().as_deref()))
 }

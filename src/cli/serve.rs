@@ -163,6 +163,8 @@ async fn serve(app: Arc<App>, file: &Path) -> anyhow::Result<ExitCode> {
     tokio::spawn(async move { following.follow(&own, hangup).await });
     let warming = Arc::clone(&app);
     tokio::spawn(async move { warming.warm_up().await });
+    let confirming = Arc::clone(&app);
+    tokio::spawn(async move { confirming.confirm_held().await });
     let (phase, phases) = watch::channel(Phase::Serving);
     let serving = tokio::spawn(answer(Arc::clone(&app), listener, admin, phases));
 

@@ -1,93 +1,22 @@
-//! The book of what is held: who agreed so far, and what an operator decided.
+//! The answers that are held: who agreed so far, and what an operator decided.
+
+mod held;
 
 use std::{
     collections::HashMap,
-    fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
 };
 
-use serde::{Deserialize, Serialize};
-
-use super::{Breach, Guard, short};
+pub use self::held::{Decision, Held};
+use super::{Baseline, Guard};
 use crate::{
     cache::Key,
     clock::Timestamp,
     generator::{ParameterSet, Question},
 };
 
-/// How many held answers are remembered; those looked at least leave first, and begin anew.
-const MOST_HELD: usize = 10_000;
-/// How many names of what would be deleted are told in a message.
-const MOST_NAMED: usize = 20;
-/// For how long a release waits for a run that agrees.
-const RELEASED_FOR: Duration = Duration::from_hours(1);
-/// What nobody has asked about for so long is forgotten: its pull request is closed.
-const FORGOTTEN_AFTER: Duration = Duration::from_hours(24);
-
-/// An answer that waits for agreement.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Held {
-    /// What was asked, and under which key.
-    pub question: Question,
-    /// The key of that question.
-    pub key: Key,
-    /// The key that it shares with those that it follows, by which it is called.
-    pub lineage: Key,
-    /// Why it is held.
-    pub breach: Breach,
-    /// How many parameter sets it has.
-    pub sets: usize,
-    /// How many runs have agreed since the first.
-    pub agreed: u32,
-    /// How many must.
-    pub wanted: u32,
-    /// How far apart.
-    pub apart: Duration,
-    /// When the first run brought it.
-    pub since: Timestamp,
-    /// When the last one did.
-    pub seen_at: Timestamp,
-    /// What an operator decided.
-    pub decision: Option<Decision>,
-    /// When.
-    pub decided_at: Timestamp,
-    /// Whether runs were counted that may take something away.
-    counts: bool,
-    fingerprint: [u8; 32],
-    counted_at: Timestamp,
-}
-
-/// What an operator decides about a held answer. It goes for that answer only: another one is held anew.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Decision {
-    /// The next run that agrees is believed, within the hour.
-    Released,
-    /// No number of runs that agree is enough.
-    Rejected,
-}
-
-impl fmt::Display for Held {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "held: {}", self.breach.reason)?;
-        if !self.breach.gone.is_empty() {
-            let named: Vec<String> = self.breach.gone.iter().take(MOST_NAMED).map(|name| short(name)).collect();
-            let rest = self.breach.gone.len() - named.len();
-            let rest = if rest > 0 { format!(" and {rest} more") } else { String::new() };
-            write!(f, "; Argo CD would delete what was made of {}{rest}", named.join(", "))?;
-        }
-        if self.decision == Some(Decision::Rejected) {
-            f.write_str("; an operator rejected it")?;
-        } else if self.breach.can_be_confirmed {
-            let apart = humantime::format_duration(self.apart);
-            write!(f, "; believed once {} further runs, {apart} apart, agree ({} so far)", self.wanted, self.agreed)?;
-        } else {
-            f.write_str("; it is not believed however often it is said")?;
-        }
-        write!(f, "; `appset-gateway held release {}` believes it", self.lineage)
-    }
-}
+/// How many held answers are remembered; those seen longest ago leave first, and begin anew.
+const MAX_HELD: usize = 10_000;
 
 /// Who asks for a review: a question and what it follows.
 #[derive(Debug, Clone, Copy)]
@@ -98,10 +27,12 @@ pub struct Standing<'a> {
     pub key: Key,
     /// The key that it shares with those that it follows.
     pub lineage: Key,
+    /// When a caller last asked; `None` when one asks now.
+    pub asked_at: Option<Timestamp>,
     /// Whether it was never answered, and only follows others. That there is nothing for it yet, as while CI builds a
     /// commit, is no reason to take away what the others have, however often it is said.
     pub is_new: bool,
-    /// Whether it is not outdated: what is said by a run that an invalidation cut off is no word in the matter.
+    /// Whether it is not outdated: a run that an invalidation cut off decides nothing.
     pub is_current: bool,
 }
 
@@ -109,16 +40,16 @@ pub struct Standing<'a> {
 #[derive(Debug)]
 pub enum Review {
     /// The answer may pass, and nothing was held.
-    Passed,
+    Passed(Baseline),
     /// The answer may pass; what was held is no more.
-    Cleared(Box<Held>),
+    Cleared(Box<Held>, Baseline),
     /// The answer is a loss that is believed now.
-    Believed(Box<Held>),
+    Believed(Box<Held>, Baseline),
     /// The answer is held.
     Held(Box<Held>),
 }
 
-/// The answers that are held, by lineage. What nobody has asked about for a day is forgotten.
+/// The answers that are held, by lineage. What no caller has asked about for a day is forgotten.
 #[derive(Debug, Clone, Default)]
 pub struct Ledger(Arc<Mutex<Book>>);
 
@@ -130,7 +61,7 @@ struct Book {
 }
 
 impl Ledger {
-    /// Decides on `new` after `last` at `now`.
+    /// Decides on `new` at `now`, after what was believed before: `baseline` and `last` as for [`Guard::judge`].
     ///
     /// # Errors
     /// As [`Guard::judge`].
@@ -138,21 +69,27 @@ impl Ledger {
         &self,
         of: Standing<'_>,
         guard: &Guard,
-        last: Option<&[ParameterSet]>,
-        peak: usize,
+        baseline: Option<&Baseline>,
+        last: impl Fn() -> Vec<ParameterSet>,
         new: &[ParameterSet],
         now: Timestamp,
     ) -> Result<Review, String> {
         drop(self.open(now));
-        let Some(breach) = guard.judge(last, peak, new)? else {
+        let judged = guard.judge(baseline, last, new, now)?;
+        let Some(mut breach) = judged.breach else {
             let before = if of.is_current { self.open(now).held.remove(&of.lineage) } else { None };
-            return Ok(before.map_or(Review::Passed, |held| Review::Cleared(Box::new(held))));
+            let next = match baseline {
+                Some(baseline) => baseline.after(new, judged.keys, now),
+                None => Baseline::anew(new, judged.keys),
+            };
+            return Ok(match before {
+                None => Review::Passed(next),
+                Some(held) => Review::Cleared(Box::new(held), next),
+            });
         };
         let counts = !(of.is_new && new.is_empty());
-        let breach = Breach { can_be_confirmed: breach.can_be_confirmed && counts, ..breach };
-        let fingerprint = guard.fingerprint(new)?;
-        let mut book = self.open(now);
-        let (wanted, apart) = (guard.0.confirm_after, guard.0.confirm_for.0);
+        breach.can_be_confirmed &= counts;
+        let rules = guard.config();
         let mut held = Held {
             question: of.question.clone(),
             key: of.key,
@@ -160,51 +97,29 @@ impl Ledger {
             breach,
             sets: new.len(),
             agreed: 0,
-            wanted,
-            apart,
+            wanted: rules.confirm_after,
+            apart: rules.confirm_for.0,
             since: now,
             seen_at: now,
+            asked_at: of.asked_at.unwrap_or(now),
             decision: None,
             decided_at: now,
             counts,
-            fingerprint,
+            fingerprint: Guard::fingerprint(new, &judged.keys),
             counted_at: now,
         };
         if !of.is_current {
             return Ok(Review::Held(Box::new(held)));
         }
-        if let Some(before) = book.held.get(&of.lineage).filter(|before| before.fingerprint == fingerprint) {
-            // A clock that went back counts from here.
-            let is_apart = now.since(before.counted_at).is_some_and(|passed| passed >= apart);
-            let has_jumped = now < before.counted_at;
-            if !counts {
-                (held.agreed, held.counted_at, held.counts) = (before.agreed, before.counted_at, before.counts);
-            } else if before.counts {
-                held.agreed = before.agreed.saturating_add(u32::from(is_apart));
-                held.counted_at = if is_apart || has_jumped { now } else { before.counted_at };
-            }
-            held.since = before.since.min(now);
-            held.decision = before.decision.filter(|decision| {
-                let passed = now.since(before.decided_at);
-                *decision == Decision::Rejected || passed.is_some_and(|passed| passed < RELEASED_FOR)
-            });
-            held.decided_at = before.decided_at;
+        let mut book = self.open(now);
+        if let Some(before) = book.held.get(&of.lineage).filter(|before| before.fingerprint == held.fingerprint) {
+            held.follow(before, now);
         }
-        let is_believed = match held.decision {
-            Some(Decision::Released) => true,
-            Some(Decision::Rejected) => false,
-            None => held.breach.can_be_confirmed && held.agreed >= wanted,
-        };
-        if is_believed {
+        if held.is_believed() {
             book.held.remove(&of.lineage);
-            return Ok(Review::Believed(Box::new(held)));
+            return Ok(Review::Believed(Box::new(held), Baseline::anew(new, judged.keys)));
         }
-        if book.held.len() >= MOST_HELD && !book.held.contains_key(&of.lineage) {
-            let oldest = book.held.iter().min_by_key(|(_, held)| held.seen_at).map(|(key, _)| *key);
-            book.held.retain(|key, _| Some(*key) != oldest);
-            book.forgotten.extend(oldest);
-        }
-        book.held.insert(of.lineage, held.clone());
+        book.hold(held.clone());
         Ok(Review::Held(Box::new(held)))
     }
 
@@ -217,6 +132,27 @@ impl Ledger {
         let (Some((lineage, held)), None) = (meant.next(), meant.next()) else { return None };
         (held.decision, held.decided_at) = (Some(decision), now);
         Some((*lineage, held.clone()))
+    }
+
+    /// Notes that a caller asks about what is held under `lineage`.
+    pub fn note_asked(&self, lineage: &Key, now: Timestamp) {
+        if let Some(held) = self.lock().held.get_mut(lineage) {
+            held.asked_at = now;
+        }
+    }
+
+    /// What is held at `now` and must be asked about again, the longest due first.
+    #[must_use]
+    pub fn due(&self, now: Timestamp) -> Vec<Held> {
+        if self.lock().held.is_empty() {
+            return Vec::new();
+        }
+        let book = self.open(now);
+        let mut due: Vec<(Timestamp, Held)> =
+            book.held.values().filter_map(|held| Some((held.due_at()?, held.clone()))).collect();
+        due.retain(|(at, _)| *at <= now);
+        due.sort_by_key(|(at, held)| (*at, *held.lineage.as_bytes()));
+        due.into_iter().map(|(_, held)| held).collect()
     }
 
     /// What is held under `lineage`.
@@ -251,14 +187,13 @@ impl Ledger {
     /// The book without what is forgotten at `now`.
     fn open(&self, now: Timestamp) -> MutexGuard<'_, Book> {
         let mut book = self.lock();
-        let is_old = |held: &Held| now.since(held.seen_at).is_some_and(|idle| idle > FORGOTTEN_AFTER);
         let Book { held, forgotten } = &mut *book;
         held.retain(|key, held| {
-            let is_old = is_old(held);
-            if is_old {
+            let is_forgotten = held.is_forgotten(now);
+            if is_forgotten {
                 forgotten.push(*key);
             }
-            !is_old
+            !is_forgotten
         });
         book
     }
@@ -268,107 +203,45 @@ impl Ledger {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::{
-        super::tests::{guard, sets},
-        *,
-    };
-
-    const LINEAGE: Key = Key::of_bytes([1; 32]);
-
-    /// Reviews one lineage, and lets time pass in between.
-    struct Reviewer {
-        guard: Guard,
-        last: Vec<ParameterSet>,
-        ledger: Ledger,
-        seconds: std::cell::Cell<u64>,
-    }
-
-    impl Reviewer {
-        fn new(guard: Guard, last: Vec<ParameterSet>) -> Self {
-            Self { guard, last, ledger: Ledger::default(), seconds: std::cell::Cell::new(1000) }
+impl Book {
+    /// Holds one more answer; the one that was seen longest ago leaves where there are too many.
+    fn hold(&mut self, held: Held) {
+        if self.held.len() >= MAX_HELD && !self.held.contains_key(&held.lineage) {
+            let oldest = self.held.iter().min_by_key(|(_, held)| held.seen_at).map(|(key, _)| *key);
+            self.held.retain(|key, _| Some(*key) != oldest);
+            self.forgotten.extend(oldest);
         }
-
-        /// How many runs agree with `new` by now, or `None` when it passes.
-        fn review(&self, after: u64, new: &[ParameterSet]) -> Option<u32> {
-            self.seconds.set(self.seconds.get() + after);
-            let question = Question { route: "r".into(), application_set: None, parameters: Arc::default() };
-            let of = Standing { question: &question, key: LINEAGE, lineage: LINEAGE, is_new: false, is_current: true };
-            match self.ledger.review(of, &self.guard, Some(&self.last), 0, new, self.now()).unwrap() {
-                Review::Held(held) => Some(held.agreed),
-                Review::Passed | Review::Cleared(_) | Review::Believed(_) => None,
-            }
-        }
-
-        fn now(&self) -> Timestamp {
-            Timestamp(self.seconds.get() * 1000)
-        }
-
-        fn len(&self) -> usize {
-            self.ledger.count(self.now())
-        }
-    }
-
-    #[test]
-    fn agreement_releases_and_anything_else_begins_anew() {
-        let (all, half, none) = (sets(&["a", "b", "c", "d"], "1"), sets(&["a", "b"], "2"), Vec::new());
-        let reviewer = Reviewer::new(guard(&json!({})), all.clone());
-        let review = |after: u64, new: &[ParameterSet]| reviewer.review(after, new);
-        assert_eq!(
-            [review(0, &half), review(59, &half), review(1, &half), review(59, &half)],
-            [Some(0), Some(0), Some(1), Some(1)]
-        );
-        assert_eq!(reviewer.len(), 1);
-        assert_eq!((review(1, &half), reviewer.len()), (None, 0));
-        // Another loss, a recovery and a clock that went back all begin anew.
-        assert_eq!([review(60, &half), review(60, &half), review(60, &none)], [Some(0), Some(1), Some(0)]);
-        assert_eq!([review(60, &half), review(60, &half), review(60, &all)], [Some(0), Some(1), None]);
-        for _ in 0..100 {
-            assert_eq!([review(60, &half), review(60, &all)], [Some(0), None], "an oscillating source");
-        }
-        assert_eq!(review(60, &half), Some(0));
-        reviewer.seconds.set(10);
-        assert_eq!([review(0, &half), review(60, &half), review(60, &half)], [Some(0), Some(1), None]);
-    }
-
-    #[test]
-    fn what_is_kept_is_never_believed_unless_an_operator_says_so() {
-        let reviewer = Reviewer::new(guard(&json!({"onEmpty": "keep"})), sets(&["a"], "1"));
-        for _ in 0..100 {
-            assert!(reviewer.review(600, &[]).is_some());
-        }
-        let id = LINEAGE.to_string();
-        assert!(reviewer.ledger.decide(&id, Decision::Released, reviewer.now()).is_some());
-        assert_eq!((reviewer.review(1, &[]), reviewer.len()), (None, 0));
-        assert!(reviewer.ledger.decide(&id, Decision::Released, reviewer.now()).is_none());
-    }
-
-    #[test]
-    fn a_decision_goes_for_one_answer() {
-        let (all, half) = (sets(&["a", "b", "c", "d"], "1"), sets(&["a", "b"], "2"));
-        let reviewer = Reviewer::new(guard(&json!({})), all);
-        let id = LINEAGE.to_string();
-        reviewer.review(0, &half);
-        reviewer.ledger.decide(&id, Decision::Rejected, reviewer.now()).unwrap();
-        for _ in 0..100 {
-            assert!(reviewer.review(60, &half).is_some(), "rejected");
-        }
-        reviewer.ledger.decide(&id, Decision::Released, reviewer.now()).unwrap();
-        assert_eq!(reviewer.review(1, &[]), Some(0), "another answer than the one that was released");
-        assert_eq!(reviewer.review(1, &half), Some(0), "and that is forgotten with it");
-    }
-
-    #[test]
-    fn what_nobody_asks_about_is_forgotten() {
-        let reviewer = Reviewer::new(guard(&json!({})), sets(&["a"], "1"));
-        reviewer.review(0, &[]);
-        reviewer.seconds.set(reviewer.seconds.get() + 24 * 3600);
-        assert_eq!(reviewer.len(), 1);
-        reviewer.seconds.set(reviewer.seconds.get() + 1);
-        assert_eq!(reviewer.len(), 0);
-        assert_eq!((reviewer.ledger.take_forgotten(), reviewer.ledger.take_forgotten()), (vec![LINEAGE], vec![]));
+        self.held.insert(held.lineage, held);
     }
 }
+
+impl Held {
+    /// Agrees with `before`, which is held already.
+    fn follow(&mut self, before: &Self, now: Timestamp) {
+        // A clock that went back counts from here.
+        let is_apart = now.since(before.counted_at).is_some_and(|passed| passed >= self.apart);
+        let has_jumped = now < before.counted_at;
+        if !self.counts {
+            (self.agreed, self.counted_at, self.counts) = (before.agreed, before.counted_at, before.counts);
+        } else if before.counts {
+            self.agreed = before.agreed.saturating_add(u32::from(is_apart));
+            self.counted_at = if is_apart || has_jumped { now } else { before.counted_at };
+        }
+        self.since = before.since.min(now);
+        self.asked_at = self.asked_at.max(before.asked_at);
+        self.decision = before.standing_decision(now);
+        self.decided_at = before.decided_at;
+    }
+
+    /// Whether enough runs have agreed, or an operator has.
+    fn is_believed(&self) -> bool {
+        match self.decision {
+            Some(Decision::Released) => true,
+            Some(Decision::Rejected) => false,
+            None => self.breach.can_be_confirmed && self.agreed >= self.wanted,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

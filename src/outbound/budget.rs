@@ -72,7 +72,7 @@ impl Budgets {
         let Some(left) = pause.left(now) else { return Ok(()) };
         Err(BackendError::new(
             ErrorKind::Throttled { retry_after: Some(left) },
-            format!("not asked: {}; this account asks again in {} s", pause.why, left.as_secs_f64().ceil()),
+            format!("not asked: {}; this account pauses", pause.why),
         ))
     }
 
@@ -267,7 +267,7 @@ mod tests {
             budgets.learn(&owner("a"), &mut reply(429, &headers), NOW);
         }
         let error = budgets.check(&owner("a"), later(80)).unwrap_err();
-        assert!(error.message.ends_with("with 429 Too Many Requests; this account asks again in 10 s"), "{error}");
+        assert!(error.message.ends_with("with 429 Too Many Requests; this account pauses"), "{error}");
     }
 
     #[test]

@@ -253,16 +253,15 @@ impl Client {
 }
 
 impl Failure {
-    /// The same for whoever asked, after `attempts`.
-    pub fn into_error(self, attempts: u32) -> BackendError {
+    /// The same for whoever asked. Without the number of attempts: a message is the same for the same cause.
+    pub fn into_error(self) -> BackendError {
         let kind = match self.how {
             How::Connect | How::Untrusted | How::Broken => ErrorKind::Unavailable,
             How::Timeout => ErrorKind::Timeout,
             How::Refused => ErrorKind::Denied,
             How::TooLarge => ErrorKind::InvalidOutput,
         };
-        let tried = if attempts > 1 { format!(" (tried {attempts} times)") } else { String::new() };
-        BackendError::new(kind, self.what + &tried)
+        BackendError::new(kind, self.what)
     }
 }
 

@@ -80,14 +80,7 @@ impl Reply {
                     format!("the proxy wants to know who asks ({status}){said}; {advice}"),
                 )
             }
-            _ if is_failure(status) => {
-                let with = if self.attempts > 1 {
-                    format!("{} times, the last time with", self.attempts)
-                } else {
-                    "with".to_owned()
-                };
-                BackendError::unavailable(format!("it failed {with} {status}{said}"))
-            }
+            _ if is_failure(status) => BackendError::unavailable(format!("it failed with {status}{said}")),
             _ => BackendError::invalid_output(format!("unexpected status {status}{said}")),
         }
     }

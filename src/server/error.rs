@@ -1,7 +1,7 @@
 //! From what went wrong to a status and a flat JSON body: the only place that knows which status a
 //! failure has. No code here stands for a 2xx (invariant I1).
 
-use std::{borrow::Cow, fmt::Write as _, time::Duration};
+use std::{borrow::Cow, time::Duration};
 
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
@@ -9,7 +9,7 @@ use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;
 
 use crate::{
-    answer::{Failure, Unknown},
+    answer::{Failure, Unknown, Unusable},
     auth::{Excess, Refused},
     error::{BackendError, ErrorKind},
     generator::Query,
@@ -229,8 +229,8 @@ impl ApiError {
     #[must_use]
     pub fn of(unknown: Unknown, route: &Route) -> Self {
         let mut error = Self::of_failure(unknown.failure, route);
+        // When it is asked again stands in `Retry-After` alone: a message that changes makes Argo CD write its condition anew.
         if let Some(rests) = unknown.rests {
-            let _ = write!(error.message, "; it is asked again in {} s", rests.as_secs() + 1);
             error = error.retry_after(rests + Duration::from_secs(1));
         }
         error
@@ -240,7 +240,17 @@ impl ApiError {
     #[must_use]
     pub fn of_nothing(unknown: Unknown, route: &Route, query: &Query) -> Self {
         let question = route.describe(query);
-        let rest = format!("; there is no last good answer ({question}), so the ApplicationSet is left as it is");
+        let last = match unknown.unusable {
+            None => "there is no last good answer".to_owned(),
+            Some(Unusable::TooOld(stored_at)) => {
+                format!("the last good answer, of {}, is older than `cache.staleIfError` allows", stored_at.to_date())
+            }
+            Some(Unusable::OtherConfiguration(stored_at)) => format!(
+                "the last good answer, of {}, was made by another configuration of this route",
+                stored_at.to_date()
+            ),
+        };
+        let rest = format!("; {last} ({question}), so the ApplicationSet is left as it is");
         let error = Self::of(unknown, route);
         Self { message: cut(error.message, LONGEST.saturating_sub(rest.chars().count())) + &rest, ..error }
     }

@@ -1,5 +1,8 @@
 //! Invariant I4: an answer that would delete Applications is not believed at once, whatever the source says.
 
+mod confirmations;
+mod memory;
+
 use std::{fmt::Write as _, time::Duration};
 
 use serde_json::json;
@@ -33,12 +36,12 @@ fn detail(reply: &Reply) -> &str {
 }
 
 #[tokio::test]
-async fn an_empty_answer_is_held_until_two_more_agree() {
+async fn an_empty_answer_is_held_until_three_more_agree() {
     let (app, print) = fleet("").await;
     print(&["a", "b"]);
     let good = app.ask("s", json!({})).await.sets();
     print(&[]);
-    for _ in 0..2 {
+    for _ in 0..3 {
         let reply = ask_later(&app).await;
         assert_eq!((reply.sets(), detail(&reply)), (good.clone(), "held"));
         assert_eq!(app.metric("appset_gateway_held_answers").await, 1);
@@ -83,7 +86,7 @@ async fn a_fleet_is_not_lost_in_small_steps() {
 
 #[tokio::test]
 async fn without_a_last_good_answer_a_held_one_is_an_error() {
-    let (app, print) = fleet("guard: { minItems: 3 },").await;
+    let (app, print) = fleet("guard: { minItems: 3, confirmAfter: 2, confirmFor: 60s },").await;
     print(&["a"]);
     let reply = app.ask("s", json!({})).await;
     assert_eq!((reply.status, reply.code().as_str(), reply.header("retry-after")), (503, "held", Some("60")));
@@ -165,7 +168,7 @@ async fn commits_that_are_not_built_do_not_agree_their_preview_away() {
 
     // What was there for a commit, and is not any more, is another matter.
     built("c1", &[]);
-    for _ in 0..2 {
+    for _ in 0..3 {
         assert_eq!(ask("c1").await.sets(), r#"[{"name":"c1"}]"#);
     }
     assert_eq!(ask("c1").await.sets(), "[]");

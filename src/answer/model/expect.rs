@@ -69,6 +69,11 @@ impl Before {
         self.worth != Worth::Fresh && self.resting.is_none()
     }
 
+    /// Whether it asks about what is held, and is answered without a run.
+    pub fn asks_about_what_is_held(&self) -> bool {
+        self.worth != Worth::Fresh && self.resting == Some("held")
+    }
+
     /// What the caller gets once the run that it waits for has `landed`; `None` while it waits.
     pub fn expected(&self, oracle: &Oracle, run: Option<usize>, landed: &BTreeMap<usize, Landed>) -> Option<Got> {
         let place = |known: &Known| (known.ran.asked, known.at);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::{
-    rules::{Asked, Judgement, Slot},
+    rules::{Asked, Believed, Judgement, Slot},
     source::{Ended, Ran, Source},
 };
 use crate::{cache::Entry, clock::Timestamp, guard::Decision};
@@ -14,6 +14,8 @@ use crate::{cache::Entry, clock::Timestamp, guard::Decision};
 #[derive(Debug, Clone)]
 enum Event {
     Said(Ran, Timestamp),
+    /// A caller asked about what is held.
+    Asked(Timestamp),
     Decided(Decision),
 }
 
@@ -30,6 +32,11 @@ impl Watch {
         if let (Some(_), Some((at, Ended::Said))) = (ran.names(), ran.ended) {
             self.events.entry(ran.asked.lineage()).or_default().push(Event::Said(ran.clone(), at));
         }
+    }
+
+    /// A caller asked about what is held, and was answered without a run.
+    pub fn asked(&mut self, lineage: Slot, at: Timestamp) {
+        self.events.entry(lineage).or_default().push(Event::Asked(at));
     }
 
     /// An operator decided.
@@ -58,7 +65,8 @@ impl Watch {
         }
         let events = if is_current { self.events.remove(&lineage) } else { self.events.get(&lineage).cloned() };
         let events = events.unwrap_or_default();
-        let judgement = ran.asked.rules().judge(before, 0, &ran);
+        let last = before.and_then(Ran::names).map(|names| Believed { names, until: None });
+        let judgement = ran.asked.rules().judge(Some(last.as_slice()), &ran, entry.stored_at);
         let reason = match judgement {
             Judgement::Loss { can_be_confirmed } => justification(&events, &ran, can_be_confirmed),
             Judgement::Good | Judgement::Nonsense => None,
@@ -93,8 +101,8 @@ fn justification(events: &[Event], ran: &Ran, can_be_confirmed: bool) -> Option<
     let mut decision = None;
     let mut seen_at: Option<Timestamp> = None;
     for event in events {
-        if let Event::Said(_, at) = event {
-            // What nobody asked about for a day is forgotten, an operator's word included.
+        if let Event::Said(_, at) | Event::Asked(at) = event {
+            // What no caller asked about for a day is forgotten, an operator's word included.
             if seen_at.is_some_and(|seen_at| at.0 > seen_at.0 + 24 * 3_600_000) {
                 (counted, decision) = (None, None);
             }
@@ -112,11 +120,12 @@ fn justification(events: &[Event], ran: &Ran, can_be_confirmed: bool) -> Option<
             }
             Event::Said(other, _) => {
                 // What cannot be meant neither agrees nor disagrees.
-                if rules.judge(None, 0, other) != Judgement::Nonsense {
+                if rules.judge(Some(&[]), other, Timestamp(0)) != Judgement::Nonsense {
                     (counted, decision) = (None, None);
                 }
             }
             Event::Decided(what) => decision = Some(*what),
+            Event::Asked(_) => {}
         }
     }
     let agreed = counted.is_some_and(|(_, agreed)| agreed >= rules.confirm_after);

@@ -1,13 +1,16 @@
 //! What the engine must know and answer: the tables of states, rests and losses, without concurrency, storage or bytes.
 //! Runs are numbers in the source's log. What the engine spreads, lives and rests, is read off it and held to its bounds.
 
-use std::collections::BTreeMap;
+mod held;
 
+use std::collections::{BTreeMap, BTreeSet};
+
+pub use self::held::Held;
 use super::{
-    rules::{Asked, Judgement, Slot},
+    rules::{Asked, Believed, Slot},
     source::{Ended, Ran, Says},
 };
-use crate::{clock::Timestamp, error::ErrorKind, guard::Decision};
+use crate::{clock::Timestamp, error::ErrorKind};
 
 /// What an answer is worth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,8 +39,6 @@ pub struct Known {
     pub fresh: Fresh,
     /// When its question was answered for the first time.
     first: Timestamp,
-    /// The most sets that were believed of late, and when.
-    peak: (usize, Timestamp),
     /// Which runs began after it.
     turn: usize,
 }
@@ -51,25 +52,14 @@ pub struct Rest {
     lasts: u64,
 }
 
-/// An answer that waits for others that agree.
-#[derive(Debug, Clone)]
-pub struct Held {
-    pub ran: Ran,
-    agreed: u32,
-    counted_at: Timestamp,
-    seen_at: Timestamp,
-    decision: Option<Decision>,
-    decided_at: Timestamp,
-    /// Whether it was said by those who had something.
-    counts: bool,
-}
-
 /// A run under way.
 #[derive(Debug, Clone, Copy)]
 struct Flight {
     run: usize,
     asked: Asked,
     is_current: bool,
+    /// When a caller last asked, of a run that none waits for.
+    asked_at: Option<Timestamp>,
 }
 
 /// What a run came to.
@@ -94,6 +84,14 @@ pub struct Oracle {
     pub known: BTreeMap<Slot, Known>,
     pub rests: BTreeMap<Asked, Rest>,
     pub held: BTreeMap<Slot, Held>,
+    /// What was believed, the last at the end.
+    believed: BTreeMap<Slot, Vec<Believed>>,
+    /// Where something may have been, and its record is lost.
+    unreadable: BTreeSet<Slot>,
+    /// The same of what was believed.
+    forgotten: BTreeSet<Slot>,
+    /// What this process invalidated, and when.
+    invalidated: Vec<(BTreeSet<Asked>, Timestamp)>,
     flights: Vec<Flight>,
 }
 
@@ -148,9 +146,11 @@ impl Oracle {
         self.flights.iter().find(|flight| flight.asked == asked && flight.is_current).map(|flight| flight.run)
     }
 
-    /// `run` began.
-    pub fn fly(&mut self, run: usize, asked: Asked) {
-        self.flights.push(Flight { run, asked, is_current: true });
+    /// `run` began, for a caller or by the gateway itself.
+    pub fn fly(&mut self, run: usize, asked: Asked, is_for_caller: bool) {
+        let held = self.held.get(&asked.lineage());
+        let asked_at = if is_for_caller { None } else { held.map(|held| held.asked_at) };
+        self.flights.push(Flight { run, asked, is_current: true, asked_at });
     }
 
     /// Those under way, from the first.
@@ -161,17 +161,18 @@ impl Oracle {
     /// `run` ended: what became of it, and what is known now.
     pub fn land(&mut self, run: usize, ran: Ran, spread: &impl Spread) -> Result<Landed, String> {
         let index = self.flights.iter().position(|flight| flight.run == run).ok_or("a run that never began")?;
-        let Flight { asked, is_current, .. } = self.flights.remove(index);
+        let flight = self.flights.remove(index);
+        let Flight { asked, is_current, .. } = flight;
         let rules = asked.rules();
         let (at, ended) = ran.ended.ok_or("a run that has not ended")?;
         let reviewed = match (&ran.says, ended) {
             (_, Ended::Dropped) => Err("timeout"),
             (Says::Crash, _) => Err("crashed"),
             (Says::Unknown(fault), _) => Err(fault.kind().as_str()),
-            _ => self.review(asked, &ran, at, is_current),
+            _ => self.review(flight, &ran, at),
         };
-        let is_loss = match reviewed {
-            Ok(is_loss) => is_loss,
+        let begins_anew = match reviewed {
+            Ok(begins_anew) => begins_anew,
             Err(why) => {
                 if is_current {
                     let asks = if ended == Ended::Said { asks(&ran) } else { 0 };
@@ -180,22 +181,25 @@ impl Oracle {
                 return Ok(Landed::Bad(why));
             }
         };
-        let sets = ran.names().map_or(0, |names| names.len());
-        let before = self.peak(asked.lineage(), at);
-        let is_peak = is_loss || sets == 0 || sets >= before;
-        let peak = if is_peak { (sets, at) } else { self.known[&asked.lineage()].peak };
+        let names = ran.names().unwrap_or_default();
         let first = self.known.get(&Slot::Own(asked)).map_or(at, |known| known.first.min(at));
-        let mut new = Known { ran, at, fresh: Fresh::Never, first, peak, turn: run + 1 };
+        let mut new = Known { ran, at, fresh: Fresh::Never, first, turn: run + 1 };
         if self.known.get(&Slot::Own(asked)).is_none_or(|known| known.turn <= new.turn) {
             new.fresh = life(&new, is_current, spread.life(asked, at))?;
         }
+        let mut is_head = false;
         if self.known.get(&Slot::Own(asked)).is_none_or(|known| known.turn <= new.turn) {
-            self.known.insert(Slot::Own(asked), new.clone());
+            self.remember(Slot::Own(asked), new.clone());
+            is_head = !rules.follows;
         }
         // A commit that was known before another does not take their branch back.
         let is_later = |known: &Known| (known.first, known.turn) > (new.first, new.turn) && known.first <= at;
         if rules.follows && !self.known.get(&asked.lineage()).is_some_and(is_later) {
-            self.known.insert(asked.lineage(), new.clone());
+            self.remember(asked.lineage(), new.clone());
+            is_head = true;
+        }
+        if is_head {
+            self.believe(asked.lineage(), names, begins_anew, at);
         }
         if is_current {
             self.rests.remove(&asked);
@@ -203,63 +207,9 @@ impl Oracle {
         Ok(Landed::Good(new))
     }
 
-    /// The most sets that were believed in the last hour.
-    fn peak(&self, lineage: Slot, now: Timestamp) -> usize {
-        let (sets, at) = self.known.get(&lineage).map_or((0, now), |known| known.peak);
-        if now >= at && now.0 < at.0 + 3_600_000 { sets } else { 0 }
-    }
-
-    /// Whether the answer of `ran` is a loss that is believed, or why it is not believed.
-    fn review(&mut self, asked: Asked, ran: &Ran, at: Timestamp, is_current: bool) -> Result<bool, &'static str> {
-        self.forget(at);
-        let (rules, lineage) = (asked.rules(), asked.lineage());
-        let last = self.known.get(&lineage).map(|known| &known.ran);
-        let peak = self.peak(lineage, at);
-        let (can_be_confirmed, counts) = match rules.judge(last, peak, ran) {
-            Judgement::Good => {
-                // What is outdated has no word in the matter.
-                if is_current {
-                    self.held.remove(&lineage);
-                }
-                return Ok(false);
-            }
-            Judgement::Nonsense => return Err("invalid_output"),
-            // That a commit is not there yet says nothing about the one before.
-            Judgement::Loss { can_be_confirmed } => {
-                let is_new = rules.follows && !self.known.contains_key(&Slot::Own(asked));
-                let counts = !(is_new && ran.names() == Some(Vec::new()));
-                (can_be_confirmed && counts, counts)
-            }
-        };
-        if !is_current {
-            return Err("held");
-        }
-        let mut held =
-            Held { ran: ran.clone(), agreed: 0, counted_at: at, seen_at: at, decision: None, decided_at: at, counts };
-        if let Some(before) = self.held.remove(&lineage).filter(|before| rules.agree(&before.ran, ran)) {
-            let is_apart = at.0 >= before.counted_at.0 + rules.confirm_for * 1000;
-            if !counts {
-                (held.agreed, held.counted_at, held.counts) = (before.agreed, before.counted_at, before.counts);
-            } else if before.counts {
-                held.agreed = before.agreed + u32::from(is_apart);
-                if !is_apart && at >= before.counted_at {
-                    held.counted_at = before.counted_at;
-                }
-            }
-            // A release waits for an hour.
-            let waits = at >= before.decided_at && at.0 < before.decided_at.0 + 3_600_000;
-            held.decision = before.decision.filter(|decision| waits || *decision == Decision::Rejected);
-            held.decided_at = before.decided_at;
-        }
-        let is_believed = match held.decision {
-            Some(decision) => decision == Decision::Released,
-            None => can_be_confirmed && held.agreed >= rules.confirm_after,
-        };
-        if is_believed {
-            return Ok(true);
-        }
-        self.held.insert(lineage, held);
-        Err("held")
+    fn remember(&mut self, slot: Slot, known: Known) {
+        self.unreadable.remove(&slot);
+        self.known.insert(slot, known);
     }
 
     fn rest(
@@ -274,7 +224,10 @@ impl Oracle {
         let usual = (1000 << (times - 1).min(10)).min(60_000);
         let lasts =
             spread.rest(asked, at).ok_or_else(|| format!("{asked:?} does not rest after its failure ({why})"))?;
-        let (least, most) = (usual * 9 / 10, usual * 11 / 10);
+        // What the gateway asks about by itself is not kept from it.
+        let held = self.held.get(&asked.lineage()).filter(|_| why == "held");
+        let due = held.and_then(Held::due_at).map_or(u64::MAX, |due| due.saturating_sub(at.0));
+        let (least, most) = ((usual * 9 / 10).min(due), (usual * 11 / 10).min(due));
         if !(least.max(asks)..=most.max(asks)).contains(&lasts) {
             return Err(format!("{asked:?} rests for {lasts} ms after {times} failures, {least} to {most} are meant"));
         }
@@ -283,7 +236,8 @@ impl Oracle {
     }
 
     /// Says that nothing that `is_meant` is to be trusted: how many answers that are, and how many runs.
-    pub fn invalidate(&mut self, is_meant: impl Fn(Asked) -> bool) -> (usize, usize) {
+    pub fn invalidate(&mut self, is_meant: impl Fn(Asked) -> bool, now: Timestamp) -> (usize, usize) {
+        self.invalidated.push((Asked::all().filter(|asked| is_meant(*asked)).collect(), now));
         let (mut answers, mut runs) = (0, 0);
         for (slot, known) in self.known.iter_mut().filter(|(_, known)| is_meant(known.ran.asked)) {
             known.fresh = Fresh::Never;
@@ -301,31 +255,54 @@ impl Oracle {
     pub fn restart(&mut self, has_disk: bool) {
         self.flights.clear();
         self.rests.clear();
+        self.invalidated.clear();
         if !has_disk {
-            (self.known, self.held) = (BTreeMap::new(), BTreeMap::new());
+            *self = Self::default();
         }
-        for known in self.known.values_mut() {
-            known.turn = 0;
-            let never = known.fresh == Fresh::Never || known.fresh == Fresh::For(0);
-            known.fresh = if never { Fresh::Never } else { Fresh::Before };
-        }
+        self.known.values_mut().for_each(Known::read_back);
     }
 
-    /// An operator decides on what is held for `lineage`; the question that brought it, if there is any.
-    pub fn decide(&mut self, lineage: Slot, decision: Decision, now: Timestamp) -> Option<Asked> {
-        self.forget(now);
-        let held = self.held.get_mut(&lineage)?;
-        (held.decision, held.decided_at) = (Some(decision), now);
-        let asked = held.ran.asked;
-        if decision == Decision::Released {
-            self.rests.remove(&asked);
+    /// The answers to `asked` and of its lineage had to leave memory; what was believed is known still.
+    /// Where they were.
+    /// Where they were. An answer of a time at which it was invalidated stays: whether it is from before or after is found out
+    /// when it is read, and not when it is listed.
+    pub fn evict(&mut self, asked: Asked, has_disk: bool) -> BTreeSet<Slot> {
+        let is_clear = |known: &Known| {
+            let is_meant =
+                |(asked, at): &(BTreeSet<Asked>, Timestamp)| known.at <= *at && asked.contains(&known.ran.asked);
+            !self.invalidated.iter().any(is_meant)
+        };
+        let slots = BTreeSet::from([Slot::Own(asked), asked.lineage()]);
+        let slots: BTreeSet<Slot> =
+            slots.into_iter().filter(|slot| self.known.get(slot).is_some_and(is_clear)).collect();
+        for slot in &slots {
+            if !has_disk {
+                self.known.remove(slot);
+                self.unreadable.insert(*slot);
+            } else if let Some(known) = self.known.get_mut(slot) {
+                known.read_back();
+            }
         }
-        Some(asked)
+        slots
     }
 
-    /// What nobody has asked about for a day is no longer held.
-    pub fn forget(&mut self, now: Timestamp) {
-        self.held.retain(|_, held| now.0 <= held.seen_at.0 + 24 * 3_600_000);
+    /// The records of `asked` and of its lineage are lost.
+    pub fn lose(&mut self, asked: Asked) {
+        for slot in [Slot::Own(asked), asked.lineage()] {
+            self.known.remove(&slot);
+            self.unreadable.insert(slot);
+        }
+        self.believed.remove(&asked.lineage());
+        self.forgotten.insert(asked.lineage());
+    }
+}
+
+impl Known {
+    /// It comes from the disk: it is fresh no more.
+    fn read_back(&mut self) {
+        self.turn = 0;
+        let never = self.fresh == Fresh::Never || self.fresh == Fresh::For(0);
+        self.fresh = if never { Fresh::Never } else { Fresh::Before };
     }
 }
 

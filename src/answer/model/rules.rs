@@ -93,6 +93,32 @@ impl Slot {
     }
 }
 
+/// How a route tells its parameter sets apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Identity {
+    /// Not at all: it counts them.
+    Counted,
+    /// By their names, as the configuration says.
+    Named,
+    /// By their names, which the guard finds out: where there are two at least, before and after.
+    Auto,
+}
+
+/// An answer that was believed in a lineage.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Believed {
+    pub names: Vec<u8>,
+    /// When another took its place; `None` for the last one.
+    pub until: Option<Timestamp>,
+}
+
+impl Believed {
+    /// Whether it was the last one within the hour before `now`.
+    pub fn is_recent(&self, now: Timestamp) -> bool {
+        self.until.is_none_or(|until| now.0 < until.0 + 3_600_000)
+    }
+}
+
 /// What a route promises; times in seconds.
 #[derive(Debug)]
 pub struct Rules {
@@ -103,11 +129,12 @@ pub struct Rules {
     pub while_revalidate: u64,
     pub if_error: u64,
     pub on_empty: &'static str,
+    pub on_shrink: &'static str,
     pub least: usize,
     pub most: usize,
     pub shrink: u8,
-    /// Whether sets are told apart by their names.
-    pub by_name: bool,
+    /// How sets are told apart.
+    pub identity: Identity,
     pub confirm_after: u32,
     pub confirm_for: u64,
 }
@@ -119,21 +146,32 @@ const USUAL: Rules = Rules {
     while_revalidate: 300,
     if_error: 24 * 3600,
     on_empty: "confirm",
+    on_shrink: "confirm",
     least: 0,
     most: 1000,
     shrink: 30,
-    by_name: false,
+    identity: Identity::Counted,
     confirm_after: 2,
     confirm_for: 60,
 };
 
 /// The routes of the model.
-pub static ROUTES: [Rules; 5] = [
+pub static ROUTES: [Rules; 7] = [
     USUAL,
-    Rules { name: "moving", follows: true, by_name: true, ..USUAL },
+    Rules { name: "moving", follows: true, identity: Identity::Named, ..USUAL },
     Rules { name: "eager", follows: true, ttl: 0, on_empty: "keep", confirm_after: 1, confirm_for: 0, ..USUAL },
     Rules { name: "wary", ttl: 10, while_revalidate: 0, if_error: 3600, on_empty: "error", least: 2, most: 6, ..USUAL },
-    Rules { name: "open", follows: true, by_name: true, on_empty: "allow", shrink: 50, confirm_for: 600, ..USUAL },
+    Rules {
+        name: "open",
+        follows: true,
+        identity: Identity::Named,
+        on_empty: "allow",
+        shrink: 50,
+        confirm_for: 600,
+        ..USUAL
+    },
+    Rules { name: "auto", identity: Identity::Auto, confirm_after: 3, confirm_for: 300, ..USUAL },
+    Rules { name: "kept", follows: true, identity: Identity::Auto, on_shrink: "keep", ..USUAL },
 ];
 
 impl Rules {
@@ -152,7 +190,12 @@ impl Rules {
                 "minItems": self.least,
                 "maxItems": self.most,
                 "maxShrink": format!("{}%", self.shrink),
-                "identity": if self.by_name { json!(["name"]) } else { json!([]) },
+                "onShrink": self.on_shrink,
+                "identity": match self.identity {
+                    Identity::Counted => json!([]),
+                    Identity::Named => json!(["name"]),
+                    Identity::Auto => json!("auto"),
+                },
                 "confirmAfter": self.confirm_after,
                 "confirmFor": seconds(self.confirm_for),
             },
@@ -163,40 +206,68 @@ impl Rules {
         config
     }
 
-    /// What `new` is after `last`, when `peak` sets were believed of late.
-    pub fn judge(&self, last: Option<&Ran>, peak: usize, new: &Ran) -> Judgement {
-        let names = |ran: Option<&Ran>| ran.and_then(Ran::names).unwrap_or_default();
-        let (before, after) = (names(last), names(Some(new)));
+    /// Whether sets are told apart by their names in an answer with `count` of them.
+    const fn names_tell(&self, count: usize) -> bool {
+        match self.identity {
+            Identity::Counted => false,
+            Identity::Named => true,
+            Identity::Auto => count >= 2,
+        }
+    }
+
+    /// What `new` is at `now` after what was believed, the last of it at the end; `None` where its record is lost.
+    pub fn judge(&self, before: Option<&[Believed]>, new: &Ran, now: Timestamp) -> Judgement {
+        let after = new.names().unwrap_or_default();
         if new.says == super::source::Says::Twins || (after.is_empty() && self.on_empty == "error") {
             return Judgement::Nonsense;
         }
-        if after.is_empty() && !before.is_empty() {
-            return match self.on_empty {
-                "allow" if self.least == 0 => Judgement::Good,
-                "keep" => Judgement::Loss { can_be_confirmed: false },
-                _ => Judgement::Loss { can_be_confirmed: true },
-            };
-        }
-        let gone = if self.by_name {
-            before.iter().filter(|name| !after.contains(name)).count()
-        } else {
-            before.len().saturating_sub(after.len())
+        let is_allowed = after.is_empty() && self.on_empty == "allow" && self.least == 0;
+        let loss = |loses: bool| {
+            let is_kept = if after.is_empty() { self.on_empty == "keep" } else { loses && self.on_shrink == "keep" };
+            Judgement::Loss { can_be_confirmed: !is_kept }
         };
+        let Some(before) = before else { return if is_allowed { Judgement::Good } else { loss(true) } };
+        let last = before.last().map_or(&[][..], |last| &last.names);
+        if after.is_empty() && !last.is_empty() {
+            return if is_allowed { Judgement::Good } else { loss(true) };
+        }
+        let (of_last, of_hour, peak) = self.losses(before, last, &after, now);
         let is_more = |gone: usize, of: usize| gone * 100 > of * usize::from(self.shrink);
-        let is_loss =
-            is_more(gone, before.len()) || (!after.is_empty() && is_more(peak.saturating_sub(after.len()), peak));
+        let is_loss = is_more(of_last, last.len()) || (!after.is_empty() && is_more(of_hour, peak));
         if is_loss || after.len() < self.least || after.len() > self.most {
-            let can_be_confirmed = !(after.is_empty() && self.on_empty == "keep");
-            return Judgement::Loss { can_be_confirmed };
+            return loss(of_last > 0 || of_hour > 0);
         }
         Judgement::Good
+    }
+
+    /// How many sets of the `last` answer are gone, how many of the last hour, and the most that one answer had then.
+    fn losses(&self, before: &[Believed], last: &[u8], after: &[u8], now: Timestamp) -> (usize, usize, usize) {
+        let recent = || before.iter().filter(|believed| believed.is_recent(now));
+        let peak = recent().map(|believed| believed.names.len()).max().unwrap_or_default();
+        let fewer = peak.saturating_sub(after.len());
+        if !self.names_tell(last.len()) || !self.names_tell(after.len()) {
+            return (last.len().saturating_sub(after.len()), fewer, peak);
+        }
+        // Names from before an answer that did not tell them are not remembered.
+        let told =
+            before.iter().rposition(|believed| !self.names_tell(believed.names.len())).map_or(0, |place| place + 1);
+        let mut gone: Vec<u8> = before[told..]
+            .iter()
+            .filter(|believed| believed.is_recent(now))
+            .flat_map(|each| each.names.clone())
+            .collect();
+        gone.sort_unstable();
+        gone.dedup();
+        gone.retain(|name| !after.contains(name));
+        (last.iter().filter(|name| !after.contains(name)).count(), gone.len().max(fewer), peak)
     }
 
     /// Whether two answers have the same parameter sets.
     pub fn agree(&self, one: &Ran, other: &Ran) -> bool {
         let names = one.names();
         let are_alike = (one.asked, one.version) == (other.asked, other.version) || names == Some(Vec::new());
-        names == other.names() && (self.by_name || are_alike)
+        let by_name = names.as_ref().is_some_and(|names| self.names_tell(names.len()));
+        names == other.names() && (by_name || are_alike)
     }
 }
 

@@ -74,6 +74,19 @@ impl Stage {
         Arc::new(engine)
     }
 
+    /// The answers in `slots` leave memory.
+    pub fn evict(&self, engine: &Engine, slots: impl IntoIterator<Item = Slot>) {
+        slots.into_iter().for_each(|slot| engine.answers().evict(&self.key(slot)));
+    }
+
+    /// All records of `asked` and of its lineage are lost.
+    pub fn lose(&self, engine: &Engine, asked: Asked) {
+        for slot in [Slot::Own(asked), asked.lineage()] {
+            engine.answers().lose(&self.key(slot));
+        }
+        engine.known.baselines.lose(&self.key(asked.lineage()));
+    }
+
     /// The key under which an answer is remembered.
     pub fn key(&self, slot: Slot) -> Key {
         self.keys[&slot]

@@ -1,6 +1,12 @@
 //! One engine, its clock and those who ask, moved by [`Op`]s and compared with the model after each.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+mod operators;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use tokio::{
     task::{JoinHandle, yield_now},
@@ -9,10 +15,10 @@ use tokio::{
 
 use super::{
     Op, Seen, Which,
-    expect::{Before, Got, Why},
+    expect::{Before, Got},
     invariants::{Watch, whole},
-    oracle::{Landed, Oracle, Worth},
-    rules::{Asked, ROUTES, Slot, Wall},
+    oracle::{Landed, Oracle},
+    rules::{Asked, Slot, Wall},
     source::{Ended, Ran, Says},
     stage::{Peek, Stage, question},
 };
@@ -23,8 +29,7 @@ use crate::{
     },
     cache::Disk,
     clock::Clock,
-    generator::{Parameters, Query, Selector},
-    guard::Decision,
+    generator::Query,
 };
 
 /// When a run is given up, in milliseconds: a little before the deadline of the call that began it.
@@ -123,7 +128,7 @@ impl<'a> World<'a> {
                 if let Some(run) = waiting.get(nth % waiting.len().max(1)) {
                     self.stage.source.open(*run);
                 }
-                self.settle(None).await
+                self.settle(&[], true).await
             }
             Op::Pass(seconds) => self.pass(Duration::from_secs(*seconds)).await,
             Op::Jump(seconds) => {
@@ -135,6 +140,18 @@ impl<'a> World<'a> {
             }
             Op::Restart => {
                 self.restart();
+                Ok(())
+            }
+            Op::Evict(which) => {
+                self.see("evicted");
+                let slots = self.oracle.evict(self.asked(*which), self.disk.is_some());
+                self.stage.evict(&self.engine, slots);
+                Ok(())
+            }
+            Op::Lose(which) => {
+                self.see("lost");
+                self.stage.lose(&self.engine, self.asked(*which));
+                self.oracle.lose(self.asked(*which));
                 Ok(())
             }
             Op::Decide { which, decision } => self.decide(self.asked(*which).lineage(), *decision).await,
@@ -152,6 +169,10 @@ impl<'a> World<'a> {
 
     async fn ask(&mut self, asked: Asked, callers: usize, leaving: usize) -> Checked {
         let before = Before::new(&self.oracle, asked, self.wall.now());
+        if before.asks_about_what_is_held() {
+            self.oracle.note_asked(asked, before.at);
+            self.watch.asked(asked.lineage(), before.at);
+        }
         let (run, is_new) = self.run_for(asked, before.wants_run());
         let first = self.callers.len();
         for _ in 0..callers {
@@ -168,7 +189,7 @@ impl<'a> World<'a> {
         for caller in self.callers.drain(first..first + leaving.min(callers)) {
             caller.task.abort();
         }
-        self.settle(is_new.then_some(asked)).await
+        self.settle(&Vec::from_iter(is_new.then_some(asked)), true).await
     }
 
     /// The run that a question joins or begins, if it wants one; and whether it begins.
@@ -183,8 +204,9 @@ impl<'a> World<'a> {
         (Some(self.stage.source.runs()), true)
     }
 
-    /// Lets everything happen that needs no time, and compares. `begun` is the question that must have been asked.
-    async fn settle(&mut self, begun: Option<Asked>) -> Checked {
+    /// Lets everything happen that needs no time, and compares. `begun` are the questions that must have been asked, for a
+    /// caller or by the gateway itself.
+    async fn settle(&mut self, begun: &[Asked], is_for_caller: bool) -> Checked {
         sleep(Duration::from_millis(1)).await;
         if let Some(overlap) = self.stage.source.overlap() {
             return Err(format!("I5: {overlap}"));
@@ -192,11 +214,12 @@ impl<'a> World<'a> {
         let first = self.runs;
         self.runs = self.stage.source.runs();
         let runs: Vec<Asked> = (first..self.runs).map(|run| self.stage.source.run(run).asked).collect();
-        if runs != Vec::from_iter(begun) {
+        let sorted = |asked: &[Asked]| BTreeSet::from_iter(asked.iter().copied());
+        if runs.len() != begun.len() || sorted(&runs) != sorted(begun) {
             return Err(format!("the source was asked for {runs:?} instead of {begun:?}"));
         }
         for (run, asked) in (first..).zip(runs) {
-            self.oracle.fly(run, asked);
+            self.oracle.fly(run, asked, is_for_caller);
         }
         let flights: Vec<usize> = self.oracle.flights().collect();
         for run in flights {
@@ -289,68 +312,41 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Every operator knows what a decision led to.
-    async fn answer_operators(&mut self) -> Checked {
-        let mut waiting = Vec::new();
-        for mut operator in std::mem::take(&mut self.operators) {
-            let landed = operator.run.map(|run| self.landed.get(&run));
-            if landed.is_some_and(|landed| landed.is_none()) {
-                if operator.task.is_finished() {
-                    return Err("an operator did not wait for the run".to_owned());
-                }
-                waiting.push(operator);
-                continue;
-            }
-            if !operator.task.is_finished() {
-                return Err("an operator waits on".to_owned());
-            }
-            let told = (&mut operator.task).await.map_err(|error| error.to_string())?;
-            let told = told.map(|told| (told.is.is_some(), told.unknown.as_ref().map(Why::of)));
-            let unknown = match landed.flatten() {
-                Some(Landed::Bad(why)) => Some(Why(why, false)),
-                Some(Landed::Good(_)) | None => None,
-            };
-            let expected = operator.was_held.then(|| (self.oracle.held.contains_key(&operator.lineage), unknown));
-            if told != expected {
-                return Err(format!("an operator is told {told:?} instead of {expected:?}"));
-            }
-        }
-        self.operators = waiting;
-        Ok(())
-    }
-
     /// Lets time pass; what is given up meanwhile is given up in its time.
     async fn pass(&mut self, time: Duration) -> Checked {
         let until = Instant::now() + time;
         loop {
             let given_up = |run| self.stage.source.run(run).began + Duration::from_millis(GIVEN_UP);
             let next = self.oracle.flights().map(given_up).min().unwrap_or(until).min(until);
+            let now = self.wall.now();
+            let due = self.oracle.confirmations(now).into_iter().map(|(due, _)| due.saturating_sub(now.0)).min();
+            let next = due.map_or(next, |due| next.min(Instant::now() + Duration::from_millis(due)));
             sleep_until(next).await;
-            self.settle(None).await?;
+            self.settle(&[], true).await?;
+            self.confirm().await?;
             if next == until {
                 return Ok(());
             }
         }
     }
 
-    fn invalidate(&mut self, route: Option<usize>, branch: Option<u8>, commit: Option<u8>) -> Checked {
-        let is_meant = |asked: Asked| {
-            route.is_none_or(|route| route == asked.route)
-                && branch.is_none_or(|branch| branch == asked.branch)
-                && commit.is_none_or(|commit| commit == asked.commit)
-        };
-        let mut parameters = Parameters::new();
-        parameters.extend(branch.map(|branch| ("branch".to_owned(), branch.into())));
-        parameters.extend(commit.map(|commit| ("commit".to_owned(), commit.into())));
-        let route = route.map(|route| ROUTES[route].name.to_owned());
-        let selector = Selector { route, application_set: None, parameters };
-        let met = self.engine.invalidate(&self.stage.routes, &selector, &operator());
-        self.stage.source.cut(Asked::all().filter(|asked| is_meant(*asked)).collect());
-        let expected = self.oracle.invalidate(is_meant);
-        if expected.1 > 0 {
-            self.see("cut off");
+    /// The gateway asks again by itself about what is held and due.
+    async fn confirm(&mut self) -> Checked {
+        let now = self.wall.now();
+        self.oracle.forget(now);
+        let due: Vec<Asked> = self
+            .oracle
+            .confirmations(now)
+            .into_iter()
+            .filter(|(due, _)| *due <= now.0)
+            .map(|(_, asked)| asked)
+            .collect();
+        self.engine.confirm_due(&self.stage.routes);
+        yield_now().await;
+        if !due.is_empty() {
+            self.see("asked by the gateway itself");
         }
-        if (met.answers, met.runs) == expected { Ok(()) } else { Err(format!("{met:?} instead of {expected:?}")) }
+        self.settle(&due, false).await
     }
 
     fn restart(&mut self) {
@@ -366,49 +362,5 @@ impl<'a> World<'a> {
         }
         self.engine = self.stage.start(&self.wall, self.disk.as_ref());
         self.oracle.restart(self.disk.is_some());
-    }
-
-    async fn decide(&mut self, lineage: Slot, decision: Decision) -> Checked {
-        let held = self.oracle.decide(lineage, decision, self.wall.now());
-        let (mut run, mut begun) = (None, None);
-        if let Some(asked) = held {
-            self.watch.decided(lineage, decision);
-            let is_fresh = self.oracle.own_worth(asked, self.wall.now()) == Worth::Fresh;
-            let wants_run = decision == Decision::Released && !(is_fresh && self.oracle.flight(asked).is_none());
-            let is_new;
-            (run, is_new) = self.run_for(asked, wants_run);
-            begun = is_new.then_some(asked);
-        }
-        let (engine, routes) = (Arc::clone(&self.engine), Arc::clone(&self.stage.routes));
-        let id = self.stage.key(lineage).to_string();
-        let task = tokio::spawn(async move { engine.decide(&routes, &id, decision, &operator()).await });
-        self.operators.push(Operator { lineage, was_held: held.is_some(), run, task });
-        self.settle(begun).await
-    }
-
-    /// What operators see is what there is.
-    fn list(&mut self) -> Checked {
-        let now = self.wall.now();
-        self.engine.observe();
-        self.oracle.forget(now);
-        let listed = self.engine.list(&self.stage.routes, &Selector::default()).into_iter().map(|overview| {
-            let why = overview.failing.map(|(failure, _)| failure.as_str());
-            (Asked::of(&overview.question.parameters), (overview.state, why, overview.held.is_some()))
-        });
-        let expected = Asked::all().filter_map(|asked| {
-            let why = self.oracle.resting(asked, now);
-            let is_known = self.oracle.known.contains_key(&Slot::Own(asked));
-            let state = match self.oracle.worth(Slot::Own(asked), now) {
-                _ if !is_known => "failing",
-                Worth::Fresh => "fresh",
-                Worth::WhileRevalidate => "stale_while_revalidate",
-                Worth::IfError => "stale_if_error",
-                Worth::Nothing => "expired",
-            };
-            let is_held = self.oracle.held.contains_key(&asked.lineage());
-            (is_known || why.is_some()).then_some((asked, (state, why, is_held)))
-        });
-        let (listed, expected): (BTreeMap<_, _>, BTreeMap<_, _>) = (listed.collect(), expected.collect());
-        if listed == expected { Ok(()) } else { Err(format!("listed is {listed:?} instead of {expected:?}")) }
     }
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::super::{Encoded, Entry, Life, PackedQuestion, Peak, Revision};
+use super::super::{Encoded, Entry, Life, PackedQuestion, Revision};
 use crate::{
     clock::Timestamp,
     generator::{Evidence, Question},
@@ -31,8 +31,6 @@ pub(in crate::cache) struct Head {
     pub asked_at: Timestamp,
     /// When the question was answered for the first time.
     pub first_at: Timestamp,
-    /// The most parameter sets that were believed of late.
-    pub peak: Peak,
     /// How long the backend took, in microseconds.
     pub took_us: u64,
     /// How many parameter sets there are.
@@ -93,7 +91,6 @@ pub(super) fn encode(entry: &Entry) -> Option<Vec<u8>> {
         stored_at: entry.stored_at,
         asked_at: entry.asked_at,
         first_at: entry.first_at,
-        peak: entry.peak,
         took_us: u64::try_from(entry.took.as_micros()).unwrap_or(u64::MAX),
         sets: entry.encoded.sets(),
         is_over: matches!(entry.life, Life::Brief(_) | Life::For(Duration::ZERO)),
@@ -113,7 +110,6 @@ pub(super) fn decode(record: &[u8]) -> Option<Entry> {
         stored_at: head.stored_at,
         asked_at: head.asked_at,
         first_at: head.first_at,
-        peak: head.peak,
         turn: 0,
         life: head.life(),
         question: PackedQuestion::from(&head.question),

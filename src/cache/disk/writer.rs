@@ -12,7 +12,7 @@ use std::{
 use redb::{Database, ReadableTable, Table};
 
 use super::{
-    ANSWERS, HELD,
+    ANSWERS, BASELINES, HELD,
     file::File,
     record::{Head, open, seal},
     records,
@@ -35,6 +35,8 @@ pub enum Order {
     Put(Key, Vec<u8>),
     /// Keep the record of what is held, or forget it.
     Hold(Key, Option<Vec<u8>>),
+    /// Keep the record of what the next answer is compared with.
+    Baseline(Key, Vec<u8>),
     /// Somebody read it: it is not the one that leaves next.
     Used(Key),
     /// No answer that is selected may be served before its backend was asked; tells which those are.
@@ -151,7 +153,7 @@ impl Writer {
                 match order {
                     Order::Used(key) => self.sizes.used(*key.as_bytes()),
                     Order::Flush(told) => replies.push(Reply::Flushed(told)),
-                    Order::Put(..) | Order::Hold(..) | Order::Expire(..) => {}
+                    Order::Put(..) | Order::Hold(..) | Order::Baseline(..) | Order::Expire(..) => {}
                 }
             }
             return Ok(());
@@ -160,6 +162,7 @@ impl Writer {
         let transaction = database.begin_write()?;
         {
             let (mut answers, mut held) = (transaction.open_table(ANSWERS)?, transaction.open_table(HELD)?);
+            let mut baselines = transaction.open_table(BASELINES)?;
             for order in batch {
                 match order {
                     Order::Put(key, record) => {
@@ -169,6 +172,7 @@ impl Writer {
                     }
                     Order::Hold(key, Some(record)) => _ = held.insert(key.as_bytes(), record.as_slice())?,
                     Order::Hold(key, None) => _ = held.remove(key.as_bytes())?,
+                    Order::Baseline(key, record) => _ = baselines.insert(key.as_bytes(), record.as_slice())?,
                     Order::Used(key) => self.sizes.used(*key.as_bytes()),
                     Order::Expire(selector, told) => {
                         replies.push(Reply::Expired(told, expire(&mut answers, &selector)?));

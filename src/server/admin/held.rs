@@ -30,12 +30,14 @@ pub(super) fn tell(lineage: Key, held: &Held) -> Value {
         "input": *held.question.parameters,
         "reason": held.breach.reason,
         "gone": held.breach.gone,
+        "identity": held.breach.identity,
         "parameterSets": held.sets,
         "agreed": held.agreed,
         "wanted": held.wanted,
         "apartSeconds": held.apart.as_secs_f64(),
         "since": rfc3339(held.since),
         "seenAt": rfc3339(held.seen_at),
+        "askedAt": rfc3339(held.asked_at),
         "message": held.to_string(),
     });
     if let Some(name) = &held.question.application_set {

@@ -102,7 +102,7 @@ async fn an_account_that_is_used_up_is_so_for_all_routes() {
         assert_eq!(gate(), 1, "{status}");
         fake.heal();
         for commit in ['a', 'b'] {
-            refused(&app.ask("b", parameters(commit)).await, 429, "throttled", "this account asks again in");
+            refused(&app.ask("b", parameters(commit)).await, 429, "throttled", "this account pauses");
         }
         assert_eq!(gate(), 0, "{status}");
         app.clock.advance(Duration::from_secs(602));

@@ -227,6 +227,7 @@ fn route(cell: &Cell) -> Value {
         "name": cell.route,
         "backend": cell.source.backend(cell.kind, &cell.route),
         "cache": {"ttl": "60s", "staleWhileRevalidate": "5m", "staleIfError": "2h"},
+        "guard": {"confirmAfter": 2, "confirmFor": "60s"},
     });
     match cell.kind {
         Kind::Digests => route["output"] = json!({"app": "{{ app.digest }}"}),

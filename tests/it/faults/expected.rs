@@ -139,15 +139,14 @@ impl Expected<'_> {
 
     /// What the operator would miss on the ApplicationSet's condition.
     fn missing(&self, reply: &Reply, condition: &str) -> Option<String> {
+        let last = if self.is_known { "; the last good answer, of 2" } else { "; there is no last good answer" };
         let mut wanted = vec![
             format!("route {} ({}): ", self.route, self.kind.backend()),
-            format!("; there is no last good answer (key {})", self.key),
+            last.to_owned(),
+            format!(" (key {})", self.key),
         ];
-        if self.because == Because::Resting {
-            wanted.push("; it is asked again in ".to_owned());
-            if reply.header("retry-after").is_none() {
-                return Some("Retry-After".to_owned());
-            }
+        if self.because == Because::Resting && reply.header("retry-after").is_none() {
+            return Some("Retry-After".to_owned());
         }
         if self.is_spared() {
             wanted.push(": not asked: it ".to_owned());

@@ -1,0 +1,38 @@
+//! Which keys had to leave a bounded map: where nothing is remembered under such a key, there may have been something.
+
+use std::collections::HashSet;
+
+use super::Key;
+
+/// How many keys are known, at 8 bytes each.
+const MAX_KEYS: usize = 200_000;
+
+/// Keys that were evicted, by their first bytes.
+#[derive(Debug, Default)]
+pub struct EvictedKeys {
+    keys: HashSet<[u8; 8]>,
+    /// There were too many to know them all: any key may be one of them.
+    is_full: bool,
+}
+
+impl EvictedKeys {
+    /// Notes that `key` was evicted.
+    pub fn insert(&mut self, key: &Key) {
+        self.is_full |= self.keys.len() >= MAX_KEYS;
+        if !self.is_full {
+            self.keys.insert(first_bytes(key));
+        }
+    }
+
+    /// Whether `key` may have been evicted.
+    #[must_use]
+    pub fn contains(&self, key: &Key) -> bool {
+        self.is_full || self.keys.contains(&first_bytes(key))
+    }
+}
+
+fn first_bytes(key: &Key) -> [u8; 8] {
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(&key.as_bytes()[..8]);
+    bytes
+}

@@ -1,0 +1,80 @@
+//! Runs by which the gateway confirms a held answer by itself.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::{ask_later, detail, fleet};
+
+/// The gateway asks again by itself at the times that the guard says, so that a loss which lasts is believed without a call.
+#[tokio::test]
+async fn a_loss_is_confirmed_without_a_caller() {
+    let (app, print) = fleet("cache: { ttl: 1s, staleWhileRevalidate: 0s },").await;
+    print(&["a", "b", "c", "d"]);
+    app.ask("s", json!({})).await;
+    print(&["a"]);
+    app.clock.advance(Duration::from_secs(10));
+    assert_eq!(detail(&app.ask("s", json!({})).await), "held");
+    let held = async || app.operate("/admin/held", None).await.json()["held"].clone();
+    let confirm = async |after: u64| {
+        app.clock.advance(Duration::from_secs(after));
+        app.app.engine.confirm_due(&app.app.setup().routes);
+        app.settle().await;
+        held().await[0]["agreed"].as_u64()
+    };
+    // Not before its time, and once each time.
+    for (after, agreed) in [(299, Some(0)), (1, Some(1)), (0, Some(1)), (299, Some(1)), (1, Some(2)), (300, None)] {
+        assert_eq!(confirm(after).await, agreed, "{after}");
+    }
+    assert_eq!(app.ask("s", json!({})).await.sets(), r#"[{"name":"a"}]"#);
+}
+
+/// What a source says once more, and then not any more, is not believed; what nobody asked about for a day is not asked.
+#[tokio::test]
+async fn confirmations_end_with_the_loss_or_with_those_who_ask() {
+    let (app, print) = fleet("").await;
+    let all = ["a", "b", "c", "d"];
+    print(&all);
+    app.ask("s", json!({})).await;
+    print(&all[..1]);
+    ask_later(&app).await;
+    let confirm = async |after: Duration| {
+        app.clock.advance(after);
+        app.app.engine.confirm_due(&app.app.setup().routes);
+        app.settle().await;
+        app.operate("/admin/held", None).await.json()["held"][0]["agreed"].as_u64()
+    };
+    assert_eq!(confirm(Duration::from_mins(5)).await, Some(1));
+    print(&all);
+    assert_eq!(confirm(Duration::from_mins(5)).await, None, "the source has them again");
+
+    print(&all[..1]);
+    ask_later(&app).await;
+    std::fs::remove_file(app.folder.path().join("answer")).unwrap();
+    assert_eq!(confirm(Duration::from_mins(5)).await, Some(0), "it does not know");
+    print(&all[..1]);
+    assert_eq!(confirm(Duration::from_hours(25)).await, None, "nobody asked for a day");
+    assert_eq!(app.ask("s", json!({})).await.status, 503);
+}
+
+/// A released or rejected answer, and one that waits for an operator, is not asked about.
+#[tokio::test]
+async fn what_waits_for_an_operator_is_not_asked_about() {
+    let (app, print) = fleet("guard: { onShrink: keep },").await;
+    print(&["a", "b", "c", "d"]);
+    app.ask("s", json!({})).await;
+    print(&["a"]);
+    let reply = ask_later(&app).await;
+    assert_eq!((reply.sets().matches("name").count(), detail(&reply)), (4, "held"));
+    for _ in 0..10 {
+        app.clock.advance(Duration::from_mins(10));
+        app.app.engine.confirm_due(&app.app.setup().routes);
+        app.settle().await;
+    }
+    assert_eq!(detail(&ask_later(&app).await), "held");
+    let held = app.operate("/admin/held", None).await.json()["held"][0].clone();
+    assert!(held["message"].as_str().unwrap().contains("it is not believed however often it is said"), "{held}");
+    let id = held["id"].as_str().unwrap();
+    app.operate(&format!("/admin/held/{id}/release"), Some(json!({}))).await;
+    assert_eq!(app.ask("s", json!({})).await.sets(), r#"[{"name":"a"}]"#);
+}
