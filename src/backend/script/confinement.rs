@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn what_belongs_to_a_program_is_little() {
-        let folder = tempfile::tempdir_in(concat!(env!("CARGO_MANIFEST_DIR"), "/target")).unwrap();
+        let folder = tempfile::tempdir().unwrap();
         let path = |inner: &str| folder.path().join(inner);
         for inner in ["config/secrets", "tool/bin", "tool/lib", "lone"] {
             std::fs::create_dir_all(path(inner)).unwrap();
