@@ -1,6 +1,8 @@
 //! What a launcher gives up for good before it starts the first program, so that no program gets it back. What the kernel
 //! cannot take away is told.
 
+mod syscalls;
+
 use std::path::Path;
 
 use landlock::{
@@ -52,23 +54,17 @@ pub fn confine(terms: &Terms, folder: &Path) -> Result<(Vec<String>, Tree), Stri
     let none = CapabilitySet::empty();
     set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })
         .map_err(|error| format!("cannot give up capabilities: {error}"))?;
-    let (is_walled, blocks_tcp) = wall_in(terms, folder).map_err(|error| format!("landlock: {error}"))?;
+    let walls = wall_in(terms, folder).map_err(|error| format!("landlock: {error}"))?;
     // What the kernel promises is tried, too: a signal must not reach the gateway.
-    let is_alone = is_walled && knows(|ruleset| ruleset.scope(Scope::Signal)) && kill(gateway, None).is_err();
-    if !is_walled {
-        lacks.push("programs may read and write all files that the gateway may: the kernel has no landlock".to_owned());
-    } else if !knows(|ruleset| ruleset.handle_access(AccessFs::Truncate)) {
-        lacks.push("programs may empty files that they may not write: the kernel is older than 6.2".to_owned());
+    let is_alone = walls.stand && knows(|ruleset| ruleset.scope(Scope::Signal)) && kill(gateway, None).is_err();
+    // Last, since it refuses calls that are made above.
+    let refusal = syscalls::refuse(terms.network);
+    lacks.extend(lacks_of_landlock(walls, is_alone));
+    if let Err(why) = &refusal {
+        lacks.push(format!("programs may change other processes of their user, such as the gateway's limits: {why}"));
     }
-    if !is_alone {
-        lacks.push(
-            "programs may send signals to the gateway where they run as its user, and may outrun their end by forking: the \
-             kernel is older than 6.12"
-                .to_owned(),
-        );
-    }
-    if terms.network == Network::None && !is_cut_off {
-        lacks.push(if blocks_tcp {
+    if terms.network == Network::None && refusal.is_err() && !is_cut_off {
+        lacks.push(if walls.block_tcp {
             "`network: none` stops TCP only: the gateway may make no network namespace".to_owned()
         } else {
             "`network: none` has no effect: the gateway may make no network namespace, and the kernel's landlock knows no \
@@ -77,6 +73,33 @@ pub fn confine(terms: &Terms, folder: &Path) -> Result<(Vec<String>, Tree), Stri
         });
     }
     Ok((lacks, Tree { is_alone }))
+}
+
+/// What landlock cannot take from programs here.
+fn lacks_of_landlock(walls: Walls, is_alone: bool) -> Vec<String> {
+    let mut lacks = Vec::new();
+    if !walls.stand {
+        lacks.push("programs may read and write all files that the gateway may: the kernel has no landlock".to_owned());
+    } else if !knows(|ruleset| ruleset.handle_access(AccessFs::Truncate)) {
+        lacks.push("programs may empty files that they may not write: the kernel is older than 6.2".to_owned());
+    }
+    if !is_alone {
+        lacks.push(
+            "programs may send signals to the gateway, so end it, unless `user` names another user for them, and may outrun \
+             their end by forking: the kernel has no landlock that scopes signals (Linux 6.12)"
+                .to_owned(),
+        );
+    }
+    lacks
+}
+
+/// What landlock does.
+#[derive(Debug, Clone, Copy)]
+struct Walls {
+    /// Whether it stops anything.
+    stand: bool,
+    /// Whether it stops TCP where it should.
+    block_tcp: bool,
 }
 
 /// Whether the kernel's landlock can do what `ask` asks for.
@@ -129,8 +152,8 @@ fn become_user(user: User) -> Result<(), String> {
     setuid(Uid::from_raw(user.uid)).map_err(failed)
 }
 
-/// Allows the files of `terms` and `folder` only; whether the kernel does, and whether it stops TCP where it should.
-fn wall_in(terms: &Terms, folder: &Path) -> Result<(bool, bool), RulesetError> {
+/// Allows the files of `terms` and `folder` only, as far as the kernel can.
+fn wall_in(terms: &Terms, folder: &Path) -> Result<Walls, RulesetError> {
     let abi = ABI::V6;
     let (all, read) = (AccessFs::from_all(abi), AccessFs::from_read(abi));
     let mut ruleset = Ruleset::default().handle_access(all)?.scope(Scope::from_all(abi))?;
@@ -146,7 +169,7 @@ fn wall_in(terms: &Terms, folder: &Path) -> Result<(bool, bool), RulesetError> {
         created = allow(created, path, all)?;
     }
     let status = created.restrict_self()?.ruleset;
-    Ok((status != RulesetStatus::NotEnforced, status == RulesetStatus::FullyEnforced))
+    Ok(Walls { stand: status != RulesetStatus::NotEnforced, block_tcp: status == RulesetStatus::FullyEnforced })
 }
 
 /// Allows `access` to `path` and what is below it. What is not there needs no permission.

@@ -79,7 +79,7 @@ pub enum Network {
     /// The gateway's.
     #[default]
     Host,
-    /// None.
+    /// None: no socket, also none to a file.
     None,
 }
 

@@ -1,9 +1,14 @@
 //! The `script` backend against programs that do what programs do: answer, fail, flood, hang, leave
 //! children behind. Whatever is not a whole list is an error.
 
+mod attempts;
 mod contained;
+mod everyday;
 mod interpreters;
+mod lacks;
 mod leftovers;
+mod network;
+mod syscalls;
 
 use std::{process, sync::Arc, time::Duration};
 

@@ -9,6 +9,7 @@ pub mod check;
 pub mod contract;
 pub mod images;
 pub mod issuer;
+pub mod kernel;
 pub mod mounted;
 pub mod nginx;
 pub mod processes;

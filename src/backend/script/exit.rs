@@ -1,5 +1,7 @@
 //! What a program's exit status means (sysexits.h where it has a word for it).
 
+use nix::sys::signal::Signal;
+
 use super::run::Run;
 use crate::{error::BackendError, launcher::How, secret::Secrets};
 
@@ -27,6 +29,9 @@ const MISSING: [&str; 7] = [
 /// What may help then.
 const MODULES: &str = "; if it is there, the script may not read it: name its folder in `allow`, or put both in a folder of \
                        their own (docs/scripts.md, Modules beside the script)";
+
+/// What may explain `SIGSYS`: the rules for scripts know the calls of the gateway's architecture only.
+const FOREIGN: &str = "; 32-bit programs, or programs of another architecture, cannot run as scripts";
 
 /// That a run ended well.
 ///
@@ -57,7 +62,10 @@ pub fn check(run: &Run, secrets: &Secrets) -> Result<(), BackendError> {
             };
             BackendError::unavailable(format!("exit status: {code}{said}{hint}"))
         }
-        How::Signal(signal) => BackendError::unavailable(format!("signal: {signal}{said}")),
+        How::Signal(signal) => {
+            let hint = if signal == Signal::SIGSYS as i32 { FOREIGN } else { "" };
+            BackendError::unavailable(format!("signal: {signal}{said}{hint}"))
+        }
         How::Unknown => BackendError::unavailable(format!("it ended, and nobody knows how{said}")),
     })
 }

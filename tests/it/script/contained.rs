@@ -177,17 +177,6 @@ async fn what_is_not_its_own_is_not_to_be_had() {
 }
 
 #[tokio::test]
-async fn without_a_network_there_is_none() {
-    let upstream = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = upstream.local_addr().unwrap().port();
-    let line = format!("bash -c 'exec 3<>/dev/tcp/127.0.0.1/{port}' && echo '[]'");
-    let app = shell(&line, json!({})).await;
-    assert_eq!(app.ask_afresh("s", json!({})).await.sets(), "[]");
-    let app = shell(&line, json!({"network": "none"})).await;
-    refused(&app.ask_afresh("s", json!({})).await, 502, "backend_failed", "exit status: 1");
-}
-
-#[tokio::test]
 async fn another_user_is_another_user() {
     if !nix::unistd::Uid::effective().is_root() {
         return;
@@ -286,18 +275,18 @@ async fn nobody_outruns_the_end() {
 
 #[tokio::test]
 async fn a_program_cannot_take_its_launchers_place() {
-    let take = "import ctypes, os
-parent = os.getppid()
-libc = ctypes.CDLL(None, use_errno=True)
-taken = libc.syscall(438, os.pidfd_open(parent), 0, 0)
-try:
-    seen = len(open('/proc/%d/environ' % parent, 'rb').read(1))
-except PermissionError:
-    seen = -1
-print('[{\"taken\": \"%d\", \"seen\": \"%d\"}]' % (taken, seen))
+    // The socket to the gateway, by a pidfd, and the environment, which shows whether the launcher can be looked into.
+    let take = "import os
+parent, denied = os.getppid(), []
+for attempt in (lambda: os.pidfd_open(parent), lambda: open('/proc/%d/environ' % parent, 'rb').read(1)):
+    try:
+        attempt()
+    except PermissionError:
+        denied.append(True)
+print('[{\"denied\": \"%d\"}]' % len(denied))
 ";
     let app = shell("exec python3 -c \"$CODE\"", json!({"env": {"CODE": take}})).await;
-    assert_eq!(app.ask_afresh("s", json!({})).await.sets(), r#"[{"taken":"-1","seen":"-1"}]"#);
+    assert_eq!(app.ask_afresh("s", json!({})).await.sets(), r#"[{"denied":"2"}]"#);
 }
 
 #[tokio::test]
@@ -386,23 +375,13 @@ async fn ten_thousand_runs_leave_nothing() {
 
 #[tokio::test]
 async fn a_program_never_has_its_launchers_streams() {
-    // What is of one user may limit the launcher to fewer files than it has open.
     let line = "printf '[{'; for n in 0 1 2; do printf '\"fd%s\": \"%s\", ' $n $(readlink /proc/$$/fd/$n); done; \
                 printf '\"x\": \"\"}]'";
-    for most in [6, 1] {
-        let init = json!({"command": ["sh", "-c", format!("prlimit --pid $PPID --nofile={most}:")]});
-        let app = shell(line, json!({"init": init})).await;
-        let reply = app.ask_afresh("s", json!({})).await;
-        if most > 2 {
-            let answer = reply.json();
-            let streams =
-                ["fd0", "fd1", "fd2"].map(|fd| answer["output"]["parameters"][0][fd].as_str().unwrap().to_owned());
-            assert!(streams.iter().all(|stream| stream.starts_with("pipe:")), "{streams:?}");
-        } else {
-            refused(&reply, 502, "backend_failed", "cannot start");
-        }
-        assert_eq!(app.ask_afresh("next", json!({})).await.sets(), "[]");
-    }
+    // A launcher that may have fewer files than it has open could not put the program's streams in their place.
+    let app = shell(line, json!({"init": {"command": ["sh", "-c", "! prlimit --pid $PPID --nofile=6:"]}})).await;
+    let answer = app.ask_afresh("s", json!({})).await.json();
+    let streams = ["fd0", "fd1", "fd2"].map(|fd| answer["output"]["parameters"][0][fd].as_str().unwrap().to_owned());
+    assert!(streams.iter().all(|stream| stream.starts_with("pipe:")), "{streams:?}");
 }
 
 #[tokio::test]

@@ -19,6 +19,8 @@ pub struct Gateway {
     child: Child,
     /// Reads the log all the time, which would stop the gateway when nobody read it.
     log: Option<JoinHandle<String>>,
+    /// The lines of its log up to the one that says it is ready.
+    pub start_log: Vec<String>,
     /// Where Argo CD calls.
     pub address: SocketAddr,
     /// Where probes and metrics are.
@@ -50,7 +52,8 @@ impl Gateway {
         assert!(status.expect("this test needs the program `prlimit`").success());
     }
 
-    fn start(command: &mut Command) -> Self {
+    /// Runs `command`, a gateway that listens on port 0 and logs JSON.
+    pub fn start(command: &mut Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut log = BufReader::new(child.stdout.take().unwrap());
         let mut lines = Vec::new();
@@ -70,7 +73,7 @@ impl Gateway {
             let _ = log.read_to_string(&mut rest);
             rest
         });
-        Self { address, admin, child, log: Some(log) }
+        Self { child, log: Some(log), start_log: lines, address, admin }
     }
 
     /// Its process.

@@ -1,0 +1,109 @@
+//! A gateway in a process of its own whose scripts make system calls (`attempt.c`), and what they came to.
+
+use std::{
+    fs,
+    os::unix::{fs::PermissionsExt, process::CommandExt},
+    path::Path,
+    process::Command,
+};
+
+use nix::unistd::Uid;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::support::{
+    Reply, TOKEN, TestApp,
+    binary::Gateway,
+    wire::{argo_request, exchange},
+};
+
+/// Name, number, arguments as `attempt.c` reads them, and the error that is wanted. Without the filter each has another result.
+pub type Call = (&'static str, i64, &'static str, i32);
+
+/// Compiles `attempt.c` in `folder`, for all to run.
+fn compile(folder: &Path) {
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/script/attempt.c");
+    let compiled = Command::new("cc").args(["-Wall", "-o", "attempt", source]).current_dir(folder).status();
+    assert!(compiled.unwrap().success(), "Rust's linker is missing");
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// The program and arguments that make `calls`.
+pub fn command(calls: &[Call]) -> Value {
+    let made = calls.iter().map(|(name, number, arguments, _)| format!("{name}={number},{arguments}"));
+    ["./attempt".to_owned()].into_iter().chain(made).collect()
+}
+
+/// The route that shows whether the gateway still works.
+pub fn next() -> (&'static str, Value) {
+    ("next", json!({"command": ["echo", "[]"]}))
+}
+
+/// A gateway of its own process, with a route for each of `scripts`.
+pub struct Served {
+    pub gateway: Gateway,
+    _folder: TempDir,
+}
+
+impl Served {
+    /// `user`: who it is, if not the one who runs the test.
+    pub fn new(scripts: &[(&str, Value)], user: Option<u32>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        compile(folder.path());
+        let routes = scripts.iter().map(|(name, script)| {
+            let mut script = script.clone();
+            script["allow"] = json!({"read": ["."]});
+            json!({"name": name, "backend": {"script": script}, "cache": {"ttl": "0s"}})
+        });
+        let routes: Value = routes.collect();
+        let (file, program) = (folder.path().join("gateway.yaml"), folder.path().join("gateway"));
+        let server = "server: { listen: \"127.0.0.1:0\", admin: \"127.0.0.1:0\", drain: 0s }\n";
+        fs::write(&file, format!("{server}{}routes: {routes}\n", TestApp::auth())).unwrap();
+        // Another user may have no way to where it was built.
+        let built = env!("CARGO_BIN_EXE_appset-gateway");
+        fs::hard_link(built, &program).or_else(|_| fs::copy(built, &program).map(drop)).unwrap();
+        let mut command = Command::new(program);
+        command.arg("serve").arg("-c").arg(file);
+        if let Some(user) = user {
+            command.uid(user).gid(user);
+        }
+        Self { gateway: Gateway::start(&mut command), _folder: folder }
+    }
+
+    pub async fn ask(&self, route: &str) -> Reply {
+        let path = format!("/{route}/api/v1/getparams.execute");
+        exchange(self.gateway.address, &argo_request(&path, TOKEN, b"{}")).await
+    }
+
+    /// What another process can change of the gateway.
+    pub fn state(&self) -> [String; 3] {
+        let process = format!("/proc/{}", self.gateway.id());
+        let read = |file: &str| fs::read_to_string(format!("{process}/{file}")).unwrap();
+        let (stat, status) = (read("stat"), read("status"));
+        // proc(5): nice is the 19th field, the first after the name is the third.
+        let nice = stat.rsplit_once(") ").unwrap().1.split(' ').nth(16).unwrap().to_owned();
+        let allowed = status.lines().filter(|line| line.contains("_allowed")).collect::<Vec<_>>().join("\n");
+        [read("limits"), nice, allowed]
+    }
+
+    /// Fails unless each call of the route has the error that it must have, and the gateway is as before.
+    pub async fn judge(&self, route: &str, calls: &[Call], what: &str) {
+        let before = self.state();
+        let reply = self.ask(route).await;
+        assert_eq!(reply.status, 200, "{what}: {}", reply.text());
+        let set = reply.json()["output"]["parameters"][0].clone();
+        let wrong: Vec<String> = calls
+            .iter()
+            .filter(|(name, .., error)| set[*name].as_str().and_then(|text| text.parse().ok()) != Some(*error))
+            .map(|(name, .., error)| format!("{name}: {} instead of {error}", set[name]))
+            .collect();
+        assert!(wrong.is_empty(), "{what}: {wrong:#?}");
+        assert_eq!(self.state(), before, "{what}");
+        assert_eq!(self.ask("next").await.sets(), "[]", "{what}");
+    }
+}
+
+/// The users who run the gateway: who runs the test, and where that is root an ordinary one.
+pub fn users() -> Vec<Option<u32>> {
+    if Uid::effective().is_root() { vec![None, Some(65534)] } else { vec![None] }
+}

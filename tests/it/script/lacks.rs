@@ -1,0 +1,61 @@
+//! What `check` and the log say of a kernel that cannot contain scripts wholly.
+
+use nix::libc::{self, ENOSYS};
+use serde_json::{Value, json};
+
+use super::attempts::{Served, next};
+use crate::support::{TestApp, binary, kernel::failing};
+
+const LANDLOCK: i64 = libc::SYS_landlock_create_ruleset;
+const FILTERS: i64 = libc::SYS_seccomp;
+const NAMESPACES: i64 = libc::SYS_unshare;
+
+/// The parts of what is told, each by words of it.
+const TOLD: [(&str, &str); 4] = [
+    ("files", "programs may read and write all files that the gateway may: the kernel has no landlock"),
+    ("signals", "programs may send signals to the gateway, so end it, unless `user` names another user"),
+    (
+        "processes",
+        "programs may change other processes of their user, such as the gateway's limits: the kernel does not take",
+    ),
+    ("network", "`network: none` has no effect"),
+];
+
+/// Which parts `text` tells.
+fn parts(text: &str) -> Vec<&'static str> {
+    TOLD.iter().filter(|(_, words)| text.contains(words)).map(|(part, _)| *part).collect()
+}
+
+#[test]
+fn check_says_what_the_kernel_lacks() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("gateway.yaml");
+    let check = |network: &str| {
+        let script = json!({"command": ["echo", "[]"], "network": network});
+        let routes = json!([{"name": "s", "backend": {"script": script}}]);
+        std::fs::write(&file, format!("{}routes: {routes}\n", TestApp::auth())).unwrap();
+        let output = binary::command().args(["check", "-c"]).arg(&file).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    for (missing, network, told) in [
+        (&[LANDLOCK] as &[i64], "host", vec!["files", "signals"]),
+        (&[FILTERS], "host", vec!["processes"]),
+        // A filter needs no namespace to stop sockets.
+        (&[LANDLOCK, NAMESPACES], "none", vec!["files", "signals"]),
+        (&[LANDLOCK, FILTERS, NAMESPACES], "none", vec!["files", "signals", "processes", "network"]),
+    ] {
+        let text = failing(missing, ENOSYS, || check(network));
+        assert_eq!(parts(&text), told, "{missing:?}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn the_log_says_what_the_kernel_lacks() {
+    let start = || Served::new(&[next()], None);
+    let served = failing(&[LANDLOCK, FILTERS], ENOSYS, start);
+    assert_eq!(served.ask("next").await.sets(), "[]");
+    let told: Vec<Value> = served.gateway.start_log.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let text = told.iter().filter(|line| line["level"] == "WARN").map(Value::to_string).collect::<String>();
+    assert_eq!(parts(&text), ["files", "signals", "processes"], "{told:?}");
+}
