@@ -214,7 +214,7 @@ impl<'a> World<'a> {
         let first = self.runs;
         self.runs = self.stage.source.runs();
         let runs: Vec<Asked> = (first..self.runs).map(|run| self.stage.source.run(run).asked).collect();
-        let sorted = |asked: &[Asked]| BTreeSet::from_iter(asked.iter().copied());
+        let sorted = |asked: &[Asked]| asked.iter().copied().collect::<BTreeSet<_>>();
         if runs.len() != begun.len() || sorted(&runs) != sorted(begun) {
             return Err(format!("the source was asked for {runs:?} instead of {begun:?}"));
         }

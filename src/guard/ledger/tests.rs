@@ -16,8 +16,8 @@ struct Reviewer {
 }
 
 impl Reviewer {
-    fn new(guard: Guard, last: Vec<ParameterSet>) -> Self {
-        let baseline = Baseline::of(guard.config(), &last);
+    fn new(guard: Guard, last: &[ParameterSet]) -> Self {
+        let baseline = Baseline::of(guard.config(), last);
         Self { guard, baseline, ledger: Ledger::default(), seconds: std::cell::Cell::new(1000) }
     }
 
@@ -51,7 +51,7 @@ impl Reviewer {
 #[test]
 fn agreement_releases_and_anything_else_begins_anew() {
     let (all, half, none) = (sets(&["a", "b", "c", "d"], "1"), sets(&["a", "b"], "2"), Vec::new());
-    let reviewer = Reviewer::new(guard(&json!({"confirmAfter": 2, "confirmFor": "60s"})), all.clone());
+    let reviewer = Reviewer::new(guard(&json!({"confirmAfter": 2, "confirmFor": "60s"})), &all);
     let review = |after: u64, new: &[ParameterSet]| reviewer.review(after, new);
     assert_eq!(
         [review(0, &half), review(59, &half), review(1, &half), review(59, &half)],
@@ -72,7 +72,7 @@ fn agreement_releases_and_anything_else_begins_anew() {
 
 #[test]
 fn what_is_kept_is_never_believed_unless_an_operator_says_so() {
-    let reviewer = Reviewer::new(guard(&json!({"onEmpty": "keep"})), sets(&["a"], "1"));
+    let reviewer = Reviewer::new(guard(&json!({"onEmpty": "keep"})), &sets(&["a"], "1"));
     for _ in 0..100 {
         assert!(reviewer.review(600, &[]).is_some());
     }
@@ -85,7 +85,7 @@ fn what_is_kept_is_never_believed_unless_an_operator_says_so() {
 #[test]
 fn a_decision_goes_for_one_answer() {
     let (all, half) = (sets(&["a", "b", "c", "d"], "1"), sets(&["a", "b"], "2"));
-    let reviewer = Reviewer::new(guard(&json!({})), all);
+    let reviewer = Reviewer::new(guard(&json!({})), &all);
     let id = LINEAGE.to_string();
     reviewer.review(0, &half);
     reviewer.ledger.decide(&id, Decision::Rejected, reviewer.now()).unwrap();
@@ -99,7 +99,7 @@ fn a_decision_goes_for_one_answer() {
 
 #[test]
 fn what_nobody_asks_about_is_forgotten() {
-    let reviewer = Reviewer::new(guard(&json!({})), sets(&["a"], "1"));
+    let reviewer = Reviewer::new(guard(&json!({})), &sets(&["a"], "1"));
     reviewer.review(0, &[]);
     reviewer.seconds.set(reviewer.seconds.get() + 3600);
     reviewer.ledger.note_asked(&LINEAGE, reviewer.now());
@@ -113,7 +113,7 @@ fn what_nobody_asks_about_is_forgotten() {
 #[test]
 fn a_held_answer_is_due_when_its_rules_say() {
     let all = sets(&["a", "b", "c", "d"], "1");
-    let reviewer = Reviewer::new(guard(&json!({})), all.clone());
+    let reviewer = Reviewer::new(guard(&json!({})), &all);
     let due = |after: u64| reviewer.ledger.due(Timestamp((reviewer.seconds.get() + after) * 1000)).len();
     assert_eq!(due(10_000), 0, "nothing is held");
     reviewer.review(0, &[]);
@@ -129,12 +129,12 @@ fn a_held_answer_is_due_when_its_rules_say() {
 
     // What waits for an operator is not due.
     for config in [json!({"onEmpty": "keep"}), json!({"onShrink": "keep"})] {
-        let reviewer = Reviewer::new(guard(&config), all.clone());
+        let reviewer = Reviewer::new(guard(&config), &all);
         let new = if config["onEmpty"] == "keep" { Vec::new() } else { sets(&["a"], "1") };
         assert_eq!(reviewer.review(0, &new), Some(0));
         assert_eq!(reviewer.ledger.due(Timestamp(10_000_000)).len(), 0, "{config}");
     }
-    let reviewer = Reviewer::new(guard(&json!({})), all);
+    let reviewer = Reviewer::new(guard(&json!({})), &all);
     reviewer.review(0, &[]);
     reviewer.ledger.decide(&LINEAGE.to_string(), Decision::Rejected, reviewer.now()).unwrap();
     assert_eq!(reviewer.ledger.due(Timestamp(10_000_000)).len(), 0, "rejected");
@@ -143,7 +143,7 @@ fn a_held_answer_is_due_when_its_rules_say() {
 #[test]
 fn a_message_is_the_same_for_the_same_cause() {
     let all = sets(&["a", "b", "c", "d"], "1");
-    let reviewer = Reviewer::new(guard(&json!({})), all);
+    let reviewer = Reviewer::new(guard(&json!({})), &all);
     let mut messages = Vec::new();
     for _ in 0..3 {
         reviewer.review(300, &[]);
