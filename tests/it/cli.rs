@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::support::binary::command;
+use crate::support::binary::{Gateway, command};
 
 fn run(arguments: &[&str]) -> Output {
     command().args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).env("NO_COLOR", "1").output().unwrap()
@@ -325,16 +325,41 @@ fn the_readmes_answer_is_true() {
     assert!(readme.contains(&answer.to_string()), "{answer}");
 }
 
-/// The configuration of the Kubernetes manifests, with a token where the Secret would be mounted.
+/// The configuration of the Kubernetes manifests in `folder`, with files in place of what the pod mounts.
+fn manifests_configuration(folder: &Path) -> std::path::PathBuf {
+    let mut config = std::fs::read_to_string(repository().join("deploy/kustomize/base/gateway.yaml")).unwrap();
+    for (mounted, file) in [
+        ("/var/run/argo/token", "token"),
+        ("/var/run/appset-gateway/token", "admin-token"),
+        ("/var/lib/appset-gateway/answers.redb", "answers.redb"),
+        ("0.0.0.0:4355", "127.0.0.1:0"),
+        ("0.0.0.0:4356", "127.0.0.1:0"),
+    ] {
+        assert!(config.contains(mounted), "{mounted}");
+        config = config.replace(mounted, file);
+    }
+    std::fs::write(folder.join("token"), "strong-password\n").unwrap();
+    std::fs::write(folder.join("admin-token"), "strong-admin-password\n").unwrap();
+    let file = folder.join("gateway.yaml");
+    std::fs::write(&file, config).unwrap();
+    file
+}
+
 #[test]
 fn the_manifests_configuration_is_good() {
     let folder = tempfile::tempdir().unwrap();
-    let source = std::fs::read_to_string(repository().join("deploy/kustomize/base/gateway.yaml")).unwrap();
-    assert!(source.contains("/var/run/argo/token"));
-    std::fs::write(folder.path().join("token"), "strong-password\n").unwrap();
-    let file = folder.path().join("gateway.yaml");
-    std::fs::write(&file, source.replace("/var/run/argo/token", "token")).unwrap();
+    let file = manifests_configuration(folder.path());
     let output = run(&["check", "-c", file.to_str().unwrap()]);
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(stderr(&output), "");
+}
+
+/// `kubectl exec deploy/appset-gateway -- appset-gateway held list` finds the admin token in the configuration.
+#[test]
+fn an_operator_can_use_held_list_in_the_manifests_pod() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = manifests_configuration(folder.path());
+    let gateway = Gateway::serve(&file);
+    let output = run(&["held", "list", "-c", file.to_str().unwrap(), "--admin", &gateway.admin.to_string()]);
+    assert_eq!((stdout(&output).as_str(), stderr(&output).as_str()), ("nothing is held\n", ""));
 }
