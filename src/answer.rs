@@ -2,6 +2,7 @@
 //! backend, shape, encode, record. What the backend does not know is answered with what it last knew.
 //! Knows neither HTTP nor status codes.
 
+mod askers;
 mod baselines;
 mod confirm;
 #[cfg(test)]
@@ -15,6 +16,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use tokio::time::{Instant, timeout_at};
 
 use self::{
+    askers::Askers,
     confirm::Confirmations,
     run::{Known, Run},
 };
@@ -155,6 +157,7 @@ pub struct Engine {
     /// By what is asked, and by what would answer: after a reload nobody waits for the route that was.
     flights: Flights<(Key, Revision), Question, Landed>,
     confirmations: Confirmations,
+    askers: Askers,
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
 }
@@ -162,8 +165,14 @@ pub struct Engine {
 impl Engine {
     /// An engine that has answered nothing yet.
     pub fn new(memory: Memory, clock: Arc<dyn Clock>, metrics: Arc<Metrics>) -> Self {
-        let known = Known::new(Answers::new(memory));
-        Self { known, flights: Flights::default(), confirmations: Confirmations::default(), clock, metrics }
+        Self {
+            known: Known::new(Answers::new(memory)),
+            flights: Flights::default(),
+            confirmations: Confirmations::default(),
+            askers: Askers::default(),
+            clock,
+            metrics,
+        }
     }
 
     /// What is remembered.
@@ -179,6 +188,9 @@ impl Engine {
     pub async fn answer(&self, route: &Arc<Route>, query: Query) -> Result<Answer, Unknown> {
         let key = route.key(&query);
         let now = self.clock.now();
+        if !route.depends_on_application_set() {
+            self.askers.note(&key, &query.application_set, now);
+        }
         let own = self.known.usable(route, &key, now);
         let own = own.filter(|(entry, _)| {
             entry.encoded.sets() > 0 || !self.known.is_outshone(route, &key, &route.lineage(&query, key), entry, now)

@@ -1,9 +1,11 @@
 //! The command line.
 
+mod answers;
 mod call;
 mod check;
 mod gateway;
 mod held;
+mod parameters;
 mod serve;
 
 use std::{path::PathBuf, process::ExitCode};
@@ -47,6 +49,8 @@ enum Command {
     },
     /// Ask a route here, without a server, and print what Argo CD would get, or why not.
     Call(call::CallArgs),
+    /// Show what a running gateway remembers, and make it ask again.
+    Answers(answers::AnswersArgs),
     /// Show what the guard holds in a running gateway, and release or reject it.
     Held(held::HeldArgs),
     /// Print the JSON Schema of the configuration, for editors and CI.
@@ -99,6 +103,7 @@ pub fn run() -> ExitCode {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Check { file, output } => check::run(&file.path, output),
         Command::Call(arguments) => call::run(&arguments),
+        Command::Answers(arguments) => answers::run(&arguments),
         Command::Held(arguments) => held::run(&arguments),
         Command::Schema => print(&format!("{:#}", config::schema().to_value())),
         Command::HashToken => print_token_hash(),

@@ -194,12 +194,18 @@ impl Route {
         format!("{named}key {}", self.key(query))
     }
 
+    /// Whether its answers may depend on the ApplicationSet that asks, whose name is then part of each question.
+    #[must_use]
+    pub const fn depends_on_application_set(&self) -> bool {
+        self.prefix.has_application_set()
+    }
+
     /// What is kept of `query` with its answer.
     #[must_use]
     pub fn question(&self, query: &Query) -> Question {
         Question {
             route: Arc::clone(&self.name),
-            application_set: self.prefix.has_application_set().then(|| Arc::clone(&query.application_set)),
+            application_set: self.depends_on_application_set().then(|| Arc::clone(&query.application_set)),
             parameters: Arc::clone(&query.parameters),
         }
     }

@@ -34,6 +34,8 @@ pub struct Overview {
     pub failing: Option<(Failure, Duration)>,
     /// What is held.
     pub held: Option<Held>,
+    /// The ApplicationSets that asked of late, the last one first.
+    pub asked_by: Vec<Arc<str>>,
 }
 
 /// Who does something, and by which request: for the log.
@@ -114,6 +116,7 @@ impl Engine {
         Some(Overview {
             key,
             lineage,
+            asked_by: self.asked_by(&question, &key),
             question,
             age: answer.as_ref().and_then(|answer| now.since(answer.stored_at)),
             answer,
@@ -122,6 +125,17 @@ impl Engine {
             failing: failed.map(|(failed, left)| (failed.failure, left)),
             held: self.known.held.get(&lineage, now),
         })
+    }
+
+    /// The ApplicationSets that asked `question`, whose key is `key`, of late: the last one first. The only one, where the answer
+    /// depends on it.
+    #[must_use]
+    pub fn asked_by(&self, question: &Question, key: &Key) -> Vec<Arc<str>> {
+        match &question.application_set {
+            Some(name) if !name.is_empty() => vec![Arc::clone(name)],
+            Some(_) => Vec::new(),
+            None => self.askers.of(key, self.clock.now()),
+        }
     }
 
     /// Lets no answer that `selector` selects be served before its backend was asked again. The answers stay as last good

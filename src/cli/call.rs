@@ -5,18 +5,17 @@ mod steps;
 
 use std::{process::ExitCode, sync::Arc};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::Args;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{ConfigFile, Output, exit, print};
+use super::{ConfigFile, Output, exit, parameters::ParameterArgs, print};
 use crate::{
     answer::{Answer, Unknown},
     app::App,
     clock::SystemClock,
     config::Loaded,
-    document,
     generator::{Parameters, Query, watch::Watch},
     guard::Baseline,
     launcher::own_program,
@@ -38,12 +37,8 @@ Exit codes: 0 answered (also with an empty list), 1 no answer, 78 the configurat
 pub struct CallArgs {
     /// The route. Without it, the first whose `match` takes the call.
     route: Option<String>,
-    /// A parameter with a text value; may be given several times.
-    #[arg(long = "param", short, value_name = "NAME=VALUE", value_parser = parse_parameter)]
-    parameters: Vec<(String, String)>,
-    /// Parameters as a JSON object; `-p` overrides them.
-    #[arg(long, value_name = "OBJECT")]
-    json: Option<String>,
+    #[command(flatten)]
+    parameters: ParameterArgs,
     /// The ApplicationSet that asks.
     #[arg(long, short, value_name = "NAME", default_value = "")]
     application_set: String,
@@ -52,11 +47,6 @@ pub struct CallArgs {
     output: Output,
     #[command(flatten)]
     file: ConfigFile,
-}
-
-fn parse_parameter(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once('=').ok_or("write NAME=VALUE")?;
-    Ok((name.to_owned(), value.to_owned()))
 }
 
 /// Asks once and prints the answer.
@@ -71,7 +61,7 @@ pub fn run(arguments: &CallArgs) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::from(exit::CONFIG));
         }
     };
-    let parameters = parameters(arguments)?;
+    let parameters = arguments.parameters.read()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let route = runtime.block_on(pick(&app, arguments, &parameters))?;
     runtime.block_on(async {
@@ -91,18 +81,6 @@ pub fn run(arguments: &CallArgs) -> anyhow::Result<ExitCode> {
         app.launchers.close().await;
         shown
     })
-}
-
-fn parameters(arguments: &CallArgs) -> anyhow::Result<Parameters> {
-    let mut parameters = match &arguments.json {
-        Some(text) => match document::parse(text.as_bytes()).map_err(anyhow::Error::msg).context("--json")? {
-            Value::Object(map) => map,
-            other => bail!("--json must be an object, not {}", document::kind_of(&other)),
-        },
-        None => Parameters::new(),
-    };
-    parameters.extend(arguments.parameters.iter().map(|(name, value)| (name.clone(), value.clone().into())));
-    Ok(parameters)
 }
 
 async fn pick(app: &App, arguments: &CallArgs, parameters: &Parameters) -> anyhow::Result<Arc<Route>> {

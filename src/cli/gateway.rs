@@ -88,19 +88,37 @@ impl Gateway {
         Ok(Self { admin, token: token.map_err(anyhow::Error::msg)? })
     }
 
-    /// What it says at `path` below `/admin`.
-    pub async fn call(&self, method: Method, path: &[&str]) -> anyhow::Result<Value> {
+    /// What it says at `path` below `/admin`, with `query`.
+    pub async fn get(&self, path: &[&str], query: &[(&str, &str)]) -> anyhow::Result<Value> {
+        let mut url = self.url(path)?;
+        if !query.is_empty() {
+            url.query_pairs_mut().extend_pairs(query);
+        }
+        self.call(Method::GET, url, None).await
+    }
+
+    /// Tells it `body` at `path` below `/admin`.
+    pub async fn post(&self, path: &[&str], body: Option<&Value>) -> anyhow::Result<Value> {
+        self.call(Method::POST, self.url(path)?, body).await
+    }
+
+    fn url(&self, path: &[&str]) -> anyhow::Result<Url> {
         let mut url = self.admin.clone();
         let mut segments =
             url.path_segments_mut().map_err(|()| anyhow::anyhow!("{} is no base for a path", self.admin))?;
         segments.pop_if_empty().push("admin").extend(path);
         drop(segments);
+        Ok(url)
+    }
+
+    async fn call(&self, method: Method, url: Url, body: Option<&Value>) -> anyhow::Result<Value> {
         let mut authorization = HeaderValue::try_from(format!("Bearer {}", self.token.expose()))
             .context("the token holds characters that no header can carry")?;
         authorization.set_sensitive(true);
         let headers = HeaderMap::from_iter([(header::AUTHORIZATION, authorization)]);
         let deadline = Instant::now() + TIMEOUT;
-        let call = Call { method, headers, may_repeat: false, ..Call::get(url, LARGEST, deadline) };
+        let body = body.map(|body| body.to_string().into());
+        let call = Call { method, headers, body, may_repeat: false, ..Call::get(url, LARGEST, deadline) };
         let line = Outbound::new(Arc::new(SystemClock)).line(Terms::default()).map_err(anyhow::Error::msg)?;
         let reply = line.fetch(call).await?;
         let told: Value = serde_json::from_slice(&reply.body)
@@ -110,4 +128,16 @@ impl Gateway {
         }
         Ok(told)
     }
+}
+
+/// What `told` says under `name`, fit for a terminal.
+pub fn text(told: &Value, name: &str) -> String {
+    told[name].as_str().unwrap_or_default().escape_debug().to_string()
+}
+
+/// The ApplicationSets that asked for what is `told`, as the end of a line; nothing where none is known.
+pub fn asked_by(told: &Value) -> String {
+    let names = told["askedBy"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let names: Vec<String> = names.map(|name| name.escape_debug().to_string()).collect();
+    if names.is_empty() { String::new() } else { format!(", asked by {}", names.join(", ")) }
 }

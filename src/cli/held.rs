@@ -4,12 +4,11 @@
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use http::Method;
 use serde_json::Value;
 
 use super::{
     ConfigFile, Output, exit,
-    gateway::{AdminArgs, Gateway},
+    gateway::{AdminArgs, Gateway, asked_by, text},
     print,
 };
 
@@ -59,7 +58,7 @@ pub fn run(arguments: &HeldArgs) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     match &arguments.command {
         HeldCommand::List { output } => {
-            let told = runtime.block_on(gateway.call(Method::GET, &["held"]))?;
+            let told = runtime.block_on(gateway.get(&["held"], &[]))?;
             if *output == Output::Json {
                 return print(&format!("{told:#}"));
             }
@@ -76,21 +75,20 @@ pub fn run(arguments: &HeldArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn shown(held: &Value) -> String {
-    let text = |name: &str| held[name].as_str().unwrap_or_default().to_owned();
-    let of = held["applicationSet"].as_str().map(|name| format!(" for {name}")).unwrap_or_default();
     let decision = held["decision"].as_str().map(|decision| format!(", {decision}")).unwrap_or_default();
     format!(
-        "{}  {}{of} {}, since {}{decision}\n    {}",
-        text("id"),
-        text("route"),
+        "{}  {} {}, since {}{}{decision}\n    {}",
+        text(held, "id"),
+        text(held, "route"),
         held["input"],
-        text("since"),
-        text("message")
+        text(held, "since"),
+        asked_by(held),
+        held["message"].as_str().unwrap_or_default()
     )
 }
 
 async fn decide(gateway: &Gateway, id: &str, decision: &str) -> anyhow::Result<ExitCode> {
-    let told = gateway.call(Method::POST, &["held", id, decision]).await?;
+    let told = gateway.post(&["held", id, decision], None).await?;
     print(told["message"].as_str().unwrap_or_default())?;
     let is_done = decision == "reject" || told["isHeld"] == Value::Bool(false);
     Ok(if is_done { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) })

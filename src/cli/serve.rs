@@ -4,7 +4,6 @@ use std::{io, path::Path, process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::Context;
 use clap::Args;
-use http::Method;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::{
     net::TcpListener,
@@ -124,7 +123,7 @@ fn check_reload(file: &Path, admin: &AdminArgs) -> anyhow::Result<ExitCode> {
     };
     let gateway = Gateway::find(admin, file)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let told = runtime.block_on(gateway.call(Method::GET, &["config"]))?;
+    let told = runtime.block_on(gateway.get(&["config"], &[]))?;
     let running = serde_json::from_value::<Outline>(told["outline"].clone())
         .context("the gateway that runs is of another version: it does not say what it has")?;
     print(running.changes(&outline).to_string().trim_end())

@@ -1,5 +1,7 @@
 //! What operators see and do: the remembered answers, invalidation, and what is held.
 
+mod asked;
+
 use std::{path::Path, time::Duration};
 
 use nix::sys::signal::Signal;

@@ -306,7 +306,7 @@ fn hash_token_takes_one_from_standard_input() {
 #[test]
 fn help_and_completions_explain_themselves() {
     let help = stdout(&run(&["--help"]));
-    for command in ["serve", "check", "call", "held", "schema", "hash-token", "completions"] {
+    for command in ["serve", "check", "call", "answers", "held", "schema", "hash-token", "completions"] {
         assert!(help.contains(command), "{command}: {help}");
     }
     assert!(stdout(&run(&["call", "--help"])).contains("appset-gateway call pr-digests -p branch=main"));

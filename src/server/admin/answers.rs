@@ -55,6 +55,7 @@ fn tell(overview: &Overview) -> Value {
     if let Some(name) = &question.application_set {
         told.insert("applicationSet".into(), (**name).into());
     }
+    told.insert("askedBy".into(), json!(overview.asked_by));
     told.insert("input".into(), Value::Object((*question.parameters).clone()));
     told.insert("state".into(), overview.state.into());
     if let Some(answer) = &overview.answer {
@@ -76,7 +77,7 @@ fn tell(overview: &Overview) -> Value {
         told.insert("failing".into(), failing);
     }
     if let Some(held) = &overview.held {
-        told.insert("held".into(), super::held::tell(overview.lineage, held));
+        told.insert("held".into(), super::held::tell(overview.lineage, held, &overview.asked_by));
     }
     told.into()
 }

@@ -19,14 +19,18 @@ const FLUSH: Duration = Duration::from_secs(5);
 pub(super) fn list(app: &App) -> Value {
     let mut held = app.engine.held();
     held.sort_by_key(|(_, held)| held.since);
-    let told: Vec<Value> = held.iter().map(|(lineage, held)| tell(*lineage, held)).collect();
+    let told: Vec<Value> = held
+        .iter()
+        .map(|(lineage, held)| tell(*lineage, held, &app.engine.asked_by(&held.question, &held.key)))
+        .collect();
     json!({ "held": told })
 }
 
-pub(super) fn tell(lineage: Key, held: &Held) -> Value {
+pub(super) fn tell(lineage: Key, held: &Held, asked_by: &[Arc<str>]) -> Value {
     let mut told = json!({
         "id": lineage.to_string(),
         "route": *held.question.route,
+        "askedBy": asked_by,
         "input": *held.question.parameters,
         "reason": held.breach.reason,
         "gone": held.breach.gone,

@@ -26,6 +26,13 @@ async fn whoever_loses_step_is_replaced() {
 }
 
 #[tokio::test]
+async fn a_worker_that_never_flushes_is_told_to_flush() {
+    let (app, _) = serve(json!({"timeout": "1s"})).await;
+    let reply = ask(&app, json!({"do": "forget to flush"})).await;
+    refused(&reply, 504, "backend_timeout", "if it did answer, it must flush its output after each line");
+}
+
+#[tokio::test]
 async fn words_after_an_answer_are_no_answer_to_the_next_question() {
     let (app, _) = serve(json!({})).await;
     let first = told(&ask(&app, json!({"do": "later once more"})).await, "pid");

@@ -55,6 +55,9 @@ for line in sys.stdin:
     if do == "half, then hang":
         write(right[:20])
         time.sleep(1000)
+    if do == "forget to flush":
+        sys.stdout.write(right)
+        continue
     if do == "ahead":
         threading.Timer(0.2, write, [json.dumps({"id": number + 1, "output": []}) + "\n"]).start()
     if do == "keep":

@@ -38,6 +38,9 @@ const LAST_WORDS: Duration = Duration::from_millis(500);
 /// How long is waited for what a worker that lost step wrote to stderr.
 const REASONS: Duration = Duration::from_millis(100);
 
+/// What a worker that brought no line may lack.
+const FLUSH_HINT: &str = "if it did answer, it must flush its output after each line";
+
 /// Why a worker is of no use any more, and its question has no answer.
 #[derive(Debug)]
 pub enum Fault {
@@ -117,7 +120,8 @@ impl Worker {
             }
             Err(_) => {
                 let after = began.elapsed().as_secs_f32();
-                let why = format!("not done after {after:.1} s, stopped by {}", job.whose);
+                let whose = job.whose;
+                let why = format!("not done after {after:.1} s, stopped by {whose}; {FLUSH_HINT}");
                 return Err(Fault::Other(self.explain(BackendError::timeout(why), job.secrets)));
             }
             Ok(Err(Broken::TooMuch)) => {

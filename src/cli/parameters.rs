@@ -1,0 +1,41 @@
+//! Input parameters on the command line.
+
+use anyhow::{Context, bail};
+use clap::Args;
+use serde_json::Value;
+
+use crate::{document, generator::Parameters};
+
+/// Input parameters, each with `-p` or all as one JSON object.
+#[derive(Debug, Args)]
+pub struct ParameterArgs {
+    /// A parameter with a text value; may be given several times.
+    #[arg(long = "param", short, value_name = "NAME=VALUE", value_parser = parse_parameter)]
+    parameters: Vec<(String, String)>,
+    /// Parameters as a JSON object; `-p` overrides them.
+    #[arg(long, value_name = "OBJECT")]
+    json: Option<String>,
+}
+
+fn parse_parameter(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("write NAME=VALUE")?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+impl ParameterArgs {
+    /// The parameters.
+    ///
+    /// # Errors
+    /// When `--json` is no object.
+    pub fn read(&self) -> anyhow::Result<Parameters> {
+        let mut parameters = match &self.json {
+            Some(text) => match document::parse(text.as_bytes()).map_err(anyhow::Error::msg).context("--json")? {
+                Value::Object(map) => map,
+                other => bail!("--json must be an object, not {}", document::kind_of(&other)),
+            },
+            None => Parameters::new(),
+        };
+        parameters.extend(self.parameters.iter().map(|(name, value)| (name.clone(), value.clone().into())));
+        Ok(parameters)
+    }
+}

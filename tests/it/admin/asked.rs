@@ -1,0 +1,111 @@
+//! Who asked, where an answer belongs to all ApplicationSets that ask the same; and `appset-gateway answers`.
+
+use std::sync::{Arc, Mutex};
+
+use super::*;
+use crate::support::upstream::{Step, Upstream, json_response};
+
+/// An upstream that answers a list of these names, and a way to set them.
+async fn inventory(names: &[&str]) -> (Upstream, Arc<Mutex<String>>) {
+    let body = Arc::new(Mutex::new(sets(names)));
+    let own = Arc::clone(&body);
+    let play = move |_: &_| vec![Step::Send(json_response(own.lock().unwrap().clone()))];
+    // In a thread of its own, since the tests of the command wait for that without yielding.
+    (Upstream::start_apart(play).await, body)
+}
+
+fn sets(names: &[&str]) -> String {
+    json!(names.iter().map(|name| json!({ "name": name })).collect::<Vec<_>>()).to_string()
+}
+
+/// A route `h` that asks `upstream`, whose answers do not depend on the ApplicationSet.
+fn routes(upstream: &Upstream) -> String {
+    let http = json!({"url": format!("http://{}/list", upstream.address), "parameters": "body"});
+    format!("routes: {}\n", json!([{"name": "h", "backend": {"http": http}}]))
+}
+
+async fn ask_as(app: &TestApp, name: &str) {
+    let reply = app.call("/h/api/v1/getparams.execute", &json!({"applicationSetName": name, "input": {}})).await;
+    assert_eq!(reply.status, 200, "{}", reply.text());
+}
+
+#[tokio::test]
+async fn the_application_sets_that_asked_are_told() {
+    let (upstream, body) = inventory(&["a", "b"]).await;
+    let app = TestApp::start(&format!("{}{}", TestApp::auth(), routes(&upstream))).await;
+    ask_as(&app, "first").await;
+    for name in ["second", "second", "", "first"] {
+        ask_as(&app, name).await;
+    }
+    assert_eq!(upstream.requests().len(), 1, "all but the first are hits");
+    let [answer] = &answers(&app, "").await[..] else { panic!("one answer for all") };
+    assert_eq!((&answer["askedBy"], &answer["applicationSet"]), (&json!(["second", "first"]), &Value::Null));
+
+    *body.lock().unwrap() = sets(&[]);
+    app.clock.advance(Duration::from_mins(10));
+    ask_as(&app, "third").await;
+    assert_eq!(held(&app).await[0]["askedBy"], json!(["third", "second", "first"]));
+    assert_eq!(answers(&app, "").await[0]["held"]["askedBy"], json!(["third", "second", "first"]));
+}
+
+#[tokio::test]
+async fn where_the_answer_depends_on_it_the_application_set_is_the_only_one() {
+    let app = gateway().await;
+    app.ask("s", json!({})).await;
+    assert_eq!(answers(&app, "?route=s").await[0]["askedBy"], json!(["test"]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_commands_name_who_asked_list_answers_and_invalidate_them() {
+    let (upstream, body) = inventory(&["a", "b"]).await;
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("admin-token"), ADMIN_TOKEN).unwrap();
+    let hash = appset_gateway::auth::hash_token(TOKEN);
+    let config = folder.path().join("gateway.yaml");
+    let head = format!(
+        "server: {{ listen: \"127.0.0.1:0\", admin: \"127.0.0.1:0\", drain: 0s }}\n\
+         auth: {{ tokens: [ {{ name: t, sha256: \"{hash}\" }}, {{ name: o, role: admin, file: admin-token }} ] }}\n"
+    );
+    std::fs::write(&config, head + &routes(&upstream)).unwrap();
+    let gateway = Gateway::serve(&config);
+    let admin = gateway.admin.to_string();
+    let run = |arguments: &[&str]| {
+        let output = command().args(arguments).arg("-c").arg(&config).args(["--admin", &admin]).output().unwrap();
+        (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+    };
+    let ask = async |name: &str| {
+        let body = json!({"applicationSetName": name, "input": {"parameters": {"x": "1"}}}).to_string();
+        exchange(gateway.address, &argo_request("/h/api/v1/getparams.execute", TOKEN, body.as_bytes())).await
+    };
+    assert_eq!(run(&["answers", "list"]), (Some(0), "nothing is remembered\n".into()));
+    ask("fleet-a").await;
+    ask("fleet-b").await;
+    let (code, listed) = run(&["answers", "list", "--route", "h"]);
+    assert_eq!((code, listed.lines().count()), (Some(0), 1), "{listed}");
+    assert!(
+        listed.contains(r#"  h {"x":"1"}: fresh, 0 s old, 2 parameter sets, asked by fleet-b, fleet-a"#),
+        "{listed}"
+    );
+    let (_, told) = run(&["answers", "list", "-o", "json"]);
+    assert_eq!(serde_json::from_str::<Value>(&told).unwrap()["answers"][0]["askedBy"], json!(["fleet-b", "fleet-a"]));
+    assert_eq!(run(&["answers", "list", "--limit", "0"]), (Some(0), "0 of 1; --limit prints more\n".into()));
+
+    *body.lock().unwrap() = sets(&[]);
+    let (code, told) = run(&["answers", "invalidate"]);
+    assert!(code == Some(1) && told.contains("or give --all"), "{told}");
+    for (arguments, answers) in
+        [(&["--route", "h", "-p", "x=2"][..], 0), (&["-p", "x=1"], 1), (&["--json", r#"{"x":1}"#], 0), (&["--all"], 1)]
+    {
+        let told = run(&[&["answers", "invalidate"], arguments].concat());
+        let expected = format!("answers to ask for again: {answers}; runs cut off: 0\n");
+        assert_eq!(told, (Some(0), expected), "{arguments:?}");
+    }
+    let (code, told) = run(&["answers", "invalidate", "--route", "nowhere", "-o", "json"]);
+    assert!(code == Some(1) && told.contains("there is no route `nowhere`"), "{told}");
+
+    ask("fleet-a").await;
+    let (_, listed) = run(&["held", "list"]);
+    assert!(listed.contains(", asked by fleet-b, fleet-a\n    held: "), "{listed}");
+    let (_, listed) = run(&["answers", "list"]);
+    assert!(listed.contains("\n    held: an empty list after one of 2"), "{listed}");
+}
