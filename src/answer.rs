@@ -8,6 +8,7 @@ mod confirm;
 #[cfg(test)]
 mod model;
 mod run;
+mod served;
 pub mod upkeep;
 pub mod warm;
 

@@ -102,6 +102,7 @@ impl App {
         let common = Common { clock: Arc::clone(&clock), metrics: Arc::clone(&metrics), launchers };
         let (mut setup, report) = Setup::build(loaded, &common, None)?;
         metrics.reloads.begun(setup.generation, setup.since);
+        metrics.process.started(setup.since);
         let app = Self {
             tls: setup.tls.take(),
             engine: Engine::new(Memory::new(&config.cache), clock, Arc::clone(&metrics)),
@@ -227,6 +228,8 @@ impl App {
     /// Brings those metrics up to date that are looked at rather than counted.
     pub fn observe(&self) {
         self.engine.observe();
+        self.engine.observe_routes(&self.setup().routes);
+        self.metrics.process.observe();
         if let Some(tls) = &self.tls {
             self.metrics.connections.valid_until(tls.not_after());
         }

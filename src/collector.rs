@@ -100,6 +100,7 @@ impl Traces {
         let (ca, client_certificate) = (config.ca.as_ref(), config.client_certificate.as_ref());
         let keys = TlsKeys { ca, client_certificate, insecure_skip_verify: false };
         let line = keys.line(is_plain, outbound, base, path, problems)?;
+        outbound.name_destination(url.as_ref());
         let (queue, spans) = mpsc::channel(ROOM);
         let tracer = Tracer::new(queue, metrics.dropped.clone(), config.sample);
         let target = Target { line, url: url?, headers, base: base.clone() };

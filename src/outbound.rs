@@ -15,6 +15,7 @@ mod destination;
 mod elsewhere;
 mod kept;
 pub mod link;
+mod named;
 mod reply;
 mod retry;
 mod tls;
@@ -40,6 +41,7 @@ use self::{
     client::{Client, Failure, How},
     destination::Destination,
     kept::Kept,
+    named::Named,
     reply::is_failure,
 };
 pub use self::{
@@ -68,6 +70,7 @@ pub struct Outbound {
     addresses: Addresses,
     proxy: Option<Proxy>,
     metrics: Option<OutboundMetrics>,
+    named: Arc<Named>,
     lines: Mutex<HashMap<Terms, Arc<Line>>>,
 }
 
@@ -91,6 +94,7 @@ pub struct Line {
     budgets: Budgets,
     kept: Kept,
     metrics: Option<OutboundMetrics>,
+    named: Arc<Named>,
 }
 
 impl Default for Terms {
@@ -103,7 +107,7 @@ impl Outbound {
     /// No line yet; `clock` tells how long a destination wants to be left alone.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         let addresses = Addresses::new(Arc::new(SystemNames), &[], None);
-        Self { clock, addresses, proxy: None, metrics: None, lines: Mutex::default() }
+        Self { clock, addresses, proxy: None, metrics: None, named: Arc::default(), lines: Mutex::default() }
     }
 
     /// The same, that looks names up in `names`, may reach the `allowed` networks too, and goes through `proxy`.
@@ -117,6 +121,16 @@ impl Outbound {
     #[must_use]
     pub fn counted(self, metrics: OutboundMetrics) -> Self {
         Self { metrics: Some(metrics), ..self }
+    }
+
+    /// Tells the destination of `url`, which stands in the configuration as it is, by its name in metrics. All others are counted
+    /// together: those of templates, which have none here.
+    pub fn name_destination(&self, url: Option<&Url>) {
+        let Some(url) = url else { return };
+        let name = self.named.add(url);
+        if let Some(metrics) = &self.metrics {
+            metrics.begin(name);
+        }
     }
 
     /// The line for `terms`.
@@ -136,6 +150,7 @@ impl Outbound {
             budgets: Budgets::default(),
             kept: Kept::default(),
             metrics: self.metrics.clone(),
+            named: Arc::clone(&self.named),
         });
         lines.insert(terms, Arc::clone(&line));
         Ok(line)
@@ -188,7 +203,7 @@ impl Line {
         let mut journey = Journey { call, secrets, owner, destination, pass: None, attempts: 0, took };
         let first = self.set_out(&mut journey).await;
         if let (Some(metrics), Err(error)) = (&self.metrics, &first) {
-            metrics.spared(counts::spared(error));
+            metrics.spared(self.named.of(&call.url), counts::spared(error));
         }
         let mut outcome = first?;
         journey.destination.retries.deposit();
@@ -230,7 +245,7 @@ impl Line {
             self.budgets.learn(&journey.owner, reply, self.clock.now());
         }
         if let Some(metrics) = &self.metrics {
-            metrics.sent(counts::sent(&outcome), journey.took);
+            metrics.sent(self.named.of(&journey.call.url), counts::sent(&outcome), journey.took);
         }
         Ok(outcome)
     }

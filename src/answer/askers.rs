@@ -168,7 +168,11 @@ mod tests {
         let (askers, now) = (Askers::default(), Timestamp(0));
         for number in 0..3 * MAX_QUESTIONS {
             askers.note(&key(number), "a", now);
-            askers.note(&key(0), "a", Timestamp(0).plus(Duration::from_millis(RENEWED_EVERY_MS) * (number % 2) as u32));
+            askers.note(
+                &key(0),
+                "a",
+                Timestamp(0).plus(Duration::from_millis(RENEWED_EVERY_MS) * u32::from(number % 2 == 1)),
+            );
         }
         let count = |askers: &Askers| {
             let book = askers.book.lock().unwrap();

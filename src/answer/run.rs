@@ -13,6 +13,7 @@ use tokio::time::timeout_at;
 use super::{
     Failure, Landed, Wanted,
     baselines::{Baselines, last_answer},
+    served::Served,
 };
 use crate::{
     backend,
@@ -44,6 +45,7 @@ pub(super) struct Known {
     pub failing: Failing<Failed>,
     pub held: Ledger,
     pub baselines: Baselines,
+    pub served: Served,
     /// Held from the look at what came before to the record of what comes now, so that two commits that land together are
     /// not both measured against a third.
     judging: Arc<Mutex<()>>,
@@ -56,6 +58,7 @@ impl Known {
             failing: Failing::default(),
             held: Ledger::default(),
             baselines: Baselines::default(),
+            served: Served::default(),
             judging: Arc::default(),
         }
     }
@@ -247,9 +250,11 @@ impl Run {
                 entry.life = Life::For(Duration::ZERO);
             }
             let entry = Arc::new(entry);
+            self.route.metrics.now.succeeded(now);
             let is_latest = known.answers.insert(self.key, &entry);
             let is_head = if self.lineage == self.key { is_latest } else { known.answers.lead(self.lineage, &entry) };
             if is_head {
+                known.served.note(self.lineage, &self.route.name, &entry);
                 known.baselines.put(self.lineage, next, &known.answers);
             }
             if is_current {

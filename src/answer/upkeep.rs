@@ -70,13 +70,29 @@ impl Engine {
         self.known.answers.keep_on(disk);
     }
 
-    /// The size of the cache in entries and bytes, the number of runs under way and of held answers, for metrics.
+    /// The size of the cache in entries and bytes, and the number of runs under way, for metrics.
     pub fn observe(&self) {
         let as_gauge = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
         self.metrics.cache_entries.set(as_gauge(self.answers().memory().len()));
         self.metrics.cache_bytes.set(as_gauge(self.answers().memory().size()));
         self.metrics.flights.set(as_gauge(self.flights.len() as u64));
-        self.metrics.held.set(as_gauge(self.known.held.count(self.clock.now()) as u64));
+    }
+
+    /// What each of `routes` holds and answers with, for metrics.
+    pub fn observe_routes(&self, routes: &RouteTable) {
+        let now = self.clock.now();
+        let mut held = HashMap::new();
+        for route in self.known.held.routes(now) {
+            *held.entry(route).or_default() += 1;
+        }
+        let served = self.known.served.count(routes, now);
+        let of = |counts: &HashMap<Arc<str>, usize>, route: &Route| {
+            i64::try_from(counts.get(&route.name).copied().unwrap_or_default()).unwrap_or(i64::MAX)
+        };
+        for route in routes.iter() {
+            route.metrics.now.held.set(of(&held, route));
+            route.metrics.now.parameter_sets.set(of(&served, route));
+        }
         self.known.erase_forgotten();
     }
 

@@ -12,6 +12,7 @@ use crate::{
     clock::Timestamp,
     config::{Loaded, Report},
     renewal::Renewals,
+    route::Route,
 };
 
 /// What came of attempts to take another configuration.
@@ -95,12 +96,17 @@ impl App {
                     tracing::info!("{line}");
                 }
                 let generation = setup.generation;
+                let is_gone = |route: &&Arc<Route>| setup.routes.by_name(&route.name).is_none();
+                let gone: Vec<_> = before.routes.iter().filter(is_gone).map(|route| Arc::clone(&route.name)).collect();
                 {
                     let mut last = self.reloads.lock();
                     self.setup.store(Arc::new(setup));
                     *last = Some(Attempt { at, result: Ok(Arc::clone(&changes)) });
                 }
                 self.generation.send_replace(generation);
+                for name in &gone {
+                    self.metrics.routes.forget(name);
+                }
                 for route in &begun {
                     route.backend.start_ahead();
                 }

@@ -194,7 +194,7 @@ impl Source {
                         "a plugin is called as Argo CD calls it; leave the key out, or ask its `url` as any JSON API";
                     problems.error_with_help(&path.key(key), "it does not go with `plugin`", help);
                 }
-                Plugin::build(plugin, around.base, &path.key("plugin"), problems).map(Self::Plugin)
+                Plugin::build(plugin, around, &path.key("plugin"), problems).map(Self::Plugin)
             }
             (url, _) => {
                 let what =

@@ -108,6 +108,12 @@ impl Request {
         Ok(Call { method, headers, body, revalidate: true, ..Call::get(url, most, deadline) })
     }
 
+    /// The beginning of its URL, where no value can change the host.
+    #[must_use]
+    pub fn fixed_destination(&self) -> Option<::url::Url> {
+        self.url.fixed_destination()
+    }
+
     /// The secrets that it sends.
     #[must_use]
     pub fn secrets(&self) -> Secrets {

@@ -113,22 +113,22 @@ async fn list(gateway: &Gateway, of: &Of, limit: usize, output: Output) -> anyho
 
 /// An answer for people: a line, and one for what is wrong with it.
 fn shown(answer: &Value) -> String {
-    let mut line = format!(
-        "{}  {} {}: {}",
+    let age = answer["ageSeconds"].as_u64().zip(answer["parameterSets"].as_u64()).map(|(age, sets)| {
+        let s = if sets == 1 { "" } else { "s" };
+        format!(", {age} s old, {sets} parameter set{s}")
+    });
+    // A held answer is a failure, too.
+    let why = answer["failing"]["message"].as_str().or_else(|| answer["held"]["message"].as_str());
+    format!(
+        "{}  {} {}: {}{}{}{}",
         text(answer, "key"),
         text(answer, "route"),
         answer["input"],
-        text(answer, "state").replace('_', " ")
-    );
-    if let (Some(age), Some(sets)) = (answer["ageSeconds"].as_u64(), answer["parameterSets"].as_u64()) {
-        line += &format!(", {age} s old, {sets} parameter set{}", if sets == 1 { "" } else { "s" });
-    }
-    line += &asked_by(answer);
-    // A held answer is a failure, too.
-    if let Some(why) = answer["failing"]["message"].as_str().or_else(|| answer["held"]["message"].as_str()) {
-        line += &format!("\n    {}", why.escape_debug());
-    }
-    line
+        text(answer, "state").replace('_', " "),
+        age.unwrap_or_default(),
+        asked_by(answer),
+        why.map(|why| format!("\n    {why}")).unwrap_or_default()
+    )
 }
 
 async fn invalidate(gateway: &Gateway, what: &Value, output: Output) -> anyhow::Result<ExitCode> {

@@ -161,6 +161,12 @@ impl Ledger {
         self.open(now).held.get(lineage).cloned()
     }
 
+    /// The route of each answer that is held.
+    #[must_use]
+    pub fn routes(&self, now: Timestamp) -> Vec<Arc<str>> {
+        self.open(now).held.values().map(|held| Arc::clone(&held.question.route)).collect()
+    }
+
     /// How many answers are held.
     #[must_use]
     pub fn count(&self, now: Timestamp) -> usize {

@@ -124,6 +124,7 @@ impl RegistryConfig {
         let line = problems.note(&tls.at(path), outbound.line(self.terms(name, tls.clone())))?;
         let url = format!("{}://{at}/", if self.plain_http { "http" } else { "https" });
         let url = problems.note(&path.key("endpoint"), Url::parse(&url))?;
+        outbound.name_destination(Some(&url));
         let rules = Rules { confirm_404: self.confirm404, denied_means_missing: self.denied_means_missing };
         let credentials = Credentials::new(file, self.credential_helpers.clone());
         Some(Registry::new(name.to_owned(), url, line, credentials, rules))

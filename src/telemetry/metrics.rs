@@ -4,8 +4,10 @@
 mod callers;
 mod connections;
 mod outbound;
+mod process;
 mod programs;
 mod reloads;
+mod routes;
 mod traces;
 
 use std::time::Duration;
@@ -19,8 +21,10 @@ pub use self::{
     callers::{CallerMetrics, KeySetMetrics, ReviewMetrics},
     connections::ConnectionMetrics,
     outbound::OutboundMetrics,
+    process::ProcessMetrics,
     programs::ProgramMetrics,
     reloads::ReloadMetrics,
+    routes::{RouteGauges, RouteNow},
     traces::SpanMetrics,
 };
 use crate::generator::Verdict;
@@ -41,8 +45,10 @@ pub struct Metrics {
     pub in_flight: IntGauge,
     /// Backend runs under way.
     pub flights: IntGauge,
-    /// Answers that the guard holds.
-    pub held: IntGauge,
+    /// What each route answers with just now.
+    pub routes: RouteGauges,
+    /// What the process itself uses.
+    pub process: ProcessMetrics,
     /// What is counted of the disk.
     pub disk: DiskMetrics,
     /// What is counted of the way out.
@@ -91,6 +97,8 @@ pub struct RouteMetrics {
     pub misses: IntCounter,
     /// Answers that waited for another call's run.
     pub joined: IntCounter,
+    /// What it answers with just now.
+    pub now: RouteNow,
     present: Histogram,
     absent: Histogram,
     unknown: Histogram,
@@ -187,7 +195,8 @@ impl Metrics {
             )?,
             in_flight: gauge("appset_gateway_requests_in_flight", "Requests that are being answered.")?,
             flights: gauge("appset_gateway_backend_runs_in_flight", "Runs of backends under way.")?,
-            held: gauge("appset_gateway_held_answers", "Answers that the guard does not believe yet.")?,
+            routes: RouteGauges::new(&registry)?,
+            process: ProcessMetrics::new(&registry)?,
             disk: DiskMetrics { writes: disk_writes, errors: disk_errors },
             cache_entries: gauge("appset_gateway_cache_entries", "Answers in memory.")?,
             cache_bytes: gauge("appset_gateway_cache_size_bytes", "Size of the answers in memory.")?,
@@ -214,6 +223,7 @@ impl Metrics {
             failing: lookups("failing"),
             misses: lookups("miss"),
             joined: lookups("joined"),
+            now: self.routes.route(route),
             present: ran("present"),
             absent: ran("absent"),
             unknown: ran("unknown"),

@@ -44,11 +44,11 @@ async fn an_empty_answer_is_held_until_three_more_agree() {
     for _ in 0..3 {
         let reply = ask_later(&app).await;
         assert_eq!((reply.sets(), detail(&reply)), (good.clone(), "held"));
-        assert_eq!(app.metric("appset_gateway_held_answers").await, 1);
+        assert_eq!(app.metric("appset_gateway_held_answers{route=\"s\"}").await, 1);
     }
     let reply = ask_later(&app).await;
     assert_eq!((reply.sets().as_str(), detail(&reply)), ("[]", ""));
-    assert_eq!(app.metric("appset_gateway_held_answers").await, 0);
+    assert_eq!(app.metric("appset_gateway_held_answers{route=\"s\"}").await, 0);
 }
 
 #[tokio::test]

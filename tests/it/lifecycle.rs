@@ -1,6 +1,6 @@
 //! From start to end: the real program, probes, metrics, logs, signals.
 
-use std::{io::Write, os::unix::fs::MetadataExt as _, process::Stdio, time::Duration};
+use std::{os::unix::fs::MetadataExt as _, time::Duration};
 
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -10,6 +10,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use crate::support::{
     TOKEN, TestApp,
     binary::{Gateway, command},
+    promtool::check_by_promtool,
     wire::{argo_request, exchange},
 };
 
@@ -205,16 +206,7 @@ async fn metrics_are_what_prometheus_expects() {
     }
     assert!(!text.contains("canary"), "a label came from a request: {text}");
 
-    let mut promtool = std::process::Command::new("promtool")
-        .args(["check", "metrics"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("promtool, of the Debian package prometheus");
-    promtool.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
-    let checked = promtool.wait_with_output().unwrap();
-    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+    check_by_promtool(&text);
 }
 
 #[tokio::test]

@@ -27,6 +27,7 @@ mod limits;
 mod list;
 mod load;
 mod merge;
+mod metrics;
 mod oci;
 mod openapi;
 mod outbound;

@@ -13,6 +13,7 @@ pub mod kernel;
 pub mod mounted;
 pub mod nginx;
 pub mod processes;
+pub mod promtool;
 pub mod proxy;
 pub mod push;
 pub mod registry;

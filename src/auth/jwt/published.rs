@@ -60,6 +60,7 @@ impl Published {
             None => ("discovery", discovery(issuer)),
         };
         let url = problems.note(&path.key(key), url);
+        means.outbound.name_destination(url.as_ref());
         if config.refresh.0 < SHORTEST_REFRESH {
             problems.error(&path.key("refresh"), "it is less than 1s, which is no way to treat a server");
         }

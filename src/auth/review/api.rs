@@ -71,6 +71,7 @@ impl Api {
         let lines = line(PLACES).and_then(|of_strangers| Ok((of_strangers, line(PLACES_OF_KNOWN)?)));
         let lines = problems.note(&at, lines);
         let mut url = api?;
+        means.outbound.name_destination(Some(&url));
         if let Ok(mut segments) = url.path_segments_mut() {
             segments.pop_if_empty().extend(["apis", "authentication.k8s.io", "v1", "tokenreviews"]);
         }

@@ -81,6 +81,7 @@ impl App {
     /// The App of `config`, which buys its tokens at `api` over `line`.
     pub fn new(config: &Config, api: &Url, line: &Arc<Line>, around: Surroundings<'_>) -> Self {
         let mut url = api.clone();
+        around.outbound.name_destination(Some(api));
         if let Ok(mut path) = url.path_segments_mut() {
             let installation = config.installation.to_string();
             path.pop_if_empty().extend(["app", "installations", &installation, "access_tokens"]);

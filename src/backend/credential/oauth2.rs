@@ -110,6 +110,7 @@ impl Client {
     ) -> Option<Self> {
         config.client_secret.check(around.base, &path.key("clientSecret"), problems);
         let url = problems.note(&path.key("tokenUrl"), fixed_url(&config.token_url));
+        around.outbound.name_destination(url.as_ref());
         let own = ["grant_type", "scope", "client_id", "client_secret"];
         for name in config.parameters.keys().filter(|name| own.contains(&name.as_str())) {
             problems.error(&path.key("parameters").key(name), "it has a key of its own");

@@ -70,6 +70,8 @@ impl Json {
             scope: &scope,
         };
         let request = Request::build(parts, around.base, path, problems);
+        let fixed = request.as_ref().and_then(Request::fixed_destination);
+        around.outbound.name_destination(fixed.as_ref());
         let source = config.parameters.as_deref().unwrap_or(PARAMETERS);
         let parameters = problems.note(&path.key("parameters"), Expression::compile(source));
         let for_each = config.for_each.as_deref().map(Expression::compile).transpose();

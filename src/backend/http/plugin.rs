@@ -7,7 +7,7 @@ use serde::Deserialize;
 use tokio::time::Instant;
 
 use crate::{
-    backend::getparams,
+    backend::{Surroundings, getparams},
     base_dir::BaseDir,
     document,
     error::BackendError,
@@ -41,11 +41,13 @@ pub struct Plugin {
 
 impl Plugin {
     /// Checks the URL and the token.
-    pub fn build(config: &Config, base: &BaseDir, path: &Path, problems: &mut Problems) -> Option<Self> {
+    pub fn build(config: &Config, around: Surroundings<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
+        let base = around.base;
         if let Some(token) = &config.token {
             token.check(base, &path.key("token"), problems);
         }
         let url = problems.note(&path.key("baseUrl"), address(&config.base_url))?;
+        around.outbound.name_destination(Some(&url));
         Some(Self { url, token: config.token.clone(), base: base.clone() })
     }
 

@@ -78,6 +78,11 @@ impl UrlTemplate {
         Some(Self { template, allowed: Some(hosts), before_query: None, is_folder })
     }
 
+    /// The beginning of the URL, where no value can change the host.
+    pub(super) fn fixed_destination(&self) -> Option<Url> {
+        fixed_host(&self.template)
+    }
+
     /// The URL with the values of `context`.
     ///
     /// # Errors

@@ -1,4 +1,5 @@
-//! Each attempt is counted by how it ended, and what was not sent by why; nothing says where it went.
+//! Each attempt is counted by how it ended, and what was not sent by why; where it went is told only of destinations that stand in
+//! the configuration.
 
 use appset_gateway::telemetry::metrics::Metrics;
 use serde_json::json;
@@ -18,11 +19,11 @@ fn told(metrics: &Metrics) -> (Vec<String>, String) {
     let text = String::from_utf8(metrics.encode().unwrap()).unwrap();
     let counts: Vec<&str> = text
         .lines()
-        .filter_map(|line| line.strip_prefix("appset_gateway_outbound_requests_total{outcome=\""))
+        .filter_map(|line| line.strip_prefix("appset_gateway_outbound_requests_total{destination=\"other\",outcome=\""))
         .collect();
     assert_eq!(counts.len(), 13, "all are there from the start, and no other: {counts:?}");
-    let timed =
-        text.lines().find_map(|line| line.strip_prefix("appset_gateway_outbound_request_duration_seconds_count "));
+    let timed = "appset_gateway_outbound_request_duration_seconds_count{destination=\"other\"} ";
+    let timed = text.lines().find_map(|line| line.strip_prefix(timed));
     let counts = counts.into_iter().filter(|count| !count.ends_with(" 0")).map(|count| count.replace("\"}", ""));
     (counts.collect(), timed.unwrap().to_owned())
 }
@@ -87,14 +88,29 @@ async fn nobody_there_nobody_trusted_and_no_turn() {
 }
 
 #[tokio::test]
-async fn a_gateways_metrics_tell_them() {
-    let upstream = Upstream::start(|_| well()).await;
-    let url = format!("http://{}/{{{{ params.name }}}}", upstream.address);
-    let route = json!([{"name": "h", "backend": {"http": {"url": url}}, "guard": {"onEmpty": "allow"}}]);
-    let app = TestApp::start(&format!("{}routes: {route}\n", TestApp::auth())).await;
+async fn a_gateways_metrics_tell_the_destinations_of_its_configuration() {
+    let [fixed, templated] = [Upstream::start(|_| well()).await, Upstream::start(|_| well()).await];
+    let (address, port) = (fixed.address, templated.address.port());
+    let url = format!("http://{address}/{{{{ params.name }}}}");
+    let elsewhere =
+        json!({"url": format!("http://{{{{ params.h }}}}:{port}/"), "allowedHosts": [format!("127.0.0.1:{port}")]});
+    let routes = json!([
+        {"name": "h", "backend": {"http": {"url": url}}, "guard": {"onEmpty": "allow"}},
+        {"name": "elsewhere", "backend": {"http": elsewhere}},
+    ]);
+    let app = TestApp::start(&format!("{}routes: {routes}\n", TestApp::auth())).await;
+    let count = async |destination: &str| {
+        let requests = "appset_gateway_outbound_requests_total";
+        let seconds = "appset_gateway_outbound_request_duration_seconds_count";
+        [
+            app.metric(&format!("{requests}{{destination=\"{destination}\",outcome=\"ok\"}}")).await,
+            app.metric(&format!("{seconds}{{destination=\"{destination}\"}}")).await,
+        ]
+    };
     assert_eq!(app.ask("h", json!({"name": "canary"})).await.sets(), "[]");
-    assert_eq!(app.metric("appset_gateway_outbound_requests_total{outcome=\"ok\"}").await, 1);
-    assert_eq!(app.metric("appset_gateway_outbound_request_duration_seconds_count").await, 1);
+    assert_eq!((count(&address.to_string()).await, count("other").await), ([1, 1], [0, 0]));
+    assert_eq!(app.ask("elsewhere", json!({"h": "127.0.0.1"})).await.sets(), "[]");
+    assert_eq!((count(&address.to_string()).await, count("other").await), ([1, 1], [1, 1]));
     let text = app.admin("/metrics").await.text();
-    assert!(!text.contains("127.0.0.1") && !text.contains("canary"), "{text}");
+    assert!(!text.contains(&port.to_string()) && !text.contains("canary"), "{text}");
 }

@@ -38,7 +38,9 @@ impl Api {
         let base = problems.note(&path.key("api"), base_url(api));
         let keys = TlsKeys { ca, ..TlsKeys::default() };
         let line = keys.line(api.starts_with("http://"), around.outbound, around.base, path, problems);
-        Some(Self { base: base?, line: line? })
+        let base = base?;
+        around.outbound.name_destination(Some(&base));
+        Some(Self { base, line: line? })
     }
 
     /// `base` with `segments` after its path, each percent-encoded as one, and with `query`.

@@ -112,7 +112,9 @@ impl Generic {
             Some(sha) => Some(sha?),
             None => None,
         };
-        Some(Self { line: line?, request: request?, sha, verdict: Arc::new(verdict?), timeout: config.timeout })
+        let request = request?;
+        around.outbound.name_destination(request.fixed_destination().as_ref());
+        Some(Self { line: line?, request, sha, verdict: Arc::new(verdict?), timeout: config.timeout })
     }
 }
 

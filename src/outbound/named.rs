@@ -1,0 +1,59 @@
+//! The destinations that stand in the configuration as they are. Only these are told in metrics, so that no request can make up
+//! a label; all others are [`OTHER`].
+
+use std::{
+    collections::HashSet,
+    sync::{PoisonError, RwLock},
+};
+
+use reqwest::Url;
+use url::Position;
+
+/// What templates, redirects and answers lead to.
+const OTHER: &str = "other";
+/// The number of names that are told; a configuration has far fewer.
+const MAX_NAMES: usize = 1000;
+
+/// Destinations by host and port, as they stand in a URL.
+#[derive(Debug, Default)]
+pub struct Named(RwLock<HashSet<Box<str>>>);
+
+impl Named {
+    /// Takes in the destination of `url`, and returns its name.
+    pub fn add<'a>(&self, url: &'a Url) -> &'a str {
+        let name = name(url);
+        let mut names = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if names.contains(name) || names.len() < MAX_NAMES && names.insert(name.into()) { name } else { OTHER }
+    }
+
+    /// The name of the destination of `url`, or [`OTHER`].
+    pub fn of<'a>(&self, url: &'a Url) -> &'a str {
+        let name = name(url);
+        if self.0.read().unwrap_or_else(PoisonError::into_inner).contains(name) { name } else { OTHER }
+    }
+}
+
+fn name(url: &Url) -> &str {
+    &url[Position::BeforeHost..Position::BeforePath]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_was_named_is_told() {
+        let url = |text: &str| Url::parse(text).unwrap();
+        let named = Named::default();
+        assert_eq!(named.add(&url("https://user@h.example:8443/a?b=c")), "h.example:8443");
+        named.add(&url("https://h.example:443/"));
+        assert_eq!(named.of(&url("https://h.example:8443/x")), "h.example:8443");
+        assert_eq!(named.of(&url("https://h.example/")), "h.example");
+        assert_eq!(named.of(&url("https://evil.example/h.example")), OTHER);
+        for number in 0..2 * MAX_NAMES {
+            named.add(&url(&format!("https://h{number}.example/")));
+        }
+        assert_eq!(named.of(&url("https://h1.example/")), "h1.example");
+        assert_eq!(named.of(&url(&format!("https://h{}.example/", 2 * MAX_NAMES - 1))), OTHER);
+    }
+}
