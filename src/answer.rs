@@ -108,6 +108,11 @@ impl Failure {
         if let Self::Backend(error) = self { &error.evidence } else { &[] }
     }
 
+    /// Whether the question cannot be asked as it is, such as one with a shortened commit.
+    const fn is_invalid_question(&self) -> bool {
+        matches!(self, Self::Backend(BackendError { kind: ErrorKind::InvalidInput, .. }))
+    }
+
     /// The name in metrics and logs.
     #[must_use]
     pub const fn as_str(&self) -> &'static str {
@@ -225,8 +230,12 @@ impl Engine {
         }
     }
 
-    /// The last good answer of `lineage`, for a question that has none of its own.
+    /// The last good answer of `lineage`, for a question that has none of its own. A question that is itself invalid gets
+    /// none: it follows no other.
     fn follow(&self, route: &Route, lineage: &Key, unknown: Unknown, now: Timestamp) -> Result<Answer, Unknown> {
+        if unknown.failure.is_invalid_question() {
+            return Err(unknown);
+        }
         let Some((entry, worth)) = self.known.usable(route, lineage, now) else { return Err(unknown) };
         let stale = match worth {
             State::Fresh { age, .. } => Stale { age, over: Duration::ZERO },

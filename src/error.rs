@@ -84,6 +84,20 @@ impl BackendError {
         Self::new(ErrorKind::InvalidOutput, message)
     }
 
+    /// Whether the call's parameters cannot be used.
+    #[must_use]
+    pub fn is_invalid_input(&self) -> bool {
+        self.kind == ErrorKind::InvalidInput
+    }
+
+    /// The kind of `errors` together: where the parameters cannot be used, that, since it heals with another call only;
+    /// else the first one's. `None` without errors.
+    #[must_use]
+    pub fn kind_of_all(errors: &[Self]) -> Option<ErrorKind> {
+        let invalid = errors.iter().find(|error| error.is_invalid_input());
+        invalid.or_else(|| errors.first()).map(|error| error.kind)
+    }
+
     /// The same error, told as part of something larger: `image front: …`.
     #[must_use]
     pub fn within(mut self, context: impl fmt::Display) -> Self {

@@ -4,6 +4,7 @@
 
 mod names;
 mod plain;
+mod refusal;
 mod width;
 
 use std::{collections::BTreeSet, fmt::Write as _, sync::LazyLock};
@@ -15,6 +16,7 @@ use minijinja::{
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC};
 
 use self::plain::Plain;
+pub use self::refusal::{Misfit, Refusal};
 use crate::generator::Query;
 
 /// Work that one rendering may do, in minijinja's instructions.
@@ -88,25 +90,30 @@ impl Template {
     /// # Errors
     /// When a name is not defined there, or a value may not stand in this place.
     pub fn render(&self, context: &Value) -> Result<String, String> {
+        self.try_render(context).map_err(|refusal| refusal.message)
+    }
+
+    /// The same; the error says whether a value cannot be part of an image's name.
+    ///
+    /// # Errors
+    /// Those of [`Self::render`].
+    pub fn try_render(&self, context: &Value) -> Result<String, Refusal> {
         if let Some(text) = self.plain.as_ref().and_then(|plain| plain.render(context, self.place)) {
             return Ok(text);
         }
         let rendered = self.environment.get_template(ONLY).and_then(|template| template.render(context));
         // In one line, which the source may not be.
-        let told = |why: String| why.replace(char::is_control, " ");
+        let told = |why: String, misfit| Refusal { message: why.replace(char::is_control, " "), misfit };
         rendered.map_err(|error| {
             if error.kind() == ErrorKind::UndefinedError {
                 let missing: Vec<&str> =
                     self.names.iter().map(String::as_str).filter(|name| !is_defined(context, name)).collect();
                 if !missing.is_empty() {
-                    return told(format!(
-                        "`{}` is not there, and `{}` needs it",
-                        missing.join("`, `"),
-                        self.source.trim()
-                    ));
+                    let (missing, source) = (missing.join("`, `"), self.source.trim());
+                    return told(format!("`{missing}` is not there, and `{source}` needs it"), None);
                 }
             }
-            told(format!("`{}`: {}", self.source.trim(), one_line(&error)))
+            told(format!("`{}`: {}", self.source.trim(), one_line(&error)), Misfit::of(&error))
         })
     }
 
@@ -179,8 +186,9 @@ fn new_environment(place: Place) -> Environment<'static> {
     environment.remove_global("debug");
     environment.add_filter("format", width::format);
     environment.add_filter("indent", width::indent);
-    environment.add_filter("tag", |name: &str| names::tag(name).map_err(refused));
-    environment.add_filter("slug", |name: &str| names::slug(name).map_err(refused));
+    environment.add_filter("tag", |name: &str| names::tag(name).map_err(|why| Misfit::NoTag.error(name, why)));
+    let no_slug = |name: &str, why| Misfit::NotInReference.error(name, why);
+    environment.add_filter("slug", move |name: &str| names::slug(name).map_err(|why| no_slug(name, why)));
     environment.add_filter("sha8", |commit: &str| names::sha8(commit).map_err(refused));
     environment.set_formatter(move |out: &mut Output, _: &mut State, value: &Value| plain::write(out, value, place));
     environment
@@ -201,10 +209,11 @@ fn printable(value: &Value) -> Result<String, Error> {
 fn reference_part(text: &str) -> Result<&str, Error> {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '/');
     if text.is_empty() || !text.chars().all(fits) {
-        return Err(refused(format!(
+        let message = format!(
             "the value `{}` cannot stand in an image reference; `| tag` turns a branch into a tag",
             text.chars().take(80).collect::<String>().escape_debug()
-        )));
+        );
+        return Err(Misfit::NotInReference.error(text, message));
     }
     Ok(text)
 }
@@ -230,7 +239,10 @@ fn one_line(error: &Error) -> String {
     let mut text = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
     let mut source = std::error::Error::source(error);
     while let Some(cause) = source {
-        let _ = write!(text, ": {cause}");
+        // The message before it says the same of the value.
+        if !cause.is::<Misfit>() {
+            let _ = write!(text, ": {cause}");
+        }
         source = cause.source();
     }
     text

@@ -79,6 +79,13 @@ impl fmt::Display for Reference {
     }
 }
 
+/// Whether only the tag keeps `text` from being a reference: the name before it is one, and no tag may be written so.
+#[must_use]
+pub fn has_impossible_tag(text: &str) -> bool {
+    let Some((name, tag)) = text.rsplit_once(':') else { return false };
+    !tag.is_empty() && !TAG.is_match(tag) && Reference::parse(&format!("{name}:x")).is_ok()
+}
+
 /// Docker Hub goes by several names; all others by one.
 #[must_use]
 pub fn canonical_registry(host: &str) -> &str {
@@ -128,6 +135,18 @@ mod tests {
         let pinned = Reference::parse(&format!("localhost/front:1@{digest}")).unwrap();
         assert_eq!(pinned.selector(), digest);
         assert!(Reference::parse("[::1]:5000/front:1").is_ok());
+    }
+
+    #[test]
+    fn a_tag_alone_may_be_impossible() {
+        let long = format!("h.example/front:{}", "a".repeat(129));
+        for text in ["h.example/front:feat/x", "h.example/front:.x", "h.example:5000/front:ü", &long] {
+            assert!(has_impossible_tag(text) && Reference::parse(text).is_err(), "{text}");
+        }
+        for text in ["h.example/front:x", "h.example/front:", "h.example/Front:.x", "h.example:5000/front", "front:.x"]
+        {
+            assert!(!has_impossible_tag(text), "{text}");
+        }
     }
 
     #[test]

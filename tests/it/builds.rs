@@ -4,6 +4,7 @@
 mod counts;
 mod fake;
 mod problems;
+mod refused;
 
 use std::{
     collections::BTreeSet,

@@ -9,6 +9,7 @@ use super::{
 use crate::{
     answer::{Answer, Source, Unknown},
     clock::Timestamp,
+    error::ErrorKind,
 };
 
 /// Why there is nothing new: what happened, and whether it happened to an earlier call.
@@ -92,6 +93,8 @@ impl Before {
         };
         let instead = match self.worth {
             Worth::IfError => known,
+            // What is itself invalid follows nothing.
+            _ if why.0 == ErrorKind::InvalidInput.as_str() => None,
             _ => oracle.known.get(&self.asked.lineage()).map(place),
         };
         let is_usable = self.worth == Worth::IfError || oracle.worth(self.asked.lineage(), self.at) != Worth::Nothing;

@@ -175,7 +175,14 @@ impl Images {
         known: &Known,
         query: &Query,
     ) -> Vec<(&str, Result<Found, BackendError>)> {
-        let wanted = Wanted { context, registries: &self.registries, known, deadline: query.deadline, ttl: query.ttl };
+        let wanted = Wanted {
+            context,
+            registries: &self.registries,
+            known,
+            deadline: query.deadline,
+            ttl: query.ttl,
+            omits_impossible: matches!(self.fallback, Fallback::Omit),
+        };
         let lookups = self.named.iter().map(async |(name, image)| (name.as_str(), image.find(&wanted).await));
         join_all(lookups).await
     }
@@ -227,14 +234,14 @@ fn all(judged: impl Iterator<Item = Result<Finding, BackendError>>) -> Result<Ve
             Err(error) => errors.push(error),
         }
     }
-    let Some(first) = errors.first() else { return Ok(findings) };
+    let Some(kind) = BackendError::kind_of_all(&errors) else { return Ok(findings) };
     let messages: Vec<&str> = errors.iter().map(|error| error.message.as_str()).collect();
     let of_findings = findings.into_iter().flat_map(|finding| {
         let name = finding.name;
         finding.evidence.into_iter().map(move |each| each.of(&name))
     });
     let evidence = of_findings.chain(errors.iter().flat_map(|error| error.evidence.clone())).collect();
-    Err(BackendError { kind: first.kind, message: messages.join("; "), evidence })
+    Err(BackendError { kind, message: messages.join("; "), evidence })
 }
 
 /// Says where nothing makes sure that the images are of the commit that CI passed.

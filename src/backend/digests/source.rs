@@ -1,4 +1,6 @@
-//! Where one image is looked up: a registry, or an OCI image layout in a folder.
+//! One image: where it is looked up, what was found, and what that is worth.
+
+mod origin;
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,6 +8,7 @@ use minijinja::Value as TemplateValue;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use self::origin::Source;
 use super::{
     commit::Commit,
     decision::{Built, Finding, Is},
@@ -18,17 +21,12 @@ use crate::{
     base_dir::BaseDir,
     error::BackendError,
     generator::{Evidence, Parameters},
-    oci::{
-        Contents, Digest, Layout, Lookup, Patience, Platform, Reference, Registries, Target, reference::is_registry,
-    },
+    oci::{Contents, Digest, Lookup, Patience, Platform, Reference, Registries, Target},
     problem::{Path, Problems},
-    template::{INPUT_SCOPE, Place, Template},
 };
 
-/// What parameters are called that name a commit, in parts.
-const NAMES_OF_COMMITS: [&str; 3] = ["sha", "commit", "revision"];
-/// The scope of a reference where a commit is known.
-const COMMIT_SCOPE: [&str; 3] = [INPUT_SCOPE[0], INPUT_SCOPE[1], "commit"];
+/// What is asked first of an image, in evidence.
+const REFERENCE: &str = "its reference";
 /// For how long a tag that names a whole commit is believed to stay where it is.
 const COMMIT_TAG: Duration = Duration::from_mins(10);
 
@@ -42,14 +40,6 @@ pub(super) struct Image {
     is_opened: bool,
 }
 
-#[derive(Debug)]
-enum Source {
-    /// `registry/repository:tag`
-    Registry(Template),
-    /// `oci:folder:name`, the name being the `org.opencontainers.image.ref.name` that is looked for.
-    Layout { layout: Layout, name: Template },
-}
-
 /// With what an image is looked for.
 pub(super) struct Wanted<'a> {
     pub context: &'a TemplateValue,
@@ -59,6 +49,8 @@ pub(super) struct Wanted<'a> {
     pub deadline: Instant,
     /// For how long the route's answers are fresh.
     pub ttl: Duration,
+    /// Whether an image that cannot exist counts as missing, as `onMissing: omit` wants; else it is an error.
+    pub omits_impossible: bool,
 }
 
 impl Wanted<'_> {
@@ -134,11 +126,18 @@ impl Image {
     /// # Errors
     /// When the parameters make no reference, or its source gives no clear answer in time. What was asked is the evidence.
     pub async fn find(&self, wanted: &Wanted<'_>) -> Result<Found, BackendError> {
-        let (template, is_tied) = (self.template(), self.needs_commit());
-        let invalid = |error| unclear("its reference", BackendError::invalid_input(error));
-        let text = template.render(wanted.context).map_err(invalid)?;
+        let is_tied = self.needs_commit();
+        let text = match self.source.reference(wanted.context) {
+            Ok(text) => text,
+            Err(refused) if refused.is_impossible && wanted.omits_impossible => {
+                let why = format!("there can be no such image: {}", refused.message);
+                return Ok(Found::unopened(None, String::new(), is_tied, Evidence::absent(REFERENCE, why)));
+            }
+            Err(refused) => return Err(unclear(REFERENCE, BackendError::invalid_input(refused.message))),
+        };
         match &self.source {
             Source::Registry(_) => {
+                let invalid = |why| unclear(REFERENCE, BackendError::invalid_input(why));
                 let reference = Reference::parse(&text).map_err(invalid)?;
                 self.find_in_registry(&reference, wanted).await
             }
@@ -208,47 +207,17 @@ impl Image {
 
     /// Whether the reference depends on what the gate says.
     pub fn needs_commit(&self) -> bool {
-        self.template().reads("commit")
+        self.source.template().reads("commit")
     }
 
     /// Whether the reference holds a parameter that is called like a commit.
     pub fn has_commit_parameter(&self) -> bool {
-        self.template().names().any(|name| NAMES_OF_COMMITS.iter().any(|part| name.to_ascii_lowercase().contains(part)))
+        self.source.has_commit_parameter()
     }
 
     /// Whether the reference depends on the ApplicationSet's name.
     pub fn reads_application_set(&self) -> bool {
-        self.template().reads_application_set()
-    }
-
-    const fn template(&self) -> &Template {
-        let (Source::Registry(template) | Source::Layout { name: template, .. }) = &self.source;
-        template
-    }
-}
-
-impl Source {
-    fn parse(image: &str, has_commit: bool, base: &BaseDir) -> Result<Self, String> {
-        let scope: &[&str] = if has_commit { &COMMIT_SCOPE } else { INPUT_SCOPE };
-        if let Some(rest) = image.strip_prefix("oci:") {
-            let (folder, name) = rest.split_once(':').ok_or("an image layout is written `oci:folder:name`")?;
-            if folder.contains("{{") || folder.contains("{%") || folder.is_empty() {
-                return Err("the folder of an image layout must stand here as it is, without `{{`".to_owned());
-            }
-            let name = Template::parse(name, Place::Reference, scope)?;
-            return Ok(Self::Layout { layout: Layout::new(base.resolve(folder)), name });
-        }
-        let template = Template::parse(image, Place::Reference, scope)?;
-        let host = template.fixed_prefix().split_once('/').map(|(host, _)| host);
-        if !host.is_some_and(is_registry) {
-            return Err("an image begins with its registry's host, such as `registry.example.com/org/front:main`; \
-                        no `{{` may stand in it"
-                .to_owned());
-        }
-        if template.fixed_prefix() == image {
-            Reference::parse(image)?;
-        }
-        Ok(Self::Registry(template))
+        self.source.template().reads_application_set()
     }
 }
 
@@ -323,26 +292,6 @@ fn unclear(asked: &str, mut error: BackendError) -> BackendError {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_registry_stands_in_the_configuration() {
-        let parse = |image: &str| Source::parse(image, false, &BaseDir::default());
-        assert!(parse("registry.example.com/org/front:{{ params.branch | tag }}").is_ok());
-        assert!(parse("localhost:5000/{{ params.repository }}:1").is_ok());
-        assert!(parse("oci:demo/images:front:{{ params.branch | tag }}").is_ok());
-        for bad in [
-            "{{ params.registry }}/front:1",
-            "r.example{{ params.x }}/front:1",
-            "org/front:1",
-            "r.example/front",
-            "oci:{{ params.folder }}:x",
-            "oci:folder",
-            "r.example/front:{{ commit }}",
-        ] {
-            assert!(parse(bad).is_err(), "{bad}");
-        }
-        assert!(Source::parse("r.example/front:{{ commit }}", true, &BaseDir::default()).is_ok());
-    }
 
     #[test]
     fn a_tag_that_names_a_commit_stays() {

@@ -77,7 +77,8 @@ impl Rule {
     /// What follows from what the members said; the evidence of all of them is kept.
     ///
     /// # Errors
-    /// When a member does not know and it matters, or those that passed passed different commits.
+    /// When a member does not know and it matters, those that passed passed different commits, or the parameters cannot be
+    /// used, which with `all` no other member's failure hides.
     pub fn decide(self, said: Vec<Result<Ruling, BackendError>>) -> Result<Ruling, BackendError> {
         let (mut rulings, mut errors, mut evidence) = (Vec::new(), Vec::new(), Vec::new());
         for said in said {
@@ -95,12 +96,14 @@ impl Rule {
                 }
             }
         }
-        match self.decider(&rulings, errors.is_empty()) {
+        let is_invalid = self == Self::All && errors.iter().any(BackendError::is_invalid_input);
+        let decider = if is_invalid { Ok(None) } else { self.decider(&rulings, errors.is_empty()) };
+        match decider {
             Ok(Some(decider)) => Ok(Ruling { evidence, ..decider }),
             Ok(None) => {
                 let messages: Vec<&str> = errors.iter().map(|error| error.message.as_str()).collect();
-                let error = match errors.first() {
-                    Some(first) => BackendError::new(first.kind, messages.join("; ")),
+                let error = match BackendError::kind_of_all(&errors) {
+                    Some(kind) => BackendError::new(kind, messages.join("; ")),
                     None => BackendError::invalid_output("no gate said anything"),
                 };
                 Err(BackendError { evidence, ..error })

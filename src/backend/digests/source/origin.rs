@@ -1,0 +1,128 @@
+//! Where an image is looked up, a registry or an OCI image layout, and the name that it has there.
+
+use minijinja::Value as TemplateValue;
+
+use crate::{
+    base_dir::BaseDir,
+    oci::{
+        Layout, Reference,
+        reference::{has_impossible_tag, is_registry},
+    },
+    template::{INPUT_SCOPE, Misfit, Place, Template},
+};
+
+/// What parameters are called that name a commit, in parts.
+const NAMES_OF_COMMITS: [&str; 3] = ["sha", "commit", "revision"];
+/// The scope of a reference where a commit is known.
+const COMMIT_SCOPE: [&str; 3] = [INPUT_SCOPE[0], INPUT_SCOPE[1], "commit"];
+
+/// Where an image is looked up.
+#[derive(Debug)]
+pub enum Source {
+    /// `registry/repository:tag`
+    Registry(Template),
+    /// `oci:folder:name`, the name being the `org.opencontainers.image.ref.name` that is looked for.
+    Layout { layout: Layout, name: Template },
+}
+
+/// Why the parameters make no reference.
+pub struct RefusedReference {
+    /// In words.
+    pub message: String,
+    /// Whether no image can have a name like that, since no tag may be written so.
+    pub is_impossible: bool,
+}
+
+impl Source {
+    /// Parses a reference; the registry or the folder stands in it as it is. With `has_commit` it may name a `commit`.
+    ///
+    /// # Errors
+    /// With what is wrong.
+    pub fn parse(image: &str, has_commit: bool, base: &BaseDir) -> Result<Self, String> {
+        let scope: &[&str] = if has_commit { &COMMIT_SCOPE } else { INPUT_SCOPE };
+        if let Some(rest) = image.strip_prefix("oci:") {
+            let (folder, name) = rest.split_once(':').ok_or("an image layout is written `oci:folder:name`")?;
+            if folder.contains("{{") || folder.contains("{%") || folder.is_empty() {
+                return Err("the folder of an image layout must stand here as it is, without `{{`".to_owned());
+            }
+            let name = Template::parse(name, Place::Reference, scope)?;
+            return Ok(Self::Layout { layout: Layout::new(base.resolve(folder)), name });
+        }
+        let template = Template::parse(image, Place::Reference, scope)?;
+        let host = template.fixed_prefix().split_once('/').map(|(host, _)| host);
+        if !host.is_some_and(is_registry) {
+            return Err("an image begins with its registry's host, such as `registry.example.com/org/front:main`; \
+                        no `{{` may stand in it"
+                .to_owned());
+        }
+        if template.fixed_prefix() == image {
+            Reference::parse(image)?;
+        }
+        Ok(Self::Registry(template))
+    }
+
+    /// Whether a value that fits nowhere in the reference shows that there is no such image: the name before the tag stands
+    /// in the configuration as it is, and no value is a commit, which would itself be wrong.
+    fn has_names_in_tag_only(&self) -> bool {
+        let Self::Registry(template) = self else { return false };
+        let is_name_fixed = template.fixed_prefix().split_once('/').is_some_and(|(_, rest)| rest.contains(':'));
+        is_name_fixed && !self.has_commit_parameter()
+    }
+
+    /// The reference that the values of `context` make; for an image layout, the name in it.
+    ///
+    /// # Errors
+    /// When a value is missing, or may not stand in it.
+    pub fn reference(&self, context: &TemplateValue) -> Result<String, RefusedReference> {
+        let text = self.template().try_render(context).map_err(|refusal| RefusedReference {
+            message: refusal.message,
+            is_impossible: match refusal.misfit {
+                Some(Misfit::NoTag) => true,
+                Some(Misfit::NotInReference) => self.has_names_in_tag_only(),
+                None => false,
+            },
+        })?;
+        if matches!(self, Self::Registry(_)) && has_impossible_tag(&text) {
+            let message = Reference::parse(&text).err().unwrap_or_default();
+            return Err(RefusedReference { message, is_impossible: self.has_names_in_tag_only() });
+        }
+        Ok(text)
+    }
+
+    /// Whether it holds a parameter that is called like a commit.
+    pub fn has_commit_parameter(&self) -> bool {
+        let is_called_so = |name: &str| NAMES_OF_COMMITS.iter().any(|part| name.to_ascii_lowercase().contains(part));
+        self.template().names().any(is_called_so)
+    }
+
+    /// The template of the reference, or of the name.
+    pub const fn template(&self) -> &Template {
+        let (Self::Registry(template) | Self::Layout { name: template, .. }) = self;
+        template
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_registry_stands_in_the_configuration() {
+        let parse = |image: &str| Source::parse(image, false, &BaseDir::default());
+        assert!(parse("registry.example.com/org/front:{{ params.branch | tag }}").is_ok());
+        assert!(parse("localhost:5000/{{ params.repository }}:1").is_ok());
+        assert!(parse("oci:demo/images:front:{{ params.branch | tag }}").is_ok());
+        for bad in [
+            "{{ params.registry }}/front:1",
+            "r.example{{ params.x }}/front:1",
+            "org/front:1",
+            "r.example/front",
+            "oci:{{ params.folder }}:x",
+            "oci:folder",
+            "r.example/front:{{ commit }}",
+        ] {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+        assert!(Source::parse("r.example/front:{{ commit }}", true, &BaseDir::default()).is_ok());
+    }
+}

@@ -1,0 +1,54 @@
+//! Why a template gives no text: what is wrong in words, and whether that is about an image's name.
+
+use std::{error::Error as _, fmt};
+
+use minijinja::{Error, ErrorKind};
+
+/// What is wrong with a value that would be part of an image's name. It is the source of a template machine's error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Misfit {
+    /// No tag can be made of it.
+    NoTag,
+    /// It holds characters that no part of an image reference may have.
+    NotInReference,
+}
+
+impl fmt::Display for Misfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoTag => "no tag can be made of it",
+            Self::NotInReference => "no image reference can hold it",
+        })
+    }
+}
+
+impl std::error::Error for Misfit {}
+
+impl Misfit {
+    /// The error that `message` tells of `value`. An empty value is a parameter that is not set, and no misfit.
+    pub(super) fn error(self, value: &str, message: String) -> Error {
+        let error = Error::new(ErrorKind::InvalidOperation, message);
+        if value.trim().is_empty() { error } else { error.with_source(self) }
+    }
+
+    /// The misfit that caused `error`.
+    pub(super) fn of(error: &Error) -> Option<Self> {
+        let mut cause = error.source();
+        while let Some(found) = cause {
+            if let Some(misfit) = found.downcast_ref() {
+                return Some(*misfit);
+            }
+            cause = found.source();
+        }
+        None
+    }
+}
+
+/// Why a template gives no text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// In words, for a message.
+    pub message: String,
+    /// What is wrong with a value in an image's name, if that is the cause.
+    pub misfit: Option<Misfit>,
+}

@@ -1,0 +1,130 @@
+//! Questions that cannot be asked: a commit that is none, and a branch that no tag can hold.
+
+use serde_json::{Value, json};
+
+use super::{
+    ask, config,
+    fake::{Fake, Image, Place, sha},
+    previews, start, told,
+};
+use crate::support::{TestApp, upstream::refused};
+
+/// A commit that is shortened or senseless follows no other, whatever was built in its lineage.
+#[tokio::test]
+async fn a_commit_that_is_none_gets_no_earlier_images() {
+    let fake = Fake::start().await;
+    fake.push("feat-1", &Image::of('a'));
+    fake.run('a', "completed", Some("success"));
+    let app = start(&fake, &previews(&fake), json!({})).await;
+    assert_eq!(told(&ask(&app, "feat/1", 'a').await), "a");
+    let full = sha('a');
+    for (commit, says) in
+        [(&full[..8], "shortened"), (&full[..39], "shortened"), ("main", "no commit"), ("", "is empty")]
+    {
+        // Also while the question rests after its failure.
+        for _ in 0..2 {
+            let reply = app.ask("a", json!({"branch": "feat/1", "head_sha": commit})).await;
+            refused(&reply, 422, "invalid_input", says);
+        }
+    }
+    // A commit that is one, and not built yet, follows as before.
+    assert_eq!(told(&ask(&app, "feat/1", 'b').await), "a, stale");
+}
+
+/// The failure of one gate does not hide that another one was asked about no commit.
+#[tokio::test]
+async fn no_gate_decides_about_a_commit_that_is_none() {
+    let fake = Fake::start().await;
+    fake.push("feat-1", &Image::of('a'));
+    fake.run('a', "completed", Some("success"));
+    let mut backend = previews(&fake);
+    backend.as_object_mut().unwrap().remove("revision");
+    let verdict = "params.head_sha.size() == 40 ? 'passed' : 'failed'";
+    let http = json!({"http": {"url": format!("{}/repos/x", fake.url()), "verdict": verdict}});
+    let run = json!({"id": 1, "name": "Build", "path": ".github/workflows/build.yml", "event": "push", "head_sha": sha('a'),
+        "status": "completed", "conclusion": "success"});
+    let runs = json!({"total_count": 1, "workflow_runs": [run]}).to_string();
+    fake.fail(Place::Gate, move |request| {
+        let body = if request.target.contains("/actions/") { &*runs } else { "{}" };
+        request.answer(200, "Content-Type: application/json", body)
+    });
+    backend["gate"] = json!({"all": [http, backend["gate"]]});
+    let app = start(&fake, &backend, json!({})).await;
+    let parameters = |commit: &str| json!({"branch": "feat/1", "head_sha": commit});
+    assert_eq!(app.ask("a", parameters(&sha('a'))).await.status, 200);
+    refused(&app.ask("a", parameters("abc")).await, 422, "invalid_input", "shortened");
+}
+
+/// The images of previews by a template of the tag, without other witnesses.
+fn by_tag(fake: &Fake, tag: &str) -> Value {
+    json!({"images": {"app": {"image": format!("{}/org/app:{tag}", fake.host())}}})
+}
+
+async fn call(app: &TestApp, branch: &str) -> crate::support::Reply {
+    app.ask("a", json!({"branch": branch})).await
+}
+
+/// One pull request from a branch that no tag can hold must not stop the others.
+#[tokio::test]
+async fn an_image_that_no_tag_can_name_is_proven_absent() {
+    let long = "x".repeat(129);
+    for tag in ["{{ params.branch | tag }}", "{{ params.branch }}", "pr-{{ params.branch }}"] {
+        let fake = Fake::start().await;
+        fake.push(if tag.starts_with("pr") { "pr-main" } else { "main" }, &Image::of('a'));
+        let app =
+            start(&fake, &by_tag(&fake, tag), json!({"output": {"digest": "{{ app.digest }}"}, "lineage": null})).await;
+        assert!(call(&app, "main").await.sets().contains("sha256:"), "{tag}");
+        let asked = fake.asked().len();
+        for branch in ["ü", "日本", &long] {
+            assert_eq!(call(&app, branch).await.sets(), "[]", "{tag}: {branch}");
+        }
+        if !tag.contains("| tag") {
+            assert_eq!(call(&app, "feat/x").await.sets(), "[]", "{tag}");
+        }
+        assert_eq!(fake.asked().len(), asked, "{tag}: nobody was asked");
+        let answers = app.operate("/admin/answers?route=a", None).await.text();
+        assert!(answers.contains("there can be no such image"), "{answers}");
+        // A parameter that is empty or missing is a mistake of the ApplicationSet.
+        refused(&call(&app, "").await, 422, "invalid_input", "");
+        refused(&app.ask("a", json!({})).await, 422, "invalid_input", "params.branch");
+    }
+}
+
+/// With a gate and a lineage too: what was built before stands in, as for any image that is missing.
+#[tokio::test]
+async fn a_branch_that_no_tag_can_hold_is_like_one_that_is_not_built() {
+    let fake = Fake::start().await;
+    fake.push("feat-1", &Image::of('a'));
+    fake.run('a', "completed", Some("success"));
+    let app = start(&fake, &previews(&fake), json!({"lineage": ["number"]})).await;
+    let question = |branch: &str, commit| json!({"branch": branch, "number": 7, "head_sha": sha(commit)});
+    assert_eq!(told(&app.ask("a", question("feat/1", 'a')).await), "a");
+    assert_eq!(told(&app.ask("a", question("ü", 'a')).await), "a, stale");
+    let other = json!({"branch": "ü", "number": 8, "head_sha": sha('a')});
+    assert_eq!(told(&app.ask("a", other).await), "nothing");
+}
+
+#[tokio::test]
+async fn without_omit_an_image_that_no_tag_can_name_is_invalid() {
+    let fake = Fake::start().await;
+    let placeholder = format!("{}/org/app:x@{}", fake.host(), Image::of('c').digest());
+    for more in [json!({"onMissing": "error"}), json!({"onMissing": "placeholder"})] {
+        let mut backend = by_tag(&fake, "{{ params.branch | tag }}");
+        backend.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        if more["onMissing"] == "placeholder" {
+            backend["images"]["app"]["placeholder"] = json!(placeholder);
+        }
+        let app = start(&fake, &backend, json!({"output": {"digest": "{{ app.digest }}"}})).await;
+        refused(&call(&app, "ü").await, 422, "invalid_input", "`ü` has no character that a tag may begin with");
+    }
+    // So is a commit that no tag can hold, and a repository that nobody can have.
+    let backend = by_tag(&fake, "{{ params.head_sha }}");
+    let app = start(&fake, &backend, json!({"output": {"digest": "{{ app.digest }}"}})).await;
+    refused(&app.ask("a", json!({"branch": "x", "head_sha": "ü"})).await, 422, "invalid_input", "cannot stand in");
+    let mut backend = by_tag(&fake, "1");
+    backend["images"]["app"]["image"] = json!(format!("{}/org/{{{{ params.branch }}}}:1", fake.host()));
+    let app = TestApp::start(&config(&fake, &backend, json!({"output": {"digest": "{{ app.digest }}"}}))).await;
+    for name in ["ü", "Front"] {
+        refused(&call(&app, name).await, 422, "invalid_input", "");
+    }
+}
