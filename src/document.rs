@@ -3,6 +3,8 @@
 //! `serde_json` alone keeps the last of two equal keys, which is how a repeated `output` key becomes
 //! an empty answer; whoever wrote such a document did not mean it, so here it is an error.
 
+mod digits;
+mod errors;
 mod strict;
 pub mod yaml;
 
@@ -10,6 +12,8 @@ use std::borrow::Cow;
 
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Number, Value};
+
+pub use self::errors::{is_error_key, is_said, told_error};
 
 /// A JSON value whose texts lie where they were read, unless they have escapes. Most of what is read is looked at and left behind,
 /// and what stays becomes a [`Value`].
@@ -36,13 +40,17 @@ pub struct Object<'a>(Vec<(Cow<'a, str>, Document<'a>)>);
 /// Reads exactly one JSON value.
 ///
 /// # Errors
-/// On blank input, anything after the value, a repeated key, more than 128 levels, a number out of
-/// range. The text gives line and column.
+/// On blank input, anything after the value, a repeated key, more than 128 levels, a number out of range, a whole number
+/// that 64 bits do not hold. The text gives line and column.
 pub fn read(bytes: &[u8]) -> Result<Document<'_>, String> {
     if bytes.trim_ascii().is_empty() {
         return Err("it is blank".to_owned());
     }
-    serde_json::from_slice(bytes).map_err(|error| error.to_string())
+    let document = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+    digits::too_long(bytes).map_or(Ok(document), |number| {
+        let shown = excerpt(number.as_bytes(), 60);
+        Err(format!("the number {shown} is too long to be kept to the digit; its source must write it as a text"))
+    })
 }
 
 /// Parses exactly one JSON value.
@@ -247,6 +255,7 @@ mod tests {
             (br#"{"o":{"b":1,"b":[]}}"#, "the key `b` stands twice"),
             (b"NaN", "line 1 column"),
             (b"1e999", "out of range"),
+            (br#"{"a":18446744073709551616}"#, "the number 18446744073709551616 is too long"),
             (br#"{"a":"#, "EOF"),
         ] {
             let error = parse(bad).unwrap_err();

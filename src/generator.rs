@@ -178,7 +178,7 @@ pub struct Evidence {
     pub verdict: Verdict,
     /// What was asked: `the manifest of registry.example.com/org/front:main`.
     pub asked: String,
-    /// What was answered: `404, there is none`.
+    /// What was answered: `404, the registry has no such tag or no such repository`.
     pub answered: String,
 }
 

@@ -88,8 +88,7 @@ pub fn read(body: &[u8], begins: impl FnOnce() -> String) -> Result<Vec<Paramete
 /// # Errors
 /// With what it says.
 pub fn refuse_error(answer: &Map<String, Value>) -> Result<(), BackendError> {
-    let names_one = |key: &str| ["error", "errors"].iter().any(|name| key.eq_ignore_ascii_case(name));
-    let said = answer.iter().find(|(key, said)| names_one(key) && is_said(said));
+    let said = answer.iter().find(|(key, said)| document::is_error_key(key) && is_said(said));
     let told =
         |(key, said)| BackendError::invalid_output(format!("it holds `{key}`: {said}").replace(char::is_control, " "));
     said.map_or(Ok(()), |found| Err(told(found)))
@@ -98,20 +97,22 @@ pub fn refuse_error(answer: &Map<String, Value>) -> Result<(), BackendError> {
 /// Whether there was an error: one who always writes an `error` may leave `value` blank.
 #[must_use]
 pub fn is_said(value: &Value) -> bool {
-    match value {
-        Value::Null | Value::Bool(false) => false,
-        Value::String(text) => !text.is_empty(),
-        Value::Array(list) => !list.is_empty(),
-        Value::Object(map) => !map.is_empty(),
-        Value::Bool(true) | Value::Number(_) => true,
-    }
+    document::is_said(&value.into())
 }
 
-/// Takes the value called `name`, in capitals or not, as Go's decoder finds it. Unicode's folding, which Go's is, takes the long s
-/// of old print for an `s`.
-fn take(map: &mut Map<String, Value>, name: &str) -> Result<Option<Value>, BackendError> {
-    let is_named = |key: &&String| key.replace('ſ', "s").eq_ignore_ascii_case(name);
-    let found: Vec<String> = map.keys().filter(is_named).cloned().collect();
+/// Whether `key` is `name`, in capitals or not, as Go's decoder matches keys. Unicode's folding, which Go's is, takes the long s of
+/// old print for an `s`.
+#[must_use]
+pub fn is_named(key: &str, name: &str) -> bool {
+    key.replace('ſ', "s").eq_ignore_ascii_case(name)
+}
+
+/// Takes the value called `name`, as Go's decoder finds it.
+///
+/// # Errors
+/// When two keys are `name`: Argo CD would take the last one.
+pub fn take(map: &mut Map<String, Value>, name: &str) -> Result<Option<Value>, BackendError> {
+    let found: Vec<String> = map.keys().filter(|key| is_named(key, name)).cloned().collect();
     match found.as_slice() {
         [] => Ok(None),
         [key] => Ok(map.remove(key)),

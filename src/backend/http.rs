@@ -2,6 +2,7 @@
 //! answer becomes a list through one CEL expression. Anything but a 2xx with a list of objects is *unknown*.
 
 mod json;
+mod page;
 pub mod paging;
 mod plugin;
 mod redirect;
@@ -23,6 +24,7 @@ use tokio::time::Instant;
 
 use self::{
     json::Json,
+    page::Page,
     paging::Paging,
     plugin::Plugin,
     redirect::Redirects,
@@ -76,6 +78,10 @@ pub struct Config {
     /// A CEL expression over `body`, `status`, `headers`, `params`, with `forEach` over `each` and, in a later step of a pipeline, over
     /// `items`, that gives the list of objects; `body` unless set.
     pub parameters: Option<String>,
+    /// Read a document that holds a non-empty `error` or `errors` at its top, which else is an error whatever else it holds.
+    /// For an API where these keys mean something else.
+    #[serde(default)]
+    pub allow_errors: bool,
     /// How a list goes on that comes in pages. All of them are read, or nothing is known.
     pub paging: Option<paging::Config>,
     /// What a redirect is: an error (`refuse`), or followed where scheme, host and port stay (`sameOrigin`).
@@ -127,9 +133,6 @@ enum Source {
     Json(Box<Json>),
     Plugin(Plugin),
 }
-
-/// What a page says: a part of the list, and how it goes on.
-type Page = (Vec<ParameterSet>, Option<String>);
 
 /// What one question found.
 struct Found {
@@ -186,6 +189,7 @@ impl Source {
                     ("body", config.body.is_some()),
                     ("forEach", config.for_each.is_some()),
                     ("parameters", config.parameters.is_some()),
+                    ("allowErrors", config.allow_errors),
                     ("paging", config.paging.is_some()),
                     ("redirects", config.redirects != Redirects::Refuse),
                 ];
@@ -242,8 +246,9 @@ impl Source {
             // Whatever its content type says: many plugins do not set one, and Argo CD does not look.
             Self::Plugin(_) => {
                 let load = Load::Bytes(reply.body.len());
-                let work = move || Ok((getparams::read(&reply.body, || reply.excerpt(120))?, None));
-                mapping::work_on(load, work).await
+                let read = move || getparams::read(&reply.body, || reply.excerpt(120));
+                let sets = mapping::work_on(load, read).await?;
+                Ok(Page { sets, next: None, counted: None })
             }
         }
     }
@@ -268,6 +273,7 @@ impl Http {
     async fn find(&self, query: &Query, each: Option<&Value>, deadline: Instant) -> Result<Found, BackendError> {
         let mut call = self.source.call(query, each, self.max_body, deadline)?;
         let (mut sets, mut lives, mut seen, mut hops) = (Vec::new(), Vec::new(), HashSet::new(), 0);
+        let mut counted = Vec::new();
         loop {
             let (number, asked) = (seen.len() + 1, call.clone());
             let of_page =
@@ -285,9 +291,11 @@ impl Http {
             if self.honor_cache_control {
                 lives.push(time_to_live(&reply.headers));
             }
-            let (found, next) = self.source.read(reply, query, each, number).await.map_err(clean)?;
-            sets.extend(found);
-            let Some((paging, next)) = self.source.paging().zip(next) else {
+            let page = self.source.read(reply, query, each, number).await.map_err(clean)?;
+            sets.extend(page.sets);
+            counted.push(page.counted);
+            let Some((paging, next)) = self.source.paging().zip(page.next) else {
+                page::check_counted(&counted).map_err(clean)?;
                 // Evidence is for what is not there.
                 if !sets.is_empty() {
                     return Ok(Found { sets, lives, asked: String::new(), empty: String::new() });

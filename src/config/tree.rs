@@ -236,6 +236,9 @@ impl<'de> Deserialize<'de> for Tree {
     }
 }
 
+/// 2^63: a smaller whole number is never a float.
+const TOO_LARGE: f64 = 9_223_372_036_854_775_808.0;
+
 struct TreeVisitor;
 
 impl<'de> Visitor<'de> for TreeVisitor {
@@ -262,6 +265,10 @@ impl<'de> Visitor<'de> for TreeVisitor {
     }
 
     fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Tree, E> {
+        // A whole number that 64 bits do not hold comes as a float too.
+        if value.abs() >= TOO_LARGE {
+            return Err(E::custom("a number that is too large to be kept to the digit; write it as text, in quotes"));
+        }
         let number = Number::from_f64(value).ok_or_else(|| E::custom("a number that is not finite"))?;
         Ok(Tree::Scalar(number.into()))
     }

@@ -4,10 +4,11 @@
 use std::collections::HashSet;
 
 use http::Method;
+use indexmap::IndexSet;
 use reqwest::Url;
 use serde::{Deserialize, de::DeserializeOwned};
-use serde_json::Value;
 use tokio::time::Instant;
+use url::form_urlencoded;
 
 use super::{
     lookup::{Missing, missing},
@@ -20,7 +21,7 @@ use crate::{
     outbound::{Reply, link},
 };
 
-/// How many names a page should have. Registries may give fewer: only a missing `Link` says that it is the last.
+/// How many names a page should have. Registries may give fewer: the last page is one without a `Link` that is not full.
 const PAGE: usize = 250;
 /// The most names in one list.
 const MOST: usize = 50_000;
@@ -78,8 +79,8 @@ impl Registry {
         read: impl Fn(&Reply) -> Result<Vec<String>, BackendError>,
         deadline: Instant,
     ) -> Result<Listed, BackendError> {
-        let (mut names, mut seen) = (Vec::new(), HashSet::new());
-        let mut query = Some(format!("n={PAGE}"));
+        let (mut names, mut seen) = (IndexSet::new(), HashSet::new());
+        let (mut query, mut is_linked) = (Some(format!("n={PAGE}")), true);
         while let Some(asked) = query {
             let question = Question { method: Method::GET, repository, path, query: Some(&asked) };
             let reply = self.ask(&question, deadline).await?;
@@ -88,27 +89,50 @@ impl Registry {
                 404 if seen.is_empty() => return missing(&reply).map(Err),
                 _ => return Err(reply.refusal()),
             }
-            names.extend(read(&reply)?);
+            let page = read(&reply)?;
+            if !is_linked && page.iter().any(|name| names.contains(name)) {
+                check_repeated(&names, &page)?;
+                break;
+            }
+            let linked = next(&reply, &self.url(&question)?)?;
+            is_linked = linked.is_some();
+            query = linked.or_else(|| after_full_page(&asked, &page));
+            names.extend(page);
             if names.len() > MOST || seen.len() == MOST_PAGES {
                 let why = format!("it has more than {MOST} names or {MOST_PAGES} pages");
                 return Err(BackendError::invalid_output(why));
             }
-            query = next(&reply, &self.url(&question)?)?;
             if !seen.insert(asked) {
                 return Err(BackendError::invalid_output("its pages lead round in a circle"));
             }
         }
-        let mut once = HashSet::new();
-        names.retain(|name| once.insert(name.clone()));
-        Ok(Ok(names))
+        Ok(Ok(names.into_iter().collect()))
     }
+}
+
+/// The query for what follows `page`, where that has exactly as many names as `asked` wanted: the registry may have left out
+/// the `Link` to the next one. It wants one name more, which [`check_repeated`] relies on.
+fn after_full_page(asked: &str, page: &[String]) -> Option<String> {
+    let (_, wanted) = form_urlencoded::parse(asked.as_bytes()).find(|(name, _)| name == "n")?;
+    let last = page.last().filter(|_| wanted.parse() == Ok(page.len()))?;
+    let more = (page.len() + 1).to_string();
+    Some(form_urlencoded::Serializer::new(String::new()).append_pair("n", &more).append_pair("last", last).finish())
+}
+
+/// Checks the answer of a registry that was asked for what follows `names` and repeats some of them: it knows no `last`. All
+/// of them and no more, although one more was wanted, are the whole list; registries that know no `n` either answer so.
+fn check_repeated(names: &IndexSet<String>, page: &[String]) -> Result<(), BackendError> {
+    if names.iter().eq(page) {
+        return Ok(());
+    }
+    let why = "its page is full and has no `Link`, and it does not say what follows, so the list may go on";
+    Err(BackendError::invalid_output(why))
 }
 
 /// The list in `reply`. What names errors beside it is not known to be whole.
 fn read<T: DeserializeOwned>(reply: &Reply) -> Result<T, BackendError> {
-    let list = document::parse(&reply.body).and_then(|list| match list.get("errors") {
-        None | Some(Value::Null) => document::read_object(list),
-        Some(Value::Array(none)) if none.is_empty() => document::read_object(list),
+    let list = document::read(&reply.body).and_then(|list| match document::told_error(&list) {
+        None => document::read_object(list.into()),
         Some(_) => Err("it names errors".to_owned()),
     });
     list.map_err(|error| BackendError::invalid_output(format!("it answered no list: {error}: {}", reply.excerpt(120))))

@@ -38,7 +38,8 @@ pub struct Target {
 /// What is not there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Missing {
-    /// The tag, in a repository that may exist.
+    /// The tag. Whether its repository exists is not said: some registries, such as the distribution project's, deny a manifest
+    /// in the same words where the whole repository is missing.
     Tag,
     /// The whole repository, as when its name is misspelt.
     Repository,
@@ -51,7 +52,7 @@ impl Missing {
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::Tag => "404, there is none",
+            Self::Tag => "404, the registry has no such tag or no such repository",
             Self::Repository => "404, the registry has no such repository; is its name right?",
             Self::Denied => "403, which `deniedMeansMissing` takes for a missing tag",
         }
@@ -132,8 +133,8 @@ pub fn missing(reply: &Reply) -> Result<Missing, BackendError> {
     let is = |error: &Value, codes: &[&str]| error["code"].as_str().is_some_and(|code| codes.contains(&code));
     if errors.is_empty() || !errors.iter().all(|error| is(error, &["MANIFEST_UNKNOWN", "NAME_UNKNOWN", "NOT_FOUND"])) {
         return Err(BackendError::invalid_output(
-            "404 Not Found, but not in the words of a registry that has no such manifest, so it proves nothing; is a \
-             proxy in front of it?",
+            "404 Not Found, but not in the words of a registry that has no such repository or tag, so it proves nothing; \
+             is a proxy in front of it?",
         ));
     }
     let has_no_name = errors.iter().any(|error| is(error, &["NAME_UNKNOWN"]));

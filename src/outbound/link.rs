@@ -1,68 +1,104 @@
 //! `Link` headers (RFC 8288): where a list goes on.
 
-use std::borrow::Cow;
-
 use http::{HeaderMap, header};
 
-/// The target of `Link: <…>; rel="next"` (RFC 8288).
+/// One link: its target, and its parameters with names in lower case.
+type Link<'a> = (&'a str, Vec<(String, String)>);
+
+/// The target of `Link: <…>; rel="next"`.
 ///
 /// # Errors
-/// When a link leads on and cannot be read, which is not the same as none: with the header that holds it.
+/// When the list may go on and nobody can tell where, which is not the same as its end: the header cannot be read, uses
+/// `rel*`, or names several next pages. The error is that header.
 pub fn next(headers: &HeaderMap) -> Result<Option<String>, String> {
-    match texts(headers).find_map(|links| next_of(&links).ok().flatten()) {
-        Some(target) if target.contains(char::REPLACEMENT_CHARACTER) => Err(target),
-        Some(target) => Ok(Some(target)),
-        None => texts(headers).find_map(|links| next_of(&links).err()).map_or(Ok(None), Err),
-    }
-}
-
-fn texts(headers: &HeaderMap) -> impl Iterator<Item = Cow<'_, str>> {
-    headers.get_all(header::LINK).iter().map(|value| String::from_utf8_lossy(value.as_bytes()))
-}
-
-/// The target of the first link in `links` whose relations hold `next`.
-///
-/// # Errors
-/// When there is none, and yet a `next` beside the links, which is lost with whatever it belongs to.
-fn next_of(links: &str) -> Result<Option<String>, String> {
-    let lost = |text: &str| text.split([';', ',']).any(is_next);
-    let (mut rest, mut is_lost) = (links, false);
-    while let Some((before, target, after)) = first_of(rest) {
-        let end = end_of_parameters(after);
-        if after[..end].split(';').any(is_next) {
-            return Ok(Some(target.trim().to_owned()));
+    let mut next: Option<String> = None;
+    for value in headers.get_all(header::LINK) {
+        let text = String::from_utf8_lossy(value.as_bytes());
+        let lost = || Err(text.clone().into_owned());
+        let Some(links) = read(&text) else { return lost() };
+        for (target, parameters) in links {
+            if parameters.iter().any(|(name, _)| name == "rel*") {
+                return lost();
+            }
+            if !parameters.iter().any(is_next) {
+                continue;
+            }
+            let is_other = next.as_deref().is_some_and(|known| known != target);
+            if is_other || target.contains(char::REPLACEMENT_CHARACTER) {
+                return lost();
+            }
+            next = Some(target.to_owned());
         }
-        is_lost |= lost(before);
-        rest = &after[end..];
     }
-    if is_lost || lost(rest) { Err(links.to_owned()) } else { Ok(None) }
+    Ok(next)
 }
 
-/// What stands before the first target, the target, and what follows.
-fn first_of(links: &str) -> Option<(&str, &str, &str)> {
-    let (before, link) = links.split_once('<')?;
-    let (target, after) = link.split_once('>')?;
-    Some((before, target, after))
+/// The links in `text`; `None` when it does not follow the grammar of RFC 8288, section 3. Then a link may be lost.
+fn read(text: &str) -> Option<Vec<Link<'_>>> {
+    let (mut links, mut rest) = (Vec::new(), text);
+    loop {
+        rest = rest.trim_start_matches([' ', '\t', ',']);
+        if rest.is_empty() {
+            return Some(links);
+        }
+        let (target, after) = rest.strip_prefix('<')?.split_once('>')?;
+        if target.contains(['<', '"']) {
+            return None;
+        }
+        let mut parameters = Vec::new();
+        rest = after.trim_start();
+        while !rest.is_empty() && !rest.starts_with(',') {
+            rest = rest.strip_prefix(';')?.trim_start();
+            if rest.is_empty() || rest.starts_with([';', ',']) {
+                continue;
+            }
+            let (parameter, after) = parameter(rest)?;
+            parameters.push(parameter);
+            rest = after.trim_start();
+        }
+        links.push((target.trim(), parameters));
+    }
 }
 
-/// Where a link's parameters end: at a comma that stands in no quotes.
-fn end_of_parameters(text: &str) -> usize {
-    let mut is_quoted = false;
-    for (position, c) in text.char_indices() {
+/// The parameter at the beginning of `text`, and what follows it.
+fn parameter(text: &str) -> Option<((String, String), &str)> {
+    let is_token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
+    let end = text.find(|c| !is_token(c)).unwrap_or(text.len());
+    let (name, rest) = text.split_at(end);
+    if name.is_empty() {
+        return None;
+    }
+    let name = name.to_ascii_lowercase();
+    let Some(rest) = rest.trim_start().strip_prefix('=') else { return Some(((name, String::new()), rest)) };
+    let rest = rest.trim_start();
+    if let Some(quoted) = rest.strip_prefix('"') {
+        let (value, rest) = unquote(quoted)?;
+        return Some(((name, value), rest));
+    }
+    // Some write more than a token without quotes, such as a media type.
+    let end = rest.find([' ', '\t', ';', ',']).unwrap_or(rest.len());
+    let (value, rest) = rest.split_at(end);
+    let is_whole = !value.is_empty() && !value.contains(['"', '<', '>']);
+    is_whole.then(|| ((name, value.to_owned()), rest))
+}
+
+/// The text up to the closing quote, and what follows it.
+fn unquote(text: &str) -> Option<(String, &str)> {
+    let (mut value, mut characters) = (String::new(), text.char_indices());
+    while let Some((position, c)) = characters.next() {
         match c {
-            '"' => is_quoted = !is_quoted,
-            ',' if !is_quoted => return position,
-            _ => {}
+            '"' => return Some((value, &text[position + 1..])),
+            '\\' => value.push(characters.next()?.1),
+            _ => value.push(c),
         }
     }
-    text.len()
+    None
 }
 
-fn is_next(parameter: &str) -> bool {
-    parameter.split_once('=').is_some_and(|(name, relations)| {
-        let mut relations = relations.trim().trim_matches('"').split_ascii_whitespace();
-        name.trim().eq_ignore_ascii_case("rel") && relations.any(|relation| relation.eq_ignore_ascii_case("next"))
-    })
+/// Whether one of its relations is `next`. Some write it in single quotes, which no relation has.
+fn is_next((name, value): &(String, String)) -> bool {
+    let mut relations = value.split_ascii_whitespace().map(|relation| relation.trim_matches('\''));
+    name == "rel" && relations.any(|relation| relation.eq_ignore_ascii_case("next"))
 }
 
 #[cfg(test)]
@@ -70,6 +106,11 @@ mod tests {
     use http::HeaderValue;
 
     use super::*;
+
+    fn said(links: &[u8]) -> Result<Option<String>, ()> {
+        let value = HeaderValue::from_bytes(links).unwrap();
+        next(&HeaderMap::from_iter([(header::LINK, value)])).map_err(drop)
+    }
 
     #[test]
     fn links_are_read_as_their_standard_says() {
@@ -81,44 +122,55 @@ mod tests {
             ),
             ("</a?page=2>; title=\"a, <b>; rel=next\"; REL=\"last Next\"", Some("/a?page=2")),
             ("<b>;rel=next", Some("b")),
+            ("<b>;rel='next'", Some("b")),
+            ("<b> ; ; rel = \"prev ne\\xt\" ;, ", Some("b")),
+            ("</b>; rel=next, </a>; rel=prev, </b>; rel=next", Some("/b")),
+            ("</c>; title=\"say \\\"next\\\", please\"; rel=prev, </b>; rel=next", Some("/b")),
             (r#"<https://h/a?page=1>; rel="prev", <https://h/a?page=9>; rel="last""#, None),
+            ("<https://h/a?page=1>; rel=\"first\", <https://h/n>; rel=\"nextish\"", None),
+            ("</style.css>; rel=preload; as=style; type=text/css; crossorigin", None),
             ("", None),
-            ("rel=next", None),
+            (" ,, ", None),
         ] {
-            assert_eq!(next_of(links).unwrap_or_default().as_deref(), next, "{links}");
+            assert_eq!(said(links.as_bytes()), Ok(next.map(str::to_owned)), "{links}");
         }
+        assert_eq!(said(b"</a>; rel=prev; title=\"\xe9t\xe9\""), Ok(None));
+        assert_eq!(next(&HeaderMap::new()), Ok(None));
     }
 
     #[test]
     fn a_next_page_that_cannot_be_read_is_not_none() {
-        let checked = |links: &'static [u8]| {
-            let value = HeaderValue::from_bytes(links).unwrap();
-            next(&HeaderMap::from_iter([(header::LINK, value)])).map_err(drop)
-        };
         for links in [
             &b"rel=next"[..],
             b"/a?page=2; rel=\"next\"",
             b"</a?page=2; REL = \"last next\"",
             b"/a?page=2; rel=next, </b>; rel=last",
             b"</b>; rel=last, /a?page=2; rel=next",
+            b"/a; rel=next, </b>; rel=next",
+            b"</a>; rel=next, </b>; rel=next",
             b"</a?page=\xe9>; rel=next",
+            b"</b>; rel*=UTF-8''next",
+            b"</b>; rel=prev; REL*=us-ascii'en'next",
+            b"</a>; title=\"unclosed, </b>; rel=next",
+            b"</b>; rel=\"next",
+            b"</b>; rel=\"ne",
+            b"</b>; rel='next prev'",
+            b"</b>; rel=",
+            b"</b> rel=next",
+            b"</a, </b>; rel=next",
+            b"</b>; =next",
         ] {
-            assert_eq!(checked(links), Err(()), "{}", String::from_utf8_lossy(links));
+            assert_eq!(said(links), Err(()), "{}", String::from_utf8_lossy(links));
         }
-        assert_eq!(checked(b"</a>; rel=prev; title=\"\xe9t\xe9\""), Ok(None));
-        assert_eq!(checked(b"/a; rel=next, </b>; rel=next"), Ok(Some("/b".to_owned())));
-        assert_eq!(next(&HeaderMap::new()), Ok(None));
     }
 
     #[test]
-    fn the_next_page_is_found_among_links() {
-        let next = |link: &'static str| {
-            super::next(&HeaderMap::from_iter([(header::LINK, HeaderValue::from_static(link))])).unwrap()
+    fn links_may_stand_in_several_headers() {
+        let of = |links: &[&'static str]| {
+            let values = links.iter().map(|links| (header::LINK, HeaderValue::from_static(links)));
+            next(&values.collect()).map_err(drop)
         };
-        let links = "<https://h/a?page=1>; rel=\"prev\", <https://h/a?page=3>; rel=\"next\", <https://h/a?page=9>; rel=\"last\"";
-        assert_eq!(next(links).as_deref(), Some("https://h/a?page=3"));
-        assert_eq!(next("</a?page=2>; title=\"x\"; REL=next, </b>; rel=last").as_deref(), Some("/a?page=2"));
-        assert_eq!(next("<https://h/a?page=1>; rel=\"first\", <https://h/n>; rel=\"nextish\""), None);
-        assert_eq!(next(""), None);
+        assert_eq!(of(&["</a>; rel=prev", "</b>; rel=next"]), Ok(Some("/b".to_owned())));
+        assert_eq!(of(&["</b>; rel=next", "</b>; rel=\"next"]), Err(()));
     }
 }

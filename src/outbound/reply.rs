@@ -52,6 +52,29 @@ impl Reply {
         )))
     }
 
+    /// Whether it is a whole answer by its status and headers: a 200 or 201, and no part of one. 202 is not done yet, 206 a part,
+    /// 207 several answers, 204 nothing at all.
+    ///
+    /// # Errors
+    /// With what it is instead.
+    pub fn check_whole(&self) -> Result<(), BackendError> {
+        let invalid = |why: String| Err(BackendError::invalid_output(why));
+        if !matches!(self.status, StatusCode::OK | StatusCode::CREATED) {
+            return invalid(format!("{} is no whole answer; an empty list must be an explicit 200", self.status));
+        }
+        if self.headers.contains_key(header::CONTENT_RANGE) {
+            return invalid("it is a part (`Content-Range`), and a part is no answer".to_owned());
+        }
+        let encoding = self.headers.get(header::CONTENT_ENCODING).map_or_else(Default::default, HeaderValue::as_bytes);
+        if !encoding.is_empty() && !encoding.eq_ignore_ascii_case(b"identity") {
+            return invalid(format!(
+                "it is encoded (`{}`), which was not asked for",
+                self.secrets.excerpt(encoding, 40)
+            ));
+        }
+        Ok(())
+    }
+
     /// Whether it says that too much was asked. A 403 that names a time is a limit, as GitHub tells it.
     #[must_use]
     pub fn is_limit(&self) -> bool {

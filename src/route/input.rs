@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{
-    document::kind_of,
+    document::{self, kind_of},
     generator::Parameters,
     problem::{Path, Problems},
 };
@@ -64,7 +64,7 @@ impl Type {
     /// `value` as this type, or nothing when it is of another one.
     fn convert(self, value: Value) -> Result<Value, Value> {
         match (self, value) {
-            (Self::Number, Value::String(text)) => match serde_json::from_str(&text) {
+            (Self::Number, Value::String(text)) => match document::parse(text.as_bytes()) {
                 Ok(Value::Number(number)) => Ok(Value::Number(number)),
                 _ => Err(Value::String(text)),
             },

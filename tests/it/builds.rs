@@ -171,10 +171,28 @@ fn faults() -> Vec<(&'static str, Vec<Step>)> {
         ("null", wire(200, json, "null")),
         ("half", wire(200, json, r#"{"total_count":1,"workflow_runs":[{"id":1"#)),
         ("an error in a 200", wire(200, json, r#"{"message":"down","workflow_runs":[]}"#)),
+        ("a part", wire(206, json, &runs(2, "completed"))),
+        ("a run in an unknown word", wire(200, json, &runs(2, "expired"))),
+        ("a total that does not fit", wire(200, json, &runs(3, "completed"))),
+        (
+            "a next page that cannot be read",
+            wire(200, &format!("{json}\r\nLink: <?page=2>; rel*=UTF-8''next"), &runs(2, "completed")),
+        ),
         ("a reset", vec![Step::Reset]),
         ("an end", Vec::new()),
         ("silence", vec![Step::Hang]),
     ]
+}
+
+/// Successful runs of two commits, in another `status`, of a list that counts `total`.
+fn runs(total: usize, status: &str) -> String {
+    let run = |commit: char| {
+        json!({
+            "id": commit as u32, "name": "Build", "path": ".github/workflows/build.yml", "event": "push",
+            "head_sha": sha(commit), "status": status, "conclusion": "success", "run_attempt": 1,
+        })
+    };
+    json!({"total_count": total, "workflow_runs": [run('a'), run('b')]}).to_string()
 }
 
 /// Whatever a witness says that is no answer: an error where nothing was seen, what was seen where something was; never
@@ -413,7 +431,7 @@ async fn a_gate_that_names_no_commit_passes_no_earlier_one() {
     backend["images"]["app"]["image"] = format!("{}/org/app:sha-{{{{ commit }}}}", fake.host()).into();
     let mut github = backend["gate"].clone();
     github["github"]["walkBack"] = 1.into();
-    let http = json!({"http": {"url": format!("{}/ci", fake.url()), "verdict": "'passed'"}});
+    let http = json!({"http": {"url": format!("{}/ci", fake.url()), "verdict": "status == 404 ? 'passed' : 'failed'"}});
     backend["gate"] = json!({"all": [github, http]});
     let app = start(&fake, &backend, json!({"lineage": null})).await;
     refused(&ask(&app, "main", 'b').await, 502, "backend_output_invalid", "does not say which commit");
@@ -452,7 +470,9 @@ async fn what_is_not_built_is_an_error_or_a_placeholder_if_wanted() {
     // What led to it can be read.
     let told = app.operate("/admin/answers", None).await.text();
     assert!(
-        told.contains("the placeholder") && told.contains("404, there is none") && told.contains("no run"),
+        told.contains("the placeholder")
+            && told.contains("404, the registry has no such tag")
+            && told.contains("no run"),
         "{told}"
     );
     backend["revision"]["expect"] = "{{ params.other }}".into();

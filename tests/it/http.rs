@@ -2,7 +2,9 @@
 //! objects is believed, no parameter leaves its place in the request, and no secret comes back.
 
 mod credentials;
+mod digits;
 mod each;
+mod errors;
 mod examples;
 mod hosts;
 mod paging;
@@ -229,24 +231,6 @@ async fn the_expression_maps_the_answer() {
     ] {
         let app = serve(&upstream, "/", json!({"parameters": expression})).await;
         refused(&app.ask_afresh("h", json!({})).await, 502, "backend_output_invalid", says);
-    }
-}
-
-/// As GraphQL tells what it could not find out, with 200 and beside whatever it could.
-#[tokio::test]
-async fn a_list_beside_errors_may_be_a_part() {
-    let upstream =
-        Upstream::always(json_response(r#"{"data":{"items":[]},"errors":[{"message":"the shard eu is down"}]}"#)).await;
-    let app = serve(&upstream, "/", json!({"parameters": "body.data.items"})).await;
-    let says = "it holds `errors` (\"the shard eu is down\")";
-    refused(&app.ask_afresh("h", json!({})).await, 502, "backend_output_invalid", says);
-    let looking = "body.errors.all(e, e.message.contains('eu')) ? body.data.items : null";
-    let app = serve(&upstream, "/", json!({"parameters": looking})).await;
-    assert_eq!(app.ask_afresh("h", json!({})).await.sets(), "[]");
-    for good in [r#"{"items":[],"errors":[]}"#, r#"{"items":[],"errors":null}"#, r#"{"items":[],"errors":3}"#] {
-        let upstream = Upstream::always(json_response(good)).await;
-        let app = serve(&upstream, "/", json!({"parameters": "body.items"})).await;
-        assert_eq!(app.ask_afresh("h", json!({})).await.sets(), "[]", "{good}");
     }
 }
 

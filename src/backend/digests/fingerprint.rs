@@ -81,7 +81,7 @@ mod tests {
             (
                 "gate.http.",
                 "HttpGate",
-                "method url allowedHosts headers body sha verdict insecureSkipVerify | timeout ca clientCertificate",
+                "method url allowedHosts headers body sha verdict allowErrors insecureSkipVerify | timeout ca clientCertificate",
             ),
         ] {
             let object = if object.is_empty() { &schema } else { &schema["$defs"][object] };

@@ -6,7 +6,12 @@ use minijinja::value::Serde;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{Config, PARAMETERS, Page, paging::Paging, redirect::Redirects};
+use super::{
+    Config, PARAMETERS,
+    page::{self, Page},
+    paging::Paging,
+    redirect::Redirects,
+};
 use crate::{
     backend::{
         Surroundings,
@@ -18,7 +23,7 @@ use crate::{
     error::BackendError,
     expression::Expression,
     generator::Query,
-    outbound::{Call, Line, Reply, link},
+    outbound::{Call, Line, Reply},
     problem::{Path, Problems},
     secret::Secrets,
     template::{INPUT_SCOPE, STEP_SCOPE, input_context},
@@ -26,8 +31,6 @@ use crate::{
 
 /// The name of what `forEach` gives.
 const EACH: &str = "each";
-/// Where GraphQL says what it could not find out.
-const ERRORS: &str = "errors";
 /// How many questions one may become.
 const MOST: usize = 1000;
 
@@ -47,6 +50,8 @@ pub struct Json {
 struct Mapping {
     parameters: Expression,
     paging: Option<Paging>,
+    /// Whether errors at the top of a document mean something else.
+    allows_errors: bool,
 }
 
 impl Json {
@@ -106,7 +111,7 @@ impl Json {
             request: request?,
             credential,
             for_each: for_each?.map(Arc::new),
-            mapping: Arc::new(Mapping { parameters: parameters?, paging }),
+            mapping: Arc::new(Mapping { parameters: parameters?, paging, allows_errors: config.allow_errors }),
             redirects: config.redirects,
         })
     }
@@ -176,11 +181,6 @@ impl Json {
     ) -> Result<Page, BackendError> {
         reply.check_json()?;
         let mapping = Arc::clone(&self.mapping);
-        if mapping.paging.is_none() && link::next(&reply.headers) != Ok(None) {
-            let why =
-                "it is one page of several (`Link` with rel=\"next\"); `paging: { link: true }` reads all of them";
-            return Err(BackendError::invalid_output(why));
-        }
         let next = mapping.paging.as_ref().and_then(Paging::expression);
         let load = Load::Bytes(reply.body.len()).with(Some(&mapping.parameters)).with(next);
         let (query, each) = (query.clone(), each.cloned());
@@ -218,8 +218,8 @@ impl Mapping {
                 reply.excerpt(120)
             ))
         })?;
-        if !self.parameters.mentions(ERRORS) {
-            refuse_part(&body, reply)?;
+        if !self.allows_errors {
+            refuse_errors(&body, reply)?;
         }
         let (status, number) = (Document::Number(reply.status.as_u16().into()), Document::Number(number.into()));
         let next = self.paging.as_ref().and_then(Paging::expression);
@@ -234,20 +234,29 @@ impl Mapping {
         variables.extend(each.as_ref().map(|each| (EACH, each)));
         let sets = mapping::map(&self.parameters, &variables)?;
         variables.push(("page", &number));
-        let next = self.paging.as_ref().map(|paging| paging.said(reply, &variables)).transpose()?;
-        Ok((sets, next.flatten()))
+        let next = self.paging.as_ref().map(|paging| paging.said(reply, &variables)).transpose()?.flatten();
+        if next.is_none() {
+            page::check_last(reply, &body, self.paging.as_ref())?;
+        }
+        Ok(Page { sets, next, counted: page::counted(&reply.headers, &body)? })
     }
 }
 
-/// Refuses what lists errors with a `message` beside whatever else it holds, as GraphQL and those that took its form over do: all
-/// that these were about is missing.
-fn refuse_part(body: &Document<'_>, reply: &Reply) -> Result<(), BackendError> {
-    let message = body.get(ERRORS).and_then(|errors| errors.as_list()?.first()?.get("message")?.as_text());
-    message.map_or(Ok(()), |message| {
-        let message = reply.secrets.excerpt(message.as_bytes(), 200);
+/// Refuses a document that tells of an error, whatever else it holds: what the error is about may be missing, as with GraphQL.
+fn refuse_errors(body: &Document<'_>, reply: &Reply) -> Result<(), BackendError> {
+    document::told_error(body).map_or(Ok(()), |(key, told)| {
+        let told = reply.secrets.excerpt(words(told).as_bytes(), 200);
         Err(BackendError::invalid_output(format!(
-            "it holds `{ERRORS}` (\"{message}\"), so what else it holds may be a part; if that is all the same, look at \
-             `body.{ERRORS}` in `parameters`"
+            "it holds `{key}` ({told}), so what else it holds may be a part; if that is no error of this API, set \
+             `allowErrors: true`"
         )))
     })
+}
+
+/// What `told` says of an error: its text, or the `message` of the first of a list, else all of it as JSON.
+fn words(told: &Document<'_>) -> String {
+    let first = told.as_list().and_then(|list| list.first()).unwrap_or(told);
+    let message = first.get("message").unwrap_or(first);
+    let told = if message.as_text().is_some() { message } else { told };
+    Value::from(told.clone()).to_string()
 }

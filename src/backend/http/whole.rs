@@ -3,7 +3,7 @@
 use std::{borrow::Cow, time::Duration};
 
 use headers::{Age, CacheControl, HeaderMapExt as _};
-use http::{HeaderMap, StatusCode, header};
+use http::{HeaderMap, header};
 
 use crate::{error::BackendError, outbound::Reply};
 
@@ -12,25 +12,12 @@ const LONGEST_LIFE: Duration = Duration::from_hours(24);
 
 /// A whole answer, or why the page that has this `number` is none; of a plugin, there is one.
 pub fn check_whole(reply: &Reply, number: usize, is_plugin: bool) -> Result<(), BackendError> {
-    let invalid = |why: String| Err(BackendError::invalid_output(why));
     if !reply.status.is_success() {
         let error = reply.refusal();
         let advice = if is_plugin { advice_on_plugin(reply) } else { advice(reply, number) };
         return Err(BackendError { message: format!("{}{advice}", error.message), ..error });
     }
-    // 202 is not done yet, 206 a part, 207 several answers, 204 nothing at all.
-    if !matches!(reply.status, StatusCode::OK | StatusCode::CREATED) {
-        return invalid(format!("{} is no whole answer; an empty list must be an explicit 200", reply.status));
-    }
-    if reply.headers.contains_key(header::CONTENT_RANGE) {
-        return invalid("it is a part (`Content-Range`), and a part is no answer".into());
-    }
-    let encoding = text(reply, header::CONTENT_ENCODING);
-    if !encoding.is_empty() && !encoding.eq_ignore_ascii_case("identity") {
-        let shown = reply.secrets.excerpt(encoding.as_bytes(), 40);
-        return invalid(format!("it is encoded (`{shown}`), which was not asked for"));
-    }
-    Ok(())
+    reply.check_whole()
 }
 
 /// What to try where a plugin answers.

@@ -31,7 +31,7 @@ pub fn script_output(data: &[u8]) {
     let [json, lines, yaml, krm] = [Protocol::Json, Protocol::JsonLines, Protocol::Yaml, Protocol::Krm].map(read);
     if let Some(items) = &json {
         let document: Value = serde_json::from_slice(data).expect("what is accepted is JSON");
-        let list = document.as_array().or_else(|| document.pointer("/output/parameters")?.as_array());
+        let list = document.as_array().or_else(|| called(called(&document, "output")?, "parameters")?.as_array());
         assert_eq!(list.map(|list| sets(list)).as_ref(), Some(items));
         // The same list in YAML, if its numbers and texts are written as YAML wants them.
         let is_list = document.is_array();
@@ -42,6 +42,12 @@ pub fn script_output(data: &[u8]) {
         assert!(!items.is_empty() || data.contains(&b'['), "an empty list that nobody wrote");
         is_served(&items);
     }
+}
+
+/// What an object holds under `name`, in capitals or not, as Argo CD finds it.
+fn called<'a>(object: &'a Value, name: &str) -> Option<&'a Value> {
+    let is_called = |key: &str| key.replace('ſ', "s").eq_ignore_ascii_case(name);
+    object.as_object()?.iter().find(|(key, _)| is_called(key)).map(|(_, value)| value)
 }
 
 /// What is accepted of a plugin is what Argo CD would read of it itself.

@@ -10,7 +10,8 @@ use appset_gateway::{
 use http::{HeaderMap, HeaderValue, Uri, header, uri::Authority};
 use url::Url;
 
-/// A next page is never lost beside other links, whatever they are, and never another host's.
+/// A next page is never lost beside other links, whatever they are: it is found, or the header cannot be read. It is never
+/// another host's.
 pub fn link(data: &[u8]) {
     let next = |parts: &[&[u8]]| {
         let value = HeaderValue::from_bytes(&parts.concat()).ok()?;
@@ -18,10 +19,13 @@ pub fn link(data: &[u8]) {
     };
     let Some(said) = next(&[data]) else { return };
     let real = "</items?page=2>; rel=\"next\"".as_bytes();
-    assert_eq!(next(&[real, b", ", data]), Some(Ok(Some("/items?page=2".to_owned()))), "what follows hides it");
+    let beside = next(&[real, b", ", data]).unwrap();
+    assert!(beside.is_err() || beside == Ok(Some("/items?page=2".to_owned())), "what follows hides it: {beside:?}");
     assert_ne!(next(&[data, b", ", real]), Some(Ok(None)), "what comes before hides it");
     assert_ne!(next(&[data, b"\", ", real]), Some(Ok(None)), "what comes before hides it by a quote");
-    let names_next = data.to_ascii_lowercase().windows(4).any(|word| word == b"next");
+    let mut unescaped = data.to_ascii_lowercase();
+    unescaped.retain(|byte| *byte != b'\\');
+    let names_next = unescaped.windows(4).any(|word| word == b"next");
     let Ok(Some(target)) = said else { return };
     assert!(names_next, "a next page that nobody named: {target}");
     let here = Url::parse("https://api.example.com:8443/v1/items?page=1").unwrap();

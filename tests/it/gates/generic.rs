@@ -27,7 +27,8 @@ async fn the_expression_says_what_an_answer_means() {
         (200, r#"{"result": null, "building": true}"#, by_result, State::Pending),
         (200, r#"{"result": "UNSTABLE", "building": false}"#, by_result, State::Failed),
         (404, "<html>", "status == 404 && body == null ? 'pending' : 'failed'", State::Pending),
-        (204, "", "body == null ? 'passed' : 'failed'", State::Passed),
+        (201, r#"{"result": "SUCCESS"}"#, by_result, State::Passed),
+        (422, r#"{"error": "no such commit"}"#, "status == 422 ? 'pending' : 'failed'", State::Pending),
         (200, "{}", "headers['x-stage'] == 'done' ? 'passed' : 'pending'", State::Passed),
         (
             200,
@@ -60,12 +61,30 @@ async fn what_says_nothing_about_a_commit_is_never_evaluated() {
     ] {
         unknown(ask(&gate_of(status, "{}", "'failed'").await.1).await, kind, &status.to_string());
     }
+    // A part, what is not done yet, and nothing at all are no whole answer, whatever the verdict looks at.
+    for status in [202, 203, 204, 206, 207, 226] {
+        for verdict in ["'passed'", "status > 0 ? 'passed' : 'failed'"] {
+            unknown(ask(&gate_of(status, "{}", verdict).await.1).await, "invalid_output", &status.to_string());
+        }
+    }
+    // A proxy sends these too.
+    for status in [400, 404, 410, 422] {
+        unknown(ask(&gate_of(status, "{}", "'pending'").await.1).await, "invalid_output", "look at `status`");
+    }
+    for headers in ["Content-Range: items 0-0/5", "Content-Encoding: gzip"] {
+        let upstream = Upstream::always(response(200, headers, "{}")).await;
+        let gate = Desk::new().gate(json!({"http": {"url": url(&upstream), "verdict": "'passed'"}}));
+        unknown(ask(&gate).await, "invalid_output", "");
+    }
     for (body, verdict, says) in [
         ("{}", "body.result == 'SUCCESS' ? 'passed' : 'failed'", "result"),
         ("{}", "'ok'", "it gives `\"ok\"`"),
         ("{}", "true", "it gives `true`"),
         ("{}", "'Passed'", "not `passed`"),
-        ("half", "body.result", "verdict: "),
+        ("half", "body.result", "not one JSON document"),
+        ("{\"n\":18446744073709551616}", "body == null ? 'passed' : 'failed'", "too long"),
+        ("{\"error\":\"down\"}", "'pending'", "the answer holds `error` (\"down\")"),
+        ("{\"runs\":[],\"errors\":[\"down\"]}", "'passed'", "set `allowErrors: true`"),
     ] {
         let told = unknown(ask(&gate_of(200, body, verdict).await.1).await, "invalid_output", says);
         assert!(told.message.contains(&format!("/jobs/{HEAD}: verdict: ")), "{}", told.message);
@@ -74,6 +93,14 @@ async fn what_says_nothing_about_a_commit_is_never_evaluated() {
     let gate = Desk::new().gate(json!({"http": {"url": url(&upstream), "verdict": "'passed'"}}));
     upstream.refuse().await;
     unknown(ask(&gate).await, "unavailable", "cannot connect");
+}
+
+#[tokio::test]
+async fn errors_of_another_meaning_are_allowed() {
+    let upstream = Upstream::start(|request| request.answer(200, "", r#"{"errors": 3}"#)).await;
+    let verdict = "body.errors > 0 ? 'failed' : 'passed'";
+    let http = json!({"url": url(&upstream), "verdict": verdict, "allowErrors": true});
+    is(ask(&Desk::new().gate(json!({"http": http}))).await, State::Failed);
 }
 
 #[tokio::test]

@@ -222,6 +222,10 @@ async fn a_list_that_is_not_whole_is_unknown() {
         (format!("Link: <{PATH}/other?page=2>; rel=\"next\""), "is not at the address of the first"),
         ("Link: <http://[>; rel=\"next\"".to_owned(), "is no URL"),
         ("X-Next-Page: 2".to_owned(), "but no `Link` to it"),
+        ("X-Total: 2".to_owned(), "not whole"),
+        ("X-Total: 0".to_owned(), "not whole"),
+        ("X-Total: many".to_owned(), "`x-total` is no number"),
+        ("Link: <?page=2>; rel*=UTF-8''next".to_owned(), "cannot be read"),
     ] {
         let body = passed.clone();
         let upstream = Upstream::start(move |request| json(request, &headers, &body)).await;
@@ -229,6 +233,8 @@ async fn a_list_that_is_not_whole_is_unknown() {
         assert!(!message.contains("private_token"), "{message}");
     }
     assert_eq!(asked(&elsewhere), Vec::<String>::new(), "the token stays where it belongs");
+    let whole = Upstream::start(move |request| json(request, "X-Total: 1\r\nX-Next-Page: ", &passed)).await;
+    assert_eq!(ruled(&gate(&bench, &whole, &json!({}))).await.0, State::Passed);
 
     let upstream = Upstream::start(|request| {
         if request.target.contains("&page=2") { request.answer(502, "", "") } else { in_pages(request, 3) }

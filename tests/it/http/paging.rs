@@ -1,5 +1,6 @@
 //! Lists in pages: all of them, or nothing is known.
 
+mod more;
 mod shapes;
 
 use serde_json::{Value, json};

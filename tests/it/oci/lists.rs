@@ -13,11 +13,13 @@ async fn all_tags_of_a_real_repository() {
     let registry = Registry::start().await;
     registry.push("front:feature-branch-1", "org/app:main").await;
     let mut expected: Vec<String> = (0..320).map(|number| format!("t{number:03}")).collect();
-    for tag in &expected {
-        registry.copy("org/app/_manifests/tags/main", &format!("org/app/_manifests/tags/{tag}"));
-    }
-    expected.push("main".to_owned());
     let asked = registries(&plain(&registry.host));
+    let copy = |tag: &String| registry.copy("org/app/_manifests/tags/main", &format!("org/app/_manifests/tags/{tag}"));
+    // As many as a page should have: it may be the first of several.
+    expected[..249].iter().for_each(copy);
+    assert_eq!(asked.tags(&registry.host, "org/app", soon()).await.unwrap().unwrap().len(), 250);
+    expected[249..].iter().for_each(copy);
+    expected.push("main".to_owned());
     let mut found = asked.tags(&registry.host, "org/app", soon()).await.unwrap().unwrap();
     found.sort();
     expected.sort();
@@ -79,6 +81,45 @@ async fn pages_are_followed_to_the_last() {
     assert_eq!(tags(&paged(&[]).await).await.unwrap(), Err(Missing::Repository));
 }
 
+/// A full page may be one of several whose `Link` is missing.
+#[tokio::test]
+async fn a_full_page_without_a_link_is_asked_for_what_follows() {
+    let all: Vec<String> = (0..600).map(|number| format!("t{number:03}")).collect();
+    // How many there are, and whether the registry knows `n` and `last`; how many are found, and how often it is asked.
+    for (count, knows_n, knows_last, found, asked) in [
+        (249, true, true, Some(249), 1),
+        (250, true, true, Some(250), 2),
+        (251, true, true, Some(251), 2),
+        (501, true, true, Some(501), 3),
+        (600, true, true, Some(600), 3),
+        (250, false, false, Some(250), 2),
+        (251, false, false, Some(251), 1),
+        (600, false, false, Some(600), 1),
+        (250, true, false, Some(250), 2),
+        (251, true, false, None, 2),
+    ] {
+        let tags = all[..count].to_vec();
+        let upstream = Upstream::start(move |request| {
+            let query = request.target.split_once('?').unwrap().1;
+            let value = |name: &str| query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
+            let is_after = |tag: &&String| !knows_last || value("last").is_none_or(|last| tag.as_str() > last);
+            let most = if knows_n { value("n").unwrap().parse().unwrap() } else { usize::MAX };
+            let page: Vec<&String> = tags.iter().filter(is_after).take(most).collect();
+            request.answer(200, JSON, json!({"name": "org/app", "tags": page}).to_string())
+        })
+        .await;
+        let told = format!("{count}, {knows_n}, {knows_last}");
+        match (super::lists::tags(&upstream).await, found) {
+            (Ok(names), Some(found)) => assert_eq!(names.unwrap(), all[..found], "{told}"),
+            (said, None) => {
+                refused(said, ErrorKind::InvalidOutput, "its page is full and has no `Link`");
+            }
+            (said, found) => panic!("{told}: {said:?}, {found:?}"),
+        }
+        assert_eq!(upstream.requests().len(), asked, "{told}");
+    }
+}
+
 #[tokio::test]
 async fn half_a_list_is_none() {
     let one = r#"{"tags":["a"]}"#;
@@ -99,6 +140,9 @@ async fn half_a_list_is_none() {
         (&[("n=250", "", "[null]")], "no list"),
         (&[("n=250", "", "[[]]")], "no list"),
         (&[("n=250", "", r#"{"tags":[],"errors":[{"code":"UNAVAILABLE"}]}"#)], "it names errors"),
+        (&[("n=250", "", r#"{"tags":[],"error":"down"}"#)], "it names errors"),
+        (&[("n=250", "\r\nLink: <?last=a>; rel*=UTF-8''next", one)], "not of this list"),
+        (&[("n=250", "\r\nLink: <?last=a>; title=\"x; rel=next", one)], "not of this list"),
     ] {
         let message = refused(tags(&paged(pages).await).await, ErrorKind::InvalidOutput, says);
         assert!(message.contains("the tags of org/app"), "{message}");

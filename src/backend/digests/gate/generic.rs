@@ -55,9 +55,13 @@ pub struct Config {
     #[serde(default)]
     pub sha: Option<String>,
     /// A CEL expression over `params`, `status`, `headers` and `body` that gives `"passed"`, `"pending"` or `"failed"`.
-    /// `body` is null when the answer is not JSON. Redirects, 401, 403, 407, 408, 429 and 5xx are errors, which it never
-    /// sees.
+    /// `body` is null when the answer is not JSON. It sees 200 and 201, and if it looks at `status` also the 4xx that may
+    /// speak of the commit, such as 404. All other answers are errors: redirects, other 2xx, 401, 403, 407, 408, 429 and 5xx.
     pub verdict: String,
+    /// Show the verdict a 200 or 201 that holds a non-empty `error` or `errors` at its top, which else is an error. For an API
+    /// where these keys mean something else.
+    #[serde(default)]
+    pub allow_errors: bool,
     /// How long the whole exchange may take.
     #[serde(default = "default_timeout")]
     pub timeout: HumanDuration,
@@ -80,8 +84,15 @@ pub struct Generic {
     line: Arc<Line>,
     request: Request,
     sha: Option<Template>,
-    verdict: Arc<Expression>,
+    reading: Arc<Reading>,
     timeout: HumanDuration,
+}
+
+/// How an answer is read.
+#[derive(Debug)]
+struct Reading {
+    verdict: Expression,
+    allows_errors: bool,
 }
 
 impl Generic {
@@ -112,9 +123,10 @@ impl Generic {
             Some(sha) => Some(sha?),
             None => None,
         };
+        let reading = Arc::new(Reading { verdict: verdict?, allows_errors: config.allow_errors });
         let request = request?;
         around.outbound.name_destination(request.fixed_destination().as_ref());
-        Some(Self { line: line?, request, sha, verdict: Arc::new(verdict?), timeout: config.timeout })
+        Some(Self { line: line?, request, sha, reading, timeout: config.timeout })
     }
 }
 
@@ -138,7 +150,8 @@ impl System for Generic {
         };
         let mut call = self.request.call(asked.context, MOST, asked.deadline)?;
         call.revalidate = call.method == http::Method::GET;
-        let parameters = if self.verdict.mentions("params") { Arc::clone(asked.parameters) } else { Arc::default() };
+        let parameters =
+            if self.reading.verdict.mentions("params") { Arc::clone(asked.parameters) } else { Arc::default() };
         Ok(Question { commit, call, parameters })
     }
 
@@ -182,13 +195,10 @@ impl System for Generic {
 
 impl Generic {
     async fn read(&self, reply: Reply, parameters: &Arc<Parameters>) -> Result<State, BackendError> {
-        // Of these, none says anything about a commit.
-        if matches!(reply.status.as_u16(), 300..=399 | 401 | 403 | 407 | 408 | 429 | 500..) {
-            return Err(reply.refusal());
-        }
-        let (verdict, parameters) = (Arc::clone(&self.verdict), Arc::clone(parameters));
+        self.reading.check_status(&reply)?;
+        let (reading, parameters) = (Arc::clone(&self.reading), Arc::clone(parameters));
         let is_large = reply.body.len() > LARGE;
-        let work = move || evaluate(&verdict, &reply, &parameters);
+        let work = move || reading.state(&reply, &parameters);
         if !is_large {
             return work();
         }
@@ -198,22 +208,56 @@ impl Generic {
     }
 }
 
-fn evaluate(verdict: &Expression, reply: &Reply, parameters: &Parameters) -> Result<State, BackendError> {
-    let body = document::read(&reply.body).unwrap_or(Document::Null);
-    let variables = [
-        ("body", &body),
-        ("status", &Document::Number(reply.status.as_u16().into())),
-        ("headers", &headers_of(reply)),
-        ("params", &parameters.into()),
-    ];
-    let invalid = |why: String| BackendError::invalid_output(format!("verdict: {why}"));
-    match verdict.evaluate(&variables).map_err(invalid)? {
-        Value::String(word) if word == "passed" => Ok(State::Passed),
-        Value::String(word) if word == "pending" => Ok(State::Pending),
-        Value::String(word) if word == "failed" => Ok(State::Failed),
-        other => {
-            let shown = reply.secrets.excerpt(other.to_string().as_bytes(), 80);
-            Err(invalid(format!("it gives `{shown}`, not `passed`, `pending` or `failed`")))
+impl Reading {
+    /// Refuses a status that says nothing about a commit. A proxy sends 404 too, so a 4xx counts only where somebody thought
+    /// of it.
+    fn check_status(&self, reply: &Reply) -> Result<(), BackendError> {
+        match reply.status.as_u16() {
+            200..=299 => reply.check_whole(),
+            401 | 403 | 407 | 408 | 429 => Err(reply.refusal()),
+            400..=499 if self.verdict.mentions("status") => Ok(()),
+            400..=499 => {
+                let error = reply.refusal();
+                let message =
+                    format!("{}; if this speaks of the commit, let `verdict` look at `status`", error.message);
+                Err(BackendError { message, ..error })
+            }
+            _ => Err(reply.refusal()),
+        }
+    }
+
+    fn state(&self, reply: &Reply, parameters: &Parameters) -> Result<State, BackendError> {
+        let invalid = |why: String| BackendError::invalid_output(format!("verdict: {why}"));
+        let body = match document::read(&reply.body) {
+            Ok(body) => body,
+            // Half a document is not the same as an answer without one.
+            Err(why) if reply.status.is_success() && reply.check_json().is_ok() => {
+                return Err(invalid(format!("not one JSON document: {why}")));
+            }
+            Err(_) => Document::Null,
+        };
+        if reply.status.is_success()
+            && !self.allows_errors
+            && let Some((key, told)) = document::told_error(&body)
+        {
+            let told = reply.secrets.excerpt(Value::from(told.clone()).to_string().as_bytes(), 200);
+            let advice = "if that is no error of this API, set `allowErrors: true`";
+            return Err(invalid(format!("the answer holds `{key}` ({told}), so it may be a part; {advice}")));
+        }
+        let variables = [
+            ("body", &body),
+            ("status", &Document::Number(reply.status.as_u16().into())),
+            ("headers", &headers_of(reply)),
+            ("params", &parameters.into()),
+        ];
+        match self.verdict.evaluate(&variables).map_err(invalid)? {
+            Value::String(word) if word == "passed" => Ok(State::Passed),
+            Value::String(word) if word == "pending" => Ok(State::Pending),
+            Value::String(word) if word == "failed" => Ok(State::Failed),
+            other => {
+                let shown = reply.secrets.excerpt(other.to_string().as_bytes(), 80);
+                Err(invalid(format!("it gives `{shown}`, not `passed`, `pending` or `failed`")))
+            }
         }
     }
 }

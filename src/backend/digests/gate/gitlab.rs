@@ -2,7 +2,7 @@
 
 mod pipelines;
 
-use std::path::PathBuf;
+use std::{collections::HashSet, path::PathBuf};
 
 use async_trait::async_trait;
 use http::{HeaderName, header};
@@ -21,13 +21,15 @@ use super::{
     paging::Page,
 };
 use crate::{
-    backend::{Surroundings, digests::commit::Commit},
+    backend::{Surroundings, digests::commit::Commit, total},
     error::BackendError,
     outbound::Reply,
     problem::{Path, Problems},
     secret::SecretRef,
 };
 
+/// The header with the number of all pipelines, which GitLab leaves out where there are very many.
+const TOTAL: &str = "x-total";
 /// How child pipelines begin.
 const CHILD: &str = "parent_pipeline";
 
@@ -199,10 +201,14 @@ impl System for Gitlab {
         let Question { commit, reference, first } = question;
         let path = first.path();
         let told = format!("the pipelines of commit {}, GET {path}", commit.short());
+        let mut totals = Vec::new();
         let read = |reply: &Reply, from: &Url| {
+            totals.extend(total::in_header(&reply.headers, TOTAL)?);
             Ok(Page { items: document::<Vec<Pipeline>>(reply)?, next: next_page(reply, from)? })
         };
         let (pipelines, secrets) = self.forge.list(first.clone(), deadline, read).await?;
+        let distinct: HashSet<u64> = pipelines.iter().map(Pipeline::id).collect();
+        total::check(&totals, distinct.len()).map_err(|error| self.forge.told(path, error))?;
         let wanted = Wanted { commit, reference: reference.as_deref(), sources: &self.sources, accept: &self.accept };
         wanted.rule(&pipelines, &told, &self.forge, &secrets).map_err(|error| self.forge.told(path, error))
     }

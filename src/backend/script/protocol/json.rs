@@ -19,7 +19,11 @@ pub fn read(document: Value) -> Result<Reading, BackendError> {
         Value::Object(mut map) => {
             getparams::refuse_error(&map)?;
             let ttl = map.remove("cache").map(read_ttl).transpose()?;
-            let parameters = map.get_mut("output").and_then(|output| output.get_mut("parameters")).map(Value::take);
+            // Their keys are read as Argo CD reads them.
+            let parameters = match getparams::take(&mut map, "output")? {
+                Some(Value::Object(mut output)) => getparams::take(&mut output, "parameters")?,
+                _ => None,
+            };
             let parameters = parameters.ok_or_else(|| {
                 BackendError::invalid_output(
                     "an object without `output.parameters`; write a list, or Argo CD's own form",
@@ -56,6 +60,7 @@ mod tests {
         let lengths = |output| read(output).map(|reading| (reading.items.len(), reading.ttl)).unwrap();
         assert_eq!(lengths(b"[{\"a\":1}]"), (1, None));
         assert_eq!(lengths(br#"{"output":{"parameters":[]},"error":"","errors":[]}"#), (0, None));
+        assert_eq!(lengths(br#"{"Output":{"PARAMETERS":[{}]},"error":0}"#), (1, None));
         let lasting = br#"{"output":{"parameters":[{}]},"cache":{"ttl":"1m30s"}}"#;
         assert_eq!(lengths(lasting), (1, Some(Duration::from_secs(90))));
         for (bad, says) in [
@@ -68,6 +73,9 @@ mod tests {
             (b"<html>", "begins with `<html>`"),
             (b"[] []", "trailing"),
             (br#"{"output":{"parameters":[]},"error":"x"}"#, "it holds `error`"),
+            (br#"{"output":{"parameters":[]},"Errors":["x"]}"#, "it holds `Errors`"),
+            (br#"{"Output":{"parameters":[]},"output":{"parameters":[{}]}}"#, "are one key to Argo CD"),
+            (br#"{"output":{"parameters":[{}],"Parameters":[]}}"#, "are one key to Argo CD"),
             (br#"{"output":{"parameters":[]},"cache":{"ttl":30}}"#, "cache: "),
             (br#"{"output":{"parameters":[]},"cache":{"ttl":"soon"}}"#, "`soon` is not a duration"),
             (br#"{"output":{"parameters":[]},"cache":{"swr":"1s"}}"#, "unknown field `swr`"),

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     backend::{
-        getparams::is_said,
+        getparams::{self, is_said},
         script::protocol::{Reading, json},
     },
     document::{self, excerpt, kind_of},
@@ -44,8 +44,8 @@ pub fn read(line: &[u8], id: u64, secrets: &Secrets) -> Result<Said, BackendErro
 /// What the rest of an answer says.
 fn said(mut map: Map<String, Value>, secrets: &Secrets) -> Said {
     let clean = |error: BackendError| secrets.clean(&error).within("its answer");
-    let code = map.remove("code").filter(is_said);
-    let error = map.remove("error").filter(is_said);
+    let mut take = |name: &str| getparams::take(&mut map, name).map_err(&clean);
+    let (code, error, output) = (take("code")?.filter(is_said), take("error")?.filter(is_said), take("output")?);
     if code.is_some() || error.is_some() {
         let why = match error {
             Some(Value::String(text)) => text,
@@ -65,11 +65,13 @@ fn said(mut map: Map<String, Value>, secrets: &Secrets) -> Said {
             }
         });
     }
-    let Some(output) = map.remove("output") else {
+    getparams::refuse_error(&map).map_err(&clean)?;
+    let Some(output) = output else {
         return Err(clean(BackendError::invalid_output("it has neither `output` nor `error`")));
     };
     // The object within Argo CD's own form, or that form whole.
-    let is_inner = output.as_object().is_some_and(|output| output.contains_key("parameters"));
+    let has_parameters = |map: &Map<String, Value>| map.keys().any(|key| getparams::is_named(key, "parameters"));
+    let is_inner = output.as_object().is_some_and(has_parameters);
     let output = if is_inner { json!({ "output": output }) } else { output };
     let reading = json::read(output).map_err(clean)?;
     let ttl = map.remove("cache").map(json::read_ttl).transpose().map_err(clean)?;
@@ -98,6 +100,7 @@ mod tests {
             (r#""output":[{"a":1},{}]"#, (2, None)),
             (r#""output":[],"error":"","code":null"#, (0, None)),
             (r#""output":{"parameters":[{}]},"cache":{"ttl":"30s"}"#, (1, half)),
+            (r#""Output":{"PARAMETERS":[{}]},"errors":0"#, (1, None)),
             (r#""output":{"output":{"parameters":[]},"cache":{"ttl":"30s"}}"#, (0, half)),
         ] {
             assert_eq!(read(&format!("{{\"id\":7,{rest}}}\r")), Ok(Ok(found)), "{rest}");
@@ -113,6 +116,10 @@ mod tests {
             (r#","output":[1]"#, ErrorKind::InvalidOutput, "item 0 is a number"),
             (r#","output":[],"cache":{"ttl":"soon"}"#, ErrorKind::InvalidOutput, "`soon` is not a duration"),
             (r#","output":[],"error":"down\nx""#, ErrorKind::Unavailable, "down x"),
+            (r#","output":[],"Error":"down""#, ErrorKind::Unavailable, "down"),
+            (r#","output":[],"errors":["down"]"#, ErrorKind::InvalidOutput, "it holds `errors`: [\"down\"]"),
+            (r#","output":[],"Output":[{}]"#, ErrorKind::InvalidOutput, "are one key to Argo CD"),
+            (r#","output":{"parameters":[{}],"Parameters":[]}"#, ErrorKind::InvalidOutput, "are one key to Argo CD"),
             (r#","error":{"a":1}"#, ErrorKind::Unavailable, "{\"a\":1}"),
             (r#","error":"no such branch","code":"invalid_input""#, ErrorKind::InvalidInput, "no such branch"),
             (r#","output":[],"code":"later""#, ErrorKind::Unavailable, "serve the last good answer"),

@@ -12,7 +12,7 @@ pub(super) trait Listed: DeserializeOwned {
     type Item;
 
     /// How many things the whole list has, and those on this page by their ids.
-    fn split(self) -> (Option<u64>, Vec<(u64, Self::Item)>);
+    fn split(self) -> (u64, Vec<(u64, Self::Item)>);
 }
 
 #[derive(Deserialize)]
@@ -92,25 +92,25 @@ pub(super) struct Parent {
 impl Listed for Runs {
     type Item = Run;
 
-    fn split(self) -> (Option<u64>, Vec<(u64, Run)>) {
-        (Some(self.total_count), self.workflow_runs.into_iter().map(|run| (run.id, run)).collect())
+    fn split(self) -> (u64, Vec<(u64, Run)>) {
+        (self.total_count, self.workflow_runs.into_iter().map(|run| (run.id, run)).collect())
     }
 }
 
 impl Listed for CheckRuns {
     type Item = CheckRun;
 
-    fn split(self) -> (Option<u64>, Vec<(u64, CheckRun)>) {
-        (Some(self.total_count), self.check_runs.into_iter().map(|run| (run.id, run)).collect())
+    fn split(self) -> (u64, Vec<(u64, CheckRun)>) {
+        (self.total_count, self.check_runs.into_iter().map(|run| (run.id, run)).collect())
     }
 }
 
 impl Listed for CombinedStatus {
     type Item = (String, Status);
 
-    fn split(self) -> (Option<u64>, Vec<(u64, Self::Item)>) {
+    fn split(self) -> (u64, Vec<(u64, Self::Item)>) {
         let of = |status: Status| (status.id, (self.sha.clone(), status));
-        (Some(self.total_count), self.statuses.into_iter().map(of).collect())
+        (self.total_count, self.statuses.into_iter().map(of).collect())
     }
 }
 

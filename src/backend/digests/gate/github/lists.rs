@@ -19,7 +19,11 @@ use super::{
     documents::{Ancestor, CheckRun, CheckRuns, CombinedStatus, Listed, Run, Runs},
     verdict::Thing,
 };
-use crate::{backend::digests::commit::Commit, error::BackendError, outbound::Reply};
+use crate::{
+    backend::{digests::commit::Commit, total},
+    error::BackendError,
+    outbound::Reply,
+};
 
 /// `owner/name`.
 #[derive(Debug, Clone)]
@@ -156,20 +160,15 @@ impl Access {
         let continues = |next: &str| next == path || is_by_number(next, self.api.path(), &tail);
         let read = |reply: &Reply, from: &Url| {
             let (total, items) = document::<P>(reply)?.split();
-            totals.extend(total);
+            totals.push(total);
             let next = follow_header(&reply.headers, from, continues)?;
             Ok(Page { items, next })
         };
         let (mut items, _) = list(first, |url| self.get(url, deadline), read).await?;
-        // While pages are read, what is new pushes things from one page to the next.
+        // A thing may stand on two pages: what is new pushes it from one to the next while they are read.
         items.sort_by_key(|(id, _)| *id);
-        let distinct = items.chunk_by(|(one, _), (other, _)| one == other).count() as u64;
-        if let (Some(least), Some(most)) = (totals.iter().min(), totals.iter().max())
-            && !(*least..=*most).contains(&distinct)
-        {
-            let why = format!("it holds {distinct} of the {most} things that it counts, so it is not whole");
-            return Err(BackendError::invalid_output(format!("GET {path}: {why}")));
-        }
+        let distinct = items.chunk_by(|(one, _), (other, _)| one == other).count();
+        total::check(&totals, distinct).map_err(|error| error.within(format_args!("GET {path}")))?;
         Ok(items.into_iter().map(|(_, item)| item).collect())
     }
 }

@@ -92,8 +92,12 @@ impl Judge<'_> {
     /// What the words of `thing` mean, and how that is told.
     fn state(self, thing: &Thing) -> Result<(State, String), String> {
         let Some(status) = &thing.status else { return Err("GitHub names no status".to_owned()) };
-        if status != "completed" {
-            return Ok((State::Pending, shown(status)));
+        match status.as_str() {
+            "completed" => {}
+            "queued" | "in_progress" | "waiting" | "requested" | "pending" => {
+                return Ok((State::Pending, shown(status)));
+            }
+            other => return Err(format!("its status `{}` is no word that is known here", shown(other))),
         }
         let conclusion = thing.conclusion.as_deref().unwrap_or_default();
         let idle = |accepted| {
@@ -199,6 +203,9 @@ mod tests {
             ("completed error", None),
             ("completed Success", None),
             ("completed whatever", None),
+            ("Completed success", None),
+            ("expired", None),
+            ("on_hold success", None),
             ("", None),
         ] {
             for kind in [Kind::Workflow, Kind::Check] {
@@ -219,6 +226,9 @@ mod tests {
             assert_eq!(ruling.unwrap().state, expected, "{words}");
         }
         assert!(rule(Kind::Status, &[], &["build"], &[thing("build", 1, 1, "completed skipped")]).is_err());
+        // An older run in a word that nobody knows does not matter.
+        let things = [thing("build", 1, 1, "expired"), thing("build", 2, 1, "completed success")];
+        assert_eq!(rule(Kind::Workflow, &[], &["build"], &things).unwrap().state, passed);
     }
 
     #[test]

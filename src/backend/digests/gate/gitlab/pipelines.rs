@@ -118,6 +118,11 @@ impl Wanted<'_> {
 }
 
 impl Pipeline {
+    /// Its number, which no other pipeline has.
+    pub(super) const fn id(&self) -> u64 {
+        self.id
+    }
+
     fn is_of(&self, commit: &Commit) -> bool {
         self.sha.eq_ignore_ascii_case(commit.as_str())
     }
