@@ -16,6 +16,7 @@ mod parts;
 pub mod pipeline;
 pub mod request;
 pub mod script;
+mod total;
 
 use std::{sync::Arc, time::Instant};
 

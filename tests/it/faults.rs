@@ -5,6 +5,7 @@
 mod board;
 mod catalogue;
 mod expected;
+mod foreign;
 mod kind;
 mod registries;
 mod rendition;

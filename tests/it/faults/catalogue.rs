@@ -7,6 +7,7 @@ use std::{
 };
 
 use super::{
+    foreign::foreign,
     kind::{Kind, NO_TAGS},
     registries::registries,
     rendition::{
@@ -18,7 +19,7 @@ use crate::support::upstream::Step;
 
 /// All of them.
 pub fn all() -> Vec<Fault> {
-    [connection(), messages(), statuses(), registries(), documents(), answers(), programs(), gateway()]
+    [connection(), messages(), statuses(), registries(), documents(), answers(), foreign(), programs(), gateway()]
         .into_iter()
         .flatten()
         .collect()

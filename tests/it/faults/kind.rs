@@ -86,6 +86,12 @@ impl Kind {
         }
     }
 
+    /// How an API answers whose list is in an object: it is well, or has nothing.
+    pub fn wrapped(is_well: bool) -> Vec<Step> {
+        let list = if is_well { SETS } else { "[]" };
+        vec![Step::Send(json_response(format!("{{\"items\":{list}}}")))]
+    }
+
     /// How a source answers that provably has nothing.
     pub fn nothing(self, request: &Request) -> Vec<Step> {
         let (status, body) = self.nothing_parts();

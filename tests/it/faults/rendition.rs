@@ -38,6 +38,8 @@ pub struct Fault {
     pub asks_for_a_pause: bool,
     /// Whether the configuration takes a refusal for a missing tag, and lets repositories be missing.
     pub is_lenient: bool,
+    /// Whether the list of an API is in an object, as its `items`.
+    pub is_wrapped: bool,
 }
 
 /// What is done, and the code that the gateway has for it.
@@ -104,7 +106,8 @@ impl Fault {
 
     pub fn new(name: &'static str, script: Rendition<Does>, http: Rendition<Wire>, digests: Rendition<Wire>) -> Self {
         let (plugin, list) = (http.clone(), digests.clone());
-        Self { name, script, http, plugin, digests, list, ailment: None, asks_for_a_pause: false, is_lenient: false }
+        let (ailment, asks_for_a_pause, is_lenient, is_wrapped) = (None, false, false, false);
+        Self { name, script, http, plugin, digests, list, ailment, asks_for_a_pause, is_lenient, is_wrapped }
     }
 
     /// With a rendition of its own for each kind that is asked over the wire.
@@ -121,6 +124,11 @@ impl Fault {
     /// With the wish to be left alone, in words of HTTP.
     pub fn pausing(self) -> Self {
         Self { asks_for_a_pause: true, ..self }
+    }
+
+    /// With another rendition for an API, whose list is in an object.
+    pub fn wrapped(self, http: Rendition<Wire>) -> Self {
+        Self { http, is_wrapped: true, ..self }
     }
 
     /// With another rendition for a list of tags.

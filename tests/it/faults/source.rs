@@ -32,7 +32,7 @@ pub enum Source {
     /// A script that looks into a file to see how it is, and notes its runs in another.
     Script { mode: PathBuf, runs: PathBuf },
     /// An upstream that is asked over the wire.
-    Wire { mode: Arc<AtomicU8>, upstream: Upstream, wire: Wire, is_lenient: bool },
+    Wire { mode: Arc<AtomicU8>, upstream: Upstream, wire: Wire, is_lenient: bool, is_wrapped: bool },
 }
 
 impl Source {
@@ -48,14 +48,17 @@ impl Source {
         };
         let mode = Arc::new(AtomicU8::new(Mode::Well as u8));
         let (told, plays) = (Arc::clone(&mode), wire.clone());
+        let is_wrapped = kind == Kind::Http && fault.is_wrapped;
         let upstream = Upstream::start_apart(move |request| match (told.load(Ordering::SeqCst), &plays) {
+            (mode, Wire::Plays(play)) if mode == Mode::AtFault as u8 && is_wrapped => play(request),
+            (mode, _) if is_wrapped => Kind::wrapped(mode == Mode::Well as u8),
             (mode, _) if mode == Mode::Well as u8 => kind.well(request),
             (mode, _) if mode == Mode::AtFault as u8 && kind.spares(request) => kind.well(request),
             (mode, Wire::Plays(play)) if mode == Mode::AtFault as u8 => play(request),
             _ => kind.nothing(request),
         })
         .await;
-        Self::Wire { mode, upstream, wire, is_lenient: fault.is_lenient }
+        Self::Wire { mode, upstream, wire, is_lenient: fault.is_lenient, is_wrapped }
     }
 
     fn script(does: &Does, name: &str, folder: &Path) -> Self {
@@ -114,8 +117,10 @@ impl Source {
                 let plugin = json!({"baseUrl": format!("http://{}", upstream.address)});
                 json!({"http": {"plugin": plugin, "maxBody": "1MiB"}})
             }
-            (Self::Wire { upstream, .. }, _) => {
-                json!({"http": {"url": format!("http://{}/list", upstream.address), "maxBody": "1MiB"}})
+            (Self::Wire { upstream, is_wrapped, .. }, _) => {
+                let parameters = if *is_wrapped { "body.items" } else { "body" };
+                let url = format!("http://{}/list", upstream.address);
+                json!({"http": {"url": url, "maxBody": "1MiB", "parameters": parameters}})
             }
             (Self::Script { .. }, kind) => {
                 let own = json!({"read": ["."], "write": ["."]});
