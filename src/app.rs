@@ -146,7 +146,7 @@ impl App {
         };
         let path = self.base.resolve(path);
         let open = move |app: &Self| {
-            let disk = Disk::open(&path, app.limits.disk, app.metrics.disk.clone())?;
+            let disk = Disk::open(&path, app.limits.disk, app.metrics.disk.clone(), &app.common.clock)?;
             app.engine.keep_on(disk, &app.setup().routes);
             Ok::<(), Trouble>(())
         };

@@ -99,10 +99,20 @@ impl Answers {
         Self { memory, behind: Arc::default() }
     }
 
-    /// Keeps answers on `disk` too, from now on.
+    /// Keeps answers on `disk` too, from now on, also those that were given before it could be opened.
     pub fn keep_on(&self, disk: Disk) {
         let _ = self.behind.disk.set(disk);
         self.behind.is_missing.store(false, Ordering::Relaxed);
+        for (key, mut entry) in self.memory.iter() {
+            // A run may bring another answer meanwhile: the one in memory comes last.
+            while let Some(disk) = self.disk().filter(|disk| !disk.has_since(&key, entry.stored_at)) {
+                disk.put(key, &entry);
+                match self.memory.get(&key) {
+                    Some(other) if !Arc::ptr_eq(&other, &entry) => entry = other,
+                    _ => break,
+                }
+            }
+        }
     }
 
     /// Notes that there should be a disk, so that what is on it is not taken for what never was.

@@ -1,151 +1,194 @@
-//! Last good answers on disk (redb), so that a restart does not forget them. Written by a thread of its own, off
-//! every answer's path; read when memory has nothing. Whatever is wrong with the disk is logged and counted, and
-//! the gateway serves on.
+//! Last good answers on disk, so that a restart does not forget them. A change is appended to the [`journal`] before its
+//! answer is sent; a thread of its own brings it into the database (redb), off every answer's path. The database is read
+//! when memory has nothing. Whatever is wrong with the disk is logged and counted, and the gateway serves on.
+//!
+//! A lost record never counts as "there was nothing": a record that could not be written, had to leave for want of room, or
+//! was in a file that is damaged or gone has a mark of loss ([`marks`]), and reading it is an error. What is found at the
+//! start is judged in [`start`].
 
 mod file;
+mod journal;
+mod kind;
+mod marks;
 pub(super) mod record;
+mod sizes;
+mod start;
+mod throttle;
 mod writer;
 
 use std::{
+    fmt,
     path::Path,
     sync::{
-        Arc,
-        mpsc::{SyncSender, sync_channel},
+        Arc, Mutex, PoisonError,
+        mpsc::{Sender, channel, sync_channel},
     },
     thread,
     time::Duration,
 };
 
-use redb::{Database, ReadOnlyTable, ReadableDatabase, ReadableTable, TableDefinition};
+use redb::{Database, ReadOnlyTable, ReadableDatabase, ReadableTable};
 use serde::{Serialize, de::DeserializeOwned};
 
 pub use self::file::Trouble;
 use self::{
     file::File,
+    journal::Journal,
+    kind::{Change, Kind},
+    marks::Marks,
     record::{Head, decode, encode},
+    sizes::Sizes,
+    start::{Parts, start},
+    throttle::Throttle,
     writer::{Order, Writer},
 };
 use super::{Entry, Key, answers::Listed};
 use crate::{
+    clock::{Clock, Timestamp},
     generator::{Question, Selector},
     telemetry::metrics::DiskMetrics,
     units::ByteSize,
 };
 
-type Records = TableDefinition<'static, &'static [u8; 32], &'static [u8]>;
 type Readable = ReadOnlyTable<&'static [u8; 32], &'static [u8]>;
 
-const ANSWERS: Records = TableDefinition::new("answers");
-const HELD: Records = TableDefinition::new("held");
-const BASELINES: Records = TableDefinition::new("baselines");
-/// How many orders may wait for the writer; with more, the newest answer is not kept.
-const QUEUE: usize = 1024;
-
 /// The records of a kind, to be read; `None` where nothing was ever written.
-fn records(database: &Database, kind: Records) -> Result<Option<Readable>, redb::Error> {
-    match database.begin_read()?.open_table(kind) {
+fn records(database: &Database, kind: Kind) -> Result<Option<Readable>, redb::Error> {
+    match database.begin_read()?.open_table(kind.table()) {
         Err(redb::TableError::TableDoesNotExist(_)) => Ok(None),
         table => Ok(Some(table?)),
     }
 }
 
-/// That the file, or a record in it, cannot be read, so that nobody knows what was there. The log says why.
+/// That the file, or a record in it, cannot be read or was lost, so that nobody knows what was there. The log says why.
 #[derive(Debug, Clone, Copy)]
 pub struct Unreadable;
 
 /// The store, once it is open.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Disk {
     file: Arc<File>,
-    queue: SyncSender<Order>,
+    journal: Arc<Mutex<Journal>>,
+    marks: Arc<Marks>,
+    queue: Sender<Order>,
     metrics: DiskMetrics,
+    throttle: Arc<Throttle>,
+}
+
+impl fmt::Debug for Disk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Disk").field("file", &self.file).finish_non_exhaustive()
+    }
 }
 
 impl Disk {
-    /// Opens or makes the file at `path` and keeps about `most` bytes in it. A damaged file is set aside under a name
-    /// that says so.
+    /// Opens or makes the file at `path` with its companions, takes over what the journal holds, and keeps about `most`
+    /// bytes of answers. A damaged file is set aside under a name that says so; what was in it is lost.
     ///
     /// # Errors
     /// When there can be no file.
-    pub fn open(path: &Path, most: ByteSize, metrics: DiskMetrics) -> Result<Self, Trouble> {
-        Self::start(File::open(path, &metrics)?, most, metrics)
+    pub fn open(path: &Path, most: ByteSize, metrics: DiskMetrics, clock: &Arc<dyn Clock>) -> Result<Self, Trouble> {
+        Self::run(start(path, clock, &metrics)?, most, metrics)
     }
 
     /// A store without a file.
     #[cfg(test)]
     pub(crate) fn in_memory(metrics: DiskMetrics) -> Self {
-        Self::start(File::in_memory(), ByteSize::mib(256), metrics).unwrap()
+        let marks = Marks::in_memory(Arc::new(crate::clock::SystemClock));
+        let parts = Parts { file: File::in_memory(), journal: Journal::in_memory(), marks };
+        Self::run(parts, ByteSize::mib(256), metrics).unwrap()
     }
 
-    /// Keeps about `most` bytes in `file`.
-    fn start(file: File, most: ByteSize, metrics: DiskMetrics) -> Result<Self, Trouble> {
-        let file = Arc::new(file);
-        let (queue, orders) = sync_channel(QUEUE);
-        let writer = Writer::new(Arc::clone(&file), most.0, metrics.clone());
+    /// Starts the thread that writes.
+    fn run(parts: Parts, most: ByteSize, metrics: DiskMetrics) -> Result<Self, Trouble> {
+        let Parts { file, journal, marks } = parts;
+        let (file, journal, marks) = (Arc::new(file), Arc::new(Mutex::new(journal)), Arc::new(marks));
+        // What may wait is bounded by the journal.
+        let (queue, orders) = channel();
+        let writer = Writer {
+            file: Arc::clone(&file),
+            journal: Arc::clone(&journal),
+            marks: Arc::clone(&marks),
+            most: most.0,
+            metrics: metrics.clone(),
+            sizes: Sizes::default(),
+            throttle: Throttle::default(),
+        };
         let spawned = thread::Builder::new().name("store".into()).spawn(move || writer.run(&orders));
         spawned.map_err(|error| Trouble::Other(format!("no thread to write with: {error}")))?;
-        Ok(Self { file, queue, metrics })
+        Ok(Self { file, journal, marks, queue, metrics, throttle: Arc::default() })
     }
 
     /// What is kept under `key`, fresh no more: what happened since it was stored is not known.
     ///
     /// # Errors
-    /// When there may have been something, and it cannot be read.
+    /// When there may have been something, and it is lost or cannot be read.
     pub fn get(&self, key: &Key) -> Result<Option<Entry>, Unreadable> {
-        let read = self.attempt(|database| {
-            let Some(table) = records(database, ANSWERS)? else { return Ok(None) };
-            let Some(record) = table.get(key.as_bytes())? else { return Ok(None) };
-            let entry = decode(record.value());
-            if entry.is_none() {
-                self.damaged(key);
-            }
-            Ok(Some(entry))
+        self.read(Kind::Answer, key, decode)
+    }
+
+    /// Whether an answer of `then`, or a later one, is kept under `key`.
+    pub(super) fn has_since(&self, key: &Key, then: Timestamp) -> bool {
+        matches!(self.get(key), Ok(Some(kept)) if kept.stored_at >= then)
+    }
+
+    /// What the record of a kind under `key` holds; `decode` gives its stamp too.
+    ///
+    /// # Errors
+    /// When there may have been a record, and it is lost or cannot be read.
+    fn read<T>(
+        &self,
+        kind: Kind,
+        key: &Key,
+        decode: impl FnOnce(&[u8]) -> Option<(u64, T)>,
+    ) -> Result<Option<T>, Unreadable> {
+        let found = self.attempt(|database| {
+            let Some(table) = records(database, kind)? else { return Ok(None) };
+            Ok(table.get(key.as_bytes())?.map(|record| decode(record.value())))
         })?;
-        match read {
-            Some(entry) => entry.map(Some).ok_or(Unreadable),
-            None if self.file.is_anew => Err(Unreadable),
-            None => Ok(None),
-        }
+        let (stamp, content) = match found {
+            Some(Some((stamp, content))) => (Some(stamp), Some(content)),
+            Some(None) => {
+                self.damaged(key);
+                return Err(Unreadable);
+            }
+            None => (None, None),
+        };
+        if self.marks.is_lost(kind, key, stamp) { Err(Unreadable) } else { Ok(content) }
     }
 
     /// All answers that are kept.
     #[must_use]
     pub fn list(&self) -> Vec<(Key, Listed)> {
-        self.read_all::<Head, _>(ANSWERS, |key, head, size| (key, Listed::kept(head, size)))
+        self.read_all::<Head, _>(Kind::Answer, |key, head, size| (key, Listed::kept(head, size)))
     }
 
     /// What the next answer under `key` is compared with.
     ///
     /// # Errors
-    /// When there may have been something, and it cannot be read.
+    /// When there may have been something, and it is lost or cannot be read.
     pub fn baseline<T: DeserializeOwned>(&self, key: &Key) -> Result<Option<T>, Unreadable> {
-        let read = self.attempt(|database| {
-            let Some(table) = records(database, BASELINES)? else { return Ok(None) };
-            let Some(record) = table.get(key.as_bytes())? else { return Ok(None) };
-            Ok(Some(record::open::<T>(record.value()).map(|(baseline, _)| baseline)))
-        })?;
-        let Some(baseline) = read else { return Ok(None) };
-        if baseline.is_none() {
-            self.damaged(key);
-        }
-        baseline.map(Some).ok_or(Unreadable)
+        self.read(Kind::Baseline, key, |record| record::open(record).map(|(stamp, baseline, _)| (stamp, baseline)))
     }
 
     /// What is held, by lineage.
     #[must_use]
     pub fn held<T: DeserializeOwned>(&self) -> Vec<(Key, T)> {
-        self.read_all::<T, _>(HELD, |key, held, _| (key, held))
+        self.read_all::<T, _>(Kind::Held, |key, held, _| (key, held))
     }
 
-    fn read_all<H: DeserializeOwned, T>(&self, kind: Records, made: impl Fn(Key, H, usize) -> T) -> Vec<T> {
+    /// All records of a kind, but those that are lost.
+    fn read_all<H: DeserializeOwned, T>(&self, kind: Kind, made: impl Fn(Key, H, usize) -> T) -> Vec<T> {
         let read = |database: &Database| {
             let Some(table) = records(database, kind)? else { return Ok(Vec::new()) };
             let mut all = Vec::new();
             for row in table.iter()? {
                 let (key, record) = row?;
                 let key = Key::of_bytes(*key.value());
-                match record::open(record.value()) {
-                    Some((head, _)) => all.push(made(key, head, record.value().len())),
+                let record = record.value();
+                match record::open(record) {
+                    Some((stamp, ..)) if self.marks.is_lost(kind, &key, Some(stamp)) => {}
+                    Some((_, head, _)) => all.push(made(key, head, record.len())),
                     None => self.damaged(&key),
                 }
             }
@@ -155,7 +198,7 @@ impl Disk {
     }
 
     fn damaged(&self, key: &Key) {
-        tracing::warn!(%key, "a record on disk is damaged and counts as missing");
+        tracing::warn!(%key, "a record on disk is damaged; what it held is unknown");
         self.metrics.errors.inc();
     }
 
@@ -167,34 +210,67 @@ impl Disk {
         })
     }
 
-    /// Keeps `entry` under `key`, soon.
+    /// Keeps `entry` under `key`. When it returns, the end of the process takes nothing away: the record is in the
+    /// journal, or marked as lost.
     pub fn put(&self, key: Key, entry: &Entry) {
-        if let Some(record) = encode(entry) {
-            self.order(Order::Put(key, record));
+        match encode(entry) {
+            Some(draft) => self.change(Kind::Answer, key, Some(draft)),
+            None => self.lose(Kind::Answer, &key),
         }
     }
 
-    /// Keeps what the next answer under `key` is compared with, soon.
+    /// Keeps what the next answer under `key` is compared with, in the same way.
     pub fn put_baseline<T: Serialize>(&self, key: Key, baseline: &T) {
-        if let Some(record) = record::seal(baseline, &[]) {
-            self.order(Order::Baseline(key, record));
+        match record::draft(baseline, &[]) {
+            Some(draft) => self.change(Kind::Baseline, key, Some(draft)),
+            None => self.lose(Kind::Baseline, &key),
         }
     }
 
-    /// Keeps what is held under `key`, soon, or forgets it.
+    /// Keeps what is held under `key`, or forgets it, in the same way.
     pub fn hold<T: Serialize>(&self, key: Key, held: Option<&T>) {
-        let record = held.and_then(|held| record::seal(held, &[]));
-        self.order(Order::Hold(key, record));
+        match held.map(|held| record::draft(held, &[])) {
+            Some(None) => self.lose(Kind::Held, &key),
+            draft => self.change(Kind::Held, key, draft.flatten()),
+        }
     }
 
     /// Notes that what is under `key` was of use.
     pub fn used(&self, key: Key) {
-        let _ = self.queue.try_send(Order::Used(key));
+        if self.journal.lock().unwrap_or_else(PoisonError::into_inner).admit(0) {
+            let _ = self.queue.send(Order::Used(key));
+        }
     }
 
-    fn order(&self, order: Order) {
-        if self.queue.try_send(order).is_err() {
-            self.metrics.errors.inc();
+    /// Appends a change to the journal and tells the writer. `draft` is a record to seal, `None` a removal.
+    fn change(&self, kind: Kind, key: Key, draft: Option<Vec<u8>>) {
+        // The lock is held until the writer is told, so that journal and database see changes in the same order.
+        let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
+        if !journal.admit(draft.as_ref().map_or(0, Vec::len)) {
+            return self.lose(kind, &key);
+        }
+        let mut change = Change::new(kind, key, draft, self.marks.next());
+        if let Err(error) = journal.append(&change) {
+            if self.throttle.is_due() {
+                tracing::error!(%error, "the journal of last good answers cannot be written; until the database has them, they count as lost");
+            }
+            self.lose(kind, &key);
+            // If the database takes it, it is later than its mark.
+            change.renew(self.marks.next());
+        }
+        if self.queue.send(Order::Change(change)).is_err() {
+            self.lose(kind, &key);
+        }
+    }
+
+    /// Marks what is kept under `key` as lost.
+    fn lose(&self, kind: Kind, key: &Key) {
+        self.metrics.errors.inc();
+        self.metrics.lost.inc();
+        if let Err(error) = self.marks.set(kind, key, true)
+            && self.throttle.is_due()
+        {
+            tracing::error!(%error, "a lost answer cannot be marked; after a kill it would count as none");
         }
     }
 
@@ -210,8 +286,10 @@ impl Disk {
     /// Overwrites the records of answer and baseline under `key` with what is none.
     #[cfg(test)]
     pub(crate) fn damage(&self, key: &Key) {
-        self.order(Order::Put(*key, b"damaged".to_vec()));
-        self.order(Order::Baseline(*key, b"damaged".to_vec()));
+        for kind in [Kind::Answer, Kind::Baseline] {
+            let change = Change { kind, key: *key, stamp: self.marks.next(), record: Some(b"damaged".to_vec()) };
+            self.queue.send(Order::Change(change)).unwrap();
+        }
         self.flush(Duration::from_secs(10));
     }
 
@@ -225,169 +303,4 @@ impl Disk {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::{file::create, *};
-    use crate::{
-        cache::{Encoded, Life, PackedQuestion, Revision},
-        clock::Timestamp,
-        generator::{Evidence, ParameterSet, Parameters, Question},
-    };
-
-    fn entry(text: &str) -> Entry {
-        let set = ParameterSet(json!({ "a": text }).as_object().unwrap().clone());
-        Entry {
-            encoded: Encoded::encode(&[set]).unwrap(),
-            question: PackedQuestion::from(&Question {
-                route: "r".into(),
-                application_set: None,
-                parameters: Arc::default(),
-            }),
-            revision: Revision::of(&json!({})),
-            stored_at: Timestamp(1_700_000_000_000),
-            asked_at: Timestamp(1_700_000_000_000),
-            first_at: Timestamp(1_700_000_000_000),
-            turn: 7,
-            life: Life::For(Duration::from_mins(1)),
-            took: Duration::from_micros(7),
-            evidence: vec![Evidence::absent("a", "b").of("c")],
-            note: Some(Arc::new(serde_json::json!({"n": 1}))),
-        }
-    }
-
-    fn key(n: u8) -> Key {
-        Key::of_bytes([n; 32])
-    }
-
-    fn metrics() -> DiskMetrics {
-        let counter = || prometheus::IntCounter::new("n", "n").unwrap();
-        DiskMetrics { writes: counter(), errors: counter() }
-    }
-
-    fn open(path: &Path, most: u64) -> Disk {
-        Disk::open(path, ByteSize(most), metrics()).unwrap()
-    }
-
-    /// Waits until the file can be opened again: its writer ends in its own time.
-    fn close(disk: Disk, path: &Path) {
-        disk.flush(Duration::from_secs(10));
-        drop(disk);
-        while matches!(create(path), Err(Trouble::Locked(_))) {
-            thread::sleep(Duration::from_millis(1));
-        }
-    }
-
-    #[test]
-    fn what_was_kept_is_there_after_a_restart() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("deep/answers.redb");
-        let disk = open(&path, 1 << 20);
-        assert!(disk.get(&key(1)).unwrap().is_none());
-        disk.put(key(1), &entry("x"));
-        close(disk, &path);
-        let disk = open(&path, 1 << 20);
-        let (kept, put) = (disk.get(&key(1)).unwrap().unwrap(), entry("x"));
-        assert_eq!((kept.encoded.body(), kept.encoded.sets()), (put.encoded.body(), 1));
-        assert_eq!(
-            (kept.question, kept.stored_at, kept.life, kept.took, kept.evidence),
-            (put.question, put.stored_at, Life::Restored, put.took, put.evidence)
-        );
-        assert!(Disk::open(&path, ByteSize(1), metrics()).unwrap_err().to_string().contains("another process"));
-    }
-
-    #[test]
-    fn the_size_is_bounded_and_the_oldest_leave() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("answers.redb");
-        let disk = open(&path, 6000);
-        for n in 0..20 {
-            disk.put(key(n), &entry(&"x".repeat(1000)));
-            disk.flush(Duration::from_secs(10));
-        }
-        let there: Vec<u8> = (0..20).filter(|n| disk.get(&key(*n)).unwrap().is_some()).collect();
-        assert_eq!(there, [16, 17, 18, 19]);
-        close(disk, &path);
-        let disk = open(&path, 3400);
-        disk.put(key(30), &entry("x"));
-        disk.flush(Duration::from_secs(10));
-        let there: Vec<u8> = (0..31).filter(|n| disk.get(&key(*n)).unwrap().is_some()).collect();
-        assert_eq!(there, [18, 19, 30]);
-    }
-
-    #[test]
-    fn what_is_used_stays() {
-        let folder = tempfile::tempdir().unwrap();
-        let disk = open(&folder.path().join("answers.redb"), 6000);
-        for n in 0..20 {
-            disk.put(key(n), &entry(&"x".repeat(1000)));
-            disk.used(key(0));
-            disk.flush(Duration::from_secs(10));
-        }
-        let there: Vec<u8> = (0..20).filter(|n| disk.get(&key(*n)).unwrap().is_some()).collect();
-        assert_eq!(there, [0, 17, 18, 19]);
-    }
-
-    #[test]
-    fn what_is_over_stays_over_and_what_is_held_stays_held() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("answers.redb");
-        let disk = open(&path, 1 << 20);
-        let asking = |branch: &str| {
-            let parameters: Parameters = json!({ "branch": branch }).as_object().unwrap().clone();
-            let entry = entry(branch);
-            let question = Question { parameters: Arc::new(parameters.clone()), ..entry.question.open() };
-            let question = PackedQuestion::from(&question);
-            (Entry { question, ..entry }, Selector { parameters, ..Selector::default() })
-        };
-        let ((x, select_x), (y, _)) = (asking("x"), asking("y"));
-        disk.put(key(1), &x);
-        disk.put(key(2), &y);
-        disk.hold(key(3), Some(&"why"));
-        disk.hold(key(4), Some(&"gone"));
-        disk.hold::<&str>(key(4), None);
-        let expired: Vec<Key> = disk.expire(select_x).into_iter().map(|(key, _)| key).collect();
-        assert_eq!(expired, [key(1)]);
-        close(disk, &path);
-        let disk = open(&path, 1 << 20);
-        let lives = [1, 2].map(|n| disk.get(&key(n)).unwrap().unwrap().life);
-        assert_eq!(lives, [Life::For(Duration::ZERO), Life::Restored]);
-        assert_eq!(disk.held::<String>(), [(key(3), "why".to_owned())]);
-        assert_eq!(disk.list().len(), 2);
-    }
-
-    #[test]
-    fn a_damaged_record_counts_as_missing() {
-        let record = encode(&entry("x")).unwrap();
-        assert!(decode(&record).is_some());
-        for position in 0..record.len() {
-            let mut damaged = record.clone();
-            damaged[position] ^= 0x20;
-            assert!(decode(&damaged).is_none(), "byte {position}");
-            assert!(decode(&record[..position]).is_none(), "cut at {position}");
-        }
-        assert!(decode(&[0; 100]).is_none() && decode(&[]).is_none());
-    }
-
-    #[test]
-    fn a_damaged_file_is_set_aside_and_named() {
-        // What was in it is not known, other than in a file that is new.
-        for damage in [b"not a database".to_vec(), vec![0; 100_000]] {
-            let folder = tempfile::tempdir().unwrap();
-            let path = folder.path().join("answers.redb");
-            std::fs::write(&path, &damage).unwrap();
-            let disk = open(&path, 1 << 20);
-            assert_eq!(disk.metrics.errors.get(), 1);
-            assert!(disk.get(&key(2)).is_err());
-            disk.put(key(1), &entry("x"));
-            disk.flush(Duration::from_secs(10));
-            assert!(disk.get(&key(1)).unwrap().is_some());
-            let names: Vec<String> = std::fs::read_dir(folder.path())
-                .unwrap()
-                .map(|file| file.unwrap().file_name().into_string().unwrap())
-                .collect();
-            let aside = names.iter().find(|name| name.starts_with("answers.redb.damaged-")).unwrap();
-            assert_eq!(std::fs::read(folder.path().join(aside)).unwrap(), damage);
-        }
-    }
-}
+mod tests;

@@ -76,6 +76,8 @@ pub struct DiskMetrics {
     pub writes: IntCounter,
     /// Reads and writes that failed.
     pub errors: IntCounter,
+    /// Records that were lost one by one.
+    pub lost: IntCounter,
 }
 
 /// One route's metrics, looked up once.
@@ -160,6 +162,11 @@ impl Metrics {
         let disk_writes =
             IntCounter::new("appset_gateway_disk_writes_total", "Last good answers that are safe on disk.")?;
         registry.register(Box::new(disk_writes.clone()))?;
+        let disk_lost = IntCounter::new(
+            "appset_gateway_disk_lost_total",
+            "Records that could not be kept on disk or had to leave for want of room; what they were counts as unknown.",
+        )?;
+        registry.register(Box::new(disk_lost.clone()))?;
         let metrics = Self {
             callers: CallerMetrics::new(&registry)?,
             connections: ConnectionMetrics::new(&registry)?,
@@ -197,7 +204,7 @@ impl Metrics {
             flights: gauge("appset_gateway_backend_runs_in_flight", "Runs of backends under way.")?,
             routes: RouteGauges::new(&registry)?,
             process: ProcessMetrics::new(&registry)?,
-            disk: DiskMetrics { writes: disk_writes, errors: disk_errors },
+            disk: DiskMetrics { writes: disk_writes, errors: disk_errors, lost: disk_lost },
             cache_entries: gauge("appset_gateway_cache_entries", "Answers in memory.")?,
             cache_bytes: gauge("appset_gateway_cache_size_bytes", "Size of the answers in memory.")?,
             registry: registry.clone(),

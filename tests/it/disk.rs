@@ -1,5 +1,8 @@
 //! Last good answers on disk: a restart, a crash, and a disk in every kind of trouble.
 
+mod killed;
+mod lost;
+
 use std::{
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
@@ -192,14 +195,12 @@ async fn a_damaged_file_never_makes_a_wrong_answer() {
         }
         works(folder.path(), true);
         assert_eq!(ask(&gateway, 1000).await.sets(), expected(1000), "{name}");
-        if name != "empty" {
-            // What was there before is lost, so that nothing is no answer that can be believed at once.
-            std::fs::write(folder.path().join("answer"), "[]").unwrap();
-            let reply = ask(&gateway, 2000).await;
-            // Unless it is not: what is cut off may have been of no use.
-            let is_damaged = !name.starts_with("flipped") && kept < 20;
-            assert!(reply.status == 503 || !is_damaged, "{name}: {}", reply.text());
-        }
+        // What was there before is lost, so that an empty answer cannot be believed at once.
+        std::fs::write(folder.path().join("answer"), "[]").unwrap();
+        let reply = ask(&gateway, 2000).await;
+        // Unless it is not: what is cut off may have been of no use.
+        let is_damaged = !name.starts_with("flipped") && kept < 20;
+        assert!(reply.status == 503 || !is_damaged, "{name}: {}", reply.text());
         works(folder.path(), false);
     }
 }
@@ -253,7 +254,7 @@ async fn a_full_disk_is_survived() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     let safe = metric(&gateway, "appset_gateway_disk_writes_total").await;
-    assert!((1..60).contains(&safe), "{safe}");
+    assert!((2..60).contains(&safe), "{safe}");
     assert!(ask(&gateway, 59).await.header("cache-status").unwrap().starts_with("appset-gateway; hit"));
     // What the disk cannot be told goes for what comes from it too.
     let request = operator_request("POST", "/admin/answers/invalidate", r#"{"route":"s"}"#);
@@ -271,9 +272,10 @@ async fn a_full_disk_is_survived() {
     let (status, log) = gateway.wait(Duration::from_secs(10));
     assert!(status.success() && log.contains("cannot be kept on disk; they stay in memory"), "{status}");
 
-    // What was written before is whole.
+    // What was written before is whole; of the first question there was a later answer.
     works(folder.path(), false);
     let gateway = Gateway::serve(&config);
-    assert_eq!(ask(&gateway, 0).await.sets().len(), large.len() + r#""n":"0","#.len());
+    assert_eq!(ask(&gateway, 1).await.sets().len(), large.len() + r#""n":"1","#.len());
+    assert_eq!(ask(&gateway, 0).await.status, 502);
     assert_eq!(metric(&gateway, "appset_gateway_disk_errors_total").await, 0);
 }

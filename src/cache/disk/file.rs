@@ -1,21 +1,16 @@
-//! The file: opened, set aside when it is damaged, and opened again after an I/O error, since redb does nothing more
-//! with a file that failed once.
+//! The database file: opened, and opened again after an I/O error, since redb does nothing more with a file that failed
+//! once. What happens at the start is in [`super::start`].
 
 use std::{
+    ffi::OsStr,
     fs::OpenOptions,
     os::unix::fs::OpenOptionsExt,
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     sync::{PoisonError, RwLock},
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use redb::{Database, DatabaseError, StorageError};
-
-use crate::telemetry::metrics::DiskMetrics;
-
-/// How long a lock may be a leftover.
-const MOMENT: Duration = Duration::from_millis(250);
 
 /// How much of the file redb keeps in memory, in bytes; its own choice would be 1 GiB. What is asked often is in our memory.
 const PAGES: usize = 16 * 1024 * 1024;
@@ -23,34 +18,14 @@ const PAGES: usize = 16 * 1024 * 1024;
 /// A file that may have to be opened again.
 #[derive(Debug)]
 pub(super) struct File {
-    /// Whether it took the place of one that was damaged: whatever was in that is lost.
-    pub(super) is_anew: bool,
     path: PathBuf,
     database: RwLock<Option<Database>>,
 }
 
 impl File {
-    /// Opens or makes the file at `path`; sets a damaged one aside.
-    ///
-    /// # Errors
-    /// When there can be no file.
-    pub(super) fn open(path: &Path, metrics: &DiskMetrics) -> Result<Self, Trouble> {
-        let within = |trouble: Trouble| trouble.within(path);
-        if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder).map_err(|error| Trouble::Other(error.to_string()).within(folder))?;
-        }
-        let (database, is_anew) = match patiently(path) {
-            Ok(database) => (database, false),
-            Err(Trouble::Damaged(why)) => {
-                let aside = set_aside(path)
-                    .map_err(|error| within(Trouble::Damaged(format!("{why}, and cannot be moved: {error}"))))?;
-                tracing::error!(damaged = %aside.display(), why, "the file of last good answers was damaged and is set aside; a new one begins");
-                metrics.errors.inc();
-                (create(path).map_err(within)?, true)
-            }
-            Err(trouble) => return Err(within(trouble)),
-        };
-        Ok(Self { is_anew, path: path.to_owned(), database: RwLock::new(Some(database)) })
+    /// The open `database` at `path`.
+    pub(super) fn new(path: &Path, database: Database) -> Self {
+        Self { path: path.to_owned(), database: RwLock::new(Some(database)) }
     }
 
     /// Works with the file. A panic of redb's, which reads a damaged page as far as it makes sense, is an error.
@@ -61,14 +36,15 @@ impl File {
             .unwrap_or_else(|_| Err(redb::Error::Corrupted("it panicked".into())))
     }
 
-    /// Closes the file and opens it again; one that is damaged by now stays closed.
+    /// Closes the file and opens it again. One that is damaged or gone by now stays closed: a new one would look as if
+    /// there never had been anything.
     ///
     /// # Errors
     /// When it cannot be opened: the reason, for the log.
     pub(super) fn reopen(&self) -> Result<(), String> {
         let mut database = self.database.write().unwrap_or_else(PoisonError::into_inner);
         *database = None;
-        *database = Some(create(&self.path).map_err(|trouble| trouble.to_string())?);
+        *database = Some(open(&self.path).map_err(|trouble| trouble.to_string())?);
         Ok(())
     }
 
@@ -76,7 +52,7 @@ impl File {
     #[cfg(test)]
     pub(super) fn in_memory() -> Self {
         let database = Database::builder().create_with_backend(redb::backends::InMemoryBackend::new()).unwrap();
-        Self { is_anew: false, path: PathBuf::new(), database: RwLock::new(Some(database)) }
+        Self::new(Path::new(""), database)
     }
 }
 
@@ -92,7 +68,8 @@ pub enum Trouble {
 }
 
 impl Trouble {
-    fn within(self, path: &Path) -> Self {
+    /// The same with the path that it is about.
+    pub(super) fn within(self, path: &Path) -> Self {
         let shown = path.display();
         match self {
             Self::Locked(why) => Self::Locked(format!("{shown}: {why}")),
@@ -110,28 +87,38 @@ impl std::fmt::Display for Trouble {
     }
 }
 
-/// Opens a file that may be locked for a moment still: a child that a killed gateway was about to start holds the lock
-/// until it runs.
-fn patiently(path: &Path) -> Result<Database, Trouble> {
-    let until = Instant::now() + MOMENT;
-    loop {
-        match create(path) {
-            Err(Trouble::Locked(_)) if Instant::now() < until => std::thread::sleep(MOMENT / 25),
-            created => return created,
-        }
+/// Opens the file at `path`, which is there. An empty file is a damaged one.
+pub(super) fn open(path: &Path) -> Result<Database, Trouble> {
+    let found = std::fs::metadata(path).map_err(|error| Trouble::Other(error.to_string()))?;
+    if found.len() == 0 {
+        return Err(Trouble::Damaged("it is empty".to_owned()));
     }
+    open_with(path, false)
 }
 
-/// With a file that nobody else can read: questions and answers are nobody else's business.
-fn open_or_make(path: &Path) -> Result<Database, DatabaseError> {
-    let mut options = OpenOptions::new();
-    let file = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
-    let file = file.map_err(|error| DatabaseError::Storage(StorageError::Io(error)))?;
-    Database::builder().set_cache_size(PAGES).create_file(file)
+/// Makes a new file at `path`, in place of what is there. It is made under another name and renamed when it is whole, so
+/// that a process that is killed meanwhile leaves no file that looks damaged.
+pub(super) fn make(path: &Path) -> Result<Database, Trouble> {
+    let new = replace(path);
+    let told = |error: std::io::Error| Trouble::Other(format!("a new file cannot be made: {error}"));
+    match std::fs::remove_file(&new) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(told(error)),
+        _ => {}
+    }
+    let database = open_with(&new, true)?;
+    std::fs::rename(&new, path).and_then(|()| sync_folder(path)).map_err(told)?;
+    Ok(database)
 }
 
-pub(super) fn create(path: &Path) -> Result<Database, Trouble> {
-    let opened = catch_unwind(|| open_or_make(path)).unwrap_or_else(|_| Err(DatabaseError::RepairAborted));
+/// Opens a file that nobody else can read: questions and answers are nobody else's business.
+fn open_with(path: &Path, is_new: bool) -> Result<Database, Trouble> {
+    let open = || {
+        let mut options = OpenOptions::new();
+        let file = options.read(true).write(true).create_new(is_new).mode(0o600).open(path);
+        let file = file.map_err(|error| DatabaseError::Storage(StorageError::Io(error)))?;
+        Database::builder().set_cache_size(PAGES).create_file(file)
+    };
+    let opened = catch_unwind(open).unwrap_or_else(|_| Err(DatabaseError::RepairAborted));
     opened.map_err(|error| match &error {
         DatabaseError::DatabaseAlreadyOpen => Trouble::Locked("another process holds it".to_owned()),
         DatabaseError::Storage(StorageError::Io(io))
@@ -143,11 +130,20 @@ pub(super) fn create(path: &Path) -> Result<Database, Trouble> {
     })
 }
 
-fn set_aside(path: &Path) -> std::io::Result<PathBuf> {
-    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+/// The path of a companion of `path`.
+pub(super) fn beside(path: &Path, suffix: impl AsRef<OsStr>) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".damaged-{seconds}"));
-    let aside = path.with_file_name(name);
-    std::fs::rename(path, &aside)?;
-    Ok(aside)
+    name.push(suffix);
+    path.with_file_name(name)
+}
+
+/// The path under which what is to stand at `path` is made.
+pub(super) fn replace(path: &Path) -> PathBuf {
+    beside(path, ".new")
+}
+
+/// Waits until the names in the folder of `path` are on disk.
+pub(super) fn sync_folder(path: &Path) -> std::io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    std::fs::File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }

@@ -1,5 +1,10 @@
-//! The form of a record: `version (1 byte) | SHA-256 of the rest (8 bytes of it) | length of the head (4 bytes, little
-//! endian) | head (JSON) | body`. What does not fit its checksum counts as missing.
+//! The form of a record, as the journal and the database hold it:
+//!
+//! `version 3 (1 byte) | SHA-256 of the rest (its first 8 bytes) | stamp (8) | length of the head (4) | head (JSON) | body`
+//!
+//! Numbers are little endian. The *stamp* says when the record was made, in the time of [`super::marks::Marks::next`]: a
+//! record is believed if it was made after the latest mark of loss for its key. Version 2 has no stamp, which counts
+//! as 0. A record that does not fit its checksum is damaged, and what it held is unknown.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,9 +19,13 @@ use crate::{
     generator::{Evidence, Question},
 };
 
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
+/// The version before, without a stamp.
+const UNSTAMPED: u8 = 2;
 /// Version and checksum, in bytes.
 const PREFIX: usize = 9;
+/// The stamp, in bytes.
+const STAMP: usize = 8;
 
 /// All of an answer but its body.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,39 +60,61 @@ impl Head {
     }
 }
 
-/// A record of `head` and `body`.
-pub(super) fn seal<H: Serialize>(head: &H, body: &[u8]) -> Option<Vec<u8>> {
+/// The draft of a record of `head` and `body`, to be sealed.
+pub(super) fn draft<H: Serialize>(head: &H, body: &[u8]) -> Option<Vec<u8>> {
     let head = serde_json::to_vec(head).ok()?;
     let length = u32::try_from(head.len()).ok()?.to_le_bytes();
-    let mut record = vec![VERSION; PREFIX];
+    let mut record = vec![0; PREFIX + STAMP];
+    record[0] = VERSION;
     record.extend_from_slice(&length);
     record.extend_from_slice(&head);
     record.extend_from_slice(body);
-    let sum = checksum(&record[PREFIX..]);
-    record[1..PREFIX].copy_from_slice(&sum);
     Some(record)
 }
 
-/// The head and the body of a record that is whole.
-#[must_use]
-pub(super) fn open<H: DeserializeOwned>(record: &[u8]) -> Option<(H, &[u8])> {
-    let (&version, rest) = record.split_first()?;
-    let (sum, content) = rest.split_first_chunk::<8>()?;
-    if version != VERSION || *sum != checksum(content) {
-        return None;
-    }
-    let (length, rest) = content.split_first_chunk::<4>()?;
-    let (head, body) = rest.split_at_checked(usize::try_from(u32::from_le_bytes(*length)).ok()?)?;
-    Some((serde_json::from_slice(head).ok()?, body))
+/// Writes `stamp` and the checksum into the draft of a record, or into a record that was sealed before.
+pub(super) fn seal(draft: &mut [u8], stamp: u64) {
+    draft[PREFIX..PREFIX + STAMP].copy_from_slice(&stamp.to_le_bytes());
+    let sum = checksum(&draft[PREFIX..]);
+    draft[1..PREFIX].copy_from_slice(&sum);
 }
 
-fn checksum(content: &[u8]) -> [u8; 8] {
+/// The stamp of a record that is whole.
+#[must_use]
+pub(super) fn stamp(record: &[u8]) -> Option<u64> {
+    content(record).map(|(stamp, _)| stamp)
+}
+
+/// The stamp, the head and the body of a record that is whole.
+#[must_use]
+pub(super) fn open<H: DeserializeOwned>(record: &[u8]) -> Option<(u64, H, &[u8])> {
+    let (stamp, content) = content(record)?;
+    let (length, rest) = content.split_first_chunk::<4>()?;
+    let (head, body) = rest.split_at_checked(usize::try_from(u32::from_le_bytes(*length)).ok()?)?;
+    Some((stamp, serde_json::from_slice(head).ok()?, body))
+}
+
+/// The stamp of a record that is whole, and what comes after it.
+fn content(record: &[u8]) -> Option<(u64, &[u8])> {
+    let (&version, rest) = record.split_first()?;
+    let (sum, content) = rest.split_first_chunk::<8>()?;
+    if *sum != checksum(content) {
+        return None;
+    }
+    match version {
+        VERSION => content.split_first_chunk::<STAMP>().map(|(stamp, rest)| (u64::from_le_bytes(*stamp), rest)),
+        UNSTAMPED => Some((0, content)),
+        _ => None,
+    }
+}
+
+pub(super) fn checksum(content: &[u8]) -> [u8; 8] {
     let mut sum = [0; 8];
     sum.copy_from_slice(&Sha256::digest(content)[..8]);
     sum
 }
 
-/// The record of an answer.
+/// The draft of an answer's record.
 pub(super) fn encode(entry: &Entry) -> Option<Vec<u8>> {
     let head = Head {
         question: entry.question.open(),
@@ -97,14 +128,14 @@ pub(super) fn encode(entry: &Entry) -> Option<Vec<u8>> {
         evidence: entry.evidence.clone(),
         note: entry.note.clone(),
     };
-    seal(&head, entry.encoded.body())
+    draft(&head, entry.encoded.body())
 }
 
-/// The answer of a record: fresh no more.
+/// The stamp and the answer of a record: fresh no more.
 #[must_use]
-pub(super) fn decode(record: &[u8]) -> Option<Entry> {
-    let (head, body) = open::<Head>(record)?;
-    Some(Entry {
+pub(super) fn decode(record: &[u8]) -> Option<(u64, Entry)> {
+    let (stamp, head, body) = open::<Head>(record)?;
+    let entry = Entry {
         encoded: Encoded::restore(Bytes::copy_from_slice(body), head.sets)?,
         revision: head.revision,
         stored_at: head.stored_at,
@@ -116,5 +147,6 @@ pub(super) fn decode(record: &[u8]) -> Option<Entry> {
         took: Duration::from_micros(head.took_us),
         evidence: head.evidence,
         note: head.note,
-    })
+    };
+    Some((stamp, entry))
 }

@@ -1,21 +1,22 @@
-//! Who writes to the file: a thread of its own, off every answer's path.
+//! Who writes to the database: a thread of its own, off every answer's path.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::{
-        Arc,
-        mpsc::{Receiver, SyncSender},
-    },
-    time::{Duration, Instant},
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    mpsc::{Receiver, SyncSender},
 };
 
-use redb::{Database, ReadableTable, Table};
+use redb::{Database, ReadableTable, Table, WriteTransaction};
 
 use super::{
-    ANSWERS, BASELINES, HELD,
     file::File,
-    record::{Head, open, seal},
+    journal::Journal,
+    kind::{Change, Kind},
+    marks::Marks,
+    record::{self, Head, draft, open, seal},
     records,
+    sizes::Sizes,
+    start::{META, STAMP},
+    throttle::Throttle,
 };
 use crate::{
     cache::Key,
@@ -23,21 +24,12 @@ use crate::{
     telemetry::metrics::DiskMetrics,
 };
 
-/// How many orders are carried out in one transaction.
-const BATCH: usize = 256;
-/// How often trouble is told, which goes on.
-const TOLD_EVERY: Duration = Duration::from_mins(1);
-
 /// What the writer is told to do.
 #[derive(Debug)]
-pub enum Order {
-    /// Keep the record of an answer.
-    Put(Key, Vec<u8>),
-    /// Keep the record of what is held, or forget it.
-    Hold(Key, Option<Vec<u8>>),
-    /// Keep the record of what the next answer is compared with.
-    Baseline(Key, Vec<u8>),
-    /// Somebody read it: it is not the one that leaves next.
+pub(super) enum Order {
+    /// Make a change, which is in the journal already.
+    Change(Change),
+    /// Somebody read the answer: it is not the one that leaves next.
     Used(Key),
     /// No answer that is selected may be served before its backend was asked; tells which those are.
     Expire(Selector, SyncSender<Vec<(Key, Question)>>),
@@ -45,94 +37,53 @@ pub enum Order {
     Flush(SyncSender<()>),
 }
 
-/// Which records there are, by the time at which they were written or read last.
-#[derive(Default)]
-struct Sizes {
-    by_key: HashMap<[u8; 32], (u64, u64)>,
-    by_turn: BTreeMap<u64, [u8; 32]>,
-    turn: u64,
-    total: u64,
-}
-
-impl Sizes {
-    fn note(&mut self, key: [u8; 32], size: u64) {
-        self.forget(&key);
-        self.turn += 1;
-        self.by_key.insert(key, (self.turn, size));
-        self.by_turn.insert(self.turn, key);
-        self.total += size;
-    }
-
-    fn forget(&mut self, key: &[u8; 32]) {
-        if let Some((turn, size)) = self.by_key.remove(key) {
-            self.by_turn.remove(&turn);
-            self.total -= size;
-        }
-    }
-
-    fn used(&mut self, key: [u8; 32]) {
-        if let Some((_, size)) = self.by_key.get(&key) {
-            self.note(key, *size);
-        }
-    }
-
-    fn oldest(&self) -> Option<[u8; 32]> {
-        self.by_turn.values().next().copied()
-    }
-}
-
 type Records<'a> = Table<'a, &'static [u8; 32], &'static [u8]>;
+type Expired = (SyncSender<Vec<(Key, Question)>>, Vec<(Key, Question)>);
 
 /// The one who writes.
-pub struct Writer {
-    file: Arc<File>,
-    most: u64,
-    metrics: DiskMetrics,
-    sizes: Sizes,
-    told_at: Option<Instant>,
-}
-
-/// What is told once all is written.
-enum Reply {
-    Expired(SyncSender<Vec<(Key, Question)>>, Vec<(Key, Question)>),
-    Flushed(SyncSender<()>),
+pub(super) struct Writer {
+    pub file: Arc<File>,
+    pub journal: Arc<Mutex<Journal>>,
+    pub marks: Arc<Marks>,
+    /// How many bytes of answers are kept, about.
+    pub most: u64,
+    pub metrics: DiskMetrics,
+    pub sizes: Sizes,
+    pub throttle: Throttle,
 }
 
 impl Writer {
-    /// Keeps about `most` bytes in `file`.
-    pub fn new(file: Arc<File>, most: u64, metrics: DiskMetrics) -> Self {
-        Self { file, most, metrics, sizes: Sizes::default(), told_at: None }
-    }
-
-    /// Does what comes, several orders at once when several wait, until nobody is left to send.
-    pub fn run(mut self, orders: &Receiver<Order>) {
+    /// Does what comes, all that waits in one transaction, until nobody is left to send.
+    pub(super) fn run(mut self, orders: &Receiver<Order>) {
         let file = Arc::clone(&self.file);
         if let Err(error) = file.with(|database| self.count(database)) {
             self.trouble(&error);
         }
+        let segments = self.journal.lock().unwrap_or_else(PoisonError::into_inner).segments();
         while let Ok(first) = orders.recv() {
-            let batch: Vec<Order> = std::iter::once(first).chain(orders.try_iter().take(BATCH)).collect();
-            let mut replies = Vec::new();
-            if let Err(error) = file.with(|database| self.carry_out(database, batch, &mut replies)) {
-                self.trouble(&error);
-            }
-            for reply in replies {
-                match reply {
-                    Reply::Expired(told, keys) => _ = told.send(keys),
-                    Reply::Flushed(told) => _ = told.send(()),
-                }
+            let (batch, full) = {
+                // Who appends to the journal sends its order before it gives back the lock, so that all of the segment
+                // is in this batch or in one before.
+                let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
+                let batch: Vec<Order> = std::iter::once(first).chain(orders.try_iter()).collect();
+                (batch, journal.turn())
+            };
+            if self.carry_out(batch)
+                && let Some(full) = full
+                && let Err(error) = segments[full].set_len(0)
+            {
+                self.trouble(&error.into());
             }
         }
     }
 
     /// Takes stock of a file that was there before.
     fn count(&mut self, database: &Database) -> Result<(), redb::Error> {
-        let Some(table) = records(database, ANSWERS)? else { return Ok(()) };
+        let Some(table) = records(database, Kind::Answer)? else { return Ok(()) };
         let mut found = Vec::new();
         for row in table.iter()? {
             let (key, record) = row?;
-            let stored_at = open::<Head>(record.value()).map(|(head, _)| head.stored_at);
-            found.push((stored_at, *key.value(), record.value().len() as u64));
+            found.push((record::stamp(record.value()), *key.value(), record.value().len() as u64));
         }
         found.sort_unstable();
         for (_, key, size) in found {
@@ -141,66 +92,94 @@ impl Writer {
         Ok(())
     }
 
-    fn carry_out(
-        &mut self,
-        database: &Database,
-        batch: Vec<Order>,
-        replies: &mut Vec<Reply>,
-    ) -> Result<(), redb::Error> {
-        let changes = |order: &Order| !matches!(order, Order::Used(_) | Order::Flush(_));
-        if !batch.iter().any(changes) {
-            for order in batch {
-                match order {
-                    Order::Used(key) => self.sizes.used(*key.as_bytes()),
-                    Order::Flush(told) => replies.push(Reply::Flushed(told)),
-                    Order::Put(..) | Order::Hold(..) | Order::Baseline(..) | Order::Expire(..) => {}
-                }
+    /// Carries out `batch` and tells those who wait for it. Whether all of it is written or marked as lost.
+    fn carry_out(&mut self, batch: Vec<Order>) -> bool {
+        for order in &batch {
+            if let Order::Used(key) = order {
+                self.sizes.used(*key.as_bytes());
             }
-            return Ok(());
         }
-        let mut puts = 0;
+        let mut is_settled = true;
+        let mut expired = Vec::new();
+        if batch.iter().any(|order| matches!(order, Order::Change(_) | Order::Expire(..))) {
+            let file = Arc::clone(&self.file);
+            if let Err(error) = file.with(|database| self.commit(database, &batch, &mut expired)) {
+                is_settled = self.lose(&batch);
+                self.trouble(&error);
+            }
+        }
+        for (told, keys) in expired {
+            let _ = told.send(keys);
+        }
+        for order in batch {
+            if let Order::Flush(told) = order {
+                let _ = told.send(());
+            }
+        }
+        is_settled
+    }
+
+    fn commit(&mut self, database: &Database, batch: &[Order], expired: &mut Vec<Expired>) -> Result<(), redb::Error> {
+        let puts: Vec<([u8; 32], u64)> = batch.iter().filter_map(answer).collect();
+        let victims = self.sizes.victims(&puts, self.most);
         let transaction = database.begin_write()?;
-        {
-            let (mut answers, mut held) = (transaction.open_table(ANSWERS)?, transaction.open_table(HELD)?);
-            let mut baselines = transaction.open_table(BASELINES)?;
+        for kind in Kind::ALL {
+            let mut table = transaction.open_table(kind.table())?;
             for order in batch {
                 match order {
-                    Order::Put(key, record) => {
-                        answers.insert(key.as_bytes(), record.as_slice())?;
-                        self.sizes.note(*key.as_bytes(), record.len() as u64);
-                        puts += 1;
+                    Order::Change(Change { kind: of, key, record, .. }) if *of == kind => match record {
+                        Some(record) => _ = table.insert(key.as_bytes(), record.as_slice())?,
+                        None => _ = table.remove(key.as_bytes())?,
+                    },
+                    Order::Expire(selector, told) if kind == Kind::Answer => {
+                        expired.push((told.clone(), expire(&mut table, selector)?));
                     }
-                    Order::Hold(key, Some(record)) => _ = held.insert(key.as_bytes(), record.as_slice())?,
-                    Order::Hold(key, None) => _ = held.remove(key.as_bytes())?,
-                    Order::Baseline(key, record) => _ = baselines.insert(key.as_bytes(), record.as_slice())?,
-                    Order::Used(key) => self.sizes.used(*key.as_bytes()),
-                    Order::Expire(selector, told) => {
-                        replies.push(Reply::Expired(told, expire(&mut answers, &selector)?));
-                    }
-                    Order::Flush(told) => replies.push(Reply::Flushed(told)),
+                    Order::Change(_) | Order::Expire(..) | Order::Used(_) | Order::Flush(_) => {}
                 }
             }
-            while self.sizes.total > self.most
-                && let Some(oldest) = self.sizes.oldest()
-            {
-                answers.remove(&oldest)?;
-                self.sizes.forget(&oldest);
-            }
         }
+        self.evict(&transaction, &victims)?;
+        transaction.open_table(META)?.insert(STAMP, self.marks.last())?;
+        // No mark may come to the disk later than what it is about leaves.
+        self.marks.sync().map_err(redb::Error::Io)?;
         transaction.commit()?;
-        self.metrics.writes.inc_by(puts);
+        for (key, size) in &puts {
+            self.sizes.note(*key, *size);
+        }
+        victims.iter().for_each(|key| self.sizes.forget(key));
+        self.metrics.writes.inc_by(puts.len() as u64);
         Ok(())
     }
 
-    /// Tells it, at most once a minute, and opens the file again: what was to be written is lost to it, what comes need
-    /// not be.
-    fn trouble(&mut self, error: &redb::Error) {
+    /// Removes the answers that there is no room for. What they were is then unknown, and marked so.
+    fn evict(&self, transaction: &WriteTransaction, victims: &[[u8; 32]]) -> Result<(), redb::Error> {
+        let mut answers = transaction.open_table(Kind::Answer.table())?;
+        for key in victims {
+            self.marks.set(Kind::Answer, &Key::of_bytes(*key), false).map_err(redb::Error::Io)?;
+            answers.remove(key)?;
+        }
+        self.metrics.lost.inc_by(victims.len() as u64);
+        Ok(())
+    }
+
+    /// Marks as lost what `batch` was to change. Whether that is written.
+    fn lose(&self, batch: &[Order]) -> bool {
+        let changed = batch.iter().filter_map(|order| match order {
+            Order::Change(change) => Some((change.kind, change.key)),
+            Order::Used(_) | Order::Expire(..) | Order::Flush(_) => None,
+        });
+        let changed: Vec<(Kind, Key)> = changed.collect();
+        self.metrics.lost.inc_by(changed.len() as u64);
+        self.marks.set_all(&changed).and_then(|()| self.marks.sync()).is_ok()
+    }
+
+    /// Logs it, at most once a minute, and opens the file again: what comes next may be written.
+    fn trouble(&self, error: &redb::Error) {
         self.metrics.errors.inc();
         let reopened = self.file.reopen();
-        if self.told_at.is_some_and(|told_at| told_at.elapsed() < TOLD_EVERY) {
+        if !self.throttle.is_due() {
             return;
         }
-        self.told_at = Some(Instant::now());
         tracing::error!(%error, "the last good answers cannot be kept on disk; they stay in memory");
         if let Err(why) = reopened {
             tracing::error!(why, "the file of last good answers cannot be opened again");
@@ -208,15 +187,27 @@ impl Writer {
     }
 }
 
+/// The key and the size of the answer that is to be kept.
+fn answer(order: &Order) -> Option<([u8; 32], u64)> {
+    match order {
+        Order::Change(Change { kind: Kind::Answer, key, record: Some(record), .. }) => {
+            Some((*key.as_bytes(), record.len() as u64))
+        }
+        _ => None,
+    }
+}
+
+/// A record that has expired is as old as it was: only its head changes.
 fn expire(answers: &mut Records<'_>, selector: &Selector) -> Result<Vec<(Key, Question)>, redb::Error> {
     let mut expired = Vec::new();
     for row in answers.iter()? {
         let (key, record) = row?;
-        let Some((head, body)) = open::<Head>(record.value()) else { continue };
+        let Some((stamp, head, body)) = open::<Head>(record.value()) else { continue };
         let question = head.question.clone();
         if selector.selects(&question)
-            && let Some(record) = seal(&Head { is_over: true, ..head }, body)
+            && let Some(mut record) = draft(&Head { is_over: true, ..head }, body)
         {
+            seal(&mut record, stamp);
             expired.push((Key::of_bytes(*key.value()), question, record));
         }
     }

@@ -47,8 +47,13 @@ impl Gateway {
 
     /// Takes the limit of [`Self::serve_limited`] away.
     pub fn unlimit(&self) {
+        self.limit("unlimited");
+    }
+
+    /// Sets the limit of [`Self::serve_limited`] to so many bytes from now on.
+    pub fn limit(&self, most: &str) {
         let pid = self.child.id().to_string();
-        let status = Command::new("prlimit").args(["--pid", &pid, "--fsize=unlimited:"]).status();
+        let status = Command::new("prlimit").args(["--pid", &pid, &format!("--fsize={most}:")]).status();
         assert!(status.expect("this test needs the program `prlimit`").success());
     }
 

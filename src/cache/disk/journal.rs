@@ -1,0 +1,301 @@
+//! The journal: what is to be kept and is not in the database yet. A change is appended with one system call before its
+//! answer is sent, without waiting for the disk, so that it survives the end of the process (`kill -9`, out of memory).
+//! After a power cut the last changes may be missing.
+//!
+//! There are two segments, `<path>.journal` and `<path>.journal-2`. Changes are appended to one of them; when the writer
+//! begins a transaction it turns to the other one, and when the transaction is committed it empties the first. So
+//! nobody waits for a commit, and the two hold at most twice [`BOUND`] bytes and two records. A segment is a row of frames:
+//!
+//! `version 1 (1 byte) | kind (1) | length of the record (4) | stamp (8) | key (32) | SHA-256 of these (8) | record`
+//!
+//! Numbers are little endian. A length of 0 is a removal. The record brings its own checksum. The lock on the first segment says that a process uses
+//! the file; both segments are empty after an orderly end.
+
+use std::{
+    fs::{File, OpenOptions, TryLockError},
+    io::{self, Read},
+    os::unix::fs::{FileExt, OpenOptionsExt},
+    path::Path,
+    sync::Arc,
+};
+
+use super::{
+    super::Key,
+    file::{Trouble, beside},
+    kind::{Change, Kind},
+    record,
+};
+
+/// How much may wait for the writer, in bytes. A record beyond it is not kept, and marked as lost.
+pub(super) const BOUND: u64 = 8 * 1024 * 1024;
+/// What waits takes so much besides its record, in bytes.
+const EACH: u64 = 96;
+/// The first part of a frame, without and with its checksum.
+const SUMMED: usize = 46;
+const HEADER: usize = SUMMED + 8;
+const VERSION: u8 = 1;
+
+/// The two segments, and where the next frame goes.
+#[derive(Debug)]
+pub(super) struct Journal {
+    segments: Arc<[File; 2]>,
+    active: usize,
+    /// How long the active segment is, in bytes.
+    length: u64,
+    /// How much waits for the writer, in bytes.
+    waiting: u64,
+    frame: Vec<u8>,
+}
+
+/// What the segments hold at the start.
+#[derive(Debug, Default)]
+pub(super) struct Recovered {
+    /// In the order in which they were made.
+    pub changes: Vec<Change>,
+    /// Whose record is damaged.
+    pub damaged: Vec<(Kind, Key)>,
+    /// That something is damaged, and nobody knows which keys it was about.
+    pub has_gap: bool,
+    /// That there was something in the journal.
+    pub is_used: bool,
+}
+
+impl Journal {
+    /// Opens or makes the segments beside `path`, locks them and reads what is in them.
+    ///
+    /// # Errors
+    /// When another process uses them, or they cannot be read.
+    pub(super) fn open(path: &Path) -> Result<(Self, Recovered), Trouble> {
+        let segments = [open(&beside(path, ".journal"))?, open(&beside(path, ".journal-2"))?];
+        segments[0].try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => Trouble::Locked("another process uses its journal".to_owned()),
+            TryLockError::Error(error) => Trouble::Other(format!("its journal cannot be locked: {error}")),
+        })?;
+        let mut recovered = Recovered::default();
+        for mut segment in &segments {
+            let mut bytes = Vec::new();
+            segment
+                .read_to_end(&mut bytes)
+                .map_err(|error| Trouble::Other(format!("its journal cannot be read: {error}")))?;
+            recovered.read(&bytes);
+        }
+        recovered.changes.sort_by_key(|change| change.stamp);
+        Ok((Self::of(segments), recovered))
+    }
+
+    /// In files without a name.
+    #[cfg(test)]
+    pub(super) fn in_memory() -> Self {
+        Self::of([tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap()])
+    }
+
+    fn of(segments: [File; 2]) -> Self {
+        Self { segments: Arc::new(segments), active: 0, length: 0, waiting: 0, frame: Vec::new() }
+    }
+
+    /// The segments, to be emptied without a lock on the journal.
+    pub(super) fn segments(&self) -> Arc<[File; 2]> {
+        Arc::clone(&self.segments)
+    }
+
+    /// Whether one more order with so many bytes may wait for the writer. If so, it counts as waiting.
+    pub(super) fn admit(&mut self, bytes: usize) -> bool {
+        let has_room = self.waiting < BOUND;
+        if has_room {
+            self.waiting += EACH + bytes as u64;
+        }
+        has_room
+    }
+
+    /// Appends `change`. What could not be written whole is taken back.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub(super) fn append(&mut self, change: &Change) -> io::Result<()> {
+        let record = change.record.as_deref().unwrap_or_default();
+        let length = u32::try_from(record.len()).map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge))?;
+        self.frame.clear();
+        self.frame.extend_from_slice(&[VERSION, change.kind.number()]);
+        self.frame.extend_from_slice(&length.to_le_bytes());
+        self.frame.extend_from_slice(&change.stamp.to_le_bytes());
+        self.frame.extend_from_slice(change.key.as_bytes());
+        let sum = record::checksum(&self.frame);
+        self.frame.extend_from_slice(&sum);
+        self.frame.extend_from_slice(record);
+        let segment = &self.segments[self.active];
+        let written = segment.write_all_at(&self.frame, self.length);
+        if written.is_ok() {
+            self.length += self.frame.len() as u64;
+        } else {
+            // If this fails too, the next frame is written over the piece.
+            let _ = segment.set_len(self.length);
+        }
+        // One large answer does not hold its memory for good.
+        self.frame.shrink_to(1 << 20);
+        written
+    }
+
+    /// Turns to the other segment, which must be empty. Which one is to be emptied when all that waited is committed.
+    pub(super) fn turn(&mut self) -> Option<usize> {
+        self.waiting = 0;
+        if self.length == 0 {
+            return None;
+        }
+        let full = self.active;
+        self.active = 1 - full;
+        self.length = 0;
+        Some(full)
+    }
+
+    /// Empties both segments.
+    ///
+    /// # Errors
+    /// When that cannot be written.
+    pub(super) fn clear(&mut self) -> io::Result<()> {
+        self.length = 0;
+        self.segments.iter().try_for_each(|segment| segment.set_len(0))
+    }
+}
+
+impl Recovered {
+    /// Takes in a segment. A frame that breaks off at its end was never answered. After a damaged header nobody knows where
+    /// the next frame begins.
+    fn read(&mut self, mut bytes: &[u8]) {
+        self.is_used |= !bytes.is_empty();
+        while let Some((header, rest)) = bytes.split_first_chunk::<HEADER>() {
+            let Some((kind, key, stamp, length)) = parse(header) else {
+                self.has_gap = true;
+                return;
+            };
+            let Some((record, rest)) = rest.split_at_checked(length) else { return };
+            bytes = rest;
+            if record.is_empty() {
+                self.changes.push(Change { kind, key, stamp, record: None });
+            } else if record::stamp(record).is_some() {
+                self.changes.push(Change { kind, key, stamp, record: Some(record.to_vec()) });
+            } else {
+                self.damaged.push((kind, key));
+            }
+        }
+    }
+
+    /// The highest stamp in it.
+    pub(super) fn stamp(&self) -> u64 {
+        self.changes.last().map_or(0, |change| change.stamp)
+    }
+}
+
+fn open(path: &Path) -> Result<File, Trouble> {
+    let mut options = OpenOptions::new();
+    let file = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
+    file.map_err(|error| Trouble::Other(format!("its journal cannot be opened: {error}")))
+}
+
+fn parse(header: &[u8; HEADER]) -> Option<(Kind, Key, u64, usize)> {
+    let (summed, sum) = header.split_first_chunk::<SUMMED>()?;
+    if *sum != record::checksum(summed) {
+        return None;
+    }
+    let ([version, kind], rest) = summed.split_first_chunk::<2>()?;
+    let (length, rest) = rest.split_first_chunk::<4>()?;
+    let (stamp, key) = rest.split_first_chunk::<8>()?;
+    if *version != VERSION {
+        return None;
+    }
+    let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
+    Some((Kind::of(*kind)?, Key::of_bytes(key.try_into().ok()?), u64::from_le_bytes(*stamp), length))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn change(n: u8, stamp: u64, has_record: bool) -> Change {
+        let draft = has_record.then(|| record::draft(&n, &[n; 100]).unwrap());
+        Change::new(Kind::Answer, Key::of_bytes([n; 32]), draft, stamp)
+    }
+
+    /// A journal with three changes, and its first segment's bytes.
+    fn written(path: &Path) -> (Vec<Change>, Vec<u8>) {
+        let (mut journal, found) = Journal::open(path).unwrap();
+        assert!(found.changes.is_empty() && !found.is_used);
+        let changes = vec![change(1, 10, true), change(2, 11, false), change(3, 12, true)];
+        changes.iter().for_each(|change| journal.append(change).unwrap());
+        (changes, std::fs::read(beside(path, ".journal")).unwrap())
+    }
+
+    #[test]
+    fn what_was_appended_is_read_back_in_order() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("answers.redb");
+        let (mut changes, _) = written(&path);
+        {
+            let (mut journal, found) = Journal::open(&path).unwrap();
+            assert_eq!(found.changes, changes);
+            assert!(found.is_used && !found.has_gap && found.damaged.is_empty());
+            assert!(matches!(Journal::open(&path), Err(Trouble::Locked(_))), "one process to a journal");
+            journal.length = 1000;
+            assert_eq!(journal.turn(), Some(0));
+            journal.append(&change(4, 9, true)).unwrap();
+        }
+        // The second segment may be the older one.
+        changes.insert(0, change(4, 9, true));
+        let (mut journal, found) = Journal::open(&path).unwrap();
+        assert_eq!(found.changes, changes);
+        journal.clear().unwrap();
+        drop(journal);
+        assert!(!Journal::open(&path).unwrap().1.is_used);
+    }
+
+    #[test]
+    fn a_torn_tail_is_ignored() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("answers.redb");
+        let (changes, bytes) = written(&path);
+        let last = bytes.len() - HEADER - changes[2].record.as_ref().unwrap().len();
+        for length in last..bytes.len() {
+            let mut found = Recovered::default();
+            found.read(&bytes[..length]);
+            assert!(found.changes == changes[..2] && !found.has_gap && found.damaged.is_empty(), "cut at {length}");
+        }
+    }
+
+    #[test]
+    fn a_flipped_bit_never_passes_for_a_torn_tail() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("answers.redb");
+        let (changes, bytes) = written(&path);
+        for position in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[position] ^= 0x10;
+            let mut found = Recovered::default();
+            found.read(&damaged);
+            let is_told = found.has_gap || found.damaged == [(Kind::Answer, found_key(&changes, position))];
+            assert!(is_told, "byte {position}");
+            assert!(found.changes.iter().all(|change| changes.contains(change)), "byte {position}");
+        }
+        let mut found = Recovered::default();
+        found.read(&[0; 1000]);
+        assert!(found.has_gap, "zeros are no frames");
+    }
+
+    /// The key of the frame with the byte at `position`.
+    fn found_key(changes: &[Change], position: usize) -> Key {
+        let mut end = 0;
+        let frame = changes.iter().find(|change| {
+            end += HEADER + change.record.as_ref().map_or(0, Vec::len);
+            position < end
+        });
+        frame.unwrap().key
+    }
+
+    #[test]
+    fn what_waits_is_bounded_until_the_writer_takes_it() {
+        let mut journal = Journal::in_memory();
+        let large = usize::try_from(BOUND).unwrap();
+        assert!(journal.admit(large), "one record may be as large as it is");
+        assert!(!journal.admit(1));
+        assert_eq!(journal.turn(), None, "nothing was appended");
+        assert!(journal.admit(1));
+    }
+}

@@ -1,0 +1,84 @@
+//! How large the answers in the file are, and which of them leave when there are too many.
+
+use std::collections::{BTreeMap, HashMap};
+
+/// Which records there are, by the time at which they were written or read last.
+#[derive(Default)]
+pub(super) struct Sizes {
+    /// When it was of use, in turns, and its size in bytes.
+    by_key: HashMap<[u8; 32], (u64, u64)>,
+    by_turn: BTreeMap<u64, [u8; 32]>,
+    turn: u64,
+    total: u64,
+}
+
+impl Sizes {
+    /// A record of `size` bytes was written.
+    pub(super) fn note(&mut self, key: [u8; 32], size: u64) {
+        self.forget(&key);
+        self.turn += 1;
+        self.by_key.insert(key, (self.turn, size));
+        self.by_turn.insert(self.turn, key);
+        self.total += size;
+    }
+
+    /// A record was removed.
+    pub(super) fn forget(&mut self, key: &[u8; 32]) {
+        if let Some((turn, size)) = self.by_key.remove(key) {
+            self.by_turn.remove(&turn);
+            self.total -= size;
+        }
+    }
+
+    /// A record was of use.
+    pub(super) fn used(&mut self, key: [u8; 32]) {
+        if let Some((_, size)) = self.by_key.get(&key) {
+            self.note(key, *size);
+        }
+    }
+
+    /// Which records must leave, those first that were of use least recently, so that about `most` bytes are left once the
+    /// records of `batch` (key and size) are written.
+    pub(super) fn victims(&self, batch: &[([u8; 32], u64)], most: u64) -> Vec<[u8; 32]> {
+        let new: HashMap<[u8; 32], u64> = batch.iter().copied().collect();
+        let replaced: u64 = new.keys().filter_map(|key| Some(self.by_key.get(key)?.1)).sum();
+        let mut total = self.total - replaced + new.values().sum::<u64>();
+        if total <= most {
+            return Vec::new();
+        }
+        let mut victims = Vec::new();
+        let old = self.by_turn.values().filter(|key| !new.contains_key(*key));
+        let old = old.filter_map(|key| Some((*key, self.by_key.get(key)?.1)));
+        let mut rest = new.clone();
+        // A key that was written twice counts where it was written last; only a batch larger than `most` comes to that.
+        let own = batch.iter().rev().filter_map(|(key, _)| rest.remove_entry(key)).collect::<Vec<_>>();
+        for (key, size) in old.chain(own.into_iter().rev()) {
+            if total <= most {
+                break;
+            }
+            total -= size;
+            victims.push(key);
+        }
+        victims
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_of_use_least_recently_leave_first() {
+        let key = |n: u8| [n; 32];
+        let mut sizes = Sizes::default();
+        (1..=4).for_each(|n| sizes.note(key(n), 10));
+        sizes.used(key(1));
+        assert_eq!(sizes.victims(&[(key(5), 10)], 50), Vec::<[u8; 32]>::new());
+        assert_eq!(sizes.victims(&[(key(5), 10)], 30), [key(2), key(3)]);
+        // What is written again takes the place of what was there.
+        assert_eq!(sizes.victims(&[(key(2), 20)], 40), [key(3)]);
+        assert_eq!(sizes.victims(&[(key(5), 10), (key(6), 10), (key(5), 10)], 10), [2, 3, 4, 1, 6].map(key));
+        sizes.forget(&key(2));
+        assert_eq!(sizes.victims(&[], 20), [key(3)]);
+    }
+}
