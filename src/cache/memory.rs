@@ -22,8 +22,9 @@ use crate::{
 pub struct CacheLimits {
     /// The most memory that answers take; those used least leave first.
     pub memory: ByteSize,
-    /// The file in which last good answers outlive a restart, relative to the configuration file. Without it they
-    /// live in memory only. One gateway to a file.
+    /// The file in which last good answers outlive a restart and `kill -9`, relative to the configuration file. Without
+    /// it they live in memory only. Four more files stand beside it (`.journal`, `.journal-2`, `.lost`, and `.new` for a
+    /// moment), so its folder must be writable. One gateway to a file.
     pub path: Option<PathBuf>,
     /// The most room that they take in the file, about; those used least recently leave first.
     pub disk: ByteSize,

@@ -1,17 +1,15 @@
-//! Marks of loss: for which keys a record was lost, and when. They are kept in `<path>.lost`, a file of fixed size that is
+//! Marks of loss: for which keys a record was lost, and when. They are kept in `<path>.lost`, a file of fixed size ([`form`]) that is
 //! written whole when it is made and overwritten in place from then on, so that a mark needs no room on a full disk.
 //!
-//! `magic (7 bytes) | finished (1) | when everything was lost (8) | SHA-256 of these (8) | slots`
+//! The key and the kind of a record choose a bucket of [`WAYS`] slots, and a mark takes one of them. Its *tag* is more of the
+//! key. When a bucket is full, a mark gets the tag [`EVERY`] and holds for every key of the bucket: too much may count as
+//! lost, never too little.
 //!
-//! The key and the kind of a record choose a bucket of [`WAYS`] slots, each of 16 bytes:
-//!
-//! `when (8 bytes) | tag (4) | outdated (1) | SHA-256 of these (3)`
-//!
-//! Numbers are little endian. *Finished* says that the database beside it was made whole. The tag is more of the key. When a bucket is
-//! full, a mark gets the tag 0 and holds for every key of the bucket: too much may count as lost, never too little. *Outdated*
-//! says that the record could not be written, so that one which is older than the mark is not the last one. Without it, the
-//! record had to leave for want of room, and only the lack of a record is to be doubted. A slot that is damaged counts as
-//! outdated, for every key.
+//! *Outdated* says that a record could not be written, so that one which is older than the mark is not the last one.
+//! Without it, the record had to leave for want of room, and only a missing record is in doubt. A slot that is damaged counts
+//! as outdated, for every key.
+
+mod form;
 
 use std::{
     collections::HashMap,
@@ -23,11 +21,11 @@ use std::{
     time::Duration,
 };
 
+use self::form::{EMPTY, EVERY, HEADER, Header, Mark, SLOT};
 use super::{
     super::Key,
     file::{replace, sync_folder},
     kind::Kind,
-    record::checksum,
 };
 use crate::clock::{Clock, Timestamp};
 
@@ -35,13 +33,6 @@ use crate::clock::{Clock, Timestamp};
 const SLOTS: usize = 1 << 16;
 /// How many slots a bucket has.
 const WAYS: u16 = 8;
-/// The size of a slot, in bytes.
-const SLOT: usize = 16;
-/// The size of what comes before the slots, in bytes.
-const HEADER: usize = 24;
-const MAGIC: &[u8; 7] = b"agwlost";
-/// The tag of a mark that holds for every key of its bucket.
-const EVERY: u32 = 0;
 /// How long a mark holds for a key without a record.
 const LASTS: Duration = Duration::from_hours(7 * 24);
 
@@ -58,20 +49,6 @@ struct Inner {
     /// The latest stamp that was given.
     last: u64,
     has_unsynced: bool,
-}
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Header {
-    is_finished: bool,
-    /// When everything was lost; 0 if it never was.
-    everything: u64,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Mark {
-    at: u64,
-    tag: u32,
-    is_outdated: bool,
 }
 
 /// Why there are no marks.
@@ -307,48 +284,6 @@ impl Inner {
         self.has_unsynced = true;
         let position = HEADER + usize::from(slot) * SLOT;
         self.file.as_ref().map_or(Ok(()), |file| file.write_all_at(&mark.bytes(), position as u64))
-    }
-}
-
-/// What a slot holds that was never marked. It is not all zeros, which a damaged file may be.
-const EMPTY: Mark = Mark { at: 0, tag: EVERY, is_outdated: false };
-
-impl Mark {
-    fn bytes(self) -> [u8; SLOT] {
-        let mut bytes = [0; SLOT];
-        bytes[..8].copy_from_slice(&self.at.to_le_bytes());
-        bytes[8..12].copy_from_slice(&self.tag.to_le_bytes());
-        bytes[12] = u8::from(self.is_outdated);
-        let sum = checksum(&bytes[..13]);
-        bytes[13..].copy_from_slice(&sum[..3]);
-        bytes
-    }
-
-    fn parse(bytes: &[u8]) -> Option<Self> {
-        let (at, rest) = bytes.split_first_chunk::<8>()?;
-        let (tag, rest) = rest.split_first_chunk::<4>()?;
-        let is_outdated = *rest.first()? == 1;
-        let mark = Self { at: u64::from_le_bytes(*at), tag: u32::from_le_bytes(*tag), is_outdated };
-        (mark.bytes() == bytes).then_some(mark)
-    }
-}
-
-impl Header {
-    fn bytes(self) -> [u8; HEADER] {
-        let mut bytes = [0; HEADER];
-        bytes[..7].copy_from_slice(MAGIC);
-        bytes[7] = u8::from(self.is_finished);
-        bytes[8..16].copy_from_slice(&self.everything.to_le_bytes());
-        let sum = checksum(&bytes[..16]);
-        bytes[16..].copy_from_slice(&sum);
-        bytes
-    }
-
-    /// `None` where it is damaged.
-    fn parse(bytes: &[u8]) -> Option<Self> {
-        let everything = u64::from_le_bytes(bytes.get(8..16)?.try_into().ok()?);
-        let header = Self { is_finished: bytes[7] == 1, everything };
-        (header.bytes() == bytes).then_some(header)
     }
 }
 

@@ -84,11 +84,13 @@ fn attempt(path: &Path, clock: &Arc<dyn Clock>, metrics: &DiskMetrics) -> Result
     // Before anything is moved: if the process is killed meanwhile, the next start must not look like a first one.
     let marks = match marks {
         Err(_) => Marks::make(&lost, Arc::clone(clock), floor, why.is_some()).map_err(told)?,
-        Ok(marks) => marks,
+        Ok(marks) => {
+            if why.is_some() {
+                marks.set_everything().and_then(|()| marks.sync()).map_err(told)?;
+            }
+            marks
+        }
     };
-    if why.is_some() {
-        marks.set_everything().and_then(|()| marks.sync()).map_err(told)?;
-    }
     let file = match found {
         Found::Whole(file, _) => file,
         Found::Nothing => File::new(path, file::make(path)?),
