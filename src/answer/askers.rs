@@ -98,10 +98,10 @@ impl Book {
     fn write(&mut self, key: Key, name: &str, now: Timestamp) {
         let Some(name) = self.intern(name) else { return };
         if !self.young.contains_key(&key) {
+            let before = self.old.remove(&key).unwrap_or_default();
             if self.young.len() >= MAX_QUESTIONS {
                 self.old = std::mem::take(&mut self.young);
             }
-            let before = self.old.remove(&key).unwrap_or_default();
             self.young.insert(key, before);
         }
         let askers = self.young.entry(key).or_default();
@@ -186,6 +186,16 @@ mod tests {
         }
         assert!(count(&askers).1 <= MAX_NAMES);
         assert_eq!(names(&askers, 0, now)[0], format!("set-{}", 3 * MAX_NAMES - 1), "names that nobody uses make room");
+    }
+
+    #[test]
+    fn the_question_that_begins_a_generation_keeps_its_names() {
+        let (askers, now) = (Askers::default(), Timestamp(0));
+        (0..=MAX_QUESTIONS).for_each(|number| askers.note(&key(number), "a", now));
+        // The first is of the old generation now; the young one is full before it is asked again.
+        (MAX_QUESTIONS + 1..2 * MAX_QUESTIONS).for_each(|number| askers.note(&key(number), "a", now));
+        askers.note(&key(0), "b", now);
+        assert_eq!(names(&askers, 0, now), ["b", "a"]);
     }
 
     #[test]
