@@ -39,16 +39,15 @@ fn numbers(bytes: &[u8]) -> impl Iterator<Item = &str> {
     })
 }
 
-/// What follows the closing quote of the text at the beginning of `bytes`.
+/// What follows the closing quote of the text at the beginning of `bytes`; nothing without one.
 fn after_text(mut bytes: &[u8]) -> &[u8] {
     while let Some(at) = bytes.iter().position(|byte| matches!(byte, b'"' | b'\\')) {
-        let is_end = bytes[at] == b'"';
-        bytes = bytes.get(at + if is_end { 1 } else { 2 }..).unwrap_or_default();
-        if is_end {
-            break;
+        if bytes[at] == b'"' {
+            return &bytes[at + 1..];
         }
+        bytes = bytes.get(at + 2..).unwrap_or_default();
     }
-    bytes
+    &[]
 }
 
 fn is_too_long(number: &str) -> bool {
