@@ -170,6 +170,8 @@ async fn a_damaged_file_never_makes_a_wrong_answer() {
     works(folder.path(), false);
     let file = folder.path().join("answers.redb");
     let whole = std::fs::read(&file).unwrap();
+    let companions = [".lost", ".journal", ".journal-2"].map(|suffix| format!("answers.redb{suffix}"));
+    let companions = companions.map(|name| folder.path().join(name)).map(|path| (std::fs::read(&path).unwrap(), path));
     let flipped = |every: usize| {
         let mut bytes = whole.clone();
         bytes.iter_mut().skip(every / 2).step_by(every).for_each(|byte| *byte ^= 0x10);
@@ -185,6 +187,9 @@ async fn a_damaged_file_never_makes_a_wrong_answer() {
         ("flipped often", flipped(700)),
         ("flipped everywhere", flipped(1)),
     ] {
+        for (bytes, path) in &companions {
+            std::fs::write(path, bytes).unwrap();
+        }
         std::fs::write(&file, bytes).unwrap();
         let gateway = Gateway::serve(&config);
         let mut kept = 0;
@@ -194,7 +199,8 @@ async fn a_damaged_file_never_makes_a_wrong_answer() {
             kept += usize::from(reply.status == 200);
         }
         works(folder.path(), true);
-        assert_eq!(ask(&gateway, 1000).await.sets(), expected(1000), "{name}");
+        let reply = ask(&gateway, 1000).await;
+        assert!(reply.status == 503 || reply.sets() == expected(1000), "{name}: {}", reply.text());
         // What was there before is lost, so that an empty answer cannot be believed at once.
         std::fs::write(folder.path().join("answer"), "[]").unwrap();
         let reply = ask(&gateway, 2000).await;
@@ -234,7 +240,8 @@ async fn a_disk_that_cannot_be_used_is_survived() {
     std::fs::create_dir(folder.path().join("answers.redb")).unwrap();
     std::fs::set_permissions(folder.path().join("answers.redb"), PermissionsExt::from_mode(0o500)).unwrap();
     let gateway = Gateway::serve(&config);
-    assert_eq!(ask(&gateway, 1).await.sets(), expected(1));
+    // What was there before is not known, so that no answer can be compared with it.
+    assert_eq!(ask(&gateway, 1).await.code(), "held");
     assert_eq!(metric(&gateway, "appset_gateway_disk_errors_total").await, 1);
     assert!(folder.path().join("answers.redb").is_dir());
 }

@@ -289,10 +289,10 @@ impl Inner {
 
 /// The first slot of the bucket and the tag of a record. Keys are hashes.
 fn place(kind: Kind, key: &Key) -> (u16, u32) {
-    let [a, b, c, d, e, ..] = *key.as_bytes();
+    let bytes = key.as_bytes();
     let number = kind.number();
-    let slot = u16::from_le_bytes([a, b]).wrapping_add(u16::from(number).wrapping_mul(0x9E37));
-    (slot - slot % WAYS, u32::from_le_bytes([number, c, d, e]))
+    let slot = u16::from_le_bytes([bytes[0], bytes[1]]).wrapping_add(u16::from(number).wrapping_mul(0x9E37));
+    (slot - slot % WAYS, u32::from_le_bytes([number, bytes[2], bytes[3], bytes[4]]))
 }
 
 #[cfg(test)]

@@ -114,12 +114,11 @@ fn what_was_lost(found: &Found, marks: &Result<Marks, Absent>, recovered: &Recov
     let why = match found {
         Found::Damaged(why) => why,
         Found::Nothing if has_marks || are_damaged || recovered.is_used => "the file is gone",
-        Found::Nothing => return None,
         Found::Whole(..) if are_damaged => "the marks of loss are damaged",
         Found::Whole(_, Some(_)) if marks.is_err() => "the marks of loss are gone",
         Found::Whole(_, None) if has_marks => "the file has no stamp",
         Found::Whole(..) if recovered.has_gap => "the journal is damaged",
-        Found::Whole(..) => return None,
+        Found::Nothing | Found::Whole(..) => return None,
     };
     Some(why.to_owned())
 }

@@ -171,7 +171,9 @@ fn a_damaged_file_is_set_aside_and_named() {
 /// Changes as a gateway that was killed leaves them.
 fn leave_in_journal(path: &Path, changes: &[Change]) -> std::path::PathBuf {
     let (mut journal, _) = Journal::open(path).unwrap();
-    changes.iter().for_each(|change| journal.append(change).unwrap());
+    for change in changes {
+        journal.append(change).unwrap();
+    }
     file::beside(path, ".journal")
 }
 

@@ -146,7 +146,9 @@ impl Writer {
         for (key, size) in &puts {
             self.sizes.note(*key, *size);
         }
-        victims.iter().for_each(|key| self.sizes.forget(key));
+        for key in &victims {
+            self.sizes.forget(key);
+        }
         self.metrics.writes.inc_by(puts.len() as u64);
         Ok(())
     }

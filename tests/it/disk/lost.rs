@@ -3,8 +3,10 @@
 
 use super::*;
 
-/// What happens to the files between two starts.
-const LOSSES: [(&str, fn(&Path)); 5] = [
+/// What happens to the files between two starts, and its name.
+type Loss = (&'static str, fn(&Path));
+
+const LOSSES: [Loss; 5] = [
     ("the file is empty", |path| std::fs::write(path, b"").unwrap()),
     ("the file is empty and alone", |path| {
         for suffix in [".journal", ".journal-2", ".lost"] {
@@ -65,11 +67,13 @@ async fn who_removes_all_files_begins_anew() {
     assert_eq!(metric(&gateway, "appset_gateway_disk_errors_total").await, 0);
 }
 
-/// A gateway that waits for the file answers from memory. What it answered is kept once it has the file.
+/// A gateway that waits for the file believes what its guard allows. That is kept once it has the file.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_answered_before_the_file_was_free_is_kept_in_it() {
     let folder = tempfile::tempdir().unwrap();
     let config = config(folder.path());
+    let text = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(&config, text.replace("name: s,", "name: s, guard: { maxShrink: 100% },")).unwrap();
     works(folder.path(), true);
     let first = Gateway::serve(&config);
     assert_eq!(ask(&first, 1).await.sets(), expected(1));

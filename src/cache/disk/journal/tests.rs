@@ -10,7 +10,9 @@ fn written(path: &Path) -> (Vec<Change>, Vec<u8>) {
     let (mut journal, found) = Journal::open(path).unwrap();
     assert!(found.changes.is_empty() && !found.is_used);
     let changes = vec![change(1, 10, true), change(2, 11, false), change(3, 12, true)];
-    changes.iter().for_each(|change| journal.append(change).unwrap());
+    for change in &changes {
+        journal.append(change).unwrap();
+    }
     (changes, std::fs::read(beside(path, ".journal")).unwrap())
 }
 

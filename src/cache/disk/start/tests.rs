@@ -70,7 +70,9 @@ const CASES: [Case; 12] = [
 ];
 
 fn remove(path: &Path, suffixes: &[&str]) {
-    suffixes.iter().for_each(|suffix| std::fs::remove_file(beside(path, suffix)).unwrap());
+    for suffix in suffixes {
+        std::fs::remove_file(beside(path, suffix)).unwrap();
+    }
 }
 
 #[test]
