@@ -34,6 +34,7 @@ use crate::{
     clock::Clock,
     collector::Traces,
     config::{Loaded, Report},
+    evaluator::Evaluators,
     launcher::Launchers,
     problem::{Path, Problems},
     renewal::Renewals,
@@ -76,6 +77,7 @@ struct Common {
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
     launchers: Arc<Launchers>,
+    evaluators: Arc<Evaluators>,
 }
 
 impl App {
@@ -99,7 +101,8 @@ impl App {
         let base = loaded.base.clone();
         let launchers = Launchers::new(program.to_owned(), config.scripts.concurrency);
         let launchers = Arc::new(launchers.counted(metrics.programs.clone()));
-        let common = Common { clock: Arc::clone(&clock), metrics: Arc::clone(&metrics), launchers };
+        let evaluators = Evaluators::new(program, metrics.evaluations.clone());
+        let common = Common { clock: Arc::clone(&clock), metrics: Arc::clone(&metrics), launchers, evaluators };
         let (mut setup, report) = Setup::build(loaded, &common, None)?;
         metrics.reloads.begun(setup.generation, setup.since);
         metrics.process.started(setup.since);

@@ -30,6 +30,7 @@ use crate::{
     clock::Clock,
     document::kind_of,
     error::BackendError,
+    evaluator::Evaluator,
     generator::{Outcome, ParameterSet, Query},
     launcher::Launchers,
     oci::Registries,
@@ -117,6 +118,8 @@ pub struct Surroundings<'a> {
     pub outbound: &'a Arc<Outbound>,
     /// Where programs are started.
     pub launchers: &'a Arc<Launchers>,
+    /// Where the route's expressions and templates are evaluated.
+    pub evaluator: &'a Evaluator,
     /// The route as it stands in the file.
     pub raw: &'a Value,
     /// The registries.

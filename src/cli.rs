@@ -13,7 +13,7 @@ use std::{path::PathBuf, process::ExitCode};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
-use crate::{auth::hash_token, config, launcher, telemetry::crash};
+use crate::{auth::hash_token, config, evaluator, launcher, telemetry::crash};
 
 /// Exit codes, of which 64 and above are sysexits.
 mod exit {
@@ -94,9 +94,11 @@ enum Output {
 #[must_use]
 pub fn run() -> ExitCode {
     crash::tell_on_stderr();
-    // Before all else: it is started often, and its arguments are none of a person's.
-    if std::env::args_os().nth(1).is_some_and(|argument| argument == launcher::ARGUMENT) {
-        return launcher::run();
+    // Before all else: these are started often, by the gateway itself.
+    match std::env::args_os().nth(1) {
+        Some(argument) if argument == launcher::ARGUMENT => return launcher::run(),
+        Some(argument) if argument == evaluator::ARGUMENT => return evaluator::run(),
+        _ => {}
     }
     let cli = Cli::parse();
     let result = match cli.command {

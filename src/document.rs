@@ -15,6 +15,9 @@ use serde_json::{Map, Number, Value};
 
 pub use self::errors::{is_error_key, is_said, told_error};
 
+/// What one value takes in memory, its content aside, in bytes: an estimate that what works on documents agrees on.
+pub const NODE: usize = 64;
+
 /// A JSON value whose texts lie where they were read, unless they have escapes. Most of what is read is looked at and left behind,
 /// and what stays becomes a [`Value`].
 #[derive(Debug, Clone, PartialEq)]
@@ -109,6 +112,24 @@ impl Document<'_> {
             Self::Text(_) => "a string",
             Self::List(_) => "a list",
             Self::Object(_) => "an object",
+        }
+    }
+
+    /// Takes what it weighs off `left`, in bytes: [`NODE`] for each value and key in it, and the lengths of texts. Whether there
+    /// was enough. It stops where there is not.
+    #[must_use]
+    pub fn spend(&self, left: &mut usize) -> bool {
+        let mut take = |bytes: usize| left.checked_sub(bytes).map(|rest| *left = rest).is_some();
+        match self {
+            Self::Null | Self::Bool(_) | Self::Number(_) => take(NODE),
+            Self::Text(text) => take(NODE + text.len()),
+            Self::List(items) => take(NODE) && items.iter().all(|item| item.spend(left)),
+            Self::Object(object) => {
+                take(NODE)
+                    && object.iter().all(|(key, value)| {
+                        left.checked_sub(NODE + key.len()).map(|rest| *left = rest).is_some() && value.spend(left)
+                    })
+            }
         }
     }
 

@@ -1,9 +1,12 @@
 //! Conditions and mappings over documents (CEL): an expression terminates, reaches nothing outside
 //! its variables, and turns one JSON value into another.
 
+mod bound;
+mod json;
 mod plain;
 
 use std::{
+    cell::Cell,
     collections::HashMap,
     sync::{Arc, LazyLock},
 };
@@ -13,20 +16,23 @@ use cel::{
     common::{
         ast::{EntryExpr, Expr},
         types::{CelBool, CelDouble, CelInt, CelList, CelMap, CelMapKey, CelNull, CelString, CelUInt, Kind},
-        value::Val,
+        value::{CowVal, Val},
     },
     extensions,
-    objects::Key,
 };
-use serde_json::{Number, Value};
+use serde_json::Value;
+use tokio::sync::Semaphore;
 
-use self::plain::Plain;
+use self::{json::Written, plain::Plain};
 use crate::document::Document;
 
 /// The longest expression that is compiled, in bytes: the parser's stack grows with its length.
 const LONGEST: usize = 2048;
 /// The most levels that an expression is worked out on: in a debug build one takes 31 KiB of a thread's 2 MiB.
 const DEEPEST: usize = 40;
+
+/// What all expressions that are evaluated in this process take at most, in KiB, however many processors there are.
+static ROOM: Semaphore = Semaphore::const_new(4 * 1024);
 
 /// A compiled expression.
 pub struct Expression {
@@ -76,8 +82,56 @@ impl Expression {
         self.is_nested
     }
 
-    /// Evaluates with the given variables. Map keys of the result are in alphabetical order, since
-    /// CEL's maps have none.
+    /// Evaluates with the given variables where that is provably cheap: `None` where it may take long, or much memory, or where too
+    /// much is evaluated in this process already.
+    #[must_use]
+    pub fn evaluate_small(&self, variables: &[(&str, &Document<'_>)]) -> Option<Result<Value, String>> {
+        self.evaluate_within(&ROOM, variables)
+    }
+
+    /// The same for who has no other place: `None` only where it may take long, or much memory.
+    #[must_use]
+    pub fn evaluate_alone(&self, variables: &[(&str, &Document<'_>)]) -> Option<Result<Value, String>> {
+        self.evaluate_within(&Semaphore::new(Semaphore::MAX_PERMITS), variables)
+    }
+
+    fn evaluate_within(&self, room: &Semaphore, variables: &[(&str, &Document<'_>)]) -> Option<Result<Value, String>> {
+        if let Some(picked) = self.plain.as_ref().and_then(|plain| plain.pick(variables)) {
+            return Some(Ok(picked));
+        }
+        let mentioned: Vec<_> = variables.iter().filter(|(name, _)| self.mentions(name)).copied().collect();
+        let size = bound::of(self.program.expression(), &mentioned)?;
+        let _room = room.try_acquire_many(size).ok()?;
+        Some(self.execute(&mentioned))
+    }
+
+    /// The text as written.
+    #[must_use]
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// Evaluates with the given variables, which are JSON, to JSON, however long that takes and however much memory: for
+    /// evaluators, which are bounded from outside. `None` where the result takes more than `most` bytes of memory.
+    ///
+    /// # Errors
+    /// As [`Self::evaluate`].
+    pub fn evaluate_json(&self, variables: &[(&str, &[u8])], most: usize) -> Result<Option<String>, String> {
+        let mut context = Context::with_env(Arc::clone(environment()));
+        for (name, json) in variables.iter().filter(|(name, _)| self.mentions(name)) {
+            context.add_variable_as_val(*name, json::read(json).map_err(|error| self.told(&error))?);
+        }
+        let result = self.resolve(&context)?;
+        let left = Cell::new(most);
+        match serde_json::to_string(&Written { value: result.as_ref(), left: &left }) {
+            Ok(json) => Ok(Some(json)),
+            Err(_) if left.get() == 0 => Ok(None),
+            Err(error) => Err(self.told(&error.to_string())),
+        }
+    }
+
+    /// Evaluates with the given variables, however long that takes and however much memory. Map keys of the result are in
+    /// alphabetical order, since CEL's maps have none.
     ///
     /// # Errors
     /// When the expression does not fit the document; the text says where.
@@ -92,12 +146,18 @@ impl Expression {
         for (name, value) in variables.iter().filter(|(name, _)| self.mentions(name)) {
             context.add_variable_as_val(*name, to_cel(value));
         }
-        // Not cut here: half a secret in it would not be recognised.
-        let told = |error: String| format!("`{}`: {error}", self.source.trim()).replace(char::is_control, " ");
-        check_ranges(self.program.expression(), &context).map_err(told)?;
-        let result = cel::Value::resolve_val(self.program.expression(), &context);
-        let result = result.map_err(|error| told(error.to_string()))?;
-        from_cel(result.as_ref()).map_err(told)
+        from_cel(self.resolve(&context)?.as_ref()).map_err(|error| self.told(&error))
+    }
+
+    fn resolve<'e, 'v>(&'e self, context: &'e Context<'_, 'v>) -> Result<CowVal<'e, 'v>, String> {
+        check_ranges(self.program.expression(), context).map_err(|error| self.told(&error))?;
+        let result = cel::Value::resolve_val(self.program.expression(), context);
+        result.map_err(|error| self.told(&error.to_string()))
+    }
+
+    /// `error`, with what it is about. Not cut here: half a secret in it would not be recognised.
+    fn told(&self, error: &str) -> String {
+        format!("`{}`: {error}", self.source.trim()).replace(char::is_control, " ")
     }
 }
 
@@ -192,37 +252,8 @@ fn to_cel<'a>(value: &'a Document<'_>) -> Box<dyn Val + 'a> {
 }
 
 fn from_cel(value: &dyn Val) -> Result<Value, String> {
-    if let Some(text) = value.downcast_ref::<CelString>() {
-        return Ok(Value::String(text.inner().to_owned()));
-    }
-    if let Some(list) = value.downcast_ref::<CelList>() {
-        return list.iter().map(|item| from_cel(item.as_ref())).collect();
-    }
-    if let Some(map) = value.downcast_ref::<CelMap>() {
-        let mut entries: Vec<_> = map.iter().map(|(key, value)| (name_of(key), value)).collect();
-        entries.sort_by(|a, b| a.0.cmp(&b.0));
-        let entries = entries.into_iter().map(|(key, value)| Ok((key, from_cel(value.as_ref())?)));
-        return entries.collect::<Result<_, String>>().map(Value::Object);
-    }
-    Ok(match cel::Value::try_from(value).map_err(|error| error.to_string())? {
-        cel::Value::Null => Value::Null,
-        cel::Value::Bool(value) => Value::Bool(value),
-        cel::Value::Int(value) => Value::from(value),
-        cel::Value::UInt(value) => Value::from(value),
-        cel::Value::Float(value) => {
-            Number::from_f64(value).map(Value::Number).ok_or("a number in the result is not finite")?
-        }
-        // A type is its name.
-        cel::Value::String(name) => Value::String(name.as_str().to_owned()),
-        other => return Err(format!("the result holds a {}, which JSON cannot express", other.type_of())),
-    })
-}
-
-fn name_of(key: &CelMapKey<'_>) -> String {
-    match key {
-        CelMapKey::String(text) => text.inner().to_owned(),
-        other => Key::from(other.clone()).to_string(),
-    }
+    let written = Written { value, left: &Cell::new(usize::MAX) };
+    serde_json::to_value(written).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

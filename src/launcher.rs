@@ -160,6 +160,18 @@ impl Launchers {
     }
 }
 
+/// Contains this process as a program of a launcher is, for an evaluator: no file but the system's, no network, and no more memory
+/// than `memory` bytes. What the kernel cannot take away is left.
+///
+/// # Errors
+/// When a limit cannot be set.
+pub fn contain_evaluator(memory: u64) -> Result<(), String> {
+    let limits = Limits { memory: Some(memory), file_size: Some(0), ..Limits::default() };
+    let terms = Terms { limits, network: Network::None, ..Terms::default() };
+    // It has no folder of its own.
+    confine::confine(&terms, Path::new("")).map(drop)
+}
+
 /// The file of the gateway's own program, even when its file has been replaced since.
 #[must_use]
 pub fn own_program() -> &'static Path {

@@ -16,7 +16,7 @@
 //! 6. [`shape`] makes parameter sets of what was found; they are encoded whole, remembered and sent.
 //!
 //! Below these are [`outbound`] (the one way out over HTTP), [`launcher`] (the one way to start programs), [`oci`] (registries and image layouts),
-//! [`collector`] (where traces go), [`template`] and [`expression`] (the two languages of a configuration), and at the bottom the words
+//! [`collector`] (where traces go), [`evaluator`] (where expressions and templates are evaluated), [`template`] and [`expression`] (the two languages of a configuration), and at the bottom the words
 //! of the domain, [`generator`] and [`error`]. [`app`] wires, [`config`] reads, [`cli`] starts.
 
 pub mod cli;
@@ -38,6 +38,7 @@ pub mod shape;
 pub mod backend;
 
 pub mod collector;
+pub mod evaluator;
 pub mod launcher;
 pub mod oci;
 pub mod outbound;

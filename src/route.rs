@@ -446,7 +446,8 @@ fn build_route(
     path: &Path,
     problems: &mut Problems,
 ) -> Option<Route> {
-    let around = Surroundings { raw, ..around };
+    let evaluator = around.evaluator.of_another_route();
+    let around = Surroundings { raw, evaluator: &evaluator, ..around };
     let build = |matches| Matcher::build(matches, &config.backend, around, &path.key("match"), problems);
     let matcher = config.matches.as_ref().map(build);
     let input = config.input.as_ref().map(|input| Input::build(input, &path.key("input"), problems));
@@ -464,7 +465,8 @@ fn build_route(
             );
         }
     }
-    let shape = Shape::build(config.output.as_ref(), &config.echo, config.stringify, config.nulls, path, problems);
+    let shape =
+        Shape::build(config.output.as_ref(), &config.echo, config.stringify, config.nulls, &evaluator, path, problems);
     check_lineage(config, raw, path, problems);
     let deadline_path = path.key("deadline");
     if let Some(deadline) = config.deadline {

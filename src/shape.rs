@@ -6,9 +6,12 @@ use minijinja::value::{Serde, Value as TemplateValue};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Number, Value};
+use tokio::{task::yield_now, time::Instant};
 
 use crate::{
+    document::Document,
     error::BackendError,
+    evaluator::{Context, EvaluationError, Evaluator},
     generator::{ParameterSet, Parameters, Query},
     problem::{Path, Problems},
     template::{Template, input_context},
@@ -36,6 +39,11 @@ pub enum Nulls {
     Drop,
 }
 
+/// The most that `output` and `echo` make of all sets, in bytes.
+const LARGEST: usize = 32 * 1024 * 1024;
+/// After so many sets others get their turn.
+const BREAK: usize = 64;
+
 /// How a route's parameter sets look.
 #[derive(Debug)]
 pub struct Shape {
@@ -43,6 +51,7 @@ pub struct Shape {
     echo: Vec<String>,
     stringify: bool,
     nulls: Nulls,
+    evaluator: Evaluator,
 }
 
 impl Shape {
@@ -52,6 +61,7 @@ impl Shape {
         echo: &[String],
         stringify: bool,
         nulls: Nulls,
+        evaluator: &Evaluator,
         path: &Path,
         problems: &mut Problems,
     ) -> Self {
@@ -88,7 +98,7 @@ impl Shape {
                 problems.error(&path, format!("both `output` and `echo` set `{key}`"));
             }
         }
-        Self { output: mapping, echo: echo.to_vec(), stringify, nulls }
+        Self { output: mapping, echo: echo.to_vec(), stringify, nulls, evaluator: evaluator.clone() }
     }
 
     /// The keys that its parameter sets have, where the configuration says: those of `output` and `echo`.
@@ -108,15 +118,28 @@ impl Shape {
     ///
     /// # Errors
     /// When one of them cannot be shaped; the text names it by its place in the list.
-    pub fn apply(&self, sets: Vec<ParameterSet>, query: &Query) -> Result<Vec<ParameterSet>, BackendError> {
+    pub async fn apply(&self, sets: Vec<ParameterSet>, query: &Query) -> Result<Vec<ParameterSet>, BackendError> {
         let echoed = self.echoed(query)?;
-        sets.into_iter()
-            .enumerate()
-            .map(|(index, set)| {
-                self.apply_one(set, &echoed, query)
-                    .map_err(|error| BackendError::invalid_output(format!("parameter set {index}: {error}")))
-            })
-            .collect()
+        let (input, mut left, mut shaped) = (input_context(query), LARGEST, Vec::with_capacity(sets.len()));
+        for (index, set) in sets.into_iter().enumerate() {
+            if index % BREAK == BREAK - 1 {
+                yield_now().await;
+                if Instant::now() >= query.deadline {
+                    return Err(BackendError::timeout("there was no time left to shape the parameter sets"));
+                }
+            }
+            let context = match &self.output {
+                Some(_) => item_context(&set, &input),
+                None => TemplateValue::UNDEFINED,
+            };
+            let context = Context::new(context, &self.evaluator, query.deadline);
+            let set = self.apply_one(set, &echoed, &context, &mut left).await;
+            let wrong = |error: EvaluationError| {
+                error.within(format_args!("parameter set {index}")).told(BackendError::invalid_output)
+            };
+            shaped.push(set.map_err(wrong)?);
+        }
+        Ok(shaped)
     }
 
     fn echoed<'a>(&'a self, query: &'a Query) -> Result<Vec<(&'a String, &'a Value)>, BackendError> {
@@ -127,33 +150,42 @@ impl Shape {
         self.echo.iter().map(|key| value(key).ok_or_else(|| missing(key))).collect()
     }
 
-    fn apply_one(
+    /// Shapes one set, with so many bytes left for what is made of all.
+    async fn apply_one(
         &self,
         set: ParameterSet,
         echoed: &[(&String, &Value)],
-        query: &Query,
-    ) -> Result<ParameterSet, String> {
+        context: &Context,
+        left: &mut usize,
+    ) -> Result<ParameterSet, EvaluationError> {
+        let too_large = || "the route's `output` and `echo` make more than 32 MiB of all sets".to_owned();
         let mut map = match &self.output {
             None => set.0,
             Some(templates) => {
-                let context = item_context(&set, query);
-                let render = |(key, template): &(String, Template)| {
-                    let text = template.render(&context).map_err(|error| format!("output `{key}`: {error}"))?;
-                    Ok((key.clone(), Value::String(text)))
-                };
-                templates.iter().map(render).collect::<Result<Parameters, String>>()?
+                let mut map = Parameters::new();
+                for (key, template) in templates {
+                    let text = context.render(template).await;
+                    let text = text.map_err(|error| error.within(format_args!("output `{key}`")))?;
+                    *left = left.checked_sub(text.len()).ok_or_else(too_large)?;
+                    map.insert(key.clone(), Value::String(text));
+                }
+                map
             }
         };
         for (key, value) in echoed {
             if map.contains_key(*key) {
-                return Err(format!("both the backend and `echo` set `{key}`"));
+                return Err(format!("both the backend and `echo` set `{key}`").into());
+            }
+            if !Document::from(*value).spend(left) {
+                return Err(too_large().into());
             }
             map.insert((*key).clone(), (*value).clone());
         }
         if let Some(key) = map.keys().find(|key| RESERVED.contains(&key.as_str())) {
             return Err(format!(
                 "the key `{key}` is reserved: Argo CD would overwrite it; rename it, for example in `output`"
-            ));
+            )
+            .into());
         }
         self.settle_map(&mut map, DEEPEST).map_err(|misfit| misfit.told())?;
         Ok(ParameterSet(map))
@@ -230,8 +262,7 @@ fn check_exact(number: &Number, stringify: bool) -> Result<(), String> {
 }
 
 /// The item's own keys at the top, and `params` and `applicationSet` for the call's input.
-fn item_context(set: &ParameterSet, query: &Query) -> TemplateValue {
-    let input = input_context(query);
+fn item_context(set: &ParameterSet, input: &TemplateValue) -> TemplateValue {
     let own = set.0.iter().map(|(key, value)| (key.as_str(), TemplateValue::from(Serde(value))));
     let of_call = ["params", "applicationSet"].map(|name| (name, input.get_attr(name).unwrap_or_default()));
     TemplateValue::from_pairs(own.chain(of_call))
@@ -239,8 +270,8 @@ fn item_context(set: &ParameterSet, query: &Query) -> TemplateValue {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt as _;
     use serde_json::json;
-    use tokio::time::Instant;
 
     use super::*;
 
@@ -249,14 +280,23 @@ mod tests {
         let echo: Vec<String> = serde_json::from_value(config["echo"].clone()).unwrap_or_default();
         let stringify = config["stringify"].as_bool().unwrap_or(true);
         let nulls = if config["nulls"] == "drop" { Nulls::Drop } else { Nulls::Refuse };
-        Shape::build(output.as_ref(), &echo, stringify, nulls, &Path::root(), &mut Problems::default())
+        Shape::build(
+            output.as_ref(),
+            &echo,
+            stringify,
+            nulls,
+            &Evaluator::none(),
+            &Path::root(),
+            &mut Problems::default(),
+        )
     }
 
     fn apply(config: &Value, set: Value) -> Result<String, String> {
         let parameters = json!({"branch": "b1", "n": 7}).as_object().unwrap().clone();
         let query = Query::new("fb".into(), parameters.into(), Instant::now());
         let Value::Object(map) = set else { panic!("a set is an object") };
-        let sets = shape(config).apply(vec![ParameterSet(map)], &query).map_err(|error| error.message)?;
+        let shaped = shape(config).apply(vec![ParameterSet(map)], &query).now_or_never().unwrap();
+        let sets = shaped.map_err(|error| error.message)?;
         Ok(Value::Object(sets[0].0.clone()).to_string())
     }
 

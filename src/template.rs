@@ -2,6 +2,7 @@
 //! a parameter contributes is *data*: it is encoded or refused where its place demands that, so a
 //! branch called `../../x` stays one path segment.
 
+mod bound;
 mod names;
 mod plain;
 mod refusal;
@@ -14,19 +15,30 @@ use minijinja::{
     value::{Serde, ValueKind},
 };
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC};
+use serde::{Deserialize, Serialize};
+use tokio::sync::Semaphore;
 
-use self::plain::Plain;
 pub use self::refusal::{Misfit, Refusal};
-use crate::generator::Query;
+use self::{bound::Formula, plain::Plain};
+use crate::{generator::Query, units::in_kib};
 
 /// Work that one rendering may do, in minijinja's instructions.
 const FUEL: u64 = 50_000;
+
+/// What a template may make in the gateway's own process, in bytes: more is made in an evaluator.
+const MOST_HERE: f64 = 1024.0 * 1024.0;
+/// What all templates that are rendered in this process make at most, in KiB, however many processors there are.
+static ROOM: Semaphore = Semaphore::const_new(4 * 1024);
+/// The largest text that a template may make, in bytes.
+pub const LARGEST: usize = 4 * 1024 * 1024;
+/// What a template may make whatever its variables are, in bytes: constants are worked out when it is parsed.
+const MOST_CONSTANT: f64 = 16.0 * 1024.0 * 1024.0;
 
 /// The unreserved characters of RFC 3986, section 2.3; all others are percent-encoded in a URL.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Where a template's values will stand, which decides what they may hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Place {
     /// Free text.
     Text,
@@ -46,6 +58,8 @@ pub struct Template {
     place: Place,
     /// The same without a machine, where there is no need of one.
     plain: Option<Plain>,
+    /// How much rendering it makes, at most.
+    bound: Formula,
 }
 
 /// The name of the one template in a [`Template`]'s environment.
@@ -77,18 +91,48 @@ impl Template {
     }
 
     fn compile(source: &str, place: Place) -> Result<Self, String> {
+        let bound = bound::of(source);
+        if bound.constant() > MOST_CONSTANT {
+            return Err("it repeats a text too often: its constants alone take more than 16 MiB".to_owned());
+        }
         let mut environment = Box::new(environment(place).clone());
         let added = environment.add_template_owned(ONLY, source.to_owned());
         let template = added.and_then(|()| environment.get_template(ONLY)).map_err(|error| one_line(&error))?;
         let names: BTreeSet<String> = template.undeclared_variables(true).into_iter().collect();
         let plain = Plain::parse(source, |name| names.contains(name));
-        Ok(Self { source: source.to_owned(), environment, names, place, plain })
+        Ok(Self { source: source.to_owned(), environment, names, place, plain, bound })
     }
 
-    /// Renders with the variables of `context`.
+    /// Parses what another process parsed before, for [`Self::render`] there.
     ///
     /// # Errors
-    /// When a name is not defined there, or a value may not stand in this place.
+    /// On a syntax error.
+    pub fn parse_again(source: &str, place: Place) -> Result<Self, String> {
+        Self::compile(source, place)
+    }
+
+    /// Where its values stand.
+    #[must_use]
+    pub const fn place(&self) -> Place {
+        self.place
+    }
+
+    /// Renders with the variables of `context` where that is provably cheap: `None` where it may take long, or much memory, or where too
+    /// much is rendered in this process already.
+    #[must_use]
+    pub fn render_small(&self, context: &Value) -> Option<Result<String, Refusal>> {
+        if let Some(text) = self.plain.as_ref().and_then(|plain| plain.render(context, self.place)) {
+            return Some(Ok(text));
+        }
+        let size = in_kib(self.bound.with(context), MOST_HERE)?;
+        let _room = ROOM.try_acquire_many(size).ok()?;
+        Some(self.try_render(context))
+    }
+
+    /// Renders with the variables of `context`, however much memory that takes: for evaluators, which are bounded from outside.
+    ///
+    /// # Errors
+    /// When a name is not defined there, a value may not stand in this place, or the text is longer than [`LARGEST`].
     pub fn render(&self, context: &Value) -> Result<String, String> {
         self.try_render(context).map_err(|refusal| refusal.message)
     }
@@ -104,6 +148,9 @@ impl Template {
         let rendered = self.environment.get_template(ONLY).and_then(|template| template.render(context));
         // In one line, which the source may not be.
         let told = |why: String, misfit| Refusal { message: why.replace(char::is_control, " "), misfit };
+        if rendered.as_ref().is_ok_and(|text| text.len() > LARGEST) {
+            return Err(told(format!("`{}` makes a text of more than 4 MiB", self.source.trim()), None));
+        }
         rendered.map_err(|error| {
             if error.kind() == ErrorKind::UndefinedError {
                 let missing: Vec<&str> =

@@ -168,6 +168,13 @@ impl JsonSchema for ByteSize {
     }
 }
 
+/// `bytes` in KiB, rounded up; `None` where they are more than `most`, or no number.
+#[must_use]
+pub fn in_kib(bytes: f64, most: f64) -> Option<u32> {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is between nothing and `most`")]
+    (bytes <= most).then(|| (bytes / 1024.0).ceil() as u32)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -314,7 +314,7 @@ fn rest(failure: &Failure, now: Timestamp) -> Wish {
 async fn resolve(route: &Route, query: &Query) -> Result<Found, BackendError> {
     let asked = backend::ask(&*route.backend, &route.name, route.kind, query);
     let Outcome { sets, evidence, lasting, note } = asked.await?;
-    let sets = route.shape.apply(sets, query)?;
+    let sets = route.shape.apply(sets, query).await?;
     let encoded = Encoded::encode(&sets)
         .map_err(|error| BackendError::invalid_output(format!("the answer cannot be written as JSON: {error}")))?;
     Ok(Found { sets, encoded, evidence, lasting, note })

@@ -103,6 +103,7 @@ impl Setup {
             clock: &common.clock,
             outbound: &shared.outbound,
             launchers: &common.launchers,
+            evaluator: &common.evaluators.of_route(),
             registries: &shared.registries,
             has_items: false,
             package: None,

@@ -211,16 +211,22 @@ impl Source {
     }
 
     /// The items of `forEach`, where there is one.
-    async fn each(&self, query: &Query) -> Result<Option<Vec<Value>>, BackendError> {
+    async fn each(&self, query: &Query, deadline: Instant) -> Result<Option<Vec<Value>>, BackendError> {
         match self {
-            Self::Json(json) => json.each(query).await,
+            Self::Json(json) => json.each(query, deadline).await,
             Self::Plugin(_) => Ok(None),
         }
     }
 
-    fn call(&self, query: &Query, each: Option<&Value>, most: usize, deadline: Instant) -> Result<Call, BackendError> {
+    async fn call(
+        &self,
+        query: &Query,
+        each: Option<&Value>,
+        most: usize,
+        deadline: Instant,
+    ) -> Result<Call, BackendError> {
         match self {
-            Self::Json(json) => json.call(query, each, most, deadline),
+            Self::Json(json) => json.call(query, each, most, deadline).await,
             Self::Plugin(plugin) => plugin.call(query, most, deadline),
         }
     }
@@ -239,10 +245,11 @@ impl Source {
         query: &Query,
         each: Option<&Value>,
         number: usize,
+        deadline: Instant,
     ) -> Result<Page, BackendError> {
         check_whole(&reply, number, matches!(self, Self::Plugin(_)))?;
         match self {
-            Self::Json(json) => json.read(reply, query, each, number).await,
+            Self::Json(json) => json.read(reply, query, each, number, deadline).await,
             // Whatever its content type says: many plugins do not set one, and Argo CD does not look.
             Self::Plugin(_) => {
                 let load = Load::Bytes(reply.body.len());
@@ -271,7 +278,7 @@ impl Source {
 impl Http {
     /// Asks one question, page after page.
     async fn find(&self, query: &Query, each: Option<&Value>, deadline: Instant) -> Result<Found, BackendError> {
-        let mut call = self.source.call(query, each, self.max_body, deadline)?;
+        let mut call = self.source.call(query, each, self.max_body, deadline).await?;
         let (mut sets, mut lives, mut seen, mut hops) = (Vec::new(), Vec::new(), HashSet::new(), 0);
         let mut counted = Vec::new();
         loop {
@@ -291,7 +298,7 @@ impl Http {
             if self.honor_cache_control {
                 lives.push(time_to_live(&reply.headers));
             }
-            let page = self.source.read(reply, query, each, number).await.map_err(clean)?;
+            let page = self.source.read(reply, query, each, number, deadline).await.map_err(clean)?;
             sets.extend(page.sets);
             counted.push(page.counted);
             let Some((paging, next)) = self.source.paging().zip(page.next) else {
@@ -348,7 +355,7 @@ fn life(pages: &[Option<Duration>], ttl: Duration) -> Option<Duration> {
 impl Backend for Http {
     async fn resolve(&self, query: &Query) -> Result<Outcome, BackendError> {
         let deadline = query.deadline.min(Instant::now() + self.timeout.0);
-        let found = match self.source.each(query).await? {
+        let found = match self.source.each(query, deadline).await? {
             None => self.find(query, None, deadline).await?,
             // Larger than a single question, which most are.
             Some(list) => Box::pin(self.find_all(query, list, deadline)).await?,

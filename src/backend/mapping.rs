@@ -2,19 +2,27 @@
 
 use std::sync::{Arc, LazyLock};
 
-use tokio::sync::Semaphore;
+use serde_json::Value;
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, timeout_at},
+};
 
 use super::parameter_sets;
-use crate::{document::Document, error::BackendError, expression::Expression, generator::ParameterSet};
+use crate::{
+    error::BackendError,
+    evaluator::{Evaluator, Variables},
+    expression::Expression,
+    generator::ParameterSet,
+};
 
 /// Documents larger than this are worked on off the async threads, in bytes.
 const LARGE: usize = 32 * 1024;
 
-/// So many documents are worked on at once. What takes its time cannot be stopped, and must not take all processors.
-static TURNS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| {
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    Arc::new(Semaphore::new(2 * processors))
-});
+/// So many documents are worked on at once, however many processors there are: together they take memory.
+const AT_ONCE: usize = 2;
+
+static TURNS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(AT_ONCE)));
 
 /// How long work on a document may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,14 +31,6 @@ pub enum Load {
     Bytes(usize),
     /// Nobody knows.
     Unknown,
-}
-
-impl Load {
-    /// What is left of it when `expression` goes through the document.
-    #[must_use]
-    pub fn with(self, expression: Option<&Expression>) -> Self {
-        if expression.is_some_and(Expression::is_nested) { Self::Unknown } else { self }
-    }
 }
 
 /// Does `work` on a document where it holds up nobody.
@@ -54,11 +54,33 @@ pub async fn work_on<T: Send + 'static>(
     .map_err(|error| BackendError::invalid_output(format!("mapping the answer failed: {error}")))?
 }
 
-/// What `expression`, the configuration's `parameters`, makes of `variables`.
+/// What `expression` makes of `variables`, which are so much: in this process where that is cheap, else in an evaluator.
 ///
 /// # Errors
-/// When it does not fit them, or does not give a list of objects.
-pub fn map(expression: &Expression, variables: &[(&str, &Document<'_>)]) -> Result<Vec<ParameterSet>, BackendError> {
-    let mapped = expression.evaluate(variables).map_err(BackendError::invalid_output);
-    mapped.and_then(parameter_sets).map_err(|error| error.within("parameters"))
+/// When it does not fit them, or takes too much time or memory; `wrong` makes the first of a text.
+pub async fn evaluate(
+    evaluator: &Evaluator,
+    expression: &Arc<Expression>,
+    variables: Variables,
+    load: Load,
+    deadline: Instant,
+    wrong: fn(String) -> BackendError,
+) -> Result<Value, BackendError> {
+    let (own, given) = (Arc::clone(expression), variables.clone());
+    let here = work_on(load, move || given.evaluate_small(&own).transpose().map_err(wrong));
+    // What waits for a turn here has not begun.
+    let here = timeout_at(deadline, here).await;
+    let here = here.map_err(|_| BackendError::timeout("there was no time left for its expression"))?;
+    match here? {
+        Some(value) => Ok(value),
+        None => evaluator.evaluate(expression, &variables, deadline).await.map_err(|error| error.told(wrong)),
+    }
+}
+
+/// The parameter sets that the configuration's `parameters` made.
+///
+/// # Errors
+/// When it did not, or something else than a list of objects.
+pub fn mapped(value: Result<Value, BackendError>) -> Result<Vec<ParameterSet>, BackendError> {
+    value.and_then(parameter_sets).map_err(|error| error.within("parameters"))
 }

@@ -74,7 +74,7 @@ impl PartConfig {
                     let help = "`select` chooses among the items of the step before it";
                     problems.error_with_help(&path, "there is nothing to select from", help);
                 }
-                Some(("select", Arc::new(problems.note(&path, Select::compile(source))?)))
+                Some(("select", Arc::new(problems.note(&path, Select::compile(source, around.evaluator))?)))
             }
             ([], None) => {
                 problems.error_with_help(path, "it names no backend", format!("it needs {kinds}"));

@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
-use minijinja::Value as TemplateValue;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -18,6 +17,7 @@ use crate::{
     base_dir::BaseDir,
     document::Document,
     error::BackendError,
+    evaluator::Context,
     outbound::{Call, Reply},
     problem::{Path, Problems},
     secret::{SecretRef, Secrets, TextOrSecret},
@@ -84,18 +84,18 @@ impl Request {
     ///
     /// # Errors
     /// When a value is missing or may not stand where it would, or a secret cannot be read.
-    pub fn call(&self, context: &TemplateValue, most: usize, deadline: Instant) -> Result<Call, BackendError> {
+    pub async fn call(&self, context: &Context, most: usize, deadline: Instant) -> Result<Call, BackendError> {
         let invalid = BackendError::invalid_input;
-        let url = self.url.render(context).map_err(|error| invalid(format!("url: {error}")))?;
+        let url = self.url.render(context).await.map_err(|error| error.within("url").told(invalid))?;
         let mut headers = HeaderMap::new();
         headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
         for (name, source) in &self.headers {
-            headers.insert(name, source.value(name, &self.base, context)?);
+            headers.insert(name, source.value(name, &self.base, context).await?);
         }
         let body = match &self.body {
             Some(tree) => {
                 headers.entry(header::CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
-                let value = tree.render(context).map_err(|error| invalid(format!("body: {error}")))?;
+                let value = tree.render(context).await.map_err(|error| error.within("body").told(invalid))?;
                 Some(Bytes::from(value.to_string()))
             }
             None => None,
@@ -136,12 +136,11 @@ impl Request {
 }
 
 impl HeaderSource {
-    fn value(&self, name: &HeaderName, base: &BaseDir, context: &TemplateValue) -> Result<HeaderValue, BackendError> {
+    async fn value(&self, name: &HeaderName, base: &BaseDir, context: &Context) -> Result<HeaderValue, BackendError> {
         match self {
             Self::Template(template) => {
-                let text = template
-                    .render(context)
-                    .map_err(|error| BackendError::invalid_input(format!("{name}: {error}")))?;
+                let text = context.render(template).await;
+                let text = text.map_err(|error| error.within(name).told(BackendError::invalid_input))?;
                 HeaderValue::from_str(&text).map_err(|_| {
                     BackendError::invalid_input(format!("the header {name} cannot hold this parameter's value"))
                 })

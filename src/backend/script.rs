@@ -26,6 +26,7 @@ use std::{
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use serde_json::Value;
 use tokio::time::Instant;
 
 pub use self::{
@@ -47,10 +48,10 @@ use super::{
 };
 use crate::{
     base_dir::BaseDir,
-    document::Document,
     error::BackendError,
+    evaluator::{Evaluator, Variables},
     expression::Expression,
-    generator::{Outcome, Parameters, Query},
+    generator::{Outcome, Query},
     launcher::{Bay, Environment, First, Program},
     problem::{Path, Problems},
     secret::{Secret, Secrets, TextOrSecret},
@@ -78,6 +79,7 @@ pub struct Script {
     bay: Bay,
     /// With `mode: worker`.
     workers: Option<Pool>,
+    evaluator: Evaluator,
 }
 
 impl Script {
@@ -161,6 +163,7 @@ impl Script {
             max_output: config.max_output.as_usize(),
             bay,
             workers,
+            evaluator: around.evaluator.clone(),
         })
     }
 
@@ -202,7 +205,8 @@ impl Backend for Script {
             let span = self.span("worker");
             let asked = noted(&span, span.around(workers.ask(&self.program, environment, &job)).await);
             let reading = asked.map_err(|error| self.explain(error).within(&name))?;
-            let reading = self.map(reading, query).await.map_err(|error| secrets.clean(&error).within(&name))?;
+            let reading =
+                self.map(reading, Load::Unknown, query).await.map_err(|error| secrets.clean(&error).within(&name))?;
             return Ok(Outcome::of_list(reading.items, format!("asked {name}"), "an explicit []").lasting(reading.ttl));
         }
         let span = self.span("script");
@@ -299,36 +303,28 @@ impl Script {
             ));
         }
         let (protocol, secrets) = (self.protocol, secrets.clone());
-        let (expression, parameters) = (self.parameters.clone(), Arc::clone(&query.parameters));
         let load = if protocol.expands() { Load::Unknown } else { Load::Bytes(output.len()) };
-        let load = load.with(expression.as_deref());
-        let work = move || {
-            let reading = protocol.read(&output, &secrets)?;
-            match expression {
-                Some(expression) => mapped(&reading, &expression, &parameters),
-                None => Ok(reading),
-            }
-        };
-        mapping::work_on(load, work).await
+        let reading = mapping::work_on(load, move || protocol.read(&output, &secrets)).await?;
+        self.map(reading, load, query).await
     }
 
     /// What was read, mapped.
-    async fn map(&self, reading: Reading, query: &Query) -> Result<Reading, BackendError> {
-        let Some(expression) = self.parameters.clone() else { return Ok(reading) };
-        let parameters = Arc::clone(&query.parameters);
-        mapping::work_on(Load::Unknown, move || mapped(&reading, &expression, &parameters)).await
+    async fn map(&self, reading: Reading, load: Load, query: &Query) -> Result<Reading, BackendError> {
+        let Some(expression) = &self.parameters else { return Ok(reading) };
+        let items = reading.items.into_iter().map(|item| Value::Object(item.0)).collect::<Vec<_>>();
+        let mut variables = Variables::default().value("items", Value::Array(items));
+        if expression.mentions("params") {
+            variables = variables.value("params", Value::Object((*query.parameters).clone()));
+        }
+        let (deadline, invalid) = (query.deadline, BackendError::invalid_output);
+        let value = mapping::evaluate(&self.evaluator, expression, variables, load, deadline, invalid).await;
+        Ok(Reading { items: mapping::mapped(value)?, ttl: reading.ttl })
     }
 }
 
 /// `result`, of which `span` tells an error's kind.
 fn noted<T>(span: &Span, result: Result<T, BackendError>) -> Result<T, BackendError> {
     result.inspect_err(|error| span.note(|record| record.fail(error.kind.as_str())))
-}
-
-fn mapped(reading: &Reading, expression: &Expression, parameters: &Parameters) -> Result<Reading, BackendError> {
-    let items = Document::List(reading.items.iter().map(|item| (&item.0).into()).collect());
-    let variables = [("items", &items), ("params", &parameters.into())];
-    Ok(Reading { items: mapping::map(expression, &variables)?, ttl: reading.ttl })
 }
 
 /// The program's absolute path: an environment that was cleared finds no bare name, and an unknown

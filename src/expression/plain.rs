@@ -10,6 +10,9 @@ use serde_json::{Map, Value};
 
 use crate::document::Document;
 
+/// The most memory that a result takes, in bytes. What is larger is evaluated elsewhere.
+const MOST: usize = 48 * 1024 * 1024;
+
 /// An expression that only picks.
 #[derive(Debug)]
 pub enum Plain {
@@ -68,11 +71,15 @@ impl Plain {
         (!is_twice).then_some(Self::Each { list: Way::of(&each.iter_range)?, item: each.iter_var.clone(), picked })
     }
 
-    /// What it picks of `variables`; `None` where it does not fit them.
+    /// What it picks of `variables`; `None` where it does not fit them, or makes something very large of them.
     pub fn pick(&self, variables: &[(&str, &Document<'_>)]) -> Option<Value> {
+        let mut left = MOST;
         let start = |way: &Way| variables.iter().find(|(name, _)| *name == way.variable).map(|(_, value)| *value);
         match self {
-            Self::One(way) => start(way)?.along(&way.fields).map(Document::to_sorted),
+            Self::One(way) => {
+                let found = start(way)?.along(&way.fields)?;
+                found.spend(&mut left).then(|| found.to_sorted())
+            }
             Self::Each { list, item, picked } => {
                 let items = start(list)?.along(&list.fields)?.as_list()?;
                 // What is not of the item is the same for all, and looked up once.
@@ -80,14 +87,15 @@ impl Plain {
                 let others =
                     picked.iter().map(|(_, way)| if of_item(way) { None } else { start(way)?.along(&way.fields) });
                 let others: Vec<Option<&Document<'_>>> = others.collect();
-                let object = |value: &Document<'_>| {
+                let mut object = |value: &Document<'_>| {
                     let entries = picked.iter().zip(&others).map(|((key, way), other)| {
-                        let found = if of_item(way) { value.along(&way.fields) } else { *other };
-                        Some((key.clone(), found?.to_sorted()))
+                        let found = if of_item(way) { value.along(&way.fields) } else { *other }?;
+                        left = left.checked_sub(key.len())?;
+                        found.spend(&mut left).then(|| (key.clone(), found.to_sorted()))
                     });
                     entries.collect::<Option<Map<_, _>>>().map(Value::Object)
                 };
-                items.iter().map(object).collect()
+                items.iter().map(&mut object).collect()
             }
         }
     }

@@ -182,7 +182,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        base_dir::BaseDir, clock::Clock, clock::SystemClock, launcher::Launchers, oci::Registries, outbound::Outbound,
+        base_dir::BaseDir, clock::Clock, clock::SystemClock, evaluator::Evaluator, launcher::Launchers,
+        oci::Registries, outbound::Outbound,
     };
 
     fn build(config: &MatchConfig, problems: &mut Problems) -> Option<Matcher> {
@@ -198,6 +199,7 @@ mod tests {
             clock: &clock,
             outbound: &outbound,
             launchers: &launchers,
+            evaluator: &Evaluator::none(),
             raw: &Value::Null,
             registries: &registries,
             has_items: false,

@@ -3,6 +3,7 @@
 
 mod callers;
 mod connections;
+mod evaluations;
 mod outbound;
 mod process;
 mod programs;
@@ -20,6 +21,7 @@ use prometheus::{
 pub use self::{
     callers::{CallerMetrics, KeySetMetrics, ReviewMetrics},
     connections::ConnectionMetrics,
+    evaluations::EvaluationMetrics,
     outbound::OutboundMetrics,
     process::ProcessMetrics,
     programs::ProgramMetrics,
@@ -55,6 +57,8 @@ pub struct Metrics {
     pub outbound: OutboundMetrics,
     /// What is counted of scripts.
     pub programs: ProgramMetrics,
+    /// What is counted of evaluations in processes of their own.
+    pub evaluations: EvaluationMetrics,
     /// What is counted of connections to the gateway.
     pub connections: ConnectionMetrics,
     /// What is counted of configurations.
@@ -174,6 +178,7 @@ impl Metrics {
             spans: SpanMetrics::new(&registry)?,
             outbound: OutboundMetrics::new(&registry)?,
             programs: ProgramMetrics::new(&registry)?,
+            evaluations: EvaluationMetrics::new(&registry)?,
             requests: counters(
                 "appset_gateway_requests_total",
                 "Requests, by route and code; the code is ok or that of the error.",

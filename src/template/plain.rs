@@ -5,7 +5,7 @@ use std::fmt::Write;
 use minijinja::{Error, Value};
 use percent_encoding::utf8_percent_encode;
 
-use super::{Place, RESERVED, printable, reference_part};
+use super::{LARGEST, Place, RESERVED, printable, reference_part};
 
 /// A template of texts and names, in their order.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ impl Plain {
         Some(Self(pieces))
     }
 
-    /// The text with the variables of `context`; `None` where that is an error, which the machine words.
+    /// The text with the variables of `context`; `None` where that is an error, which the machine words, or very long.
     pub fn render(&self, context: &Value, place: Place) -> Option<String> {
         let mut text = String::new();
         for piece in &self.0 {
@@ -52,6 +52,9 @@ impl Plain {
                         others.iter().try_fold(context.get_attr(first).ok()?, |value, part| value.get_attr(part).ok());
                     write(&mut text, &value?, place).ok()?;
                 }
+            }
+            if text.len() > LARGEST {
+                return None;
             }
         }
         Some(text)

@@ -3,9 +3,10 @@
 use std::{error::Error as _, fmt};
 
 use minijinja::{Error, ErrorKind};
+use serde::{Deserialize, Serialize};
 
 /// What is wrong with a value that would be part of an image's name. It is the source of a template machine's error.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Misfit {
     /// No tag can be made of it.
     NoTag,
@@ -45,7 +46,7 @@ impl Misfit {
 }
 
 /// Why a template gives no text.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
     /// In words, for a message.
     pub message: String,

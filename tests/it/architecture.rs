@@ -14,7 +14,7 @@ const ROWS: &[&[&str]] = &[
     &["guard"],
     &["cache", "shape"],
     &["backend"],
-    &["oci", "collector"],
+    &["oci", "collector", "evaluator"],
     &["outbound", "launcher", "tls"],
     &["template", "expression", "telemetry", "secret", "certificate", "landing"],
     &["error"],

@@ -23,12 +23,12 @@ use appset_gateway::{
     base_dir::BaseDir,
     clock::Clock,
     error::{BackendError, ErrorKind},
+    evaluator::{Context, Evaluator},
     generator::{Parameters, Query},
     launcher::Launchers,
     oci::Registries,
     outbound::Outbound,
     problem::{Path, Problems},
-    template::input_context,
 };
 use serde_json::Value;
 use tempfile::TempDir;
@@ -80,6 +80,7 @@ impl Desk {
         let launchers = Arc::new(Launchers::new(std::path::PathBuf::new(), 1));
         let around = Surroundings {
             launchers: &launchers,
+            evaluator: &Evaluator::none(),
             raw: &Value::Null,
             base: &base,
             clock: &clock,
@@ -102,7 +103,7 @@ pub async fn ask_with(gate: &Arc<dyn Gate>, parameters: Value, may_reuse: bool) 
     let parameters: Arc<Parameters> = Arc::new(serde_json::from_value(parameters).unwrap());
     let deadline = Instant::now() + Duration::from_secs(5);
     let query = Query::new("apps".into(), Arc::clone(&parameters), deadline);
-    let context = input_context(&query);
+    let context = Context::of_input(&query, &Evaluator::none());
     gate.ask(Asked { context: &context, parameters: &parameters, deadline, may_reuse }).await
 }
 

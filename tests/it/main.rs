@@ -14,6 +14,7 @@ mod cli;
 mod digests;
 mod disk;
 mod edge;
+mod evaluations;
 mod faults;
 mod fuzz;
 mod gates;

@@ -13,6 +13,7 @@ use crate::{
     base_dir::BaseDir,
     cache::{CacheLimits, Disk, Entry, Key, Life, Memory},
     clock::{Clock, SystemClock, Timestamp},
+    evaluator::Evaluator,
     generator::Question,
     launcher::{Launchers, own_program},
     oci::Registries,
@@ -42,6 +43,7 @@ impl Default for Stage {
         let launchers = Arc::new(Launchers::new(own_program().to_owned(), 1));
         let around = Surroundings {
             launchers: &launchers,
+            evaluator: &Evaluator::none(),
             raw: &serde_json::Value::Null,
             base: &base,
             clock: &clock,

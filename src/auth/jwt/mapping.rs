@@ -83,7 +83,7 @@ impl Mapping {
     /// # Errors
     /// When they do not fit; the text, which may repeat them, is for the log.
     pub fn name(&self, claims: &Value) -> Result<String, String> {
-        let name = self.name.evaluate(&[("claims", &claims.into())]).map_err(|why| format!("`name`: {why}"))?;
+        let name = evaluate(&self.name, claims).map_err(|why| format!("`name`: {why}"))?;
         let Value::String(name) = name else {
             return Err(format!("`name` gives {}, not a string", kind_of(&name)));
         };
@@ -104,7 +104,7 @@ impl Mapping {
         let scope = match &self.scope {
             ScopeOf::Issuer(scope) => scope.clone(),
             ScopeOf::Claims(expression) => {
-                let given = expression.evaluate(&[("claims", &claims.into())]).and_then(scope_of);
+                let given = evaluate(expression, claims).and_then(scope_of);
                 given.map_err(|why| format!("`scopes`: {why}"))?
             }
         };
@@ -122,6 +122,12 @@ fn scope_of(given: Value) -> Result<Scope, String> {
     let scope = Scope::build(Role::Caller, Some(&routes), application_sets.as_deref(), &Path::root(), &mut problems);
     let told = problems.into_vec().into_iter().map(|problem| format!("{}: {}", problem.path, problem.message));
     scope.ok_or_else(|| told.collect::<Vec<_>>().join("; "))
+}
+
+/// What `expression` makes of `claims`, which a token may have many of: only what is cheap.
+fn evaluate(expression: &Expression, claims: &Value) -> Result<Value, String> {
+    let value = expression.evaluate_alone(&[("claims", &claims.into())]);
+    value.unwrap_or_else(|| Err("it takes too much time or memory with so large a token".to_owned()))
 }
 
 /// Compiles one that any token may be held against.

@@ -2,9 +2,7 @@
 
 use std::fmt;
 
-use minijinja::Value as TemplateValue;
-
-use crate::{error::BackendError, template::Template};
+use crate::{error::BackendError, evaluator::Context, template::Template};
 
 /// 40 hexadecimal digits (SHA-1) or 64 (SHA-256), in lower case.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -35,8 +33,10 @@ impl Commit {
     ///
     /// # Errors
     /// When a value is missing, or the result is no full commit.
-    pub fn render(template: &Template, context: &TemplateValue) -> Result<Self, BackendError> {
-        template.render(context).and_then(|text| Self::parse(text.trim())).map_err(BackendError::invalid_input)
+    pub async fn render(template: &Template, context: &Context) -> Result<Self, BackendError> {
+        let text = context.render(template).await;
+        let parsed = text.and_then(|text| Ok(Self::parse(text.trim())?));
+        parsed.map_err(|error| error.told(BackendError::invalid_input))
     }
 
     /// All its digits.

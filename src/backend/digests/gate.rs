@@ -19,7 +19,6 @@ pub mod pattern;
 use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
-use minijinja::Value as TemplateValue;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::time::Instant;
@@ -32,6 +31,7 @@ use super::commit::Commit;
 use crate::{
     backend::Surroundings,
     error::BackendError,
+    evaluator::Context,
     generator::{Evidence, Parameters},
     problem::{Path, Problems},
 };
@@ -60,7 +60,7 @@ pub enum GateConfig {
 #[derive(Debug, Clone, Copy)]
 pub struct Asked<'a> {
     /// `params` and `applicationSet`, for templates.
-    pub context: &'a TemplateValue,
+    pub context: &'a Context,
     /// The parameters, for expressions.
     pub parameters: &'a Arc<Parameters>,
     /// When the answer must be here.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use minijinja::{Value as TemplateValue, context};
+use minijinja::context;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -22,10 +22,11 @@ use crate::{
     backend::Surroundings,
     clock::Clock,
     error::BackendError,
+    evaluator::{Context, Evaluator},
     generator::{Evidence, Outcome, Parameters, Query},
     oci::{Reference, Registries},
     problem::{Path, Problems},
-    template::{INPUT_SCOPE, Place, Template, input_context},
+    template::{INPUT_SCOPE, Place, Template},
 };
 
 /// Names that a parameter set has besides those of its images.
@@ -55,6 +56,7 @@ pub struct Images {
     gate: Option<Arc<dyn Gate>>,
     fallback: Fallback,
     registries: Registries,
+    evaluator: Evaluator,
     clock: Arc<dyn Clock>,
     /// What tells this configuration from others.
     made_by: String,
@@ -102,6 +104,7 @@ impl Images {
             gate: gate.map_or(Some(None), |gate| gate.map(Some))?,
             fallback: build_fallback(config, &images_path, path, problems)?,
             registries: around.registries.clone(),
+            evaluator: around.evaluator.clone(),
             clock: Arc::clone(around.clock),
             made_by: fingerprint(around.raw.pointer("/backend/digests").unwrap_or(around.raw)),
         })
@@ -112,10 +115,10 @@ impl Images {
     /// # Errors
     /// When one of them does not know.
     pub async fn resolve(&self, query: &Query) -> Result<Outcome, BackendError> {
-        let context = input_context(query);
+        let context = Context::of_input(query, &self.evaluator);
         let before = Note::read(&query.before);
         let known = &before.known;
-        let expected = self.expected(&context)?;
+        let expected = self.expected(&context).await?;
         let ask = async || match &self.gate {
             Some(gate) => {
                 let asked = Asked {
@@ -136,7 +139,8 @@ impl Images {
         let (ruling, findings) = if self.needs_commit {
             let ruling = ask().await?;
             let commit = commit_of(ruling.as_ref(), expected.as_ref())?;
-            let commit = commit.map(|commit| context! { commit => commit.as_str(), ..context.clone() });
+            let commit =
+                commit.map(|commit| context.clone().map(|input| context! { commit => commit.as_str(), ..input }));
             (ruling, self.find(commit.as_ref().unwrap_or(&context), known, query).await)
         } else {
             let (ruling, findings) = tokio::join!(ask(), self.find(&context, known, query));
@@ -164,17 +168,12 @@ impl Images {
         Learned { findings, ruling, tells_origin, before, made_by, now }.decide(&self.fallback)
     }
 
-    fn expected(&self, context: &TemplateValue) -> Result<Option<Commit>, BackendError> {
+    async fn expected(&self, context: &Context) -> Result<Option<Commit>, BackendError> {
         let Some(template) = &self.expect else { return Ok(None) };
-        Commit::render(template, context).map(Some).map_err(|error| error.within("revision.expect"))
+        Commit::render(template, context).await.map(Some).map_err(|error| error.within("revision.expect"))
     }
 
-    async fn find(
-        &self,
-        context: &TemplateValue,
-        known: &Known,
-        query: &Query,
-    ) -> Vec<(&str, Result<Found, BackendError>)> {
+    async fn find(&self, context: &Context, known: &Known, query: &Query) -> Vec<(&str, Result<Found, BackendError>)> {
         let wanted = Wanted {
             context,
             registries: &self.registries,

@@ -27,10 +27,10 @@ use super::shared_for;
 use crate::{
     backend::Surroundings,
     error::BackendError,
+    evaluator::{Context, Evaluator},
     generator::{Outcome, ParameterSet, Query},
     oci::{Lookup, Patience, Reference, Registries},
     problem::{Path, Problems},
-    template::input_context,
 };
 
 /// The most tags of one repository that are opened.
@@ -77,6 +77,7 @@ pub struct List {
     inside: Inside,
     limit: usize,
     registries: Registries,
+    evaluator: Evaluator,
 }
 
 /// A tag that a registry lists, and denies to have.
@@ -95,6 +96,7 @@ impl List {
             inside: Inside::build(&config.annotations, artifact_type, path, problems),
             limit: config.limit.unwrap_or(usize::MAX),
             registries: around.registries.clone(),
+            evaluator: around.evaluator.clone(),
         }
     }
 
@@ -103,7 +105,7 @@ impl List {
     /// # Errors
     /// When one of them is not known whole.
     pub async fn resolve(&self, query: &Query) -> Result<Outcome, BackendError> {
-        let repositories = self.repositories.find(query, &self.registries).await?;
+        let repositories = self.repositories.find(query, &self.evaluator, &self.registries).await?;
         let asked = asked(&repositories);
         let selected = stream::iter(repositories)
             .map(async |repository| self.read(&repository, query).await)
@@ -137,7 +139,7 @@ impl List {
             Ok(tags) => tags,
             Err(missing) => self.repositories.miss(repository, missing)?,
         };
-        let mut candidates = self.selection.select(tags, &input_context(query))?;
+        let mut candidates = self.selection.select(tags, &Context::of_input(query, &self.evaluator)).await?;
         let is_by_time = self.selection.sort() == Sort::Created;
         if self.inside.is_any() && !is_by_time {
             candidates.truncate(self.limit);

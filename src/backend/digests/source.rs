@@ -4,7 +4,6 @@ mod origin;
 
 use std::{sync::Arc, time::Duration};
 
-use minijinja::Value as TemplateValue;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -20,6 +19,7 @@ use super::{
 use crate::{
     base_dir::BaseDir,
     error::BackendError,
+    evaluator::Context,
     generator::{Evidence, Parameters},
     oci::{Contents, Digest, Lookup, Patience, Platform, Reference, Registries, Target},
     problem::{Path, Problems},
@@ -42,7 +42,7 @@ pub(super) struct Image {
 
 /// With what an image is looked for.
 pub(super) struct Wanted<'a> {
-    pub context: &'a TemplateValue,
+    pub context: &'a Context,
     pub registries: &'a Registries,
     /// What was noted of digests.
     pub known: &'a Known,
@@ -127,13 +127,13 @@ impl Image {
     /// When the parameters make no reference, or its source gives no clear answer in time. What was asked is the evidence.
     pub async fn find(&self, wanted: &Wanted<'_>) -> Result<Found, BackendError> {
         let is_tied = self.needs_commit();
-        let text = match self.source.reference(wanted.context) {
+        let text = match self.source.reference(wanted.context).await {
             Ok(text) => text,
             Err(refused) if refused.is_impossible && wanted.omits_impossible => {
-                let why = format!("there can be no such image: {}", refused.message);
+                let why = format!("there can be no such image: {}", refused.error.message);
                 return Ok(Found::unopened(None, String::new(), is_tied, Evidence::absent(REFERENCE, why)));
             }
-            Err(refused) => return Err(unclear(REFERENCE, BackendError::invalid_input(refused.message))),
+            Err(refused) => return Err(unclear(REFERENCE, refused.error)),
         };
         match &self.source {
             Source::Registry(_) => {

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use minijinja::value::Serde;
 use serde_json::Value;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 
 use super::{
     Config, PARAMETERS,
-    page::{self, Page},
+    page::{self, Counted, Page},
     paging::Paging,
     redirect::Redirects,
 };
@@ -21,6 +21,7 @@ use crate::{
     },
     document::{self, Document, kind_of},
     error::BackendError,
+    evaluator::{Context, Evaluator, Variables},
     expression::Expression,
     generator::Query,
     outbound::{Call, Line, Reply},
@@ -40,6 +41,7 @@ pub struct Json {
     request: Request,
     credential: Option<Credential>,
     for_each: Option<Arc<Expression>>,
+    evaluator: Evaluator,
     mapping: Arc<Mapping>,
     /// What a redirect is.
     pub redirects: Redirects,
@@ -111,6 +113,7 @@ impl Json {
             request: request?,
             credential,
             for_each: for_each?.map(Arc::new),
+            evaluator: around.evaluator.clone(),
             mapping: Arc::new(Mapping { parameters: parameters?, paging, allows_errors: config.allow_errors }),
             redirects: config.redirects,
         })
@@ -120,30 +123,25 @@ impl Json {
     ///
     /// # Errors
     /// When it is no list, or a very long one.
-    pub async fn each(&self, query: &Query) -> Result<Option<Vec<Value>>, BackendError> {
+    pub async fn each(&self, query: &Query, deadline: Instant) -> Result<Option<Vec<Value>>, BackendError> {
         let Some(expression) = &self.for_each else { return Ok(None) };
-        let (load, expression, query) = (Load::Bytes(0).with(Some(expression)), Arc::clone(expression), query.clone());
-        let work = move || {
-            let (parameters, items) = (Document::from(&*query.parameters), query.items.as_deref().map(Document::from));
-            let mut variables = vec![("params", &parameters)];
-            variables.extend(items.as_ref().map(|items| ("items", items)));
-            let invalid = |why: String| BackendError::invalid_input(format!("forEach: {why}"));
-            match expression.evaluate(&variables).map_err(invalid)? {
-                Value::Array(list) if list.len() > MOST => {
-                    Err(invalid(format!("it gives {} items, more than {MOST}", list.len())))
-                }
-                Value::Array(list) => Ok(Some(list)),
-                other => Err(invalid(format!("it gives {}, not a list", kind_of(&other)))),
+        let variables = of_call(query, expression);
+        let invalid = |why: String| BackendError::invalid_input(format!("forEach: {why}"));
+        let value = mapping::evaluate(&self.evaluator, expression, variables, Load::Bytes(0), deadline, invalid);
+        match value.await? {
+            Value::Array(list) if list.len() > MOST => {
+                Err(invalid(format!("it gives {} items, more than {MOST}", list.len())))
             }
-        };
-        mapping::work_on(load, work).await
+            Value::Array(list) => Ok(Some(list)),
+            other => Err(invalid(format!("it gives {}, not a list", kind_of(&other)))),
+        }
     }
 
     /// The first request for `query`, and for this `each`.
     ///
     /// # Errors
     /// When a value is missing or may not stand where it would, or a secret cannot be read.
-    pub fn call(
+    pub async fn call(
         &self,
         query: &Query,
         each: Option<&Value>,
@@ -154,7 +152,7 @@ impl Json {
         if let Some(each) = each {
             context = minijinja::context! { each => minijinja::Value::from(Serde(each)), ..context };
         }
-        self.request.call(&context, most, deadline)
+        self.request.call(&Context::new(context, &self.evaluator, deadline), most, deadline).await
     }
 
     /// Sends `call` over `line`.
@@ -178,13 +176,43 @@ impl Json {
         query: &Query,
         each: Option<&Value>,
         number: usize,
+        deadline: Instant,
     ) -> Result<Page, BackendError> {
         reply.check_json()?;
         let mapping = Arc::clone(&self.mapping);
-        let next = mapping.paging.as_ref().and_then(Paging::expression);
-        let load = Load::Bytes(reply.body.len()).with(Some(&mapping.parameters)).with(next);
-        let (query, each) = (query.clone(), each.cloned());
-        mapping::work_on(load, move || mapping.read(&reply, &query, each.as_ref(), number)).await
+        let page = OfPage { reply, query: query.clone(), each: each.cloned(), number };
+        let load = Load::Bytes(page.reply.body.len());
+        let reading = mapping::work_on(load, move || Ok((mapping.read_here(&page)?, page)));
+        let reading = timeout_at(deadline, reading).await;
+        let (found, page) = reading.map_err(|_| BackendError::timeout("there was no time left to read it"))??;
+        let (mapping, invalid) = (&self.mapping, BackendError::invalid_output);
+        let parameters = if let Some(value) = found.parameters {
+            value.map_err(invalid)
+        } else {
+            let variables = page.variables(&mapping.parameters);
+            let value = self.evaluator.evaluate(&mapping.parameters, &variables, deadline).await;
+            value.map_err(|error| error.told(invalid))
+        };
+        let sets = mapping::mapped(parameters)?;
+        let next = match &mapping.paging {
+            None => None,
+            Some(paging) => {
+                let said = match (paging.expression(), found.next) {
+                    (None, _) => None,
+                    (Some(_), Some(value)) => Some(value.map_err(invalid)),
+                    (Some(next), None) => {
+                        let variables = page.variables(next).value("page", Value::from(number));
+                        let value = self.evaluator.evaluate(next, &variables, deadline).await;
+                        Some(value.map_err(|error| error.told(invalid)))
+                    }
+                };
+                paging.said(&page.reply, said)?
+            }
+        };
+        if next.is_none() {
+            found.is_last?;
+        }
+        Ok(Page { sets, next, counted: found.counted? })
     }
 
     /// How a list goes on.
@@ -210,8 +238,53 @@ impl Json {
     }
 }
 
+/// A page, and what it answers.
+struct OfPage {
+    reply: Reply,
+    query: Query,
+    each: Option<Value>,
+    number: usize,
+}
+
+impl OfPage {
+    /// The variables of `expression`, for an evaluator.
+    fn variables(&self, expression: &Expression) -> Variables {
+        let mut variables = of_call(&self.query, expression).json("body", self.reply.body.clone());
+        variables = variables.value("status", Value::from(self.reply.status.as_u16()));
+        if expression.mentions("headers") {
+            variables = variables.value("headers", Value::from(headers_of(&self.reply)));
+        }
+        match &self.each {
+            Some(each) => variables.value(EACH, each.clone()),
+            None => variables,
+        }
+    }
+}
+
+/// `params`, where `expression` mentions it, and `items`.
+fn of_call(query: &Query, expression: &Expression) -> Variables {
+    let mut variables = Variables::default();
+    if expression.mentions("params") {
+        variables = variables.value("params", Value::Object((*query.parameters).clone()));
+    }
+    match &query.items {
+        Some(items) => variables.value("items", Arc::clone(items)),
+        None => variables,
+    }
+}
+
+/// What expressions make of a page, where that is cheap.
+struct Here {
+    parameters: Option<Result<Value, String>>,
+    next: Option<Result<Value, String>>,
+    /// Whether the page can be the last one.
+    is_last: Result<(), BackendError>,
+    counted: Result<Option<Counted>, BackendError>,
+}
+
 impl Mapping {
-    fn read(&self, reply: &Reply, query: &Query, each: Option<&Value>, number: usize) -> Result<Page, BackendError> {
+    fn read_here(&self, page: &OfPage) -> Result<Here, BackendError> {
+        let OfPage { reply, query, each, number } = page;
         let body = document::read(&reply.body).map_err(|error| {
             BackendError::invalid_output(format!(
                 "not one JSON document: {error} (it begins with `{}`)",
@@ -221,24 +294,25 @@ impl Mapping {
         if !self.allows_errors {
             refuse_errors(&body, reply)?;
         }
-        let (status, number) = (Document::Number(reply.status.as_u16().into()), Document::Number(number.into()));
+        let (status, number) = (Document::Number(reply.status.as_u16().into()), Document::Number((*number).into()));
         let next = self.paging.as_ref().and_then(Paging::expression);
         let mentions = |name| self.parameters.mentions(name) || next.is_some_and(|next| next.mentions(name));
         // What costs something to make is made where somebody looks at it.
         let headers = if mentions("headers") { headers_of(reply) } else { Document::Null };
         let parameters = if mentions("params") { (&*query.parameters).into() } else { Document::Null };
         let items = query.items.as_deref().filter(|_| mentions("items")).map(Document::from);
-        let each = each.map(Document::from);
+        let each = each.as_ref().map(Document::from);
         let mut variables = vec![("body", &body), ("status", &status), ("headers", &headers), ("params", &parameters)];
         variables.extend(items.as_ref().map(|items| ("items", items)));
         variables.extend(each.as_ref().map(|each| (EACH, each)));
-        let sets = mapping::map(&self.parameters, &variables)?;
+        let parameters = self.parameters.evaluate_small(&variables);
         variables.push(("page", &number));
-        let next = self.paging.as_ref().map(|paging| paging.said(reply, &variables)).transpose()?.flatten();
-        if next.is_none() {
-            page::check_last(reply, &body, self.paging.as_ref())?;
-        }
-        Ok(Page { sets, next, counted: page::counted(&reply.headers, &body)? })
+        Ok(Here {
+            parameters,
+            next: next.and_then(|next| next.evaluate_small(&variables)),
+            is_last: page::check_last(reply, &body, self.paging.as_ref()),
+            counted: page::counted(&reply.headers, &body),
+        })
     }
 }
 

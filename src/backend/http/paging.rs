@@ -8,7 +8,6 @@ use serde::Deserialize;
 use serde_json::{Number, Value};
 
 use crate::{
-    document::Document,
     error::BackendError,
     expression::Expression,
     outbound::{Reply, link, stays},
@@ -73,14 +72,18 @@ impl Paging {
         self.next.as_ref().map(|(next, _)| next)
     }
 
-    /// What `variables`, those of a page, say of the next one: a URL, or a value for the parameter.
+    /// What a page says of the next one, a URL or a value for the parameter; `next` is what the expression makes of it.
     ///
     /// # Errors
     /// When the expression does not fit the page, or says neither that nor an end.
-    pub fn said(&self, reply: &Reply, variables: &[(&str, &Document<'_>)]) -> Result<Option<String>, BackendError> {
-        let Some((next, _)) = &self.next else { return next_link(reply) };
+    pub fn said(
+        &self,
+        reply: &Reply,
+        next: Option<Result<Value, BackendError>>,
+    ) -> Result<Option<String>, BackendError> {
+        let Some(next) = next else { return next_link(reply) };
         let invalid = |why: String| BackendError::invalid_output(why).within("paging.next");
-        match next.evaluate(variables).map_err(invalid)? {
+        match next.map_err(|error| error.within("paging.next"))? {
             Value::Null | Value::Bool(false) => Ok(None),
             Value::String(text) => Ok(Some(text).filter(|text| !text.is_empty())),
             Value::Number(number) if is_exact(&number) => Ok(Some(number.to_string())),

@@ -1,11 +1,12 @@
 //! A request's body: JSON, whose strings are templates.
 
-use minijinja::Value as TemplateValue;
-use serde_json::Value;
+use futures_util::future::{BoxFuture, FutureExt as _};
+use serde_json::{Map, Value};
 
 use crate::{
+    evaluator::{Context, EvaluationError},
     problem::{Path, Problems},
-    template::{Place, Template},
+    template::{LARGEST, Place, Template},
 };
 
 /// A JSON value whose strings are templates.
@@ -44,20 +45,46 @@ impl Tree {
         }
     }
 
-    pub(super) fn render(&self, context: &TemplateValue) -> Result<Value, String> {
-        Ok(match self {
-            Self::Literal(value) => value.clone(),
-            Self::Items => {
-                let items = context.get_attr(ITEMS).map_err(|error| error.to_string())?;
-                serde_json::to_value(items).map_err(|error| error.to_string())?
-            }
-            Self::Text(template) => Value::String(template.render(context)?),
-            Self::List(items) => Value::Array(items.iter().map(|item| item.render(context)).collect::<Result<_, _>>()?),
-            Self::Object(entries) => {
-                let entries = entries.iter().map(|(key, item)| Ok((key.clone(), item.render(context)?)));
-                Value::Object(entries.collect::<Result<_, String>>()?)
-            }
-        })
+    pub(super) async fn render(&self, context: &Context) -> Result<Value, EvaluationError> {
+        self.render_within(context, &mut LARGEST.clone()).await
+    }
+
+    /// The same, with so many bytes left for all texts.
+    fn render_within<'a>(
+        &'a self,
+        context: &'a Context,
+        left: &'a mut usize,
+    ) -> BoxFuture<'a, Result<Value, EvaluationError>> {
+        async move {
+            Ok(match self {
+                Self::Literal(value) => value.clone(),
+                Self::Items => {
+                    let items = context.values().get_attr(ITEMS).map_err(|error| error.to_string())?;
+                    serde_json::to_value(items).map_err(|error| error.to_string())?
+                }
+                Self::Text(template) => {
+                    let text = context.render(template).await?;
+                    *left =
+                        left.checked_sub(text.len()).ok_or("its texts are longer than 4 MiB together".to_owned())?;
+                    Value::String(text)
+                }
+                Self::List(items) => {
+                    let mut list = Vec::new();
+                    for item in items {
+                        list.push(item.render_within(context, left).await?);
+                    }
+                    Value::Array(list)
+                }
+                Self::Object(entries) => {
+                    let mut object = Map::new();
+                    for (key, item) in entries {
+                        object.insert(key.clone(), item.render_within(context, left).await?);
+                    }
+                    Value::Object(object)
+                }
+            })
+        }
+        .boxed()
     }
 
     pub(super) fn reads_application_set(&self) -> bool {

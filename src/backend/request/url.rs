@@ -1,10 +1,10 @@
 //! A request's URL: which hosts may be asked stands in the configuration, and no value leaves its path.
 
-use minijinja::Value as TemplateValue;
 use reqwest::Url;
 use url::Host;
 
 use crate::{
+    evaluator::{Context, EvaluationError},
     outbound::names_user,
     problem::{Path, Problems},
     template::{Place, Template},
@@ -87,8 +87,8 @@ impl UrlTemplate {
     ///
     /// # Errors
     /// When a value is missing, or leads elsewhere.
-    pub(super) fn render(&self, context: &TemplateValue) -> Result<Url, String> {
-        let text = self.template.render(context)?;
+    pub(super) async fn render(&self, context: &Context) -> Result<Url, EvaluationError> {
+        let text = context.render(&self.template).await?;
         if let Some((url, length)) = &self.before_query
             && let Some(query) = text.get(length + 1..).filter(|query| is_plain(query))
         {
@@ -100,15 +100,17 @@ impl UrlTemplate {
         let url = Url::parse(&text).map_err(|error| error.to_string())?;
         let Some(allowed) = &self.allowed else { return Ok(url) };
         if names_user(&url) {
-            return Err("a value made it name a user or a password".to_owned());
+            return Err("a value made it name a user or a password".to_owned().into());
         }
         if !is_name(&url) {
-            return Err(format!("a value made the host `{}`, which no name is", url.host_str().unwrap_or_default()));
+            return Err(
+                format!("a value made the host `{}`, which no name is", url.host_str().unwrap_or_default()).into()
+            );
         }
         if !allowed.iter().any(|entry| entry.fits(&url)) {
             let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
             let host = url.host_str().unwrap_or_default();
-            return Err(format!("the host `{host}{port}` is in no entry of `allowedHosts`"));
+            return Err(format!("the host `{host}{port}` is in no entry of `allowedHosts`").into());
         }
         Ok(url)
     }
@@ -230,6 +232,8 @@ fn is_folder(source: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use futures_util::FutureExt as _;
+
     use crate::template::INPUT_SCOPE;
 
     fn build(url: &str, allowed: &[&str]) -> (Option<UrlTemplate>, Vec<String>) {
@@ -286,8 +290,9 @@ mod tests {
         let ask = |source: &str, value: &str| {
             let (template, problems) = build(source, &allowed);
             assert!(problems.is_empty(), "{problems:?}");
-            let context = minijinja::context! { params => minijinja::context! { h => value } };
-            template.unwrap().render(&context).map(String::from)
+            let context = Context::here(minijinja::context! { params => minijinja::context! { h => value } });
+            let url = template.unwrap().render(&context).now_or_never().unwrap();
+            url.map(String::from).map_err(|error| error.to_string())
         };
         for (value, url) in [
             ("a.clusters.example.com", "https://a.clusters.example.com/v1"),
@@ -352,9 +357,9 @@ mod tests {
             let template = build(source, &[]).0.unwrap();
             assert!(template.before_query.is_some(), "{source}");
             for value in ["", "x", "a/b c", "#f", "?", "%41", "ü", "a\tb", "'", "../.."] {
-                let context = minijinja::context! { params => minijinja::context! { v => value } };
-                let whole = Url::parse(&template.template.render(&context).unwrap());
-                assert_eq!(template.render(&context).ok(), whole.ok(), "{source}: {value}");
+                let context = Context::here(minijinja::context! { params => minijinja::context! { v => value } });
+                let whole = Url::parse(&template.template.render(context.values()).unwrap());
+                assert_eq!(template.render(&context).now_or_never().unwrap().ok(), whole.ok(), "{source}: {value}");
             }
         }
         for source in [
@@ -406,10 +411,10 @@ mod tests {
             ("https://h/v1/a{{ params.v }}", true),
         ] {
             let template = build(source, &[]).0.unwrap();
-            let empty = minijinja::context! { params => minijinja::context! { v => "" } };
-            assert_eq!(template.render(&empty).is_ok(), says, "{source}");
-            let full = minijinja::context! { params => minijinja::context! { v => "x" } };
-            assert!(template.render(&full).is_ok(), "{source}");
+            let empty = Context::here(minijinja::context! { params => minijinja::context! { v => "" } });
+            assert_eq!(template.render(&empty).now_or_never().unwrap().is_ok(), says, "{source}");
+            let full = Context::here(minijinja::context! { params => minijinja::context! { v => "x" } });
+            assert!(template.render(&full).now_or_never().unwrap().is_ok(), "{source}");
         }
     }
 }

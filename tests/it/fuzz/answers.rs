@@ -6,11 +6,13 @@ use appset_gateway::{
     backend::{getparams, script::Protocol},
     cache::Encoded,
     document::excerpt,
+    evaluator::Evaluator,
     generator::{ParameterSet, Query},
     problem::{Path, Problems},
     secret::Secrets,
     shape::{Nulls, Shape},
 };
+use futures_util::FutureExt as _;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
@@ -69,12 +71,13 @@ pub fn plugin_answer(data: &[u8]) {
 /// Panics unless Argo CD gets `items`, or an error, and the cache gives them back.
 fn is_served(items: &[ParameterSet]) {
     static SHAPES: LazyLock<[Shape; 2]> = LazyLock::new(|| {
-        [true, false]
-            .map(|stringify| Shape::build(None, &[], stringify, Nulls::Drop, &Path::root(), &mut Problems::default()))
+        [true, false].map(|stringify| {
+            Shape::build(None, &[], stringify, Nulls::Drop, &Evaluator::none(), &Path::root(), &mut Problems::default())
+        })
     });
     let query = Query::new("fuzz".into(), Arc::default(), Instant::now());
     for shape in &*SHAPES {
-        let Ok(shaped) = shape.apply(items.to_vec(), &query) else { continue };
+        let Ok(shaped) = shape.apply(items.to_vec(), &query).now_or_never().unwrap() else { continue };
         let encoded = Encoded::encode(&shaped).unwrap();
         match judge(200, &[], encoded.body()) {
             Verdict::Parameters(list) => assert_eq!(list.len(), items.len()),

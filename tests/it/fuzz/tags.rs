@@ -7,8 +7,10 @@ use appset_gateway::{
         Sort, TagsConfig,
         selection::{Candidate, Selection},
     },
+    evaluator::Context,
     problem::{Path, Problems},
 };
+use futures_util::FutureExt as _;
 use minijinja::context;
 
 /// The first line is a configuration, each other one a tag. What is selected is there, once for each time that it is there, in order,
@@ -26,7 +28,8 @@ pub fn tags(data: &[u8]) {
         }
         let select = |tags: Vec<&str>| {
             let tags = tags.into_iter().map(str::to_owned).collect();
-            selection.select(tags, &context! { params => context! { branch => "main" } }).ok()
+            let context = Context::here(context! { params => context! { branch => "main" } });
+            selection.select(tags, &context).now_or_never().unwrap().ok()
         };
         let Some(selected) = select(unique.iter().copied().collect()) else { return };
         assert_eq!(select(unique.iter().copied().rev().collect()).as_ref(), Some(&selected));

@@ -5,10 +5,12 @@ use std::{collections::BTreeMap, sync::LazyLock, time::Duration};
 use appset_gateway::{
     backend::request::{Method, Parts, Request},
     base_dir::BaseDir,
+    evaluator::Context,
     oci::Reference,
     problem::{Path, Problems},
     template::{INPUT_SCOPE, Place, Template},
 };
+use futures_util::FutureExt as _;
 use http::Uri;
 use minijinja::{Value, context};
 use percent_encoding::percent_decode_str;
@@ -102,6 +104,9 @@ fn request(url: &str, allowed_hosts: &[String]) -> Request {
 }
 
 fn ask(request: &Request, context: &Value) -> Option<Url> {
-    let call = request.call(context, 1024, Instant::now() + Duration::from_secs(1));
+    let call = request
+        .call(&Context::here(context.clone()), 1024, Instant::now() + Duration::from_secs(1))
+        .now_or_never()
+        .unwrap();
     call.ok().map(|call| call.url)
 }

@@ -16,12 +16,12 @@ use appset_gateway::{
     base_dir::BaseDir,
     clock::{Clock, SystemClock},
     error::{BackendError, ErrorKind},
+    evaluator::{Context, Evaluator},
     generator::Query,
     launcher::Launchers,
     oci::Registries,
     outbound::Outbound,
     problem::{Path, Problems},
-    template::input_context,
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -44,6 +44,7 @@ pub struct Bench {
     outbound: Arc<Outbound>,
     launchers: Arc<Launchers>,
     registries: Registries,
+    evaluator: Evaluator,
 }
 
 impl Bench {
@@ -62,7 +63,7 @@ impl Bench {
             &mut Problems::default(),
         );
         let launchers = Arc::new(Launchers::new(std::path::PathBuf::new(), 1));
-        Self { folder, base, clock, outbound, launchers, registries }
+        Self { folder, base, clock, outbound, launchers, registries, evaluator: Evaluator::none() }
     }
 
     pub fn around(&self) -> Surroundings<'_> {
@@ -72,6 +73,7 @@ impl Bench {
             clock: &self.clock,
             outbound: &self.outbound,
             launchers: &self.launchers,
+            evaluator: &self.evaluator,
             registries: &self.registries,
             has_items: false,
             package: None,
@@ -122,7 +124,13 @@ async fn ask_as(gate: &dyn Gate, parameters: &Value, may_reuse: bool) -> Result<
     let parameters = Arc::new(parameters.as_object().unwrap().clone());
     let deadline = Instant::now() + Duration::from_secs(5);
     let query = Query::new("set".into(), Arc::clone(&parameters), deadline);
-    gate.ask(Asked { context: &input_context(&query), parameters: &parameters, deadline, may_reuse }).await
+    gate.ask(Asked {
+        context: &Context::of_input(&query, &Evaluator::none()),
+        parameters: &parameters,
+        deadline,
+        may_reuse,
+    })
+    .await
 }
 
 /// Asks `gate` about [`SHA`].

@@ -201,10 +201,10 @@ impl System for Bitbucket {
     /// The commit, and the first page of its statuses.
     type Question = (Commit, Url);
 
-    fn question(&self, asked: Asked<'_>) -> Result<Self::Question, BackendError> {
+    async fn question(&self, asked: Asked<'_>) -> Result<Self::Question, BackendError> {
         let within = |error: BackendError| error.within("bitbucket");
-        let commit = self.sha.commit(asked.context).map_err(within)?;
-        let [workspace, name] = self.repository.owner_and_name(asked.context).map_err(within)?;
+        let commit = self.sha.commit(asked.context).await.map_err(within)?;
+        let [workspace, name] = self.repository.owner_and_name(asked.context).await.map_err(within)?;
         let segments = ["repositories", &workspace, &name, "commit", commit.as_str(), "statuses"];
         let first = self.forge.url(&segments, &[("pagelen", "100")]);
         Ok((commit, first))

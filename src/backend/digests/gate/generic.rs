@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -13,10 +14,12 @@ use crate::{
     backend::{
         Surroundings,
         digests::commit::Commit,
+        mapping::{self, Load},
         request::{Method, Parts, Request, headers_of},
     },
-    document::{self, Document},
+    document,
     error::BackendError,
+    evaluator::{Evaluator, Variables},
     expression::Expression,
     generator::{Evidence, Parameters},
     outbound::{Call, ClientCertificate, Line, Reply, TlsKeys},
@@ -28,8 +31,6 @@ use crate::{
 
 /// The largest answer that is read, in bytes.
 const MOST: usize = 8 * 1024 * 1024;
-/// Documents larger than this are read off the async threads, in bytes.
-const LARGE: usize = 32 * 1024;
 
 /// A request, and how to read its answer.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -86,12 +87,13 @@ pub struct Generic {
     sha: Option<Template>,
     reading: Arc<Reading>,
     timeout: HumanDuration,
+    evaluator: Evaluator,
 }
 
 /// How an answer is read.
 #[derive(Debug)]
 struct Reading {
-    verdict: Expression,
+    verdict: Arc<Expression>,
     allows_errors: bool,
 }
 
@@ -123,10 +125,10 @@ impl Generic {
             Some(sha) => Some(sha?),
             None => None,
         };
-        let reading = Arc::new(Reading { verdict: verdict?, allows_errors: config.allow_errors });
+        let reading = Arc::new(Reading { verdict: Arc::new(verdict?), allows_errors: config.allow_errors });
         let request = request?;
         around.outbound.name_destination(request.fixed_destination().as_ref());
-        Some(Self { line: line?, request, sha, reading, timeout: config.timeout })
+        Some(Self { line: line?, request, sha, reading, timeout: config.timeout, evaluator: around.evaluator.clone() })
     }
 }
 
@@ -143,12 +145,12 @@ pub struct Question {
 impl System for Generic {
     type Question = Question;
 
-    fn question(&self, asked: Asked<'_>) -> Result<Question, BackendError> {
+    async fn question(&self, asked: Asked<'_>) -> Result<Question, BackendError> {
         let commit = match &self.sha {
-            Some(sha) => Some(Commit::render(sha, asked.context).map_err(|error| error.within("sha"))?),
+            Some(sha) => Some(Commit::render(sha, asked.context).await.map_err(|error| error.within("sha"))?),
             None => None,
         };
-        let mut call = self.request.call(asked.context, MOST, asked.deadline)?;
+        let mut call = self.request.call(asked.context, MOST, asked.deadline).await?;
         call.revalidate = call.method == http::Method::GET;
         let parameters =
             if self.reading.verdict.mentions("params") { Arc::clone(asked.parameters) } else { Arc::default() };
@@ -167,7 +169,7 @@ impl System for Generic {
         let destination = question.call.to_string();
         let reply = self.line.fetch(Call { deadline, ..question.call.clone() }).await?;
         let (status, secrets) = (reply.status, reply.secrets.clone());
-        let state = self.read(reply, &question.parameters).await;
+        let state = self.read(reply, &question.parameters, deadline).await;
         let state = state.map_err(|error| secrets.clean(&error).within(&destination))?;
         let answered = format!("{status}, which the verdict takes as {}", state.as_str());
         let evidence = vec![match state {
@@ -194,17 +196,22 @@ impl System for Generic {
 }
 
 impl Generic {
-    async fn read(&self, reply: Reply, parameters: &Arc<Parameters>) -> Result<State, BackendError> {
+    async fn read(&self, reply: Reply, parameters: &Arc<Parameters>, deadline: Instant) -> Result<State, BackendError> {
         self.reading.check_status(&reply)?;
-        let (reading, parameters) = (Arc::clone(&self.reading), Arc::clone(parameters));
-        let is_large = reply.body.len() > LARGE;
-        let work = move || reading.state(&reply, &parameters);
-        if !is_large {
-            return work();
+        let load = Load::Bytes(reply.body.len());
+        let reading = Arc::clone(&self.reading);
+        let (is_json, reply) = mapping::work_on(load, move || Ok((reading.check(&reply)?, reply))).await?;
+        let body = if is_json { reply.body.clone() } else { Bytes::from_static(b"null") };
+        let verdict = &self.reading.verdict;
+        let mut variables = Variables::default().json("body", body);
+        variables = variables.value("status", Value::from(reply.status.as_u16()));
+        if verdict.mentions("headers") {
+            variables = variables.value("headers", Value::from(headers_of(&reply)));
         }
-        tokio::task::spawn_blocking(work)
-            .await
-            .map_err(|error| BackendError::invalid_output(format!("reading the answer failed: {error}")))?
+        variables = variables.value("params", Value::Object((**parameters).clone()));
+        let invalid = |why: String| BackendError::invalid_output(format!("verdict: {why}"));
+        let verdict = mapping::evaluate(&self.evaluator, verdict, variables, load, deadline, invalid);
+        ruled(verdict.await?, &reply)
     }
 }
 
@@ -226,7 +233,8 @@ impl Reading {
         }
     }
 
-    fn state(&self, reply: &Reply, parameters: &Parameters) -> Result<State, BackendError> {
+    /// Refuses a document that may be half of one, or an error; whether there is a document.
+    fn check(&self, reply: &Reply) -> Result<bool, BackendError> {
         let invalid = |why: String| BackendError::invalid_output(format!("verdict: {why}"));
         let body = match document::read(&reply.body) {
             Ok(body) => body,
@@ -234,7 +242,8 @@ impl Reading {
             Err(why) if reply.status.is_success() && reply.check_json().is_ok() => {
                 return Err(invalid(format!("not one JSON document: {why}")));
             }
-            Err(_) => Document::Null,
+            // What is no JSON is nothing to the verdict.
+            Err(_) => return Ok(false),
         };
         if reply.status.is_success()
             && !self.allows_errors
@@ -244,20 +253,19 @@ impl Reading {
             let advice = "if that is no error of this API, set `allowErrors: true`";
             return Err(invalid(format!("the answer holds `{key}` ({told}), so it may be a part; {advice}")));
         }
-        let variables = [
-            ("body", &body),
-            ("status", &Document::Number(reply.status.as_u16().into())),
-            ("headers", &headers_of(reply)),
-            ("params", &parameters.into()),
-        ];
-        match self.verdict.evaluate(&variables).map_err(invalid)? {
-            Value::String(word) if word == "passed" => Ok(State::Passed),
-            Value::String(word) if word == "pending" => Ok(State::Pending),
-            Value::String(word) if word == "failed" => Ok(State::Failed),
-            other => {
-                let shown = reply.secrets.excerpt(other.to_string().as_bytes(), 80);
-                Err(invalid(format!("it gives `{shown}`, not `passed`, `pending` or `failed`")))
-            }
+        Ok(true)
+    }
+}
+
+fn ruled(verdict: Value, reply: &Reply) -> Result<State, BackendError> {
+    let invalid = |why: String| BackendError::invalid_output(format!("verdict: {why}"));
+    match verdict {
+        Value::String(word) if word == "passed" => Ok(State::Passed),
+        Value::String(word) if word == "pending" => Ok(State::Pending),
+        Value::String(word) if word == "failed" => Ok(State::Failed),
+        other => {
+            let shown = reply.secrets.excerpt(other.to_string().as_bytes(), 80);
+            Err(invalid(format!("it gives `{shown}`, not `passed`, `pending` or `failed`")))
         }
     }
 }

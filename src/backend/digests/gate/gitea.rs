@@ -213,10 +213,10 @@ impl System for Gitea {
     /// The commit, and the first page of its statuses.
     type Question = (Commit, Url);
 
-    fn question(&self, asked: Asked<'_>) -> Result<Self::Question, BackendError> {
+    async fn question(&self, asked: Asked<'_>) -> Result<Self::Question, BackendError> {
         let within = |error: BackendError| error.within("gitea");
-        let commit = self.sha.commit(asked.context).map_err(within)?;
-        let [owner, name] = self.repository.owner_and_name(asked.context).map_err(within)?;
+        let commit = self.sha.commit(asked.context).await.map_err(within)?;
+        let [owner, name] = self.repository.owner_and_name(asked.context).await.map_err(within)?;
         let mut first = self.forge.url(&["repos", &owner, &name, "commits", commit.as_str(), "status"], &[]);
         first.query_pairs_mut().extend_pairs(query(1));
         Ok((commit, first))

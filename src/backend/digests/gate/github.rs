@@ -168,11 +168,12 @@ pub struct Question {
 impl System for Github {
     type Question = Question;
 
-    fn question(&self, asked: Asked<'_>) -> Result<Question, BackendError> {
+    async fn question(&self, asked: Asked<'_>) -> Result<Question, BackendError> {
         let invalid = |what: &'static str| move |error: BackendError| error.within(what);
-        let repository = self.repository.render(asked.context).and_then(|text| Repository::parse(&text));
-        let repository = repository.map_err(BackendError::invalid_input).map_err(invalid("repository"))?;
-        let commit = Commit::render(&self.sha, asked.context).map_err(invalid("sha"))?;
+        let repository = asked.context.render(&self.repository).await;
+        let repository = repository.and_then(|text| Ok(Repository::parse(&text)?));
+        let repository = repository.map_err(|error| error.within("repository").told(BackendError::invalid_input))?;
+        let commit = Commit::render(&self.sha, asked.context).await.map_err(invalid("sha"))?;
         Ok(Question { repository, commit })
     }
 

@@ -23,6 +23,7 @@ use super::{
 use crate::{
     backend::{Surroundings, digests::commit::Commit, total},
     error::BackendError,
+    evaluator::Context,
     outbound::Reply,
     problem::{Path, Problems},
     secret::SecretRef,
@@ -163,16 +164,24 @@ pub struct Question {
     first: Url,
 }
 
+/// The text of a field that may be left out.
+async fn optional(field: Option<&Field>, context: &Context) -> Result<Option<String>, BackendError> {
+    match field {
+        Some(field) => field.text(context).await.map(Some),
+        None => Ok(None),
+    }
+}
+
 #[async_trait]
 impl System for Gitlab {
     type Question = Question;
 
-    fn question(&self, asked: Asked<'_>) -> Result<Question, BackendError> {
+    async fn question(&self, asked: Asked<'_>) -> Result<Question, BackendError> {
         let within = |error: BackendError| error.within("gitlab");
-        let commit = self.sha.commit(asked.context).map_err(within)?;
-        let project = self.project.names(asked.context).map_err(within)?.join("/");
-        let reference = self.reference.as_ref().map(|field| field.text(asked.context)).transpose().map_err(within)?;
-        let number = self.merge_request.as_ref().map(|field| field.text(asked.context)).transpose().map_err(within)?;
+        let commit = self.sha.commit(asked.context).await.map_err(within)?;
+        let project = self.project.names(asked.context).await.map_err(within)?.join("/");
+        let reference = optional(self.reference.as_ref(), asked.context).await.map_err(within)?;
+        let number = optional(self.merge_request.as_ref(), asked.context).await.map_err(within)?;
         let first = if let Some(number) = &number {
             if number.parse::<u64>().is_err() || number.starts_with(['0', '+']) {
                 let shown: String = number.chars().take(40).collect();

@@ -41,7 +41,7 @@ pub trait System: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// When the parameters do not make one.
-    fn question(&self, asked: Asked<'_>) -> Result<Self::Question, BackendError>;
+    async fn question(&self, asked: Asked<'_>) -> Result<Self::Question, BackendError>;
 
     /// What tells `question` from all others to this system.
     fn key(question: &Self::Question) -> String;
@@ -141,7 +141,7 @@ const fn lives(state: State) -> (Duration, Duration) {
 #[async_trait]
 impl<S: System> Gate for Remembered<S> {
     async fn ask(&self, asked: Asked<'_>) -> Result<Ruling, BackendError> {
-        self.ruling(self.system.question(asked)?, asked).await
+        self.ruling(self.system.question(asked).await?, asked).await
     }
 
     fn reads_application_set(&self) -> bool {
@@ -170,6 +170,7 @@ mod tests {
     use tokio::time::{sleep, timeout_at};
 
     use super::*;
+    use crate::evaluator::Context;
 
     #[derive(Default)]
     struct Hands(AtomicU64);
@@ -193,7 +194,7 @@ mod tests {
     impl System for Oracle {
         type Question = ();
 
-        fn question(&self, _: Asked<'_>) -> Result<(), BackendError> {
+        async fn question(&self, _: Asked<'_>) -> Result<(), BackendError> {
             Ok(())
         }
 
@@ -242,7 +243,7 @@ mod tests {
         }
 
         async fn ask(&self, may_reuse: bool, patience: Duration) -> Result<State, BackendError> {
-            let (context, parameters) = (minijinja::Value::UNDEFINED, Arc::default());
+            let (context, parameters) = (Context::here(minijinja::Value::UNDEFINED), Arc::default());
             let deadline = Instant::now() + patience;
             let asked = Asked { context: &context, parameters: &parameters, deadline, may_reuse };
             self.gate.ask(asked).await.map(|ruling| ruling.state)

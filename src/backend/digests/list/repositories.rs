@@ -9,13 +9,14 @@ use serde::Deserialize;
 
 use crate::{
     error::{BackendError, ErrorKind},
+    evaluator::{Context, Evaluator},
     generator::{Evidence, Query},
     oci::{
         Missing, Registries,
         reference::{canonical_registry, is_registry, is_repository},
     },
     problem::{Path, Problems},
-    template::{INPUT_SCOPE, Place, Template, input_context},
+    template::{INPUT_SCOPE, Place, Template},
 };
 
 /// What it means that a repository does not exist, or that no repository fits a pattern.
@@ -65,12 +66,18 @@ impl Repositories {
     ///
     /// # Errors
     /// When the parameters make no name, or a catalogue is not known whole.
-    pub async fn find(&self, query: &Query, registries: &Registries) -> Result<Vec<Repository>, BackendError> {
-        let context = input_context(query);
+    pub async fn find(
+        &self,
+        query: &Query,
+        evaluator: &Evaluator,
+        registries: &Registries,
+    ) -> Result<Vec<Repository>, BackendError> {
+        let context = Context::of_input(query, evaluator);
         let invalid = |error: String| BackendError::invalid_input(format!("repositories: {error}"));
         let mut all = IndexMap::<(String, String), bool>::new();
         for template in &self.templates {
-            let text = template.render(&context).map_err(invalid)?;
+            let text = context.render(template).await;
+            let text = text.map_err(|error| error.within("repositories").told(BackendError::invalid_input))?;
             let (registry, name) = split(&text);
             let registry = canonical_registry(registry);
             check(name).map_err(invalid)?;

@@ -1,6 +1,5 @@
 //! Which tags are selected, by their names alone, and in which order.
 
-use minijinja::Value as TemplateValue;
 use regex::Regex;
 use schemars::JsonSchema;
 use semver::{Version, VersionReq};
@@ -10,6 +9,7 @@ use serde_json::{Map, Value};
 use super::pattern::{Pattern, check_tag_part};
 use crate::{
     error::BackendError,
+    evaluator::Context,
     problem::{Path, Problems},
     template::{INPUT_SCOPE, Place, Template},
 };
@@ -106,10 +106,14 @@ impl Selection {
     ///
     /// # Errors
     /// When a parameter cannot stand in the pattern.
-    pub fn select(&self, tags: Vec<String>, context: &TemplateValue) -> Result<Vec<Candidate>, BackendError> {
-        let invalid = |error: String| BackendError::invalid_input(format!("tags.glob: {error}"));
-        let glob = self.glob.as_ref().map(|glob| glob.render(context).and_then(|text| Pattern::of_tags(&text)));
-        let glob = glob.transpose().map_err(invalid)?;
+    pub async fn select(&self, tags: Vec<String>, context: &Context) -> Result<Vec<Candidate>, BackendError> {
+        let glob = match &self.glob {
+            Some(glob) => {
+                let pattern = context.render(glob).await.and_then(|text| Ok(Pattern::of_tags(&text)?));
+                Some(pattern.map_err(|error| error.within("tags.glob").told(BackendError::invalid_input))?)
+            }
+            None => None,
+        };
         let mut selected: Vec<Candidate> =
             tags.into_iter().filter_map(|tag| self.candidate(tag, glob.as_ref())).collect();
         match self.sort {
@@ -195,7 +199,9 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{generator::Query, template::input_context};
+    use futures_util::FutureExt as _;
+
+    use crate::{evaluator::Evaluator, generator::Query};
 
     fn select(config: &Value, sort: Option<&str>, tags: &[&str]) -> Result<Vec<Candidate>, String> {
         let config: TagsConfig = serde_json::from_value(config.clone()).unwrap();
@@ -208,7 +214,11 @@ mod tests {
         let parameters = json!({"number": "12", "branch": "feat/x", "wild": "*"}).as_object().unwrap().clone();
         let query = Query::new("a".into(), parameters.into(), tokio::time::Instant::now());
         let tags = tags.iter().map(|&tag| tag.to_owned()).collect();
-        selection.select(tags, &input_context(&query)).map_err(|error| error.message)
+        selection
+            .select(tags, &Context::of_input(&query, &Evaluator::none()))
+            .now_or_never()
+            .unwrap()
+            .map_err(|error| error.message)
     }
 
     fn names(config: &Value, sort: Option<&str>, tags: &[&str]) -> Vec<String> {

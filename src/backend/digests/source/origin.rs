@@ -1,9 +1,9 @@
 //! Where an image is looked up, a registry or an OCI image layout, and the name that it has there.
 
-use minijinja::Value as TemplateValue;
-
 use crate::{
     base_dir::BaseDir,
+    error::BackendError,
+    evaluator::Context,
     oci::{
         Layout, Reference,
         reference::{has_impossible_tag, is_registry},
@@ -27,8 +27,8 @@ pub enum Source {
 
 /// Why the parameters make no reference.
 pub struct RefusedReference {
-    /// In words.
-    pub message: String,
+    /// What is told.
+    pub error: BackendError,
     /// Whether no image can have a name like that, since no tag may be written so.
     pub is_impossible: bool,
 }
@@ -73,18 +73,18 @@ impl Source {
     ///
     /// # Errors
     /// When a value is missing, or may not stand in it.
-    pub fn reference(&self, context: &TemplateValue) -> Result<String, RefusedReference> {
-        let text = self.template().try_render(context).map_err(|refusal| RefusedReference {
-            message: refusal.message,
-            is_impossible: match refusal.misfit {
+    pub async fn reference(&self, context: &Context) -> Result<String, RefusedReference> {
+        let text = context.render(self.template()).await.map_err(|error| RefusedReference {
+            is_impossible: match error.misfit() {
                 Some(Misfit::NoTag) => true,
                 Some(Misfit::NotInReference) => self.has_names_in_tag_only(),
                 None => false,
             },
+            error: error.told(BackendError::invalid_input),
         })?;
         if matches!(self, Self::Registry(_)) && has_impossible_tag(&text) {
-            let message = Reference::parse(&text).err().unwrap_or_default();
-            return Err(RefusedReference { message, is_impossible: self.has_names_in_tag_only() });
+            let error = BackendError::invalid_input(Reference::parse(&text).err().unwrap_or_default());
+            return Err(RefusedReference { error, is_impossible: self.has_names_in_tag_only() });
         }
         Ok(text)
     }

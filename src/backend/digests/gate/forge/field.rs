@@ -1,10 +1,9 @@
 //! A key of a gate's configuration whose value depends on the call.
 
-use minijinja::Value as TemplateValue;
-
 use crate::{
     backend::digests::commit::Commit,
     error::BackendError,
+    evaluator::Context,
     problem::{Path, Problems},
     template::{INPUT_SCOPE, Place, Template},
 };
@@ -32,8 +31,8 @@ impl Field {
     ///
     /// # Errors
     /// When the call's parameters do not give one.
-    pub fn text(&self, context: &TemplateValue) -> Result<String, BackendError> {
-        let text = self.template.render(context).map_err(|error| self.wrong(&error))?;
+    pub async fn text(&self, context: &Context) -> Result<String, BackendError> {
+        let text = self.render(context).await?;
         if text.trim().is_empty() {
             return Err(self.wrong(&format!("`{}` is empty for this call", self.template.source())));
         }
@@ -47,8 +46,8 @@ impl Field {
     ///
     /// # Errors
     /// When it is none; the text says what to use.
-    pub fn commit(&self, context: &TemplateValue) -> Result<Commit, BackendError> {
-        let text = self.template.render(context).map_err(|error| self.wrong(&error))?;
+    pub async fn commit(&self, context: &Context) -> Result<Commit, BackendError> {
+        let text = self.render(context).await?;
         Commit::parse(&text).map_err(|error| self.wrong(&error))
     }
 
@@ -56,8 +55,8 @@ impl Field {
     ///
     /// # Errors
     /// When one is.
-    pub fn names(&self, context: &TemplateValue) -> Result<Vec<String>, BackendError> {
-        let text = self.text(context)?;
+    pub async fn names(&self, context: &Context) -> Result<Vec<String>, BackendError> {
+        let text = self.text(context).await?;
         let names: Vec<String> = text.split('/').map(str::to_owned).collect();
         if names.iter().any(|name| matches!(name.trim(), "" | "." | "..")) {
             let shown: String = text.chars().take(80).collect();
@@ -70,8 +69,8 @@ impl Field {
     ///
     /// # Errors
     /// When it is not two names.
-    pub fn owner_and_name(&self, context: &TemplateValue) -> Result<[String; 2], BackendError> {
-        <[String; 2]>::try_from(self.names(context)?).map_err(|names| {
+    pub async fn owner_and_name(&self, context: &Context) -> Result<[String; 2], BackendError> {
+        <[String; 2]>::try_from(self.names(context).await?).map_err(|names| {
             let shown: String = names.join("/").chars().take(80).collect();
             self.wrong(&format!("`{shown}` is not written `owner/name`"))
         })
@@ -83,6 +82,11 @@ impl Field {
         self.template.reads_application_set()
     }
 
+    async fn render(&self, context: &Context) -> Result<String, BackendError> {
+        let text = context.render(&self.template).await;
+        text.map_err(|error| error.within(self.key).told(BackendError::invalid_input))
+    }
+
     fn wrong(&self, why: &str) -> BackendError {
         BackendError::invalid_input(format!("{}: {why}", self.key))
     }
@@ -90,6 +94,8 @@ impl Field {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt as _;
+
     use super::*;
 
     fn field(source: &str) -> Field {
@@ -98,13 +104,14 @@ mod tests {
 
     #[test]
     fn no_value_leads_elsewhere() {
-        let context = |name: &str| minijinja::context! { params => minijinja::context! { name } };
+        let context = |name: &str| Context::here(minijinja::context! { params => minijinja::context! { name } });
         let repository = field("org/{{ params.name }}");
-        assert_eq!(repository.owner_and_name(&context("app")).unwrap(), ["org", "app"]);
+        assert_eq!(repository.owner_and_name(&context("app")).now_or_never().unwrap().unwrap(), ["org", "app"]);
         for bad in ["", ".", "..", "a/b", "../other", "a/../../b", " ", "a\nb"] {
-            let error = repository.owner_and_name(&context(bad)).unwrap_err();
+            let error = repository.owner_and_name(&context(bad)).now_or_never().unwrap().unwrap_err();
             assert!(error.message.starts_with("repository: "), "{error}");
         }
-        assert!(field("{{ params.name }}").text(&context(" ")).unwrap_err().message.contains("is empty for this call"));
+        let blank = field("{{ params.name }}").text(&context(" ")).now_or_never().unwrap();
+        assert!(blank.unwrap_err().message.contains("is empty for this call"));
     }
 }

@@ -29,7 +29,7 @@ pub struct WalkBack {
 #[async_trait]
 impl Gate for WalkBack {
     async fn ask(&self, asked: Asked<'_>) -> Result<Ruling, BackendError> {
-        let question = self.github.system.question(asked)?;
+        let question = self.github.system.question(asked).await?;
         let own = self.github.ruling(question.clone(), asked).await?;
         if own.state == State::Passed { Ok(own) } else { self.walk_back(&question, own, asked).await }
     }

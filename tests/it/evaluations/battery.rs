@@ -1,0 +1,153 @@
+//! The battery: each hostile expression and template ends by the deadline with a clear error, within a bound of memory, and nobody else
+//! notices.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use tokio::{
+    io::AsyncWriteExt as _,
+    net::TcpStream,
+    time::{Instant, sleep},
+};
+
+use super::{evaluators, hostile, request, resident, serve};
+use crate::support::{
+    binary::Gateway,
+    upstream::{Upstream, json_response},
+    wire::{exchange, read_reply},
+};
+
+/// The most memory of the gateway with all its evaluators, in bytes.
+const MEMORY: u64 = 256 * 1024 * 1024;
+/// When a call is answered at the latest.
+const DEADLINE: Duration = Duration::from_secs(2);
+/// How much later a busy machine may notice.
+const MARGIN: Duration = Duration::from_secs(2);
+/// The longest that one call of another route in a hundred may take meanwhile. What it takes beside an idle gateway says how busy the machine
+/// is.
+const P99: Duration = Duration::from_millis(50);
+
+/// Items, a long text and a short list.
+fn body() -> String {
+    let items: Vec<Value> = (0..60_000).map(|n| json!({"n": format!("item-{n}"), "ok": true})).collect();
+    let few: Vec<u32> = (0..200).collect();
+    json!({"items": items, "text": "x".repeat(60_000), "few": few}).to_string()
+}
+
+/// Asks `name` again and again on a thread of its own: how long each call took.
+fn good(gateway: &Gateway, is_over: &Arc<AtomicBool>) -> thread::JoinHandle<Vec<Duration>> {
+    let (address, is_over) = (gateway.address, Arc::clone(is_over));
+    let calls = async move {
+        let (mut stream, mut took) = (TcpStream::connect(address).await.unwrap(), Vec::new());
+        while !is_over.load(Ordering::SeqCst) {
+            // Each is another question, so that the expression is evaluated each time.
+            let request = request("good", &json!({"n": took.len().to_string()}));
+            let asked = Instant::now();
+            stream.write_all(&request).await.unwrap();
+            let reply = read_reply(&mut stream).await;
+            assert_eq!(reply.status, 200, "{}", reply.text());
+            took.push(asked.elapsed());
+            sleep(Duration::from_millis(10)).await;
+        }
+        took
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    thread::spawn(move || runtime.block_on(calls))
+}
+
+fn p99(calls: thread::JoinHandle<Vec<Duration>>) -> Duration {
+    let mut took = calls.join().unwrap();
+    took.sort_unstable();
+    assert!(took.len() > 50, "only {} calls", took.len());
+    took[took.len() * 99 / 100]
+}
+
+/// Looks at the memory of the gateway and its evaluators until `is_over`; the most that it saw.
+fn watch(gateway: u32, is_over: &Arc<AtomicBool>) -> thread::JoinHandle<u64> {
+    let (is_over, most) = (Arc::clone(is_over), AtomicU64::new(0));
+    thread::spawn(move || {
+        while !is_over.load(Ordering::SeqCst) {
+            let all = resident(gateway) + evaluators(gateway).into_iter().map(resident).sum::<u64>();
+            most.fetch_max(all, Ordering::SeqCst);
+            thread::sleep(Duration::from_millis(2));
+        }
+        most.into_inner()
+    })
+}
+
+fn routes(upstream: &Upstream) -> Vec<Value> {
+    let url = format!("http://{}/", upstream.address);
+    let good = json!({"name": "good", "backend": {"pipeline": [
+        {"fixed": {"parameters": [{"a": "x-y", "n": 1}]}},
+        {"select": "items.filter(i, i.n == 1).map(i, {'name': i.a.replace('-', '_'), 'of': params.n})"},
+    ]}, "output": {"name": "{{ name | upper }}-{{ of }}"}});
+    let expression = |(index, source): (usize, &&str)| json!({"name": format!("e{index}"), "backend": {"http": {"url": url, "parameters": source}}, "output": {"a": "b"}});
+    let template = |(index, source): (usize, &&str)| {
+        let name = format!("t{index}");
+        let fixed = json!({"fixed": {"parameters": [{"a": "b"}]}});
+        match index % 3 {
+            0 => json!({"name": name, "backend": fixed, "output": {"a": source}}),
+            1 => json!({"name": name, "backend": {"http": {"url": url, "method": "POST", "body": {"a": source}}}}),
+            _ => json!({"name": name, "backend": {"http": {"url": format!("{url}?a={source}")}}}),
+        }
+    };
+    let expressions = hostile::EXPRESSIONS.iter().enumerate().map(expression);
+    [good].into_iter().chain(expressions).chain(hostile::TEMPLATES.iter().enumerate().map(template)).collect()
+}
+
+/// Asks the route `name`, which is to fail in time and say why.
+async fn fails(gateway: &Gateway, name: String, parameters: Value, source: &str) {
+    let asked = Instant::now();
+    let reply = exchange(gateway.address, &request(&name, &parameters)).await;
+    let took = asked.elapsed();
+    println!("{took:>10.1?} {} {source}: {}", reply.status, reply.text().chars().take(300).collect::<String>());
+    assert!(took < DEADLINE + MARGIN, "{source}: {took:?}");
+    let code = reply.code();
+    let is_clear = matches!(&*code, "backend_timeout" | "backend_output_invalid" | "invalid_input");
+    assert!(is_clear, "{source}: {}", reply.text());
+    let is_named = reply.message().contains(&source.chars().take(8).collect::<String>());
+    // A busy machine may take all of the time to read the document.
+    let is_late = code == "backend_timeout" && took > DEADLINE / 2;
+    assert!(is_named || is_late, "{source}: {}", reply.text());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hostile_expressions_end_in_time_and_hold_up_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let upstream = Upstream::always(json_response(body())).await;
+    let gateway = serve(folder.path(), "2s", &routes(&upstream));
+    let (other, is_over) = (tempfile::tempdir().unwrap(), Arc::new(AtomicBool::new(false)));
+    let idle = serve(other.path(), "2s", &routes(&upstream));
+    let (good, beside) = (good(&gateway, &is_over), good(&idle, &is_over));
+    let memory = watch(gateway.id(), &is_over);
+    let list: Vec<String> = (0..2000).map(|n| n.to_string()).collect();
+    let large = json!({"b": "a".repeat(60_000), "list": list});
+    let hostile =
+        hostile::EXPRESSIONS.iter().enumerate().map(|(index, source)| (format!("e{index}"), json!({}), source));
+    let templates = hostile::TEMPLATES.iter().enumerate();
+    let all = hostile.chain(templates.map(|(index, source)| (format!("t{index}"), large.clone(), source)));
+    for (name, parameters, source) in all {
+        fails(&gateway, name, parameters, source).await;
+    }
+    // All at once, on more routes than there are evaluators.
+    let at_once = (0..hostile::EXPRESSIONS.len()).map(|index| {
+        let asked = request(&format!("e{index}"), &json!({"again": "1"}));
+        let address = gateway.address;
+        async move { exchange(address, &asked).await.status }
+    });
+    let at_once = futures_util::future::join_all(at_once).await;
+    assert!(at_once.iter().all(|status| *status >= 400), "{at_once:?}");
+    is_over.store(true, Ordering::SeqCst);
+    let (p99, most) = (p99(good), P99.max(3 * p99(beside)));
+    let memory = memory.join().unwrap();
+    println!("p99 {p99:?} of {most:?}; memory {} MiB", memory >> 20);
+    assert!(p99 < most, "{p99:?}, where {most:?} would do");
+    assert!(memory <= MEMORY, "{} MiB", memory >> 20);
+}

@@ -1,0 +1,228 @@
+//! Evaluators: what they evaluate is what the gateway would; what ends them is told, and nothing is left.
+
+use std::{path::Path, time::Duration};
+
+use appset_gateway::{
+    evaluator::{Context, Evaluator, Evaluators, Variables},
+    expression::Expression,
+    telemetry::metrics::Metrics,
+    template::{INPUT_SCOPE, Place, Template},
+};
+use futures_util::future::join_all;
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use proptest::{
+    prelude::{Just, Strategy, any, prop_oneof},
+    strategy::ValueTree as _,
+    test_runner::TestRunner,
+};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use super::{evaluators, request, serve};
+use crate::support::{
+    TestApp,
+    upstream::{Upstream, json_response},
+    wire::exchange,
+};
+
+fn evaluator() -> Evaluator {
+    let program = Path::new(env!("CARGO_BIN_EXE_appset-gateway"));
+    Evaluators::new(program, Metrics::new().unwrap().evaluations.clone()).of_route()
+}
+
+fn soon() -> Instant {
+    Instant::now() + Duration::from_secs(10)
+}
+
+/// Documents of any form.
+fn documents() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<u64>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        "[a-zA-Zä,/ -]{0,8}".prop_map(Value::from),
+    ];
+    let value = leaf.prop_recursive(3, 24, 4, |inner| {
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            proptest::collection::hash_map("[a-c]", inner, 0..3)
+                .prop_map(|map| Value::Object(map.into_iter().collect())),
+        ]
+    });
+    let item = (value.clone(), value).prop_map(|(a, b)| json!({"a": a, "b": b, "n": "x-1"}));
+    proptest::collection::vec(item, 0..5).prop_map(|items| json!({"items": items, "text": "a,b"}))
+}
+
+#[tokio::test]
+async fn an_evaluator_says_what_the_gateway_says() {
+    let (evaluator, mut runner) = (evaluator(), TestRunner::default());
+    let expressions = [
+        "body",
+        "body.items.map(t, {'name': t.n, 'a': t.a})",
+        "body.items.filter(t, t.a == t.b).map(t, t.b)",
+        "body.items.filter(t, has(t.a.b)).map(t, {'x': t.a.b, 'y': size(t.n)})",
+        "body.items.map(t, t.n.replace('-', '_') + body.text)",
+        "body.text.split(',').map(c, c.upperAscii())",
+        "body.items.map(t, t.a + 1)",
+        "body.items.exists(t, t.a < t.b) ? 'yes' : params.none",
+        "body.items.map(t, body.items.exists(u, u.a == t.b))",
+    ];
+    let expressions = expressions.map(|source| Expression::compile(source).unwrap());
+    for _ in 0..40 {
+        let document = documents().new_tree(&mut runner).unwrap().current();
+        for expression in &expressions {
+            let here = expression.evaluate_alone(&[("body", &(&document).into()), ("params", &(&json!({})).into())]);
+            let variables = Variables::default().value("body", document.clone()).value("params", json!({}));
+            let there = evaluator.evaluate(expression, &variables, soon()).await.map_err(|error| error.to_string());
+            // An error may show an object, whose keys have no order in CEL.
+            let text = |said: Result<Value, String>| said.map(|value| value.to_string()).ok();
+            assert_eq!(text(here.unwrap()), text(there), "{expression:?} {document}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn templates_that_are_not_cheap_are_rendered_too() {
+    let params = json!({"a": "x/y", "n": 2.5, "list": ["a", "b"], "yes": true});
+    let values = || minijinja::context! { params => minijinja::value::Value::from(minijinja::value::Serde(&params)) };
+    let context = Context::new(values(), &evaluator(), soon());
+    for (source, place) in [
+        ("{% set x = params.a %}{{ x }}-{{ params.n }}", Place::Url),
+        ("{% for i in range(3) %}{{ i }},{% endfor %}{{ params.yes }}", Place::Text),
+        ("r/{% set x = params.a | tag %}{{ x }}", Place::Reference),
+        ("r/{% set x = params.a ~ ':' %}{{ x }}", Place::Reference),
+        ("{{ params.list | sort(reverse=true) | join('/') }}", Place::Text),
+        ("{% set x = 1 %}{{ params.none }}", Place::Text),
+        ("{{ params.list | groupby }}", Place::Text),
+    ] {
+        let template = Template::parse(source, place, INPUT_SCOPE).unwrap();
+        assert!(template.render_small(&values()).is_none(), "{source}");
+        let there = context.render(&template).await.map_err(|error| error.to_string());
+        assert_eq!(there, template.render(&values()), "{source}");
+    }
+}
+
+/// What people do with a long list still works.
+#[tokio::test]
+async fn a_long_list_is_filtered_and_mapped() {
+    let items = (0..60_000).map(|n| json!({"n": format!("item-{n}"), "cluster": "c", "active": true, "id": n}));
+    let body = json!({"items": items.collect::<Vec<_>>()}).to_string();
+    let source = "body.items.filter(t, t.active).map(t, {'name': t.n, 'server': t.cluster})";
+    let (expression, variables) =
+        (Expression::compile(source).unwrap(), Variables::default().json("body", body.into()));
+    let said = evaluator().evaluate(&expression, &variables, Instant::now() + Duration::from_mins(1)).await;
+    let said = said.map_err(|error| error.to_string()).unwrap();
+    assert_eq!(said.as_array().unwrap().len(), 60_000);
+}
+
+/// Keeps an evaluator busy for long, without much memory.
+const LONG: &str = "items.filter(i, items.all(j, items.all(k, items.all(l, k.n + j.n != l.n + i.n + 'x'))))";
+
+fn busy(evaluator: &Evaluator, deadline: Duration) -> impl Future<Output = Result<Value, String>> + use<> {
+    let items: Vec<Value> = (0..300).map(|n| json!({"n": format!("i{n}")})).collect();
+    let (evaluator, expression) = (evaluator.clone(), Expression::compile(LONG).unwrap());
+    let variables = Variables::default().value("items", Value::Array(items));
+    async move {
+        let value = evaluator.evaluate(&expression, &variables, Instant::now() + deadline).await;
+        value.map_err(|error| error.to_string())
+    }
+}
+
+#[tokio::test]
+async fn a_deadline_ends_an_evaluation() {
+    let error = busy(&evaluator(), Duration::from_millis(500)).await.unwrap_err();
+    assert!(error.contains("took longer than the deadline") && error.contains("items.filter"), "{error}");
+}
+
+/// Three routes that hold evaluators for ever, of which there are two, and a fourth that is asked meanwhile.
+#[tokio::test]
+async fn routes_take_turns() {
+    let first = evaluator();
+    let routes = [first.clone(), first.of_another_route(), first.of_another_route()];
+    let hostile = join_all(routes.iter().map(|route| busy(route, Duration::from_secs(20))));
+    let hostile = tokio::spawn(hostile);
+    sleep(Duration::from_millis(300)).await;
+    let expression = Expression::compile("1 + size(items)").unwrap();
+    let variables = Variables::default().value("items", json!([1]));
+    let said = first.of_another_route().evaluate(&expression, &variables, soon()).await;
+    assert_eq!(said.map_err(|error| error.to_string()), Ok(json!(2)));
+    // The same route waits for its own.
+    let own = first.evaluate(&expression, &variables, Instant::now() + Duration::from_millis(100)).await;
+    assert!(own.is_ok() || own.unwrap_err().to_string().contains("it had no turn"));
+    hostile.abort();
+}
+
+fn slow_route(upstream: &Upstream) -> Value {
+    let url = format!("http://{}/", upstream.address);
+    json!({"name": "slow", "backend": {"http": {"url": url, "parameters": LONG.replace("items", "body.items")}}})
+}
+
+async fn slow_upstream() -> Upstream {
+    let items: Vec<Value> = (0..300).map(|n| json!({"n": format!("i{n}")})).collect();
+    Upstream::always(json_response(json!({"items": items}).to_string())).await
+}
+
+/// The one evaluator of a gateway, once it is there.
+async fn evaluator_of(gateway: u32) -> u32 {
+    let until = soon();
+    loop {
+        if let [one] = evaluators(gateway)[..] {
+            return one;
+        }
+        assert!(Instant::now() < until, "no evaluator");
+        sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test]
+async fn an_evaluator_that_is_killed_is_an_error_and_replaced() {
+    let (folder, upstream) = (tempfile::tempdir().unwrap(), slow_upstream().await);
+    let gateway = serve(folder.path(), "3s", &[slow_route(&upstream)]);
+    for round in 0..2 {
+        let (address, asked) = (gateway.address, request("slow", &json!({"n": round.to_string()})));
+        let asking = tokio::spawn(async move { exchange(address, &asked).await });
+        let evaluator = evaluator_of(gateway.id()).await;
+        sleep(Duration::from_millis(200)).await;
+        kill(Pid::from_raw(evaluator.cast_signed()), Signal::SIGKILL).unwrap();
+        let reply = asking.await.unwrap();
+        assert_eq!(reply.status, 502, "{}", reply.text());
+        assert!(reply.message().contains("its evaluator has ended (SIGKILL)"), "{}", reply.text());
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_left_when_the_gateway_is_killed() {
+    let (folder, upstream) = (tempfile::tempdir().unwrap(), slow_upstream().await);
+    let mut gateway = serve(folder.path(), "20s", &[slow_route(&upstream)]);
+    let (address, asked) = (gateway.address, request("slow", &json!({})));
+    let asking = tokio::spawn(async move { exchange(address, &asked).await });
+    let evaluator = evaluator_of(gateway.id()).await;
+    let environment = std::fs::read(format!("/proc/{evaluator}/environ")).unwrap_or_default();
+    let environment = String::from_utf8_lossy(&environment);
+    let variables: Vec<&str> = environment.split('\0').filter(|variable| !variable.is_empty()).collect();
+    assert!(variables.iter().all(|variable| variable.starts_with("_RJEM_MALLOC_CONF=")), "{variables:?}");
+    sleep(Duration::from_millis(200)).await;
+    gateway.signal(Signal::SIGKILL);
+    let _ = gateway.wait(Duration::from_secs(5));
+    let until = soon();
+    while std::fs::read_to_string(format!("/proc/{evaluator}/cmdline")).is_ok_and(|line| line.contains("evaluate")) {
+        assert!(Instant::now() < until, "the evaluator goes on");
+        sleep(Duration::from_millis(10)).await;
+    }
+    asking.abort();
+}
+
+#[tokio::test]
+async fn what_came_of_evaluations_is_counted() {
+    let app = TestApp::with_routes(
+        "  - { name: r, backend: { fixed: { parameters: [ { a: b } ] } }, output: { a: '{% set x = a %}{{ x }}' } }\n",
+    )
+    .await;
+    assert_eq!(app.ask("r", json!({})).await.sets(), r#"[{"a":"b"}]"#);
+    assert_eq!(app.metric("appset_gateway_evaluations_total{outcome=\"done\"}").await, 1);
+}
