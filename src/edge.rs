@@ -6,8 +6,11 @@
 
 mod client;
 mod connection;
+mod executor;
 mod handshake;
 mod peers;
+mod received;
+mod strangers;
 mod stream;
 mod streams;
 
@@ -18,7 +21,7 @@ use bytes::Bytes;
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::watch,
-    task::JoinSet,
+    task::{JoinSet, yield_now},
     time::{sleep, timeout},
 };
 
@@ -26,6 +29,7 @@ pub use self::client::{Client, ClientCertificate};
 use self::{
     connection::Watched,
     peers::{Peers, Place},
+    strangers::Strangers,
 };
 use crate::{telemetry::metrics::ConnectionMetrics, tls::Tls};
 
@@ -47,6 +51,8 @@ pub struct Limits {
     pub patience: Duration,
     /// How long a TLS handshake may take.
     pub handshake: Duration,
+    /// How much memory those connections may hold together on which nobody has authenticated yet, in bytes.
+    pub strangers: usize,
 }
 
 /// How far the gateway is on its way to its end.
@@ -67,6 +73,8 @@ pub struct Refusals {
     pub overloaded: Bytes,
     /// This is no request, or none that is read.
     pub malformed: Bytes,
+    /// This request's head is too large.
+    pub large_head: Bytes,
     /// This is no TLS.
     pub cleartext: Bytes,
 }
@@ -95,6 +103,7 @@ impl Edge {
         finish: impl FnOnce() -> Duration,
     ) -> bool {
         let peers = Arc::new(Peers::new(self.limits.most, self.limits.most_per_peer));
+        let strangers = Arc::new(Strangers::new(self.limits.strangers));
         let mut connections = JoinSet::new();
         let of_connections = phase.clone();
         let mut ending = pin!(phase.wait_for(|phase| *phase == Phase::Ending));
@@ -106,8 +115,13 @@ impl Edge {
             match accepted {
                 Ok((stream, peer)) => match self.enter(&peers, &stream, peer) {
                     Some(place) => {
-                        let connection =
-                            Watched::new(stream, peer, self.clone(), router.clone(), of_connections.clone());
+                        let connection = Watched::new(
+                            (stream, peer),
+                            self.clone(),
+                            router.clone(),
+                            of_connections.clone(),
+                            &strangers,
+                        );
                         connections.spawn(async move {
                             let _place = place;
                             connection.serve().await;
@@ -119,6 +133,8 @@ impl Edge {
             }
             // What has ended is forgotten, else the set would grow for as long as there are connections.
             while connections.try_join_next().is_some() {}
+            // Requests under way go first: a crowd of new connections must not hold them up.
+            yield_now().await;
         }
         drop(listener);
         timeout(finish(), async { while connections.join_next().await.is_some() {} }).await.is_ok()

@@ -23,7 +23,7 @@ use axum::{
 use http::{Extensions, HeaderMap, HeaderValue, header};
 
 use self::{
-    body::{drain, is_too_large, read, too_large},
+    body::{discard, drain, is_too_large, read, too_large},
     completion::Completion,
     error::{ApiError, Code},
 };
@@ -41,6 +41,8 @@ pub const OPENAPI: &str = include_str!("../openapi.yaml");
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a TLS handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(5);
+/// How much memory connections may hold together on which nobody has authenticated yet, in bytes.
+const STRANGERS: usize = 32 * 1024 * 1024;
 /// What Argo CD's controller appends to `baseUrl`.
 const GETPARAMS: &str = "/api/v1/getparams.execute";
 /// The same for the route that `baseUrl` names.
@@ -50,7 +52,8 @@ const NAMED_GETPARAMS: &str = "/{route}/api/v1/getparams.execute";
 #[must_use]
 pub fn edge(app: &App) -> Edge {
     let overloaded = "there are too many connections, in all or from this address (`server.connections`)";
-    let malformed = "this is no HTTP/1.1 request, or its head is larger than the gateway reads";
+    let malformed = "this is no HTTP/1.1 request";
+    let large_head = "the request's head is larger than 16 KiB, or has more than 100 headers";
     let ConnectionsConfig { most, per_peer, idle, max_age } = app.setup().server.connections;
     let cleartext = "this port speaks TLS (`server.tls`); ask it by https://";
     let limits = Limits {
@@ -60,10 +63,12 @@ pub fn edge(app: &App) -> Edge {
         max_age: max_age.0,
         patience: PATIENCE,
         handshake: HANDSHAKE,
+        strangers: STRANGERS,
     };
     let refusals = Refusals {
         overloaded: ApiError::new(Code::Overloaded, overloaded).retry_after(Duration::from_secs(1)).into_bytes(),
         malformed: ApiError::new(Code::InvalidRequest, malformed).into_bytes(),
+        large_head: ApiError::new(Code::HeadTooLarge, large_head).into_bytes(),
         cleartext: ApiError::new(Code::InvalidRequest, cleartext).into_bytes(),
     };
     Edge { limits, tls: app.tls.clone(), refusals: Arc::new(refusals), metrics: app.metrics.connections.clone() }
@@ -106,6 +111,13 @@ fn peer(extensions: &Extensions) -> IpAddr {
     extensions.get::<Client>().map_or(Ipv4Addr::UNSPECIFIED.into(), |client| client.peer)
 }
 
+/// Notes that whoever sent a request has shown who it is.
+fn admit(extensions: &Extensions) {
+    if let Some(client) = extensions.get::<Client>() {
+        client.admit();
+    }
+}
+
 /// A stranger's text for a message: short and without control characters.
 fn short(text: &str) -> String {
     text.chars().take(100).collect::<String>().escape_debug().to_string()
@@ -119,12 +131,12 @@ async fn openapi() -> Response {
 async fn unknown_path(State(app): State<Arc<App>>, request: Request) -> Response {
     let completion = Completion::start(app, &request, None);
     let message = format!("there is nothing at this path; Argo CD calls POST {GETPARAMS}, or POST /<route>{GETPARAMS}");
-    drain(request.into_body()).await;
+    discard(request.into_body()).await;
     completion.refuse(ApiError::new(Code::NotFound, message))
 }
 
 async fn wrong_method(State(app): State<Arc<App>>, request: Request) -> Response {
     let completion = Completion::start(app, &request, None);
-    drain(request.into_body()).await;
+    discard(request.into_body()).await;
     completion.refuse(ApiError::new(Code::MethodNotAllowed, "this path answers GET only").allow("GET, HEAD"))
 }

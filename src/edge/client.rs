@@ -9,6 +9,8 @@ use x509_cert::{
     ext::pkix::{SubjectAltName, name::GeneralName},
 };
 
+use super::strangers::Stranger;
+
 /// Who is at the other end. Each request has it among its extensions.
 #[derive(Debug, Clone)]
 pub struct Client {
@@ -18,6 +20,15 @@ pub struct Client {
     pub peer_text: Arc<str>,
     /// The certificate that it showed, which comes from `server.tls.clientCa`.
     pub certificate: Option<Arc<ClientCertificate>>,
+    /// What its connection holds as long as nobody has authenticated on it.
+    pub(super) stranger: Arc<Stranger>,
+}
+
+impl Client {
+    /// Notes that it has shown who it is: what strangers may hold together no longer limits its connection.
+    pub fn admit(&self) {
+        self.stranger.admit();
+    }
 }
 
 /// What a client's certificate says of it.

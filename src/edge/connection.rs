@@ -14,7 +14,12 @@ use std::{
     time::Duration,
 };
 
-use axum::{Router, body::Body, extract::Request, response::Response};
+use axum::{
+    Router,
+    body::{Body, HttpBody as _},
+    extract::Request,
+    response::Response,
+};
 use futures_util::FutureExt as _;
 use http::{HeaderValue, header};
 use http_body_util::BodyExt as _;
@@ -24,7 +29,7 @@ use hyper::{
     service::service_fn,
 };
 use hyper_util::{
-    rt::{TokioExecutor, TokioIo, TokioTimer},
+    rt::{TokioIo, TokioTimer},
     server::graceful::GracefulConnection,
 };
 use tokio::{
@@ -37,15 +42,23 @@ use tower::Service;
 
 use super::{
     Client, Edge, Limits, Phase,
+    executor::PollFirst,
     handshake::{Secured, shake},
+    received::Received,
+    strangers::Strangers,
     stream::{Noted, State, Turn},
     streams::Streams,
 };
 
 /// How many requests one HTTP/2 connection may have under way; RFC 9113, section 6.5.2, asks for no fewer.
 const MOST_STREAMS: u32 = 100;
-/// How large a request's head may be by HTTP/2, in bytes.
+/// How large a request's head may be, in bytes.
 const MOST_HEAD: u32 = 16 * 1024;
+/// How many bytes an HTTP/2 client may send that were not read yet: as few as RFC 9113 allows to begin with (section 6.9.2).
+const WINDOW: u32 = 65_535;
+/// What TLS and HTTP/2 cost a connection besides, before a request, in bytes.
+const TLS: usize = 16 * 1024;
+const HTTP2: usize = 8 * 1024;
 /// How often an HTTP/2 client is asked whether it is still there.
 const PING: Duration = Duration::from_secs(20);
 
@@ -68,50 +81,67 @@ struct Stay {
 
 impl Watched {
     /// A connection that was accepted now.
-    pub fn new(stream: TcpStream, peer: SocketAddr, edge: Edge, router: Router, phase: watch::Receiver<Phase>) -> Self {
+    pub fn new(
+        (stream, peer): (TcpStream, SocketAddr),
+        edge: Edge,
+        router: Router,
+        phase: watch::Receiver<Phase>,
+        strangers: &Arc<Strangers>,
+    ) -> Self {
         // One address in either spelling, as a listener on `[::]` sees IPv4 peers.
         let peer = peer.ip().to_canonical();
-        let client = Client { peer, peer_text: peer.to_string().into(), certificate: None };
+        let stranger = Arc::new(strangers.enter());
+        let client = Client { peer, peer_text: peer.to_string().into(), certificate: None, stranger };
         Self { stream, client, edge, router, phase }
     }
 
-    /// Serves it until it ends, or somebody took too long.
+    /// Serves it until it ends, somebody took too long, or it is a stranger's and must make room for others.
     pub async fn serve(self) {
+        let metrics = self.edge.metrics.clone();
+        let _open = metrics.open();
+        let stranger = Arc::clone(&self.client.stranger);
+        let how = tokio::select! {
+            how = self.serve_to_end() => how,
+            () = stranger.crowded_out() => "crowded_out",
+        };
+        metrics.ended(how);
+    }
+
+    /// Each protocol has a future of its own size, so that a connection costs no more than the one that it speaks.
+    async fn serve_to_end(self) -> &'static str {
         let Self { stream, client, edge, router, phase } = self;
         // Answers are small and written at once; without this the kernel could hold one back.
         let _ = stream.set_nodelay(true);
-        let _open = edge.metrics.open();
         let stay = Stay { old: Instant::now() + lifetime(edge.limits.max_age), limits: edge.limits, phase };
-        let how = match &edge.tls {
-            None => http1(stream, client, &edge, router, stay).await,
-            Some(tls) => {
-                let shaken = shake(stream, tls.server(), &edge.refusals.cleartext);
-                let shaken = timeout(edge.limits.handshake, shaken).await;
-                match shaken.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
-                    Ok(Secured { stream, certificate, is_h2 }) => {
-                        let client = Client { certificate, ..client };
-                        if is_h2 {
-                            http2(stream, client, &edge, router, stay).await
-                        } else {
-                            http1(stream, client, &edge, router, stay).await
-                        }
-                    }
-                    Err(error) => {
-                        tracing::debug!(%error, peer = %client.peer, "no TLS connection came about");
-                        "no_handshake"
-                    }
+        let Some(tls) = edge.tls.clone() else {
+            let stream = Received::new(stream, Arc::clone(&client.stranger));
+            return Box::pin(http1(stream, client, edge, router, stay)).await;
+        };
+        let shaken = shake(stream, &client.stranger, tls.server(), &edge.refusals.cleartext);
+        let shaken = timeout(edge.limits.handshake, Box::pin(shaken)).await;
+        match shaken.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
+            Ok(Secured { stream, certificate, is_h2 }) => {
+                let client = Client { certificate, ..client };
+                client.stranger.hold(TLS);
+                if is_h2 {
+                    Box::pin(http2(stream, client, edge, router, stay)).await
+                } else {
+                    Box::pin(http1(stream, client, edge, router, stay)).await
                 }
             }
-        };
-        edge.metrics.ended(how);
+            Err(error) => {
+                tracing::debug!(%error, peer = %client.peer, "no TLS connection came about");
+                "no_handshake"
+            }
+        }
     }
 }
 
-async fn http1<S>(stream: S, client: Client, edge: &Edge, router: Router, stay: Stay) -> &'static str
+async fn http1<S>(stream: S, client: Client, edge: Edge, router: Router, stay: Stay) -> &'static str
 where
     S: AsyncRead + AsyncWrite + Unpin + 'static,
 {
-    let state = Arc::new(State::new(edge.limits));
+    let state = Arc::new(State::new(edge.limits, Arc::clone(&client.stranger)));
     let stream = Noted::new(stream, Arc::clone(&state), Arc::clone(&edge.refusals));
     let is_last = Arc::new(AtomicBool::new(false));
     let (turns, last) = (Arc::clone(&state), Arc::clone(&is_last));
@@ -121,7 +151,7 @@ where
         let answer = answer(&router, &client, request);
         async move {
             let mut answer = answer.await;
-            turns.turn(Turn::Taking);
+            turns.answered(answer.as_ref().map_or(0, size));
             if last.load(Ordering::Relaxed)
                 && let Ok(answer) = &mut answer
             {
@@ -131,7 +161,11 @@ where
         }
     });
     // Who takes how long is decided here, by one timer that is looked at when it is due.
-    let http = http1::Builder::new().header_read_timeout(None).serve_connection(TokioIo::new(stream), service);
+    let http = http1::Builder::new()
+        .header_read_timeout(None)
+        .max_header_size(MOST_HEAD as usize)
+        .max_buf_size(MOST_HEAD as usize)
+        .serve_connection(TokioIo::new(stream), service);
     // A client is told with an answer that it is the last one: one that is cut off between two could have sent its next request.
     let leave = || {
         is_last.store(true, Ordering::Relaxed);
@@ -140,23 +174,26 @@ where
     stay.watch(http, || state.ends(), leave).await
 }
 
-async fn http2<S>(stream: S, client: Client, edge: &Edge, router: Router, stay: Stay) -> &'static str
+async fn http2<S>(stream: S, client: Client, edge: Edge, router: Router, stay: Stay) -> &'static str
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let streams = Arc::new(Streams::new(edge.limits));
+    let streams = Arc::new(Streams::new(edge.limits, Arc::clone(&client.stranger)));
+    client.stranger.hold(HTTP2);
     let begun = Arc::clone(&streams);
     let service = service_fn(move |request: Request<Incoming>| {
-        let (stream, answer) = (begun.begin(), answer(&router, &client, request));
+        let (mut stream, answer) = (begun.begin(request.headers()), answer(&router, &client, request));
         async move {
             let answer = answer.await;
-            stream.answered();
+            stream.answered(answer.as_ref().map_or(0, size));
             answer.map(|answer| answer.map(|body| body.map_err(stream.held_by())))
         }
     });
-    let http = http2::Builder::new(TokioExecutor::new())
+    let http = http2::Builder::new(PollFirst)
         .timer(TokioTimer::new())
         .max_concurrent_streams(MOST_STREAMS)
+        .initial_stream_window_size(WINDOW)
+        .initial_connection_window_size(WINDOW)
         .max_header_list_size(MOST_HEAD)
         .keep_alive_interval(PING)
         .keep_alive_timeout(edge.limits.patience)
@@ -174,6 +211,11 @@ fn answer(
     let mut request = request.map(Body::new);
     request.extensions_mut().insert(client.clone());
     router.clone().call(request)
+}
+
+/// How large the body of an answer is, in bytes.
+fn size(answer: &Response) -> usize {
+    usize::try_from(answer.body().size_hint().lower()).unwrap_or(usize::MAX)
 }
 
 impl Stay {

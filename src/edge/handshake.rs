@@ -10,7 +10,7 @@ use tokio::{
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
-use super::ClientCertificate;
+use super::{ClientCertificate, received::Received, strangers::Stranger};
 use crate::tls::H2;
 
 /// The type of a record in which a handshake begins (RFC 8446, section 5.1).
@@ -19,18 +19,23 @@ const HANDSHAKE: u8 = 22;
 /// A connection by TLS.
 pub struct Secured {
     /// What goes over it.
-    pub stream: TlsStream<TcpStream>,
+    pub stream: TlsStream<Received>,
     /// The certificate that the client showed.
     pub certificate: Option<Arc<ClientCertificate>>,
     /// Whether HTTP/2 was agreed on.
     pub is_h2: bool,
 }
 
-/// Shakes hands with whoever is at the other end of `stream`. Who speaks cleartext is told `cleartext`.
+/// Shakes hands with the `stranger` at the other end of `stream`. Who speaks cleartext is told `cleartext`.
 ///
 /// # Errors
 /// When it does not come about.
-pub async fn shake(mut stream: TcpStream, server: Arc<ServerConfig>, cleartext: &Bytes) -> io::Result<Secured> {
+pub async fn shake(
+    mut stream: TcpStream,
+    stranger: &Arc<Stranger>,
+    server: Arc<ServerConfig>,
+    cleartext: &Bytes,
+) -> io::Result<Secured> {
     let mut first = [HANDSHAKE];
     stream.peek(&mut first).await?;
     if first != [HANDSHAKE] {
@@ -40,6 +45,7 @@ pub async fn shake(mut stream: TcpStream, server: Arc<ServerConfig>, cleartext: 
         while stream.read(&mut [0; 4096]).await? > 0 {}
         return Err(io::Error::new(io::ErrorKind::InvalidData, "what came was no TLS"));
     }
+    let stream = Received::new(stream, Arc::clone(stranger));
     let stream = TlsAcceptor::from(server).accept(stream).await?;
     let (_, session) = stream.get_ref();
     let is_h2 = session.alpn_protocol() == Some(H2);

@@ -13,7 +13,10 @@ use tokio::{
     time::Instant,
 };
 
-use super::{Limits, Refusals};
+use super::{Limits, Refusals, strangers::Stranger};
+
+/// How hyper begins to say that a head is too large.
+const LARGE_HEAD: &[u8] = b"HTTP/1.1 431 ";
 
 /// Whose turn it is on a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +35,7 @@ pub enum Turn {
 #[derive(Debug)]
 pub struct State {
     limits: Limits,
+    stranger: Arc<Stranger>,
     now: Mutex<Now>,
 }
 
@@ -41,6 +45,8 @@ struct Now {
     since: Instant,
     /// Since when there are answers that the client has not taken. Who asks on meanwhile is given no more time for them.
     untaken: Option<Instant>,
+    /// How large these answers are, in bytes.
+    size: usize,
 }
 
 /// A stream that notes whose turn it is, and says in our form what hyper says without a request.
@@ -54,17 +60,26 @@ pub struct Noted<T> {
 
 impl State {
     /// A new connection, whose first request is awaited as if it had begun.
-    pub fn new(limits: Limits) -> Self {
-        Self { limits, now: Mutex::new(Now { turn: Turn::Head, since: Instant::now(), untaken: None }) }
+    pub fn new(limits: Limits, stranger: Arc<Stranger>) -> Self {
+        let now = Now { turn: Turn::Head, since: Instant::now(), untaken: None, size: 0 };
+        Self { limits, stranger, now: Mutex::new(now) }
     }
 
     /// It is somebody's turn from now on.
     pub fn turn(&self, turn: Turn) {
         let mut now = self.now();
         (now.turn, now.since) = (turn, Instant::now());
-        if turn == Turn::Taking {
+    }
+
+    /// The client is to take an answer of `size` bytes.
+    pub fn answered(&self, size: usize) {
+        {
+            let mut now = self.now();
+            (now.turn, now.since) = (Turn::Taking, Instant::now());
             now.untaken = now.untaken.or(Some(now.since));
+            now.size += size;
         }
+        self.stranger.hold(size);
     }
 
     /// Whose turn it is.
@@ -74,7 +89,7 @@ impl State {
 
     /// Whose turn it is, and when that will have taken too long.
     pub fn ends(&self) -> (Turn, Option<Instant>) {
-        let Now { turn, since, untaken } = *self.now();
+        let Now { turn, since, untaken, .. } = *self.now();
         if let Some(untaken) = untaken {
             return (Turn::Taking, Some(untaken + self.limits.patience));
         }
@@ -90,9 +105,14 @@ impl State {
     fn taken(&self) {
         let mut now = self.now();
         now.untaken = None;
-        if now.turn == Turn::Taking {
-            (now.turn, now.since) = (Turn::Idle, Instant::now());
+        let size = std::mem::take(&mut now.size);
+        if now.turn != Turn::Taking {
+            return;
         }
+        (now.turn, now.since) = (Turn::Idle, Instant::now());
+        drop(now);
+        self.stranger.release(size);
+        self.stranger.is_idle();
     }
 
     fn now(&self) -> MutexGuard<'_, Now> {
@@ -114,9 +134,15 @@ impl<T> Noted<T> {
 }
 
 impl<T: AsyncWrite + Unpin> Noted<T> {
-    /// Says in our form what hyper says in `length` bytes.
-    fn refuse(&mut self, cx: &mut Context<'_>, length: usize) -> Poll<io::Result<usize>> {
-        let instead = self.instead.get_or_insert_with(|| self.refusals.malformed.clone());
+    /// Says in our form what hyper says in `length` bytes, of which `first` are the first.
+    fn refuse(&mut self, cx: &mut Context<'_>, first: &[u8], length: usize) -> Poll<io::Result<usize>> {
+        let instead = self.instead.get_or_insert_with(|| {
+            if first.starts_with(LARGE_HEAD) {
+                self.refusals.large_head.clone()
+            } else {
+                self.refusals.malformed.clone()
+            }
+        });
         while instead.has_remaining() {
             let sent = ready!(Pin::new(&mut self.stream).poll_write(cx, instead))?;
             if sent == 0 {
@@ -145,7 +171,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Noted<T> {
         if self.is_answer() {
             return Pin::new(&mut self.stream).poll_write(cx, bytes);
         }
-        self.refuse(cx, bytes.len())
+        self.refuse(cx, bytes, bytes.len())
     }
 
     fn poll_write_vectored(
@@ -156,7 +182,8 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Noted<T> {
         if self.is_answer() {
             return Pin::new(&mut self.stream).poll_write_vectored(cx, slices);
         }
-        self.refuse(cx, slices.iter().map(|slice| slice.len()).sum())
+        let first = slices.iter().find(|slice| !slice.is_empty()).map_or(&[][..], |slice| slice);
+        self.refuse(cx, first, slices.iter().map(|slice| slice.len()).sum())
     }
 
     /// Else hyper would copy all answers into one buffer, which has no limit where the client asks on and takes none.

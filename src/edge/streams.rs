@@ -2,14 +2,20 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use http::HeaderMap;
 use tokio::time::Instant;
 
-use super::{Limits, stream::Turn};
+use super::{Limits, strangers::Stranger, stream::Turn};
+
+/// What a request costs besides its head, and a header besides its text, in bytes.
+const REQUEST: usize = 4 * 1024;
+const HEADER: usize = 128;
 
 /// What is known of the streams of a connection.
 #[derive(Debug)]
 pub struct Streams {
     limits: Limits,
+    stranger: Arc<Stranger>,
     now: Mutex<Now>,
 }
 
@@ -30,20 +36,29 @@ struct Now {
 pub struct Stream {
     streams: Arc<Streams>,
     number: u64,
+    /// How many bytes it holds.
+    held: usize,
 }
 
 impl Streams {
     /// A new connection.
-    pub fn new(limits: Limits) -> Self {
-        Self { limits, now: Mutex::new(Now { open: 0, count: 0, untaken: Vec::new(), since: Instant::now() }) }
+    pub fn new(limits: Limits, stranger: Arc<Stranger>) -> Self {
+        Self {
+            limits,
+            stranger,
+            now: Mutex::new(Now { open: 0, count: 0, untaken: Vec::new(), since: Instant::now() }),
+        }
     }
 
-    /// A request begins.
-    pub fn begin(self: &Arc<Self>) -> Stream {
+    /// A request with these `headers` begins.
+    pub fn begin(self: &Arc<Self>, headers: &HeaderMap) -> Stream {
+        let texts: usize = headers.iter().map(|(name, value)| HEADER + name.as_str().len() + value.len()).sum();
+        let held = REQUEST + texts;
+        self.stranger.hold(held);
         let mut now = self.now();
         now.open += 1;
         now.count += 1;
-        Stream { streams: Arc::clone(self), number: now.count }
+        Stream { streams: Arc::clone(self), number: now.count, held }
     }
 
     /// Whose turn it is, and when that will have taken too long.
@@ -70,8 +85,11 @@ impl Streams {
 }
 
 impl Stream {
-    /// Its answer is there, and waits to be taken.
-    pub fn answered(&self) {
+    /// Its answer of `size` bytes is there, and waits to be taken. Its head is done with.
+    pub fn answered(&mut self, size: usize) {
+        let held = REQUEST + size;
+        self.streams.stranger.hold(held);
+        self.streams.stranger.release(std::mem::replace(&mut self.held, held));
         self.streams.now().untaken.push((self.number, Instant::now()));
     }
 
@@ -90,6 +108,8 @@ impl Drop for Stream {
         now.untaken.retain(|(number, _)| *number != self.number);
         now.open -= 1;
         now.since = Instant::now();
+        drop(now);
+        self.streams.stranger.release(self.held);
     }
 }
 
@@ -100,6 +120,7 @@ mod tests {
     use tokio::time::advance;
 
     use super::*;
+    use crate::edge::strangers::Strangers;
 
     const LIMITS: Limits = Limits {
         most: 1,
@@ -108,20 +129,22 @@ mod tests {
         max_age: Duration::from_secs(1000),
         patience: Duration::from_secs(10),
         handshake: Duration::from_secs(5),
+        strangers: 32 << 20,
     };
 
     #[tokio::test(start_paused = true)]
     async fn whoever_waits_longest_counts() {
         let began = Instant::now();
         let at = |seconds| Some(began + Duration::from_secs(seconds));
-        let streams = Arc::new(Streams::new(LIMITS));
+        let stranger = Arc::new(Arc::new(Strangers::new(usize::MAX)).enter());
+        let streams = Arc::new(Streams::new(LIMITS, stranger));
         assert_eq!((streams.ends(), streams.is_used()), ((Turn::Head, at(10)), false));
-        let (first, second) = (streams.begin(), streams.begin());
+        let (mut first, mut second) = (streams.begin(&HeaderMap::new()), streams.begin(&HeaderMap::new()));
         assert_eq!(streams.ends(), (Turn::Ours, None));
         advance(Duration::from_secs(1)).await;
-        second.answered();
+        second.answered(0);
         advance(Duration::from_secs(1)).await;
-        first.answered();
+        first.answered(0);
         assert_eq!(streams.ends(), (Turn::Taking, at(11)));
         drop(second);
         assert_eq!(streams.ends(), (Turn::Taking, at(12)));

@@ -19,20 +19,32 @@ use http::{StatusCode, Uri, header};
 use serde_json::Value;
 
 use super::{
+    admit,
     completion::Completion,
-    drain,
+    discard,
     error::{ApiError, Code},
     of_stranger, peer, read, wrong_method,
 };
-use crate::{answer::upkeep::Operator, app::App, auth::Role, edge::Edge, guard::Decision, trace};
+use crate::{
+    answer::upkeep::Operator,
+    app::App,
+    auth::Role,
+    edge::{Edge, Limits},
+    guard::Decision,
+    trace,
+};
 
 /// What whoever may not do what it asks for is told.
 const NO_ADMIN: &str = "this needs a token with `role: admin`, see `auth`";
 
-/// What a connection of the admin listener is served with: as on the main one, but in cleartext.
+/// How much memory connections may hold together on which nobody has authenticated yet, in bytes.
+const STRANGERS: usize = 8 * 1024 * 1024;
+
+/// What a connection of the admin listener is served with: as on the main one, but in cleartext, and with less for strangers.
 #[must_use]
 pub fn edge(app: &App) -> Edge {
-    Edge { tls: None, ..super::edge(app) }
+    let edge = super::edge(app);
+    Edge { tls: None, limits: Limits { strangers: STRANGERS, ..edge.limits }, ..edge }
 }
 
 /// What is remembered.
@@ -130,6 +142,7 @@ where
     let mut by = Operator { caller: String::new(), request_id: completion.request_id().to_owned() };
     let refusal = match setup.auth.authenticate(head.headers.get(header::AUTHORIZATION), peer(&head.extensions)).await {
         Ok(caller) => {
+            admit(&head.extensions);
             let is_admin = caller.role == Role::Admin;
             by.caller.clone_from(&caller.name);
             completion.caller = Some(caller);
@@ -138,7 +151,8 @@ where
         Err(refused) => Some(of_stranger(&setup.auth, &head.extensions, refused, NO_ADMIN)),
     };
     if let Some(refusal) = refusal {
-        drain(body).await;
+        drop(head);
+        discard(body).await;
         return completion.refuse(refusal);
     }
     let steps = async {
@@ -161,7 +175,7 @@ async fn off_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static
 
 async fn unknown_path(State(app): State<Arc<App>>, request: Request) -> Response {
     let completion = Completion::start(app, &request, None);
-    drain(request.into_body()).await;
+    discard(request.into_body()).await;
     let message = "there is nothing at this path; the admin listener has /livez, /readyz, /metrics, /admin/answers, \
                    /admin/config and /admin/held";
     completion.refuse(ApiError::new(Code::NotFound, message))
@@ -169,6 +183,6 @@ async fn unknown_path(State(app): State<Arc<App>>, request: Request) -> Response
 
 async fn post_only(State(app): State<Arc<App>>, request: Request) -> Response {
     let completion = Completion::start(app, &request, None);
-    drain(request.into_body()).await;
+    discard(request.into_body()).await;
     completion.refuse(ApiError::new(Code::MethodNotAllowed, "this path answers POST only").allow("POST"))
 }

@@ -41,11 +41,21 @@ pub fn is_too_large(headers: &HeaderMap) -> bool {
     length.is_some_and(|length| length > LARGEST_BODY as u64)
 }
 
+/// The largest body that is read after a refusal, in bytes.
+const SMALL: usize = 64 * 1024;
+/// How long such a body may take to arrive.
+const SOON: Duration = Duration::from_secs(1);
+
 /// Reads a small body to its end, so that the connection stays usable after a refusal: a client that
 /// sends its body separately would else find it closed. A large or slow one is left alone, and `None`.
 pub async fn drain(body: Body) -> Option<Bytes> {
-    const SMALL: usize = 64 * 1024;
-    const SOON: Duration = Duration::from_secs(1);
     let read = Limited::new(body, SMALL).collect();
     Some(timeout(SOON, read).await.ok()?.ok()?.to_bytes())
+}
+
+/// The same, and keeps nothing of it: a stranger's body is nobody's business.
+pub async fn discard(body: Body) {
+    let mut body = Limited::new(body, SMALL);
+    let read = async { while let Some(Ok(_)) = body.frame().await {} };
+    let _ = timeout(SOON, read).await;
 }

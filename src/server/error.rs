@@ -44,6 +44,8 @@ pub enum Code {
     InvalidInput,
     /// The source asks to be left alone.
     Throttled,
+    /// The request's head is larger than the gateway reads.
+    HeadTooLarge,
     /// A defect of the gateway.
     Internal,
     /// The backend cannot be reached, failed or refuses us.
@@ -62,7 +64,7 @@ pub enum Code {
 
 impl Code {
     /// All codes.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::InvalidRequest,
         Self::Forbidden,
         Self::NotFound,
@@ -71,6 +73,7 @@ impl Code {
         Self::PayloadTooLarge,
         Self::InvalidInput,
         Self::Throttled,
+        Self::HeadTooLarge,
         Self::Internal,
         Self::BackendFailed,
         Self::BackendOutputInvalid,
@@ -92,6 +95,7 @@ impl Code {
             Self::PayloadTooLarge => "payload_too_large",
             Self::InvalidInput => "invalid_input",
             Self::Throttled => "throttled",
+            Self::HeadTooLarge => "head_too_large",
             Self::Internal => "internal",
             Self::BackendFailed => "backend_failed",
             Self::BackendOutputInvalid => "backend_output_invalid",
@@ -113,6 +117,7 @@ impl Code {
             Self::PayloadTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::InvalidInput => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Throttled => StatusCode::TOO_MANY_REQUESTS,
+            Self::HeadTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
             Self::BackendFailed | Self::BackendOutputInvalid => StatusCode::BAD_GATEWAY,
             Self::Overloaded | Self::Unavailable | Self::Held => StatusCode::SERVICE_UNAVAILABLE,

@@ -9,9 +9,9 @@ use http::{Method, header};
 use tokio::time::Instant;
 
 use super::{
-    GETPARAMS, NAMED_GETPARAMS,
+    GETPARAMS, NAMED_GETPARAMS, admit as note_admitted,
     completion::Completion,
-    drain,
+    discard, drain,
     error::{ApiError, Code},
     is_too_large, note_failure, of_stranger, peer, read,
     request::GetParamsRequest,
@@ -63,10 +63,15 @@ async fn steps(
     let (caller, _place) = match admitted {
         Ok(admitted) => admitted,
         Err(error) => {
-            let body = Box::pin(drain(body)).await;
+            // A refusal keeps nothing of the head while the body arrives.
+            drop(head);
             // What is refused to spare the gateway work is not read.
             let is_read = completion.caller.is_some() && matches!(error.code, Code::Forbidden | Code::Throttled);
-            body.iter().filter(|_| is_read).for_each(|body| note(&setup, named, body, completion));
+            if !is_read {
+                Box::pin(discard(body)).await;
+            } else if let Some(body) = Box::pin(drain(body)).await {
+                note(&setup, named, &body, completion);
+            }
             return Err(error);
         }
     };
@@ -130,6 +135,7 @@ async fn admit<'a>(
         return Err(ApiError::new(Code::MethodNotAllowed, message).allow("POST"));
     }
     let caller = authenticate(&setup.auth, head).await?;
+    note_admitted(&head.extensions);
     completion.caller = Some(Arc::clone(&caller));
     if let Some(name) = named.filter(|name| !caller.may_ask(name)) {
         return Err(out_of_scope(&caller, name));

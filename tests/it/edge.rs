@@ -49,6 +49,7 @@ const LIMITS: Limits = Limits {
     max_age: Duration::from_mins(1),
     patience: Duration::from_millis(300),
     handshake: Duration::from_millis(300),
+    strangers: 1 << 30,
 };
 
 async fn serve(limits: Limits) -> Served {
@@ -252,16 +253,12 @@ async fn so_many_connections_and_no_more() {
 #[tokio::test]
 async fn what_is_no_request_is_told_so_in_our_form() {
     let served = serve(LIMITS).await;
-    let long = format!("GET /{} HTTP/1.1\r\nHost: h\r\n\r\n", "x".repeat(70_000));
-    let many = format!("GET / HTTP/1.1\r\n{}\r\n", "X: y\r\n".repeat(200));
-    let all: [&[u8]; 7] = [
+    let all: [&[u8]; 5] = [
         b"SSH-2.0-OpenSSH_9.2\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: h\r\nContent-Length: x\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: h\r\nbad header\r\n\r\n",
         b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip\r\n\r\n",
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
-        long.as_bytes(),
-        many.as_bytes(),
     ];
     for (index, sent) in all.into_iter().enumerate() {
         let mut stream = served.connect().await;
@@ -283,6 +280,54 @@ async fn what_is_no_request_is_told_so_in_our_form() {
     ask(&mut stream).await;
     stream.write_all(b"\0\0\0\r\n\r\n").await.unwrap();
     assert!(rest(&mut stream).await.contains("invalid_request"));
+}
+
+#[tokio::test]
+async fn a_head_has_16_kib_and_100_headers() {
+    let served = serve(LIMITS).await;
+    let rest_of_head = "GET / HTTP/1.1\r\nConnection: close\r\nX: \r\n\r\n".len();
+    let head = |size: usize| {
+        let padding = "x".repeat(size - rest_of_head);
+        format!("GET / HTTP/1.1\r\nConnection: close\r\nX: {padding}\r\n\r\n")
+    };
+    let many = |count: usize| format!("GET / HTTP/1.1\r\nConnection: close\r\n{}\r\n", "X: y\r\n".repeat(count - 1));
+    let long_path = format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(70_000));
+    let endless = format!("GET / HTTP/1.1\r\nX: {}", "x".repeat(17_000));
+    for (sent, is_read) in [
+        (head(16 * 1024), true),
+        (head(16 * 1024 + 1), false),
+        (many(100), true),
+        (many(101), false),
+        (long_path, false),
+        (endless, false),
+    ] {
+        let mut stream = served.connect().await;
+        stream.write_all(sent.as_bytes()).await.unwrap();
+        let answer = rest(&mut stream).await;
+        let shown = (&sent[..20], sent.len());
+        if is_read {
+            assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{shown:?}: {answer:?}");
+            continue;
+        }
+        assert!(answer.starts_with("HTTP/1.1 431 Request Header Fields Too Large\r\n"), "{shown:?}: {answer:?}");
+        let body: Value = serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap();
+        assert_eq!(body["code"], "head_too_large", "{shown:?}");
+    }
+    served.wait_for("malformed", 4).await;
+}
+
+#[tokio::test]
+async fn strangers_end_so_that_newer_ones_have_room() {
+    let served = serve(Limits { strangers: 20 * 1024, patience: Duration::from_mins(1), ..LIMITS }).await;
+    let (mut first, mut second) = (served.connect().await, served.connect().await);
+    ask(&mut first).await;
+    ask(&mut second).await;
+    let mut third = served.connect().await;
+    ask(&mut third).await;
+    assert_eq!(rest(&mut first).await, "");
+    assert_eq!(served.ended("crowded_out"), 1);
+    ask(&mut second).await;
+    ask(&mut third).await;
 }
 
 #[tokio::test]

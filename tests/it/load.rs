@@ -1,9 +1,13 @@
-//! Many at once: thousands who are slow, and a restart that nobody notices. Real processes, by cleartext and by TLS.
+//! Many at once: thousands who are slow, strangers who send much, and a restart that nobody notices. Real processes, by cleartext and by TLS.
 
+mod calls;
 mod restart;
 mod slow;
+mod strangers;
 
 use std::path::Path;
+
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use crate::support::{TestApp, authority::Ca, binary::Gateway};
 
@@ -25,4 +29,11 @@ fn serve(folder: &Path, server: &str, routes: &str) -> Gateway {
     let routes = format!("routes: [ {{ name: r, backend: {{ fixed: {{ parameters: [ {{ a: b }} ] }} }} }}{routes} ]\n");
     std::fs::write(&file, format!("{server}{}{routes}", TestApp::auth())).unwrap();
     Gateway::serve(&file)
+}
+
+/// Lets this process open as many files as thousands of connections need.
+fn allow_files() {
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    assert!(hard > 12_000, "the machine allows {hard} open files");
+    setrlimit(Resource::RLIMIT_NOFILE, soft.max(12_000), hard).unwrap();
 }

@@ -13,8 +13,8 @@ pub struct ConnectionMetrics {
 }
 
 /// Why connections end.
-const CONNECTIONS_ENDED: [&str; 8] =
-    ["well", "refused", "malformed", "no_handshake", "broken", "idle", "slow_head", "slow_reader"];
+const CONNECTIONS_ENDED: [&str; 9] =
+    ["well", "refused", "malformed", "no_handshake", "broken", "idle", "slow_head", "slow_reader", "crowded_out"];
 
 /// A connection that is counted as open until it is dropped.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ impl ConnectionMetrics {
                 "appset_gateway_connections_ended_total",
                 "Connections to the gateway that ended: well, refused (too many, in all or of one address), malformed (what came was no \
                  request), no_handshake (no TLS came about, or not in time), broken, idle (nothing came after an answer), slow_head (a request's head did not arrive), slow_reader (an \
-                 answer was not taken).",
+                 answer was not taken), crowded_out (nobody had authenticated on it, and newer ones needed its memory).",
                 &["reason"],
             )?,
             not_after: gauge(

@@ -6,11 +6,9 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    thread,
     time::Duration,
 };
 
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use socket2::{Domain, Socket, Type};
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
@@ -19,14 +17,18 @@ use tokio::{
     time::{Instant, sleep, timeout, timeout_at},
 };
 
-use super::{PATH, TLS, certify, serve};
+use super::{
+    PATH, TLS, allow_files,
+    calls::{P99, good, p99},
+    certify, serve,
+};
 use crate::support::{
     TOKEN,
     authority::Ca,
     binary::Gateway,
     processes::held,
     visitor::Visitor,
-    wire::{argo_request, exchange_admin, read_reply},
+    wire::{argo_request, exchange_admin},
 };
 
 /// How long a head, a body, or the taking of an answer may take.
@@ -35,9 +37,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const HANDSHAKE: Duration = Duration::from_secs(5);
 /// How much later a busy machine may notice.
 const MARGIN: Duration = Duration::from_secs(3);
-/// The longest that one good call in a hundred may take meanwhile. The only speed that a test asserts: it is what the limits are for.
-/// Where the same call of a gateway that nobody holds up takes a third of that, it is the machine that is busy.
-const P99: Duration = Duration::from_millis(50);
 /// How long the answer is that slow readers ask for, in bytes: more than both sides' buffers hold.
 const LARGE: usize = 512 * 1024;
 
@@ -126,43 +125,6 @@ async fn enter(
     }
 }
 
-/// A client as Argo CD's, which keeps its connection, on a thread of its own: what it measures is the gateway's time.
-fn good(address: SocketAddr, tls: Option<Visitor>, is_over: &Arc<AtomicBool>) -> thread::JoinHandle<Vec<Duration>> {
-    let is_over = Arc::clone(is_over);
-    let calls = async move {
-        match tls {
-            None => call(&mut TcpStream::connect(address).await.unwrap(), &is_over).await,
-            Some(visitor) => call(&mut visitor.connect(address).await.unwrap(), &is_over).await,
-        }
-    };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    thread::spawn(move || runtime.block_on(calls))
-}
-
-/// How long each call took.
-async fn call(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), is_over: &AtomicBool) -> Vec<Duration> {
-    let request = argo_request(PATH, TOKEN, b"{}");
-    let mut took = Vec::new();
-    while !is_over.load(Ordering::SeqCst) {
-        let asked = Instant::now();
-        stream.write_all(&request).await.unwrap();
-        assert_eq!(read_reply(stream).await.sets(), r#"[{"a":"b"}]"#);
-        took.push(asked.elapsed());
-        sleep(Duration::from_millis(5)).await;
-    }
-    took
-}
-
-/// What ninety-nine of a hundred calls did not exceed.
-fn p99(how: &str, calls: thread::JoinHandle<Vec<Duration>>) -> Duration {
-    let mut took = calls.join().unwrap();
-    took.sort_unstable();
-    let (p50, p99) = (took[took.len() / 2], took[took.len() * 99 / 100]);
-    println!("{} good calls, {how}: {p50:?} (p50), {p99:?} (p99)", took.len());
-    assert!(took.len() > 100, "{how}: only {} calls", took.len());
-    p99
-}
-
 /// How many connections ended so.
 async fn ended(gateway: &Gateway, reason: &str) -> usize {
     let metrics = exchange_admin(gateway.admin, b"GET /metrics HTTP/1.1\r\nHost: gateway\r\n\r\n").await.text();
@@ -177,9 +139,7 @@ fn files(gateway: &Gateway) -> usize {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn five_thousand_slow_connections_are_let_go_and_hold_up_nobody() {
-    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
-    assert!(hard > 12_000, "the machine allows {hard} open files");
-    setrlimit(Resource::RLIMIT_NOFILE, soft.max(12_000), hard).unwrap();
+    allow_files();
     let (folder, ca) = (tempfile::tempdir().unwrap(), Ca::new("ca"));
     certify(folder.path(), &ca);
     let large = "x".repeat(LARGE);

@@ -39,7 +39,11 @@ impl Visitor {
 
     /// A connection to `address`, which is to be `localhost`.
     pub async fn connect(&self, address: SocketAddr) -> io::Result<TlsStream<TcpStream>> {
-        let stream = TcpStream::connect(address).await?;
+        self.secure(TcpStream::connect(address).await?).await
+    }
+
+    /// The same over `stream`.
+    pub async fn secure(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
         TlsConnector::from(Arc::clone(&self.0)).connect(ServerName::try_from("localhost").unwrap(), stream).await
     }
 }

@@ -1,0 +1,220 @@
+//! How much memory connections hold on which nobody has authenticated yet. All of them together have a budget. When it is used up, the
+//! oldest of them ends: a good caller shows its token at once, so it is never among the oldest for long.
+//!
+//! The budget counts estimates, not allocations. They err upwards.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use tokio::sync::Notify;
+
+/// What a connection costs that has sent nothing, in bytes.
+const CONNECTION: usize = 8 * 1024;
+/// The most that is kept of what one connection has sent, in bytes: as much as a TLS handshake may have.
+const MOST_RECEIVED: usize = 64 * 1024;
+
+/// The connections on which nobody has authenticated yet.
+#[derive(Debug)]
+pub struct Strangers {
+    /// How many bytes they may hold together.
+    budget: usize,
+    now: Mutex<Now>,
+}
+
+#[derive(Debug, Default)]
+struct Now {
+    /// How many bytes they hold together.
+    held: usize,
+    /// How many connections there have been.
+    count: u64,
+    /// By age: the oldest first.
+    connections: BTreeMap<u64, Held>,
+}
+
+/// What one connection holds, in bytes.
+#[derive(Debug)]
+struct Held {
+    received: usize,
+    other: usize,
+    crowded_out: Arc<Notify>,
+}
+
+impl Held {
+    /// All of it. Buffers grow by doubling, so they hold more than what was received.
+    const fn sum(&self) -> usize {
+        self.received + self.received / 2 + self.other
+    }
+}
+
+/// One connection, until it is dropped.
+#[derive(Debug)]
+pub struct Stranger {
+    strangers: Arc<Strangers>,
+    number: u64,
+    /// Whether it counts: nobody has authenticated on it, and it was not crowded out.
+    counts: AtomicBool,
+    crowded_out: Arc<Notify>,
+}
+
+impl Strangers {
+    /// No connection yet; together they may hold `budget` bytes.
+    pub fn new(budget: usize) -> Self {
+        Self { budget, now: Mutex::default() }
+    }
+
+    /// A new connection.
+    pub fn enter(self: &Arc<Self>) -> Stranger {
+        let crowded_out = Arc::new(Notify::new());
+        let mut now = self.now();
+        now.count += 1;
+        let number = now.count;
+        now.held += CONNECTION;
+        let held = Held { received: 0, other: CONNECTION, crowded_out: Arc::clone(&crowded_out) };
+        now.connections.insert(number, held);
+        self.make_room(&mut now);
+        drop(now);
+        Stranger { strangers: Arc::clone(self), number, counts: AtomicBool::new(true), crowded_out }
+    }
+
+    /// Ends the oldest connections until the others fit into the budget.
+    fn make_room(&self, now: &mut Now) {
+        while now.held > self.budget
+            && let Some((_, oldest)) = now.connections.pop_first()
+        {
+            now.held -= oldest.sum();
+            oldest.crowded_out.notify_one();
+        }
+    }
+
+    fn now(&self) -> MutexGuard<'_, Now> {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Stranger {
+    /// Whether the connection counts: nobody has authenticated on it, and it is not to end.
+    pub fn counts(&self) -> bool {
+        self.counts.load(Ordering::Relaxed)
+    }
+
+    /// Whoever is at the other end has shown who it is: the connection counts no more.
+    pub fn admit(&self) {
+        if self.counts.swap(false, Ordering::Relaxed) {
+            self.leave();
+        }
+    }
+
+    /// It has sent so many bytes more.
+    pub fn received(&self, bytes: usize) {
+        self.change(|held| held.received = MOST_RECEIVED.min(held.received + bytes));
+    }
+
+    /// What it sent is done with.
+    pub fn is_idle(&self) {
+        self.change(|held| held.received = 0);
+    }
+
+    /// It holds so many bytes besides what it sent, until they are [released](Self::release).
+    pub fn hold(&self, bytes: usize) {
+        self.change(|held| held.other += bytes);
+    }
+
+    /// It holds so many bytes less.
+    pub fn release(&self, bytes: usize) {
+        self.change(|held| held.other -= bytes);
+    }
+
+    /// Waits until it is to end in favour of newer ones.
+    pub async fn crowded_out(&self) {
+        self.crowded_out.notified().await;
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Held)) {
+        if !self.counts() {
+            return;
+        }
+        let mut now = self.strangers.now();
+        let Some(held) = now.connections.get_mut(&self.number) else {
+            self.counts.store(false, Ordering::Relaxed);
+            return;
+        };
+        let before = held.sum();
+        change(held);
+        let after = held.sum();
+        now.held = now.held - before + after;
+        self.strangers.make_room(&mut now);
+    }
+
+    fn leave(&self) {
+        let mut now = self.strangers.now();
+        if let Some(held) = now.connections.remove(&self.number) {
+            now.held -= held.sum();
+        }
+    }
+}
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        if *self.counts.get_mut() {
+            self.leave();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    fn is_crowded_out(stranger: &Stranger) -> bool {
+        stranger.crowded_out().now_or_never().is_some()
+    }
+
+    #[test]
+    fn the_oldest_stranger_makes_room() {
+        let strangers = Arc::new(Strangers::new(5 * CONNECTION));
+        let [first, second, third] = [(); 3].map(|()| strangers.enter());
+        second.received(CONNECTION);
+        assert!(!is_crowded_out(&first), "they fit");
+        third.received(CONNECTION);
+        assert!(is_crowded_out(&first) && !is_crowded_out(&second) && !is_crowded_out(&third));
+        second.is_idle();
+        third.hold(CONNECTION);
+        assert!(!is_crowded_out(&second), "what it sent is done with");
+        third.release(CONNECTION);
+        drop((first, second, third));
+        let now = strangers.now();
+        assert_eq!((now.held, now.connections.len()), (0, 0));
+    }
+
+    #[test]
+    fn who_has_authenticated_is_never_crowded_out() {
+        let strangers = Arc::new(Strangers::new(CONNECTION));
+        let caller = strangers.enter();
+        caller.received(100);
+        assert!(is_crowded_out(&caller), "it was the only one, and too large");
+        let caller = strangers.enter();
+        caller.admit();
+        caller.received(usize::MAX);
+        caller.hold(usize::MAX);
+        let stranger = strangers.enter();
+        assert!(!is_crowded_out(&caller) && !is_crowded_out(&stranger));
+        drop(caller);
+        assert_eq!(strangers.now().held, CONNECTION);
+    }
+
+    #[test]
+    fn no_connection_counts_for_more_than_its_buffers() {
+        let strangers = Arc::new(Strangers::new(2 * MOST_RECEIVED));
+        let stranger = strangers.enter();
+        (0..1000).for_each(|_| stranger.received(MOST_RECEIVED));
+        assert!(!is_crowded_out(&stranger));
+        assert_eq!(strangers.now().held, CONNECTION + MOST_RECEIVED / 2 * 3);
+    }
+}
