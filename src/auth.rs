@@ -12,7 +12,7 @@ mod way;
 
 use std::{borrow::Cow, fmt, net::IpAddr, num::NonZeroU32, path::PathBuf, sync::Arc, time::Duration};
 
-use http::HeaderValue;
+use http::{HeaderMap, header};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
@@ -178,16 +178,17 @@ impl Auth {
         self.failures.spend(peer).err()
     }
 
-    /// The caller that sent this `Authorization` header from `peer`.
+    /// The caller that sent a request with these `headers` from `peer`.
     ///
     /// # Errors
-    /// When it is none, or none now, or that cannot be told.
-    pub async fn authenticate(
-        &self,
-        authorization: Option<&HeaderValue>,
-        peer: IpAddr,
-    ) -> Result<Arc<Caller>, Refused> {
-        let token = authorization.and_then(|value| bearer(value.as_bytes()));
+    /// When it is none, or none now, or that cannot be told. More than one `Authorization` header is refused: a proxy may have checked
+    /// another than we would.
+    pub async fn authenticate(&self, headers: &HeaderMap, peer: IpAddr) -> Result<Arc<Caller>, Refused> {
+        let mut authorization = headers.get_all(header::AUTHORIZATION).iter();
+        let token = authorization.next().and_then(|value| bearer(value.as_bytes()));
+        if authorization.next().is_some() {
+            return Err(Refused::Wrong(Cow::Borrowed("there is more than one `Authorization` header")));
+        }
         let token = token.ok_or(Refused::Wrong(Cow::Borrowed("there is no bearer token")))?;
         let presented: TokenHash = Sha256::digest(token).into();
         let now = self.clock.now();
@@ -251,16 +252,39 @@ mod tests {
         (auth, told.collect())
     }
 
+    fn headers(authorization: &[&str]) -> HeaderMap {
+        authorization.iter().map(|value| (header::AUTHORIZATION, value.parse().unwrap())).collect()
+    }
+
+    #[tokio::test]
+    async fn several_tokens_are_none() {
+        let hash = hash_token("s3cret");
+        let (auth, _) = build(&format!(r#"{{"tokens":[{{"name":"a","sha256":"{hash}"}}]}}"#));
+        for several in [
+            &["Bearer s3cret", "Bearer s3cret"][..],
+            &["Bearer s3cret", "Bearer other"],
+            &["Bearer other", "Bearer s3cret"],
+            &["Bearer s3cret", "Basic eDp5"],
+            &["", "Bearer s3cret"],
+            &["Bearer s3cret", ""],
+        ] {
+            let refused = auth.authenticate(&headers(several), PEER).await.err();
+            assert_eq!(refused, Some(Refused::wrong("there is more than one `Authorization` header")), "{several:?}");
+        }
+        for joined in ["Bearer s3cret, Bearer s3cret", "Bearer s3cret,Bearer other", "Bearer other, Bearer s3cret"] {
+            let refused = auth.authenticate(&headers(&[joined]), PEER).await.err();
+            assert!(matches!(refused, Some(Refused::Wrong(_))), "{joined}: {refused:?}");
+        }
+    }
+
     #[tokio::test]
     async fn the_right_token_names_its_caller() {
         let (old, new) = (hash_token("s3cret"), hash_token("s4cret"));
         let (auth, told) =
             build(&format!(r#"{{"tokens":[{{"name":"old","sha256":"{old}"}},{{"name":"new","sha256":"{new}"}}]}}"#));
         assert_eq!(told, Vec::<String>::new());
-        let caller = async |header: &str| {
-            let value = HeaderValue::from_str(header).unwrap();
-            auth.authenticate(Some(&value), PEER).await.map(|caller| caller.name.clone())
-        };
+        let caller =
+            async |header: &str| auth.authenticate(&headers(&[header]), PEER).await.map(|caller| caller.name.clone());
         assert_eq!(caller("Bearer s3cret").await, Ok("old".to_owned()));
         assert_eq!(caller("bearer  s4cret ").await, Ok("new".to_owned()));
         for wrong in
@@ -268,7 +292,10 @@ mod tests {
         {
             assert!(matches!(caller(wrong).await, Err(Refused::Wrong(_))), "{wrong}");
         }
-        assert_eq!(auth.authenticate(None, PEER).await.err(), Some(Refused::wrong("there is no bearer token")));
+        assert_eq!(
+            auth.authenticate(&headers(&[]), PEER).await.err(),
+            Some(Refused::wrong("there is no bearer token"))
+        );
     }
 
     #[test]

@@ -140,7 +140,7 @@ where
     let (head, body) = request.into_parts();
     let setup = app.setup();
     let mut by = Operator { caller: String::new(), request_id: completion.request_id().to_owned() };
-    let refusal = match setup.auth.authenticate(head.headers.get(header::AUTHORIZATION), peer(&head.extensions)).await {
+    let refusal = match setup.auth.authenticate(&head.headers, peer(&head.extensions)).await {
         Ok(caller) => {
             admit(&head.extensions);
             let is_admin = caller.role == Role::Admin;

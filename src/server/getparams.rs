@@ -134,6 +134,12 @@ async fn admit<'a>(
         let message = format!("Argo CD's plugin generator sends a POST, not a {}", head.method);
         return Err(ApiError::new(Code::MethodNotAllowed, message).allow("POST"));
     }
+    if head.headers.get_all(header::HOST).iter().nth(1).is_some() {
+        return Err(ApiError::new(
+            Code::InvalidRequest,
+            "the request has more than one `Host` header (RFC 9112, section 3.2)",
+        ));
+    }
     let caller = authenticate(&setup.auth, head).await?;
     note_admitted(&head.extensions);
     completion.caller = Some(Arc::clone(&caller));
@@ -154,9 +160,9 @@ async fn admit<'a>(
 
 /// Who calls: whose token it is, or without one whose certificate.
 async fn authenticate(auth: &Auth, head: &http::request::Parts) -> Result<Arc<Caller>, ApiError> {
-    let authorization = head.headers.get(header::AUTHORIZATION);
+    let has_authorization = head.headers.contains_key(header::AUTHORIZATION);
     let certificate = head.extensions.get::<Client>().and_then(|client| client.certificate.as_deref());
-    if let (None, Some(ClientCertificate { subject, uris })) = (authorization, certificate) {
+    if let (false, Some(ClientCertificate { subject, uris })) = (has_authorization, certificate) {
         return auth.by_certificate(subject, uris).ok_or_else(|| {
             let (subject, uris) = (short(subject), short(&uris.join(", ")));
             let message = format!(
@@ -166,7 +172,7 @@ async fn authenticate(auth: &Auth, head: &http::request::Parts) -> Result<Arc<Ca
             note_failure(auth, &head.extensions, ApiError::new(Code::Forbidden, message))
         });
     }
-    auth.authenticate(authorization, peer(&head.extensions))
+    auth.authenticate(&head.headers, peer(&head.extensions))
         .await
         .map_err(|refused| of_stranger(auth, &head.extensions, refused, NO_TOKEN))
 }

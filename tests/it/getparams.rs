@@ -10,7 +10,7 @@ use tokio::{
 
 use crate::support::{
     Reply, TOKEN, TestApp, Verdict,
-    wire::{argo_request, read_reply},
+    wire::{argo_request, exchange_admin, operator_request, read_reply},
 };
 
 const PATH: &str = "/api/v1/getparams.execute";
@@ -239,6 +239,25 @@ async fn a_connection_survives_refusals() {
 }
 
 /// Authentication is decided by the head: a stranger's large body is not read to its end.
+#[tokio::test]
+async fn headers_that_must_be_single_are_refused_when_they_are_not() {
+    let app = app().await;
+    for (header, status, code) in
+        [("Authorization: Bearer strong-password", 403, "forbidden"), ("Host: other", 400, "invalid_request")]
+    {
+        let request = String::from_utf8(argo_request(PATH, TOKEN, b"{}")).unwrap();
+        let before = request.replacen("\r\n", &format!("\r\n{header}\r\n"), 1);
+        let after = request.replacen("\r\n\r\n", &format!("\r\n{header}\r\n\r\n"), 1);
+        for request in [before, after] {
+            assert_refused(&app.send(request.as_bytes()).await, status, code, "");
+        }
+    }
+    let request = operator_request("GET", "/admin/held", "");
+    let twice = request.replacen("\r\n\r\n", "\r\nAuthorization: Bearer strong-password\r\n\r\n", 1);
+    assert_eq!(exchange_admin(app.admin, request.as_bytes()).await.status, 200);
+    assert_eq!(exchange_admin(app.admin, twice.as_bytes()).await.status, 403);
+}
+
 #[tokio::test]
 async fn a_strangers_body_is_not_awaited() {
     let app = app().await;

@@ -15,7 +15,7 @@ use appset_gateway::{
     problem::{Path, Problems},
     telemetry::metrics::Metrics,
 };
-use http::HeaderValue;
+use http::{HeaderMap, HeaderValue, header};
 use serde_json::{Value, json};
 
 /// The token that opens.
@@ -42,7 +42,8 @@ fn build(config: Value) -> Auth {
 /// The caller, where nobody else has to be asked.
 fn authenticate(auth: &Auth, header: &HeaderValue) -> Result<Arc<Caller>, Refused> {
     let peer = IpAddr::from(Ipv4Addr::LOCALHOST);
-    match pin!(auth.authenticate(Some(header), peer)).poll(&mut Context::from_waker(Waker::noop())) {
+    let headers = HeaderMap::from_iter([(header::AUTHORIZATION, header.clone())]);
+    match pin!(auth.authenticate(&headers, peer)).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(told) => told,
         Poll::Pending => panic!("somebody is asked"),
     }
