@@ -1,28 +1,23 @@
 //! Secrets: a configuration holds references to them (`file:`, `env:`), never their values, and
 //! printing one prints `[redacted]`.
 
+mod redaction;
+
 use std::{fmt, path::PathBuf};
 
-use base16ct::lower::encode_string;
-use base64::{
-    Engine as _,
-    engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD},
-};
-use http::{HeaderMap, HeaderValue};
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use regex::Regex;
+use http::HeaderValue;
 use schemars::JsonSchema;
 use secrecy::{ExposeSecret, SecretString};
 use serde::{
     Deserialize, Deserializer,
     de::{self, MapAccess, Visitor, value::MapAccessDeserializer},
 };
-use url::form_urlencoded::byte_serialize;
 use zeroize::Zeroizing;
 
+pub use self::redaction::Secrets;
+use self::redaction::{SHORTEST, is_too_short};
 use crate::{
     base_dir::BaseDir,
-    document::excerpt,
     error::{BackendError, ErrorKind},
     file,
     problem::{Path, Problems},
@@ -30,8 +25,6 @@ use crate::{
 
 /// What stands for a secret wherever text is shown.
 pub const REDACTED: &str = "[redacted]";
-/// Parts of a secret that are shorter than this are too common to be looked for, in bytes.
-const SHORTEST_PART: usize = 4;
 
 /// Where a secret's value comes from.
 #[derive(Debug, Clone, PartialEq, Eq, JsonSchema)]
@@ -66,99 +59,6 @@ impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(REDACTED)
     }
-}
-
-/// The secrets that one question needs: whatever is told of its end is cleaned of them.
-#[derive(Debug, Clone, Default)]
-pub struct Secrets {
-    known: Vec<Secret>,
-    hidden: Option<&'static Regex>,
-}
-
-impl FromIterator<Secret> for Secrets {
-    fn from_iter<I: IntoIterator<Item = Secret>>(secrets: I) -> Self {
-        Self { known: secrets.into_iter().collect(), hidden: None }
-    }
-}
-
-impl Secrets {
-    /// What stands in the headers that are marked as sensitive.
-    #[must_use]
-    pub fn of_headers(headers: &HeaderMap) -> Self {
-        let sensitive = headers.values().filter(|value| value.is_sensitive());
-        let texts = sensitive.filter_map(|value| value.to_str().ok());
-        texts.map(|text| Secret::from(text.to_owned())).collect()
-    }
-
-    /// One more.
-    pub fn push(&mut self, secret: Secret) {
-        self.known.push(secret);
-    }
-
-    /// Hides what matches, but for the first group of `pattern`, too: what is known by its place and not by its text.
-    pub const fn hide(&mut self, pattern: &'static Regex) {
-        self.hidden = Some(pattern);
-    }
-
-    /// And `others`.
-    pub fn extend(&mut self, others: Self) {
-        self.known.extend(others.known);
-        self.hidden = self.hidden.or(others.hidden);
-    }
-
-    /// `text` with every secret in it replaced by [`REDACTED`]: whole, as it looks when it was escaped or encoded (base64, hexadecimal,
-    /// for a URL), by its lines, and without the scheme of an `Authorization` header. To be used before a text is cut,
-    /// since half a secret is not recognised.
-    #[must_use]
-    pub fn redact(&self, text: &str) -> String {
-        let mut forms: Vec<_> = self.known.iter().flat_map(forms).collect();
-        forms.sort_by_key(|form| std::cmp::Reverse(form.len()));
-        let text = forms.iter().fold(text.to_owned(), |text, form| text.replace(form.as_str(), REDACTED));
-        match self.hidden {
-            Some(pattern) => pattern.replace_all(&text, format!("${{1}}{REDACTED}")).into_owned(),
-            None => text,
-        }
-    }
-
-    /// `error`, without the secrets in its message.
-    #[must_use]
-    pub fn clean(&self, error: &BackendError) -> BackendError {
-        BackendError { message: self.redact(&error.message), ..error.clone() }
-    }
-
-    /// The first `most` characters of `bytes` for a message, without the secrets.
-    #[must_use]
-    pub fn excerpt(&self, bytes: &[u8], most: usize) -> String {
-        excerpt(self.redact(&String::from_utf8_lossy(bytes)).as_bytes(), most)
-    }
-}
-
-/// The shapes in which a secret may come back.
-fn forms(secret: &Secret) -> Vec<Zeroizing<String>> {
-    let whole = secret.expose();
-    let mut forms = vec![whole.to_owned(), whole.escape_debug().to_string()];
-    if whole.len() >= SHORTEST_PART {
-        // Also as `echo` hands it on, with the end of a line.
-        for text in [whole.to_owned(), [whole, "\n"].concat()].map(Zeroizing::new) {
-            forms.extend([STANDARD.encode(&*text), URL_SAFE_NO_PAD.encode(&*text), encode_string(text.as_bytes())]);
-        }
-        forms.extend([
-            byte_serialize(whole.as_bytes()).collect(),
-            utf8_percent_encode(whole, NON_ALPHANUMERIC).to_string(),
-        ]);
-    }
-    forms.extend(whole.lines().map(str::trim).filter(|line| line.len() >= SHORTEST_PART).map(str::to_owned));
-    if let Some((scheme, rest)) = whole.split_once(' ')
-        && rest.len() >= SHORTEST_PART
-    {
-        forms.push(rest.to_owned());
-        let decoded = STANDARD.decode(rest).map(Zeroizing::new).ok();
-        let pair = decoded.as_ref().and_then(|pair| str::from_utf8(pair).ok()?.split_once(':'));
-        let password = pair.map(|(_, password)| password);
-        let password = password.filter(|password| scheme.eq_ignore_ascii_case("basic") && !password.is_empty());
-        forms.extend(password.map(str::to_owned));
-    }
-    forms.into_iter().map(Zeroizing::new).collect()
 }
 
 impl SecretRef {
@@ -198,9 +98,16 @@ impl SecretRef {
         Ok(value)
     }
 
-    /// Notes a problem at `path` when the value cannot be read now.
+    /// Notes a problem at `path` when the value cannot be read now, or is too short to be taken out of messages.
     pub fn check(&self, base: &BaseDir, path: &Path, problems: &mut Problems) {
-        problems.note(path, self.read(base));
+        let read = problems.note(path, self.read(base));
+        if read.is_some_and(|secret| is_too_short(secret.expose())) {
+            let message = format!(
+                "{self} has fewer than {SHORTEST} characters: it is not taken out of messages and logs, since a text that short is \
+                 everywhere"
+            );
+            problems.warning(path, message, "use a longer secret");
+        }
     }
 }
 
@@ -314,29 +221,6 @@ mod tests {
     fn a_secret_never_prints() {
         let secret = Secret::from("hunter2".to_owned());
         assert_eq!(format!("{secret:?}"), REDACTED);
-        let mut secrets = Secrets::default();
-        secrets.push(secret);
-        assert_eq!(secrets.redact("the password is hunter2."), "the password is [redacted].");
-        assert_eq!(format!("{secrets:?}"), "Secrets { known: [[redacted]], hidden: None }");
-    }
-
-    #[test]
-    fn a_secret_is_recognised_in_parts() {
-        let redact = |secret: &str, text: &str| Secrets::from_iter([Secret::from(secret.to_owned())]).redact(text);
-        assert_eq!(redact("Bearer abcd", "not abcd"), "not [redacted]");
-        assert_eq!(redact("Basic Y2k6aHVudGVyMg==", "Y2k6aHVudGVyMg== is hunter2"), "[redacted] is [redacted]");
-        assert_eq!(redact("line one\nline two", "line two, line one"), "[redacted], [redacted]");
-        assert_eq!(redact("a\"b", r#"the key `a\"b`"#), "the key `[redacted]`");
-        for (secret, encoded) in [
-            ("hunter2", "aHVudGVyMg=="),
-            ("hunter2", "aHVudGVyMgo="),
-            ("hunter2", "aHVudGVyMg"),
-            ("hunter2", "68756e74657232"),
-            ("hunter/2 ", "hunter%2F2%20"),
-            ("hunter/2 ", "hunter%2F2+"),
-        ] {
-            assert_eq!(redact(secret, encoded), REDACTED, "{encoded}");
-        }
     }
 
     #[test]
@@ -349,6 +233,21 @@ mod tests {
             assert!(told.starts_with(NO_REFERENCE) && !told.contains(value.trim_matches('"')), "{value}: {told}");
         }
         assert!(read(r#"{"fil": "a"}"#).unwrap_err().starts_with("unknown variant `fil`, expected `file` or `env`"));
+    }
+
+    #[test]
+    fn a_secret_that_cannot_be_redacted_is_a_warning() {
+        let folder = tempfile::tempdir().unwrap();
+        let base = BaseDir::new(folder.path());
+        for (value, expected) in [("abc\n", 1), ("äöü", 1), ("abcd\n", 0)] {
+            std::fs::write(folder.path().join("token"), value).unwrap();
+            let mut problems = Problems::default();
+            SecretRef::File("token".into()).check(&base, &Path::root().key("token"), &mut problems);
+            let told = problems.into_vec();
+            assert_eq!(told.len(), expected, "{value:?}: {told:?}");
+            assert!(told.iter().all(|problem| problem.message.contains("fewer than 4 characters")
+                && !problem.message.contains(value.trim())));
+        }
     }
 
     #[test]
