@@ -1,4 +1,5 @@
-//! How much a caller may ask: how often, and how much at once.
+//! How much a caller may ask: how often, and how much at once. A call that is too early waits for its turn, in the order of arrival, as
+//! long as its deadline allows.
 
 use std::{
     num::NonZeroU32,
@@ -9,35 +10,95 @@ use std::{
     time::Duration,
 };
 
-use governor::{DefaultDirectRateLimiter, Quota, RateLimiter, clock::Clock as _};
+use governor::{
+    Quota, RateLimiter,
+    clock::Clock,
+    middleware::NoOpMiddleware,
+    state::{InMemoryState, NotKeyed},
+};
+use tokio::{
+    sync::{Mutex, OwnedSemaphorePermit, Semaphore},
+    time::{Instant, sleep, timeout_at},
+};
 
 use crate::problem::{Path, Problems};
+
+/// How many calls of one entry may wait for their turn.
+const MOST_WAITING: usize = 1000;
+/// When to come again where it is not known when there is room.
+const RETRY: Duration = Duration::from_secs(1);
 
 /// How much those callers may ask together whom one entry of the configuration lets in.
 #[derive(Debug, Default)]
 pub struct Allowance {
     rate: Option<Rate>,
-    concurrency: Option<usize>,
-    now: AtomicUsize,
+    concurrency: Option<Concurrency>,
+    waiting: AtomicUsize,
 }
 
 #[derive(Debug)]
 struct Rate {
     most: NonZeroU32,
-    limiter: DefaultDirectRateLimiter,
+    limiter: RateLimiter<NotKeyed, InMemoryState, TokioClock, NoOpMiddleware<Duration>>,
+    /// Held by the call whose turn is next. Others queue for it.
+    next: Mutex<()>,
+}
+
+#[derive(Debug)]
+struct Concurrency {
+    most: usize,
+    free: Arc<Semaphore>,
 }
 
 /// A call under way, until it is dropped.
 #[derive(Debug)]
-pub struct Turn(Arc<Allowance>);
+pub struct Turn {
+    _permit: Option<OwnedSemaphorePermit>,
+}
 
 /// What a call is too much for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Excess {
     /// The entry's `rate`; with when there is room again.
     Rate(Duration),
-    /// The entry's `concurrency`.
-    Concurrency,
+    /// The entry's `concurrency`; with when to try again.
+    Concurrency(Duration),
+}
+
+/// The time that tokio's timers go by, so that tests can pause it.
+#[derive(Debug, Clone)]
+struct TokioClock(Instant);
+
+impl Clock for TokioClock {
+    type Instant = Duration;
+
+    fn now(&self) -> Duration {
+        self.0.elapsed()
+    }
+}
+
+impl Rate {
+    fn new(most: NonZeroU32) -> Self {
+        let limiter = RateLimiter::direct_with_clock(Quota::per_second(most), TokioClock(Instant::now()));
+        Self { most, limiter, next: Mutex::new(()) }
+    }
+
+    /// Waits for a turn. Who stops waiting has used up nothing.
+    async fn pass(&self) {
+        let _next = self.next.lock().await;
+        while let Err(early) = self.limiter.check() {
+            sleep(early.wait_time_from(self.limiter.clock().now())).await;
+        }
+    }
+}
+
+/// A call that waits, until it is dropped.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Allowance {
@@ -48,29 +109,48 @@ impl Allowance {
         for (key, _) in given.into_iter().filter(|(_, most)| *most == Some(0)) {
             problems.error(&path.key(key), "with 0 every call would be refused");
         }
-        let limiter = |most| RateLimiter::direct(Quota::per_second(most));
-        let rate = rate.and_then(NonZeroU32::new).map(|most| Rate { most, limiter: limiter(most) });
-        Arc::new(Self { rate, concurrency, now: AtomicUsize::new(0) })
+        let rate = rate.and_then(NonZeroU32::new).map(Rate::new);
+        let concurrency = concurrency
+            .map(|most| Concurrency { most, free: Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))) });
+        Arc::new(Self { rate, concurrency, waiting: AtomicUsize::new(0) })
     }
 
-    /// A turn for one more call.
+    /// A turn for one more call, once it has one. Calls get theirs in the order in which they came.
     ///
     /// # Errors
-    /// When it is too much.
-    pub fn enter(self: &Arc<Self>) -> Result<Turn, Excess> {
-        let turn = Turn(Arc::clone(self));
-        let before = self.now.fetch_add(1, Ordering::Relaxed);
-        if self.concurrency.is_some_and(|most| before >= most) {
-            return Err(Excess::Concurrency);
+    /// When it would have none `until` then, or too many wait already.
+    pub async fn enter(&self, until: Instant) -> Result<Turn, Excess> {
+        let _waiting = self.queue(until)?;
+        let permit = match &self.concurrency {
+            None => None,
+            Some(Concurrency { free, .. }) => match timeout_at(until, Arc::clone(free).acquire_owned()).await {
+                Ok(Ok(permit)) => Some(permit),
+                _ => return Err(Excess::Concurrency(RETRY)),
+            },
+        };
+        if let Some(rate) = &self.rate {
+            timeout_at(until, rate.pass()).await.map_err(|_| Excess::Rate(RETRY))?;
         }
-        if let Some(Rate { limiter, .. }) = &self.rate {
-            limiter.check().map_err(|not| Excess::Rate(not.wait_time_from(limiter.clock().now())))?;
+        Ok(Turn { _permit: permit })
+    }
+
+    /// A place in the queue, unless it is clear that the call's turn comes too late.
+    fn queue(&self, until: Instant) -> Result<Waiting<'_>, Excess> {
+        let before = self.waiting.fetch_add(1, Ordering::Relaxed);
+        let waiting = Waiting(&self.waiting);
+        if let Some(rate) = &self.rate {
+            // At least so long until those before it have had their turns.
+            let all = Duration::from_secs(before as u64) / rate.most.get();
+            let late = all.saturating_sub(until.saturating_duration_since(Instant::now()));
+            if !late.is_zero() || before >= MOST_WAITING {
+                return Err(Excess::Rate(late.max(RETRY)));
+            }
         }
-        Ok(turn)
+        if before >= MOST_WAITING { Err(Excess::Concurrency(RETRY)) } else { Ok(waiting) }
     }
 
     fn limits(&self) -> (Option<NonZeroU32>, Option<usize>) {
-        (self.rate.as_ref().map(|rate| rate.most), self.concurrency)
+        (self.rate.as_ref().map(|rate| rate.most), self.concurrency.as_ref().map(|concurrency| concurrency.most))
     }
 }
 
@@ -89,39 +169,98 @@ pub fn carry_over<'a>(
     }
 }
 
-impl Drop for Turn {
-    fn drop(&mut self) {
-        self.0.now.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+
+    use futures_util::{FutureExt, future::join_all};
+
     use super::*;
 
     fn build(rate: Option<u32>, concurrency: Option<usize>) -> Arc<Allowance> {
         Allowance::build(rate, concurrency, &Path::root(), &mut Problems::default())
     }
 
-    #[test]
-    fn turns_come_back() {
-        let allowance = build(None, Some(2));
-        let (first, second) = (allowance.enter().unwrap(), allowance.enter().unwrap());
-        assert_eq!(allowance.enter().unwrap_err(), Excess::Concurrency);
-        drop(first);
-        let third = allowance.enter().unwrap();
-        drop((second, third));
-        assert_eq!(allowance.now.load(Ordering::Relaxed), 0);
+    /// How long `count` calls that come at once take until they have their turns, with at most `patience`.
+    async fn enter_all(allowance: &Arc<Allowance>, count: usize, patience: Duration) -> Vec<Result<Duration, Excess>> {
+        let began = Instant::now();
+        let calls = (0..count).map(async |_| allowance.enter(began + patience).await.map(|_| began.elapsed()));
+        join_all(calls).await
     }
 
-    #[test]
-    fn a_rate_is_per_second() {
+    const PATIENCE: Duration = Duration::from_secs(25);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_warm_matrix_waits_for_its_turns() {
+        let allowance = build(Some(100), None);
+        let turns: Vec<Duration> = enter_all(&allowance, 200, PATIENCE).await.into_iter().map(Result::unwrap).collect();
+        assert!(turns.is_sorted(), "{turns:?}");
+        assert_eq!(turns[99], Duration::ZERO);
+        assert!((900..1100).contains(&turns[199].as_millis()), "{turns:?}");
+        // One after the other too.
+        let began = Instant::now();
+        for _ in 0..200 {
+            allowance.enter(Instant::now() + PATIENCE).await.unwrap();
+        }
+        assert!((1900..2200).contains(&began.elapsed().as_millis()), "{:?}", began.elapsed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_turn_that_comes_too_late_is_refused_at_once() {
         let allowance = build(Some(1), None);
-        allowance.enter().unwrap();
-        let Err(Excess::Rate(wait)) = allowance.enter() else { panic!("it is too much") };
-        assert!(wait <= Duration::from_secs(1) && !wait.is_zero(), "{wait:?}");
+        let began = Instant::now();
+        let turns = enter_all(&allowance, 5, Duration::from_millis(2500)).await;
+        assert_eq!(turns[..3].iter().flatten().count(), 3, "{turns:?}");
+        assert_eq!(turns[3..], [Err(Excess::Rate(RETRY)); 2], "{turns:?}");
+        assert_eq!(began.elapsed().as_millis(), 2500);
+        let first = allowance.enter(began).await.unwrap_err();
+        let mut waiting: Vec<_> = (0..4).map(|_| Box::pin(allowance.enter(began + PATIENCE))).collect();
+        assert!(waiting.iter_mut().all(|call| call.now_or_never().is_none()));
+        let last = allowance.enter(Instant::now() + Duration::from_secs(1)).now_or_never().expect("at once");
+        assert_eq!((first, last.unwrap_err()), (Excess::Rate(RETRY), Excess::Rate(Duration::from_secs(3))));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_queue_has_a_bound() {
+        let allowance = build(None, Some(1));
+        let until = Instant::now() + PATIENCE;
+        let _turn = allowance.enter(until).await.unwrap();
+        let mut calls: Vec<_> = (0..=MOST_WAITING).map(|_| Box::pin(allowance.enter(until))).collect();
+        let refused: Vec<_> = calls.iter_mut().filter_map(FutureExt::now_or_never).map(Result::unwrap_err).collect();
+        assert_eq!(refused, [Excess::Concurrency(RETRY)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_stops_waiting_takes_no_turn() {
+        for (allowance, wait) in [(build(Some(1), None), 1000), (build(None, Some(1)), 0)] {
+            let until = Instant::now() + PATIENCE;
+            let first = allowance.enter(until).await.unwrap();
+            for _ in 0..10 {
+                let stopped = timeout_at(Instant::now() + Duration::from_millis(1), allowance.enter(until)).await;
+                assert!(stopped.is_err());
+            }
+            drop(first);
+            let began = Instant::now();
+            allowance.enter(until).await.unwrap();
+            assert!(began.elapsed().as_millis() <= wait, "{:?}", began.elapsed());
+            assert_eq!(allowance.waiting.load(Ordering::Relaxed), 0);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn so_many_are_under_way_and_the_next_waits() {
+        let allowance = build(None, Some(2));
+        let until = Instant::now() + PATIENCE;
+        let (first, second) = (allowance.enter(until).await.unwrap(), allowance.enter(until).await.unwrap());
+        let mut third = pin!(allowance.enter(until));
+        assert!(third.as_mut().now_or_never().is_none());
+        drop(first);
+        let third = third.await.unwrap();
+        let late = allowance.enter(until).await.unwrap_err();
+        assert_eq!((late, Instant::now()), (Excess::Concurrency(RETRY), until));
+        drop((second, third));
         let any = build(None, None);
-        assert!((0..10_000).all(|_| any.enter().is_ok()));
+        assert!(join_all((0..10_000).map(|_| any.enter(until))).await.iter().all(Result::is_ok));
     }
 
     #[test]
@@ -132,10 +271,14 @@ mod tests {
         assert_eq!(paths, ["rate", "concurrency"]);
     }
 
-    #[test]
-    fn who_stays_goes_on() {
+    #[tokio::test(start_paused = true)]
+    async fn who_stays_goes_on() {
+        let now_or_never = |allowance: &Arc<Allowance>| {
+            allowance.enter(Instant::now()).now_or_never().is_some_and(|turn| turn.is_ok())
+        };
         let before = [("a", build(Some(1), None)), ("a", build(Some(1), None)), ("b", build(None, Some(1)))];
-        let turns = before.each_ref().map(|(_, allowance)| allowance.enter().unwrap());
+        let turns =
+            before.each_ref().map(|(_, allowance)| allowance.enter(Instant::now()).now_or_never().unwrap().unwrap());
         let mut now = [
             ("b", build(None, Some(1))),
             ("a", build(Some(1), None)),
@@ -146,9 +289,9 @@ mod tests {
             before.iter().map(|(name, allowance)| (*name, allowance)),
             now.iter_mut().map(|(name, allowance)| (*name, allowance)),
         );
-        let may = now.each_ref().map(|(_, allowance)| allowance.enter().is_ok());
+        let may = now.each_ref().map(|(_, allowance)| now_or_never(allowance));
         assert_eq!(may, [false, false, true, true], "other limits, and other names, begin anew");
         drop(turns);
-        assert!(now[0].1.enter().is_ok(), "calls that began before are counted until they end");
+        assert!(now_or_never(&now[0].1), "calls that began before are counted until they end");
     }
 }

@@ -4,6 +4,7 @@ use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use tokio::time::Instant;
 
 use super::{Allowance, Excess, Scope, Turn};
 use crate::problem::{Path, Problems};
@@ -37,12 +38,12 @@ impl Caller {
         Self { name, role, scope, allowance }
     }
 
-    /// A turn for one more call.
+    /// A turn for one more call, once it has one.
     ///
     /// # Errors
-    /// When it is too much.
-    pub fn enter(&self) -> Result<Turn, Excess> {
-        self.allowance.enter()
+    /// When it would have none `until` then.
+    pub async fn enter(&self, until: Instant) -> Result<Turn, Excess> {
+        self.allowance.enter(until).await
     }
 
     /// What it is called, and how much it may ask.

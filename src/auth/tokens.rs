@@ -45,10 +45,12 @@ pub struct TokenConfig {
     /// The ApplicationSets that it may ask for, as globs over the name in the call, which is the caller's own word; all of them
     /// unless set. Not with the role `admin`.
     pub application_sets: Option<Vec<String>>,
-    /// How many calls per second they may make together; any unless set. More are refused with 429.
+    /// How many calls per second they may make together; any unless set. More wait for their turn, and get a 429 when it
+    /// would come after the deadline.
     #[schemars(range(min = 1))]
     pub rate: Option<u32>,
-    /// How many of their calls may be under way at once; any unless set. More are refused with 429.
+    /// How many of their calls may be under way at once; any unless set. More wait for their turn, and get a 429 when it
+    /// would come after the deadline.
     #[schemars(range(min = 1))]
     pub concurrency: Option<usize>,
     /// From when on it is valid, as `2026-11-21T10:00:00Z`.

@@ -211,7 +211,7 @@ impl ApiError {
     pub fn of_excess(caller: &str, excess: Excess) -> Self {
         let (key, after) = match excess {
             Excess::Rate(after) => ("rate", after),
-            Excess::Concurrency => ("concurrency", Duration::from_secs(1)),
+            Excess::Concurrency(after) => ("concurrency", after),
         };
         let message = format!("the caller `{caller}` asks more than its `{key}` in `auth` allows");
         Self::new(Code::Throttled, message).retry_after(after)

@@ -57,9 +57,10 @@ async fn steps(
     request: Request,
     completion: &mut Completion,
 ) -> Result<Answer, ApiError> {
+    let began = Instant::now();
     let (head, body) = request.into_parts();
     let setup = app.setup();
-    let admitted = admit(app, &setup, &head, named, completion).await;
+    let admitted = admit(app, &setup, &head, (named, began), completion).await;
     let (caller, _place) = match admitted {
         Ok(admitted) => admitted,
         Err(error) => {
@@ -76,7 +77,7 @@ async fn steps(
         }
     };
     let body = read(body).await?;
-    let answer = ask(app, &setup, named, &body, &caller, completion).await;
+    let answer = ask(app, &setup, (named, began), &body, &caller, completion).await;
     if answer.is_err() {
         note(&setup, named, &body, completion);
     }
@@ -96,11 +97,11 @@ fn note(setup: &Setup, named: Option<&str>, body: &[u8], completion: &mut Comple
     completion.application_set = Some(query.application_set);
 }
 
-/// Everything after the body was read.
+/// Everything after the body was read, of a call that began then.
 async fn ask(
     app: &App,
     setup: &Setup,
-    named: Option<&str>,
+    (named, began): (Option<&str>, Instant),
     body: &[u8],
     caller: &Caller,
     completion: &mut Completion,
@@ -110,7 +111,6 @@ async fn ask(
     if !caller.may_ask_for(&call.application_set) {
         return Err(not_for(caller, &call.application_set));
     }
-    let began = Instant::now();
     let route = pick(setup, named, &call, caller, completion).await?;
     completion.route = Some(Arc::clone(route));
     let until = began + route.deadline;
@@ -122,12 +122,12 @@ async fn ask(
     answer.map_err(|unknown| ApiError::of_nothing(unknown, route, &query))
 }
 
-/// Everything that can be decided before the body is read.
+/// Everything that can be decided before the body is read, of a call that began then.
 async fn admit<'a>(
     app: &'a App,
     setup: &Setup,
     head: &http::request::Parts,
-    named: Option<&str>,
+    (named, began): (Option<&str>, Instant),
     completion: &mut Completion,
 ) -> Result<(Arc<Caller>, (Turn, app::Place<'a>)), ApiError> {
     if head.method != Method::POST {
@@ -146,10 +146,12 @@ async fn admit<'a>(
     if let Some(name) = named.filter(|name| !caller.may_ask(name)) {
         return Err(out_of_scope(&caller, name));
     }
-    let turn = caller.enter().map_err(|excess| ApiError::of_excess(&caller.name, excess))?;
     if is_too_large(&head.headers) {
         return Err(too_large());
     }
+    let route = named.and_then(|name| setup.routes.by_name(name));
+    let until = began + route.map_or(setup.server.deadline.0, |route| route.deadline);
+    let turn = caller.enter(until).await.map_err(|excess| ApiError::of_excess(&caller.name, excess))?;
     let most = setup.server.max_in_flight;
     let Some(place) = app.in_flight.enter(most) else {
         let message = format!("{most} requests are under way, the most that `server.maxInFlight` allows");
