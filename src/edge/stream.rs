@@ -106,13 +106,15 @@ impl State {
         let mut now = self.now();
         now.untaken = None;
         let size = std::mem::take(&mut now.size);
-        if now.turn != Turn::Taking {
-            return;
+        let is_idle = now.turn == Turn::Taking;
+        if is_idle {
+            (now.turn, now.since) = (Turn::Idle, Instant::now());
         }
-        (now.turn, now.since) = (Turn::Idle, Instant::now());
         drop(now);
         self.stranger.release(size);
-        self.stranger.is_idle();
+        if is_idle {
+            self.stranger.is_idle();
+        }
     }
 
     fn now(&self) -> MutexGuard<'_, Now> {
@@ -200,5 +202,43 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Noted<T> {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use futures_util::FutureExt as _;
+
+    use super::*;
+    use crate::edge::strangers::Strangers;
+
+    #[test]
+    fn an_answer_that_is_taken_costs_a_stranger_no_more() {
+        let second = Duration::from_secs(1);
+        let limits = Limits {
+            most: 1,
+            most_per_peer: 1,
+            idle: second,
+            max_age: second,
+            patience: second,
+            handshake: second,
+            strangers: 20 * 1024,
+        };
+        let strangers = Arc::new(Strangers::new(limits.strangers));
+        let stranger = Arc::new(strangers.enter());
+        let state = State::new(limits, Arc::clone(&stranger));
+        for next in [Turn::Taking, Turn::Ours] {
+            state.answered(10 * 1024);
+            // The next request may be under way when the answer to the one before is taken.
+            state.turn(next);
+            state.taken();
+        }
+        let other = strangers.enter();
+        assert!(stranger.crowded_out().now_or_never().is_none(), "both fit");
+        state.answered(10 * 1024);
+        assert!(stranger.crowded_out().now_or_never().is_some(), "an answer that waits counts");
+        drop(other);
     }
 }
