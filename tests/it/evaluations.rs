@@ -37,8 +37,18 @@ fn evaluators(gateway: u32) -> Vec<u32> {
 
 /// The resident memory of a process, in bytes.
 fn resident(process: u32) -> u64 {
+    status(process, "VmRSS:")
+}
+
+/// The same without the pages of its program, which the gateway and its evaluators share.
+fn resident_of_its_own(process: u32) -> u64 {
+    status(process, "RssAnon:") + status(process, "RssShmem:")
+}
+
+/// A size in `/proc/<process>/status`, in bytes; 0 when the process is gone.
+fn status(process: u32, name: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
     let kib: Option<u64> = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok());
     kib.unwrap_or(0) * 1024
 }

@@ -103,7 +103,7 @@ async fn anything_else_is_unknown() {
         (b"\"[]\"", "found a string"),
         (b"{}", "without `output.parameters`"),
         (br#"{"parameters":[]}"#, "without `output.parameters`"),
-        (br#"{"Output":{"Parameters":[]}}"#, "without `output.parameters`"),
+        (br#"{"Output":{"parameters":[]},"output":{"parameters":[{"a":"b"}]}}"#, "are one key to Argo CD"),
         (br#"{"output":{"parameters":[]},"error":"upstream down"}"#, "it holds `error`"),
         (br#"{"output":null}"#, "without `output.parameters`"),
         (br#"{"output":[]}"#, "without `output.parameters`"),
