@@ -39,7 +39,7 @@ impl Baseline {
             Identity::Keys(keys) => keys.clone(),
             Identity::Auto => usual_key(&[sets]).unwrap_or_default(),
         };
-        Self { count: sets.len(), ..Self::default() }.told_apart_by(keys, sets)
+        Self::anew(sets, keys)
     }
 
     /// The same counts, with the identities of `sets`, the last believed answer, by `keys`.
@@ -90,7 +90,7 @@ impl Baseline {
     /// The baseline once an answer with `sets`, told apart by `keys`, is believed at `now`.
     #[must_use]
     pub fn after(&self, sets: &[ParameterSet], keys: Vec<String>, now: Timestamp) -> Self {
-        let mut next = Self { count: sets.len(), ..Self::default() }.told_apart_by(keys, sets);
+        let mut next = Self::anew(sets, keys);
         if sets.is_empty() {
             // Nothing at all begins anew.
             return next;
