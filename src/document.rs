@@ -5,6 +5,7 @@
 
 mod digits;
 mod errors;
+mod scan;
 mod strict;
 pub mod yaml;
 
@@ -17,6 +18,9 @@ pub use self::errors::{is_error_key, is_said, told_error};
 
 /// What one value takes in memory, its content aside, in bytes: an estimate that what works on documents agrees on.
 pub const NODE: usize = 64;
+
+/// The most values in one document. At some 40 bytes each they take 20 MB, however short the document is for its number of values.
+const MOST_VALUES: usize = 500_000;
 
 /// A JSON value whose texts lie where they were read, unless they have escapes. Most of what is read is looked at and left behind,
 /// and what stays becomes a [`Value`].
@@ -43,11 +47,15 @@ pub struct Object<'a>(Vec<(Cow<'a, str>, Document<'a>)>);
 /// Reads exactly one JSON value.
 ///
 /// # Errors
-/// On blank input, anything after the value, a repeated key, more than 128 levels, a number out of range, a whole number
-/// that 64 bits do not hold. The text gives line and column.
+/// On blank input, anything after the value, a repeated key, more than 128 levels, more than 500,000 values, a number out of
+/// range, a whole number that 64 bits do not hold. The text gives line and column.
 pub fn read(bytes: &[u8]) -> Result<Document<'_>, String> {
     if bytes.trim_ascii().is_empty() {
         return Err("it is blank".to_owned());
+    }
+    // A value takes two bytes at least: itself, and what parts it from the next.
+    if bytes.len() / 2 >= MOST_VALUES && scan::values(bytes) > MOST_VALUES {
+        return Err(format!("it holds more than {MOST_VALUES} values"));
     }
     let document = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
     digits::too_long(bytes).map_or(Ok(document), |number| {
@@ -301,6 +309,16 @@ mod tests {
         for bad in ["[true]", "[null]", "[]", "null", "{} {}"] {
             assert!(parse_object::<Of>(bad.as_bytes()).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn values_have_a_number() {
+        let list = |count: usize| format!("[{}0]", "0,".repeat(count - 2));
+        assert!(read(list(MOST_VALUES).as_bytes()).is_ok());
+        let error = read(list(MOST_VALUES + 1).as_bytes()).unwrap_err();
+        assert_eq!(error, "it holds more than 500000 values");
+        let text = format!("[\"{}\"]", ",".repeat(2 * MOST_VALUES));
+        assert!(read(text.as_bytes()).is_ok());
     }
 
     #[test]

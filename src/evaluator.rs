@@ -144,11 +144,10 @@ impl Evaluator {
     }
 
     async fn answer(&self, all: &Evaluators, task: &Task<'_>, deadline: Instant) -> Result<Answer, Cause> {
-        let frame = wire::frame(task).map_err(|error| Cause::Crashed(error.to_string()))?;
-        let is_long = frame.len() > LONG;
+        let is_long = task.len() > LONG;
         let (pool, turns) = if is_long { (&all.large, &self.0.turns[1]) } else { (&all.small, &self.0.turns[0]) };
         let own = timeout_at(deadline, turns.acquire()).await;
         let Ok(Ok(_own)) = own else { return Err(Cause::NoTurn) };
-        pool.answer(&frame, deadline).await
+        pool.answer(task, deadline).await
     }
 }

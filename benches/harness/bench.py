@@ -17,7 +17,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Callable
 
-from . import registry
+from . import evaluations, registry
 from .client import (
     JWT_SECRET,
     TOKEN,
@@ -48,7 +48,9 @@ from .scenario import (
     TARGET_BASELINE_RATIO,
     TARGET_BINARY_MIB,
     TARGET_EDGE_RATIO,
+    TARGET_EVALUATIONS_MS,
     TARGET_JWT_RATIO,
+    TARGET_LATE_MS,
     TARGET_LOOP_RATIO,
     TARGET_RESIDENT_MIB,
     TARGET_START_MS,
@@ -172,6 +174,7 @@ class Bench:
             "edge": self.edge,
             "lookups": self.lookups,
             "scripts": self.scripts,
+            "evaluations": self.evaluations,
             "start": self.start,
             "resident": self.resident,
             "binary": self.binary,
@@ -624,6 +627,32 @@ class Bench:
 
     # --- the other scenarios
 
+    def evaluations(self) -> Table:
+        """An ordinary route alone, and while four other routes evaluate until their deadline."""
+        port, text = evaluations.config(self.token_file)
+        config = self.directory / "evaluations.yaml"
+        config.write_text(text)
+        argv = [str(self.settings.gateway), "serve", "--config", str(config)]
+        seconds = self.settings.seconds * self.settings.rounds
+        with self.running(self.spawn("evaluations", argv, port), answers_ordinary) as server:
+            progress("evaluations: alone")
+            times = {"ordinary, alone": evaluations.ordinary(server, seconds)}
+            progress("evaluations: beside hostile expressions")
+            with evaluations.Hostile(server) as hostile:
+                times["ordinary, beside the hostile"] = evaluations.ordinary(server, seconds)
+            times["hostile"] = hostile.times()
+        title = f"a route beside four expressions that never end, deadline {evaluations.DEADLINE} s"
+        table = Table("evaluations", title, ["", "calls", "p50 ms", "p99 ms", "max ms"])
+        for name, one in times.items():
+            figures = (one.median, one.p99, one.longest)
+            table.rows.append([name, str(one.calls), *(f"{figure:.1f}" for figure in figures)])
+        p99 = times["ordinary, beside the hostile"].p99
+        table.remarks.append(f"p99 beside the hostile: {against(p99, TARGET_EVALUATIONS_MS, ' ms')}")
+        late = times["hostile"].longest - evaluations.DEADLINE * 1000
+        table.remarks.append(f"after the deadline: {against(late, TARGET_LATE_MS, ' ms')}")
+        table.data = {name: asdict(one) for name, one in times.items()}
+        return table
+
     def start(self) -> Table:
         """From spawning the process to the first 200, connecting in a tight loop."""
         names = self.candidates(with_reference=True)
@@ -687,6 +716,14 @@ class Bench:
         if figure > CANARY_NOISY_US:
             lines.append(f"canary above {CANARY_NOISY_US} µs: machine is noisy, read ratios only")
         return lines
+
+
+def answers_ordinary(server: Server) -> bool:
+    try:
+        evaluations.ordinary(server, 0.001)
+    except OSError:
+        return False
+    return True
 
 
 def tabulate(name: str, rounds: Mapping[str, Sequence[Round]], remarks: Sequence[str]) -> Table:

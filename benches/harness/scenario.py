@@ -12,6 +12,8 @@ TARGET_LOOP_RATIO = 1.4
 TARGET_JWT_RATIO = 1.1
 TARGET_EDGE_RATIO = 1.05
 TARGET_TIMES_CHEAPER = 200.0
+TARGET_EVALUATIONS_MS = 50.0
+TARGET_LATE_MS = 100.0
 TARGET_START_MS = 20.0
 TARGET_RESIDENT_MIB = 16.0
 TARGET_BINARY_MIB = 25.0
@@ -190,7 +192,12 @@ def script_scenario(route: str, connections: int) -> LoadScenario:
 
 
 # The scenarios that are not a table of rounds, with the tools they need.
-OTHER_SCENARIOS: dict[str, tuple[str, ...]] = {"start": (), "resident": ("wrk",), "binary": ()}
+OTHER_SCENARIOS: dict[str, tuple[str, ...]] = {
+    "evaluations": (),
+    "start": (),
+    "resident": ("wrk",),
+    "binary": (),
+}
 
 SCENARIOS = [*LOAD_SCENARIOS, *OTHER_SCENARIOS]
 

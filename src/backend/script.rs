@@ -264,7 +264,11 @@ impl Script {
             most: self.max_output,
             secrets,
             until: query.deadline.min(own),
-            whose: if own < query.deadline { "its `timeout`" } else { "the deadline of the whole call" },
+            limit: if own < query.deadline {
+                format!("its `timeout` of {}", self.timeout).into()
+            } else {
+                "the deadline of the whole call".into()
+            },
             watch: query.watch.as_ref(),
         }
     }

@@ -109,6 +109,7 @@ impl Disk {
             file: Arc::clone(&file),
             journal: Arc::clone(&journal),
             marks: Arc::clone(&marks),
+            last: marks.last(),
             most: most.0,
             metrics: metrics.clone(),
             sizes: Sizes::default(),

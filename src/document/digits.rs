@@ -1,5 +1,7 @@
 //! Whole numbers that 64 bits do not hold. The parser makes floats of them, which silently changes their digits.
 
+use super::scan::after_text;
+
 /// The digits of the smallest whole numbers that 64 bits may not hold: -2^63 has 19.
 const LONG: usize = 19;
 
@@ -37,17 +39,6 @@ fn numbers(bytes: &[u8]) -> impl Iterator<Item = &str> {
             return std::str::from_utf8(number).ok();
         }
     })
-}
-
-/// What follows the closing quote of the text at the beginning of `bytes`; nothing without one.
-fn after_text(mut bytes: &[u8]) -> &[u8] {
-    while let Some(at) = bytes.iter().position(|byte| matches!(byte, b'"' | b'\\')) {
-        if bytes[at] == b'"' {
-            return &bytes[at + 1..];
-        }
-        bytes = bytes.get(at + 2..).unwrap_or_default();
-    }
-    &[]
 }
 
 fn is_too_long(number: &str) -> bool {

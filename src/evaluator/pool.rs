@@ -8,7 +8,11 @@ use tokio::{
     time::{Instant, sleep, sleep_until, timeout_at},
 };
 
-use super::{error::Cause, process::Process, wire::Answer};
+use super::{
+    error::Cause,
+    process::Process,
+    wire::{self, Answer, Task},
+};
 use crate::launcher::Idle;
 
 /// How long an evaluation may take while others wait.
@@ -39,10 +43,11 @@ impl Pool {
         Self { program, memory, turns, waiting: watch::Sender::default(), idle: Arc::default() }
     }
 
-    /// What comes of the task in `frame`. The evaluator is killed when there is nothing by the `deadline`, or when the caller stops
-    /// to wait.
-    pub(super) async fn answer(&self, frame: &[u8], deadline: Instant) -> Result<Answer, Cause> {
+    /// What comes of `task`. The evaluator is killed when there is nothing by the `deadline`, or when the caller stops to wait.
+    pub(super) async fn answer(&self, task: &Task<'_>, deadline: Instant) -> Result<Answer, Cause> {
         let turn = self.turn(deadline).await?;
+        // Written only now: it is a copy of all that the task reads, and many tasks may wait.
+        let frame = wire::frame(task).map_err(|error| Cause::Crashed(error.to_string()))?;
         let process = match self.idle.pop().and_then(Process::if_fit) {
             Some(process) => process,
             None => Process::start(&self.program, self.memory)?,
@@ -51,7 +56,7 @@ impl Pool {
         let mut busy = Busy(Some((process, turn)));
         let Some((process, _)) = &mut busy.0 else { return Err(Cause::NoTurn) };
         let answer = tokio::select! {
-            answer = process.answer(frame) => answer?,
+            answer = process.answer(&frame) => answer?,
             () = sleep_until(deadline) => return Err(Cause::Time),
             () = self.is_wanted() => return Err(Cause::Share),
         };

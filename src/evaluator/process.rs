@@ -15,7 +15,8 @@ use super::{
 };
 
 /// How jemalloc is set up: with one heap, from which what is free goes back at once, more fits into little memory.
-const ALLOCATOR: (&str, &str) = ("_RJEM_MALLOC_CONF", "narenas:1,dirty_decay_ms:0,muzzy_decay_ms:0");
+const ALLOCATOR: (&str, &str) =
+    ("_RJEM_MALLOC_CONF", "narenas:1,oversize_threshold:0,dirty_decay_ms:0,muzzy_decay_ms:0");
 /// So many tasks are given to one process.
 const MOST_TASKS: usize = 1000;
 /// How much of what it says at its end is looked at, in bytes.

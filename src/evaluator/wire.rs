@@ -43,6 +43,18 @@ pub enum Task<'a> {
     },
 }
 
+impl Task<'_> {
+    /// How much there is to read, in bytes.
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Expression { source, variables } => {
+                source.len() + variables.iter().map(|(name, json)| name.len() + json.len()).sum::<usize>()
+            }
+            Self::Template { source, context, .. } => source.len() + context.len(),
+        }
+    }
+}
+
 /// What came of it.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Answer {

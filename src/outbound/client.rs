@@ -200,7 +200,9 @@ impl Client {
         })?;
         let mut response = sent.map_err(|error| self.failure(&error))?;
         let (status, headers) = (response.status(), std::mem::take(response.headers_mut()));
-        let mut body = BytesMut::new();
+        // A buffer that grows by doubling may end half empty. Pages that nothing is written to take no memory.
+        let announced = response.content_length().and_then(|length| usize::try_from(length).ok()).unwrap_or_default();
+        let mut body = BytesMut::with_capacity(announced.min(call.most));
         loop {
             let chunk = timeout_at(call.deadline, response.chunk())
                 .await

@@ -347,7 +347,7 @@ async fn what_was_known_is_renewed_after_a_start_before_anyone_asks() {
 async fn a_failed_run_keeps_the_end_of_its_stderr() {
     for (line, says) in [
         ("exit 3", "exit status: 3"),
-        ("sleep 9", "not done after"),
+        ("sleep 9", "not done in time, stopped by its `timeout` of 500ms"),
         ("echo no list", "its output: not one JSON document"),
         ("yes", "wrote more than 1024 bytes"),
     ] {

@@ -1,6 +1,6 @@
 //! One run of a program: fed, read within limits, and over in time with all that it started.
 
-use std::pin::pin;
+use std::{borrow::Cow, pin::pin};
 
 use bytes::Bytes;
 use futures_util::future::{Either, select};
@@ -44,8 +44,8 @@ pub struct Job<'a> {
     pub secrets: &'a Secrets,
     /// When it must be done.
     pub until: Instant,
-    /// Whose end that is, in words.
-    pub whose: &'static str,
+    /// What ends it then, in words.
+    pub limit: Cow<'static, str>,
     /// Who wants to see its stderr.
     pub watch: Option<&'a Watch>,
 }
@@ -111,7 +111,6 @@ impl Told {
 pub async fn run(program: &Program, environment: &Environment<'_>, job: Job<'_>) -> Result<Run, BackendError> {
     let running = job.bay.start(program, environment, &job.input, job.until).await?;
     let Running { stdin, stdout, stderr, mut charge, .. } = running;
-    let started = Instant::now();
     let mut output = Outlet::new(stdout, OUTPUT, Keep::AtMost(job.most));
     let mut errors = Outlet::new(stderr, 0, Keep::Last(STDERR_TAIL));
     let watched = async {
@@ -183,9 +182,8 @@ pub async fn run(program: &Program, environment: &Environment<'_>, job: Job<'_>)
     }
     match ended {
         Err(_) => {
-            let after = started.elapsed().as_secs_f32();
-            let (whose, tail) = (job.whose, told.tail(job.secrets));
-            Err(BackendError::timeout(format!("not done after {after:.1} s, stopped by {whose}{tail}")))
+            let (limit, tail) = (job.limit, told.tail(job.secrets));
+            Err(BackendError::timeout(format!("not done in time, stopped by {limit}{tail}")))
         }
         Ok(Err(Lost::Unread(error))) => {
             Err(BackendError::unavailable(format!("what it wrote cannot be read: {error}{}", told.tail(job.secrets))))

@@ -294,3 +294,32 @@ fn what_had_to_leave_is_lost_and_what_never_was_is_not() {
         close(disk, &path);
     }
 }
+
+#[test]
+fn baselines_that_nobody_used_for_90_days_leave_at_a_start() {
+    #[derive(Debug)]
+    struct Fixed(u64);
+    impl Clock for Fixed {
+        fn now(&self) -> Timestamp {
+            Timestamp(self.0)
+        }
+    }
+    const DAY: u64 = 86_400_000;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("answers.redb");
+    let day = |day: u64| Arc::new(Fixed(1_700_000_000_000 + day * DAY)) as Arc<dyn Clock>;
+    let start = |clock| {
+        let disk = Disk::open(&path, ByteSize(1 << 20), metrics(), &clock).unwrap();
+        disk.flush(Duration::from_secs(10));
+        disk
+    };
+    let known = |disk: &Disk, n| disk.baseline::<u64>(&key(n)).unwrap();
+    for (at, n) in [(0, 1), (20, 2), (100, 3)] {
+        let disk = start(day(at));
+        disk.put_baseline(key(n), &n);
+        close(disk, &path);
+    }
+    // However late it starts: the time that it did not run counts for nothing.
+    let disk = start(day(1000));
+    assert_eq!([1, 2, 3].map(|n| known(&disk, n)), [None, Some(2), Some(3)]);
+}

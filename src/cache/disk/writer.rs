@@ -24,6 +24,9 @@ use crate::{
     telemetry::metrics::DiskMetrics,
 };
 
+/// How long a baseline stays that no answer was compared with, in milliseconds.
+const UNUSED: u64 = 90 * 24 * 60 * 60 * 1000;
+
 /// What the writer is told to do.
 #[derive(Debug)]
 pub(super) enum Order {
@@ -45,6 +48,8 @@ pub(super) struct Writer {
     pub file: Arc<File>,
     pub journal: Arc<Mutex<Journal>>,
     pub marks: Arc<Marks>,
+    /// The latest stamp that was given before this start.
+    pub last: u64,
     /// How many bytes of answers are kept, about.
     pub most: u64,
     pub metrics: DiskMetrics,
@@ -56,7 +61,8 @@ impl Writer {
     /// Does what comes, all that waits in one transaction, until nobody is left to send.
     pub(super) fn run(mut self, orders: &Receiver<Order>) {
         let file = Arc::clone(&self.file);
-        if let Err(error) = file.with(|database| self.count(database)) {
+        let ready = file.with(|database| self.count(database).and_then(|()| drop_unused(database, self.last)));
+        if let Err(error) = ready {
             self.trouble(&error);
         }
         let segments = self.journal.lock().unwrap_or_else(PoisonError::into_inner).segments();
@@ -187,6 +193,17 @@ impl Writer {
             tracing::error!(why, "the file of last good answers cannot be opened again");
         }
     }
+}
+
+/// Drops the baselines of lineages that were not asked for in the 90 days before `last`, a stamp in milliseconds: a baseline is written anew
+/// with each believed answer. The clock is not asked, since it may be wrong at a start, and the gateway may have been off for long.
+fn drop_unused(database: &Database, last: u64) -> Result<(), redb::Error> {
+    let transaction = database.begin_write()?;
+    let mut baselines = transaction.open_table(Kind::Baseline.table())?;
+    baselines.retain(|_, record| record::stamp(record).is_none_or(|stamp| stamp.saturating_add(UNUSED) >= last))?;
+    drop(baselines);
+    transaction.commit()?;
+    Ok(())
 }
 
 /// The key and the size of the answer that is to be kept.

@@ -96,7 +96,6 @@ impl Worker {
     /// # Errors
     /// When it does not do as a worker should.
     pub async fn ask(&mut self, job: &Job<'_>) -> Result<Said, Fault> {
-        let began = Instant::now();
         if self.asked > 0 {
             self.stderr.clear();
         }
@@ -119,9 +118,7 @@ impl Worker {
                 }
             }
             Err(_) => {
-                let after = began.elapsed().as_secs_f32();
-                let whose = job.whose;
-                let why = format!("not done after {after:.1} s, stopped by {whose}; {FLUSH_HINT}");
+                let why = format!("not done in time, stopped by {}; {FLUSH_HINT}", job.limit);
                 return Err(Fault::Other(self.explain(BackendError::timeout(why), job.secrets)));
             }
             Ok(Err(Broken::TooMuch)) => {
