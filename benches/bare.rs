@@ -14,10 +14,10 @@ use std::{path::Path, sync::Arc};
 use anyhow::{Context, anyhow};
 use appset_gateway::{
     app::App,
-    clock::SystemClock,
+    clients::launcher::own_program,
     config::{Loaded, Report},
-    launcher::own_program,
-    server,
+    domain::clock::SystemClock,
+    http::server,
     telemetry::log::{self, Stream},
     tls::Tls,
 };

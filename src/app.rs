@@ -1,6 +1,7 @@
 //! The wiring: from a configuration to everything that answers. No globals; clock and sockets are
 //! handed in.
 
+pub mod file_watch;
 mod in_flight;
 mod outline;
 mod reload;
@@ -28,16 +29,19 @@ pub use self::{
     setup::Setup,
 };
 use crate::{
-    answer::Engine,
-    base_dir::BaseDir,
-    cache::{CacheLimits, Disk, Memory, Trouble},
-    clock::Clock,
-    collector::Traces,
+    app::file_watch::Renewals,
+    clients::{collector::Traces, launcher::Launchers},
     config::{Loaded, Report},
-    evaluator::Evaluators,
-    launcher::Launchers,
-    problem::{Path, Problems},
-    renewal::Renewals,
+    domain::{
+        clock::Clock,
+        problem::{Path, Problems},
+    },
+    engine::{
+        answer::Engine,
+        cache::{CacheLimits, Disk, Memory, Trouble},
+    },
+    file::base_dir::BaseDir,
+    lang::evaluator::Evaluators,
     telemetry::metrics::Metrics,
     tls::Tls,
 };
@@ -84,7 +88,7 @@ impl App {
     /// Builds everything that `loaded` describes. Opens no socket and runs no backend. `program` is the gateway's own,
     /// [`launcher::own_program`] but in tests.
     ///
-    /// [`launcher::own_program`]: crate::launcher::own_program
+    /// [`launcher::own_program`]: crate::clients::launcher::own_program
     ///
     /// # Errors
     /// With all problems of the configuration. A report comes with success too: it may hold warnings.

@@ -36,10 +36,12 @@ pub use self::{
     tokens::TokenConfig,
 };
 use crate::{
-    base_dir::BaseDir,
-    clock::Clock,
-    outbound::Outbound,
-    problem::{Path, Problems},
+    clients::outbound::Outbound,
+    domain::{
+        clock::Clock,
+        problem::{Path, Problems},
+    },
+    file::base_dir::BaseDir,
     telemetry::metrics::Metrics,
 };
 
@@ -237,7 +239,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     use super::*;
-    use crate::clock::SystemClock;
+    use crate::domain::clock::SystemClock;
 
     const PEER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 

@@ -26,17 +26,17 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{
-    base_dir::BaseDir,
-    clock::Clock,
-    document::kind_of,
-    error::BackendError,
-    evaluator::Evaluator,
-    generator::{Outcome, ParameterSet, Query},
-    launcher::Launchers,
-    oci::Registries,
-    outbound::Outbound,
-    problem::{Path, Problems},
-    secret::Secrets,
+    clients::{launcher::Launchers, oci::Registries, outbound::Outbound},
+    domain::{
+        clock::Clock,
+        document::kind_of,
+        error::BackendError,
+        generator::{Outcome, ParameterSet, Query},
+        problem::{Path, Problems},
+        secret::Secrets,
+    },
+    file::base_dir::BaseDir,
+    lang::evaluator::Evaluator,
 };
 
 /// A source of parameter sets.

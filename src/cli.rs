@@ -13,7 +13,7 @@ use std::{path::PathBuf, process::ExitCode};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
-use crate::{auth::hash_token, config, evaluator, launcher, telemetry::crash};
+use crate::{auth::hash_token, clients::launcher, config, lang::evaluator, telemetry::crash};
 
 /// Exit codes, of which 64 and above are sysexits.
 mod exit {

@@ -25,17 +25,15 @@ use self::{
 use crate::{
     auth::AuthConfig,
     backend::script::ScriptsConfig,
-    base_dir::BaseDir,
-    cache::CacheLimits,
-    collector::TracesConfig,
-    file,
-    oci::RegistryConfig,
-    outbound::OutboundConfig,
-    problem::{Path, Problem, Problems},
-    route::RouteConfig,
+    clients::{collector::TracesConfig, oci::RegistryConfig, outbound::OutboundConfig},
+    domain::{
+        problem::{Path, Problem, Problems},
+        units::HumanDuration,
+    },
+    engine::{cache::CacheLimits, route::RouteConfig},
+    file::{self, base_dir::BaseDir},
     telemetry::log::LogConfig,
     tls::TlsConfig,
-    units::HumanDuration,
 };
 
 /// The whole configuration of a gateway.

@@ -1,5 +1,7 @@
 //! The files of a configuration, read without a wait: what is no regular file, such as a FIFO, may never end.
 
+pub mod base_dir;
+
 use std::{
     fs::OpenOptions,
     io::{self, Read},

@@ -1,6 +1,8 @@
 //! Single flight (invariant I5): however many callers wait for a key, the work runs once, detached
 //! from all of them. A caller that leaves neither stops nor repeats it.
 
+pub mod wait;
+
 use std::{
     collections::HashMap,
     hash::Hash,
@@ -17,7 +19,7 @@ use futures_util::{
 };
 use tokio::sync::oneshot;
 
-use crate::trace;
+use crate::telemetry::trace;
 
 /// The end of a flight; `None` when its work panicked.
 pub type Landing<T> = Shared<BoxFuture<'static, Option<T>>>;

@@ -3,65 +3,33 @@
 //! # The life of a request
 //!
 //! ```text
-//! edge ─ server ─ auth ─ route ─ answer ┬ cache
-//!                                       ├ flight ─ backend ─ shape ─ cache
-//!                                       └ encode
+//! http::edge ─ http::server ─ auth ─ engine::route ─ engine::answer ┬ engine::cache
+//!                                                                   ├ flight ─ backend ─ engine::shape ─ engine::guard ─ engine::cache
+//!                                                                   └ encode
 //! ```
 //!
-//! 1. [`edge`] accepts the connection; [`server`] speaks HTTP on it.
+//! 1. [`http::edge`] accepts the connection; [`http::server`] speaks HTTP on it.
 //! 2. [`auth`] turns the bearer token into a caller, before the body is read.
-//! 3. [`route`] picks the route, by path or by match, and checks the input parameters.
-//! 4. [`answer`] looks in the [`cache`]; a fresh answer goes out as the bytes that were stored.
-//! 5. Else one [`flight`] per key asks the [`backend`], whatever becomes of the callers.
-//! 6. [`shape`] makes parameter sets of what was found; they are encoded whole, remembered and sent.
+//! 3. [`engine::route`] picks the route, by path or by match, and checks the input parameters.
+//! 4. [`engine::answer`] looks in the [`engine::cache`]; a fresh answer goes out as the bytes that were stored.
+//! 5. Otherwise one [`flight`] per key asks the [`backend`], even if its callers go away.
+//! 6. [`engine::shape`] makes parameter sets of the result, [`engine::guard`] compares them with earlier ones, and they are stored and sent.
 //!
-//! Below these are [`outbound`] (the one way out over HTTP), [`launcher`] (the one way to start programs), [`oci`] (registries and image layouts),
-//! [`collector`] (where traces go), [`evaluator`] (where expressions and templates are evaluated), [`template`] and [`expression`] (the two languages of a configuration), and at the bottom the words
-//! of the domain, [`generator`] and [`error`]. [`app`] wires, [`config`] reads, [`cli`] starts.
-
-pub mod cli;
+//! Backends use [`clients`] (HTTP, registries, programs) and [`lang`] (templates and expressions). [`domain`] has the types that every room uses.
+//! [`app`] holds what lives as long as the process, [`config`] reads the configuration, [`cli`] starts it.
 
 pub mod app;
-pub mod config;
-
-pub mod edge;
-pub mod server;
-
 pub mod auth;
-pub mod route;
-
-pub mod answer;
-pub mod cache;
-pub mod flight;
-pub mod shape;
-
 pub mod backend;
-
-pub mod collector;
-pub mod evaluator;
-pub mod launcher;
-pub mod oci;
-pub mod outbound;
-pub mod tls;
-
-pub mod landing;
-
-pub mod expression;
-pub mod template;
-
-pub mod telemetry;
-
-pub mod base_dir;
-pub mod bounded;
-pub mod certificate;
-pub mod clock;
-pub mod document;
-pub mod error;
+pub mod bounded_cache;
+pub mod cli;
+pub mod clients;
+pub mod config;
+pub mod domain;
+pub mod engine;
 pub mod file;
-pub mod generator;
-pub mod guard;
-pub mod problem;
-pub mod renewal;
-pub mod secret;
-pub mod trace;
-pub mod units;
+pub mod flight;
+pub mod http;
+pub mod lang;
+pub mod telemetry;
+pub mod tls;

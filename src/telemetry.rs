@@ -4,3 +4,4 @@ pub mod crash;
 mod json;
 pub mod log;
 pub mod metrics;
+pub mod trace;

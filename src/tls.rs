@@ -1,6 +1,8 @@
 //! Who the gateway is on its main listener, and which clients' certificates are believed there. The files are read at the start, and
 //! again when they may have been renewed.
 
+pub mod pem;
+
 use std::{
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
@@ -20,9 +22,9 @@ use sha2::{Digest as _, Sha256};
 use x509_cert::{Certificate, der::Decode as _};
 
 use crate::{
-    base_dir::BaseDir,
-    certificate::{content, pair, trusted},
-    problem::{Path, Problems},
+    domain::problem::{Path, Problems},
+    file::base_dir::BaseDir,
+    tls::pem::{content, pair, trusted},
 };
 
 /// What the main listener offers by ALPN (RFC 7301), the better one first.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use crate::{config::Loaded, problem::Path};
+use crate::{config::Loaded, domain::problem::Path};
 
 /// What is read once, at the start.
 const AT_THE_START: [&str; 8] =
@@ -236,7 +236,7 @@ fn names(list: &[Value]) -> Option<Vec<&str>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base_dir::BaseDir;
+    use crate::file::base_dir::BaseDir;
 
     fn outline(config: &str) -> Outline {
         Outline::of(&Loaded::parse("t.yaml", config.to_owned(), BaseDir::default()).unwrap())

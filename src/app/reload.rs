@@ -9,10 +9,10 @@ use tokio::signal::unix::Signal;
 
 use super::{App, Changes, Outline, Setup};
 use crate::{
-    clock::Timestamp,
+    app::file_watch::Renewals,
     config::{Loaded, Report},
-    renewal::Renewals,
-    route::Route,
+    domain::clock::Timestamp,
+    engine::route::Route,
 };
 
 /// What came of attempts to take another configuration.

@@ -8,17 +8,21 @@ use super::{Common, Outline};
 use crate::{
     auth::{Auth, Means},
     backend::Surroundings,
-    base_dir::BaseDir,
-    clock::Timestamp,
-    collector::Traces,
+    clients::{
+        collector::Traces,
+        oci::Registries,
+        outbound::{Outbound, SystemNames},
+    },
     config::{Config, Loaded, Report, ServerConfig},
-    oci::Registries,
-    outbound::{Outbound, SystemNames},
-    problem::{Path, Problem, Problems},
-    route::{RouteTable, check_deadline},
+    domain::{
+        clock::Timestamp,
+        problem::{Path, Problem, Problems},
+        units::HumanDuration,
+    },
+    engine::route::{RouteTable, check_deadline},
+    file::base_dir::BaseDir,
     telemetry::metrics::Metrics,
     tls::Tls,
-    units::HumanDuration,
 };
 
 /// The parts of a configuration that the routes share. While they stay, so do connections, and what was learned of hosts.

@@ -21,7 +21,7 @@ use tokio::{
     time::{Instant, sleep, timeout_at},
 };
 
-use crate::problem::{Path, Problems};
+use crate::domain::problem::{Path, Problems};
 
 /// How many calls of one entry may wait for their turn.
 const MOST_WAITING: usize = 1000;

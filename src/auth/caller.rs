@@ -7,7 +7,7 @@ use serde::Deserialize;
 use tokio::time::Instant;
 
 use super::{Allowance, Excess, Scope, Turn};
-use crate::problem::{Path, Problems};
+use crate::domain::problem::{Path, Problems};
 
 /// What a token is for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use x509_cert::name::Name;
 
 use super::{Allowance, Caller, Role, Scope, check_name};
-use crate::problem::{Path, Problems};
+use crate::domain::problem::{Path, Problems};
 
 /// One caller by its certificate: its name, and exactly one of `subject` and `uri`. A call that brings a token too is its token's.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]

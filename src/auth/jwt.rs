@@ -24,9 +24,11 @@ pub use self::{
 use self::{issuer::Issuer, keys::Keys, set::KeySet};
 use super::{Allowance, Caller, Means, Refused, TokenHash};
 use crate::{
-    bounded::{self, Bounded},
-    clock::{Clock, Timestamp},
-    problem::{Path, Problems},
+    bounded_cache::{self, Bounded},
+    domain::{
+        clock::{Clock, Timestamp},
+        problem::{Path, Problems},
+    },
 };
 
 /// How many verified tokens are remembered.
@@ -53,7 +55,7 @@ impl Issuers {
     pub fn build(configs: &[JwtConfig], means: Means<'_>, path: &Path, problems: &mut Problems) -> Self {
         let issuers = configs.iter().enumerate();
         let issuers = issuers.filter_map(|(index, config)| Issuer::build(config, means, &path.index(index), problems));
-        Self { issuers: issuers.collect(), known: bounded::new(MOST_KNOWN) }
+        Self { issuers: issuers.collect(), known: bounded_cache::new(MOST_KNOWN) }
     }
 
     /// The caller whose token has this hash, if it was verified before and that still holds at `now`.

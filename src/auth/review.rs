@@ -35,12 +35,13 @@ use self::{
 };
 use super::{Allowance, Caller, Compact, Means, Refused, TokenHash, budget::Budget};
 use crate::{
-    clock::{Clock, Timestamp},
-    document::excerpt,
-    error::BackendError,
-    flight::{Boarding, Flights, Seat},
-    landing::landed,
-    problem::{Path, Problems},
+    domain::{
+        clock::{Clock, Timestamp},
+        document::excerpt,
+        error::BackendError,
+        problem::{Path, Problems},
+    },
+    flight::{Boarding, Flights, Seat, wait::landed},
 };
 
 /// How long the API server is waited for.

@@ -6,7 +6,7 @@
 use globset::{Glob, GlobSet, GlobSetBuilder};
 
 use super::Role;
-use crate::problem::{Path, Problems};
+use crate::domain::problem::{Path, Problems};
 
 /// What a caller may ask.
 #[derive(Debug, Clone)]

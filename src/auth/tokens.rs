@@ -20,9 +20,11 @@ use self::{
 };
 use super::{Allowance, Caller, Refused, Role, TokenHash};
 use crate::{
-    base_dir::BaseDir,
-    clock::Timestamp,
-    problem::{Path, Problems},
+    domain::{
+        clock::Timestamp,
+        problem::{Path, Problems},
+    },
+    file::base_dir::BaseDir,
 };
 
 /// One bearer token: its name, and exactly one of `file`, `env` and `sha256`.
@@ -203,7 +205,7 @@ mod tests {
     use super::*;
     use crate::{
         auth::hash_token,
-        clock::{Clock as _, SystemClock},
+        domain::clock::{Clock as _, SystemClock},
     };
 
     fn build(configs: &str, base: &BaseDir) -> (Tokens, Vec<String>) {

@@ -3,7 +3,7 @@
 use reqwest::Url;
 use url::Host;
 
-use crate::outbound::fixed_url;
+use crate::clients::outbound::fixed_url;
 
 /// A URL of the configuration that may be asked who calls.
 ///

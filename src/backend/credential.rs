@@ -14,11 +14,13 @@ use serde::Deserialize;
 use self::bought::{Bought, Seller};
 use super::Surroundings;
 use crate::{
-    base_dir::BaseDir,
-    error::{BackendError, ErrorKind},
-    outbound::{Call, Line, Reply, account_of},
-    problem::{Path, Problems},
-    secret::{SecretRef, Secrets},
+    clients::outbound::{Call, Line, Reply, account_of},
+    domain::{
+        error::{BackendError, ErrorKind},
+        problem::{Path, Problems},
+        secret::{SecretRef, Secrets},
+    },
+    file::base_dir::BaseDir,
 };
 
 /// What is sent as `Authorization`: exactly one kind. A secret in another header stands among `headers`.

@@ -27,7 +27,7 @@ use self::{
     revision::RevisionConfig,
 };
 use super::{Backend, Surroundings};
-use crate::{
+use crate::domain::{
     error::BackendError,
     generator::{Outcome, Query},
     problem::{Path, Problems},

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::Backend;
-use crate::{
+use crate::domain::{
     error::BackendError,
     generator::{Outcome, ParameterSet, Parameters, Query},
 };

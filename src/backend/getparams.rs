@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::parameter_sets;
-use crate::{
+use crate::domain::{
     document::{self, kind_of},
     error::BackendError,
     generator::{ParameterSet, Parameters, Query},

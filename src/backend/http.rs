@@ -36,12 +36,14 @@ use super::{
     request::Method,
 };
 use crate::{
-    error::BackendError,
-    generator::{Outcome, ParameterSet, Query},
-    outbound::{Call, ClientCertificate, Line, Reply, TlsKeys},
-    problem::{Path, Problems},
-    secret::{Secrets, TextOrSecret},
-    units::{ByteSize, HumanDuration},
+    clients::outbound::{Call, ClientCertificate, Line, Reply, TlsKeys},
+    domain::{
+        error::BackendError,
+        generator::{Outcome, ParameterSet, Query},
+        problem::{Path, Problems},
+        secret::{Secrets, TextOrSecret},
+        units::{ByteSize, HumanDuration},
+    },
 };
 
 /// How many questions of a `forEach` are under way at once.

@@ -10,10 +10,11 @@ use tokio::{
 
 use super::parameter_sets;
 use crate::{
-    error::BackendError,
-    evaluator::{Evaluator, Variables},
-    expression::Expression,
-    generator::ParameterSet,
+    domain::{error::BackendError, generator::ParameterSet},
+    lang::{
+        evaluator::{Evaluator, Variables},
+        expression::Expression,
+    },
 };
 
 /// Documents larger than this are worked on off the async threads, in bytes.

@@ -15,7 +15,7 @@ use super::{
     part::PartConfig,
     parts::{Parts, Said},
 };
-use crate::{
+use crate::domain::{
     error::BackendError,
     generator::{Outcome, Query},
     problem::{Path, Problems},

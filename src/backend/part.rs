@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{Backend, BackendConfig, Surroundings, digests, fixed, http, merge, pipeline::select::Select, script};
-use crate::problem::{Path, Problems};
+use crate::domain::problem::{Path, Problems};
 
 /// One part: exactly one kind of backend and, if wanted, a name.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]

@@ -8,11 +8,13 @@ use tokio::time::Instant;
 
 use super::{Backend, Surroundings, ask, part::PartConfig};
 use crate::{
-    error::BackendError,
-    generator::{Evidence, Lasting, Outcome, ParameterSet, Parameters, Query},
-    problem::{Path, Problems},
-    secret::Secrets,
-    trace::{self, Kind},
+    domain::{
+        error::BackendError,
+        generator::{Evidence, Lasting, Outcome, ParameterSet, Parameters, Query},
+        problem::{Path, Problems},
+        secret::Secrets,
+    },
+    telemetry::trace::{self, Kind},
 };
 
 /// One part, ready to be asked.

@@ -13,7 +13,7 @@ use super::{
     part::PartConfig,
     parts::{Parts, Said},
 };
-use crate::{
+use crate::domain::{
     error::BackendError,
     generator::{Outcome, ParameterSet, Query},
     problem::{Path, Problems},

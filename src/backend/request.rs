@@ -14,14 +14,18 @@ use tokio::time::Instant;
 
 use self::{body::Tree, url::UrlTemplate};
 use crate::{
-    base_dir::BaseDir,
-    document::Document,
-    error::BackendError,
-    evaluator::Context,
-    outbound::{Call, Reply},
-    problem::{Path, Problems},
-    secret::{SecretRef, Secrets, TextOrSecret},
-    template::{Place, Template},
+    clients::outbound::{Call, Reply},
+    domain::{
+        document::Document,
+        error::BackendError,
+        problem::{Path, Problems},
+        secret::{SecretRef, Secrets, TextOrSecret},
+    },
+    file::base_dir::BaseDir,
+    lang::{
+        evaluator::Context,
+        template::{Place, Template},
+    },
 };
 
 /// How to ask.

@@ -47,16 +47,20 @@ use super::{
     mapping::{self, Load},
 };
 use crate::{
-    base_dir::BaseDir,
-    error::BackendError,
-    evaluator::{Evaluator, Variables},
-    expression::Expression,
-    generator::{Outcome, Query},
-    launcher::{Bay, Environment, First, Program},
-    problem::{Path, Problems},
-    secret::{Secret, Secrets, TextOrSecret},
-    trace::{self, Kind, Span},
-    units::HumanDuration,
+    clients::launcher::{Bay, Environment, First, Program},
+    domain::{
+        error::BackendError,
+        generator::{Outcome, Query},
+        problem::{Path, Problems},
+        secret::{Secret, Secrets, TextOrSecret},
+        units::HumanDuration,
+    },
+    file::base_dir::BaseDir,
+    lang::{
+        evaluator::{Evaluator, Variables},
+        expression::Expression,
+    },
+    telemetry::trace::{self, Kind, Span},
 };
 
 /// Variables that everyone may see.

@@ -2,7 +2,7 @@
 
 use http::HeaderMap;
 
-use crate::error::BackendError;
+use crate::domain::error::BackendError;
 
 /// The total in the header `name`; `None` without it.
 ///

@@ -12,15 +12,19 @@ use tokio::time::Instant;
 
 use super::{ConfigFile, Output, exit, parameters::ParameterArgs, print};
 use crate::{
-    answer::{Answer, Unknown},
     app::App,
-    clock::SystemClock,
+    clients::launcher::own_program,
     config::Loaded,
-    generator::{Parameters, Query, watch::Watch},
-    guard::Baseline,
-    launcher::own_program,
-    route::Route,
-    server::error::ApiError,
+    domain::{
+        clock::SystemClock,
+        generator::{Parameters, Query, watch::Watch},
+    },
+    engine::{
+        answer::{Answer, Unknown},
+        guard::Baseline,
+        route::Route,
+    },
+    http::server::error::ApiError,
     telemetry::log::{self, Format, LogConfig, Severity, Stream},
 };
 

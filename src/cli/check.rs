@@ -3,7 +3,9 @@
 use std::{path::Path, process::ExitCode, sync::Arc};
 
 use super::{Output, exit, print};
-use crate::{app::App, clock::SystemClock, config::Loaded, launcher::own_program, route::Route};
+use crate::{
+    app::App, clients::launcher::own_program, config::Loaded, domain::clock::SystemClock, engine::route::Route,
+};
 
 /// What this machine's kernel cannot take from scripts.
 fn lacks(app: &App) -> anyhow::Result<Vec<String>> {

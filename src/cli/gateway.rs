@@ -16,10 +16,12 @@ use tokio::time::Instant;
 
 use crate::{
     auth::Role,
-    clock::SystemClock,
+    clients::outbound::{Call, Outbound, Terms},
     config::Loaded,
-    outbound::{Call, Outbound, Terms},
-    secret::{Secret, SecretRef},
+    domain::{
+        clock::SystemClock,
+        secret::{Secret, SecretRef},
+    },
 };
 
 /// How long the gateway may take: a release asks the backend.
@@ -59,7 +61,7 @@ impl Gateway {
     pub fn find(arguments: &AdminArgs, path: &Path) -> anyhow::Result<Self> {
         let from_file = arguments.token_file.clone().map(SecretRef::File);
         let (admin, token) = match (&arguments.admin, from_file) {
-            (Some(admin), Some(token)) => (admin.clone(), token.read(&crate::base_dir::BaseDir::default())),
+            (Some(admin), Some(token)) => (admin.clone(), token.read(&crate::file::base_dir::BaseDir::default())),
             (admin, token) => {
                 let loaded = Loaded::read(path).map_err(|report| anyhow::anyhow!("{report}"))?;
                 let config = loaded.config.as_ref().with_context(|| format!("{} cannot be used", path.display()))?;
@@ -81,7 +83,7 @@ impl Gateway {
                         path.display()
                     )
                 };
-                let base = if is_given { &crate::base_dir::BaseDir::default() } else { &loaded.base };
+                let base = if is_given { &crate::file::base_dir::BaseDir::default() } else { &loaded.base };
                 (admin.clone().map_or(own, Ok)?, token.read(base))
             }
         };

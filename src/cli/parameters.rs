@@ -4,7 +4,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use serde_json::Value;
 
-use crate::{document, generator::Parameters};
+use crate::domain::{document, generator::Parameters};
 
 /// Input parameters, each with `-p` or all as one JSON object.
 #[derive(Debug, Args)]

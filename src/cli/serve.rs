@@ -19,11 +19,10 @@ use super::{
 };
 use crate::{
     app::{App, Outline},
-    clock::SystemClock,
+    clients::launcher::own_program,
     config::Loaded,
-    edge::Phase,
-    launcher::own_program,
-    server,
+    domain::clock::SystemClock,
+    http::{edge::Phase, server},
     telemetry::{
         crash,
         log::{self, LogConfig, Stream},

@@ -8,7 +8,7 @@ use super::{
     Report,
     tree::{Kind, Node},
 };
-use crate::problem::{Path, Problem, Segment, Severity};
+use crate::domain::problem::{Path, Problem, Segment, Severity};
 
 /// The most errors that are looked for.
 const MOST: usize = 100;
@@ -126,7 +126,7 @@ fn in_words(message: &str, knowing: impl Fn(&mut Vec<&str>)) -> (String, Option<
 
 #[cfg(test)]
 mod tests {
-    use crate::{base_dir::BaseDir, config::Loaded};
+    use crate::{config::Loaded, file::base_dir::BaseDir};
 
     fn problems(source: &str) -> Vec<String> {
         let report = match Loaded::parse("t.yaml", source.to_owned(), BaseDir::default()) {

@@ -24,10 +24,9 @@ use self::{
 use super::{Report, tree::Node};
 use crate::{
     backend::script::Package,
-    base_dir::BaseDir,
-    file,
-    problem::{Path, Problem, Problems},
-    route::RouteConfig,
+    domain::problem::{Path, Problem, Problems},
+    engine::route::RouteConfig,
+    file::{self, base_dir::BaseDir},
 };
 
 /// The file that makes a folder a plugin.

@@ -7,7 +7,7 @@ use regex::{Captures, Regex};
 use serde::Serialize;
 
 use super::tree::{Node, Position};
-use crate::{
+use crate::domain::{
     problem::{Problem, Segment, Severity},
     secret::REDACTED,
 };
@@ -41,7 +41,7 @@ struct Finding {
     #[serde(skip)]
     offset: usize,
     #[serde(skip)]
-    real: crate::problem::Path,
+    real: crate::domain::problem::Path,
 }
 
 impl Report {
@@ -73,7 +73,7 @@ impl Report {
 
     /// Notes an error at a place that has no path.
     pub fn syntax(&mut self, at: Position, message: String) {
-        self.push(at, crate::problem::Path::root(), message, None, Severity::Error);
+        self.push(at, crate::domain::problem::Path::root(), message, None, Severity::Error);
     }
 
     /// Notes `problem`, whose path counts as `tree` does. What is said of a part in which something
@@ -161,7 +161,7 @@ impl Report {
     fn push(
         &mut self,
         at: Position,
-        real: crate::problem::Path,
+        real: crate::domain::problem::Path,
         message: String,
         help: Option<String>,
         severity: Severity,
@@ -256,8 +256,8 @@ mod tests {
     fn a_finding_is_one_line() {
         let mut report = Report::new("g.yaml", "a: 1".to_owned());
         let tree = super::super::tree::parse(&mut report).unwrap();
-        let path = crate::problem::Path::root().key("\u{1b}[31m");
-        let mut problems = crate::problem::Problems::default();
+        let path = crate::domain::problem::Path::root().key("\u{1b}[31m");
+        let mut problems = crate::domain::problem::Problems::default();
         problems.error_with_help(&path, "unknown\n\u{1b}[2J", "did you mean\r\n`x`?");
         problems.into_vec().into_iter().for_each(|problem| report.add(&tree, problem));
         assert_eq!(report.lines(), ["g.yaml:1:1:  [31m: unknown  [2J (did you mean  `x`?)"]);

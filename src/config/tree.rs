@@ -8,7 +8,7 @@ use serde_json::{Number, Value};
 use serde_saphyr::{DuplicateKeyPolicy, Error, Location, Spanned, options::MergeKeyPolicy};
 
 use super::Report;
-use crate::problem::{Path, Segment};
+use crate::domain::problem::{Path, Segment};
 
 /// The most duplicate keys that are reported at once.
 const DUPLICATES: u32 = 20;

@@ -16,7 +16,7 @@ use tracing_subscriber::{
     registry::LookupSpan,
 };
 
-use crate::trace::{self, Place};
+use crate::telemetry::trace::{self, Place};
 
 /// `{"timestamp":…,"level":…,<the event's fields>,"target":…}` and a newline; where it is known in which trace something
 /// happened, also `trace_id` and `span_id`.

@@ -29,7 +29,7 @@ pub use self::{
     routes::{RouteGauges, RouteNow},
     traces::SpanMetrics,
 };
-use crate::generator::Verdict;
+use crate::domain::generator::Verdict;
 
 /// Bounds for answers that range from a cache hit to a deadline, in seconds.
 const BUCKETS: [f64; 12] = [0.000_1, 0.000_5, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 25.0];

@@ -1,97 +1,70 @@
-//! The rooms and who may know whom: `src/` is read, and each `crate::` path checked against the table.
+//! The rooms of `src/` and which may use which: the table in ARCHITECTURE.md is read, and the code held to it.
 
-use std::{collections::BTreeMap, path::Path};
+use std::collections::{BTreeMap, BTreeSet};
 
-/// From the top to the bottom. A module knows only those of later rows, and itself.
-const ROWS: &[&[&str]] = &[
-    &["cli"],
-    &["server"],
-    &["edge"],
-    &["app"],
-    &["config"],
-    &["auth", "answer"],
-    &["route"],
-    &["guard"],
-    &["cache", "shape"],
-    &["backend"],
-    &["oci", "collector", "evaluator"],
-    &["outbound", "launcher", "tls"],
-    &["template", "expression", "telemetry", "secret", "certificate", "landing"],
-    &["error"],
-    &["base_dir", "bounded", "clock", "document", "file", "flight", "generator", "problem", "renewal", "units"],
-    &["trace"],
-];
+use crate::support::modules::{self, Modules};
 
-fn sources(folder: &Path, found: &mut Vec<(String, String)>) {
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            sources(&path, found);
-        } else {
-            let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-            let name = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
-            found.push((name, std::fs::read_to_string(&path).unwrap()));
-        }
-    }
+/// The most modules at the top of `src/`; a file and its folder are one.
+const MAX_TOP_MODULES: usize = 22;
+
+/// The rooms and their rows, from the table in ARCHITECTURE.md.
+fn rooms() -> BTreeMap<String, usize> {
+    let page = include_str!("../../ARCHITECTURE.md");
+    let (_, section) = page.split_once("## The rooms").unwrap();
+    let (_, table) = section.split_once("|---|---|\n").unwrap();
+    let rows = table.lines().take_while(|line| line.starts_with('|'));
+    let cells = rows.map(|line| line.split('|').nth(1).unwrap());
+    let names = |cell: &str| cell.split(',').map(|name| name.trim().trim_matches('`').to_owned()).collect::<Vec<_>>();
+    cells.enumerate().flat_map(|(row, cell)| names(cell).into_iter().map(move |name| (name, row))).collect()
 }
 
-fn all() -> Vec<(String, String)> {
-    let mut found = Vec::new();
-    sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut found);
-    found
+/// The room of a module such as `engine::cache::key`: the longest name in the table that it begins with.
+fn room_of<'r>(rooms: &'r BTreeMap<String, usize>, module: &[String]) -> Option<(&'r str, usize)> {
+    let name = |count: usize| module[..count].join("::");
+    let found = (1..=module.len()).rev().find_map(|count| rooms.get_key_value(&name(count)));
+    found.map(|(name, row)| (&**name, *row))
 }
 
-/// The modules that `source` names as `crate::x` or in `use crate::{x, y}`.
-fn named(source: &str) -> Vec<String> {
-    let code: String =
-        source.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n");
-    let mut names = Vec::new();
-    for (position, _) in code.match_indices("crate::") {
-        let rest = &code[position + "crate::".len()..];
-        if let Some(group) = rest.strip_prefix('{') {
-            let (mut depth, mut item) = (0, String::new());
-            for c in group.chars() {
-                match c {
-                    '{' => depth += 1,
-                    '}' if depth == 0 => break,
-                    '}' => depth -= 1,
-                    ',' if depth == 0 => names.push(std::mem::take(&mut item)),
-                    c => item.push(c),
-                }
-            }
-            names.push(item);
-        } else {
-            names.push(rest.to_owned());
-        }
-    }
-    let head = |name: String| name.trim().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
-    names.into_iter().map(head).filter(|name| !name.is_empty()).collect()
+/// Whether a module only groups rooms, such as `engine`, or is the crate itself.
+fn is_group(rooms: &BTreeMap<String, usize>, module: &[String]) -> bool {
+    let name = module.join("::");
+    module.is_empty() || name == "main" || rooms.keys().any(|room| room.starts_with(&format!("{name}::")))
 }
 
 #[test]
-fn nobody_looks_upward() {
-    let row: BTreeMap<&str, usize> =
-        ROWS.iter().enumerate().flat_map(|(row, names)| names.iter().map(move |name| (*name, row))).collect();
-    for (file, source) in all() {
-        let module = file.split(['/', '.']).next().unwrap();
-        if matches!(module, "lib" | "main") {
+fn rooms_use_only_rooms_of_later_rows() {
+    let rooms = rooms();
+    let mut wrong = Vec::new();
+    for (file, module, used) in Modules::read().uses() {
+        if is_group(&rooms, module) || is_group(&rooms, used) {
             continue;
         }
-        let own = *row.get(module).unwrap_or_else(|| panic!("{module} stands in no row"));
-        for name in named(&source) {
-            let other =
-                *row.get(name.as_str()).unwrap_or_else(|| panic!("{file} names {name}, which stands in no row"));
-            assert!(name == module || other > own, "src/{file} must not know `{name}`");
+        let (own, own_row) =
+            room_of(&rooms, module).unwrap_or_else(|| panic!("{file} is in no room of ARCHITECTURE.md"));
+        let (other, row) = room_of(&rooms, used).unwrap_or_else(|| panic!("{used:?} is in no room of ARCHITECTURE.md"));
+        if own != other && row <= own_row {
+            wrong.push(format!("{file} must not use {}", used.join("::")));
         }
     }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn every_room_is_there() {
+    let modules = Modules::read();
+    for room in rooms().keys() {
+        let path: Vec<String> = room.split("::").map(str::to_owned).collect();
+        assert!(modules.contains(&path), "{room} stands in ARCHITECTURE.md and is not in src/");
+    }
+    let top: BTreeSet<&String> = modules.all().filter_map(|(_, module)| module.first()).collect();
+    assert!(top.len() <= MAX_TOP_MODULES, "{} modules at the top: {top:?}", top.len());
 }
 
 #[test]
 fn axum_and_status_codes_stay_in_their_room() {
-    for (file, source) in all() {
-        let is_server = file.starts_with("server") || file.starts_with("edge");
-        assert!(is_server || !source.contains("axum::"), "src/{file} speaks axum");
-        if file.starts_with("backend/digests") || file.starts_with("answer") || file.starts_with("cache") {
+    for (file, source) in modules::sources() {
+        assert!(file.starts_with("http/") || !source.contains("axum::"), "src/{file} speaks axum");
+        if ["backend/digests", "engine/answer", "engine/cache"].iter().any(|room| file.starts_with(room)) {
             assert!(!source.contains("StatusCode"), "src/{file} knows a status code");
         }
         assert!(!file.ends_with("mod.rs"), "{file}: foo.rs with foo/, never mod.rs");
@@ -101,10 +74,7 @@ fn axum_and_status_codes_stay_in_their_room() {
 /// Invariant I1 as far as text can show it: one place sets a 2xx.
 #[test]
 fn one_place_makes_a_success() {
-    let places: Vec<String> = all()
-        .into_iter()
-        .filter(|(file, source)| file.starts_with("server") && source.contains("StatusCode::OK"))
-        .map(|(file, _)| file)
-        .collect();
-    assert_eq!(places, ["server/completion.rs"]);
+    let is_success = |(file, source): &(String, String)| file.starts_with("http") && source.contains("StatusCode::OK");
+    let places: Vec<String> = modules::sources().into_iter().filter(is_success).map(|(file, _)| file).collect();
+    assert_eq!(places, ["http/server/completion.rs"]);
 }

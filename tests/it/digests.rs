@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use appset_gateway::oci::Digest;
+use appset_gateway::clients::oci::Digest;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 

@@ -9,8 +9,10 @@ use std::{
 };
 
 use appset_gateway::{
-    edge::{Edge, Limits, Phase},
-    server,
+    http::{
+        edge::{Edge, Limits, Phase},
+        server,
+    },
     telemetry::metrics::Metrics,
 };
 use axum::{

@@ -20,15 +20,15 @@ use appset_gateway::{
         Surroundings,
         digests::gate::{Asked, Gate, GateConfig, Ruling, State},
     },
-    base_dir::BaseDir,
-    clock::Clock,
-    error::{BackendError, ErrorKind},
-    evaluator::{Context, Evaluator},
-    generator::{Parameters, Query},
-    launcher::Launchers,
-    oci::Registries,
-    outbound::Outbound,
-    problem::{Path, Problems},
+    clients::{launcher::Launchers, oci::Registries, outbound::Outbound},
+    domain::{
+        clock::Clock,
+        error::{BackendError, ErrorKind},
+        generator::{Parameters, Query},
+        problem::{Path, Problems},
+    },
+    file::base_dir::BaseDir,
+    lang::evaluator::{Context, Evaluator},
 };
 use serde_json::Value;
 use tempfile::TempDir;

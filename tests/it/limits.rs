@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use appset_gateway::{auth::hash_token, base_dir::BaseDir, config::Loaded};
+use appset_gateway::{auth::hash_token, config::Loaded, file::base_dir::BaseDir};
 use serde_json::{Value, json};
 
 use crate::support::{

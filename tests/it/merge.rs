@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use appset_gateway::clock::SystemClock;
+use appset_gateway::domain::clock::SystemClock;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 

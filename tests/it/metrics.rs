@@ -2,7 +2,7 @@
 
 use std::{path::Path, time::Duration};
 
-use appset_gateway::{base_dir::BaseDir, clock::Clock as _, config::Loaded};
+use appset_gateway::{config::Loaded, domain::clock::Clock as _, file::base_dir::BaseDir};
 use serde_json::{Value, json};
 
 use crate::support::{TestApp, promtool::check_by_promtool};

@@ -11,12 +11,16 @@ use std::{
 };
 
 use appset_gateway::{
-    base_dir::BaseDir,
-    clock::{Clock, Timestamp},
-    error::{BackendError, ErrorKind},
-    oci::{Digest, Lookup, Missing, Patience, Reference, Registries, RegistryConfig},
-    outbound::Outbound,
-    problem::{self, Problems, Severity},
+    clients::{
+        oci::{Digest, Lookup, Missing, Patience, Reference, Registries, RegistryConfig},
+        outbound::Outbound,
+    },
+    domain::{
+        clock::{Clock, Timestamp},
+        error::{BackendError, ErrorKind},
+        problem::{self, Problems, Severity},
+    },
+    file::base_dir::BaseDir,
 };
 use serde_json::{Value, json};
 use tokio::time::{Instant, advance, pause, resume};

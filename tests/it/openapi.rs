@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use appset_gateway::server::{self, error::Code};
+use appset_gateway::http::server::{self, error::Code};
 use regex::Regex;
 use serde_json::{Value, json};
 use tokio::{

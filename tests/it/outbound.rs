@@ -11,8 +11,8 @@ mod trouble;
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use appset_gateway::{
-    error::{BackendError, ErrorKind},
-    outbound::{Call, Line, Outbound, Reply, Terms, Tls},
+    clients::outbound::{Call, Line, Outbound, Reply, Terms, Tls},
+    domain::error::{BackendError, ErrorKind},
 };
 use http::{HeaderValue, Method, header};
 use reqwest::Url;
@@ -184,7 +184,7 @@ async fn retry_after_is_waited_for_where_it_fits() {
 
 /// In so many seconds by `clock`, as in a header.
 fn http_date(clock: &TestClock, seconds: u64) -> String {
-    use appset_gateway::clock::Clock as _;
+    use appset_gateway::domain::clock::Clock as _;
     let at = std::time::UNIX_EPOCH + Duration::from_millis(clock.now().0) + Duration::from_secs(seconds);
     httpdate::fmt_http_date(at)
 }

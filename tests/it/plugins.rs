@@ -7,7 +7,7 @@ mod warm;
 
 use std::{os::unix::fs::PermissionsExt, path::Path, sync::Arc};
 
-use appset_gateway::clock::SystemClock;
+use appset_gateway::domain::clock::SystemClock;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

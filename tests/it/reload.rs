@@ -6,9 +6,9 @@ use std::{fmt::Write as _, time::Duration};
 
 use appset_gateway::{
     app::{App, Changes},
-    base_dir::BaseDir,
-    clock::SystemClock,
     config::Loaded,
+    domain::clock::SystemClock,
+    file::base_dir::BaseDir,
 };
 use serde_json::{Value, json};
 

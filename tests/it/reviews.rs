@@ -91,7 +91,7 @@ async fn gateway(api: &Api) -> TestApp {
 /// A token as a service account has it; who signed it is the API server's business.
 fn token(life: u64) -> String {
     let now = crate::support::TestClock::standing();
-    let now = appset_gateway::clock::Clock::now(&*now).0 / 1000;
+    let now = appset_gateway::domain::clock::Clock::now(&*now).0 / 1000;
     let claims = json!({"iss": "https://kubernetes.default.svc", "aud": [AUDIENCE], "sub": USER, "exp": now + life});
     SigningKey::shared("nobody knows").sign(&claims)
 }

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use appset_gateway::{auth::hash_token, oci::Digest};
+use appset_gateway::{auth::hash_token, clients::oci::Digest};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};

@@ -12,7 +12,7 @@ mod syscalls;
 
 use std::{process, sync::Arc, time::Duration};
 
-use appset_gateway::clock::SystemClock;
+use appset_gateway::domain::clock::SystemClock;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 

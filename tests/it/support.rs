@@ -10,6 +10,7 @@ pub mod contract;
 pub mod images;
 pub mod issuer;
 pub mod kernel;
+pub mod modules;
 pub mod mounted;
 pub mod nginx;
 pub mod processes;

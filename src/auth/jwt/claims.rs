@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::{
+use crate::domain::{
     clock::Timestamp,
     document::{excerpt, kind_of},
 };

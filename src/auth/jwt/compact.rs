@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::claims::{check_audience, check_expiry, time};
-use crate::{
+use crate::domain::{
     clock::Timestamp,
     document::{excerpt, parse, parse_object},
     secret::Secret,

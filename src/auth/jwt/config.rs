@@ -6,7 +6,10 @@ use jsonwebtoken::Algorithm;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
-use crate::{auth::Role, secret::SecretRef, units::HumanDuration};
+use crate::{
+    auth::Role,
+    domain::{secret::SecretRef, units::HumanDuration},
+};
 
 /// An issuer whose tokens (JWT) are taken, by exactly one of `jwks`, `publicKey` and `secret`.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]

@@ -15,8 +15,10 @@ use super::{
 };
 use crate::{
     auth::{Allowance, Means, Refused},
-    clock::Clock,
-    problem::{Path, Problems},
+    domain::{
+        clock::Clock,
+        problem::{Path, Problems},
+    },
 };
 
 /// One entry of `auth.jwt`.

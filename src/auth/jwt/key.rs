@@ -8,7 +8,7 @@ use jsonwebtoken::{
 use serde_json::Value;
 
 use super::compact::Compact;
-use crate::secret::Secret;
+use crate::domain::secret::Secret;
 
 /// The shortest RSA modulus, in bytes (RFC 7518, section 3.3).
 const SHORTEST_RSA: usize = 2048 / 8;

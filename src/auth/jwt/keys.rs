@@ -14,11 +14,12 @@ use tokio::time::{Instant, sleep};
 use super::{config::JwtConfig, set::KeySet, source::Source};
 use crate::{
     auth::Means,
-    clock::{Clock, Timestamp},
-    error::BackendError,
-    flight::{Boarding, Flights, Seat},
-    landing::landed,
-    problem::{Path, Problems},
+    domain::{
+        clock::{Clock, Timestamp},
+        error::BackendError,
+        problem::{Path, Problems},
+    },
+    flight::{Boarding, Flights, Seat, wait::landed},
     telemetry::metrics::KeySetMetrics,
 };
 

@@ -8,9 +8,11 @@ use serde_json::Value;
 use super::config::JwtConfig;
 use crate::{
     auth::{Allowance, Caller, Role, Scope},
-    document::{kind_of, read_object},
-    expression::Expression,
-    problem::{Path, Problems},
+    domain::{
+        document::{kind_of, read_object},
+        problem::{Path, Problems},
+    },
+    lang::expression::Expression,
 };
 
 /// The longest name of a caller, in characters.

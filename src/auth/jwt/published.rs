@@ -15,12 +15,14 @@ use crate::{
         Means,
         way::{is_safe, safe_url},
     },
-    base_dir::BaseDir,
-    document::{excerpt, parse_object},
-    error::BackendError,
-    outbound::{Call, Line, Reply, TlsKeys, check_elsewhere, fixed_url, stays},
-    problem::{Path, Problems},
-    secret::SecretRef,
+    clients::outbound::{Call, Line, Reply, TlsKeys, check_elsewhere, fixed_url, stays},
+    domain::{
+        document::{excerpt, parse_object},
+        error::BackendError,
+        problem::{Path, Problems},
+        secret::SecretRef,
+    },
+    file::base_dir::BaseDir,
 };
 
 /// The largest set of keys that is read, in bytes.
@@ -144,7 +146,7 @@ mod tests {
     use http::StatusCode;
 
     use super::*;
-    use crate::secret::Secrets;
+    use crate::domain::secret::Secrets;
 
     #[test]
     fn an_issuer_says_where_its_keys_are() {

@@ -5,7 +5,7 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use super::{compact::Compact, key::Key};
-use crate::{
+use crate::domain::{
     document::{excerpt, parse},
     secret::Secret,
 };

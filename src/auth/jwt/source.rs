@@ -11,10 +11,11 @@ use super::{
 };
 use crate::{
     auth::Means,
-    base_dir::BaseDir,
-    file,
-    problem::{Path, Problems},
-    secret::SecretRef,
+    domain::{
+        problem::{Path, Problems},
+        secret::SecretRef,
+    },
+    file::{self, base_dir::BaseDir},
 };
 
 /// Where an issuer's keys come from.

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use crate::document::{excerpt, parse_object};
+use crate::domain::document::{excerpt, parse_object};
 
 /// Who a token's holder is.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]

@@ -11,11 +11,13 @@ use tokio::time::Instant;
 use super::{answer::Said, config::TokenReviewConfig};
 use crate::{
     auth::{Means, way::safe_url},
-    base_dir::BaseDir,
-    error::BackendError,
-    outbound::{Call, Line, Reply, Terms, TlsKeys},
-    problem::{Path, Problems},
-    secret::{Secret, SecretRef},
+    clients::outbound::{Call, Line, Reply, Terms, TlsKeys},
+    domain::{
+        error::BackendError,
+        problem::{Path, Problems},
+        secret::{Secret, SecretRef},
+    },
+    file::base_dir::BaseDir,
     telemetry::metrics::ReviewMetrics,
 };
 

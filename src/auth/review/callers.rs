@@ -7,7 +7,7 @@ use globset::GlobSet;
 use super::{answer::User, config::ReviewedConfig};
 use crate::{
     auth::{Allowance, Caller, Role, Scope, check_name, scope::build_globs},
-    problem::{Path, Problems},
+    domain::problem::{Path, Problems},
 };
 
 /// Users, and what they may ask.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::{auth::Role, secret::SecretRef};
+use crate::{auth::Role, domain::secret::SecretRef};
 
 /// Where a pod finds its service account's token and the API server's CA.
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";

@@ -12,8 +12,8 @@ use std::{
 use super::answer::User;
 use crate::{
     auth::{Caller, Refused, TokenHash},
-    bounded::{self, Bounded},
-    clock::Timestamp,
+    bounded_cache::{self, Bounded},
+    domain::clock::Timestamp,
 };
 
 /// How long a good token is believed without asking: so long one that was revoked still works.
@@ -57,7 +57,7 @@ struct Bad {
 impl Known {
     /// Nothing yet.
     pub fn new() -> Self {
-        Self { good: bounded::new(MOST), bad: bounded::new(MOST) }
+        Self { good: bounded_cache::new(MOST), bad: bounded_cache::new(MOST) }
     }
 
     /// What holds of `token` at `now` without asking.

@@ -7,10 +7,12 @@ use sha2::{Digest as _, Sha256};
 use super::TokenConfig;
 use crate::{
     auth::{Allowance, Caller, Refused, Scope, TokenHash, check_name},
-    base_dir::BaseDir,
-    clock::Timestamp,
-    problem::{Path, Problems},
-    secret::SecretRef,
+    domain::{
+        clock::Timestamp,
+        problem::{Path, Problems},
+        secret::SecretRef,
+    },
+    file::base_dir::BaseDir,
 };
 
 /// One token, but for what it is now.

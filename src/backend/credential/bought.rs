@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use http::HeaderValue;
 use tokio::{sync::Mutex, time::Instant};
 
-use crate::{
+use crate::domain::{
     clock::{Clock, Timestamp},
     error::BackendError,
     secret::{Secret, Secrets},

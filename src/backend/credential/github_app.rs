@@ -20,11 +20,13 @@ use super::{
 };
 use crate::{
     backend::Surroundings,
-    base_dir::BaseDir,
-    clock::Timestamp,
-    error::{BackendError, ErrorKind},
-    outbound::{Call, Line, fixed_url},
-    secret::{SecretRef, Secrets},
+    clients::outbound::{Call, Line, fixed_url},
+    domain::{
+        clock::Timestamp,
+        error::{BackendError, ErrorKind},
+        secret::{SecretRef, Secrets},
+    },
+    file::base_dir::BaseDir,
 };
 
 /// GitHub's own API.

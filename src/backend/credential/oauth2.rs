@@ -17,12 +17,14 @@ use super::{
 };
 use crate::{
     backend::Surroundings,
-    base_dir::BaseDir,
-    clock::Timestamp,
-    error::{BackendError, ErrorKind},
-    outbound::{Call, Line, Reply, fixed_url},
-    problem::{Path, Problems},
-    secret::{Secret, SecretRef, Secrets},
+    clients::outbound::{Call, Line, Reply, fixed_url},
+    domain::{
+        clock::Timestamp,
+        error::{BackendError, ErrorKind},
+        problem::{Path, Problems},
+        secret::{Secret, SecretRef, Secrets},
+    },
+    file::base_dir::BaseDir,
 };
 
 /// A token's life when its server names none; the specification leaves it open.

@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use crate::{error::BackendError, evaluator::Context, template::Template};
+use crate::{
+    domain::error::BackendError,
+    lang::{evaluator::Context, template::Template},
+};
 
 /// 40 hexadecimal digits (SHA-1) or 64 (SHA-256), in lower case.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -13,10 +13,12 @@ use super::{
     note::{Known, Note},
 };
 use crate::{
-    clock::Timestamp,
-    error::BackendError,
-    generator::{Evidence, Outcome, ParameterSet, Parameters, Verdict},
-    oci::{Contents, Digest},
+    clients::oci::{Contents, Digest},
+    domain::{
+        clock::Timestamp,
+        error::BackendError,
+        generator::{Evidence, Outcome, ParameterSet, Parameters, Verdict},
+    },
 };
 
 /// For how long *not built* is believed while CI works.
@@ -233,7 +235,7 @@ mod tests {
     use super::*;
     use crate::{
         backend::digests::commit::Commit,
-        generator::{Before, Lasting},
+        domain::generator::{Before, Lasting},
     };
 
     const NOW: Timestamp = Timestamp(1_000_000_000);

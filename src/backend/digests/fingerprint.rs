@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::oci::Digest;
+use crate::clients::oci::Digest;
 
 /// Keys of a gate that say how it is reached, or how far to look, and not what must have passed.
 const MEANS: [&str; 9] =

@@ -30,10 +30,12 @@ use self::{
 use super::commit::Commit;
 use crate::{
     backend::Surroundings,
-    error::BackendError,
-    evaluator::Context,
-    generator::{Evidence, Parameters},
-    problem::{Path, Problems},
+    domain::{
+        error::BackendError,
+        generator::{Evidence, Parameters},
+        problem::{Path, Problems},
+    },
+    lang::evaluator::Context,
 };
 
 /// Which system says whether a commit passed: one, or several together.

@@ -20,13 +20,17 @@ use super::{
 };
 use crate::{
     backend::Surroundings,
-    clock::Clock,
-    error::BackendError,
-    evaluator::{Context, Evaluator},
-    generator::{Evidence, Outcome, Parameters, Query},
-    oci::{Reference, Registries},
-    problem::{Path, Problems},
-    template::{INPUT_SCOPE, Place, Template},
+    clients::oci::{Reference, Registries},
+    domain::{
+        clock::Clock,
+        error::BackendError,
+        generator::{Evidence, Outcome, Parameters, Query},
+        problem::{Path, Problems},
+    },
+    lang::{
+        evaluator::{Context, Evaluator},
+        template::{INPUT_SCOPE, Place, Template},
+    },
 };
 
 /// Names that a parameter set has besides those of its images.

@@ -26,11 +26,13 @@ pub use self::{
 use super::shared_for;
 use crate::{
     backend::Surroundings,
-    error::BackendError,
-    evaluator::{Context, Evaluator},
-    generator::{Outcome, ParameterSet, Query},
-    oci::{Lookup, Patience, Reference, Registries},
-    problem::{Path, Problems},
+    clients::oci::{Lookup, Patience, Reference, Registries},
+    domain::{
+        error::BackendError,
+        generator::{Outcome, ParameterSet, Query},
+        problem::{Path, Problems},
+    },
+    lang::evaluator::{Context, Evaluator},
 };
 
 /// The most tags of one repository that are opened.

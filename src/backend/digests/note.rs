@@ -7,9 +7,11 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{
-    clock::Timestamp,
-    generator::{Before, Parameters},
-    oci::{Contents, Digest},
+    clients::oci::{Contents, Digest},
+    domain::{
+        clock::Timestamp,
+        generator::{Before, Parameters},
+    },
 };
 
 /// What images hold, by digest.

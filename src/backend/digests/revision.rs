@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::commit::Commit;
-use crate::{error::BackendError, oci::Contents};
+use crate::{clients::oci::Contents, domain::error::BackendError};
 
 /// For which commit the images must have been built.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]

@@ -17,12 +17,14 @@ use super::{
     shared_for,
 };
 use crate::{
-    base_dir::BaseDir,
-    error::BackendError,
-    evaluator::Context,
-    generator::{Evidence, Parameters},
-    oci::{Contents, Digest, Lookup, Patience, Platform, Reference, Registries, Target},
-    problem::{Path, Problems},
+    clients::oci::{Contents, Digest, Lookup, Patience, Platform, Reference, Registries, Target},
+    domain::{
+        error::BackendError,
+        generator::{Evidence, Parameters},
+        problem::{Path, Problems},
+    },
+    file::base_dir::BaseDir,
+    lang::evaluator::Context,
 };
 
 /// What is asked first of an image, in evidence.

@@ -19,15 +19,19 @@ use crate::{
         mapping::{self, Load},
         request::{Method, Parts, Request, headers_of},
     },
-    document::{self, Document, kind_of},
-    error::BackendError,
-    evaluator::{Context, Evaluator, Variables},
-    expression::Expression,
-    generator::Query,
-    outbound::{Call, Line, Reply},
-    problem::{Path, Problems},
-    secret::Secrets,
-    template::{INPUT_SCOPE, STEP_SCOPE, input_context},
+    clients::outbound::{Call, Line, Reply},
+    domain::{
+        document::{self, Document, kind_of},
+        error::BackendError,
+        generator::Query,
+        problem::{Path, Problems},
+        secret::Secrets,
+    },
+    lang::{
+        evaluator::{Context, Evaluator, Variables},
+        expression::Expression,
+        template::{INPUT_SCOPE, STEP_SCOPE, input_context},
+    },
 };
 
 /// The name of what `forEach` gives.

@@ -5,10 +5,12 @@ use http::HeaderMap;
 use super::paging::{self, Paging};
 use crate::{
     backend::total,
-    document::{Document, is_said},
-    error::BackendError,
-    generator::ParameterSet,
-    outbound::Reply,
+    clients::outbound::Reply,
+    domain::{
+        document::{Document, is_said},
+        error::BackendError,
+        generator::ParameterSet,
+    },
 };
 
 /// GitLab's header that names the next page; blank on the last one.
@@ -122,7 +124,7 @@ mod tests {
     use http::HeaderValue;
 
     use super::*;
-    use crate::document::read;
+    use crate::domain::document::read;
 
     fn count(header: (&'static str, &'static str), body: &str) -> Result<Option<(u64, usize)>, ()> {
         let mut headers = HeaderMap::new();

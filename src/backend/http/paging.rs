@@ -8,10 +8,12 @@ use serde::Deserialize;
 use serde_json::{Number, Value};
 
 use crate::{
-    error::BackendError,
-    expression::Expression,
-    outbound::{Reply, link, stays},
-    problem::{Path, Problems},
+    clients::outbound::{Reply, link, stays},
+    domain::{
+        error::BackendError,
+        problem::{Path, Problems},
+    },
+    lang::expression::Expression,
 };
 
 /// How a list goes on.
@@ -91,7 +93,7 @@ impl Paging {
                 "it is a number that cannot be sent to the digit; take a text or a whole number".to_owned(),
             )),
             other => {
-                let found = crate::document::kind_of(&other);
+                let found = crate::domain::document::kind_of(&other);
                 Err(invalid(format!("it is {found}, neither a text, a number nor null")))
             }
         }

@@ -8,13 +8,15 @@ use tokio::time::Instant;
 
 use crate::{
     backend::{Surroundings, getparams},
-    base_dir::BaseDir,
-    document,
-    error::BackendError,
-    generator::Query,
-    outbound::{Call, fixed_url},
-    problem::{Path, Problems},
-    secret::{SecretRef, Secrets},
+    clients::outbound::{Call, fixed_url},
+    domain::{
+        document,
+        error::BackendError,
+        generator::Query,
+        problem::{Path, Problems},
+        secret::{SecretRef, Secrets},
+    },
+    file::base_dir::BaseDir,
 };
 
 /// What Argo CD adds to a plugin's `baseUrl`.

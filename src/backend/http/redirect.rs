@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::{
-    error::BackendError,
-    outbound::{Reply, stays},
+    clients::outbound::{Reply, stays},
+    domain::error::BackendError,
 };
 
 /// How often one question is sent on at most.

@@ -5,7 +5,7 @@ use std::{borrow::Cow, time::Duration};
 use headers::{Age, CacheControl, HeaderMapExt as _};
 use http::{HeaderMap, header};
 
-use crate::{error::BackendError, outbound::Reply};
+use crate::{clients::outbound::Reply, domain::error::BackendError};
 
 /// The longest life that is taken from an answer.
 const LONGEST_LIFE: Duration = Duration::from_hours(24);

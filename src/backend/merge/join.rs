@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Number, Value};
 
-use crate::{
+use crate::domain::{
     document::kind_of,
     generator::{ParameterSet, Parameters},
 };

@@ -11,10 +11,14 @@ use crate::{
         mapping::{self, Load},
         parameter_sets,
     },
-    error::BackendError,
-    evaluator::{Evaluator, Variables},
-    expression::Expression,
-    generator::{Outcome, Query},
+    domain::{
+        error::BackendError,
+        generator::{Outcome, Query},
+    },
+    lang::{
+        evaluator::{Evaluator, Variables},
+        expression::Expression,
+    },
 };
 
 /// More items than this are gone through off the async threads.

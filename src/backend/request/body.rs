@@ -4,9 +4,11 @@ use futures_util::future::{BoxFuture, FutureExt as _};
 use serde_json::{Map, Value};
 
 use crate::{
-    evaluator::{Context, EvaluationError},
-    problem::{Path, Problems},
-    template::{LARGEST, Place, Template},
+    domain::problem::{Path, Problems},
+    lang::{
+        evaluator::{Context, EvaluationError},
+        template::{LARGEST, Place, Template},
+    },
 };
 
 /// A JSON value whose strings are templates.

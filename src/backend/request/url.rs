@@ -4,10 +4,12 @@ use reqwest::Url;
 use url::Host;
 
 use crate::{
-    evaluator::{Context, EvaluationError},
-    outbound::names_user,
-    problem::{Path, Problems},
-    template::{Place, Template},
+    clients::outbound::names_user,
+    domain::problem::{Path, Problems},
+    lang::{
+        evaluator::{Context, EvaluationError},
+        template::{Place, Template},
+    },
 };
 
 /// The template of a URL, with the hosts that it may lead to where a value is part of the host.
@@ -234,7 +236,7 @@ mod tests {
     use super::*;
     use futures_util::FutureExt as _;
 
-    use crate::template::INPUT_SCOPE;
+    use crate::lang::template::INPUT_SCOPE;
 
     fn build(url: &str, allowed: &[&str]) -> (Option<UrlTemplate>, Vec<String>) {
         let mut problems = Problems::default();

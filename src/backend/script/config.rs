@@ -11,9 +11,11 @@ use super::{
     worker::{Mode, WorkerConfig},
 };
 use crate::{
-    launcher::Network,
-    secret::TextOrSecret,
-    units::{ByteSize, HumanDuration},
+    clients::launcher::Network,
+    domain::{
+        secret::TextOrSecret,
+        units::{ByteSize, HumanDuration},
+    },
 };
 
 /// A program and what it is given.

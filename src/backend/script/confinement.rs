@@ -7,10 +7,12 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::{
-    base_dir::BaseDir,
-    launcher::{Limits, Network, SYSTEM, Terms, User},
-    problem::{Path, Problems},
-    units::{ByteSize, HumanDuration},
+    clients::launcher::{Limits, Network, SYSTEM, Terms, User},
+    domain::{
+        problem::{Path, Problems},
+        units::{ByteSize, HumanDuration},
+    },
+    file::base_dir::BaseDir,
 };
 
 /// The smallest limit of open files: a launcher needs some itself.

@@ -12,7 +12,11 @@ use regex::Regex;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use crate::{document, error::BackendError, generator::Parameters, launcher::Environment, trace};
+use crate::{
+    clients::launcher::Environment,
+    domain::{document, error::BackendError, generator::Parameters},
+    telemetry::trace,
+};
 
 /// All parameters as JSON.
 pub const PARAMETERS: &str = "ARGOCD_APP_PARAMETERS";

@@ -3,7 +3,10 @@
 use nix::sys::signal::Signal;
 
 use super::run::Run;
-use crate::{error::BackendError, launcher::How, secret::Secrets};
+use crate::{
+    clients::launcher::How,
+    domain::{error::BackendError, secret::Secrets},
+};
 
 /// The program was called in a way that it does not understand (`EX_USAGE`).
 const USAGE: i32 = 64;

@@ -6,7 +6,7 @@ use std::{
     path::{Path as FilePath, PathBuf},
 };
 
-use crate::{
+use crate::domain::{
     document::excerpt,
     error::BackendError,
     problem::{Path, Problems},

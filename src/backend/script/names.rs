@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::{Config, environment, worker::Mode};
-use crate::problem::{Path, Problems};
+use crate::domain::problem::{Path, Problems};
 
 /// Notes what is wrong with the names in `config`, which stands at `path` in a route that stands as `route` in the file.
 pub fn check(config: &Config, route: &Value, path: &Path, problems: &mut Problems) {

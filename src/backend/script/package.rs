@@ -8,10 +8,8 @@ use std::{
 
 use super::is_executable;
 use crate::{
-    error::BackendError,
-    generator::Query,
-    launcher::{Copied, Environment},
-    units::ByteSize,
+    clients::launcher::{Copied, Environment},
+    domain::{error::BackendError, generator::Query, units::ByteSize},
 };
 
 /// The folder of a package's own programs.

@@ -6,9 +6,11 @@ use bytes::Bytes;
 use super::{CommandConfig, Config, Script};
 use crate::{
     backend::{Backend as _, BackendConfig, Surroundings},
-    error::BackendError,
-    generator::Query,
-    problem::{Path, Problem, Problems},
+    domain::{
+        error::BackendError,
+        generator::Query,
+        problem::{Path, Problem, Problems},
+    },
 };
 
 /// The command, ready to run.

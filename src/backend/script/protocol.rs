@@ -12,10 +12,12 @@ use serde_json::Value;
 
 use crate::{
     backend::{getparams, parameter_sets},
-    document::{self, kind_of, yaml},
-    error::BackendError,
-    generator::{ParameterSet, Query},
-    secret::Secrets,
+    domain::{
+        document::{self, kind_of, yaml},
+        error::BackendError,
+        generator::{ParameterSet, Query},
+        secret::Secrets,
+    },
 };
 
 /// The language that a program speaks.

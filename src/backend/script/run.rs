@@ -12,11 +12,8 @@ use tokio::{
 use super::outlet::{Keep, Lost, Outlet};
 
 use crate::{
-    document::excerpt,
-    error::BackendError,
-    generator::watch::Watch,
-    launcher::{Bay, Ended, Environment, Program, Running},
-    secret::Secrets,
+    clients::launcher::{Bay, Ended, Environment, Program, Running},
+    domain::{document::excerpt, error::BackendError, generator::watch::Watch, secret::Secrets},
 };
 
 /// What of stderr is kept: its end.

@@ -14,7 +14,7 @@ use serde::Deserialize;
 
 pub use self::pool::Pool;
 use super::{Config, protocol::Protocol};
-use crate::{
+use crate::domain::{
     problem::{Path, Problems},
     units::ByteSize,
 };

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::{document::excerpt, generator::watch::Step, secret::Secrets};
+use crate::domain::{document::excerpt, generator::watch::Step, secret::Secrets};
 
 /// The most characters of a list that people are shown; JSON has all of it.
 const MOST: usize = 1000;

@@ -13,16 +13,18 @@ use crate::{
         BackendConfig,
         script::{Package, Protocol, Source},
     },
-    base_dir::BaseDir,
     config::tree::Node,
-    problem::{Path, Problems, Segment},
-    route::{
+    domain::{
+        problem::{Path, Problems, Segment},
+        secret::{SecretRef, TextOrSecret},
+        units::ByteSize,
+    },
+    engine::route::{
         RouteConfig,
         input::Type,
         matching::{FileIn, MatchConfig},
     },
-    secret::{SecretRef, TextOrSecret},
-    units::ByteSize,
+    file::base_dir::BaseDir,
 };
 
 /// The most that a folder may hold that is copied, unless set.

@@ -12,8 +12,8 @@ use crate::{
         Report, decode,
         tree::{self, Node},
     },
-    problem::{Path, Problems},
-    route::{announcement::Announcement, matching::MatchConfig},
+    domain::problem::{Path, Problems},
+    engine::route::{announcement::Announcement, matching::MatchConfig},
 };
 
 /// The version of both kinds.

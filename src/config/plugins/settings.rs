@@ -8,13 +8,12 @@ use serde::Deserialize;
 
 use crate::{
     backend::script::{self, AllowConfig, CommandConfig, LimitsConfig, Mode, Protocol, WorkerConfig},
-    cache::CacheConfig,
-    guard::GuardConfig,
-    launcher::Network,
-    route::matching::MatchConfig,
-    secret::TextOrSecret,
-    shape::Nulls,
-    units::{ByteSize, HumanDuration},
+    clients::launcher::Network,
+    domain::{
+        secret::TextOrSecret,
+        units::{ByteSize, HumanDuration},
+    },
+    engine::{cache::CacheConfig, guard::GuardConfig, route::matching::MatchConfig, shape::Nulls},
 };
 
 /// The settings that only a `GeneratorPlugin` has.

@@ -3,7 +3,7 @@
 use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
 
 use super::counters;
-use crate::clock::Timestamp;
+use crate::domain::clock::Timestamp;
 
 /// What is counted of whoever vouches for callers.
 #[derive(Debug, Clone)]

@@ -8,7 +8,7 @@ use nix::sys::{
 use prometheus::{Counter, IntGauge, Registry};
 
 use super::gauge;
-use crate::clock::Timestamp;
+use crate::domain::clock::Timestamp;
 
 /// What the process itself uses.
 #[derive(Debug, Clone)]

@@ -3,7 +3,7 @@
 use prometheus::{IntCounterVec, IntGauge, Registry};
 
 use super::{counters, gauge};
-use crate::clock::Timestamp;
+use crate::domain::clock::Timestamp;
 
 /// What is counted of configurations.
 #[derive(Debug, Clone)]

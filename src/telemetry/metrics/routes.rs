@@ -2,7 +2,7 @@
 
 use prometheus::{IntGauge, IntGaugeVec, Opts, Registry};
 
-use crate::clock::Timestamp;
+use crate::domain::clock::Timestamp;
 
 /// What each route answers with just now, by the names of the configuration.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use appset_gateway::oci::Digest;
+use appset_gateway::clients::oci::Digest;
 use serde_json::{Value, json};
 
 use crate::support::upstream::{Play, Request, Step, Upstream};

@@ -3,10 +3,12 @@
 use std::{path::Path, time::Duration};
 
 use appset_gateway::{
-    evaluator::{Context, Evaluator, Evaluators, Variables},
-    expression::Expression,
+    lang::{
+        evaluator::{Context, Evaluator, Evaluators, Variables},
+        expression::Expression,
+        template::{INPUT_SCOPE, Place, Template},
+    },
     telemetry::metrics::Metrics,
-    template::{INPUT_SCOPE, Place, Template},
 };
 use futures_util::future::join_all;
 use nix::{

@@ -2,7 +2,7 @@
 
 use std::{panic::AssertUnwindSafe, path::Path, time::Duration};
 
-use appset_gateway::{
+use appset_gateway::domain::{
     clock::{Clock as _, Timestamp},
     generator::Query,
 };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use appset_gateway::oci::Digest;
+use appset_gateway::clients::oci::Digest;
 
 use super::kind::Kind;
 use crate::support::upstream::{Play, Request, Step, response};

@@ -4,13 +4,17 @@ use std::sync::{Arc, LazyLock};
 
 use appset_gateway::{
     backend::{getparams, script::Protocol},
-    cache::Encoded,
-    document::excerpt,
-    evaluator::Evaluator,
-    generator::{ParameterSet, Query},
-    problem::{Path, Problems},
-    secret::Secrets,
-    shape::{Nulls, Shape},
+    domain::{
+        document::excerpt,
+        generator::{ParameterSet, Query},
+        problem::{Path, Problems},
+        secret::Secrets,
+    },
+    engine::{
+        cache::Encoded,
+        shape::{Nulls, Shape},
+    },
+    lang::evaluator::Evaluator,
 };
 use futures_util::FutureExt as _;
 use serde_json::{Map, Value};

@@ -9,10 +9,12 @@ use std::{
 
 use appset_gateway::{
     auth::{Auth, AuthConfig, Caller, Means, Refused, hash_token},
-    base_dir::BaseDir,
-    clock::{Clock, SystemClock},
-    outbound::Outbound,
-    problem::{Path, Problems},
+    clients::outbound::Outbound,
+    domain::{
+        clock::{Clock, SystemClock},
+        problem::{Path, Problems},
+    },
+    file::base_dir::BaseDir,
     telemetry::metrics::Metrics,
 };
 use http::{HeaderMap, HeaderValue, header};

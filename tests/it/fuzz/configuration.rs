@@ -7,12 +7,13 @@ use std::{
 
 use appset_gateway::{
     app::App,
-    base_dir::BaseDir,
-    clock::SystemClock,
     config::{Loaded, Report},
-    document::Document,
-    expression::Expression,
-    template::{INPUT_SCOPE, Place, Template},
+    domain::{clock::SystemClock, document::Document},
+    file::base_dir::BaseDir,
+    lang::{
+        expression::Expression,
+        template::{INPUT_SCOPE, Place, Template},
+    },
 };
 use minijinja::context;
 use serde_json::{Value, json};

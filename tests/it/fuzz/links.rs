@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use appset_gateway::{
     backend::http::paging::{Config, Paging},
-    outbound::link,
-    problem::{Path, Problems},
+    clients::outbound::link,
+    domain::problem::{Path, Problems},
 };
 use http::{HeaderMap, HeaderValue, Uri, header, uri::Authority};
 use url::Url;

@@ -1,16 +1,18 @@
 //! Registries: what they are called, what they ask for, what they answer, and what opens them.
 
 use appset_gateway::{
-    oci::{
-        Missing, Reference,
-        challenge::Challenge,
-        credentials::{Credential, DockerConfig},
-        lookup::missing,
-        manifest::{ImageConfig, Manifest},
-        token::Purpose,
+    clients::{
+        oci::{
+            Missing, Reference,
+            challenge::Challenge,
+            credentials::{Credential, DockerConfig},
+            lookup::missing,
+            manifest::{ImageConfig, Manifest},
+            token::Purpose,
+        },
+        outbound::Reply,
     },
-    outbound::Reply,
-    secret::Secrets,
+    domain::secret::Secrets,
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::{HeaderMap, StatusCode};

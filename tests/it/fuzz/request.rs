@@ -4,10 +4,10 @@ use std::{path::Path, sync::Arc, sync::LazyLock};
 
 use appset_gateway::{
     app::App,
-    base_dir::BaseDir,
-    clock::SystemClock,
     config::Loaded,
-    server::{self, request::GetParamsRequest},
+    domain::clock::SystemClock,
+    file::base_dir::BaseDir,
+    http::server::{self, request::GetParamsRequest},
 };
 use axum::{Router, body::Body};
 use http::{Request, Uri};

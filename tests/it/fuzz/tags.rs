@@ -7,8 +7,8 @@ use appset_gateway::{
         Sort, TagsConfig,
         selection::{Candidate, Selection},
     },
-    evaluator::Context,
-    problem::{Path, Problems},
+    domain::problem::{Path, Problems},
+    lang::evaluator::Context,
 };
 use futures_util::FutureExt as _;
 use minijinja::context;

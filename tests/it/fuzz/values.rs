@@ -4,11 +4,13 @@ use std::{collections::BTreeMap, sync::LazyLock, time::Duration};
 
 use appset_gateway::{
     backend::request::{Method, Parts, Request},
-    base_dir::BaseDir,
-    evaluator::Context,
-    oci::Reference,
-    problem::{Path, Problems},
-    template::{INPUT_SCOPE, Place, Template},
+    clients::oci::Reference,
+    domain::problem::{Path, Problems},
+    file::base_dir::BaseDir,
+    lang::{
+        evaluator::Context,
+        template::{INPUT_SCOPE, Place, Template},
+    },
 };
 use futures_util::FutureExt as _;
 use http::Uri;

@@ -2,7 +2,7 @@
 
 use appset_gateway::{
     backend::digests::gate::{Gate, State, bitbucket::Bitbucket, memory::Remembered},
-    error::ErrorKind,
+    domain::error::ErrorKind,
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use appset_gateway::{backend::digests::gate::State, clock::Clock as _};
+use appset_gateway::{backend::digests::gate::State, domain::clock::Clock as _};
 use serde_json::{Value, json};
 
 use super::{Desk, HEAD, ask, ask_with, fake_github::run, is};

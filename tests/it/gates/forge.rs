@@ -13,15 +13,15 @@ use appset_gateway::{
             },
         },
     },
-    base_dir::BaseDir,
-    clock::{Clock, SystemClock},
-    error::{BackendError, ErrorKind},
-    evaluator::{Context, Evaluator},
-    generator::Query,
-    launcher::Launchers,
-    oci::Registries,
-    outbound::Outbound,
-    problem::{Path, Problems},
+    clients::{launcher::Launchers, oci::Registries, outbound::Outbound},
+    domain::{
+        clock::{Clock, SystemClock},
+        error::{BackendError, ErrorKind},
+        generator::Query,
+        problem::{Path, Problems},
+    },
+    file::base_dir::BaseDir,
+    lang::evaluator::{Context, Evaluator},
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use appset_gateway::{
     backend::digests::gate::{Gate, State},
-    error::ErrorKind,
+    domain::error::ErrorKind,
 };
 use serde_json::{Value, json};
 

@@ -11,7 +11,7 @@ use std::{
 
 use appset_gateway::{
     backend::digests::gate::{Gate, State},
-    clock::Clock,
+    domain::clock::Clock,
 };
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode};
 use serde_json::{Value, json};

@@ -2,7 +2,7 @@
 
 use appset_gateway::{
     backend::digests::gate::{Gate, State, gitlab::Gitlab, memory::Remembered},
-    error::ErrorKind,
+    domain::error::ErrorKind,
 };
 use serde_json::{Value, json};
 

@@ -88,7 +88,7 @@ fn a_number_of_the_configuration_is_kept_to_the_digit_or_refused() {
     let folder = tempfile::tempdir().unwrap();
     let http = "{ url: 'http://h/', method: POST, body: { n: 18446744073709551616 } }";
     let config = format!("{}routes: [ {{ name: s, backend: {{ http: {http} }} }} ]\n", TestApp::auth());
-    let clock = std::sync::Arc::new(appset_gateway::clock::SystemClock);
+    let clock = std::sync::Arc::new(appset_gateway::domain::clock::SystemClock);
     let lines = crate::support::app::build(folder.path(), &config, clock).err().expect("a report").lines();
     assert!(lines.iter().any(|line| line.contains("too large to be kept to the digit")), "{lines:?}");
 }

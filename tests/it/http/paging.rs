@@ -184,7 +184,7 @@ fn what_does_not_go_together_is_told_at_the_start() {
     ] {
         let routes = json!([{"name": "s", "backend": {"http": {"url": "http://h/", "paging": paging}}}]);
         let config = format!("{}routes: {routes}\n", TestApp::auth());
-        let clock = std::sync::Arc::new(appset_gateway::clock::SystemClock);
+        let clock = std::sync::Arc::new(appset_gateway::domain::clock::SystemClock);
         let lines = crate::support::app::build(folder.path(), &config, clock).err().expect("a report").lines();
         assert!(lines.iter().any(|line| line.contains(says)), "{says}: {lines:?}");
     }

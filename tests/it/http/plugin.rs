@@ -144,7 +144,7 @@ fn what_does_not_go_together_is_told_at_the_start() {
     ] {
         let routes = json!([{"name": "s", "backend": {"http": http}}]);
         let config = format!("{}routes: {routes}\n", TestApp::auth());
-        let report = build(folder.path(), &config, std::sync::Arc::new(appset_gateway::clock::SystemClock));
+        let report = build(folder.path(), &config, std::sync::Arc::new(appset_gateway::domain::clock::SystemClock));
         let lines = report.err().expect("a report").lines();
         assert!(lines.iter().any(|line| line.contains(says)), "{says}: {lines:?}");
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use appset_gateway::{auth::AuthConfig, expression::Expression};
+use appset_gateway::{auth::AuthConfig, lang::expression::Expression};
 use jsonwebtoken::Algorithm;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use appset_gateway::{error::ErrorKind, oci::Missing};
+use appset_gateway::{clients::oci::Missing, domain::error::ErrorKind};
 use serde_json::json;
 
 use super::*;

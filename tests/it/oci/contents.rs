@@ -1,6 +1,6 @@
 //! What a digest contains, from real registries and from those that send us elsewhere.
 
-use appset_gateway::oci::{Contents, Platform};
+use appset_gateway::clients::oci::{Contents, Platform};
 
 use super::*;
 use crate::support::{

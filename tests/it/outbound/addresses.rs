@@ -5,7 +5,7 @@ use std::{
     sync::Mutex,
 };
 
-use appset_gateway::outbound::Names;
+use appset_gateway::clients::outbound::Names;
 use async_trait::async_trait;
 
 use super::*;

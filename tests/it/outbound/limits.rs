@@ -97,7 +97,7 @@ async fn only_so_many_begin_per_second() {
 async fn an_account_that_used_up_its_budget_waits() {
     let throttled = |seconds| ErrorKind::Throttled { retry_after: Some(Duration::from_secs(seconds)) };
     let anew_at = |clock: &TestClock| {
-        use appset_gateway::clock::Clock as _;
+        use appset_gateway::domain::clock::Clock as _;
         clock.now().0 / 1000 + 301
     };
     for status in [200, 403, 429] {
@@ -155,7 +155,7 @@ async fn what_is_left_is_known_by_account() {
         line.fetch(Call { account: Some("hub".into()), ..get(&upstream, "/", 10.0) }).await.unwrap();
         assert_eq!(line.is_low(&url, "hub"), is_low);
     }
-    assert!(!line.is_low(&url, appset_gateway::outbound::ANONYMOUS));
+    assert!(!line.is_low(&url, appset_gateway::clients::outbound::ANONYMOUS));
     clock.advance(Duration::from_hours(6));
     assert!(!line.is_low(&url, "hub"), "that was long ago");
 }

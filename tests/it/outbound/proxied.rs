@@ -3,9 +3,9 @@
 use std::sync::Mutex;
 
 use appset_gateway::{
-    base_dir::BaseDir,
-    outbound::{OutboundConfig, SystemNames},
-    problem::{Path, Problems},
+    clients::outbound::{OutboundConfig, SystemNames},
+    domain::problem::{Path, Problems},
+    file::base_dir::BaseDir,
 };
 use serde_json::{Value, json};
 use tokio::{

@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf};
 
-use appset_gateway::{app::App, base_dir::BaseDir, config::Loaded, outbound::ClientCertificate};
+use appset_gateway::{app::App, clients::outbound::ClientCertificate, config::Loaded, file::base_dir::BaseDir};
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::{

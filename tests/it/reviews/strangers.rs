@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use appset_gateway::{base_dir::BaseDir, clock::Clock as _, config::Loaded};
+use appset_gateway::{config::Loaded, domain::clock::Clock as _, file::base_dir::BaseDir};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;

@@ -1,6 +1,6 @@
 //! Interpreters that are not there, and those that do not find their modules.
 
-use appset_gateway::{app::App, base_dir::BaseDir, config::Loaded};
+use appset_gateway::{app::App, config::Loaded, file::base_dir::BaseDir};
 
 use super::*;
 

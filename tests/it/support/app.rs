@@ -12,11 +12,10 @@ use std::{
 
 use appset_gateway::{
     app::App,
-    base_dir::BaseDir,
-    clock::{Clock, SystemClock, Timestamp},
     config::{Loaded, Report},
-    edge::Phase,
-    server,
+    domain::clock::{Clock, SystemClock, Timestamp},
+    file::base_dir::BaseDir,
+    http::{edge::Phase, server},
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use appset_gateway::oci::Digest;
+use appset_gateway::clients::oci::Digest;
 use serde_json::{Value, json};
 
 use super::registry::demo_images;

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use appset_gateway::oci::Digest;
+use appset_gateway::clients::oci::Digest;
 use serde_json::{Value, json};
 
 use super::{Reply, registry::Registry, wire};

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use appset_gateway::{
+use appset_gateway::http::{
     edge::{Edge, Limits, Phase},
     server,
 };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use appset_gateway::collector::Exporting;
+use appset_gateway::clients::collector::Exporting;
 use opentelemetry_proto::tonic::{
     collector::trace::v1::ExportTraceServiceRequest,
     common::v1::{KeyValue, any_value::Value as AnyValue},

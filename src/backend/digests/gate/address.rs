@@ -5,9 +5,8 @@ use percent_encoding::percent_decode_str;
 use reqwest::Url;
 
 use crate::{
-    document::excerpt,
-    error::BackendError,
-    outbound::{link, names_user, stays},
+    clients::outbound::{link, names_user, stays},
+    domain::{document::excerpt, error::BackendError},
 };
 
 /// What is wrong with a link that leads out of its list.

@@ -10,9 +10,11 @@ use tokio::time::Instant;
 use super::address::base_url;
 use crate::{
     backend::Surroundings,
-    error::BackendError,
-    outbound::{Call, Line, Reply, TlsKeys, account_of},
-    problem::{Path, Problems},
+    clients::outbound::{Call, Line, Reply, TlsKeys, account_of},
+    domain::{
+        error::BackendError,
+        problem::{Path, Problems},
+    },
 };
 
 /// The largest answer that is read, in bytes.

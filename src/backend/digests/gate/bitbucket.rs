@@ -19,10 +19,12 @@ use super::{
 };
 use crate::{
     backend::{Surroundings, digests::commit::Commit},
-    error::BackendError,
-    outbound::Reply,
-    problem::{Path, Problems},
-    secret::SecretRef,
+    clients::outbound::Reply,
+    domain::{
+        error::BackendError,
+        problem::{Path, Problems},
+        secret::SecretRef,
+    },
 };
 
 /// Which statuses are asked for.

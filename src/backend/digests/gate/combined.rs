@@ -8,9 +8,11 @@ use futures_util::future::join_all;
 use super::{Asked, Gate, GateConfig, Ruling, State};
 use crate::{
     backend::Surroundings,
-    error::BackendError,
-    generator::Evidence,
-    problem::{Path, Problems},
+    domain::{
+        error::BackendError,
+        generator::Evidence,
+        problem::{Path, Problems},
+    },
 };
 
 /// How many must have passed.
@@ -172,7 +174,7 @@ fn last_of_one_commit<'a>(passed: impl Iterator<Item = &'a Ruling> + Clone) -> R
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{backend::digests::commit::Commit, error::ErrorKind};
+    use crate::{backend::digests::commit::Commit, domain::error::ErrorKind};
 
     fn said(word: &str) -> Result<Ruling, BackendError> {
         let state = match word.split('@').next().unwrap() {

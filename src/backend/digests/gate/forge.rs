@@ -22,10 +22,12 @@ use super::{
 };
 use crate::{
     backend::Surroundings,
-    error::BackendError,
-    outbound::{Reply, names_user},
-    problem::{Path, Problems},
-    secret::Secrets,
+    clients::outbound::{Reply, names_user},
+    domain::{
+        error::BackendError,
+        problem::{Path, Problems},
+        secret::Secrets,
+    },
 };
 
 /// The longest address of a run's page that is passed on, in bytes.

@@ -17,16 +17,20 @@ use crate::{
         mapping::{self, Load},
         request::{Method, Parts, Request, headers_of},
     },
-    document,
-    error::BackendError,
-    evaluator::{Evaluator, Variables},
-    expression::Expression,
-    generator::{Evidence, Parameters},
-    outbound::{Call, ClientCertificate, Line, Reply, TlsKeys},
-    problem::{Path, Problems},
-    secret::TextOrSecret,
-    template::{INPUT_SCOPE, Place, Template},
-    units::HumanDuration,
+    clients::outbound::{Call, ClientCertificate, Line, Reply, TlsKeys},
+    domain::{
+        document,
+        error::BackendError,
+        generator::{Evidence, Parameters},
+        problem::{Path, Problems},
+        secret::TextOrSecret,
+        units::HumanDuration,
+    },
+    lang::{
+        evaluator::{Evaluator, Variables},
+        expression::Expression,
+        template::{INPUT_SCOPE, Place, Template},
+    },
 };
 
 /// The largest answer that is read, in bytes.

@@ -18,10 +18,12 @@ use super::{
 };
 use crate::{
     backend::{Surroundings, digests::commit::Commit},
-    error::BackendError,
-    outbound::Reply,
-    problem::{Path, Problems},
-    secret::SecretRef,
+    clients::outbound::Reply,
+    domain::{
+        error::BackendError,
+        problem::{Path, Problems},
+        secret::SecretRef,
+    },
 };
 
 /// The true length of the list. `total_count` in the document is that of one page.

@@ -30,10 +30,12 @@ use crate::{
         credential::{Credential, github_app},
         digests::commit::Commit,
     },
-    error::BackendError,
-    problem::{Path, Problems},
-    secret::SecretRef,
-    template::{INPUT_SCOPE, Place, Template},
+    domain::{
+        error::BackendError,
+        problem::{Path, Problems},
+        secret::SecretRef,
+    },
+    lang::template::{INPUT_SCOPE, Place, Template},
 };
 
 /// What must have passed on GitHub. At least one of `workflows`, `checks` and `statuses` names something; all of it is

@@ -22,11 +22,13 @@ use super::{
 };
 use crate::{
     backend::{Surroundings, digests::commit::Commit, total},
-    error::BackendError,
-    evaluator::Context,
-    outbound::Reply,
-    problem::{Path, Problems},
-    secret::SecretRef,
+    clients::outbound::Reply,
+    domain::{
+        error::BackendError,
+        problem::{Path, Problems},
+        secret::SecretRef,
+    },
+    lang::evaluator::Context,
 };
 
 /// The header with the number of all pipelines, which GitLab leaves out where there are very many.

@@ -10,11 +10,12 @@ use tokio::time::Instant;
 
 use super::{Asked, Gate, Ruling, State};
 use crate::{
-    bounded::{self, Bounded},
-    clock::{Clock, Timestamp},
-    error::BackendError,
-    flight::{Flights, Seat},
-    landing::landed,
+    bounded_cache::{self, Bounded},
+    domain::{
+        clock::{Clock, Timestamp},
+        error::BackendError,
+    },
+    flight::{Flights, Seat, wait::landed},
 };
 
 /// For how long a commit that passed is known to have passed.
@@ -79,7 +80,7 @@ impl<S: System> Remembered<S> {
     /// `system`, with a memory by `clock`.
     #[must_use]
     pub fn new(system: S, clock: &Arc<dyn Clock>) -> Self {
-        let kept = Kept { rulings: bounded::new(MOST), clock: Arc::clone(clock) };
+        let kept = Kept { rulings: bounded_cache::new(MOST), clock: Arc::clone(clock) };
         Self { system: Arc::new(system), kept, flights: Flights::default() }
     }
 
@@ -170,7 +171,7 @@ mod tests {
     use tokio::time::{sleep, timeout_at};
 
     use super::*;
-    use crate::evaluator::Context;
+    use crate::lang::evaluator::Context;
 
     #[derive(Default)]
     struct Hands(AtomicU64);

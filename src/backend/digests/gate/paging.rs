@@ -2,7 +2,10 @@
 
 use reqwest::Url;
 
-use crate::{error::BackendError, outbound::Reply, secret::Secrets};
+use crate::{
+    clients::outbound::Reply,
+    domain::{error::BackendError, secret::Secrets},
+};
 
 /// How many pages are followed. A list that goes on is not known whole.
 const MOST_PAGES: usize = 20;

@@ -2,7 +2,7 @@
 
 use regex::Regex;
 
-use crate::problem::{Path, Problems};
+use crate::domain::problem::{Path, Problems};
 
 /// What a name must be.
 #[derive(Debug, Clone)]

@@ -8,9 +8,11 @@ use serde_json::{Map, Value, json};
 use super::{pattern::Pattern, selection::Candidate};
 use crate::{
     backend::digests::images,
-    generator::ParameterSet,
-    oci::{Contents, Reference, Target},
-    problem::{Path, Problems},
+    clients::oci::{Contents, Reference, Target},
+    domain::{
+        generator::ParameterSet,
+        problem::{Path, Problems},
+    },
 };
 
 /// What must be inside.

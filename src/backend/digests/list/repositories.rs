@@ -8,15 +8,19 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::{
-    error::{BackendError, ErrorKind},
-    evaluator::{Context, Evaluator},
-    generator::{Evidence, Query},
-    oci::{
+    clients::oci::{
         Missing, Registries,
         reference::{canonical_registry, is_registry, is_repository},
     },
-    problem::{Path, Problems},
-    template::{INPUT_SCOPE, Place, Template},
+    domain::{
+        error::{BackendError, ErrorKind},
+        generator::{Evidence, Query},
+        problem::{Path, Problems},
+    },
+    lang::{
+        evaluator::{Context, Evaluator},
+        template::{INPUT_SCOPE, Place, Template},
+    },
 };
 
 /// What it means that a repository does not exist, or that no repository fits a pattern.

@@ -8,10 +8,14 @@ use serde_json::{Map, Value};
 
 use super::pattern::{Pattern, check_tag_part};
 use crate::{
-    error::BackendError,
-    evaluator::Context,
-    problem::{Path, Problems},
-    template::{INPUT_SCOPE, Place, Template},
+    domain::{
+        error::BackendError,
+        problem::{Path, Problems},
+    },
+    lang::{
+        evaluator::Context,
+        template::{INPUT_SCOPE, Place, Template},
+    },
 };
 
 /// How tags begin that belong to the image with the digest that follows.
@@ -201,7 +205,7 @@ mod tests {
     use super::*;
     use futures_util::FutureExt as _;
 
-    use crate::{evaluator::Evaluator, generator::Query};
+    use crate::{domain::generator::Query, lang::evaluator::Evaluator};
 
     fn select(config: &Value, sort: Option<&str>, tags: &[&str]) -> Result<Vec<Candidate>, String> {
         let config: TagsConfig = serde_json::from_value(config.clone()).unwrap();

@@ -1,14 +1,16 @@
 //! Where an image is looked up, a registry or an OCI image layout, and the name that it has there.
 
 use crate::{
-    base_dir::BaseDir,
-    error::BackendError,
-    evaluator::Context,
-    oci::{
+    clients::oci::{
         Layout, Reference,
         reference::{has_impossible_tag, is_registry},
     },
-    template::{INPUT_SCOPE, Misfit, Place, Template},
+    domain::error::BackendError,
+    file::base_dir::BaseDir,
+    lang::{
+        evaluator::Context,
+        template::{INPUT_SCOPE, Misfit, Place, Template},
+    },
 };
 
 /// What parameters are called that name a commit, in parts.

@@ -8,9 +8,11 @@ use serde_json::Value;
 use super::Reading;
 use crate::{
     backend::{getparams, parameter_sets},
-    document::{self, kind_of},
-    error::BackendError,
-    units::HumanDuration,
+    domain::{
+        document::{self, kind_of},
+        error::BackendError,
+        units::HumanDuration,
+    },
 };
 
 /// The parameter sets of an output, and for how long it says that they last.
@@ -52,7 +54,7 @@ pub fn read_ttl(cache: Value) -> Result<Duration, BackendError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{backend::script::protocol::Protocol, secret::Secrets};
+    use crate::{backend::script::protocol::Protocol, domain::secret::Secrets};
 
     #[test]
     fn the_two_forms_of_output() {

@@ -4,9 +4,11 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     backend::{parameter_sets, script::environment},
-    document::kind_of,
-    error::BackendError,
-    generator::{ParameterSet, Query},
+    domain::{
+        document::kind_of,
+        error::BackendError,
+        generator::{ParameterSet, Query},
+    },
 };
 
 const API_VERSION: &str = "config.kubernetes.io/v1";
@@ -85,7 +87,10 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::{backend::script::protocol::Protocol, error::ErrorKind, secret::Secrets};
+    use crate::{
+        backend::script::protocol::Protocol,
+        domain::{error::ErrorKind, secret::Secrets},
+    };
 
     #[tokio::test]
     async fn parameters_become_a_config_map() {

@@ -7,9 +7,11 @@ use crate::{
         getparams::{self, is_said},
         script::protocol::{Reading, json},
     },
-    document::{self, excerpt, kind_of},
-    error::BackendError,
-    secret::Secrets,
+    domain::{
+        document::{self, excerpt, kind_of},
+        error::BackendError,
+        secret::Secrets,
+    },
 };
 
 /// What is shown of an error, in characters.
@@ -83,7 +85,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::error::ErrorKind;
+    use crate::domain::error::ErrorKind;
 
     type Found = Result<(usize, Option<Duration>), (ErrorKind, String)>;
 

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, ffi::OsStr, os::unix::fs::MetadataExt, path::Path, sync::Arc};
 
-use crate::launcher::{Bay, Environment, Identities, Program};
+use crate::clients::launcher::{Bay, Environment, Identities, Program};
 
 /// A program with its environment, secrets included, and the state of its files.
 #[derive(Clone, PartialEq, Eq)]

@@ -15,9 +15,8 @@ use super::{
 };
 use crate::{
     backend::script::{protocol::Reading, run::Job},
-    error::BackendError,
-    launcher::{Bay, Environment, Idle, Program, Turn, Usage},
-    units::ByteSize,
+    clients::launcher::{Bay, Environment, Idle, Program, Turn, Usage},
+    domain::{error::BackendError, units::ByteSize},
 };
 
 /// How long the start of one may take that nobody waits for.

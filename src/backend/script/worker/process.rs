@@ -25,10 +25,9 @@ use crate::{
             run::{Job, Run, Told},
         },
     },
-    error::BackendError,
-    launcher::{Bay, Ended, Leash, Meter, Running},
-    secret::Secrets,
-    trace,
+    clients::launcher::{Bay, Ended, Leash, Meter, Running},
+    domain::{error::BackendError, secret::Secrets},
+    telemetry::trace,
 };
 
 /// The largest number that every language's JSON keeps as it is.

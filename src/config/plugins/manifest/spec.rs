@@ -5,7 +5,7 @@ use serde::Deserialize;
 use crate::{
     backend::script::CommandConfig,
     config::plugins::Settings,
-    route::{announcement::Announcement, matching::MatchConfig},
+    engine::route::{announcement::Announcement, matching::MatchConfig},
 };
 
 /// A file, but for what is not the plugin's own business.

@@ -5,10 +5,12 @@ use http::{HeaderName, HeaderValue};
 
 use crate::{
     backend::Surroundings,
-    base_dir::BaseDir,
-    error::{BackendError, ErrorKind},
-    problem::{Path, Problems},
-    secret::{Secret, SecretRef},
+    domain::{
+        error::{BackendError, ErrorKind},
+        problem::{Path, Problems},
+        secret::{Secret, SecretRef},
+    },
+    file::base_dir::BaseDir,
 };
 
 /// A secret and the header that carries it. It is read at each use, so that a renewed one needs no restart.

@@ -2,10 +2,14 @@
 
 use crate::{
     backend::digests::commit::Commit,
-    error::BackendError,
-    evaluator::Context,
-    problem::{Path, Problems},
-    template::{INPUT_SCOPE, Place, Template},
+    domain::{
+        error::BackendError,
+        problem::{Path, Problems},
+    },
+    lang::{
+        evaluator::Context,
+        template::{INPUT_SCOPE, Place, Template},
+    },
 };
 
 /// A template and the key that it stands at.

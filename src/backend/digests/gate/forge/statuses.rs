@@ -3,10 +3,12 @@
 use super::super::{Ruling, State, pattern::Pattern};
 use crate::{
     backend::digests::commit::Commit,
-    error::BackendError,
-    generator::Evidence,
-    problem::{Path, Problems},
-    secret::Secrets,
+    domain::{
+        error::BackendError,
+        generator::Evidence,
+        problem::{Path, Problems},
+        secret::Secrets,
+    },
 };
 
 /// How many statuses are told of, the worst first.

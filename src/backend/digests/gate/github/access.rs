@@ -6,8 +6,8 @@ use tokio::time::Instant;
 use super::super::api::Api;
 use crate::{
     backend::credential::{Credential, github_app::headers},
-    error::{BackendError, ErrorKind},
-    outbound::{ANONYMOUS, Call, Reply},
+    clients::outbound::{ANONYMOUS, Call, Reply},
+    domain::error::{BackendError, ErrorKind},
 };
 
 /// The largest answer that is read, in bytes: a hundred runs with their repositories are about one mebibyte.

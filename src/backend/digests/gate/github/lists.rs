@@ -21,8 +21,8 @@ use super::{
 };
 use crate::{
     backend::{digests::commit::Commit, total},
-    error::BackendError,
-    outbound::Reply,
+    clients::outbound::Reply,
+    domain::error::BackendError,
 };
 
 /// `owner/name`.

@@ -7,7 +7,10 @@ use super::{
     Conclusion,
     lists::Repository,
 };
-use crate::{backend::digests::commit::Commit, error::BackendError, generator::Evidence};
+use crate::{
+    backend::digests::commit::Commit,
+    domain::{error::BackendError, generator::Evidence},
+};
 
 /// What a list holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -157,7 +160,7 @@ fn shown(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::{super::super::combined::Rule, *};
-    use crate::error::ErrorKind;
+    use crate::domain::error::ErrorKind;
 
     fn thing(name: &str, id: u64, attempt: u64, words: &str) -> Thing {
         let (status, conclusion) = words.split_once(' ').unwrap_or((words, ""));

@@ -12,7 +12,10 @@ use super::{
     Github, Question,
     documents::Ancestor,
 };
-use crate::{backend::digests::commit::Commit, error::BackendError, generator::Evidence};
+use crate::{
+    backend::digests::commit::Commit,
+    domain::{error::BackendError, generator::Evidence},
+};
 
 /// How many lists of commits are read for one walk. Each goes on by one commit at least.
 const MOST_LISTS: usize = 5;

@@ -9,7 +9,10 @@ use super::{
     },
     Accept,
 };
-use crate::{backend::digests::commit::Commit, error::BackendError, generator::Evidence, secret::Secrets};
+use crate::{
+    backend::digests::commit::Commit,
+    domain::{error::BackendError, generator::Evidence, secret::Secrets},
+};
 
 /// One pipeline, as both lists show it.
 #[derive(Debug, Deserialize)]

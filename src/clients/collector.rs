@@ -1,0 +1,233 @@
+//! Where spans go: an OpenTelemetry collector, by OTLP over HTTP. Spans wait in a queue of bounded length and leave in the
+//! background; whoever is answered never waits for them, and none is kept for a collector that stays away. What this
+//! configuration does not say is not taken from `OTEL_…` variables either.
+
+mod exporter;
+#[cfg(feature = "otlp")]
+mod otlp;
+
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use http::{HeaderName, header};
+use reqwest::Url;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinHandle,
+    time::timeout,
+};
+
+use self::exporter::{Encoder, Exporter, Target};
+use crate::{
+    clients::outbound::{ClientCertificate, Outbound, TlsKeys, fixed_url},
+    domain::{
+        problem::{Path, Problems},
+        secret::TextOrSecret,
+    },
+    file::base_dir::BaseDir,
+    telemetry::{metrics::SpanMetrics, trace::Tracer},
+};
+
+/// How many spans may wait. One takes about 1 KiB.
+const ROOM: usize = 4096;
+/// Where OTLP's endpoint for traces is below a base URL.
+const PATH: &str = "v1/traces";
+
+/// How spans are written for a collector; a build without the feature `otlp` cannot.
+#[cfg(feature = "otlp")]
+const ENCODER: Option<Encoder> = Some(otlp::ENCODER);
+#[cfg(not(feature = "otlp"))]
+const ENCODER: Option<Encoder> = None;
+
+/// Traces of what the gateway does, for an OpenTelemetry collector.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TracesConfig {
+    /// The base URL of a collector that takes OTLP over HTTP: `http://otel-collector:4318`. `/v1/traces` is added.
+    pub endpoint: String,
+    /// Which share of requests is traced, from 0 to 1, where whoever asks has not decided it (`traceparent`).
+    #[serde(default = "all")]
+    #[schemars(range(min = 0, max = 1))]
+    pub sample: f64,
+    /// Headers for the collector, values or secrets.
+    #[serde(default)]
+    pub headers: BTreeMap<String, TextOrSecret>,
+    /// Attributes of all spans, such as `deployment.environment.name`. `service.name` is `appset-gateway` unless it stands here.
+    #[serde(default)]
+    pub resource: BTreeMap<String, String>,
+    /// A PEM file with certificates of private CAs, relative to the configuration file. They are trusted besides the
+    /// system's, and read again every 30 s.
+    pub ca: Option<PathBuf>,
+    /// A certificate that shows who we are. Its files are read again every 30 s.
+    pub client_certificate: Option<ClientCertificate>,
+}
+
+const fn all() -> f64 {
+    1.0
+}
+
+/// Traces, ready to be begun and sent.
+#[derive(Debug, Default)]
+pub struct Traces {
+    /// Begins them.
+    pub tracer: Tracer,
+    /// Sends them, once it is started.
+    exporter: Mutex<Option<Exporter>>,
+}
+
+impl Traces {
+    /// What `config` describes; what is wrong with it is noted below `path`.
+    pub fn build(
+        config: &TracesConfig,
+        base: &BaseDir,
+        outbound: &Outbound,
+        metrics: &SpanMetrics,
+        path: &Path,
+        problems: &mut Problems,
+    ) -> Option<Self> {
+        let encoder = needed(ENCODER, path, problems);
+        if !(0.0..=1.0).contains(&config.sample) {
+            problems.error(&path.key("sample"), "it is a share, from 0 (none) to 1 (all)");
+        }
+        let url = problems.note(&path.key("endpoint"), address(&config.endpoint));
+        let headers = build_headers(config, base, &path.key("headers"), problems);
+        let is_plain = url.as_ref().is_some_and(|url| url.scheme() == "http");
+        let (ca, client_certificate) = (config.ca.as_ref(), config.client_certificate.as_ref());
+        let keys = TlsKeys { ca, client_certificate, insecure_skip_verify: false };
+        let line = keys.line(is_plain, outbound, base, path, problems)?;
+        outbound.name_destination(url.as_ref());
+        let (queue, spans) = mpsc::channel(ROOM);
+        let tracer = Tracer::new(queue, metrics.dropped.clone(), config.sample);
+        let target = Target { line, url: url?, headers, base: base.clone() };
+        let exporter = Exporter::new(encoder?, resource(config), target, spans, metrics.clone());
+        Some(Self { tracer, exporter: Mutex::new(Some(exporter)) })
+    }
+
+    /// Sends spans from now on, in a task of their own, until it is told to finish.
+    pub fn start(&self) -> Exporting {
+        let (is_over, over) = watch::channel(false);
+        let exporter = self.exporter.lock().unwrap_or_else(PoisonError::into_inner).take();
+        Exporting { task: exporter.map(|exporter| tokio::spawn(exporter.run(over))), is_over }
+    }
+}
+
+/// The sending of spans.
+#[derive(Debug)]
+pub struct Exporting {
+    task: Option<JoinHandle<()>>,
+    is_over: watch::Sender<bool>,
+}
+
+impl Exporting {
+    /// Sends what has ended by now, as far as that goes `within` a time.
+    pub async fn finish(self, within: Duration) {
+        self.is_over.send_replace(true);
+        if let Some(task) = self.task
+            && timeout(within, task).await.is_err()
+        {
+            tracing::warn!("the last spans did not reach the collector in time (traces.endpoint)");
+        }
+    }
+}
+
+/// The `encoder`, without which nothing can be sent; that there is none is noted at `path`.
+fn needed(encoder: Option<Encoder>, path: &Path, problems: &mut Problems) -> Option<Encoder> {
+    if encoder.is_none() {
+        let help = "use a build with `--features otlp`, or leave `traces` out; ids that come with a request are passed on anyhow";
+        problems.error_with_help(path, "this build of the gateway sends no traces", help);
+    }
+    encoder
+}
+
+/// The endpoint for traces below `base`.
+fn address(base: &str) -> Result<Url, String> {
+    let url = fixed_url(base)?;
+    if url.query().is_some() || url.fragment().is_some() {
+        return Err("it has a `?` or `#`; name the collector's base URL only".to_owned());
+    }
+    let base = base.trim_end_matches('/');
+    if base.ends_with(PATH) {
+        return Err(format!("leave `/{PATH}` out: it is added"));
+    }
+    Url::parse(&format!("{base}/{PATH}")).map_err(|error| error.to_string())
+}
+
+fn build_headers(
+    config: &TracesConfig,
+    base: &BaseDir,
+    path: &Path,
+    problems: &mut Problems,
+) -> Vec<(HeaderName, TextOrSecret)> {
+    let mut headers = Vec::new();
+    for (name, value) in &config.headers {
+        let path = path.key(name);
+        let parsed = HeaderName::try_from(name.as_str()).map_err(|_| format!("`{name}` is not the name of a header"));
+        let Some(name) = problems.note(&path, parsed) else { continue };
+        if matches!(name, header::HOST | header::CONTENT_LENGTH | header::CONTENT_TYPE | header::TRANSFER_ENCODING) {
+            problems.error(&path, format!("the header {name} is set by the gateway"));
+        }
+        match value {
+            TextOrSecret::Text(text) if text.contains(|c: char| c.is_control()) => {
+                problems.error(&path, "a header's value is one line");
+            }
+            TextOrSecret::Text(_) => {}
+            TextOrSecret::Secret(secret) => secret.check(base, &path, problems),
+        }
+        headers.push((name, value.clone()));
+    }
+    headers
+}
+
+/// What is said of all spans.
+fn resource(config: &TracesConfig) -> BTreeMap<String, String> {
+    let mut resource = BTreeMap::from([
+        ("service.name".to_owned(), env!("CARGO_PKG_NAME").to_owned()),
+        ("service.version".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
+        // Tells replicas, and a gateway before a restart and after it, apart.
+        ("service.instance.id".to_owned(), format!("{:032x}", fastrand::u128(..))),
+    ]);
+    resource.extend(config.resource.clone());
+    resource
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_build_without_traces_says_so() {
+        let mut problems = Problems::default();
+        assert!(needed(None, &Path::root().key("traces"), &mut problems).is_none());
+        let problems = problems.into_vec();
+        let told: Vec<_> = problems.iter().map(|problem| (problem.path.to_string(), &*problem.message)).collect();
+        assert_eq!(told, [("traces".to_owned(), "this build of the gateway sends no traces")]);
+        assert!(problems[0].help.as_ref().is_some_and(|help| help.contains("--features otlp")));
+    }
+
+    #[test]
+    fn the_path_is_added_to_the_base() {
+        for (base, url) in [
+            ("http://otel-collector:4318", "http://otel-collector:4318/v1/traces"),
+            ("http://otel-collector:4318/", "http://otel-collector:4318/v1/traces"),
+            ("https://otlp.example.com/tenant/a", "https://otlp.example.com/tenant/a/v1/traces"),
+        ] {
+            assert_eq!(address(base).unwrap().as_str(), url);
+        }
+        for (base, says) in [
+            ("otel-collector:4318", "http://"),
+            ("grpc://h:4317", "http://"),
+            ("https://u:p@h/", "password"),
+            ("https://h/?a=1", "`?`"),
+            ("https://h/v1/traces", "leave `/v1/traces` out"),
+        ] {
+            let error = address(base).unwrap_err();
+            assert!(error.contains(says), "{base}: {error}");
+        }
+    }
+}

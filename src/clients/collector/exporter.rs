@@ -1,0 +1,219 @@
+//! The sending of spans: gathered for a second, sent in batches, tried again for a while, and given up.
+
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant as StdInstant},
+};
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use reqwest::Url;
+use tokio::{
+    sync::{mpsc, watch},
+    time::{Instant, sleep, sleep_until},
+};
+
+use crate::{
+    clients::outbound::{Call, Line},
+    domain::{
+        error::{BackendError, ErrorKind},
+        secret::TextOrSecret,
+    },
+    file::base_dir::BaseDir,
+    telemetry::{metrics::SpanMetrics, trace::Record},
+};
+
+/// How many spans leave at once, at most.
+const BATCH: usize = 512;
+/// How long one waits for others.
+const GATHER: Duration = Duration::from_secs(1);
+/// How long a collector may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How often a batch is sent at most.
+const ATTEMPTS: u32 = 5;
+/// How long to wait before it is sent again; twice as long each time.
+const FIRST_WAIT: Duration = Duration::from_secs(1);
+/// A collector that asks for a longer pause than this is not waited for.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// The largest answer of a collector that is read, in bytes.
+const LARGEST: usize = 64 * 1024;
+/// How often trouble is told, at most.
+const TOLD_EVERY: Duration = Duration::from_mins(1);
+
+/// Writes spans down as a collector wants them.
+#[derive(Debug, Clone, Copy)]
+pub struct Encoder {
+    /// The content type of what it writes.
+    pub content_type: &'static str,
+    /// The request for a batch of spans, with the attributes that all of them have.
+    pub encode: fn(&BTreeMap<String, String>, Vec<Record>) -> Vec<u8>,
+    /// How many spans a collector refuses that answers so with a 200.
+    pub refused: fn(&[u8]) -> u64,
+}
+
+/// Where spans are sent.
+#[derive(Debug)]
+pub struct Target {
+    /// The way there.
+    pub line: Arc<Line>,
+    /// The endpoint.
+    pub url: Url,
+    /// What the collector wants to be told besides.
+    pub headers: Vec<(HeaderName, TextOrSecret)>,
+    /// Where paths of secrets start.
+    pub base: BaseDir,
+}
+
+/// Sends spans until the end.
+#[derive(Debug)]
+pub struct Exporter {
+    encoder: Encoder,
+    resource: BTreeMap<String, String>,
+    target: Target,
+    spans: mpsc::Receiver<Record>,
+    metrics: SpanMetrics,
+    told: Told,
+}
+
+/// What was told of spans that were lost.
+#[derive(Debug, Default)]
+struct Told {
+    at: Option<StdInstant>,
+    lost: u64,
+}
+
+impl Exporter {
+    /// One that has sent nothing yet.
+    pub fn new(
+        encoder: Encoder,
+        resource: BTreeMap<String, String>,
+        target: Target,
+        spans: mpsc::Receiver<Record>,
+        metrics: SpanMetrics,
+    ) -> Self {
+        Self { encoder, resource, target, spans, metrics, told: Told::default() }
+    }
+
+    /// Sends spans until it is `over`, and then what is left.
+    pub async fn run(mut self, mut over: watch::Receiver<bool>) {
+        loop {
+            let batch = self.gather(&mut over).await;
+            if batch.is_empty() {
+                return;
+            }
+            self.deliver(batch, &mut over).await;
+        }
+    }
+
+    /// The next batch; an empty one when it is over and nothing is left.
+    async fn gather(&mut self, over: &mut watch::Receiver<bool>) -> Vec<Record> {
+        let mut batch = Vec::new();
+        let mut until = None;
+        while batch.len() < BATCH && !*over.borrow() {
+            let room = BATCH - batch.len();
+            tokio::select! {
+                received = self.spans.recv_many(&mut batch, room) => if received == 0 { break },
+                () = sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() => break,
+                // An error means that nobody is left to end it, and so to send anything.
+                _ = over.wait_for(|over| *over) => break,
+            }
+            until.get_or_insert_with(|| Instant::now() + GATHER);
+        }
+        while batch.len() < BATCH
+            && let Ok(span) = self.spans.try_recv()
+        {
+            batch.push(span);
+        }
+        batch
+    }
+
+    /// Sends `batch`, again where that may help.
+    async fn deliver(&mut self, batch: Vec<Record>, over: &mut watch::Receiver<bool>) {
+        let count = batch.len() as u64;
+        let body = Bytes::from((self.encoder.encode)(&self.resource, batch));
+        let mut wait = FIRST_WAIT;
+        for attempt in 1..=ATTEMPTS {
+            let error = match self.send(body.clone()).await {
+                Ok(0) => return self.count(count, 0),
+                Ok(refused) => {
+                    self.count(count.saturating_sub(refused), refused.min(count));
+                    return self.tell("the collector refused spans and took those beside them");
+                }
+                Err(error) => error,
+            };
+            let pause = match error.kind {
+                ErrorKind::Throttled { retry_after } => wait.max(retry_after.unwrap_or_default()),
+                _ => wait,
+            };
+            if !error.kind.is_retryable() || attempt == ATTEMPTS || pause > LONGEST_WAIT || *over.borrow() {
+                self.count(0, count);
+                return self.tell(&error.message);
+            }
+            self.tell(&error.message);
+            tokio::select! {
+                () = sleep(pause) => {}
+                _ = over.wait_for(|over| *over) => {}
+            }
+            wait *= 2;
+        }
+    }
+
+    /// Sends `body` once; how many of its spans the collector refuses.
+    async fn send(&self, body: Bytes) -> Result<u64, BackendError> {
+        let Target { line, url, .. } = &self.target;
+        let (method, headers, deadline) = (Method::POST, self.headers()?, Instant::now() + PATIENCE);
+        let call =
+            Call { method, headers, body: Some(body), may_repeat: false, ..Call::get(url.clone(), LARGEST, deadline) };
+        let reply = line.fetch(call).await?;
+        if reply.status.is_success() {
+            return Ok((self.encoder.refused)(&reply.body));
+        }
+        let error = reply.refusal().within(url);
+        // OTLP says which failures may pass; this one is none of them.
+        let is_final = reply.status == StatusCode::INTERNAL_SERVER_ERROR;
+        Err(BackendError { kind: if is_final { ErrorKind::InvalidOutput } else { error.kind }, ..error })
+    }
+
+    fn headers(&self) -> Result<HeaderMap, BackendError> {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(self.encoder.content_type));
+        for (name, value) in &self.target.headers {
+            let secret = match value {
+                TextOrSecret::Text(_) => None,
+                TextOrSecret::Secret(secret) => {
+                    Some(secret.read(&self.target.base).map_err(BackendError::unavailable)?)
+                }
+            };
+            let text = match (value, &secret) {
+                (TextOrSecret::Text(text), _) => text.as_str(),
+                (_, secret) => secret.as_ref().map_or("", |secret| secret.expose()),
+            };
+            let mut value = HeaderValue::try_from(text).map_err(|_| {
+                BackendError::unavailable(format!("the header {name} for the collector is not one line"))
+            })?;
+            value.set_sensitive(secret.is_some());
+            headers.insert(name.clone(), value);
+        }
+        Ok(headers)
+    }
+
+    fn count(&self, sent: u64, failed: u64) {
+        self.metrics.sent.inc_by(sent);
+        self.metrics.failed.inc_by(failed);
+    }
+
+    /// Logs `why` spans do not arrive, unless something was logged just now.
+    fn tell(&mut self, why: &str) {
+        if self.told.at.is_some_and(|at| at.elapsed() < TOLD_EVERY) {
+            return;
+        }
+        let lost = self.metrics.failed.get() + self.metrics.dropped.get();
+        tracing::warn!(
+            why,
+            lost = lost - self.told.lost,
+            "spans do not reach the collector; answers do not wait for them"
+        );
+        self.told = Told { at: Some(StdInstant::now()), lost };
+    }
+}

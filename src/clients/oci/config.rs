@@ -1,0 +1,187 @@
+//! The `registries` of a configuration.
+
+use std::{num::NonZeroU32, path::PathBuf};
+
+use reqwest::Url;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{
+    credentials::{Credentials, DockerConfig},
+    reference::{canonical_registry, is_registry},
+    registry::Registry,
+};
+use crate::{
+    clients::outbound::{ClientCertificate, Outbound, Terms, Tls, TlsKeys},
+    domain::problem::{Path, Problems},
+    file::base_dir::BaseDir,
+};
+
+/// Docker Hub, as it stands in image references.
+const HUB: &str = "docker.io";
+
+/// How one registry is reached, and what it means by its answers.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct RegistryConfig {
+    /// Host and port where it is reached, if those of image references are others.
+    pub endpoint: Option<String>,
+    /// Speak `http://` instead of `https://`. For a registry on a trusted network only.
+    pub plain_http: bool,
+    /// A PEM file with certificates to trust besides the system's, relative to the configuration file.
+    pub ca: Option<PathBuf>,
+    /// A certificate that shows who we are, for a registry that asks for one. Its files are read again every 30 s.
+    pub client_certificate: Option<ClientCertificate>,
+    /// Believe any certificate. Whoever is in between can then read the credential and decide what is deployed.
+    pub insecure_skip_verify: bool,
+    /// A Docker `config.json` with the credential, relative to the configuration file; read again when it changes. Without
+    /// it the registry is asked anonymously.
+    pub docker_config: Option<PathBuf>,
+    /// Which of the credential helpers that the file names may run: `ecr-login` for the program
+    /// `docker-credential-ecr-login`.
+    pub credential_helpers: Vec<String>,
+    /// The registry that this one mirrors: it is asked first, and what it does not have, or not tell, the other is asked for.
+    pub mirror_of: Option<String>,
+    /// What a 404 to a `HEAD` is worth, which has no body that says who sent it.
+    pub confirm404: Confirm404,
+    /// Take a 403 for a missing tag, which is what Artifactory's virtual repositories mean by it. A right that is lost then
+    /// looks like a tag that is gone.
+    pub denied_means_missing: bool,
+    /// How many requests may be under way at once; 8 unless set, and 4 for Docker Hub.
+    #[schemars(range(min = 1))]
+    pub concurrency: Option<usize>,
+    /// How many requests may begin per second; any unless set, and 10 for Docker Hub.
+    pub rate: Option<NonZeroU32>,
+}
+
+/// What a 404 to a `HEAD` is worth.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Confirm404 {
+    /// A `GET` must say the same, in the words of a registry.
+    #[default]
+    Get,
+    /// It is believed where the header `Docker-Distribution-Api-Version` shows that the registry itself sent it: a request
+    /// less for each tag that is missing.
+    Head,
+}
+
+/// What a registry means by its answers.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Rules {
+    pub confirm_404: Confirm404,
+    pub denied_means_missing: bool,
+}
+
+impl RegistryConfig {
+    /// The registry called `host`; `path` is its entry's.
+    pub(super) fn build(
+        &self,
+        host: &str,
+        base: &BaseDir,
+        outbound: &Outbound,
+        path: &Path,
+        problems: &mut Problems,
+    ) -> Option<Registry> {
+        let name = canonical_registry(host);
+        let at = self.endpoint.as_deref().unwrap_or(if name == HUB { "registry-1.docker.io" } else { name });
+        if !is_registry(at) {
+            problems.error_with_help(
+                &path.key("endpoint"),
+                format!("`{}` is not a host with an optional port", at.escape_debug()),
+                "write it as in an image reference, such as `10.0.0.5:5000`; `plainHttp` says whether it is http",
+            );
+            return None;
+        }
+        if self.concurrency == Some(0) {
+            problems.error(&path.key("concurrency"), "with 0 it would never be asked");
+            return None;
+        }
+        if let Some(of) = self.mirror_of.as_ref().filter(|of| !is_registry(of) || canonical_registry(of) == name) {
+            problems.error_with_help(
+                &path.key("mirrorOf"),
+                format!("`{}` is not another registry's host", of.escape_debug()),
+                "write the host as it stands in image references, such as `docker.io`",
+            );
+        }
+        let keys = TlsKeys {
+            ca: self.ca.as_ref(),
+            client_certificate: self.client_certificate.as_ref(),
+            insecure_skip_verify: self.insecure_skip_verify,
+        };
+        let tls = keys.build(self.plain_http, base, path, problems);
+        if self.docker_config.is_none() && !self.credential_helpers.is_empty() {
+            problems.warning(
+                &path.key("credentialHelpers"),
+                "never used: no `dockerConfig` names a helper",
+                "helpers run when `credHelpers` or `credsStore` of a Docker config.json names them",
+            );
+        }
+        let file = self.docker_config.as_ref().map(|file| base.resolve(file));
+        if let Some(file) = &file {
+            self.check_docker_config(file, name, &path.key("dockerConfig"), problems);
+        }
+        let line = problems.note(&tls.at(path), outbound.line(self.terms(name, tls.clone())))?;
+        let url = format!("{}://{at}/", if self.plain_http { "http" } else { "https" });
+        let url = problems.note(&path.key("endpoint"), Url::parse(&url))?;
+        outbound.name_destination(Some(&url));
+        let rules = Rules { confirm_404: self.confirm404, denied_means_missing: self.denied_means_missing };
+        let credentials = Credentials::new(file, self.credential_helpers.clone());
+        Some(Registry::new(name.to_owned(), url, line, credentials, rules))
+    }
+
+    /// On what terms the registry called `name` is asked.
+    fn terms(&self, name: &str, tls: Tls) -> Terms {
+        let (concurrency, rate) = if name == HUB { (4, NonZeroU32::new(10)) } else { (8, None) };
+        Terms { tls, concurrency: self.concurrency.unwrap_or(concurrency), rate: self.rate.or(rate) }
+    }
+
+    fn check_docker_config(&self, file: &std::path::Path, name: &str, path: &Path, problems: &mut Problems) {
+        let read = DockerConfig::read(file).map_err(|why| format!("{}: {why}", file.display()));
+        let Some(config) = problems.note(path, read) else { return };
+        if let Some(helper) = config.helper(name) {
+            if !self.credential_helpers.iter().any(|allowed| allowed == helper) {
+                problems.error_with_help(
+                    path,
+                    format!("the file leaves the credential for `{name}` to the helper `{helper}`, which may not run"),
+                    format!("allow it: `credentialHelpers: [{helper}]`"),
+                );
+            }
+            return;
+        }
+        let found = config.find(name, "").map_err(|why| format!("{}: {why}", file.display()));
+        if let Some(None) = problems.note(path, found)
+            && !config.knows(name)
+        {
+            problems.warning(
+                path,
+                format!("the file holds no user and password for `{name}`, which is then asked anonymously"),
+                "log in to it with `docker login`",
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn docker_hub_is_asked_less_than_others() {
+        let terms = |host: &str, entry: Value| {
+            let config: RegistryConfig = serde_json::from_value(entry).unwrap();
+            config.terms(canonical_registry(host), Tls::default())
+        };
+        let of = |concurrency, rate| Terms { tls: Tls::default(), concurrency, rate: NonZeroU32::new(rate) };
+        for hub in ["docker.io", "index.docker.io", "registry-1.docker.io"] {
+            assert_eq!(terms(hub, json!({})), of(4, 10), "{hub}");
+            assert_eq!(terms(hub, json!({"concurrency": 9, "rate": 100})), of(9, 100), "{hub}");
+        }
+        assert_eq!(terms("ghcr.io", json!({})), of(8, 0));
+        assert_eq!(terms("ghcr.io", json!({"concurrency": 2, "rate": 3})), of(2, 3));
+        // A mirror of Docker Hub is somebody else.
+        assert_eq!(terms("mirror.example", json!({"mirrorOf": "docker.io"})), of(8, 0));
+    }
+}

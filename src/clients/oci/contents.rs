@@ -1,0 +1,182 @@
+//! What a digest contains: annotations, platforms, the revision and the time of the build. A digest never changes, so what
+//! was read once is kept.
+
+use std::sync::Arc;
+
+use http::Method;
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+
+use super::{
+    Digest,
+    lookup::vouched_for,
+    manifest::{Annotations, ImageConfig, Manifest, Platform},
+    registry::{Question, Registry},
+};
+use crate::{
+    bounded_cache::Bounded,
+    domain::error::{BackendError, ErrorKind},
+};
+
+/// The annotation and label that names the commit (image specification 1.1, "Pre-Defined Annotation Keys").
+const REVISION: &str = "org.opencontainers.image.revision";
+/// The one that names the time.
+const CREATED: &str = "org.opencontainers.image.created";
+/// The one that names what was built: a version, or the branch or pull request.
+const VERSION: &str = "org.opencontainers.image.version";
+
+/// What is known of one digest.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Contents {
+    /// What kind of artifact it is.
+    pub artifact_type: Option<String>,
+    /// What its builder wrote on the index or manifest.
+    pub annotations: Annotations,
+    /// What its builder wrote on the first image of an index that has no annotations.
+    pub image_annotations: Annotations,
+    /// The platforms of its images.
+    pub platforms: Vec<Platform>,
+    /// The commit, by its builder's word: of the annotations, else of the image's labels.
+    pub revision: Option<String>,
+    /// When it was built (RFC 3339).
+    pub created: Option<String>,
+    /// The version that its builder gave it.
+    pub version: Option<String>,
+    /// The digest for each platform, where it is an index.
+    pub images: Vec<(Platform, Digest)>,
+}
+
+impl Contents {
+    /// The same without the annotations, but for those that name the commit and the time.
+    #[must_use]
+    pub fn without_annotations(&self) -> Self {
+        let told = [REVISION, CREATED].into_iter().filter_map(|name| self.annotations.get_key_value(name));
+        let annotations = told.map(|(name, value)| (name.clone(), value.clone())).collect();
+        let Self { artifact_type, platforms, revision, created, version, images, .. } = self.clone();
+        let image_annotations = Annotations::new();
+        Self { artifact_type, annotations, image_annotations, platforms, revision, created, version, images }
+    }
+
+    /// What its builder wrote on the index or manifest; on its first image, where an index has no annotations. Builders
+    /// write on either.
+    #[must_use]
+    pub fn told_annotations(&self) -> &Annotations {
+        if self.annotations.is_empty() { &self.image_annotations } else { &self.annotations }
+    }
+
+    /// The commit that the index or manifest itself names, for all of its images.
+    #[must_use]
+    pub fn own_revision(&self) -> Option<&str> {
+        self.annotations.get(REVISION).map(String::as_str).filter(|revision| !revision.is_empty())
+    }
+
+    /// When it was built, as a time that can be compared; `None` where it does not say.
+    #[must_use]
+    pub fn created_at(&self) -> Option<jiff::Timestamp> {
+        self.created.as_deref()?.parse().ok()
+    }
+
+    /// The weight in memory, in bytes, about.
+    pub(super) fn weight(&self) -> u32 {
+        let all = self.annotations.iter().chain(&self.image_annotations);
+        let annotations: usize = all.map(|(key, value)| key.len() + value.len() + 64).sum();
+        u32::try_from(512 + annotations + self.images.len() * 256).unwrap_or(u32::MAX)
+    }
+}
+
+impl Registry {
+    /// Reads what `digest` contains. What the index does not say is read from its first image, and what that one's manifest
+    /// does not say from its configuration.
+    ///
+    /// # Errors
+    /// When one of them cannot be had by `deadline`.
+    pub(super) async fn contents(
+        &self,
+        repository: &str,
+        digest: &Digest,
+        deadline: Instant,
+    ) -> Result<Contents, BackendError> {
+        if self.is_low(repository).await {
+            let why = "little is left of what it allows, so that contents are not read until it allows more";
+            return Err(BackendError::new(ErrorKind::Throttled { retry_after: None }, why));
+        }
+        let top = self.manifest(repository, digest, deadline).await?;
+        let mut contents = Contents::default();
+        contents.add(&top);
+        contents.artifact_type = top.artifact_type().map(str::to_owned);
+        contents.annotations.clone_from(&top.annotations);
+        let images = top.images().filter_map(|image| Some((image.platform.clone()?, image.digest.clone())));
+        contents.images = images.collect();
+        contents.platforms = contents.images.iter().map(|(platform, _)| platform.clone()).collect();
+        let first = top.images().next().map(|image| image.digest.clone());
+        let image = match first {
+            Some(first) if contents.is_wanting() => self.manifest(repository, &first, deadline).await?,
+            Some(_) => return Ok(contents),
+            None => top,
+        };
+        contents.add(&image);
+        // Such an index does not say when it was built either, so that its first image has just been read.
+        if contents.annotations.is_empty() {
+            contents.image_annotations.clone_from(&image.annotations);
+        }
+        if let Some(config) = image.image_config().filter(|_| contents.is_wanting() || contents.platforms.is_empty()) {
+            let config = self.image_config(repository, &config.digest, deadline).await?;
+            let label = |name: &str| config.label(name).map(str::to_owned);
+            contents.revision = contents.revision.or_else(|| label(REVISION));
+            contents.version = contents.version.or_else(|| label(VERSION));
+            contents.created = contents.created.or_else(|| label(CREATED)).or_else(|| config.created.clone());
+            if contents.images.is_empty() {
+                contents.platforms.extend(config.platform());
+            }
+        }
+        Ok(contents)
+    }
+
+    async fn manifest(&self, repository: &str, digest: &Digest, deadline: Instant) -> Result<Manifest, BackendError> {
+        let path = format!("manifests/{digest}");
+        let question = Question { method: Method::GET, repository, path: &path, query: None };
+        let reply = self.ask(&question, deadline).await?;
+        if reply.status.as_u16() != 200 {
+            return Err(reply.refusal().within(format_args!("the content of {digest}")));
+        }
+        let (target, manifest) = vouched_for(&reply).map_err(|error| error.within(digest))?;
+        check(digest, &target.digest)?;
+        Ok(manifest)
+    }
+
+    async fn image_config(
+        &self,
+        repository: &str,
+        digest: &Digest,
+        deadline: Instant,
+    ) -> Result<ImageConfig, BackendError> {
+        let within = |error: BackendError| error.within(format_args!("the image configuration {digest}"));
+        let reply = self.blob(repository, digest.as_str(), deadline).await.map_err(within)?;
+        check(digest, &Digest::of(&reply.body))?;
+        ImageConfig::parse(&reply.body).map_err(|error| within(BackendError::invalid_output(error)))
+    }
+}
+
+impl Contents {
+    fn add(&mut self, manifest: &Manifest) {
+        let told = |name: &str| manifest.annotations.get(name).filter(|value| !value.is_empty()).cloned();
+        self.revision = self.revision.take().or_else(|| told(REVISION));
+        self.created = self.created.take().or_else(|| told(CREATED));
+        self.version = self.version.take().or_else(|| told(VERSION));
+    }
+
+    const fn is_wanting(&self) -> bool {
+        self.revision.is_none() || self.created.is_none()
+    }
+}
+
+fn check(wanted: &Digest, got: &Digest) -> Result<(), BackendError> {
+    if wanted == got {
+        return Ok(());
+    }
+    Err(BackendError::invalid_output(format!("the content of {wanted} has the digest {got}")))
+}
+
+/// What [`Contents`] are kept as.
+pub(super) type Kept = Bounded<Digest, Arc<Contents>>;

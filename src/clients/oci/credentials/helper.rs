@@ -1,0 +1,63 @@
+//! Credential helpers: `docker-credential-<name> get`, as Docker's documentation describes their protocol.
+
+use std::{process::Stdio, time::Duration};
+
+use serde::Deserialize;
+use tokio::{io::AsyncWriteExt, process::Command, time::timeout};
+
+use super::Credential;
+use crate::domain::secret::Secret;
+
+/// How long a helper may take.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// The user name that marks an identity token.
+const IDENTITY: &str = "<token>";
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Told {
+    username: String,
+    secret: Secret,
+}
+
+/// What the helper `name` has for `registry`; `None` when it says that it has nothing.
+///
+/// # Errors
+/// When it gives no clear answer. What it prints is never told, since it may be the secret.
+pub(super) async fn ask(name: &str, registry: &str) -> Result<Option<Credential>, String> {
+    let program = format!("docker-credential-{name}");
+    // The name under which Docker keeps its own registry.
+    let server = if registry == "docker.io" { "https://index.docker.io/v1/" } else { registry };
+    let run = async {
+        let mut child = Command::new(&program)
+            .arg("get")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(|error| format!("the credential helper `{program}` cannot run: {error}"))?;
+        if let Some(mut stdin) = child.stdin.take() {
+            // A helper that does not read is judged by what it prints.
+            let _ = stdin.write_all(server.as_bytes()).await;
+        }
+        child.wait_with_output().await.map_err(|error| format!("the credential helper `{program}` failed: {error}"))
+    };
+    let output =
+        timeout(TIMEOUT, run).await.map_err(|_| format!("the credential helper `{program}` took too long"))??;
+    if !output.status.success() {
+        let is_nothing = String::from_utf8_lossy(&output.stdout).contains("credentials not found");
+        return if is_nothing {
+            Ok(None)
+        } else {
+            Err(format!("the credential helper `{program}` failed for {registry} ({})", output.status))
+        };
+    }
+    let told: Told = serde_json::from_slice(&output.stdout)
+        .map_err(|_| format!("the credential helper `{program}` printed no credential for {registry}"))?;
+    Ok(Some(if told.username == IDENTITY {
+        Credential::Identity(told.secret)
+    } else {
+        Credential::Password { username: told.username, password: told.secret }
+    }))
+}

@@ -1,0 +1,289 @@
+//! All registries: which one is asked, mirrors before their origin, and what is known already shared between those who ask.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use moka::sync::Cache;
+use sha2::{Digest as _, Sha256};
+use tokio::time::Instant;
+
+use super::{
+    Digest, Reference,
+    config::RegistryConfig,
+    contents::{Contents, Kept},
+    lookup::{Lookup, Missing, Target},
+    reference::{canonical_registry, is_registry},
+    registry::Registry,
+};
+use crate::{
+    bounded_cache::{self, Bounded},
+    clients::outbound::Outbound,
+    domain::{
+        clock::{Clock, Timestamp},
+        error::BackendError,
+        problem::{Path, Problems},
+    },
+    file::base_dir::BaseDir,
+    flight::{Flights, Seat, wait::landed},
+};
+
+/// How much memory the contents of digests may take, in bytes.
+const MOST_CONTENTS: u64 = 16 * 1024 * 1024;
+/// How many tags are remembered.
+const MOST_TAGS: u64 = 10_000;
+/// How much longer a tag is believed when little is left of what its registry allows.
+const STRETCH: u32 = 4;
+
+/// The registries that are configured, and what is known of each.
+#[derive(Debug, Clone)]
+pub struct Registries(Arc<Shared>);
+
+struct Shared {
+    registries: Mutex<HashMap<String, Arc<Registry>>>,
+    /// The mirrors of each registry, in the order of their names.
+    mirrors: HashMap<String, Vec<String>>,
+    base: BaseDir,
+    outbound: Arc<Outbound>,
+    clock: Arc<dyn Clock>,
+    contents: Kept,
+    tags: Bounded<Reference, (Target, Timestamp)>,
+    lookups: Flights<[u8; 32], (), Result<Lookup, BackendError>>,
+    readings: Flights<[u8; 32], (), Result<Arc<Contents>, BackendError>>,
+}
+
+/// On what terms a tag is looked up.
+#[derive(Debug, Clone, Copy)]
+pub struct Patience {
+    /// When the answer must be here.
+    pub deadline: Instant,
+    /// How old an answer may be that somebody else got.
+    pub max_age: Duration,
+}
+
+impl Registries {
+    /// Checks and keeps the `registries` of a configuration.
+    pub fn build(
+        config: &BTreeMap<String, RegistryConfig>,
+        base: &BaseDir,
+        outbound: &Arc<Outbound>,
+        clock: Arc<dyn Clock>,
+        path: &Path,
+        problems: &mut Problems,
+    ) -> Self {
+        let (mut registries, mut mirrors) = (HashMap::new(), HashMap::<String, Vec<String>>::new());
+        for (host, entry) in config {
+            let path = path.key(host);
+            if !is_registry(host) {
+                problems.error_with_help(
+                    &path,
+                    format!("`{host}` is not a registry's host"),
+                    "write the host and port as they stand in image references, such as `registry.example.com:5000`",
+                );
+                continue;
+            }
+            let Some(registry) = entry.build(host, base, outbound, &path, problems) else { continue };
+            if let Some(of) = &entry.mirror_of {
+                mirrors.entry(canonical_registry(of).to_owned()).or_default().push(registry.name.clone());
+            }
+            if let Some(other) = registries.insert(registry.name.clone(), Arc::new(registry)) {
+                problems.error(&path, format!("two entries are for {}", other.name));
+            }
+        }
+        for (host, entry) in config {
+            let of = entry.mirror_of.as_deref().map(canonical_registry);
+            let of_mirror = of.and_then(|of| config.iter().find(|(name, _)| canonical_registry(name) == of));
+            if of_mirror.is_some_and(|(_, other)| other.mirror_of.is_some()) {
+                problems.error_with_help(
+                    &path.key(host).key("mirrorOf"),
+                    "that registry is a mirror itself",
+                    "name the origin, whose word counts when a mirror has nothing",
+                );
+            }
+        }
+        Self(Arc::new(Shared {
+            registries: Mutex::new(registries),
+            mirrors,
+            base: base.clone(),
+            outbound: Arc::clone(outbound),
+            clock,
+            contents: bounded_cache::build(
+                Cache::builder().max_capacity(MOST_CONTENTS).weigher(|_, contents: &Arc<Contents>| contents.weight()),
+            ),
+            tags: bounded_cache::new(MOST_TAGS),
+            lookups: Flights::default(),
+            readings: Flights::default(),
+        }))
+    }
+
+    /// What `reference` stands for now. Asked once, however many want to know.
+    ///
+    /// # Errors
+    /// When the registry gives no clear answer in time.
+    pub async fn look_up(&self, reference: &Reference, patience: Patience) -> Result<Lookup, BackendError> {
+        let name = &reference.registry;
+        if let Some(target) = self.remembered(reference, patience.max_age).await {
+            return Ok(Lookup::There(target));
+        }
+        let key = Sha256::digest(reference.to_string()).into();
+        let ask = || {
+            let (shared, asked) = (Arc::clone(&self.0), reference.clone());
+            let work = move |seat: Seat<_, _, _>| async move {
+                let asked_at = shared.clock.now();
+                let found = shared.look_up(&asked, patience.deadline).await;
+                seat.land(|is_current| {
+                    if let (Ok(Lookup::There(target)), true) = (&found, is_current) {
+                        shared.tags.insert(asked, (target.clone(), asked_at));
+                    }
+                });
+                found
+            };
+            let known = || self.0.tag(reference, patience.max_age).map(|target| Ok(Lookup::There(target)));
+            self.0.lookups.board(key, known, || (), work)
+        };
+        landed(ask, patience.deadline).await.map_err(|error| error.within(format_args!("registry {name}")))
+    }
+
+    /// What `digest` contains.
+    ///
+    /// # Errors
+    /// When the registry does not give it whole by `deadline`.
+    pub async fn contents(
+        &self,
+        registry: &str,
+        repository: &str,
+        digest: &Digest,
+        deadline: Instant,
+    ) -> Result<Arc<Contents>, BackendError> {
+        let kept = || self.0.contents.get(digest);
+        if let Some(contents) = kept() {
+            return Ok(contents);
+        }
+        let key = Sha256::digest(format!("{registry}/{repository}@{digest}")).into();
+        let ask = || {
+            let shared = Arc::clone(&self.0);
+            let (name, repository, digest) = (registry.to_owned(), repository.to_owned(), digest.clone());
+            let work = move |seat: Seat<_, _, _>| async move {
+                let _seat = seat;
+                let contents = Arc::new(shared.read(&name, &repository, &digest, deadline).await?);
+                shared.contents.insert(digest, Arc::clone(&contents));
+                Ok(contents)
+            };
+            self.0.readings.board(key, || kept().map(Ok), || (), work)
+        };
+        landed(ask, deadline).await.map_err(|error| error.within(format_args!("registry {registry}")))
+    }
+
+    /// Drops what is remembered of tags, so that each is asked for again. What is being asked now counts for those who wait
+    /// for it already.
+    pub fn forget_tags(&self) {
+        self.0.lookups.supersede(|()| true, || self.0.tags.invalidate_all());
+    }
+
+    /// The registry called `name`, and its mirrors before it.
+    pub(super) fn chain(&self, name: &str) -> Result<Vec<Arc<Registry>>, BackendError> {
+        self.0.chain(name)
+    }
+
+    async fn remembered(&self, reference: &Reference, max_age: Duration) -> Option<Target> {
+        if let Some(target) = self.0.tag(reference, max_age) {
+            return Some(target);
+        }
+        let stretched = self.0.tag(reference, max_age.saturating_mul(STRETCH))?;
+        let is_low = self.0.registry(&reference.registry).ok()?.is_low(&reference.repository).await;
+        is_low.then_some(stretched)
+    }
+}
+
+impl Shared {
+    /// What is remembered of `reference`, if it is younger than `max_age`.
+    fn tag(&self, reference: &Reference, max_age: Duration) -> Option<Target> {
+        let (target, at) = self.tags.get(reference)?;
+        let age = self.clock.now().since(at)?;
+        (age < max_age).then_some(target)
+    }
+
+    async fn look_up(&self, reference: &Reference, deadline: Instant) -> Result<Lookup, BackendError> {
+        let chain = self.chain(&reference.registry)?;
+        let last = chain.len() - 1;
+        for (index, registry) in chain.iter().enumerate() {
+            let found = registry.look_up(reference, share(deadline, last - index)).await;
+            match found {
+                Ok(found @ Lookup::There(_)) => return Ok(found),
+                // What a mirror does not have, or not tell, its origin may.
+                _ if index < last => {
+                    tracing::debug!(mirror = registry.name, %reference, ?found, "not from the mirror");
+                }
+                Ok(Lookup::Missing(missing)) => {
+                    if missing == Missing::Repository {
+                        tracing::warn!(
+                            registry = reference.registry,
+                            repository = reference.repository,
+                            "the registry has no such repository; its images are taken for not built yet"
+                        );
+                    }
+                    return Ok(Lookup::Missing(missing));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Err(BackendError::unavailable("there is nobody to ask"))
+    }
+
+    async fn read(
+        &self,
+        name: &str,
+        repository: &str,
+        digest: &Digest,
+        deadline: Instant,
+    ) -> Result<Contents, BackendError> {
+        let chain = self.chain(name)?;
+        let last = chain.len() - 1;
+        let mut result = Err(BackendError::unavailable("there is nobody to ask"));
+        for (index, registry) in chain.iter().enumerate() {
+            result = registry.contents(repository, digest, share(deadline, last - index)).await;
+            if result.is_ok() {
+                break;
+            }
+        }
+        result
+    }
+
+    fn chain(&self, name: &str) -> Result<Vec<Arc<Registry>>, BackendError> {
+        let name = canonical_registry(name);
+        let mirrors = self.mirrors.get(name).into_iter().flatten();
+        mirrors.map(String::as_str).chain([name]).map(|name| self.registry(name)).collect()
+    }
+
+    /// The registry called `name`: as configured, else at that host over https, anonymously.
+    fn registry(&self, name: &str) -> Result<Arc<Registry>, BackendError> {
+        let mut registries = self.registries.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(registry) = registries.get(name) {
+            return Ok(Arc::clone(registry));
+        }
+        let mut problems = Problems::default();
+        let config = RegistryConfig::default();
+        let built = config.build(name, &self.base, &self.outbound, &Path::root(), &mut problems);
+        let registry = built.ok_or_else(|| BackendError::unavailable(format!("{name} cannot be asked")))?;
+        let registry = Arc::new(registry);
+        registries.insert(name.to_owned(), Arc::clone(&registry));
+        Ok(registry)
+    }
+}
+
+/// Half of the time that is left, as long as others are to be asked after this one.
+fn share(deadline: Instant, others: usize) -> Instant {
+    if others == 0 {
+        return deadline;
+    }
+    let now = Instant::now();
+    now + deadline.saturating_duration_since(now) / 2
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Registries").field("mirrors", &self.mirrors).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,251 @@
+//! One registry: where it is, who we are there, and how it is asked. Source: OCI distribution specification 1.1, and the
+//! distribution project's authentication, which all registries speak.
+
+use std::sync::Arc;
+
+use http::{HeaderMap, HeaderValue, Method, header};
+use reqwest::Url;
+use tokio::time::Instant;
+
+use super::{
+    challenge::Challenge,
+    config::Rules,
+    credentials::{Credential, Credentials},
+    manifest,
+    token::{Pass, Purpose, Tokens, sensitive},
+};
+use crate::{
+    bounded_cache::{self, Bounded},
+    clients::outbound::{Call, Line, Reply, check_elsewhere},
+    domain::error::{BackendError, ErrorKind},
+};
+
+/// The largest answer that is read, in bytes.
+const MOST: usize = 4 * 1024 * 1024;
+/// How often a registry may send us elsewhere for one blob.
+const MOST_REDIRECTS: usize = 3;
+/// For how many repositories it is remembered how to ask.
+const MOST_CHALLENGES: u64 = 10_000;
+
+/// A registry and what is known of it.
+#[derive(Debug)]
+pub(super) struct Registry {
+    /// Its name, as it stands in image references.
+    pub name: String,
+    /// What it means by its answers.
+    pub rules: Rules,
+    base: Url,
+    line: Arc<Line>,
+    credentials: Credentials,
+    /// How each scope has to be asked for, since its first refusal.
+    challenges: Bounded<String, Challenge>,
+    tokens: Tokens,
+}
+
+/// One request to a registry.
+#[derive(Debug, Clone)]
+pub(super) struct Question<'a> {
+    /// `HEAD` or `GET`.
+    pub method: Method,
+    /// The repository that is asked about; empty for the catalogue.
+    pub repository: &'a str,
+    /// What follows `/v2/<name>/`, or `/v2/` for the catalogue.
+    pub path: &'a str,
+    /// The query, if there is one.
+    pub query: Option<&'a str>,
+}
+
+impl Question<'_> {
+    /// What a token must allow (token specification, "Requesting a Token").
+    fn scope(&self) -> String {
+        if self.repository.is_empty() {
+            "registry:catalog:*".to_owned()
+        } else {
+            format!("repository:{}:pull", self.repository)
+        }
+    }
+}
+
+impl Registry {
+    /// A registry that has not been asked yet, at `base`.
+    pub fn new(name: String, base: Url, line: Arc<Line>, credentials: Credentials, rules: Rules) -> Self {
+        let challenges = bounded_cache::new(MOST_CHALLENGES);
+        Self { name, rules, base, line, credentials, challenges, tokens: Tokens::default() }
+    }
+
+    /// Asks, with the token flow where the registry wants it. A credential or a token that was remembered is renewed once
+    /// when it is refused.
+    ///
+    /// # Errors
+    /// When no whole answer arrives by `deadline`; any status is an answer.
+    pub async fn ask(&self, question: &Question<'_>, deadline: Instant) -> Result<Reply, BackendError> {
+        let (repository, scope) = (question.repository, question.scope());
+        let mut credential = self.credentials.find(&self.name, repository, false).await?;
+        let known = self.challenges.get(&scope);
+        let (challenge, pass, reply) = if let Some(challenge) = known {
+            let pass = self.open(&challenge, question, &mut credential, deadline).await;
+            // Its token server may have moved, so that the next request goes without a token and learns where to.
+            let pass = pass.inspect_err(|_| self.challenges.invalidate(&scope))?;
+            let reply = self.send(question, Some(&pass), credential.as_ref(), deadline).await?;
+            (challenge, pass, reply)
+        } else {
+            let reply = self.send(question, None, credential.as_ref(), deadline).await?;
+            if reply.status.as_u16() != 401 {
+                return Ok(reply);
+            }
+            let challenge = challenge_of(&reply).ok_or_else(|| {
+                let why = "401 without a challenge that is understood (Basic or Bearer)";
+                BackendError::new(ErrorKind::Denied, why)
+            })?;
+            let pass = self.open(&challenge, question, &mut credential, deadline).await?;
+            self.challenges.insert(scope.clone(), challenge.clone());
+            let reply = self.send(question, Some(&pass), credential.as_ref(), deadline).await?;
+            (challenge, pass, reply)
+        };
+        // Expired credentials are a 403 without a challenge at ECR, and a 400 at ECR Public.
+        if !matches!(reply.status.as_u16(), 400 | 401 | 403) {
+            return Ok(reply);
+        }
+        let next = challenge_of(&reply).unwrap_or_else(|| challenge.clone());
+        let now = self.credentials.find(&self.name, repository, true).await?;
+        if !pass.was_kept && next == challenge && fingerprint(now.as_ref()) == fingerprint(credential.as_ref()) {
+            return Ok(reply);
+        }
+        if let Some(purpose) = self.purpose(&challenge, &scope)? {
+            self.tokens.forget(&purpose, credential.as_ref(), &pass.authorization);
+        }
+        let fresh = self.authorize(&next, &scope, now.as_ref(), deadline).await?;
+        self.challenges.insert(scope, next);
+        if fresh.authorization == pass.authorization {
+            return Ok(reply);
+        }
+        self.send(question, Some(&fresh), now.as_ref(), deadline).await
+    }
+
+    /// The content that `digest` names in the repository, wherever the registry keeps it: many send us to a store elsewhere,
+    /// which gets no credential of ours.
+    ///
+    /// # Errors
+    /// When it cannot be had by `deadline`.
+    pub async fn blob(&self, repository: &str, digest: &str, deadline: Instant) -> Result<Reply, BackendError> {
+        let path = format!("blobs/{digest}");
+        let question = Question { method: Method::GET, repository, path: &path, query: None };
+        let mut reply = self.ask(&question, deadline).await?;
+        let mut from = self.url(&question)?;
+        for _ in 0..MOST_REDIRECTS {
+            if !matches!(reply.status.as_u16(), 301 | 302 | 303 | 307 | 308) {
+                break;
+            }
+            let location = reply.headers.get(header::LOCATION).and_then(|value| value.to_str().ok());
+            let wrong = |why: &str| BackendError::invalid_output(format!("it sends us elsewhere for {digest}: {why}"));
+            let to = location.and_then(|location| from.join(location).ok()).ok_or_else(|| wrong("to no URL"))?;
+            check_elsewhere(&to, &self.base).map_err(|why| wrong(&format!("its URL {why}")))?;
+            from = to.clone();
+            let account = Some(Arc::from("anonymous"));
+            reply = self.line.fetch(Call { account, ..Call::get(to, MOST, deadline) }).await?;
+        }
+        if reply.status.as_u16() == 200 { Ok(reply) } else { Err(reply.refusal()) }
+    }
+
+    /// Whether little is left of what the registry allows us.
+    pub async fn is_low(&self, repository: &str) -> bool {
+        let credential = self.credentials.find(&self.name, repository, false).await.ok().flatten();
+        self.line.is_low(&self.base, &self.account(credential.as_ref()))
+    }
+
+    /// The URL of a question.
+    pub fn url(&self, question: &Question<'_>) -> Result<Url, BackendError> {
+        let Question { repository, path, .. } = question;
+        let path = if repository.is_empty() { format!("v2/{path}") } else { format!("v2/{repository}/{path}") };
+        let mut url = self
+            .base
+            .join(&path)
+            .map_err(|error| BackendError::invalid_input(format!("{}{path}: {error}", self.base)))?;
+        url.set_query(question.query);
+        Ok(url)
+    }
+
+    async fn send(
+        &self,
+        question: &Question<'_>,
+        pass: Option<&Pass>,
+        credential: Option<&Credential>,
+        deadline: Instant,
+    ) -> Result<Reply, BackendError> {
+        let mut headers = HeaderMap::new();
+        if question.path.starts_with("manifests/") {
+            headers.insert(header::ACCEPT, HeaderValue::from_static(manifest::ACCEPT));
+        }
+        headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        headers.extend(pass.map(|pass| (header::AUTHORIZATION, pass.authorization.clone())));
+        let (method, account) = (question.method.clone(), Some(self.account(credential)));
+        let url = self.url(question)?;
+        self.line.fetch(Call { method, headers, account, ..Call::get(url, MOST, deadline) }).await
+    }
+
+    /// What to send for `challenge`. Where `credential` is refused, the one that its source has now is tried, and put in
+    /// its place.
+    async fn open(
+        &self,
+        challenge: &Challenge,
+        question: &Question<'_>,
+        credential: &mut Option<Credential>,
+        deadline: Instant,
+    ) -> Result<Pass, BackendError> {
+        let scope = question.scope();
+        let refusal = match self.authorize(challenge, &scope, credential.as_ref(), deadline).await {
+            Err(error) if error.kind == ErrorKind::Denied => error,
+            result => return result,
+        };
+        let now = self.credentials.find(&self.name, question.repository, true).await?;
+        if fingerprint(now.as_ref()) == fingerprint(credential.as_ref()) {
+            return Err(refusal);
+        }
+        *credential = now;
+        self.authorize(challenge, &scope, credential.as_ref(), deadline).await
+    }
+
+    /// What to send for `challenge`, by `credential`.
+    async fn authorize(
+        &self,
+        challenge: &Challenge,
+        scope: &str,
+        credential: Option<&Credential>,
+        deadline: Instant,
+    ) -> Result<Pass, BackendError> {
+        let denied = |why: String| BackendError::new(ErrorKind::Denied, why);
+        let Some(purpose) = self.purpose(challenge, scope)? else {
+            let basic = credential.and_then(Credential::basic).ok_or_else(|| {
+                denied("it wants a user name and password; set `dockerConfig` for it under `registries`".to_owned())
+            })?;
+            return Ok(Pass { authorization: sensitive(basic.expose())?, was_kept: false });
+        };
+        self.tokens.get(purpose, credential.cloned(), &self.line, deadline).await
+    }
+
+    /// What a token is to be bought for; `None` where none is wanted.
+    fn purpose(&self, challenge: &Challenge, scope: &str) -> Result<Option<Purpose>, BackendError> {
+        let Challenge::Bearer { realm, service, scope: told } = challenge else { return Ok(None) };
+        let scope = told.clone().unwrap_or_else(|| scope.to_owned());
+        let purpose = Purpose::check(realm, service.clone(), scope, &self.base);
+        purpose.map(Some).map_err(|why| BackendError::new(ErrorKind::Denied, why))
+    }
+
+    fn account(&self, credential: Option<&Credential>) -> Arc<str> {
+        let user = match credential {
+            Some(Credential::Password { username, .. }) => username.as_str(),
+            Some(Credential::Identity(_)) => "<identity>",
+            None => "<anonymous>",
+        };
+        Arc::from(format!("{} {user}", self.name))
+    }
+}
+
+fn fingerprint(credential: Option<&Credential>) -> Option<[u8; 32]> {
+    credential.map(Credential::fingerprint)
+}
+
+/// What `reply` asks for: parsed from that very answer, as the scope depends on it.
+fn challenge_of(reply: &Reply) -> Option<Challenge> {
+    reply.headers.get_all(header::WWW_AUTHENTICATE).iter().find_map(|value| Challenge::parse(value.to_str().ok()?))
+}

@@ -1,0 +1,211 @@
+//! Tokens: bought at the server that a registry's challenge names, kept for four fifths of their life, fetched once however
+//! many wait. Source: the distribution project's "Token Authentication Specification" and "`OAuth2` Token Authentication".
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use http::{HeaderMap, HeaderValue, Method, header};
+use reqwest::Url;
+use serde::Deserialize;
+use sha2::{Digest as _, Sha256};
+use tokio::time::Instant;
+use url::form_urlencoded;
+
+use super::credentials::Credential;
+use crate::{
+    clients::outbound::{Call, Line, check_elsewhere},
+    domain::{
+        error::{BackendError, ErrorKind},
+        secret::Secret,
+    },
+    flight::{Flights, Seat, wait::landed},
+};
+
+/// A token's life when its server names none, in seconds (the token specification).
+const TOKEN_LIFE: u64 = 60;
+/// The largest answer of a token server, in bytes.
+const MOST: usize = 1024 * 1024;
+
+/// What a token is for, and who gives it.
+#[derive(Debug, Clone)]
+pub struct Purpose {
+    /// The token server.
+    pub realm: Url,
+    /// For whom the token is.
+    pub service: Option<String>,
+    /// What it allows.
+    pub scope: String,
+}
+
+/// The tokens of one registry.
+#[derive(Debug, Default)]
+pub(super) struct Tokens {
+    kept: Arc<Mutex<HashMap<TokenKey, Token>>>,
+    flights: Flights<TokenKey, (), Result<HeaderValue, BackendError>>,
+}
+
+type TokenKey = [u8; 32];
+
+#[derive(Debug, Clone)]
+struct Token {
+    authorization: HeaderValue,
+    renew_at: Instant,
+}
+
+/// What to send to a registry so that it answers.
+#[derive(Debug, Clone)]
+pub(super) struct Pass {
+    /// The header.
+    pub authorization: HeaderValue,
+    /// Whether it was bought for an earlier request, and may have been revoked since.
+    pub was_kept: bool,
+}
+
+#[derive(Deserialize)]
+struct TokenReply {
+    token: Option<Secret>,
+    access_token: Option<Secret>,
+    expires_in: Option<u64>,
+}
+
+impl Purpose {
+    /// Reads a challenge. The realm comes from the answer of a registry and may receive our credential, so it must be https
+    /// and no address of the inner network, unless it is the registry's own host.
+    ///
+    /// # Errors
+    /// When it may not be asked.
+    pub fn check(realm: &str, service: Option<String>, scope: String, registry: &Url) -> Result<Self, String> {
+        let realm = Url::parse(realm).map_err(|error| format!("its token realm is not a URL: {error}"))?;
+        check_elsewhere(&realm, registry).map_err(|why| format!("its token realm {why}"))?;
+        Ok(Self { realm, service, scope })
+    }
+
+    fn key(&self, credential: Option<&Credential>) -> TokenKey {
+        let mut hash = Sha256::new();
+        for part in [self.realm.as_str(), self.service.as_deref().unwrap_or_default(), &self.scope] {
+            hash.update(part.len().to_le_bytes());
+            hash.update(part);
+        }
+        hash.update(credential.map(Credential::fingerprint).unwrap_or_default());
+        hash.finalize().into()
+    }
+}
+
+impl Tokens {
+    /// A token that is still good, bought now if there is none.
+    ///
+    /// # Errors
+    /// When the token server gives none.
+    pub async fn get(
+        &self,
+        purpose: Purpose,
+        credential: Option<Credential>,
+        line: &Arc<Line>,
+        deadline: Instant,
+    ) -> Result<Pass, BackendError> {
+        let key = purpose.key(credential.as_ref());
+        let kept = || kept(&self.kept, &key);
+        if let Some(authorization) = kept() {
+            return Ok(Pass { authorization, was_kept: true });
+        }
+        let fetch = || {
+            let (line, keep) = (Arc::clone(line), Arc::clone(&self.kept));
+            let (purpose, credential) = (purpose.clone(), credential.clone());
+            let work = move |seat: Seat<_, _, _>| async move {
+                let bought = buy(&purpose, credential.as_ref(), &line, deadline).await;
+                let bought = bought.map_err(|error| error.within("token server"));
+                seat.land(|_| {
+                    let (authorization, lasts) = bought?;
+                    let mut keep = keep.lock().unwrap_or_else(PoisonError::into_inner);
+                    let now = Instant::now();
+                    keep.retain(|_, token| token.renew_at > now);
+                    let token = Token { authorization: authorization.clone(), renew_at: now + lasts.mul_f64(0.8) };
+                    keep.insert(key, token);
+                    Ok(authorization)
+                })
+            };
+            self.flights.board(key, || kept().map(Ok), || (), work)
+        };
+        Ok(Pass { authorization: landed(fetch, deadline).await?, was_kept: false })
+    }
+
+    /// Drops the token for `purpose`, unless it is another than the one that was refused.
+    pub fn forget(&self, purpose: &Purpose, credential: Option<&Credential>, refused: &HeaderValue) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = purpose.key(credential);
+        if kept.get(&key).is_some_and(|token| token.authorization == *refused) {
+            kept.remove(&key);
+        }
+    }
+}
+
+fn kept(kept: &Mutex<HashMap<TokenKey, Token>>, key: &TokenKey) -> Option<HeaderValue> {
+    let kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+    let token = kept.get(key).filter(|token| token.renew_at > Instant::now())?;
+    Some(token.authorization.clone())
+}
+
+async fn buy(
+    purpose: &Purpose,
+    credential: Option<&Credential>,
+    line: &Line,
+    deadline: Instant,
+) -> Result<(HeaderValue, Duration), BackendError> {
+    let call = Call::get(purpose.realm.clone(), MOST, deadline);
+    let service = purpose.service.iter().map(|service| ("service", service.as_str()));
+    let mut secret = None;
+    let call = match credential {
+        Some(Credential::Identity(token)) => {
+            let with = [("grant_type", "refresh_token"), ("client_id", "appset-gateway")];
+            let form =
+                service.chain([("scope", &*purpose.scope)]).chain(with).chain([("refresh_token", token.expose())]);
+            let body = form_urlencoded::Serializer::new(String::new()).extend_pairs(form).finish();
+            let kind = HeaderValue::from_static("application/x-www-form-urlencoded");
+            secret = Some(token.clone());
+            let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, kind)]);
+            Call { method: Method::POST, headers, body: Some(body.into()), ..call }
+        }
+        Some(Credential::Password { .. }) | None => {
+            let mut call = call;
+            // Several scopes are several parameters here, and one above.
+            let scopes = purpose.scope.split_ascii_whitespace().map(|scope| ("scope", scope));
+            call.url.query_pairs_mut().extend_pairs(service).extend_pairs(scopes);
+            if let Some(basic) = credential.and_then(Credential::basic) {
+                call.headers.insert(header::AUTHORIZATION, sensitive(basic.expose())?);
+            }
+            call
+        }
+    };
+    let mut reply = line.fetch(call).await?;
+    if let Some(secret) = secret {
+        reply.secrets.push(secret);
+    }
+    // OAuth 2.0's `invalid_grant` is a 400, and so is an expired credential at ECR Public.
+    if reply.status.as_u16() == 400 && credential.is_some() {
+        let why = format!("it refuses the credential (400): {}", reply.excerpt(200));
+        return Err(BackendError::new(ErrorKind::Denied, why));
+    }
+    if reply.status.as_u16() != 200 {
+        return Err(reply.refusal());
+    }
+    let wrong = || BackendError::invalid_output("its answer holds no token");
+    let told: TokenReply = serde_json::from_slice(&reply.body).map_err(|_| wrong())?;
+    let token = told.token.or(told.access_token).filter(|token| !token.expose().is_empty()).ok_or_else(wrong)?;
+    let lasts = Duration::from_secs(told.expires_in.unwrap_or(TOKEN_LIFE).clamp(1, 3600));
+    Ok((sensitive(&format!("Bearer {}", token.expose()))?, lasts))
+}
+
+/// `value` as a header that is never shown.
+///
+/// # Errors
+/// When no header can carry it.
+pub(super) fn sensitive(value: &str) -> Result<HeaderValue, BackendError> {
+    let mut value = HeaderValue::from_str(value).map_err(|_| {
+        BackendError::new(ErrorKind::Denied, "the credential holds characters that no header can carry")
+    })?;
+    value.set_sensitive(true);
+    Ok(value)
+}

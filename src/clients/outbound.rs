@@ -1,0 +1,318 @@
+//! The one way out over HTTP: every request of every backend leaves here, with a deadline, a size cap
+//! while the body streams in, no redirects, no proxy from the environment and no decompression.
+//!
+//! A destination is spared: what failed is sent again twice at most, only so many requests are under way, a
+//! destination in trouble is left alone for a while, and so is one whose budget is used up.
+
+mod addresses;
+mod breaker;
+mod budget;
+mod call;
+mod client;
+mod config;
+mod counts;
+mod destination;
+mod elsewhere;
+mod kept;
+pub mod link;
+mod named;
+mod reply;
+mod retry;
+mod tls;
+
+use std::{
+    collections::HashMap,
+    fmt,
+    num::NonZeroU32,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use ipnet::IpNet;
+use reqwest::Url;
+use tokio::time::{Instant, sleep};
+use tower::retry::budget::Budget as _;
+use url::Position;
+
+use self::{
+    addresses::Addresses,
+    breaker::{End, Pass},
+    budget::{Budgets, Owner},
+    client::{Client, Failure, How},
+    destination::Destination,
+    kept::Kept,
+    named::Named,
+    reply::is_failure,
+};
+pub use self::{
+    addresses::{Inner, Names, SystemNames},
+    call::{ANONYMOUS, Call, account_of},
+    config::{ClientCertificate, OutboundConfig, Proxy, ProxyConfig, TlsKeys, fixed_url, names_user, stays},
+    elsewhere::check_elsewhere,
+    reply::Reply,
+    tls::Tls,
+};
+use crate::{
+    bounded_cache::{self, Bounded},
+    domain::{clock::Clock, error::BackendError, secret::Secrets},
+    telemetry::{
+        metrics::OutboundMetrics,
+        trace::{self, Kind, Span},
+    },
+};
+
+/// How many destinations a line remembers; those that are asked least leave first.
+const MOST_DESTINATIONS: u64 = 10_000;
+
+/// The ways out, shared by all backends.
+pub struct Outbound {
+    clock: Arc<dyn Clock>,
+    addresses: Addresses,
+    proxy: Option<Proxy>,
+    metrics: Option<OutboundMetrics>,
+    named: Arc<Named>,
+    lines: Mutex<HashMap<Terms, Arc<Line>>>,
+}
+
+/// How destinations are reached. Who asks on equal terms shares connections, limits and what was learned.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Terms {
+    /// How certificates are checked, and which one is shown.
+    pub tls: Tls,
+    /// How many requests may be under way to one destination.
+    pub concurrency: usize,
+    /// How many requests may begin per second at one destination, and at once when it was left alone before.
+    pub rate: Option<NonZeroU32>,
+}
+
+/// A way out on certain terms. A destination is a scheme, a host and a port.
+pub struct Line {
+    terms: Terms,
+    clock: Arc<dyn Clock>,
+    client: Client,
+    destinations: Bounded<Arc<str>, Arc<Destination>>,
+    budgets: Budgets,
+    kept: Kept,
+    metrics: Option<OutboundMetrics>,
+    named: Arc<Named>,
+}
+
+impl Default for Terms {
+    fn default() -> Self {
+        Self { tls: Tls::default(), concurrency: 8, rate: None }
+    }
+}
+
+impl Outbound {
+    /// No line yet; `clock` tells how long a destination wants to be left alone.
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        let addresses = Addresses::new(Arc::new(SystemNames), &[], None);
+        Self { clock, addresses, proxy: None, metrics: None, named: Arc::default(), lines: Mutex::default() }
+    }
+
+    /// The same, that looks names up in `names`, may reach the `allowed` networks too, and goes through `proxy`.
+    #[must_use]
+    pub fn reaching(self, names: Arc<dyn Names>, allowed: &[IpNet], proxy: Option<Proxy>) -> Self {
+        let addresses = Addresses::new(names, allowed, proxy.as_ref().and_then(|proxy| proxy.url.host_str()));
+        Self { addresses, proxy, ..self }
+    }
+
+    /// The same, counted in `metrics`.
+    #[must_use]
+    pub fn counted(self, metrics: OutboundMetrics) -> Self {
+        Self { metrics: Some(metrics), ..self }
+    }
+
+    /// Tells the destination of `url`, which stands in the configuration as it is, by its name in metrics. All others are counted
+    /// together: those of templates, which have none here.
+    pub fn name_destination(&self, url: Option<&Url>) {
+        let Some(url) = url else { return };
+        let name = self.named.add(url);
+        if let Some(metrics) = &self.metrics {
+            metrics.begin(name);
+        }
+    }
+
+    /// The line for `terms`.
+    ///
+    /// # Errors
+    /// When their certificates cannot be read; the text names the file.
+    pub fn line(&self, terms: Terms) -> Result<Arc<Line>, String> {
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(line) = lines.get(&terms) {
+            return Ok(Arc::clone(line));
+        }
+        let line = Arc::new(Line {
+            client: Client::new(terms.tls.clone(), self.proxy.clone(), self.addresses.clone())?,
+            terms: terms.clone(),
+            clock: Arc::clone(&self.clock),
+            destinations: bounded_cache::new(MOST_DESTINATIONS),
+            budgets: Budgets::default(),
+            kept: Kept::default(),
+            metrics: self.metrics.clone(),
+            named: Arc::clone(&self.named),
+        });
+        lines.insert(terms, Arc::clone(&line));
+        Ok(line)
+    }
+}
+
+/// A call on its way, through all its attempts.
+struct Journey<'a> {
+    call: &'a Call,
+    secrets: Secrets,
+    owner: Owner,
+    destination: Arc<Destination>,
+    pass: Option<Pass>,
+    attempts: u32,
+    /// How long the last attempt was on the wire.
+    took: Duration,
+}
+
+/// What became of one attempt.
+type Outcome = Result<Reply, Failure>;
+
+impl Line {
+    /// Whether less than a tenth is left of what the destination of `url` allows `account`, by its own words. Whoever
+    /// sends no credential is [`ANONYMOUS`].
+    #[must_use]
+    pub fn is_low(&self, url: &Url, account: &str) -> bool {
+        self.budgets.is_low(&(origin(url), account.into()), self.clock.now())
+    }
+
+    /// Sends `call` and reads the whole answer; again where that may help and there is time.
+    ///
+    /// # Errors
+    /// When no whole answer arrives in time, or the destination is not to be asked now. The message names method
+    /// and URL, without the query.
+    pub async fn fetch(&self, mut call: Call) -> Result<Reply, BackendError> {
+        let account = call.account();
+        let kept = self.kept.prepare(&mut call, &account);
+        let reply = self.travel(&call, account).await.and_then(|reply| match kept {
+            Some(kept) => self.kept.settle(&kept, reply),
+            None => Ok(reply),
+        });
+        reply.map_err(|error| error.within(&call))
+    }
+
+    async fn travel(&self, call: &Call, account: Arc<str>) -> Result<Reply, BackendError> {
+        let origin = origin(&call.url);
+        let destination = self.destinations.get_with(Arc::clone(&origin), || Arc::new(Destination::new(&self.terms)));
+        let (secrets, owner) = (Secrets::of_headers(&call.headers), (origin, account));
+        let took = Duration::ZERO;
+        let mut journey = Journey { call, secrets, owner, destination, pass: None, attempts: 0, took };
+        let first = self.set_out(&mut journey).await;
+        if let (Some(metrics), Err(error)) = (&self.metrics, &first) {
+            metrics.spared(self.named.of(&call.url), counts::spared(error));
+        }
+        let mut outcome = first?;
+        journey.destination.retries.deposit();
+        while let Some(wait) = journey.wait(&outcome) {
+            if !journey.destination.retries.withdraw() {
+                break;
+            }
+            sleep(wait).await;
+            // What happened meanwhile may forbid another attempt; then the last one stands.
+            let Ok(next) = self.set_out(&mut journey).await else { break };
+            outcome = next;
+        }
+        if let Some(pass) = journey.pass {
+            pass.end(end_of(&outcome), self.clock.now());
+        }
+        match outcome {
+            Ok(reply) => Ok(Reply { attempts: journey.attempts, ..reply }),
+            Err(failure) => Err(failure.into_error()),
+        }
+    }
+
+    /// One attempt, as soon as there is a place for it.
+    async fn set_out(&self, journey: &mut Journey<'_>) -> Result<Outcome, BackendError> {
+        let destination = Arc::clone(&journey.destination);
+        // Before the wait, which would be in vain, and after it.
+        self.check(journey)?;
+        let _turn = destination.turn(journey.call.deadline).await?;
+        self.check(journey)?;
+        if journey.pass.is_none() {
+            journey.pass = Some(destination.breaker.enter(self.clock.now())?);
+        }
+        journey.attempts += 1;
+        let began = Instant::now();
+        let span = journey.span();
+        let mut outcome = span.around(self.client.exchange(journey.call, &journey.secrets)).await?;
+        journey.took = began.elapsed();
+        span.note(|record| counts::note(&outcome, record));
+        if let Ok(reply) = &mut outcome {
+            self.budgets.learn(&journey.owner, reply, self.clock.now());
+        }
+        if let Some(metrics) = &self.metrics {
+            metrics.sent(self.named.of(&journey.call.url), counts::sent(&outcome), journey.took);
+        }
+        Ok(outcome)
+    }
+
+    fn check(&self, journey: &Journey<'_>) -> Result<(), BackendError> {
+        let now = self.clock.now();
+        self.budgets.check(&journey.owner, now)?;
+        journey.destination.breaker.check(now)
+    }
+}
+
+impl Journey<'_> {
+    /// What an attempt is in the trace of whoever asks. Paths and queries may hold values, and are not told.
+    fn span(&self) -> Span {
+        let span = trace::begin(Kind::Client, || self.call.method.to_string());
+        span.note(|record| {
+            let url = &self.call.url;
+            record.set("http.request.method", self.call.method.to_string());
+            record.set("server.address", url.host_str().unwrap_or_default().to_owned());
+            record.set("server.port", url.port_or_known_default().unwrap_or_default());
+            if self.attempts > 1 {
+                record.set("http.request.resend_count", usize::try_from(self.attempts - 1).unwrap_or(usize::MAX));
+            }
+        });
+        span
+    }
+
+    /// How long to wait before another attempt; `None` when `outcome` stands.
+    fn wait(&self, outcome: &Outcome) -> Option<Duration> {
+        // A probe is one request.
+        let is_probe = self.pass.as_ref().is_some_and(Pass::is_probe);
+        let left = self.call.deadline.saturating_duration_since(Instant::now());
+        let wait = retry::wait(outcome, self.attempts, self.took, left, fastrand::f64());
+        wait.filter(|_| self.call.may_repeat && !is_probe)
+    }
+}
+
+/// What a call's outcome says about its destination. Its words are told to all who ask there, so they hold nothing of
+/// the answer's body.
+fn end_of(outcome: &Outcome) -> End {
+    match outcome {
+        Ok(reply) if is_failure(reply.status) => {
+            let why = format!("it answered {}", reply.status);
+            reply.rest.map_or_else(|| End::Failed(why.clone()), |rest| End::Asked(why.clone(), rest))
+        }
+        Ok(_) => End::Well,
+        Err(failure) => match failure.how {
+            How::Connect | How::Untrusted | How::Timeout => End::Failed(failure.what.clone()),
+            How::Broken | How::Refused => End::Unclear(failure.what.clone()),
+            How::TooLarge => End::Well,
+        },
+    }
+}
+
+/// Scheme, host and port.
+fn origin(url: &Url) -> Arc<str> {
+    [url.scheme(), "://", &url[Position::BeforeHost..Position::BeforePath]].concat().into()
+}
+
+impl fmt::Debug for Outbound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outbound").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Line").field("terms", &self.terms).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,256 @@
+//! Leaves a destination alone that fails again and again, or that asks for it, and lets one call find out whether
+//! it is well again.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use crate::domain::{clock::Timestamp, error::BackendError};
+
+/// After so many failures in a row.
+const FAILURES: u32 = 5;
+/// The first rest.
+const SHORTEST: Duration = Duration::from_secs(1);
+/// The longest rest of our own choosing.
+const LONGEST: Duration = Duration::from_secs(30);
+/// The longest rest that an answer may ask for, since one answer speaks for the whole destination.
+const LONGEST_ASKED: Duration = Duration::from_mins(10);
+
+/// What is known of one destination's health.
+#[derive(Debug, Default)]
+pub struct Breaker(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// Goes up when it opens or closes: what began before says nothing about now.
+    era: u64,
+    failures: u32,
+    first: Option<Timestamp>,
+    why: String,
+    open: Option<Open>,
+}
+
+#[derive(Debug)]
+struct Open {
+    since: Timestamp,
+    lasts: Duration,
+    /// Our own choice, which doubles.
+    rest: Duration,
+    is_probed: bool,
+}
+
+/// How a call ended, as far as it tells about its destination.
+#[derive(Debug)]
+pub enum End {
+    /// It answered.
+    Well,
+    /// It failed, this way.
+    Failed(String),
+    /// It failed this way, and asks to be left alone for so long.
+    Asked(String, Duration),
+    /// It could be either.
+    Unclear(String),
+}
+
+/// Lets one call through. Dropped without an [`End`], it leaves everything as it was.
+#[derive(Debug)]
+pub struct Pass {
+    breaker: Arc<Breaker>,
+    era: u64,
+    is_probe: bool,
+}
+
+impl Breaker {
+    /// Whether a call would be let through at `now`.
+    ///
+    /// # Errors
+    /// When it would not, with the reason.
+    pub fn check(&self, now: Timestamp) -> Result<(), BackendError> {
+        self.state().check(now)
+    }
+
+    /// Lets a call through. While it is open, that is one call at a time, once the rest is over.
+    ///
+    /// # Errors
+    /// When the destination is left alone, with the reason.
+    pub fn enter(self: &Arc<Self>, now: Timestamp) -> Result<Pass, BackendError> {
+        let mut state = self.state();
+        state.check(now)?;
+        let is_probe = state.open.is_some();
+        if let Some(open) = &mut state.open {
+            open.is_probed = true;
+        }
+        Ok(Pass { breaker: Arc::clone(self), era: state.era, is_probe })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Pass {
+    /// Whether this call finds out if the destination is well again.
+    pub const fn is_probe(&self) -> bool {
+        self.is_probe
+    }
+
+    /// Notes how the call ended.
+    pub fn end(mut self, end: End, now: Timestamp) {
+        let mut state = self.breaker.state();
+        if state.era == self.era {
+            state.note(end, self.is_probe, now);
+        }
+        drop(state);
+        self.is_probe = false;
+    }
+}
+
+impl Drop for Pass {
+    fn drop(&mut self) {
+        if self.is_probe {
+            let mut state = self.breaker.state();
+            if state.era == self.era
+                && let Some(open) = &mut state.open
+            {
+                open.is_probed = false;
+            }
+        }
+    }
+}
+
+impl State {
+    fn check(&self, now: Timestamp) -> Result<(), BackendError> {
+        let Some(open) = &self.open else { return Ok(()) };
+        // A clock that was put back says nothing about the rest, which is then over.
+        let elapsed = now.since(open.since);
+        let left = elapsed.and_then(|elapsed| open.lasts.checked_sub(elapsed)).filter(|left| !left.is_zero());
+        if left.is_none() && !open.is_probed {
+            return Ok(());
+        }
+        // The same each time, without counts and waits: Argo CD writes a condition anew whose text has changed.
+        let since = self.first.map(|first| format!(" since {}", first.to_date())).unwrap_or_default();
+        Err(BackendError::unavailable(format!("not asked: it failed{since} (last: {})", self.why)))
+    }
+
+    fn note(&mut self, end: End, is_probe: bool, now: Timestamp) {
+        let (why, asked) = match end {
+            End::Well => return *self = Self { era: self.era + u64::from(is_probe), ..Self::default() },
+            End::Unclear(_) if !is_probe => return,
+            End::Unclear(why) | End::Failed(why) => (why, Duration::ZERO),
+            End::Asked(why, rest) => (why, rest.min(LONGEST_ASKED)),
+        };
+        self.failures = self.failures.saturating_add(1);
+        self.first.get_or_insert(now);
+        self.why = why;
+        let rest = match &self.open {
+            Some(open) => (open.rest * 2).min(LONGEST),
+            None => SHORTEST,
+        };
+        if is_probe || self.failures >= FAILURES || !asked.is_zero() {
+            let enough = is_probe || self.failures >= FAILURES;
+            let lasts = asked.max(if enough { rest } else { Duration::ZERO });
+            self.open = Some(Open { since: now, lasts, rest, is_probed: false });
+            self.era += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp(784_111_777_000);
+
+    fn later(seconds: u64) -> Timestamp {
+        Timestamp(NOW.0 + seconds * 1000)
+    }
+
+    fn fail(breaker: &Arc<Breaker>, times: u32, now: Timestamp) {
+        for _ in 0..times {
+            breaker.enter(now).unwrap().end(End::Failed("cannot connect".into()), now);
+        }
+    }
+
+    fn opened() -> Arc<Breaker> {
+        let breaker = Arc::default();
+        fail(&breaker, FAILURES, NOW);
+        breaker
+    }
+
+    #[test]
+    fn failures_in_a_row_open_it() {
+        let breaker = Arc::new(Breaker::default());
+        fail(&breaker, 4, NOW);
+        breaker.enter(NOW).unwrap().end(End::Well, NOW);
+        fail(&breaker, 4, NOW);
+        breaker.enter(NOW).unwrap().end(End::Unclear("it broke off".into()), NOW);
+        assert!(breaker.check(NOW).is_ok());
+        fail(&breaker, 1, NOW);
+        let message = breaker.enter(NOW).unwrap_err().message;
+        assert_eq!(message, "not asked: it failed since 1994-11-06T08:49:37Z (last: cannot connect)");
+    }
+
+    #[test]
+    fn one_call_finds_out() {
+        let breaker = opened();
+        let probe = breaker.enter(later(1)).unwrap();
+        assert!(probe.is_probe());
+        for _ in 0..100 {
+            assert!(breaker.enter(later(1)).is_err());
+        }
+        probe.end(End::Well, later(1));
+        assert!(!breaker.enter(later(1)).unwrap().is_probe());
+        fail(&breaker, 4, later(1));
+        assert!(breaker.check(later(1)).is_ok(), "it counts anew");
+    }
+
+    #[test]
+    fn a_probe_that_fails_doubles_the_rest() {
+        let breaker = opened();
+        let mut now = 1;
+        for rest in [2, 4, 8, 16, 30, 30] {
+            breaker.enter(later(now)).unwrap().end(End::Unclear("reset".into()), later(now));
+            assert!(breaker.check(later(now + rest - 1)).is_err(), "{rest}");
+            now += rest;
+            assert!(breaker.check(later(now)).is_ok(), "{rest}");
+        }
+    }
+
+    #[test]
+    fn a_probe_that_leaves_gives_its_place_back() {
+        let breaker = opened();
+        drop(breaker.enter(later(1)).unwrap());
+        assert!(breaker.enter(later(1)).unwrap().is_probe());
+    }
+
+    #[test]
+    fn what_began_before_says_nothing() {
+        let breaker = Arc::new(Breaker::default());
+        let (early, late) = (breaker.enter(NOW).unwrap(), breaker.enter(NOW).unwrap());
+        fail(&breaker, 5, NOW);
+        early.end(End::Well, NOW);
+        assert!(breaker.check(NOW).is_err());
+        breaker.enter(later(1)).unwrap().end(End::Well, later(1));
+        late.end(End::Asked("503".into(), Duration::from_secs(9)), later(1));
+        assert!(breaker.check(later(1)).is_ok());
+    }
+
+    #[test]
+    fn it_rests_as_long_as_it_asks_for() {
+        let breaker = Arc::new(Breaker::default());
+        for (asked, lasts) in [(120, 120), (100_000, 600)] {
+            breaker.enter(NOW).unwrap().end(End::Asked("503".into(), Duration::from_secs(asked)), NOW);
+            assert!(breaker.check(later(lasts - 1)).is_err());
+            breaker.enter(later(lasts)).unwrap().end(End::Well, later(lasts));
+        }
+    }
+
+    #[test]
+    fn a_clock_that_jumps_ends_the_rest() {
+        let breaker = opened();
+        assert!(breaker.check(Timestamp(NOW.0 - 1)).is_ok());
+        breaker.enter(Timestamp(0)).unwrap().end(End::Failed("x".into()), Timestamp(u64::MAX));
+        assert!(breaker.check(Timestamp(u64::MAX)).is_err());
+    }
+}

@@ -1,0 +1,318 @@
+//! What a destination allows each account, learned from its answers: how much is left, and until when it must be left
+//! alone.
+
+use std::{
+    sync::Arc,
+    time::{Duration, UNIX_EPOCH},
+};
+
+use http::{HeaderMap, HeaderName, StatusCode};
+use moka::{ops::compute::Op, sync::Cache};
+
+use super::{Reply, retry};
+use crate::{
+    bounded_cache::{self, Bounded},
+    domain::{
+        clock::Timestamp,
+        error::{BackendError, ErrorKind},
+    },
+};
+
+/// How many accounts are remembered; those that asked longest ago leave first.
+const MOST: u64 = 10_000;
+/// The pause of who says no time.
+const UNNAMED: Duration = Duration::from_mins(1);
+/// How long it is believed what is left, where no time is named.
+const KNOWN_FOR: Duration = Duration::from_hours(1);
+/// Numbers from here on are seconds since 1970; those below are seconds from now.
+const FIRST_DATE: u64 = 1_000_000_000;
+
+/// Whose budget: the destination's origin and the account.
+pub type Owner = (Arc<str>, Arc<str>);
+
+/// The accounts' budgets.
+#[derive(Debug)]
+pub struct Budgets(Bounded<Owner, Budget>);
+
+#[derive(Debug, Clone, Default)]
+struct Budget {
+    told: Option<(Told, Timestamp)>,
+    pause: Option<Pause>,
+}
+
+#[derive(Debug, Clone)]
+struct Pause {
+    since: Timestamp,
+    lasts: Duration,
+    why: Arc<str>,
+}
+
+/// What an answer says about the budget, in the headers of GitHub, GitLab or Docker Hub.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Told {
+    limit: Option<u64>,
+    remaining: Option<u64>,
+    /// In how long it begins anew.
+    reset: Option<Duration>,
+    /// Over which time the limit holds.
+    window: Option<Duration>,
+}
+
+impl Default for Budgets {
+    fn default() -> Self {
+        Self(bounded_cache::build_recent(Cache::builder().max_capacity(MOST)))
+    }
+}
+
+impl Budgets {
+    /// Whether `owner` may ask at `now`.
+    ///
+    /// # Errors
+    /// When it must wait, with the reason.
+    pub fn check(&self, owner: &Owner, now: Timestamp) -> Result<(), BackendError> {
+        let Some(pause) = bounded_cache::get_rare(&self.0, owner).and_then(|budget| budget.pause) else {
+            return Ok(());
+        };
+        let Some(left) = pause.left(now) else { return Ok(()) };
+        Err(BackendError::new(
+            ErrorKind::Throttled { retry_after: Some(left) },
+            format!("not asked: {}; this account pauses", pause.why),
+        ))
+    }
+
+    /// Learns from `reply`, which `owner` got at `now`, and notes in it for how long it asks to be left alone.
+    pub fn learn(&self, owner: &Owner, reply: &mut Reply, now: Timestamp) {
+        let told = Told::read(&reply.headers, now);
+        reply.rest = rest(reply.status, told, retry::retry_after(&reply.headers, now));
+        let pause = pause(reply.status, told, reply.rest, now);
+        if pause.is_none() && told.remaining.is_none() {
+            return;
+        }
+        self.0.entry_by_ref(owner).and_compute_with(|known| {
+            let mut budget = known.map(moka::Entry::into_value).unwrap_or_default();
+            if told.remaining.is_some() {
+                budget.told = Some((told, now));
+            }
+            let until = |pause: &Pause| pause.left(now).unwrap_or_default();
+            // An answer that was on its way already does not end a pause.
+            if let Some(pause) = pause
+                && budget.pause.as_ref().is_none_or(|known| until(known) < until(&pause))
+            {
+                budget.pause = Some(pause);
+            }
+            Op::Put(budget)
+        });
+    }
+
+    /// Whether less than a tenth is left to `owner` by the destination's last words, if they still hold.
+    pub fn is_low(&self, owner: &Owner, now: Timestamp) -> bool {
+        let Some((told, then)) = self.0.get(owner).and_then(|budget| budget.told) else { return false };
+        let holds_for = told.reset.or(told.window).unwrap_or(KNOWN_FOR);
+        let holds = now.since(then).is_some_and(|age| age < holds_for);
+        holds && matches!((told.limit, told.remaining), (Some(limit), Some(left)) if left.saturating_mul(10) < limit)
+    }
+}
+
+impl Pause {
+    /// How long it lasts on; `None` when it is over, or the clock jumped.
+    fn left(&self, now: Timestamp) -> Option<Duration> {
+        self.lasts.checked_sub(now.since(self.since)?).filter(|left| !left.is_zero())
+    }
+}
+
+/// A family of headers in which a budget is told.
+struct Names {
+    limit: HeaderName,
+    remaining: HeaderName,
+    reset: HeaderName,
+}
+
+/// GitHub's, and those that others took over from it.
+const WITH_X: Names = Names {
+    limit: HeaderName::from_static("x-ratelimit-limit"),
+    remaining: HeaderName::from_static("x-ratelimit-remaining"),
+    reset: HeaderName::from_static("x-ratelimit-reset"),
+};
+/// GitLab's and Docker Hub's.
+const WITHOUT_X: Names = Names {
+    limit: HeaderName::from_static("ratelimit-limit"),
+    remaining: HeaderName::from_static("ratelimit-remaining"),
+    reset: HeaderName::from_static("ratelimit-reset"),
+};
+
+impl Told {
+    fn read(headers: &HeaderMap, now: Timestamp) -> Self {
+        let told = Self::read_as(headers, &WITH_X, now);
+        if told.remaining.is_some() { told } else { Self::read_as(headers, &WITHOUT_X, now) }
+    }
+
+    fn read_as(headers: &HeaderMap, names: &Names, now: Timestamp) -> Self {
+        let field = |name: &HeaderName| {
+            let text = headers.get(name)?.to_str().ok()?;
+            // Several limits may be listed; the first is the one that applies.
+            let first = text.split(',').next().unwrap_or_default();
+            let mut parts = first.split(';').map(str::trim);
+            let number: u64 = parts.next()?.parse().ok()?;
+            let window = parts.find_map(|part| part.strip_prefix("w=")?.parse().ok());
+            Some((number, window.map(Duration::from_secs)))
+        };
+        let (limit, remaining) = (field(&names.limit), field(&names.remaining));
+        let reset = field(&names.reset).map(|(number, _)| match number {
+            FIRST_DATE.. => {
+                UNIX_EPOCH.checked_add(Duration::from_secs(number)).map_or(Duration::MAX, |at| retry::until(at, now))
+            }
+            _ => Duration::from_secs(number),
+        });
+        let window = limit.or(remaining).and_then(|(_, window)| window);
+        Self { limit: limit.map(|(number, _)| number), remaining: remaining.map(|(number, _)| number), reset, window }
+    }
+
+    fn is_used_up(self) -> bool {
+        self.remaining == Some(0)
+    }
+}
+
+/// For how long an answer asks to be left alone.
+fn rest(status: StatusCode, told: Told, retry_after: Option<Duration>) -> Option<Duration> {
+    let refuses = matches!(status, StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS);
+    let rest = retry_after.or_else(|| (refuses && told.is_used_up()).then(|| told.reset.unwrap_or(UNNAMED)));
+    rest.map(|rest| rest.min(retry::LONGEST_REST))
+}
+
+/// The pause that an answer means for its account.
+fn pause(status: StatusCode, told: Told, rest: Option<Duration>, now: Timestamp) -> Option<Pause> {
+    let used_up = || {
+        let limit = told.limit.map(|limit| format!(" of {limit} requests")).unwrap_or_default();
+        format!("the account's budget{limit} is used up")
+    };
+    let (lasts, why) = match status {
+        StatusCode::FORBIDDEN if told.is_used_up() => (rest?, used_up()),
+        StatusCode::FORBIDDEN => (rest?, format!("it asked for a pause with {status}")),
+        StatusCode::TOO_MANY_REQUESTS => {
+            (rest.or(told.reset).unwrap_or(UNNAMED), format!("it asked for a pause with {status}"))
+        }
+        _ if told.is_used_up() => (told.reset?, used_up()),
+        _ => return None,
+    };
+    let lasts = lasts.min(retry::LONGEST_REST);
+    (!lasts.is_zero()).then(|| Pause { since: now, lasts, why: why.into() })
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use http::HeaderValue;
+
+    use super::*;
+    use crate::domain::secret::Secrets;
+
+    const NOW: Timestamp = Timestamp(1_700_000_000_000);
+
+    fn later(seconds: u64) -> Timestamp {
+        Timestamp(NOW.0 + seconds * 1000)
+    }
+
+    fn owner(account: &str) -> Owner {
+        ("https://h.example".into(), account.into())
+    }
+
+    fn reply(status: u16, headers: &[(&'static str, &'static str)]) -> Reply {
+        let headers = headers
+            .iter()
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
+            .collect();
+        let (status, secrets) = (StatusCode::from_u16(status).unwrap(), Secrets::default());
+        Reply { status, headers, body: Bytes::new(), secrets, rest: None, attempts: 1 }
+    }
+
+    #[test]
+    fn a_pause_lasts_as_long_as_it_was_said() {
+        for (status, headers, seconds) in [
+            (200, &[][..], None),
+            (200, &[("x-ratelimit-remaining", "1"), ("x-ratelimit-reset", "1700000300")][..], None),
+            (200, &[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1700000300")], Some(300)),
+            (200, &[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1600000000")], None),
+            (200, &[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1800000000")], Some(3600)),
+            (200, &[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "18446744073709551615")], Some(3600)),
+            (200, &[("x-ratelimit-remaining", "0")], None),
+            (404, &[("ratelimit-remaining", "0"), ("ratelimit-reset", "1700000060")], Some(60)),
+            (200, &[("ratelimit-remaining", "0"), ("ratelimit-reset", "42")], Some(42)),
+            (200, &[("ratelimit-remaining", "0;w=21600")], None),
+            (429, &[], Some(60)),
+            (429, &[("retry-after", "7")], Some(7)),
+            (429, &[("retry-after", "0")], None),
+            (429, &[("retry-after", "soon")], Some(60)),
+            (429, &[("retry-after", "100000")], Some(3600)),
+            (429, &[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1700000300")], Some(300)),
+            (403, &[], None),
+            (403, &[("retry-after", "30")], Some(30)),
+            (403, &[("x-ratelimit-remaining", "4000"), ("x-ratelimit-reset", "1700000300")], None),
+            (403, &[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1700000300")], Some(300)),
+            (403, &[("x-ratelimit-remaining", "0")], Some(60)),
+            (503, &[("retry-after", "30")], None),
+        ] {
+            let budgets = Budgets::default();
+            budgets.learn(&owner("a"), &mut reply(status, headers), NOW);
+            let told = budgets.check(&owner("a"), NOW).map_err(|error| error.kind);
+            let expected = seconds.map_or(Ok(()), |seconds| {
+                Err(ErrorKind::Throttled { retry_after: Some(Duration::from_secs(seconds)) })
+            });
+            assert_eq!(told, expected, "{status} {headers:?}");
+            assert!(budgets.check(&owner("b"), NOW).is_ok(), "another account");
+            assert!(budgets.check(&owner("a"), later(3600)).is_ok(), "it ends");
+            assert!(budgets.check(&owner("a"), Timestamp(NOW.0 - 1)).is_ok(), "the clock jumped");
+        }
+    }
+
+    #[test]
+    fn a_pause_is_not_shortened() {
+        let budgets = Budgets::default();
+        for headers in [[("retry-after", "90")], [("retry-after", "10")], [("x-ratelimit-remaining", "50")]] {
+            budgets.learn(&owner("a"), &mut reply(429, &headers), NOW);
+        }
+        let error = budgets.check(&owner("a"), later(80)).unwrap_err();
+        assert!(error.message.ends_with("with 429 Too Many Requests; this account pauses"), "{error}");
+    }
+
+    #[test]
+    fn a_403_that_names_a_time_is_no_denial() {
+        let kind = |status, headers: &[_]| {
+            let mut reply = reply(status, headers);
+            Budgets::default().learn(&owner("a"), &mut reply, NOW);
+            reply.refusal().kind
+        };
+        let throttled = |seconds| ErrorKind::Throttled { retry_after: Some(Duration::from_secs(seconds)) };
+        assert_eq!(kind(403, &[]), ErrorKind::Denied);
+        assert_eq!(kind(401, &[("retry-after", "30")]), ErrorKind::Denied);
+        assert_eq!(kind(403, &[("retry-after", "30")]), throttled(30));
+        let used_up = [("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1700000300")];
+        assert_eq!(kind(403, &used_up), throttled(300));
+        assert_eq!(kind(429, &[]), ErrorKind::Throttled { retry_after: None });
+    }
+
+    #[test]
+    fn less_than_a_tenth_is_low() {
+        for (headers, is_low, holds_for) in [
+            (&[("ratelimit-limit", "100;w=21600"), ("ratelimit-remaining", "76;w=21600")][..], false, 0),
+            (&[("ratelimit-limit", "100;w=21600"), ("ratelimit-remaining", "10;w=21600")], false, 0),
+            (&[("ratelimit-limit", "100;w=21600"), ("ratelimit-remaining", "9;w=21600")], true, 21600),
+            (&[("ratelimit-limit", "100, 100;w=60"), ("ratelimit-remaining", "9")], true, 3600),
+            (
+                &[("x-ratelimit-limit", "5000"), ("x-ratelimit-remaining", "499"), ("x-ratelimit-reset", "1700000300")],
+                true,
+                300,
+            ),
+            (&[("x-ratelimit-remaining", "0")], false, 0),
+            (&[("x-ratelimit-limit", "many"), ("x-ratelimit-remaining", "-1")], false, 0),
+        ] {
+            let budgets = Budgets::default();
+            budgets.learn(&owner("a"), &mut reply(200, headers), NOW);
+            assert_eq!(budgets.is_low(&owner("a"), NOW), is_low, "{headers:?}");
+            assert!(!budgets.is_low(&owner("b"), NOW));
+            if is_low {
+                assert!(budgets.is_low(&owner("a"), later(holds_for - 1)), "{headers:?}");
+                assert!(!budgets.is_low(&owner("a"), later(holds_for)), "{headers:?}");
+            }
+        }
+    }
+}

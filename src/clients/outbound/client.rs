@@ -1,0 +1,291 @@
+//! The HTTP client of a line, and one exchange with it: the request once, and its whole answer.
+
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use bytes::BytesMut;
+use reqwest::{NoProxy, redirect, retry};
+use tokio::time::{Instant, timeout_at};
+use zeroize::Zeroizing;
+
+use super::{
+    Call, Reply,
+    addresses::{Addresses, Refused},
+    config::Proxy,
+    tls::{Certificates, Tls},
+};
+use crate::{
+    domain::{
+        error::{BackendError, ErrorKind},
+        secret::{Secret, Secrets},
+    },
+    telemetry::trace,
+};
+
+/// How long a connection may take to open, TLS included.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long an answer may take to begin.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Who is never asked through a proxy.
+const NEVER_PROXIED: &str = "localhost,127.0.0.0/8,::1";
+/// How often files and secrets that may be renewed are looked at.
+const RENEWED_EVERY: Duration = Duration::from_secs(30);
+
+/// A line's HTTP client, with what it is made of.
+#[derive(Debug)]
+pub struct Client {
+    tls: Tls,
+    proxy: Option<Proxy>,
+    addresses: Addresses,
+    made: Mutex<Made>,
+}
+
+#[derive(Debug)]
+struct Made {
+    certificates: Certificates,
+    password: Option<Secret>,
+    read_at: Instant,
+    /// Built at its first use, since reading the system's certificates takes longer than the start of everything else.
+    client: Option<reqwest::Client>,
+}
+
+/// Why an exchange brought no whole answer.
+#[derive(Debug)]
+pub struct Failure {
+    /// Which way.
+    pub how: How,
+    /// What happened, without its destination.
+    pub what: String,
+}
+
+/// The ways in which an exchange ends without a whole answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum How {
+    /// There was no connection, so nothing was asked.
+    Connect,
+    /// Its name is at an address that may not be asked.
+    Refused,
+    /// It showed a certificate that is not trusted.
+    Untrusted,
+    /// It took too long.
+    Timeout,
+    /// It ended in the middle, or was no HTTP.
+    Broken,
+    /// It is larger than it may be.
+    TooLarge,
+}
+
+impl Client {
+    /// One that reaches `addresses`, by way of `proxy` if there is one.
+    ///
+    /// # Errors
+    /// When the certificates of `tls` cannot be used; the text names the file.
+    pub fn new(tls: Tls, proxy: Option<Proxy>, addresses: Addresses) -> Result<Self, String> {
+        let certificates = Certificates::read(&tls)?;
+        let made = Made { certificates, password: None, read_at: Instant::now(), client: None };
+        Ok(Self { tls, proxy, addresses, made: Mutex::new(made) })
+    }
+
+    /// The client, with what its files hold now, and what it shows a proxy.
+    fn ready(&self) -> Result<(reqwest::Client, Option<Secret>), BackendError> {
+        // Held while it is built, so that those who ask first do not build one each.
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if made.client.is_some() && self.may_be_renewed() && made.read_at.elapsed() >= RENEWED_EVERY {
+            made.read_at = Instant::now();
+            match self.material() {
+                Ok((certificates, password)) => {
+                    let same_password = |old: &Secret, new: &Secret| old.expose() == new.expose();
+                    let is_same = made.certificates.is_same(&certificates)
+                        && made.password.iter().zip(&password).all(|(old, new)| same_password(old, new));
+                    if !is_same {
+                        made.client = None;
+                    }
+                    (made.certificates, made.password) = (certificates, password);
+                }
+                Err(why) => tracing::warn!(%why, "what was read before stays in use"),
+            }
+        }
+        if let Some(client) = &made.client {
+            return Ok((client.clone(), self.shown(&made)));
+        }
+        if made.password.is_none() {
+            made.password = self.password().map_err(BackendError::unavailable)?;
+        }
+        let client = self
+            .build(&made)
+            .map_err(|error| BackendError::unavailable(format!("cannot set up the HTTP client: {}", cause(&error))))?;
+        Ok((made.client.insert(client).clone(), self.shown(&made)))
+    }
+
+    /// The header that a proxy gets, and that it, or whoever is behind it, could repeat.
+    fn shown(&self, made: &Made) -> Option<Secret> {
+        let ((username, _), password) = self.proxy.as_ref()?.credential.as_ref().zip(made.password.as_ref())?;
+        let pair = Zeroizing::new(format!("{username}:{}", password.expose()));
+        Some(Secret::from(format!("Basic {}", STANDARD.encode(&*pair))))
+    }
+
+    fn may_be_renewed(&self) -> bool {
+        self.tls.has_files() || self.proxy.as_ref().is_some_and(|proxy| proxy.credential.is_some())
+    }
+
+    fn material(&self) -> Result<(Certificates, Option<Secret>), String> {
+        Ok((Certificates::read(&self.tls)?, self.password()?))
+    }
+
+    fn password(&self) -> Result<Option<Secret>, String> {
+        let Some(Proxy { credential: Some((_, password)), base, .. }) = &self.proxy else { return Ok(None) };
+        password.read(base).map(Some)
+    }
+
+    fn build(&self, made: &Made) -> reqwest::Result<reqwest::Client> {
+        let mut builder = reqwest::Client::builder()
+            .user_agent(concat!("appset-gateway/", env!("CARGO_PKG_VERSION")))
+            .redirect(redirect::Policy::none())
+            // What may be sent again is known here, and it would copy each request.
+            .retry(retry::never())
+            .no_proxy()
+            .connect_timeout(CONNECT_TIMEOUT)
+            .pool_idle_timeout(Duration::from_mins(1))
+            .tcp_nodelay(true)
+            .dns_resolver(self.addresses.clone())
+            .tls_certs_merge(made.certificates.trusted().iter().cloned())
+            .tls_danger_accept_invalid_certs(!self.tls.is_checked);
+        if let Some(identity) = made.certificates.identity() {
+            builder = builder.identity(identity.clone());
+        }
+        if let Some(proxy) = &self.proxy {
+            let except = proxy.except.join(",");
+            let mut through = reqwest::Proxy::all(proxy.url.clone())?
+                .no_proxy(NoProxy::from_string(&format!("{NEVER_PROXIED},{except}")));
+            if let Some(((username, _), password)) = proxy.credential.as_ref().zip(made.password.as_ref()) {
+                through = through.basic_auth(username, password.expose());
+            }
+            builder = builder.proxy(through);
+        }
+        builder.build()
+    }
+
+    /// Sends `call` once and reads the whole answer.
+    ///
+    /// # Errors
+    /// When there is no client.
+    pub async fn exchange(&self, call: &Call, secrets: &Secrets) -> Result<Result<Reply, Failure>, BackendError> {
+        let (client, shown) = self.ready()?;
+        let mut exchanged = self.exchange_by(&client, call, secrets).await;
+        if let (Ok(reply), Some(shown)) = (&mut exchanged, shown) {
+            reply.secrets.push(shown);
+        }
+        Ok(exchanged)
+    }
+
+    async fn exchange_by(&self, client: &reqwest::Client, call: &Call, secrets: &Secrets) -> Result<Reply, Failure> {
+        let head_by = call.deadline.min(Instant::now() + HEAD_TIMEOUT);
+        let mut request = reqwest::Request::new(call.method.clone(), call.url.clone());
+        request.headers_mut().clone_from(&call.headers);
+        // After all that tells one question from another, since it belongs to none. A header of the configuration's own stays.
+        let place = trace::current().filter(|_| !call.headers.contains_key(trace::HEADER));
+        if let Some(value) = place.and_then(|place| place.context().to_header()) {
+            request.headers_mut().insert(trace::HEADER, value);
+        }
+        *request.body_mut() = call.body.clone().map(reqwest::Body::from);
+        let sent = timeout_at(head_by, client.execute(request)).await.map_err(|_| {
+            let what = if head_by == call.deadline {
+                "no whole answer in time".to_owned()
+            } else {
+                format!("no answer began within {} s", HEAD_TIMEOUT.as_secs())
+            };
+            Failure { how: How::Timeout, what }
+        })?;
+        let mut response = sent.map_err(|error| self.failure(&error))?;
+        let (status, headers) = (response.status(), std::mem::take(response.headers_mut()));
+        // A buffer that grows by doubling may end half empty. Pages that nothing is written to take no memory.
+        let announced = response.content_length().and_then(|length| usize::try_from(length).ok()).unwrap_or_default();
+        let mut body = BytesMut::with_capacity(announced.min(call.most));
+        loop {
+            let chunk = timeout_at(call.deadline, response.chunk())
+                .await
+                .map_err(|_| Failure { how: How::Timeout, what: "no whole answer in time".to_owned() })?
+                .map_err(|error| self.failure(&error))?;
+            let Some(chunk) = chunk else { break };
+            if body.len() + chunk.len() > call.most {
+                let what = format!("the answer is larger than {} bytes", call.most);
+                return Err(Failure { how: How::TooLarge, what });
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok(Reply { status, headers, body: body.freeze(), secrets: secrets.clone(), rest: None, attempts: 1 })
+    }
+
+    fn failure(&self, error: &reqwest::Error) -> Failure {
+        let why = cause(error);
+        if error.is_timeout() {
+            return Failure { how: How::Timeout, what: format!("timed out: {why}") };
+        }
+        if let Some(refused) = find::<Refused>(error) {
+            return Failure { how: How::Refused, what: refused.to_string() };
+        }
+        if matches!(find(error), Some(rustls::Error::InvalidCertificate(_))) {
+            let advice = match &self.tls.ca {
+                Some(file) => format!("neither the system nor the CA file {} vouches for it", file.display()),
+                None => "if a private CA signed it, name that CA's file as `ca`".to_owned(),
+            };
+            let what = format!("cannot connect: its certificate is not trusted ({why}); {advice}");
+            return Failure { how: How::Untrusted, what };
+        }
+        let (how, what) = if error.is_connect() {
+            (How::Connect, "cannot connect")
+        } else if error.is_body() || error.is_decode() {
+            (How::Broken, "the answer broke off")
+        } else {
+            (How::Broken, "the request failed")
+        };
+        let through = match &self.proxy {
+            Some(proxy) if how == How::Connect => {
+                format!(
+                    " (all but what `outbound.proxy.except` names goes through the proxy {})",
+                    proxy.url.origin().ascii_serialization()
+                )
+            }
+            _ => String::new(),
+        };
+        Failure { how, what: format!("{what}: {why}{through}") }
+    }
+}
+
+impl Failure {
+    /// The same for whoever asked. Without the number of attempts: a message is the same for the same cause.
+    pub fn into_error(self) -> BackendError {
+        let kind = match self.how {
+            How::Connect | How::Untrusted | How::Broken => ErrorKind::Unavailable,
+            How::Timeout => ErrorKind::Timeout,
+            How::Refused => ErrorKind::Denied,
+            How::TooLarge => ErrorKind::InvalidOutput,
+        };
+        BackendError::new(kind, self.what)
+    }
+}
+
+/// The cause of `error` that is a `T`.
+fn find<T: std::error::Error + 'static>(error: &reqwest::Error) -> Option<&T> {
+    causes(error).find_map(|mut cause| {
+        // An I/O error passes over what it holds when it is asked for its source.
+        while let Some(within) = cause.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref) {
+            cause = within;
+        }
+        cause.downcast_ref()
+    })
+}
+
+fn causes<'a>(error: &'a reqwest::Error) -> impl Iterator<Item = &'a (dyn std::error::Error + 'static)> {
+    let first: &'a (dyn std::error::Error + 'static) = error;
+    std::iter::successors(Some(first), |error| error.source())
+}
+
+/// The innermost cause, which says what happened; the layers above repeat the URL.
+fn cause(error: &reqwest::Error) -> String {
+    causes(error).last().map(ToString::to_string).unwrap_or_default()
+}

@@ -1,0 +1,201 @@
+//! What the configuration says of the way out: for all of it, and for one destination's certificates.
+
+use std::{net::IpAddr, path::PathBuf, sync::Arc};
+
+use ipnet::IpNet;
+use reqwest::Url;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{Line, Outbound, Terms, tls::Tls};
+use crate::{
+    domain::{
+        problem::{Path, Problems},
+        secret::SecretRef,
+    },
+    file::base_dir::BaseDir,
+};
+
+/// What all requests that leave the gateway share.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct OutboundConfig {
+    /// Addresses and networks (`10.0.0.0/8`) that a name may be at although they are private, link-local or this machine's. Without
+    /// it, names that only a cluster or an inner network can have may be at private ones, and `localhost` at this machine's.
+    pub allow_addresses: Vec<String>,
+    /// A proxy that all requests go through. None is taken from the environment.
+    pub proxy: Option<ProxyConfig>,
+}
+
+/// A forward proxy.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ProxyConfig {
+    /// Where it is: `http://proxy.example.com:3128`. What is asked by https goes through a tunnel (`CONNECT`).
+    pub url: String,
+    /// Who is asked without it: names with all that is below them (`svc.cluster.local`), addresses, networks. `localhost` and its
+    /// addresses always are.
+    #[serde(default)]
+    pub except: Vec<String>,
+    /// A user name, with `password`.
+    pub username: Option<String>,
+    /// The password of `username`.
+    pub password: Option<SecretRef>,
+}
+
+/// A certificate that shows who we are.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ClientCertificate {
+    /// A PEM file with the certificate and those between it and its CA, relative to the configuration file.
+    pub cert: PathBuf,
+    /// A PEM file with its private key.
+    pub key: PathBuf,
+}
+
+/// A proxy, checked.
+#[derive(Debug, Clone)]
+pub struct Proxy {
+    /// Where it is.
+    pub url: Url,
+    /// Who is asked without it.
+    pub except: Vec<String>,
+    /// Who we are to it.
+    pub credential: Option<(String, SecretRef)>,
+    /// Where the password's path starts.
+    pub base: BaseDir,
+}
+
+/// The keys that say how a destination's certificates are checked, where a backend or a registry has them.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct TlsKeys<'a> {
+    /// `ca`
+    pub ca: Option<&'a PathBuf>,
+    /// `clientCertificate`
+    pub client_certificate: Option<&'a ClientCertificate>,
+    /// `insecureSkipVerify`
+    pub insecure_skip_verify: bool,
+}
+
+impl OutboundConfig {
+    /// The networks and the proxy; what is wrong with them is noted below `path`.
+    pub fn build(&self, base: &BaseDir, path: &Path, problems: &mut Problems) -> (Vec<IpNet>, Option<Proxy>) {
+        let at = path.key("allowAddresses");
+        let nets = self.allow_addresses.iter().enumerate();
+        let nets = nets.filter_map(|(index, text)| problems.note(&at.index(index), network(text))).collect();
+        (nets, self.proxy.as_ref().and_then(|proxy| proxy.build(base, &path.key("proxy"), problems)))
+    }
+}
+
+impl ProxyConfig {
+    fn build(&self, base: &BaseDir, path: &Path, problems: &mut Problems) -> Option<Proxy> {
+        if let Some(password) = &self.password {
+            password.check(base, &path.key("password"), problems);
+        }
+        let credential = match (&self.username, &self.password) {
+            (Some(username), Some(password)) => Some((username.clone(), password.clone())),
+            (None, None) => None,
+            _ => {
+                problems.error(path, "`username` and `password` go together");
+                None
+            }
+        };
+        for (index, name) in self.except.iter().enumerate() {
+            if name.is_empty() || name.contains([',', '*', '/', ' ']) && network(name).is_err() {
+                let help = "write a name, which stands for all below it too (`example.com`), an address or a network (`10.0.0.0/8`)";
+                problems.error_with_help(
+                    &path.key("except").index(index),
+                    format!("`{name}` is neither a name nor a network"),
+                    help,
+                );
+            }
+        }
+        let url = problems.note(&path.key("url"), fixed_url(&self.url))?;
+        Some(Proxy { url, except: self.except.clone(), credential, base: base.clone() })
+    }
+}
+
+impl TlsKeys<'_> {
+    /// The way there on these terms and else the usual ones. What is wrong with the files is noted at their key below `path`.
+    pub fn line(
+        self,
+        is_plain: bool,
+        outbound: &Outbound,
+        base: &BaseDir,
+        path: &Path,
+        problems: &mut Problems,
+    ) -> Option<Arc<Line>> {
+        let tls = self.build(is_plain, base, path, problems);
+        let at = tls.at(path);
+        problems.note(&at, outbound.line(Terms { tls, ..Terms::default() }))
+    }
+
+    /// The same with resolved paths. What is of no use for something that is asked without TLS is noted below `path`, and so is what
+    /// is dangerous.
+    pub fn build(self, is_plain: bool, base: &BaseDir, path: &Path, problems: &mut Problems) -> Tls {
+        let keys = [
+            ("ca", self.ca.is_some()),
+            ("clientCertificate", self.client_certificate.is_some()),
+            ("insecureSkipVerify", self.insecure_skip_verify),
+        ];
+        for (key, _) in keys.into_iter().filter(|(_, is_there)| *is_there && is_plain) {
+            problems.warning(&path.key(key), "it is of no use: this is asked by http://, without TLS", "use https");
+        }
+        if is_plain {
+            return Tls::default();
+        }
+        if self.insecure_skip_verify {
+            problems.warning(
+                &path.key("insecureSkipVerify"),
+                "whoever is between the gateway and this destination can read its credential and decide what is answered, which \
+                 deletes Applications",
+                "name the CA's certificate as `ca` instead",
+            );
+        }
+        if self.insecure_skip_verify && self.ca.is_some() {
+            problems.error(&path.key("ca"), "with `insecureSkipVerify` no certificate is looked at");
+        }
+        Tls {
+            ca: self.ca.map(|file| base.resolve(file)),
+            client: self
+                .client_certificate
+                .map(|files| ClientCertificate { cert: base.resolve(&files.cert), key: base.resolve(&files.key) }),
+            is_checked: !self.insecure_skip_verify,
+        }
+    }
+}
+
+fn network(text: &str) -> Result<IpNet, String> {
+    let address = text.parse::<IpAddr>().map(IpNet::from);
+    address
+        .or_else(|_| text.parse())
+        .map_err(|_| format!("`{text}` is neither an address nor a network such as 10.0.0.0/8"))
+}
+
+/// Whether `url` holds a user or a password.
+#[must_use]
+pub fn names_user(url: &Url) -> bool {
+    !url.username().is_empty() || url.password().is_some()
+}
+
+/// Whether `url`, to which an answer of `from` leads, may be asked with the same credential: scheme, host and port stay, and it names
+/// nobody else.
+#[must_use]
+pub fn stays(from: &Url, url: &Url) -> bool {
+    url.origin() == from.origin() && !names_user(url)
+}
+
+/// A URL that stands in the configuration as it is.
+///
+/// # Errors
+/// When it is none that can be asked.
+pub fn fixed_url(text: &str) -> Result<Url, String> {
+    let url = Url::parse(text).map_err(|error| format!("`{text}` is no URL: {error}"))?;
+    if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
+        return Err("it must begin with `http://` or `https://` and a host".to_owned());
+    }
+    if names_user(&url) {
+        return Err("it holds a user or a password, which have keys of their own".to_owned());
+    }
+    Ok(url)
+}

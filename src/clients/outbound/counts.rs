@@ -1,0 +1,47 @@
+//! What is counted of each attempt, and of the calls that were not made.
+
+use super::{Outcome, client::How, reply::is_failure};
+use crate::{
+    domain::error::{BackendError, ErrorKind},
+    telemetry::trace::Record,
+};
+
+/// How an attempt ended.
+pub fn sent(outcome: &Outcome) -> &'static str {
+    match outcome {
+        Ok(reply) if reply.is_limit() => "limited",
+        Ok(reply) if is_failure(reply.status) => "failed",
+        Ok(reply) if reply.status.is_client_error() => "refused",
+        Ok(_) => "ok",
+        Err(failure) => match failure.how {
+            How::Connect => "connect",
+            How::Refused => "forbidden",
+            How::Untrusted => "untrusted",
+            How::Timeout => "timeout",
+            How::Broken => "broken",
+            How::TooLarge => "too_large",
+        },
+    }
+}
+
+/// Tells a span how an attempt ended.
+pub fn note(outcome: &Outcome, record: &mut Record) {
+    match outcome {
+        Ok(reply) => {
+            record.set("http.response.status_code", reply.status.as_u16());
+            if reply.status.as_u16() >= 400 {
+                record.fail(reply.status.as_str().to_owned());
+            }
+        }
+        Err(_) => record.fail(sent(outcome)),
+    }
+}
+
+/// Why there was no attempt.
+pub const fn spared(error: &BackendError) -> &'static str {
+    match error.kind {
+        ErrorKind::Throttled { .. } => "throttled",
+        ErrorKind::Timeout => "no_turn",
+        _ => "resting",
+    }
+}

@@ -1,0 +1,168 @@
+//! Answers that are kept with their `ETag`, or with the time of their last change, so that a destination can say "as before":
+//! often free of charge, and always shorter.
+
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use bytes::Bytes;
+use headers::{CacheControl, Date, HeaderMapExt as _, LastModified};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use moka::sync::Cache;
+use sha2::{Digest as _, Sha256};
+
+use super::{Call, Reply};
+use crate::{
+    bounded_cache::{self, Bounded},
+    domain::error::BackendError,
+};
+
+/// How much is kept, in bytes.
+const MOST: u64 = 32 * 1024 * 1024;
+/// What an entry takes besides its texts, in bytes.
+const OVERHEAD: usize = 512;
+/// How long after its last change an answer must have been made, to be known by that time.
+const SETTLED: Duration = Duration::from_secs(2);
+/// Longer tags are not kept.
+const LONGEST_TAG: usize = 1024;
+
+/// The answers that are kept.
+#[derive(Debug)]
+pub struct Kept(Bounded<Question, Arc<Answer>>);
+
+/// What was asked: the URL, who asks, and all headers but the one for which that stands.
+type Question = [u8; 32];
+
+#[derive(Debug)]
+struct Answer {
+    validator: Validator,
+    headers: HeaderMap,
+    body: Bytes,
+}
+
+/// What tells one version of an answer from another.
+#[derive(Debug, Clone)]
+enum Validator {
+    /// Its `ETag`.
+    Tag(HeaderValue),
+    /// Its `Last-Modified`.
+    Date(HeaderValue),
+}
+
+/// A call's question, and the answer that is kept for it.
+#[derive(Debug)]
+pub struct Asked {
+    question: Question,
+    answer: Option<Arc<Answer>>,
+}
+
+impl Default for Kept {
+    fn default() -> Self {
+        let weigh = |_: &Question, answer: &Arc<Answer>| {
+            let headers: usize = answer.headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+            u32::try_from(answer.body.len() + headers + OVERHEAD).unwrap_or(u32::MAX)
+        };
+        Self(bounded_cache::build_recent(Cache::builder().max_capacity(MOST).weigher(weigh)))
+    }
+}
+
+impl Kept {
+    /// Lets `call`, which `account` makes, ask whether the answer is still the one that is kept.
+    pub fn prepare(&self, call: &mut Call, account: &str) -> Option<Asked> {
+        let has_own = [header::IF_NONE_MATCH, header::IF_MODIFIED_SINCE, header::RANGE]
+            .iter()
+            .any(|name| call.headers.contains_key(name));
+        if !call.revalidate || call.method != Method::GET || has_own {
+            return None;
+        }
+        let question = question(call, account);
+        let answer = bounded_cache::get_rare(&self.0, &question).filter(|answer| answer.body.len() <= call.most);
+        match answer.as_ref().map(|answer| &answer.validator) {
+            Some(Validator::Tag(tag)) => _ = call.headers.insert(header::IF_NONE_MATCH, tag.clone()),
+            Some(Validator::Date(date)) => _ = call.headers.insert(header::IF_MODIFIED_SINCE, date.clone()),
+            None => {}
+        }
+        Some(Asked { question, answer })
+    }
+
+    /// Keeps `reply`, or puts in its place the answer that it says still holds.
+    ///
+    /// # Errors
+    /// When it says so of another answer.
+    pub fn settle(&self, asked: &Asked, mut reply: Reply) -> Result<Reply, BackendError> {
+        if let (StatusCode::NOT_MODIFIED, Some(answer)) = (reply.status, &asked.answer) {
+            let is_other = match &answer.validator {
+                Validator::Tag(known) => {
+                    reply.headers.get(header::ETAG).is_some_and(|tag| opaque(tag) != opaque(known))
+                }
+                // A server may take what became older, such as a file from a backup, for unchanged.
+                Validator::Date(known) => reply.headers.get(header::LAST_MODIFIED).is_some_and(|date| date != known),
+            };
+            if is_other {
+                self.0.invalidate(&asked.question);
+                return Err(BackendError::invalid_output(
+                    "304 Not Modified, but for another version than the one asked for",
+                ));
+            }
+            // RFC 9111, section 3.2: newer headers take the place of older ones, but for those of the body. A name may stand on
+            // several lines, such as `Link`, and all of them count.
+            let mut headers = answer.headers.clone();
+            let is_of_body =
+                |name: &HeaderName| name.as_str().starts_with("content-") || name == header::TRANSFER_ENCODING;
+            for name in reply.headers.keys().filter(|name| !is_of_body(name)) {
+                headers.remove(name);
+                for value in reply.headers.get_all(name) {
+                    headers.append(name, value.clone());
+                }
+            }
+            reply.status = StatusCode::OK;
+            reply.headers = headers;
+            reply.body = answer.body.clone();
+        } else if reply.status == StatusCode::OK {
+            match validator(&reply.headers).filter(|_| may_be_kept(&reply.headers)) {
+                Some(validator) => {
+                    let (headers, body) = (reply.headers.clone(), reply.body.clone());
+                    self.0.insert(asked.question, Arc::new(Answer { validator, headers, body }));
+                }
+                None if asked.answer.is_some() => self.0.invalidate(&asked.question),
+                None => {}
+            }
+        }
+        Ok(reply)
+    }
+}
+
+fn question(call: &Call, account: &str) -> Question {
+    let mut hash = Sha256::new();
+    // A token that was bought changes, and whom it is for does not. Other secrets may decide what is answered.
+    let headers = call.headers.iter().filter(|(name, _)| *name != header::AUTHORIZATION);
+    let headers = headers.flat_map(|(name, value)| [name.as_str().as_bytes(), value.as_bytes()]);
+    for part in [call.url.as_str().as_bytes(), account.as_bytes()].into_iter().chain(headers) {
+        hash.update(part.len().to_le_bytes());
+        hash.update(part);
+    }
+    hash.finalize().into()
+}
+
+/// The tag of an answer, else the time of its last change. Times count whole seconds: an answer that was made in the second of
+/// its last change may have changed once more (RFC 9110, section 8.8.2.2).
+fn validator(headers: &HeaderMap) -> Option<Validator> {
+    if let Some(tag) = headers.get(header::ETAG) {
+        return (tag.len() <= LONGEST_TAG).then(|| Validator::Tag(tag.clone()));
+    }
+    let (changed, made) = (headers.typed_get::<LastModified>()?, headers.typed_get::<Date>()?);
+    let age = SystemTime::from(made).duration_since(changed.into()).ok()?;
+    (age >= SETTLED).then(|| headers.get(header::LAST_MODIFIED).cloned().map(Validator::Date))?
+}
+
+fn may_be_kept(headers: &HeaderMap) -> bool {
+    let forbids = headers.typed_get::<CacheControl>().is_some_and(|control| control.no_store());
+    let varies = headers.get_all(header::VARY).iter().any(|vary| vary.as_bytes().contains(&b'*'));
+    !forbids && !varies
+}
+
+/// A tag without the mark that it is weak, which a 304 may have lost or got (RFC 9110, section 8.8.3.2).
+fn opaque(tag: &HeaderValue) -> &[u8] {
+    tag.as_bytes().strip_prefix(b"W/").unwrap_or_else(|| tag.as_bytes())
+}

@@ -1,0 +1,9 @@
+//! The words of the domain, and what every room uses.
+
+pub mod clock;
+pub mod document;
+pub mod error;
+pub mod generator;
+pub mod problem;
+pub mod secret;
+pub mod units;

@@ -1,0 +1,86 @@
+//! Whole numbers that 64 bits do not hold. The parser makes floats of them, which silently changes their digits.
+
+use super::scan::after_text;
+
+/// The digits of the smallest whole numbers that 64 bits may not hold: -2^63 has 19.
+const LONG: usize = 19;
+
+/// The first whole number in the JSON text `bytes` that is below -2^63 or at least 2^64, as it is written.
+#[must_use]
+pub fn too_long(bytes: &[u8]) -> Option<&str> {
+    if has_long_run(bytes) { numbers(bytes).find(|number| is_too_long(number)) } else { None }
+}
+
+/// Whether so many digits follow each other anywhere, also in a text. One in 19 bytes is looked at first, since a run that
+/// is long enough holds one of those.
+fn has_long_run(bytes: &[u8]) -> bool {
+    (LONG - 1..bytes.len()).step_by(LONG).any(|at| {
+        let before = bytes[..at].iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+        let from_here = bytes[at..].iter().take(LONG).take_while(|byte| byte.is_ascii_digit()).count();
+        from_here > 0 && before + from_here >= LONG
+    })
+}
+
+/// The numbers of a JSON text, as they are written.
+fn numbers(bytes: &[u8]) -> impl Iterator<Item = &str> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        loop {
+            let start = rest.iter().position(|byte| matches!(byte, b'"' | b'-' | b'0'..=b'9'))?;
+            rest = &rest[start..];
+            if rest[0] == b'"' {
+                rest = after_text(&rest[1..]);
+                continue;
+            }
+            let is_part = |byte: &u8| matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E');
+            let end = rest.iter().position(|byte| !is_part(byte)).unwrap_or(rest.len());
+            let (number, after) = rest.split_at(end);
+            rest = after;
+            return std::str::from_utf8(number).ok();
+        }
+    })
+}
+
+fn is_too_long(number: &str) -> bool {
+    let is_whole = !number.contains(['.', 'e', 'E']);
+    is_whole && number.parse::<i64>().is_err() && number.parse::<u64>().is_err()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn only_whole_numbers_beyond_64_bits_are_too_long() {
+        for (text, found) in [
+            ("18446744073709551616", Some("18446744073709551616")),
+            ("-9223372036854775809", Some("-9223372036854775809")),
+            (r#"{"a":[1,2.5,{"b":1180591620717411303425}]}"#, Some("1180591620717411303425")),
+            (r#"["\"",1180591620717411303425]"#, Some("1180591620717411303425")),
+            (r#"["\\",1180591620717411303425]"#, Some("1180591620717411303425")),
+            ("[18446744073709551615,-9223372036854775808]", None),
+            (r#"["1180591620717411303425","\"1180591620717411303425"]"#, None),
+            (r#"{"1180591620717411303425":1}"#, None),
+            ("[1180591620717411303425.0,1e30,1180591620717411303425e1]", None),
+            ("", None),
+            ("\"1180591620717411303425", None),
+            ("\"1180591620717411303425\\", None),
+        ] {
+            assert_eq!(too_long(text.as_bytes()), found, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_read_has_its_digits(before in "[ ]{0,40}", digits in "-?[1-9][0-9]{0,40}", after in "[ ]{0,40}") {
+            let text = format!("{before}{digits}{after}");
+            let fits = digits.parse::<i64>().is_ok() || digits.parse::<u64>().is_ok();
+            prop_assert_eq!(too_long(text.as_bytes()), (!fits).then_some(&*digits));
+            if let Ok(read) = crate::domain::document::parse(text.as_bytes()) {
+                prop_assert_eq!(read.to_string(), digits);
+            }
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Errors that a document tells of beside its content: the keys `error` and `errors` at its top.
+
+use super::Document;
+
+/// The key at the top of `document` that tells of an error, and what stands there. Whoever always writes such a key leaves
+/// it blank where all is well.
+#[must_use]
+pub fn told_error<'d>(document: &'d Document<'_>) -> Option<(&'d str, &'d Document<'d>)> {
+    let Document::Object(object) = document else { return None };
+    object.iter().find(|(key, value)| is_error_key(key) && is_said(value))
+}
+
+/// Whether `key` names errors, in capitals or not.
+#[must_use]
+pub fn is_error_key(key: &str) -> bool {
+    ["error", "errors"].iter().any(|name| key.eq_ignore_ascii_case(name))
+}
+
+/// Whether `value` says anything: `null`, `false`, `0`, `""`, `[]` and `{}` do not.
+#[must_use]
+pub fn is_said(value: &Document<'_>) -> bool {
+    match value {
+        Document::Null | Document::Bool(false) => false,
+        Document::Bool(true) => true,
+        Document::Number(number) => number.as_f64() != Some(0.0),
+        Document::Text(text) => !text.is_empty(),
+        Document::List(items) => !items.is_empty(),
+        Document::Object(object) => object.iter().len() > 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::document::read;
+
+    #[test]
+    fn an_error_is_what_is_not_blank() {
+        for blank in ["null", "false", "0", "0.0", "-0", "\"\"", "[]", "{}"] {
+            for key in ["error", "errors", "Error"] {
+                let document = format!("{{\"items\":[],\"{key}\":{blank}}}");
+                assert_eq!(told_error(&read(document.as_bytes()).unwrap()), None, "{document}");
+            }
+        }
+        for said in ["true", "1", "-0.5", "\"down\"", "[null]", "[\"down\"]", "{\"message\":\"down\"}"] {
+            for key in ["error", "errors", "Error", "ERRORS"] {
+                let document = format!("{{\"items\":[{{}}],\"{key}\":{said}}}");
+                let document = read(document.as_bytes()).unwrap();
+                assert_eq!(told_error(&document).map(|(key, _)| key), Some(key), "{document:?}");
+            }
+        }
+        for other in [r#"[{"error":"down"}]"#, r#"{"item":{"error":"down"}}"#, r#"{"errored":1}"#, "\"error\""] {
+            assert_eq!(told_error(&read(other.as_bytes()).unwrap()), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Taking secrets out of what is told.
+
+use std::ops::Range;
+
+use base16ct::lower::encode_string;
+use base64::{
+    Engine as _,
+    engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD},
+};
+use http::HeaderMap;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use regex::Regex;
+use url::form_urlencoded::byte_serialize;
+use zeroize::Zeroizing;
+
+use super::{REDACTED, Secret};
+use crate::domain::{document::excerpt, error::BackendError};
+
+/// Secrets and parts of them that have fewer characters are not looked for: such texts are everywhere.
+pub const SHORTEST: usize = 4;
+
+/// Whether a secret has too few characters to be taken out of messages.
+pub fn is_too_short(secret: &str) -> bool {
+    secret.chars().count() < SHORTEST
+}
+
+/// The secrets that one question needs: whatever is told of its end is cleaned of them.
+#[derive(Debug, Clone, Default)]
+pub struct Secrets {
+    known: Vec<Secret>,
+    hidden: Option<&'static Regex>,
+}
+
+impl FromIterator<Secret> for Secrets {
+    fn from_iter<I: IntoIterator<Item = Secret>>(secrets: I) -> Self {
+        Self { known: secrets.into_iter().collect(), hidden: None }
+    }
+}
+
+impl Secrets {
+    /// What stands in the headers that are marked as sensitive.
+    #[must_use]
+    pub fn of_headers(headers: &HeaderMap) -> Self {
+        let sensitive = headers.values().filter(|value| value.is_sensitive());
+        let texts = sensitive.filter_map(|value| value.to_str().ok());
+        texts.map(|text| Secret::from(text.to_owned())).collect()
+    }
+
+    /// One more.
+    pub fn push(&mut self, secret: Secret) {
+        self.known.push(secret);
+    }
+
+    /// Hides what matches, but for the first group of `pattern`, too: what is known by its place and not by its text.
+    pub const fn hide(&mut self, pattern: &'static Regex) {
+        self.hidden = Some(pattern);
+    }
+
+    /// And `others`.
+    pub fn extend(&mut self, others: Self) {
+        self.known.extend(others.known);
+        self.hidden = self.hidden.or(others.hidden);
+    }
+
+    /// `text` with every secret in it replaced by [`REDACTED`]: whole, as it looks when it was escaped or encoded (base64, hexadecimal,
+    /// for a URL), by its lines, and without the scheme of an `Authorization` header. Secrets that overlap become one. One of fewer than
+    /// [`SHORTEST`] characters is left: its places would tell it, and spoil the text. To be used before a text is cut, since half a
+    /// secret is not recognised.
+    #[must_use]
+    pub fn redact(&self, text: &str) -> String {
+        let mut redacted = String::with_capacity(text.len());
+        let mut end = 0;
+        for place in self.places(text) {
+            redacted.push_str(&text[end..place.start]);
+            redacted.push_str(REDACTED);
+            end = place.end;
+        }
+        redacted + &text[end..]
+    }
+
+    /// Where secrets stand in `text`, in order, and none within another.
+    fn places(&self, text: &str) -> Vec<Range<usize>> {
+        let mut places: Vec<Range<usize>> = self.by_pattern(text).collect();
+        for form in self.known.iter().flat_map(forms) {
+            places.extend(occurrences(text, &form));
+        }
+        places.sort_unstable_by_key(|place| place.start);
+        places.dedup_by(|later, earlier| {
+            let overlaps = later.start < earlier.end;
+            if overlaps {
+                earlier.end = earlier.end.max(later.end);
+            }
+            overlaps
+        });
+        places
+    }
+
+    /// What the hidden pattern matches in `text`, without its first group.
+    fn by_pattern<'t>(&self, text: &'t str) -> impl Iterator<Item = Range<usize>> + use<'t> {
+        let captures = self.hidden.into_iter().flat_map(move |pattern| pattern.captures_iter(text));
+        captures.filter_map(|captures| {
+            let all = captures.get(0)?;
+            let start = captures.get(1).map_or(all.start(), |shown| shown.end());
+            Some(start..all.end())
+        })
+    }
+
+    /// `error`, without the secrets in its message.
+    #[must_use]
+    pub fn clean(&self, error: &BackendError) -> BackendError {
+        BackendError { message: self.redact(&error.message), ..error.clone() }
+    }
+
+    /// The first `most` characters of `bytes` for a message, without the secrets.
+    #[must_use]
+    pub fn excerpt(&self, bytes: &[u8], most: usize) -> String {
+        excerpt(self.redact(&String::from_utf8_lossy(bytes)).as_bytes(), most)
+    }
+}
+
+/// Where `form` stands in `text`, also where it overlaps itself.
+fn occurrences(text: &str, form: &str) -> Vec<Range<usize>> {
+    let (mut found, mut from) = (Vec::new(), 0);
+    let Some(first) = form.chars().next() else { return found };
+    while let Some(at) = text[from..].find(form).map(|at| from + at) {
+        found.push(at..at + form.len());
+        from = at + first.len_utf8();
+    }
+    found
+}
+
+/// The shapes in which a secret may come back.
+fn forms(secret: &Secret) -> Vec<Zeroizing<String>> {
+    let whole = secret.expose();
+    let mut forms = Vec::new();
+    if !is_too_short(whole) {
+        forms.extend([whole.to_owned(), whole.escape_debug().to_string()]);
+        // Also as `echo` hands it on, with the end of a line.
+        for text in [whole.to_owned(), [whole, "\n"].concat()].map(Zeroizing::new) {
+            forms.extend([STANDARD.encode(&*text), URL_SAFE_NO_PAD.encode(&*text), encode_string(text.as_bytes())]);
+        }
+        forms.extend([
+            byte_serialize(whole.as_bytes()).collect(),
+            utf8_percent_encode(whole, NON_ALPHANUMERIC).to_string(),
+        ]);
+    }
+    forms.extend(whole.lines().map(str::trim).map(str::to_owned));
+    if let Some((scheme, rest)) = whole.split_once(' ') {
+        forms.push(rest.to_owned());
+        let decoded = STANDARD.decode(rest).map(Zeroizing::new).ok();
+        let pair = decoded.as_ref().and_then(|pair| str::from_utf8(pair).ok()?.split_once(':'));
+        let password = pair.map(|(_, password)| password);
+        let password = password.filter(|_| scheme.eq_ignore_ascii_case("basic"));
+        forms.extend(password.map(str::to_owned));
+    }
+    forms.into_iter().map(Zeroizing::new).filter(|form| !is_too_short(form)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::LazyLock;
+
+    use super::*;
+
+    fn redact(secrets: &[&str], text: &str) -> String {
+        secrets.iter().map(|secret| Secret::from((*secret).to_owned())).collect::<Secrets>().redact(text)
+    }
+
+    #[test]
+    fn secrets_do_not_print() {
+        let secrets = Secrets::from_iter([Secret::from("hunter2".to_owned())]);
+        assert_eq!(secrets.redact("the password is hunter2."), "the password is [redacted].");
+        assert_eq!(format!("{secrets:?}"), "Secrets { known: [[redacted]], hidden: None }");
+    }
+
+    #[test]
+    fn what_was_redacted_is_not_redacted_again() {
+        assert_eq!(redact(&["redacted", "hunter2"], "hunter2 was redacted"), "[redacted] was [redacted]");
+        assert_eq!(redact(&["acte", "[red", "hunter2"], "hunter2"), "[redacted]");
+    }
+
+    #[test]
+    fn secrets_that_overlap_are_one() {
+        assert_eq!(redact(&["abcd", "cdef"], "x abcdef y"), "x [redacted] y");
+        assert_eq!(redact(&["cdef", "abcd"], "x abcdef y"), "x [redacted] y");
+        assert_eq!(redact(&["abcd", "abcdef", "bcde"], "abcdef"), "[redacted]");
+        assert_eq!(redact(&["abcab"], "abcabcab"), "[redacted]", "with itself");
+        assert_eq!(redact(&["abcd"], "abcdabcd"), "[redacted][redacted]", "beside each other they are two");
+        assert_eq!(redact(&["äöüß", "üßab"], "äöüßab."), "[redacted].");
+    }
+
+    #[test]
+    fn short_secrets_are_left() {
+        for short in ["t", "te", "red", "äöü"] {
+            let text = format!("Unauthorized: {short}");
+            assert_eq!(redact(&[short], &text), text);
+            assert_eq!(redact(&[&format!("Bearer {short}")], &text), text);
+        }
+        // `ci:abc`
+        assert_eq!(redact(&["Basic Y2k6YWJj"], "abc Y2k6YWJj"), "abc [redacted]");
+        assert_eq!(redact(&["a\nabcd"], "a abcd"), "a [redacted]");
+    }
+
+    #[test]
+    fn a_pattern_hides_what_follows_its_first_group() {
+        static PATTERN: LazyLock<Regex> = LazyLock::new(|| Regex::new("(token=)[a-z0-9]+").unwrap());
+        let mut secrets = Secrets::from_iter([Secret::from("hunter2".to_owned())]);
+        secrets.hide(&PATTERN);
+        assert_eq!(secrets.redact("token=hunter23 token=abc hunter2"), "token=[redacted] token=[redacted] [redacted]");
+    }
+
+    #[test]
+    fn a_secret_is_recognised_in_parts() {
+        let redact = |secret, text| redact(&[secret], text);
+        assert_eq!(redact("Bearer abcd", "not abcd"), "not [redacted]");
+        assert_eq!(redact("Basic Y2k6aHVudGVyMg==", "Y2k6aHVudGVyMg== is hunter2"), "[redacted] is [redacted]");
+        assert_eq!(redact("line one\nline two", "line two, line one"), "[redacted], [redacted]");
+        assert_eq!(redact("ab\"c", r#"the key `ab\"c`"#), "the key `[redacted]`");
+        for (secret, encoded) in [
+            ("hunter2", "aHVudGVyMg=="),
+            ("hunter2", "aHVudGVyMgo="),
+            ("hunter2", "aHVudGVyMg"),
+            ("hunter2", "68756e74657232"),
+            ("hunter/2 ", "hunter%2F2%20"),
+            ("hunter/2 ", "hunter%2F2+"),
+        ] {
+            assert_eq!(redact(secret, encoded), REDACTED, "{encoded}");
+        }
+    }
+}

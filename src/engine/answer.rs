@@ -1,0 +1,327 @@
+//! The engine: from a query to a complete answer. Lookup, else one flight for all who ask the same:
+//! backend, shape, encode, record. What the backend does not know is answered with what it last knew.
+//! Knows neither HTTP nor status codes.
+
+mod askers;
+mod baselines;
+mod confirm;
+#[cfg(test)]
+mod model;
+mod run;
+mod served;
+pub mod upkeep;
+pub mod warm;
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use tokio::time::{Instant, timeout_at};
+
+use self::{
+    askers::Askers,
+    confirm::Confirmations,
+    run::{Known, Run},
+};
+use crate::{
+    domain::{
+        clock::{Clock, Timestamp},
+        error::{BackendError, ErrorKind},
+        generator::{Evidence, Query, Question},
+    },
+    engine::{
+        cache::{Answers, Entry, Key, Memory, Revision, Stale, State},
+        guard::Held,
+        route::Route,
+    },
+    flight::{Boarding, Flights, Landing},
+    telemetry::metrics::Metrics,
+};
+
+/// A complete answer.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    /// What is answered.
+    pub entry: Arc<Entry>,
+    /// Where it came from.
+    pub source: Source,
+}
+
+/// Where an answer came from.
+#[derive(Debug, Clone)]
+pub enum Source {
+    /// From the cache, fresh.
+    Hit {
+        /// Since the backend had it.
+        age: Duration,
+        /// Until it is fresh no more.
+        left: Duration,
+    },
+    /// From the cache, while a run in the background renews it; or why none does just now.
+    StaleWhileRevalidate(Stale, Option<Box<Unknown>>),
+    /// From the cache, since the backend does not know.
+    StaleIfError(Stale, Box<Unknown>),
+    /// From the backend, just now.
+    Miss {
+        /// Whether another call had started the run.
+        shared: bool,
+    },
+}
+
+/// Why there is no new answer.
+#[derive(Debug, Clone)]
+pub struct Unknown {
+    /// What happened.
+    pub failure: Failure,
+    /// That it happened to an earlier call, and when the backend is asked again at the earliest.
+    pub rests: Option<Duration>,
+    /// The last good answer, where there is one that must not be served.
+    pub unusable: Option<Unusable>,
+}
+
+/// Why a last good answer is not served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unusable {
+    /// It is of this time, and older than `cache.staleIfError` allows.
+    TooOld(Timestamp),
+    /// It is of this time, and the route's configuration was another then.
+    OtherConfiguration(Timestamp),
+}
+
+impl Unknown {
+    fn new(failure: Failure, rests: Option<Duration>) -> Self {
+        Self { failure, rests, unusable: None }
+    }
+}
+
+/// How a run ended that brought no answer.
+#[derive(Debug, Clone)]
+pub enum Failure {
+    /// The backend does not know.
+    Backend(BackendError),
+    /// The deadline passed; the run may still end and be remembered.
+    Deadline,
+    /// The run panicked.
+    Crashed,
+    /// The backend answered, and the guard does not believe it yet.
+    Held(Box<Held>),
+}
+
+impl Failure {
+    /// What was learned of each item, where there are several.
+    #[must_use]
+    pub fn evidence(&self) -> &[Evidence] {
+        if let Self::Backend(error) = self { &error.evidence } else { &[] }
+    }
+
+    /// Whether the question cannot be asked as it is, such as one with a shortened commit.
+    const fn is_invalid_question(&self) -> bool {
+        matches!(self, Self::Backend(BackendError { kind: ErrorKind::InvalidInput, .. }))
+    }
+
+    /// The name in metrics and logs.
+    #[must_use]
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Backend(error) => error.kind.as_str(),
+            Self::Deadline => "timeout",
+            Self::Crashed => "crashed",
+            Self::Held(_) => "held",
+        }
+    }
+
+    /// For how long the source wants to be left alone.
+    fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Backend(BackendError { kind: ErrorKind::Throttled { retry_after }, .. }) => *retry_after,
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Backend(error) => error.fmt(f),
+            Self::Deadline => f.write_str("no answer by the deadline"),
+            Self::Crashed => f.write_str("the gateway failed; its log says where"),
+            Self::Held(held) => held.fmt(f),
+        }
+    }
+}
+
+type Landed = Result<Arc<Entry>, Failure>;
+
+/// Who wants a run of the backend.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    /// A caller, who waits for it.
+    Now,
+    /// A caller, who has an answer already.
+    Behind,
+    /// Nobody just now: a caller did at that time.
+    Since(Timestamp),
+}
+
+/// Answers queries, and remembers.
+pub struct Engine {
+    known: Known,
+    /// By what is asked, and by what would answer: after a reload nobody waits for the route that was.
+    flights: Flights<(Key, Revision), Question, Landed>,
+    confirmations: Confirmations,
+    askers: Askers,
+    clock: Arc<dyn Clock>,
+    metrics: Arc<Metrics>,
+}
+
+impl Engine {
+    /// An engine that has answered nothing yet.
+    pub fn new(memory: Memory, clock: Arc<dyn Clock>, metrics: Arc<Metrics>) -> Self {
+        Self {
+            known: Known::new(Answers::new(memory)),
+            flights: Flights::default(),
+            confirmations: Confirmations::default(),
+            askers: Askers::default(),
+            clock,
+            metrics,
+        }
+    }
+
+    /// What is remembered.
+    #[must_use]
+    pub const fn answers(&self) -> &Answers {
+        &self.known.answers
+    }
+
+    /// Answers `query` on `route`, from the cache or its backend.
+    ///
+    /// # Errors
+    /// When no complete answer is known by the query's deadline.
+    pub async fn answer(&self, route: &Arc<Route>, query: Query) -> Result<Answer, Unknown> {
+        let key = route.key(&query);
+        let now = self.clock.now();
+        if !route.depends_on_application_set() {
+            self.askers.note(&key, &query.application_set, now);
+        }
+        let own = self.known.usable(route, &key, now);
+        let own = own.filter(|(entry, _)| {
+            entry.encoded.sets() > 0 || !self.known.is_outshone(route, &key, &route.lineage(&query, key), entry, now)
+        });
+        match own {
+            Some((entry, State::Fresh { age, left })) => {
+                route.metrics.hits.inc();
+                Ok(Answer { entry, source: Source::Hit { age, left } })
+            }
+            Some((entry, State::StaleWhileRevalidate(stale))) => {
+                route.metrics.stale.inc();
+                let resting = self.resting(&key, now);
+                if resting.is_none() {
+                    // The run needs nobody who waits for it.
+                    drop(self.board(route, key, query, Wanted::Behind));
+                }
+                Ok(Answer { entry, source: Source::StaleWhileRevalidate(stale, resting.map(Box::new)) })
+            }
+            Some((entry, State::StaleIfError(stale))) => {
+                self.known.answers.used(key);
+                let asked = Box::pin(self.ask(route, key, query, now)).await;
+                asked.or_else(|unknown| Ok(stand_in(route, entry, stale, unknown)))
+            }
+            None | Some((_, State::Expired)) => {
+                let lineage = route.lineage(&query, key);
+                let asked = Box::pin(self.ask(route, key, query, now)).await;
+                asked
+                    .or_else(|unknown| self.follow(route, &lineage, unknown, now))
+                    .map_err(|unknown| Unknown { unusable: self.unusable(route, &[key, lineage]), ..unknown })
+            }
+        }
+    }
+
+    /// The last good answer of `lineage`, for a question that has none of its own. A question that is itself invalid gets
+    /// none: it follows no other.
+    fn follow(&self, route: &Route, lineage: &Key, unknown: Unknown, now: Timestamp) -> Result<Answer, Unknown> {
+        if unknown.failure.is_invalid_question() {
+            return Err(unknown);
+        }
+        let Some((entry, worth)) = self.known.usable(route, lineage, now) else { return Err(unknown) };
+        let stale = match worth {
+            State::Fresh { age, .. } => Stale { age, over: Duration::ZERO },
+            State::StaleWhileRevalidate(stale) | State::StaleIfError(stale) => stale,
+            State::Expired => return Err(unknown),
+        };
+        self.known.answers.used(*lineage);
+        Ok(stand_in(route, entry, stale, unknown))
+    }
+
+    /// The last good answer under the first of `keys` that has one, which is not served.
+    fn unusable(&self, route: &Route, keys: &[Key]) -> Option<Unusable> {
+        let last = keys.iter().find_map(|key| self.known.answers.get(key))?;
+        let is_ours = last.revision == route.revision();
+        Some(if is_ours { Unusable::TooOld } else { Unusable::OtherConfiguration }(last.stored_at))
+    }
+
+    /// Why `key` is not asked about now, if it failed of late. A caller asks, which keeps what is held from being forgotten.
+    fn resting(&self, key: &Key, now: Timestamp) -> Option<Unknown> {
+        let (rest, left) = self.known.failing.resting(key, now)?;
+        let failure = rest.failure.failure;
+        if let Failure::Held(held) = &failure {
+            self.known.held.note_asked(&held.lineage, now);
+        }
+        Some(Unknown::new(failure, Some(left)))
+    }
+
+    /// Waits for a run of the backend, unless it failed just now. Boxed by its callers, so that a hit does not carry its
+    /// state around.
+    async fn ask(&self, route: &Arc<Route>, key: Key, query: Query, now: Timestamp) -> Result<Answer, Unknown> {
+        if let Some(resting) = self.resting(&key, now) {
+            route.metrics.failing.inc();
+            return Err(resting);
+        }
+        let deadline = query.deadline;
+        let (landed, shared) = match self.board(route, key, query, Wanted::Now) {
+            Boarding::Landed(landed) => (landed, true),
+            Boarding::Joined(landing) => (wait(landing, deadline).await, true),
+            Boarding::Started(landing) => (wait(landing, deadline).await, false),
+        };
+        if shared {
+            route.metrics.joined.inc();
+        } else {
+            route.metrics.misses.inc();
+        }
+        let entry = landed.map_err(|failure| Unknown::new(failure, None))?;
+        Ok(Answer { entry, source: Source::Miss { shared } })
+    }
+
+    /// Joins the run for `key`, or starts it.
+    fn board(&self, route: &Arc<Route>, key: Key, query: Query, wanted: Wanted) -> Boarding<Landed> {
+        let lineage = route.lineage(&query, key);
+        // In memory only: what comes from a disk is not fresh, and the table of flights is locked meanwhile.
+        let recheck = || {
+            let (entry, now) = (self.known.answers.memory().get_rare(&key)?, self.clock.now());
+            let state = route.state(entry.revision, entry.stored_at, entry.life, now);
+            let is_good = matches!(state, State::Fresh { .. });
+            (is_good && !self.known.is_outshone(route, &key, &lineage, &entry, now)).then_some(Ok(entry))
+        };
+        let question = route.question(&query);
+        let label = question.clone();
+        self.flights.board(
+            (key, route.revision()),
+            recheck,
+            || label,
+            |seat| {
+                let run = Run { route: Arc::clone(route), key, lineage, question, query, wanted, seat };
+                run.fly(self.known.clone(), Arc::clone(&self.clock))
+            },
+        )
+    }
+}
+
+/// `entry` in the place of the answer that is not known.
+fn stand_in(route: &Route, entry: Arc<Entry>, stale: Stale, unknown: Unknown) -> Answer {
+    route.metrics.stale_if_error.inc();
+    Answer { entry, source: Source::StaleIfError(stale, Box::new(unknown)) }
+}
+
+async fn wait(landing: Landing<Landed>, deadline: Instant) -> Landed {
+    match timeout_at(deadline, landing).await {
+        Ok(landed) => landed.unwrap_or(Err(Failure::Crashed)),
+        Err(_) => Err(Failure::Deadline),
+    }
+}

@@ -1,0 +1,93 @@
+//! The baselines of all lineages: small enough to stay when an answer has to leave memory.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use moka::{notification::RemovalCause, sync::Cache};
+
+use crate::{
+    bounded_cache::{self, Bounded},
+    engine::{
+        cache::{Answers, Entry, EvictedKeys, Key, Unreadable},
+        guard::{Baseline, Guard},
+    },
+};
+
+/// How many bytes of baselines are remembered, about: a hundred thousand of lineages with one parameter set.
+const CAPACITY: u64 = 32 * 1024 * 1024;
+/// What the cache keeps beside each.
+const BESIDE: usize = 256;
+
+/// What the next answers are compared with, by lineage.
+#[derive(Debug, Clone)]
+pub(super) struct Baselines {
+    memory: Bounded<Key, Arc<Baseline>>,
+    /// Whose baselines had to leave memory.
+    evicted: Arc<Mutex<EvictedKeys>>,
+}
+
+impl Default for Baselines {
+    fn default() -> Self {
+        let evicted = Arc::<Mutex<EvictedKeys>>::default();
+        let keys = Arc::clone(&evicted);
+        let listener = move |key: Arc<Key>, _, cause| {
+            if cause == RemovalCause::Size {
+                keys.lock().unwrap_or_else(PoisonError::into_inner).insert(&key);
+            }
+        };
+        let weight = |_: &Key, baseline: &Arc<Baseline>| u32::try_from(BESIDE + baseline.weight()).unwrap_or(u32::MAX);
+        let memory = Cache::builder().max_capacity(CAPACITY).weigher(weight).eviction_listener(listener);
+        Self { memory: bounded_cache::build(memory), evicted }
+    }
+}
+
+impl Baselines {
+    /// What the next answer in `lineage` is compared with; it is empty where there was none. `key` is that of the question
+    /// that asks.
+    ///
+    /// # Errors
+    /// When there may have been an answer, and its record is lost.
+    pub fn get(&self, lineage: &Key, key: &Key, answers: &Answers, guard: &Guard) -> Result<Arc<Baseline>, Unreadable> {
+        if let Some(baseline) = bounded_cache::get_rare(&self.memory, lineage) {
+            return Ok(baseline);
+        }
+        if let Some(disk) = answers.disk()
+            && let Some(baseline) = disk.baseline::<Baseline>(lineage)?
+        {
+            let baseline = Arc::new(baseline);
+            self.memory.insert(*lineage, Arc::clone(&baseline));
+            return Ok(baseline);
+        }
+        // A file of an earlier version holds the answer alone.
+        if let Some(last) = last_answer(lineage, key, answers)? {
+            return Ok(Arc::new(Baseline::of(guard.config(), &last.encoded.decode())));
+        }
+        let is_evicted = self.evicted.lock().unwrap_or_else(PoisonError::into_inner).contains(lineage);
+        if is_evicted { Err(Unreadable) } else { Ok(Arc::default()) }
+    }
+
+    /// Loses the record of `lineage`, as a bad disk or too little memory would.
+    #[cfg(test)]
+    pub fn lose(&self, lineage: &Key) {
+        self.memory.invalidate(lineage);
+        self.evicted.lock().unwrap_or_else(PoisonError::into_inner).insert(lineage);
+    }
+
+    /// Remembers `baseline` for `lineage`, on disk too.
+    pub fn put(&self, lineage: Key, baseline: Baseline, answers: &Answers) {
+        if let Some(disk) = answers.disk() {
+            disk.put_baseline(lineage, &baseline);
+        }
+        self.memory.insert(lineage, Arc::new(baseline));
+    }
+}
+
+/// The last answer of `lineage`; where it has none, as when the configuration named it only now, the answer under `key`.
+///
+/// # Errors
+/// When there may have been one, and it cannot be read.
+pub(super) fn last_answer(lineage: &Key, key: &Key, answers: &Answers) -> Result<Option<Arc<Entry>>, Unreadable> {
+    match answers.try_get(lineage)? {
+        None if lineage != key => answers.try_get(key),
+        last => Ok(last),
+    }
+}

@@ -1,0 +1,47 @@
+//! Confirmations: the gateway asks again by itself about what is held, at the times that the guard's rules say, so that a
+//! loss that is real does not wait for Argo CD's next call.
+
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+
+use super::{Engine, Wanted, upkeep::live, wait};
+use crate::{engine::route::RouteTable, flight::Boarding};
+
+/// How many confirmations are under way at once, at most.
+const AT_ONCE: usize = 16;
+
+/// Bounds the confirmations that are under way.
+#[derive(Debug, Clone)]
+pub(super) struct Confirmations(Arc<Semaphore>);
+
+impl Default for Confirmations {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(AT_ONCE)))
+    }
+}
+
+impl Engine {
+    /// Starts a run for each held answer that is due, the longest due first, as far as the budget goes. A question that
+    /// no route of `routes` answers any more, or that rests after a failure, is left out. To be called once a second.
+    pub fn confirm_due(&self, routes: &RouteTable) {
+        let now = self.clock.now();
+        for held in self.known.held.due(now) {
+            let Some((route, key, lineage)) = live(routes, &held.question) else { continue };
+            let is_same = key == held.key && lineage == held.lineage && route.accepts(&held.question.parameters);
+            if !is_same || self.known.failing.resting(&key, now).is_some() {
+                continue;
+            }
+            let Ok(permit) = Arc::clone(&self.confirmations.0).try_acquire_owned() else { return };
+            let query = route.query(&held.question);
+            let deadline = query.deadline;
+            if let Boarding::Started(landing) = self.board(route, key, query, Wanted::Since(held.asked_at)) {
+                tokio::spawn(async move {
+                    let _permit = permit;
+                    // What it brings is recorded by the run itself.
+                    let _ = wait(landing, deadline).await;
+                });
+            }
+        }
+    }
+}

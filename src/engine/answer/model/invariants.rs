@@ -1,0 +1,140 @@
+//! What must hold whatever the model says: held to the source's log alone.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::{
+    rules::{Asked, Believed, Judgement, Slot},
+    source::{Ended, Ran, Source},
+};
+use crate::{
+    domain::clock::Timestamp,
+    engine::{cache::Entry, guard::Decision},
+};
+
+/// What happened in a lineage since its last answer was accepted.
+#[derive(Debug, Clone)]
+enum Event {
+    Said(Ran, Timestamp),
+    /// A caller asked about what is held.
+    Asked(Timestamp),
+    Decided(Decision),
+}
+
+/// Who holds the engine to the invariants.
+#[derive(Debug, Default)]
+pub struct Watch {
+    accepted: BTreeMap<Slot, Ran>,
+    events: BTreeMap<Slot, Vec<Event>>,
+}
+
+impl Watch {
+    /// A run ended.
+    pub fn ended(&mut self, ran: &Ran) {
+        if let (Some(_), Some((at, Ended::Said))) = (ran.names(), ran.ended) {
+            self.events.entry(ran.asked.lineage()).or_default().push(Event::Said(ran.clone(), at));
+        }
+    }
+
+    /// A caller asked about what is held, and was answered without a run.
+    pub fn asked(&mut self, lineage: Slot, at: Timestamp) {
+        self.events.entry(lineage).or_default().push(Event::Asked(at));
+    }
+
+    /// An operator decided.
+    pub fn decided(&mut self, lineage: Slot, decision: Decision) {
+        self.events.entry(lineage).or_default().push(Event::Decided(decision));
+    }
+
+    /// Everything was forgotten.
+    pub fn forgotten(&mut self) {
+        *self = Self::default();
+    }
+
+    /// I4: what is accepted now in `lineage` loses no more than it may, unless others agreed or an operator released it.
+    /// How the loss was justified, if it was one. What was accepted of a run that is outdated leaves others' word as it was.
+    pub fn accepted(
+        &mut self,
+        lineage: Slot,
+        entry: &Entry,
+        source: &Source,
+        is_current: bool,
+    ) -> Result<Option<&'static str>, String> {
+        let ran = whole(lineage.asked(), entry, source)?;
+        let before = self.accepted.get(&lineage);
+        if before.is_some_and(|before| before.began == ran.began) {
+            return Ok(None);
+        }
+        let events = if is_current { self.events.remove(&lineage) } else { self.events.get(&lineage).cloned() };
+        let events = events.unwrap_or_default();
+        let last = before.and_then(Ran::names).map(|names| Believed { names, until: None });
+        let judgement = ran.asked.rules().judge(Some(last.as_slice()), &ran, entry.stored_at);
+        let reason = match judgement {
+            Judgement::Loss { can_be_confirmed } => justification(&events, &ran, can_be_confirmed),
+            Judgement::Good | Judgement::Nonsense => None,
+        };
+        if judgement != Judgement::Good && reason.is_none() {
+            return Err(format!("I4: {ran:?} was accepted after {before:?}: {judgement:?}, {events:?}"));
+        }
+        self.accepted.insert(lineage, ran);
+        Ok(reason)
+    }
+}
+
+/// I1 and I2: `entry` is a whole answer that the source once gave to this question, or to one of its lineage; and the
+/// empty list only if it had proof. The run that gave it.
+pub fn whole(asked: Asked, entry: &Entry, source: &Source) -> Result<Ran, String> {
+    let from = Asked::of(&entry.question.open().parameters);
+    if from.lineage() != asked.lineage() {
+        return Err(format!("I1: {asked:?} is answered with what was said of {from:?}"));
+    }
+    let body: Value = serde_json::from_slice(entry.encoded.body()).map_err(|error| format!("I1: {error}"))?;
+    let gave = |ran: &Ran| {
+        let is_that_run = ran.asked == from && ran.ended == Some((entry.stored_at, Ended::Said));
+        is_that_run && ran.sets().is_some_and(|sets| body == json!({"output": {"parameters": sets}}))
+    };
+    source.find(gave).ok_or_else(|| format!("I1: the source never said {body} of {from:?} at {:?}", entry.stored_at))
+}
+
+/// Why `ran` is believed: others agreed often and far enough apart, or an operator released it.
+fn justification(events: &[Event], ran: &Ran, can_be_confirmed: bool) -> Option<&'static str> {
+    let rules = ran.asked.rules();
+    let mut counted: Option<(Timestamp, u32)> = None;
+    let mut decision = None;
+    let mut seen_at: Option<Timestamp> = None;
+    for event in events {
+        if let Event::Said(_, at) | Event::Asked(at) = event {
+            // What no caller asked about for a day is forgotten, an operator's word included.
+            if seen_at.is_some_and(|seen_at| at.0 > seen_at.0 + 24 * 3_600_000) {
+                (counted, decision) = (None, None);
+            }
+            seen_at = Some(*at);
+        }
+        match event {
+            Event::Said(other, at) if rules.agree(other, ran) => {
+                // What was decided before was about another answer.
+                decision = decision.filter(|_| counted.is_some());
+                counted = Some(match counted {
+                    None => (*at, 0),
+                    Some((then, agreed)) if at.0 >= then.0 + rules.confirm_for * 1000 => (*at, agreed + 1),
+                    Some((then, agreed)) => (then.min(*at), agreed),
+                });
+            }
+            Event::Said(other, _) => {
+                // What cannot be meant neither agrees nor disagrees.
+                if rules.judge(Some(&[]), other, Timestamp(0)) != Judgement::Nonsense {
+                    (counted, decision) = (None, None);
+                }
+            }
+            Event::Decided(what) => decision = Some(*what),
+            Event::Asked(_) => {}
+        }
+    }
+    let agreed = counted.is_some_and(|(_, agreed)| agreed >= rules.confirm_after);
+    match decision {
+        Some(Decision::Released) => Some("released"),
+        None if can_be_confirmed && agreed => Some("believed at last"),
+        Some(Decision::Rejected) | None => None,
+    }
+}

@@ -1,0 +1,329 @@
+//! What the engine must know and answer: the tables of states, rests and losses, without concurrency, storage or bytes.
+//! Runs are numbers in the source's log. What the engine spreads, lives and rests, is read off it and held to its bounds.
+
+mod held;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+pub use self::held::Held;
+use super::{
+    rules::{Asked, Believed, Slot},
+    source::{Ended, Ran, Says},
+};
+use crate::domain::{clock::Timestamp, error::ErrorKind};
+
+/// What an answer is worth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Worth {
+    Fresh,
+    WhileRevalidate,
+    IfError,
+    Nothing,
+}
+
+/// For how many milliseconds an answer is fresh.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fresh {
+    For(u64),
+    /// It was, before the restart.
+    Before,
+    /// It was said that it is not to be trusted.
+    Never,
+}
+
+/// A remembered answer.
+#[derive(Debug, Clone)]
+pub struct Known {
+    pub ran: Ran,
+    pub at: Timestamp,
+    pub fresh: Fresh,
+    /// When its question was answered for the first time.
+    first: Timestamp,
+    /// Which runs began after it.
+    turn: usize,
+}
+
+/// A question that failed.
+#[derive(Debug, Clone, Copy)]
+pub struct Rest {
+    pub why: &'static str,
+    times: u32,
+    since: Timestamp,
+    lasts: u64,
+}
+
+/// A run under way.
+#[derive(Debug, Clone, Copy)]
+struct Flight {
+    run: usize,
+    asked: Asked,
+    is_current: bool,
+    /// When a caller last asked, of a run that none waits for.
+    asked_at: Option<Timestamp>,
+}
+
+/// What a run came to.
+#[derive(Debug, Clone)]
+pub enum Landed {
+    Good(Known),
+    /// Why there is nothing.
+    Bad(&'static str),
+}
+
+/// What the engine chose within its bounds, in milliseconds.
+pub trait Spread {
+    /// For how long the answer to `asked` is fresh that was stored at `at`.
+    fn life(&self, asked: Asked, at: Timestamp) -> Option<u64>;
+    /// For how long `asked` rests, which failed at `since`.
+    fn rest(&self, asked: Asked, since: Timestamp) -> Option<u64>;
+}
+
+/// All that is known.
+#[derive(Debug, Default)]
+pub struct Oracle {
+    pub known: BTreeMap<Slot, Known>,
+    pub rests: BTreeMap<Asked, Rest>,
+    pub held: BTreeMap<Slot, Held>,
+    /// What was believed, the last at the end.
+    believed: BTreeMap<Slot, Vec<Believed>>,
+    /// Where something may have been, and its record is lost.
+    unreadable: BTreeSet<Slot>,
+    /// The same of what was believed.
+    forgotten: BTreeSet<Slot>,
+    /// What this process invalidated, and when.
+    invalidated: Vec<(BTreeSet<Asked>, Timestamp)>,
+    flights: Vec<Flight>,
+}
+
+impl Oracle {
+    /// What the answer in `slot` is worth.
+    pub fn worth(&self, slot: Slot, now: Timestamp) -> Worth {
+        let Some(known) = self.known.get(&slot) else { return Worth::Nothing };
+        let rules = slot.asked().rules();
+        let is_meant_to_wait = known.fresh == Fresh::Never || rules.ttl == 0;
+        let Some(age) = now.0.checked_sub(known.at.0) else {
+            // The clock was put back.
+            let is_served = !is_meant_to_wait && rules.while_revalidate > 0;
+            return if is_served { Worth::WhileRevalidate } else { Worth::IfError };
+        };
+        let over = match known.fresh {
+            Fresh::For(life) if age < life => return Worth::Fresh,
+            Fresh::For(life) => age - life,
+            Fresh::Before | Fresh::Never => age,
+        };
+        let while_revalidate = if rules.ttl == 0 { 0 } else { rules.while_revalidate * 1000 };
+        let was_fresh = if matches!(known.fresh, Fresh::For(1..)) { 0 } else { rules.ttl * 1000 };
+        if over < while_revalidate && !is_meant_to_wait {
+            Worth::WhileRevalidate
+        } else if over < was_fresh + while_revalidate + rules.if_error * 1000 {
+            Worth::IfError
+        } else {
+            Worth::Nothing
+        }
+    }
+
+    /// What its own answer is worth to `asked`: nothing where it says that there is nothing, and its lineage got something
+    /// since.
+    pub fn own_worth(&self, asked: Asked, now: Timestamp) -> Worth {
+        let is_nothing = |known: &Known| known.ran.names().is_none_or(|names| names.is_empty());
+        let lineage = self.known.get(&asked.lineage()).filter(|_| self.worth(asked.lineage(), now) != Worth::Nothing);
+        let is_outshone = self
+            .known
+            .get(&Slot::Own(asked))
+            .is_some_and(|own| is_nothing(own) && lineage.is_some_and(|last| !is_nothing(last) && last.at > own.at));
+        if is_outshone { Worth::Nothing } else { self.worth(Slot::Own(asked), now) }
+    }
+
+    /// Why `asked` is not asked, if it failed of late.
+    pub fn resting(&self, asked: Asked, now: Timestamp) -> Option<&'static str> {
+        let rest = self.rests.get(&asked)?;
+        let passed = now.0.checked_sub(rest.since.0)?;
+        (passed < rest.lasts).then_some(rest.why)
+    }
+
+    /// The run that one who asks joins.
+    pub fn flight(&self, asked: Asked) -> Option<usize> {
+        self.flights.iter().find(|flight| flight.asked == asked && flight.is_current).map(|flight| flight.run)
+    }
+
+    /// `run` began, for a caller or by the gateway itself.
+    pub fn fly(&mut self, run: usize, asked: Asked, is_for_caller: bool) {
+        let held = self.held.get(&asked.lineage());
+        let asked_at = if is_for_caller { None } else { held.map(|held| held.asked_at) };
+        self.flights.push(Flight { run, asked, is_current: true, asked_at });
+    }
+
+    /// Those under way, from the first.
+    pub fn flights(&self) -> impl Iterator<Item = usize> {
+        self.flights.iter().map(|flight| flight.run)
+    }
+
+    /// `run` ended: what became of it, and what is known now.
+    pub fn land(&mut self, run: usize, ran: Ran, spread: &impl Spread) -> Result<Landed, String> {
+        let index = self.flights.iter().position(|flight| flight.run == run).ok_or("a run that never began")?;
+        let flight = self.flights.remove(index);
+        let Flight { asked, is_current, .. } = flight;
+        let rules = asked.rules();
+        let (at, ended) = ran.ended.ok_or("a run that has not ended")?;
+        let reviewed = match (&ran.says, ended) {
+            (_, Ended::Dropped) => Err("timeout"),
+            (Says::Crash, _) => Err("crashed"),
+            (Says::Unknown(fault), _) => Err(fault.kind().as_str()),
+            _ => self.review(flight, &ran, at),
+        };
+        let begins_anew = match reviewed {
+            Ok(begins_anew) => begins_anew,
+            Err(why) => {
+                if is_current {
+                    let asks = if ended == Ended::Said { asks(&ran) } else { 0 };
+                    self.rest(asked, why, at, asks, spread)?;
+                }
+                return Ok(Landed::Bad(why));
+            }
+        };
+        let names = ran.names().unwrap_or_default();
+        let first = self.known.get(&Slot::Own(asked)).map_or(at, |known| known.first.min(at));
+        let mut new = Known { ran, at, fresh: Fresh::Never, first, turn: run + 1 };
+        if self.known.get(&Slot::Own(asked)).is_none_or(|known| known.turn <= new.turn) {
+            new.fresh = life(&new, is_current, spread.life(asked, at))?;
+        }
+        let mut is_head = false;
+        if self.known.get(&Slot::Own(asked)).is_none_or(|known| known.turn <= new.turn) {
+            self.remember(Slot::Own(asked), new.clone());
+            is_head = !rules.follows;
+        }
+        // A commit that was known before another does not take their branch back.
+        let is_later = |known: &Known| (known.first, known.turn) > (new.first, new.turn) && known.first <= at;
+        if rules.follows && !self.known.get(&asked.lineage()).is_some_and(is_later) {
+            self.remember(asked.lineage(), new.clone());
+            is_head = true;
+        }
+        if is_head {
+            self.believe(asked.lineage(), names, begins_anew, at);
+        }
+        if is_current {
+            self.rests.remove(&asked);
+        }
+        Ok(Landed::Good(new))
+    }
+
+    fn remember(&mut self, slot: Slot, known: Known) {
+        self.unreadable.remove(&slot);
+        self.known.insert(slot, known);
+    }
+
+    fn rest(
+        &mut self,
+        asked: Asked,
+        why: &'static str,
+        at: Timestamp,
+        asks: u64,
+        spread: &impl Spread,
+    ) -> Result<(), String> {
+        let times = self.rests.get(&asked).map_or(0, |rest| rest.times) + 1;
+        let usual = (1000 << (times - 1).min(10)).min(60_000);
+        let lasts =
+            spread.rest(asked, at).ok_or_else(|| format!("{asked:?} does not rest after its failure ({why})"))?;
+        // What the gateway asks about by itself is not kept from it.
+        let held = self.held.get(&asked.lineage()).filter(|_| why == "held");
+        let due = held.and_then(Held::due_at).map_or(u64::MAX, |due| due.saturating_sub(at.0));
+        let (least, most) = ((usual * 9 / 10).min(due), (usual * 11 / 10).min(due));
+        if !(least.max(asks)..=most.max(asks)).contains(&lasts) {
+            return Err(format!("{asked:?} rests for {lasts} ms after {times} failures, {least} to {most} are meant"));
+        }
+        self.rests.insert(asked, Rest { why, times, since: at, lasts });
+        Ok(())
+    }
+
+    /// Says that nothing that `is_meant` is to be trusted: how many answers that are, and how many runs.
+    pub fn invalidate(&mut self, is_meant: impl Fn(Asked) -> bool, now: Timestamp) -> (usize, usize) {
+        self.invalidated.push((Asked::all().filter(|asked| is_meant(*asked)).collect(), now));
+        let (mut answers, mut runs) = (0, 0);
+        for (slot, known) in self.known.iter_mut().filter(|(_, known)| is_meant(known.ran.asked)) {
+            known.fresh = Fresh::Never;
+            answers += usize::from(matches!(slot, Slot::Own(_)));
+        }
+        for flight in self.flights.iter_mut().filter(|flight| flight.is_current && is_meant(flight.asked)) {
+            flight.is_current = false;
+            runs += 1;
+        }
+        self.rests.retain(|asked, _| !is_meant(*asked));
+        (answers, runs)
+    }
+
+    /// Ends the process and starts another.
+    pub fn restart(&mut self, has_disk: bool) {
+        self.flights.clear();
+        self.rests.clear();
+        self.invalidated.clear();
+        if !has_disk {
+            *self = Self::default();
+        }
+        self.known.values_mut().for_each(Known::read_back);
+    }
+
+    /// The answers to `asked` and of its lineage had to leave memory; what was believed is known still.
+    /// Where they were.
+    /// Where they were. An answer of a time at which it was invalidated stays: whether it is from before or after is found out
+    /// when it is read, and not when it is listed.
+    pub fn evict(&mut self, asked: Asked, has_disk: bool) -> BTreeSet<Slot> {
+        let is_clear = |known: &Known| {
+            let is_meant =
+                |(asked, at): &(BTreeSet<Asked>, Timestamp)| known.at <= *at && asked.contains(&known.ran.asked);
+            !self.invalidated.iter().any(is_meant)
+        };
+        let slots = BTreeSet::from([Slot::Own(asked), asked.lineage()]);
+        let slots: BTreeSet<Slot> =
+            slots.into_iter().filter(|slot| self.known.get(slot).is_some_and(is_clear)).collect();
+        for slot in &slots {
+            if !has_disk {
+                self.known.remove(slot);
+                self.unreadable.insert(*slot);
+            } else if let Some(known) = self.known.get_mut(slot) {
+                known.read_back();
+            }
+        }
+        slots
+    }
+
+    /// The records of `asked` and of its lineage are lost.
+    pub fn lose(&mut self, asked: Asked) {
+        for slot in [Slot::Own(asked), asked.lineage()] {
+            self.known.remove(&slot);
+            self.unreadable.insert(slot);
+        }
+        self.believed.remove(&asked.lineage());
+        self.forgotten.insert(asked.lineage());
+    }
+}
+
+impl Known {
+    /// It comes from the disk: it is fresh no more.
+    fn read_back(&mut self) {
+        self.turn = 0;
+        let never = self.fresh == Fresh::Never || self.fresh == Fresh::For(0);
+        self.fresh = if never { Fresh::Never } else { Fresh::Before };
+    }
+}
+
+/// For how many milliseconds the source wants to be left alone; ten minutes are granted at most.
+fn asks(ran: &Ran) -> u64 {
+    let Says::Unknown(fault) = ran.says else { return 0 };
+    let ErrorKind::Throttled { retry_after: Some(asks) } = fault.kind() else { return 0 };
+    asks.as_secs().min(600) * 1000
+}
+
+/// For how long the answer is fresh that the engine says is fresh for `chosen`.
+fn life(new: &Known, is_current: bool, chosen: Option<u64>) -> Result<Fresh, String> {
+    let asked = new.ran.asked;
+    let chosen = chosen.ok_or_else(|| format!("the answer to {asked:?} is not remembered"))?;
+    let (least, most) = match new.ran.says {
+        _ if !is_current => (0, 0),
+        Says::List { lasting: Some(own), .. } => (own * 900, own * 1000),
+        _ => (asked.rules().ttl * 900, asked.rules().ttl * 1100),
+    };
+    if !(least..=most).contains(&chosen) {
+        return Err(format!("the answer to {asked:?} is fresh for {chosen} ms, {least} to {most} are meant"));
+    }
+    Ok(if is_current { Fresh::For(chosen) } else { Fresh::Never })
+}

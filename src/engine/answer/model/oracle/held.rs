@@ -1,0 +1,163 @@
+//! What the model believes, what it holds, and when it asks again by itself.
+
+use super::{Flight, Fresh, Oracle, Worth};
+use crate::{
+    domain::clock::Timestamp,
+    engine::{
+        answer::model::{
+            rules::{Asked, Believed, Judgement, Slot},
+            source::Ran,
+        },
+        guard::Decision,
+    },
+};
+
+/// An answer that waits for others that agree.
+#[derive(Debug, Clone)]
+pub struct Held {
+    pub ran: Ran,
+    agreed: u32,
+    counted_at: Timestamp,
+    since: Timestamp,
+    seen_at: Timestamp,
+    /// When a caller last asked.
+    pub(super) asked_at: Timestamp,
+    can_be_confirmed: bool,
+    decision: Option<Decision>,
+    decided_at: Timestamp,
+    /// Whether it was said by those who had something.
+    counts: bool,
+}
+
+impl Held {
+    /// When the gateway asks again by itself, in milliseconds, if it does.
+    pub(super) fn due_at(&self) -> Option<u64> {
+        let is_pending = self.can_be_confirmed && self.counts && self.decision != Some(Decision::Rejected);
+        let apart = self.ran.asked.rules().confirm_for * 1000;
+        is_pending.then(|| (self.counted_at.0 + apart).max(self.seen_at.0 + 1000))
+    }
+}
+
+impl Oracle {
+    /// An answer with `names` is the last one that is believed in `lineage`.
+    pub(super) fn believe(&mut self, lineage: Slot, names: Vec<u8>, begins_anew: bool, at: Timestamp) {
+        self.forgotten.remove(&lineage);
+        let believed = self.believed.entry(lineage).or_default();
+        if begins_anew || names.is_empty() {
+            believed.clear();
+        }
+        for before in believed.iter_mut() {
+            // No answer was the last one until later than now: the clock was put back.
+            before.until = Some(before.until.map_or(at, |until| until.min(at)));
+        }
+        believed.retain(|before| before.is_recent(at));
+        believed.push(Believed { names, until: None });
+    }
+
+    /// Whether what is known of `lineage` begins anew with the answer of `ran`, or why it is not believed.
+    pub(super) fn review(&mut self, flight: Flight, ran: &Ran, at: Timestamp) -> Result<bool, &'static str> {
+        self.forget(at);
+        let Flight { asked, is_current, asked_at, .. } = flight;
+        let (rules, lineage) = (asked.rules(), asked.lineage());
+        let before = self.believed.get(&lineage).map_or(&[][..], Vec::as_slice);
+        let is_lost = self.forgotten.contains(&lineage);
+        let (can_be_confirmed, counts) = match rules.judge((!is_lost).then_some(before), ran, at) {
+            Judgement::Good => {
+                // What is outdated has no word in the matter.
+                if is_current {
+                    self.held.remove(&lineage);
+                }
+                return Ok(is_lost);
+            }
+            Judgement::Nonsense => return Err("invalid_output"),
+            // That a commit is not there yet says nothing about the one before.
+            Judgement::Loss { can_be_confirmed } => {
+                let own = Slot::Own(asked);
+                let is_new = rules.follows && !self.known.contains_key(&own) && !self.unreadable.contains(&own);
+                let counts = !(is_new && ran.names() == Some(Vec::new()));
+                (can_be_confirmed && counts, counts)
+            }
+        };
+        if !is_current {
+            return Err("held");
+        }
+        let mut held = Held {
+            ran: ran.clone(),
+            agreed: 0,
+            counted_at: at,
+            since: at,
+            seen_at: at,
+            asked_at: asked_at.unwrap_or(at),
+            can_be_confirmed,
+            decision: None,
+            decided_at: at,
+            counts,
+        };
+        if let Some(before) = self.held.remove(&lineage).filter(|before| rules.agree(&before.ran, ran)) {
+            let is_apart = at.0 >= before.counted_at.0 + rules.confirm_for * 1000;
+            if !counts {
+                (held.agreed, held.counted_at, held.counts) = (before.agreed, before.counted_at, before.counts);
+            } else if before.counts {
+                held.agreed = before.agreed + u32::from(is_apart);
+                if !is_apart && at >= before.counted_at {
+                    held.counted_at = before.counted_at;
+                }
+            }
+            held.since = before.since.min(at);
+            held.asked_at = held.asked_at.max(before.asked_at);
+            // A release waits for an hour.
+            let waits = at >= before.decided_at && at.0 < before.decided_at.0 + 3_600_000;
+            held.decision = before.decision.filter(|decision| waits || *decision == Decision::Rejected);
+            held.decided_at = before.decided_at;
+        }
+        let is_believed = match held.decision {
+            Some(decision) => decision == Decision::Released,
+            None => can_be_confirmed && held.agreed >= rules.confirm_after,
+        };
+        if is_believed {
+            return Ok(true);
+        }
+        self.held.insert(lineage, held);
+        Err("held")
+    }
+
+    /// A caller asks about `asked`, which rests since its answer is held.
+    pub fn note_asked(&mut self, asked: Asked, now: Timestamp) {
+        if let Some(held) = self.held.get_mut(&asked.lineage()) {
+            held.asked_at = now;
+        }
+    }
+
+    /// When the gateway asks again by itself about what is held, and what.
+    pub fn confirmations(&self, now: Timestamp) -> Vec<(u64, Asked)> {
+        let due = |held: &Held| {
+            let (asked, due) = (held.ran.asked, held.due_at()?);
+            if self.flight(asked).is_some() {
+                return None;
+            }
+            let rest =
+                self.rests.get(&asked).filter(|rest| now >= rest.since).map_or(0, |rest| rest.since.0 + rest.lasts);
+            let known = self.known.get(&Slot::Own(asked)).filter(|_| self.own_worth(asked, now) == Worth::Fresh);
+            let fresh = known.map_or(0, |known| if let Fresh::For(life) = known.fresh { known.at.0 + life } else { 0 });
+            Some((due.max(rest).max(fresh), asked))
+        };
+        self.held.values().filter_map(due).collect()
+    }
+
+    /// An operator decides on what is held for `lineage`; the question that brought it, if there is any.
+    pub fn decide(&mut self, lineage: Slot, decision: Decision, now: Timestamp) -> Option<Asked> {
+        self.forget(now);
+        let held = self.held.get_mut(&lineage)?;
+        (held.decision, held.decided_at) = (Some(decision), now);
+        let asked = held.ran.asked;
+        if decision == Decision::Released {
+            self.rests.remove(&asked);
+        }
+        Some(asked)
+    }
+
+    /// What no caller has asked about for a day is no longer held.
+    pub fn forget(&mut self, now: Timestamp) {
+        self.held.retain(|_, held| now.0 <= held.asked_at.max(held.since).0 + 24 * 3_600_000);
+    }
+}

@@ -1,0 +1,268 @@
+//! The source behind the model's routes: it says what it is told to, waits where it is told to, and keeps a log of all
+//! its runs. No two runs of one question may overlap, unless the first was cut off (invariant I5).
+
+use std::{
+    future::pending,
+    panic::resume_unwind,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use serde_json::{Value, json};
+use tokio::{sync::oneshot, time::Instant};
+
+use super::rules::{Asked, Wall};
+use crate::{
+    backend::Backend,
+    domain::{
+        clock::{Clock, Timestamp},
+        error::{BackendError, ErrorKind},
+        generator::{Outcome, ParameterSet, Query},
+    },
+};
+
+/// What the source says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Says {
+    /// So many parameter sets, with consecutive names; and for how many seconds they last, if it knows.
+    List { first: u8, count: u8, lasting: Option<u64> },
+    /// Proof that there is nothing.
+    Nothing,
+    /// Two parameter sets that are one.
+    Twins,
+    /// Nothing that is of use.
+    Unknown(Fault),
+    /// Nothing: it panics.
+    Crash,
+}
+
+/// Why it does not know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    Unavailable,
+    Timeout,
+    Throttled,
+    /// It asks to be left alone for so many seconds.
+    ThrottledFor(u64),
+    Denied,
+    InvalidInput,
+    InvalidOutput,
+}
+
+impl Fault {
+    pub const fn kind(self) -> ErrorKind {
+        match self {
+            Self::Unavailable => ErrorKind::Unavailable,
+            Self::Timeout => ErrorKind::Timeout,
+            Self::Throttled => ErrorKind::Throttled { retry_after: None },
+            Self::ThrottledFor(seconds) => ErrorKind::Throttled { retry_after: Some(Duration::from_secs(seconds)) },
+            Self::Denied => ErrorKind::Denied,
+            Self::InvalidInput => ErrorKind::InvalidInput,
+            Self::InvalidOutput => ErrorKind::InvalidOutput,
+        }
+    }
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// The source said what it had to say.
+    Said,
+    /// Nobody waited for it any more.
+    Dropped,
+}
+
+/// One run.
+#[derive(Debug, Clone)]
+pub struct Ran {
+    pub asked: Asked,
+    pub says: Says,
+    /// What else is in each parameter set.
+    pub version: u8,
+    pub began: Instant,
+    pub ended: Option<(Timestamp, Ended)>,
+    generation: usize,
+}
+
+impl Ran {
+    /// The names of the parameter sets, if there is an answer.
+    pub fn names(&self) -> Option<Vec<u8>> {
+        match self.says {
+            Says::List { first, count, .. } => Some((first..first + count).collect()),
+            Says::Nothing => Some(Vec::new()),
+            Says::Twins => Some(vec![0, 0]),
+            Says::Unknown(_) | Says::Crash => None,
+        }
+    }
+
+    /// The parameter sets, if there is an answer.
+    pub fn sets(&self) -> Option<Vec<Value>> {
+        let Asked { branch, commit, .. } = self.asked;
+        let (of, version) = (format!("{branch}/{commit}"), self.version.to_string());
+        let set = |name: u8| json!({"name": format!("n{name}"), "of": of, "version": version});
+        Some(self.names()?.into_iter().map(set).collect())
+    }
+}
+
+/// The source.
+#[derive(Debug, Default)]
+pub struct Source(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    clock: Arc<Wall>,
+    says: Says,
+    version: u8,
+    is_slow: bool,
+    log: Vec<Ran>,
+    /// Those that wait, in the order in which they began.
+    gates: Vec<(usize, oneshot::Sender<()>)>,
+    /// The newest run that each cut, by its selection, has cut off.
+    cuts: Vec<(Vec<Asked>, usize)>,
+    overlap: Option<String>,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            clock: Arc::default(),
+            says: Says::List { first: 0, count: 6, lasting: None },
+            version: 0,
+            is_slow: false,
+            log: Vec::new(),
+            gates: Vec::new(),
+            cuts: Vec::new(),
+            overlap: None,
+        }
+    }
+}
+
+impl Source {
+    /// Forgets everything: another case begins.
+    pub fn reset(&self, clock: &Arc<Wall>) {
+        *self.lock() = State { clock: Arc::clone(clock), ..State::default() };
+    }
+
+    pub fn say(&self, says: Says, version: u8) {
+        let mut state = self.lock();
+        (state.says, state.version) = (says, version);
+    }
+
+    /// Makes the runs that begin from now on wait, or not.
+    pub fn slow(&self, is_slow: bool) {
+        self.lock().is_slow = is_slow;
+    }
+
+    /// Those that wait.
+    pub fn waiting(&self) -> Vec<usize> {
+        self.lock().gates.iter().map(|(run, _)| *run).collect()
+    }
+
+    /// Lets a run that waits end.
+    pub fn open(&self, run: usize) {
+        let mut state = self.lock();
+        if let Some(index) = state.gates.iter().position(|(waiting, _)| *waiting == run) {
+            let _ = state.gates.remove(index).1.send(());
+        }
+    }
+
+    /// Those that fly were cut off: another one may begin meanwhile.
+    pub fn cut(&self, asked: Vec<Asked>) {
+        let mut state = self.lock();
+        let runs = state.log.len();
+        state.cuts.push((asked, runs));
+    }
+
+    /// Those that fly are gone with their process.
+    pub fn lose(&self, all: Vec<Asked>) {
+        self.lock().gates.clear();
+        self.cut(all);
+    }
+
+    /// A run that `is_meant`.
+    pub fn find(&self, is_meant: impl Fn(&Ran) -> bool) -> Option<Ran> {
+        self.lock().log.iter().find(|ran| is_meant(ran)).cloned()
+    }
+
+    pub fn run(&self, run: usize) -> Ran {
+        self.lock().log[run].clone()
+    }
+
+    /// How many runs have begun.
+    pub fn runs(&self) -> usize {
+        self.lock().log.len()
+    }
+
+    /// Two runs of one question at once, if there ever were.
+    pub fn overlap(&self) -> Option<String> {
+        self.lock().overlap.clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn begin(&self, query: &Query) -> (Flying<'_>, Ran, Option<oneshot::Receiver<()>>) {
+        let asked = Asked::of(&query.parameters);
+        let mut state = self.lock();
+        let generation = state.cuts.iter().filter(|(cut, _)| cut.contains(&asked)).count();
+        let is_same = |ran: &&Ran| ran.asked == asked && ran.generation == generation && ran.ended.is_none();
+        if let Some(other) = state.log.iter().find(is_same) {
+            state.overlap = Some(format!("{asked:?} flies already: {other:?}"));
+        }
+        let (says, version) = (state.says.clone(), state.version);
+        let ran = Ran { asked, says, version, began: Instant::now(), ended: None, generation };
+        let run = state.log.len();
+        state.log.push(ran.clone());
+        let gate = state.is_slow.then(|| {
+            let (open, gate) = oneshot::channel();
+            state.gates.push((run, open));
+            gate
+        });
+        (Flying { source: self, run, ended: Ended::Dropped }, ran, gate)
+    }
+}
+
+/// A run under way; however it ends, it is noted.
+struct Flying<'a> {
+    source: &'a Source,
+    run: usize,
+    ended: Ended,
+}
+
+impl Drop for Flying<'_> {
+    fn drop(&mut self) {
+        let mut state = self.source.lock();
+        let now = state.clock.now();
+        state.gates.retain(|(run, _)| *run != self.run);
+        // One of an earlier case is of no interest.
+        if let Some(ran) = state.log.get_mut(self.run) {
+            ran.ended = Some((now, self.ended));
+        }
+    }
+}
+
+#[async_trait]
+impl Backend for Source {
+    async fn resolve(&self, query: &Query) -> Result<Outcome, BackendError> {
+        let (mut flying, ran, gate) = self.begin(query);
+        if let Some(gate) = gate
+            && gate.await.is_err()
+        {
+            pending::<()>().await;
+        }
+        flying.ended = Ended::Said;
+        let sets = ran.sets().unwrap_or_default();
+        let sets = sets.iter().map(|set| ParameterSet(set.as_object().unwrap().clone())).collect();
+        match ran.says {
+            Says::List { lasting, .. } => {
+                Ok(Outcome::of_list(sets, "the model", "[]").lasting(lasting.map(Duration::from_secs)))
+            }
+            Says::Nothing | Says::Twins => Ok(Outcome::of_list(sets, "the model", "[]")),
+            Says::Unknown(fault) => Err(BackendError::new(fault.kind(), "as meant by this test")),
+            // Without a word on stderr.
+            Says::Crash => resume_unwind(Box::new("as meant by this test")),
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! What stays when a case ends: the routes, the source behind them; and how an engine is started and looked into.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use super::{
+    oracle::Spread,
+    rules::{Asked, ROUTES, Rules, Slot, Wall},
+    source::Source,
+};
+use crate::{
+    backend::{Backend, Surroundings},
+    clients::{
+        launcher::{Launchers, own_program},
+        oci::Registries,
+        outbound::Outbound,
+    },
+    domain::{
+        clock::{Clock, SystemClock, Timestamp},
+        generator::Question,
+        problem::{Path, Problems, Severity},
+        units::HumanDuration,
+    },
+    engine::{
+        answer::Engine,
+        cache::{CacheLimits, Disk, Entry, Key, Life, Memory},
+        route::RouteTable,
+    },
+    file::base_dir::BaseDir,
+    lang::evaluator::Evaluator,
+    telemetry::metrics::Metrics,
+};
+
+/// What all cases of a test share.
+pub struct Stage {
+    pub source: Arc<Source>,
+    pub routes: Arc<RouteTable>,
+    pub metrics: Arc<Metrics>,
+    keys: BTreeMap<Slot, Key>,
+}
+
+impl Default for Stage {
+    fn default() -> Self {
+        let (metrics, base) = (Metrics::new().unwrap(), BaseDir::default());
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let outbound = Arc::new(Outbound::new(Arc::clone(&clock)));
+        let (path, mut problems) = (Path::root(), Problems::default());
+        let registries =
+            Registries::build(&BTreeMap::default(), &base, &outbound, Arc::clone(&clock), &path, &mut problems);
+        let launchers = Arc::new(Launchers::new(own_program().to_owned(), 1));
+        let around = Surroundings {
+            launchers: &launchers,
+            evaluator: &Evaluator::none(),
+            raw: &serde_json::Value::Null,
+            base: &base,
+            clock: &clock,
+            outbound: &outbound,
+            registries: &registries,
+            has_items: false,
+            package: None,
+        };
+        let raw: Vec<_> = ROUTES.iter().map(Rules::config).collect();
+        let configs: Vec<_> = raw.iter().map(|route| serde_json::from_value(route.clone()).unwrap()).collect();
+        let deadline = HumanDuration::from_secs(25);
+        let mut routes = RouteTable::build(&configs, &raw, deadline, around, &metrics, &path, &mut problems);
+        assert!(problems.into_vec().iter().all(|problem| problem.severity == Severity::Warning));
+        let source = Arc::new(Source::default());
+        routes.replace_backends(&(Arc::clone(&source) as Arc<dyn Backend>));
+        let keys = Asked::all().flat_map(|asked| [Slot::Own(asked), asked.lineage()]);
+        let keys = keys.map(|slot| (slot, key(&routes, slot))).collect();
+        Self { source, routes: Arc::new(routes), metrics: Arc::new(metrics), keys }
+    }
+}
+
+impl Stage {
+    /// A process starts.
+    pub fn start(&self, wall: &Arc<Wall>, disk: Option<&Disk>) -> Arc<Engine> {
+        let clock = Arc::clone(wall) as Arc<dyn Clock>;
+        let engine = Engine::new(Memory::new(&CacheLimits::default()), clock, Arc::clone(&self.metrics));
+        if let Some(disk) = disk {
+            engine.keep_on(disk.clone(), &self.routes);
+        }
+        Arc::new(engine)
+    }
+
+    /// The answers in `slots` leave memory.
+    pub fn evict(&self, engine: &Engine, slots: impl IntoIterator<Item = Slot>) {
+        slots.into_iter().for_each(|slot| engine.answers().evict(&self.key(slot)));
+    }
+
+    /// All records of `asked` and of its lineage are lost.
+    pub fn lose(&self, engine: &Engine, asked: Asked) {
+        for slot in [Slot::Own(asked), asked.lineage()] {
+            engine.answers().lose(&self.key(slot));
+        }
+        engine.known.baselines.lose(&self.key(asked.lineage()));
+    }
+
+    /// The key under which an answer is remembered.
+    pub fn key(&self, slot: Slot) -> Key {
+        self.keys[&slot]
+    }
+}
+
+pub fn question(asked: Asked) -> Question {
+    let parameters = Arc::new(asked.parameters());
+    Question { route: asked.rules().name.into(), application_set: None, parameters }
+}
+
+fn key(routes: &RouteTable, slot: Slot) -> Key {
+    let route = routes.by_name(slot.asked().rules().name).unwrap();
+    let query = route.query(&question(slot.asked()));
+    let own = route.key(&query);
+    if let Slot::Own(_) = slot { own } else { route.lineage(&query, own) }
+}
+
+/// A look into the engine.
+pub struct Peek<'a> {
+    pub engine: &'a Engine,
+    pub stage: &'a Stage,
+    pub wall: &'a Wall,
+}
+
+impl Peek<'_> {
+    /// What is remembered in `slot`; unlike a caller, without bringing it from the disk to memory.
+    pub fn entry(&self, slot: Slot) -> Option<Arc<Entry>> {
+        let (key, answers) = (self.stage.key(slot), self.engine.answers());
+        answers.memory().get(&key).or_else(|| answers.disk()?.get(&key).ok().flatten().map(Arc::new))
+    }
+}
+
+impl Spread for Peek<'_> {
+    fn life(&self, asked: Asked, at: Timestamp) -> Option<u64> {
+        let entry = self.entry(Slot::Own(asked)).filter(|entry| entry.stored_at == at)?;
+        if let Life::For(life) = entry.life { Some(ceil(life)) } else { None }
+    }
+
+    fn rest(&self, asked: Asked, since: Timestamp) -> Option<u64> {
+        let now = self.wall.now();
+        let (_, left) = self.engine.known.failing.resting(&self.stage.key(Slot::Own(asked)), now)?;
+        Some(ceil(left + now.since(since)?))
+    }
+}
+
+fn ceil(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap()
+}

@@ -1,0 +1,367 @@
+//! One engine, its clock and those who ask, moved by [`Op`]s and compared with the model after each.
+
+mod operators;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::{
+    task::{JoinHandle, yield_now},
+    time::{Instant, sleep, sleep_until},
+};
+
+use super::{
+    Op, Seen, Which,
+    expect::{Before, Got},
+    invariants::{Watch, whole},
+    oracle::{Landed, Oracle},
+    rules::{Asked, Slot, Wall},
+    source::{Ended, Ran, Says},
+    stage::{Peek, Stage, question},
+};
+use crate::{
+    domain::{clock::Clock, generator::Query},
+    engine::{
+        answer::{
+            Answer, Engine, Unknown,
+            upkeep::{self, Decided},
+        },
+        cache::Disk,
+    },
+};
+
+/// When a run is given up, in milliseconds: a little before the deadline of the call that began it.
+const GIVEN_UP: u64 = 24_900;
+
+/// One who waits for an answer.
+struct Caller {
+    before: Before,
+    run: Option<usize>,
+    task: JoinHandle<Result<Answer, Unknown>>,
+}
+
+/// An operator who waits for what a decision leads to.
+struct Operator {
+    lineage: Slot,
+    was_held: bool,
+    /// The run that the decision led to, if any.
+    run: Option<usize>,
+    task: JoinHandle<Option<Decided>>,
+}
+
+/// What happens on the stage.
+pub struct World<'a> {
+    stage: &'a Stage,
+    routes: [usize; 2],
+    seen: &'a Seen,
+    wall: Arc<Wall>,
+    disk: Option<Disk>,
+    engine: Arc<Engine>,
+    oracle: Oracle,
+    watch: Watch,
+    /// How many runs have begun.
+    runs: usize,
+    landed: BTreeMap<usize, Landed>,
+    callers: Vec<Caller>,
+    operators: Vec<Operator>,
+}
+
+type Checked = Result<(), String>;
+
+/// Who does what operators do.
+const fn operator() -> upkeep::Operator {
+    upkeep::Operator { caller: String::new(), request_id: String::new() }
+}
+
+impl<'a> World<'a> {
+    /// Plays `ops`, on two routes.
+    pub fn play(stage: &'a Stage, has_disk: bool, routes: &[usize; 2], ops: &[Op], seen: &'a Seen) -> Checked {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        runtime.block_on(async {
+            let wall = Arc::new(Wall::default());
+            stage.source.reset(&wall);
+            let disk = has_disk.then(|| Disk::in_memory(stage.metrics.disk.clone()));
+            let mut world = Self {
+                stage,
+                routes: *routes,
+                seen,
+                engine: stage.start(&wall, disk.as_ref()),
+                wall,
+                disk,
+                oracle: Oracle::default(),
+                watch: Watch::default(),
+                runs: 0,
+                landed: BTreeMap::new(),
+                callers: Vec::new(),
+                operators: Vec::new(),
+            };
+            for (step, op) in ops.iter().chain([&Op::List]).enumerate() {
+                world.perform(op).await.map_err(|why| format!("step {step}, {op:?}: {why}"))?;
+            }
+            Ok(())
+        })
+    }
+
+    async fn perform(&mut self, op: &Op) -> Checked {
+        match op {
+            Op::Ask { which, callers, leaving, is_slow } => {
+                self.stage.source.slow(*is_slow);
+                let done = self.ask(self.asked(*which), *callers, *leaving).await;
+                self.stage.source.slow(false);
+                done
+            }
+            Op::Reconcile { which, times, every } => {
+                for _ in 0..*times {
+                    self.ask(self.asked(*which), 1, 0).await?;
+                    self.pass(Duration::from_secs(*every)).await?;
+                }
+                Ok(())
+            }
+            Op::Say { says, version } => {
+                self.stage.source.say(says.clone(), *version);
+                Ok(())
+            }
+            Op::Land(nth) => {
+                let waiting = self.stage.source.waiting();
+                if let Some(run) = waiting.get(nth % waiting.len().max(1)) {
+                    self.stage.source.open(*run);
+                }
+                self.settle(&[], true).await
+            }
+            Op::Pass(seconds) => self.pass(Duration::from_secs(*seconds)).await,
+            Op::Jump(seconds) => {
+                self.wall.jump(*seconds);
+                Ok(())
+            }
+            Op::Invalidate { route, branch, commit } => {
+                self.invalidate(route.map(|route| self.routes[route]), *branch, *commit)
+            }
+            Op::Restart => {
+                self.restart();
+                Ok(())
+            }
+            Op::Evict(which) => {
+                self.see("evicted");
+                let slots = self.oracle.evict(self.asked(*which), self.disk.is_some());
+                self.stage.evict(&self.engine, slots);
+                Ok(())
+            }
+            Op::Lose(which) => {
+                self.see("lost");
+                self.stage.lose(&self.engine, self.asked(*which));
+                self.oracle.lose(self.asked(*which));
+                Ok(())
+            }
+            Op::Decide { which, decision } => self.decide(self.asked(*which).lineage(), *decision).await,
+            Op::List => self.list(),
+        }
+    }
+
+    fn asked(&self, which: Which) -> Asked {
+        Asked { route: self.routes[which.route], branch: which.branch, commit: which.commit }
+    }
+
+    fn see(&self, what: &'static str) {
+        *self.seen.borrow_mut().entry(what).or_default() += 1;
+    }
+
+    async fn ask(&mut self, asked: Asked, callers: usize, leaving: usize) -> Checked {
+        let before = Before::new(&self.oracle, asked, self.wall.now());
+        if before.asks_about_what_is_held() {
+            self.oracle.note_asked(asked, before.at);
+            self.watch.asked(asked.lineage(), before.at);
+        }
+        let (run, is_new) = self.run_for(asked, before.wants_run());
+        let first = self.callers.len();
+        for _ in 0..callers {
+            let (engine, routes, question) =
+                (Arc::clone(&self.engine), Arc::clone(&self.stage.routes), question(asked));
+            let task = tokio::spawn(async move {
+                let route = routes.by_name(&question.route).unwrap();
+                let query: Query = route.query(&question);
+                engine.answer(route, query).await
+            });
+            self.callers.push(Caller { before: before.clone(), run, task });
+        }
+        yield_now().await;
+        for caller in self.callers.drain(first..first + leaving.min(callers)) {
+            caller.task.abort();
+        }
+        self.settle(&Vec::from_iter(is_new.then_some(asked)), true).await
+    }
+
+    /// The run that a question joins or begins, if it wants one; and whether it begins.
+    fn run_for(&self, asked: Asked, wants_run: bool) -> (Option<usize>, bool) {
+        if !wants_run {
+            return (None, false);
+        }
+        if let Some(run) = self.oracle.flight(asked) {
+            self.see("joined");
+            return (Some(run), false);
+        }
+        (Some(self.stage.source.runs()), true)
+    }
+
+    /// Lets everything happen that needs no time, and compares. `begun` are the questions that must have been asked, for a
+    /// caller or by the gateway itself.
+    async fn settle(&mut self, begun: &[Asked], is_for_caller: bool) -> Checked {
+        sleep(Duration::from_millis(1)).await;
+        if let Some(overlap) = self.stage.source.overlap() {
+            return Err(format!("I5: {overlap}"));
+        }
+        let first = self.runs;
+        self.runs = self.stage.source.runs();
+        let runs: Vec<Asked> = (first..self.runs).map(|run| self.stage.source.run(run).asked).collect();
+        let sorted = |asked: &[Asked]| asked.iter().copied().collect::<BTreeSet<_>>();
+        if runs.len() != begun.len() || sorted(&runs) != sorted(begun) {
+            return Err(format!("the source was asked for {runs:?} instead of {begun:?}"));
+        }
+        for (run, asked) in (first..).zip(runs) {
+            self.oracle.fly(run, asked, is_for_caller);
+        }
+        let flights: Vec<usize> = self.oracle.flights().collect();
+        for run in flights {
+            let ran = self.stage.source.run(run);
+            if let Some((_, ended)) = ran.ended {
+                self.land(run, &ran, ended)?;
+            }
+        }
+        self.answer_callers().await?;
+        self.answer_operators().await
+    }
+
+    /// `run` ended.
+    fn land(&mut self, run: usize, ran: &Ran, ended: Ended) -> Checked {
+        if ended == Ended::Dropped {
+            self.see("given up");
+            let flown = ran.began.elapsed();
+            if flown < Duration::from_millis(GIVEN_UP) {
+                return Err(format!("I5: {ran:?} was given up after {flown:?}"));
+            }
+        }
+        let is_current = self.oracle.flight(ran.asked) == Some(run);
+        if ended == Ended::Said && !is_current {
+            self.see("landed after it was cut off");
+        }
+        let peek = Peek { engine: &self.engine, stage: self.stage, wall: &self.wall };
+        let landed = self.oracle.land(run, ran.clone(), &peek)?;
+        if let Landed::Bad("held") = landed {
+            self.see("held");
+        }
+        self.landed.insert(run, landed);
+        // What is outdated has no word in the matter.
+        if is_current {
+            self.watch.ended(ran);
+        }
+        let lineage = ran.asked.lineage();
+        let entry = peek.entry(lineage);
+        let is_at = entry.as_ref().map(|entry| (Asked::of(&entry.question.open().parameters), entry.stored_at));
+        let must_be_at = self.oracle.known.get(&lineage).map(|known| (known.ran.asked, known.at));
+        if is_at != must_be_at {
+            return Err(format!("{lineage:?} is followed from {is_at:?} instead of {must_be_at:?}"));
+        }
+        if let Some(entry) = entry
+            && let Some(why) = self.watch.accepted(lineage, &entry, &self.stage.source, is_current)?
+        {
+            self.see(why);
+        }
+        Ok(())
+    }
+
+    /// Everyone who has an answer has the right one, and everyone else waits.
+    async fn answer_callers(&mut self) -> Checked {
+        let mut waiting = Vec::new();
+        for mut caller in std::mem::take(&mut self.callers) {
+            let asked = caller.before.asked;
+            let expected = caller.before.expected(&self.oracle, caller.run, &self.landed);
+            let result = if caller.task.is_finished() { (&mut caller.task).await.ok() } else { None };
+            let got = result.as_ref().map(Got::of);
+            if got != expected {
+                return Err(format!("a caller got {got:?} instead of {expected:?}: {:?}", caller.before));
+            }
+            match result {
+                None => waiting.push(caller),
+                Some(Ok(answer)) => {
+                    let ran = whole(asked, &answer.entry, &self.stage.source)?;
+                    if ran.says == Says::Nothing {
+                        self.see("an empty list");
+                    }
+                }
+                Some(Err(_)) => {}
+            }
+            self.note(asked, got);
+        }
+        self.callers = waiting;
+        Ok(())
+    }
+
+    fn note(&self, asked: Asked, got: Option<Got>) {
+        let (what, why) = match got {
+            None | Some(Got::New(..)) => return,
+            Some(Got::Hit(..)) => return self.see("hit"),
+            Some(Got::Stale(..)) => return self.see("stale"),
+            Some(Got::Instead(other, _, why)) if other != asked => ("instead of an error, from the commit before", why),
+            Some(Got::Instead(_, _, why)) => ("instead of an error", why),
+            Some(Got::Nothing(why)) => ("nothing", why),
+        };
+        self.see(what);
+        if why.1 {
+            self.see("rested");
+        }
+    }
+
+    /// Lets time pass; what is given up meanwhile is given up in its time.
+    async fn pass(&mut self, time: Duration) -> Checked {
+        let until = Instant::now() + time;
+        loop {
+            let given_up = |run| self.stage.source.run(run).began + Duration::from_millis(GIVEN_UP);
+            let next = self.oracle.flights().map(given_up).min().unwrap_or(until).min(until);
+            let now = self.wall.now();
+            let due = self.oracle.confirmations(now).into_iter().map(|(due, _)| due.saturating_sub(now.0)).min();
+            let next = due.map_or(next, |due| next.min(Instant::now() + Duration::from_millis(due)));
+            sleep_until(next).await;
+            self.settle(&[], true).await?;
+            self.confirm().await?;
+            if next == until {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The gateway asks again by itself about what is held and due.
+    async fn confirm(&mut self) -> Checked {
+        let now = self.wall.now();
+        self.oracle.forget(now);
+        let due: Vec<Asked> = self
+            .oracle
+            .confirmations(now)
+            .into_iter()
+            .filter(|(due, _)| *due <= now.0)
+            .map(|(_, asked)| asked)
+            .collect();
+        self.engine.confirm_due(&self.stage.routes);
+        yield_now().await;
+        if !due.is_empty() {
+            self.see("asked by the gateway itself");
+        }
+        self.settle(&due, false).await
+    }
+
+    fn restart(&mut self) {
+        let tasks = self.callers.drain(..).map(|caller| caller.task.abort_handle());
+        tasks
+            .chain(self.operators.drain(..).map(|operator| operator.task.abort_handle()))
+            .for_each(|task| task.abort());
+        self.stage.source.lose(Asked::all().collect());
+        if let Some(disk) = &self.disk {
+            disk.flush(Duration::from_secs(10));
+        } else {
+            self.watch.forgotten();
+        }
+        self.engine = self.stage.start(&self.wall, self.disk.as_ref());
+        self.oracle.restart(self.disk.is_some());
+    }
+}

@@ -1,0 +1,325 @@
+//! One run of a backend, detached from whoever waits for it: resolve, shape, review, record.
+
+use std::{
+    panic::AssertUnwindSafe,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant as StdInstant},
+};
+
+use futures_util::FutureExt;
+use serde_json::Value;
+use tokio::time::timeout_at;
+
+use super::{
+    Failure, Landed, Wanted,
+    baselines::{Baselines, last_answer},
+    served::Served,
+};
+use crate::{
+    backend,
+    domain::{
+        clock::{Clock, Timestamp},
+        error::BackendError,
+        generator::{Before, Evidence, Lasting, Outcome, ParameterSet, Query, Question, Verdict},
+    },
+    engine::{
+        cache::{Answers, Encoded, Entry, Failing, Key, Life, PackedQuestion, Revision, State, Wish},
+        guard::{Baseline, Held, Ledger, Review, Standing},
+        route::Route,
+    },
+    flight::Seat,
+    telemetry::trace::{self, Kind, Span},
+};
+
+/// A flight ends this long before its first caller's deadline, so that its reason still arrives; and the
+/// backend as long before the flight's end, since it knows best what it was waiting for.
+const MARGIN: Duration = Duration::from_millis(100);
+
+/// A question that failed, and how.
+#[derive(Debug, Clone)]
+pub(super) struct Failed {
+    pub question: Question,
+    pub failure: Failure,
+}
+
+/// What is known of questions.
+#[derive(Clone)]
+pub(super) struct Known {
+    pub answers: Answers,
+    pub failing: Failing<Failed>,
+    pub held: Ledger,
+    pub baselines: Baselines,
+    pub served: Served,
+    /// Held from the look at what came before to the record of what comes now, so that two commits that land together are
+    /// not both measured against a third.
+    judging: Arc<Mutex<()>>,
+}
+
+impl Known {
+    pub fn new(answers: Answers) -> Self {
+        Self {
+            answers,
+            failing: Failing::default(),
+            held: Ledger::default(),
+            baselines: Baselines::default(),
+            served: Served::default(),
+            judging: Arc::default(),
+        }
+    }
+
+    /// Drops from the disk what was held for too long, as it was dropped in memory.
+    pub fn erase_forgotten(&self) {
+        self.held.take_forgotten().into_iter().for_each(|lineage| self.erase(lineage));
+    }
+
+    /// Drops from the disk what was held in `lineage`.
+    fn erase(&self, lineage: Key) {
+        if let Some(disk) = self.answers.disk() {
+            disk.hold(lineage, None::<&()>);
+        }
+    }
+
+    /// What is remembered under `key`, unless it has expired.
+    pub fn usable(&self, route: &Route, key: &Key, now: Timestamp) -> Option<(Arc<Entry>, State)> {
+        let entry = self.answers.get(key)?;
+        let state = route.state(entry.revision, entry.stored_at, entry.life, now);
+        (state != State::Expired).then_some((entry, state))
+    }
+}
+
+impl Known {
+    /// Whether `entry`, the answer to the question with `key`, says that there is nothing, and the same `lineage` got
+    /// something since: it must not be taken away by what was true before.
+    pub fn is_outshone(&self, route: &Route, key: &Key, lineage: &Key, entry: &Entry, now: Timestamp) -> bool {
+        entry.encoded.sets() == 0
+            && lineage != key
+            && self
+                .usable(route, lineage, now)
+                .is_some_and(|(last, _)| last.encoded.sets() > 0 && last.stored_at > entry.stored_at)
+    }
+}
+
+/// A run and all that it needs.
+pub(super) struct Run {
+    pub route: Arc<Route>,
+    pub key: Key,
+    pub lineage: Key,
+    pub question: Question,
+    pub query: Query,
+    pub wanted: Wanted,
+    pub seat: Seat<(Key, Revision), Question, Landed>,
+}
+
+/// What a run found, in the form that Argo CD gets.
+struct Found {
+    sets: Vec<ParameterSet>,
+    encoded: Encoded,
+    evidence: Vec<Evidence>,
+    lasting: Option<Lasting>,
+    note: Option<Arc<Value>>,
+}
+
+impl Run {
+    pub async fn fly(self, known: Known, clock: Arc<dyn Clock>) -> Landed {
+        let started = StdInstant::now();
+        let span = self.span();
+        let result = span.around(self.resolve(self.before(&known))).await;
+        let took = started.elapsed();
+        let outcome = match &result {
+            Ok(found) if found.sets.is_empty() => Verdict::Absent,
+            Ok(_) => Verdict::Present,
+            Err(_) => Verdict::Unknown,
+        };
+        self.route.metrics.ran(outcome, took);
+        span.note(|record| record.set("appset_gateway.outcome", outcome.as_str()));
+        let now = clock.now();
+        let recorded = result.and_then(|found| {
+            let _judging = known.judging.lock().unwrap_or_else(PoisonError::into_inner);
+            let (found, baseline) = self.review(&known, found, now)?;
+            Ok(self.record(&known, found, baseline, took, now))
+        });
+        match recorded {
+            Ok(entry) => {
+                span.note(|record| record.set("appset_gateway.parameter_sets", entry.encoded.sets()));
+                Ok(entry)
+            }
+            Err(failure) => {
+                span.note(|record| record.fail(failure.as_str()));
+                self.route.metrics.failed(failure.as_str());
+                self.log_failure(&failure);
+                let key = self.key;
+                self.seat.land(|is_current| {
+                    if is_current {
+                        let failed = Failed { question: self.question.clone(), failure: failure.clone() };
+                        known.failing.failed(key, failed, rest(&failure, now), now);
+                    }
+                });
+                Err(failure)
+            }
+        }
+    }
+
+    /// What it is in the trace of whoever started it.
+    fn span(&self) -> Span {
+        let span = trace::begin(Kind::Internal, || format!("run {}", self.route.name));
+        span.note(|record| {
+            record.set("appset_gateway.route", self.route.name.to_string());
+            record.set("appset_gateway.backend", self.route.kind);
+            record.set("appset_gateway.run.wanted", if self.wanted == Wanted::Now { "now" } else { "behind" });
+        });
+        span
+    }
+
+    /// The backend's notes on what this question follows.
+    fn before(&self, known: &Known) -> Before {
+        if !self.route.backend.takes_notes() {
+            return Before::default();
+        }
+        let note = |key: &Key| known.answers.get(key)?.note.clone();
+        let lineage = if self.lineage == self.key { None } else { note(&self.lineage) };
+        Before { own: note(&self.key), lineage }
+    }
+
+    async fn resolve(&self, before: Before) -> Result<Found, Failure> {
+        let margin = MARGIN.min(self.route.deadline / 10);
+        let until = self.query.deadline.checked_sub(margin).unwrap_or(self.query.deadline);
+        let deadline = until.checked_sub(margin).unwrap_or(until);
+        let query = Query { deadline, ttl: self.route.policy.ttl(), before, ..self.query.clone() };
+        let run = AssertUnwindSafe(resolve(&self.route, &query)).catch_unwind();
+        match timeout_at(until, run).await {
+            Ok(Ok(result)) => result.map_err(Failure::Backend),
+            Ok(Err(_)) => Err(Failure::Crashed),
+            Err(_) => Err(Failure::Deadline),
+        }
+    }
+
+    /// Compares `found` with what was believed in its lineage, however old that is.
+    fn review(&self, known: &Known, found: Found, now: Timestamp) -> Result<(Found, Baseline), Failure> {
+        let baseline = known.baselines.get(&self.lineage, &self.key, &known.answers, &self.route.guard).ok();
+        let last = || {
+            let last = last_answer(&self.lineage, &self.key, &known.answers).ok().flatten();
+            last.map(|last| last.encoded.decode()).unwrap_or_default()
+        };
+        let of = Standing {
+            question: &self.question,
+            key: self.key,
+            lineage: self.lineage,
+            asked_at: if let Wanted::Since(then) = self.wanted { Some(then) } else { None },
+            is_new: self.lineage != self.key && matches!(known.answers.try_get(&self.key), Ok(None)),
+            is_current: self.seat.land(|is_current| is_current),
+        };
+        let review = known.held.review(of, &self.route.guard, baseline.as_deref(), last, &found.sets, now);
+        let sets = found.sets.len();
+        known.erase_forgotten();
+        match review.map_err(|error| Failure::Backend(BackendError::invalid_output(error)))? {
+            Review::Passed(next) => Ok((found, next)),
+            Review::Cleared(held, next) => {
+                self.log_no_more("what was held is not what the source says now", &held, sets);
+                known.erase(self.lineage);
+                Ok((found, next))
+            }
+            Review::Believed(held, next) => {
+                self.log_no_more("what was held is believed", &held, sets);
+                known.erase(self.lineage);
+                Ok((found, next))
+            }
+            Review::Held(held) => {
+                if let Some(disk) = known.answers.disk().filter(|_| of.is_current) {
+                    disk.hold(self.lineage, Some(&*held));
+                }
+                Err(Failure::Held(held))
+            }
+        }
+    }
+
+    fn record(&self, known: &Known, found: Found, next: Baseline, took: Duration, now: Timestamp) -> Arc<Entry> {
+        self.log_absence(&found.evidence);
+        let asked_at = if let Wanted::Since(then) = self.wanted { then } else { now };
+        let mut entry = Entry {
+            encoded: found.encoded,
+            question: PackedQuestion::from(&self.question),
+            revision: self.route.revision(),
+            stored_at: now,
+            asked_at,
+            first_at: known.answers.get(&self.key).map_or(now, |before| before.first_at.min(now)),
+            turn: self.seat.turn(),
+            life: self.route.policy.life(&self.key, found.lasting, now),
+            took,
+            evidence: found.evidence,
+            note: found.note,
+        };
+        self.seat.land(|is_current| {
+            if !is_current {
+                // It began before it was said that what is known is not to be trusted.
+                entry.life = Life::For(Duration::ZERO);
+            }
+            let entry = Arc::new(entry);
+            self.route.metrics.now.succeeded(now);
+            let is_latest = known.answers.insert(self.key, &entry);
+            let is_head = if self.lineage == self.key { is_latest } else { known.answers.lead(self.lineage, &entry) };
+            if is_head {
+                known.served.note(self.lineage, &self.route.name, &entry);
+                known.baselines.put(self.lineage, next, &known.answers);
+            }
+            if is_current {
+                known.failing.recovered(&self.key);
+            }
+            entry
+        })
+    }
+
+    fn log_no_more(&self, why: &str, held: &Held, sets: usize) {
+        tracing::info!(
+            route = &*self.route.name, id = %self.lineage, reason = held.breach.reason, sets, agreed = held.agreed, "{why}"
+        );
+    }
+
+    /// Why there is nothing: once per run, since whoever misses an Application will want to know.
+    fn log_absence(&self, evidence: &[Evidence]) {
+        if !evidence.iter().any(|each| each.verdict == Verdict::Absent) {
+            return;
+        }
+        for each in evidence {
+            self.log_evidence(each);
+        }
+    }
+
+    /// What went wrong: to the caller's own line, if there is a caller, this adds the items.
+    fn log_failure(&self, failure: &Failure) {
+        if self.wanted != Wanted::Now {
+            tracing::warn!(
+                route = &*self.route.name, application_set = self.question.application_set.as_deref(), key = %self.key,
+                kind = failure.as_str(), error = %failure, "a run in the background brought no answer"
+            );
+        }
+        for each in failure.evidence() {
+            self.log_evidence(each);
+        }
+    }
+
+    fn log_evidence(&self, evidence: &Evidence) {
+        tracing::info!(
+            route = &*self.route.name, application_set = self.question.application_set.as_deref(), key = %self.key,
+            item = evidence.item, asked = evidence.asked, answered = evidence.answered,
+            "{}", evidence.verdict.as_str()
+        );
+    }
+}
+
+/// How long a question rests that failed with `failure`: what is held is asked about again when its rules say so.
+fn rest(failure: &Failure, now: Timestamp) -> Wish {
+    if let Some(asked) = failure.retry_after() {
+        return Wish::AtLeast(asked);
+    }
+    let due = if let Failure::Held(held) = failure { held.due_at() } else { None };
+    due.map_or(Wish::Usual, |due| Wish::AtMost(due.since(now).unwrap_or_default()))
+}
+
+async fn resolve(route: &Route, query: &Query) -> Result<Found, BackendError> {
+    let asked = backend::ask(&*route.backend, &route.name, route.kind, query);
+    let Outcome { sets, evidence, lasting, note } = asked.await?;
+    let sets = route.shape.apply(sets, query).await?;
+    let encoded = Encoded::encode(&sets)
+        .map_err(|error| BackendError::invalid_output(format!("the answer cannot be written as JSON: {error}")))?;
+    Ok(Found { sets, encoded, evidence, lasting, note })
+}

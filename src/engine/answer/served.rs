@@ -1,0 +1,59 @@
+//! How many parameter sets the routes answer with, for metrics: of each lineage the last answer, as long as it may be served.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use crate::{
+    domain::clock::Timestamp,
+    engine::{
+        cache::{Entry, Key, Life, Revision, State},
+        route::RouteTable,
+    },
+};
+
+/// The number of lineages that are counted.
+const MAX_COUNTED: usize = 50_000;
+
+/// The sizes of the last answers, by lineage.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Served(Arc<Mutex<HashMap<Key, Size>>>);
+
+#[derive(Debug)]
+struct Size {
+    route: Arc<str>,
+    sets: usize,
+    revision: Revision,
+    stored_at: Timestamp,
+    life: Life,
+}
+
+impl Served {
+    /// Notes the last answer of `lineage` on `route`. When too many are counted, new ones are not.
+    pub fn note(&self, lineage: Key, route: &Arc<str>, entry: &Entry) {
+        let mut sizes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if sizes.len() < MAX_COUNTED || sizes.contains_key(&lineage) {
+            let Entry { revision, stored_at, life, .. } = *entry;
+            sizes.insert(
+                lineage,
+                Size { route: Arc::clone(route), sets: entry.encoded.sets(), revision, stored_at, life },
+            );
+        }
+    }
+
+    /// How many parameter sets each of `routes` answers with at `now`. Forgets what may not be served any more.
+    pub fn count(&self, routes: &RouteTable, now: Timestamp) -> HashMap<Arc<str>, usize> {
+        let mut counts = HashMap::new();
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, size| {
+            let state =
+                routes.by_name(&size.route).map(|route| route.state(size.revision, size.stored_at, size.life, now));
+            let is_served = state.is_some_and(|state| state != State::Expired);
+            if is_served {
+                *counts.entry(Arc::clone(&size.route)).or_default() += size.sets;
+            }
+            is_served
+        });
+        counts
+    }
+}

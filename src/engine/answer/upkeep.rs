@@ -1,0 +1,245 @@
+//! What operators see and do: the remembered answers, invalidation, and what is held.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use super::{Engine, Failure, Unknown, run};
+use crate::{
+    domain::generator::{Question, Selector},
+    engine::{
+        cache::{Disk, Key, Listed, State},
+        guard::{Decision, Held},
+        route::{Route, RouteTable},
+    },
+};
+
+/// A failure of late, and for how long the question rests on.
+type Failed = (run::Failed, Duration);
+
+/// What is known of a question.
+#[derive(Debug)]
+pub struct Overview {
+    /// Its key.
+    pub key: Key,
+    /// What it has in common with those that it follows, as a key.
+    pub lineage: Key,
+    /// The question.
+    pub question: Question,
+    /// The answer that is remembered.
+    pub answer: Option<Listed>,
+    /// The answer's state, as it is told.
+    pub state: &'static str,
+    /// Since the answer was stored; `None` when the clock was put back.
+    pub age: Option<Duration>,
+    /// For how long the answer is fresh.
+    pub fresh_for: Option<Duration>,
+    /// Why the last run brought nothing, and when the backend is asked again at the earliest.
+    pub failing: Option<(Failure, Duration)>,
+    /// What is held.
+    pub held: Option<Held>,
+    /// The ApplicationSets that asked of late, the last one first.
+    pub asked_by: Vec<Arc<str>>,
+}
+
+/// Who does something, and by which request: for the log.
+#[derive(Debug)]
+pub struct Operator {
+    /// The caller's name.
+    pub caller: String,
+    /// The request's id.
+    pub request_id: String,
+}
+
+/// What an invalidation met.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Invalidated {
+    /// Answers that are asked for again before they are served.
+    pub answers: usize,
+    /// Runs under way that were cut off: their answers are not served to those who come later.
+    pub runs: usize,
+}
+
+impl Engine {
+    /// Keeps answers on `disk` too, from now on, and takes over what was held on it.
+    pub fn keep_on(&self, disk: Disk, routes: &RouteTable) {
+        for (lineage, held) in disk.held::<Held>() {
+            // What no route answers any more is nobody's.
+            if live(routes, &held.question).is_some_and(|(_, key, now)| key == held.key && now == lineage) {
+                self.known.held.restore(lineage, held);
+            } else {
+                disk.hold(lineage, None::<&()>);
+            }
+        }
+        self.known.answers.keep_on(disk);
+    }
+
+    /// The size of the cache in entries and bytes, and the number of runs under way, for metrics.
+    pub fn observe(&self) {
+        let as_gauge = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+        self.metrics.cache_entries.set(as_gauge(self.answers().memory().len()));
+        self.metrics.cache_bytes.set(as_gauge(self.answers().memory().size()));
+        self.metrics.flights.set(as_gauge(self.flights.len() as u64));
+    }
+
+    /// What each of `routes` holds and answers with, for metrics.
+    pub fn observe_routes(&self, routes: &RouteTable) {
+        let now = self.clock.now();
+        let mut held = HashMap::new();
+        for route in self.known.held.routes(now) {
+            *held.entry(route).or_default() += 1;
+        }
+        let served = self.known.served.count(routes, now);
+        let of = |counts: &HashMap<Arc<str>, usize>, route: &Route| {
+            i64::try_from(counts.get(&route.name).copied().unwrap_or_default()).unwrap_or(i64::MAX)
+        };
+        for route in routes.iter() {
+            route.metrics.now.held.set(of(&held, route));
+            route.metrics.now.parameter_sets.set(of(&served, route));
+        }
+        self.known.erase_forgotten();
+    }
+
+    /// What is known of the questions to `routes` that `selector` selects, in the order of their keys. Reads the whole
+    /// file, if there is one.
+    #[must_use]
+    pub fn list(&self, routes: &RouteTable, selector: &Selector) -> Vec<Overview> {
+        let now = self.clock.now();
+        let mut failing: HashMap<Key, Failed> =
+            self.known.failing.resting_all(now).map(|(key, rest, left)| (key, (rest.failure, left))).collect();
+        let mut all = Vec::new();
+        for (key, answer) in self.answers().list() {
+            all.extend(self.overview(routes, key, answer.question.clone(), Some(answer), failing.remove(&key)));
+        }
+        for (key, failed) in failing {
+            all.extend(self.overview(routes, key, failed.0.question.clone(), None, Some(failed)));
+        }
+        all.retain(|overview| selector.selects(&overview.question));
+        all.sort_unstable_by_key(|overview| *overview.key.as_bytes());
+        all
+    }
+
+    /// `None` for what is kept for a lineage, which is another key's copy, and for what no route answers any more.
+    fn overview(
+        &self,
+        routes: &RouteTable,
+        key: Key,
+        question: Question,
+        answer: Option<Listed>,
+        failed: Option<Failed>,
+    ) -> Option<Overview> {
+        let (route, _, lineage) = live(routes, &question).filter(|(_, own, _)| *own == key)?;
+        let now = self.clock.now();
+        let state = answer.as_ref().map(|answer| route.state(answer.revision, answer.stored_at, answer.life, now));
+        let state_name = state.map_or("failing", State::as_str);
+        let fresh_for = if let Some(State::Fresh { left, .. }) = state { Some(left) } else { None };
+        Some(Overview {
+            key,
+            lineage,
+            asked_by: self.asked_by(&question, &key),
+            question,
+            age: answer.as_ref().and_then(|answer| now.since(answer.stored_at)),
+            answer,
+            state: state_name,
+            fresh_for,
+            failing: failed.map(|(failed, left)| (failed.failure, left)),
+            held: self.known.held.get(&lineage, now),
+        })
+    }
+
+    /// The ApplicationSets that asked `question`, whose key is `key`, of late: the last one first. The only one, where the answer
+    /// depends on it.
+    #[must_use]
+    pub fn asked_by(&self, question: &Question, key: &Key) -> Vec<Arc<str>> {
+        match &question.application_set {
+            Some(name) if !name.is_empty() => vec![Arc::clone(name)],
+            Some(_) => Vec::new(),
+            None => self.askers.of(key, self.clock.now()),
+        }
+    }
+
+    /// Lets no answer that `selector` selects be served before its backend was asked again. The answers stay as last good
+    /// ones: an invalidation never makes a loss pass. Waits until that is on disk.
+    pub fn invalidate(&self, routes: &RouteTable, selector: &Selector, by: &Operator) -> Invalidated {
+        // Before anything else, so that no run which begins now finds what is not to be trusted.
+        let is_meant = |route: &&Arc<Route>| selector.route.as_deref().is_none_or(|name| *name == *route.name);
+        routes.iter().filter(is_meant).for_each(|route| route.backend.forget());
+        let mut expired = HashMap::new();
+        let runs = self.flights.supersede(
+            |question| selector.selects(question),
+            || expired.extend(self.answers().expire_in_memory(selector, self.clock.now())),
+        );
+        expired.extend(self.answers().disk().map(|disk| disk.expire(selector.clone())).into_iter().flatten());
+        self.known.failing.forget(|failed| selector.selects(&failed.question));
+        let is_own =
+            |(key, question): &(&Key, &Question)| live(routes, question).is_some_and(|(_, own, _)| own == **key);
+        let answers = expired.iter().filter(is_own).count();
+        tracing::info!(
+            request_id = by.request_id,
+            caller = by.caller,
+            route = selector.route,
+            application_set = selector.application_set,
+            answers,
+            runs,
+            "invalidated"
+        );
+        Invalidated { answers, runs }
+    }
+
+    /// Lets the routes that `is_meant` be asked at once what failed before, since they ask in another way now.
+    pub fn forget_failures(&self, is_meant: impl Fn(&str) -> bool) {
+        self.known.failing.forget(|failed| is_meant(&failed.question.route));
+    }
+
+    /// What is held, by lineage.
+    #[must_use]
+    pub fn held(&self) -> Vec<(Key, Held)> {
+        self.known.held.list(self.clock.now())
+    }
+
+    /// Writes `decision` on what is held under `id`; after a release asks the backend once more. What is then still
+    /// held under `id` and why nothing new is known, or `None` when there is no such `id`.
+    pub async fn decide(&self, routes: &RouteTable, id: &str, decision: Decision, by: &Operator) -> Option<Decided> {
+        let decided = self.known.held.decide(id, decision, self.clock.now());
+        self.known.erase_forgotten();
+        let (lineage, held) = decided?;
+        if let Some(disk) = self.answers().disk() {
+            disk.hold(lineage, Some(&held));
+        }
+        tracing::info!(
+            request_id = by.request_id,
+            caller = by.caller,
+            id,
+            route = &*held.question.route,
+            application_set = held.question.application_set.as_deref(),
+            ?decision,
+            "an operator decided"
+        );
+        let mut unknown = None;
+        if decision == Decision::Released
+            && let Some((route, key, _)) = live(routes, &held.question)
+        {
+            self.known.failing.recovered(&key);
+            let asked = self.ask(route, key, route.query(&held.question), self.clock.now()).await;
+            unknown = asked.err();
+        }
+        Some(Decided { was: held, is: self.known.held.get(&lineage, self.clock.now()), unknown })
+    }
+}
+
+/// What a decision led to.
+#[derive(Debug)]
+pub struct Decided {
+    /// What was held.
+    pub was: Held,
+    /// What is held now.
+    pub is: Option<Held>,
+    /// Why the backend's answer is not known, or not believed.
+    pub unknown: Option<Unknown>,
+}
+
+/// The route of `question`, with the question's key and lineage on it.
+pub(super) fn live<'a>(routes: &'a RouteTable, question: &Question) -> Option<(&'a Arc<Route>, Key, Key)> {
+    let route = routes.by_name(&question.route)?;
+    let query = route.query(question);
+    let key = route.key(&query);
+    Some((route, key, route.lineage(&query, key)))
+}

@@ -1,0 +1,68 @@
+//! After a start: what was asked before is asked again, at a bounded rate, so that the first reconcile is answered
+//! from the cache.
+
+use std::{cmp::Reverse, time::Duration};
+
+use futures_util::{StreamExt, stream};
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::{Engine, Wanted, upkeep::live, wait};
+use crate::{
+    engine::{
+        cache::{Key, Listed, State},
+        route::RouteTable,
+    },
+    flight::Boarding,
+};
+
+/// How many questions are asked in a second, at most.
+const RATE: u32 = 20;
+/// How many are under way at once, at most.
+const AT_ONCE: usize = 4;
+/// What no caller has asked for so long is not asked again.
+const ASKED_WITHIN: Duration = Duration::from_hours(24);
+
+impl Engine {
+    /// Renews what is remembered and not fresh, the latest first; what is too old, what nobody asked for in the last day,
+    /// and what the route's `input` would not accept any more is left alone. A failure leaves everything as it is. How
+    /// many answers were renewed.
+    pub async fn warm_up(&self, routes: &RouteTable) -> usize {
+        let now = self.clock.now();
+        let is_wanted = |(key, answer): &(Key, Listed)| {
+            let is_recent = now.since(answer.asked_at).is_none_or(|idle| idle < ASKED_WITHIN);
+            // Whatever made it: after a change of the configuration all answers are missing.
+            let state = live(routes, &answer.question)
+                .filter(|(route, own, _)| own == key && route.accepts(&answer.question.parameters))
+                .map(|(route, ..)| route.policy.state(answer.stored_at, answer.life, now));
+            is_recent && matches!(state, Some(State::StaleWhileRevalidate(_) | State::StaleIfError(_)))
+        };
+        let answers = self.answers().clone();
+        let all = tokio::task::spawn_blocking(move || answers.list()).await.unwrap_or_default();
+        let mut wanted: Vec<(Key, Listed)> = all.into_iter().filter(is_wanted).collect();
+        wanted.sort_unstable_by_key(|(_, answer)| Reverse(answer.stored_at));
+        let known = wanted.len();
+        let mut turnstile = interval(Duration::from_secs(1) / RATE);
+        turnstile.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let turns = stream::unfold(turnstile, async |mut turnstile| {
+            turnstile.tick().await;
+            Some(((), turnstile))
+        });
+        let renewals =
+            stream::iter(wanted).zip(turns).map(async |((key, answer), ())| self.renew(routes, key, &answer).await);
+        let renewed = renewals.buffer_unordered(AT_ONCE).filter(|renewed| std::future::ready(*renewed)).count().await;
+        if known > 0 {
+            tracing::info!(known, renewed, "what was known before the start is asked again");
+        }
+        renewed
+    }
+
+    async fn renew(&self, routes: &RouteTable, key: Key, answer: &Listed) -> bool {
+        let Some((route, ..)) = live(routes, &answer.question) else { return false };
+        let query = route.query(&answer.question);
+        let deadline = query.deadline;
+        match self.board(route, key, query, Wanted::Since(answer.asked_at)) {
+            Boarding::Landed(landed) => landed.is_ok(),
+            Boarding::Joined(landing) | Boarding::Started(landing) => wait(landing, deadline).await.is_ok(),
+        }
+    }
+}

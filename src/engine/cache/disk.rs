@@ -1,0 +1,309 @@
+//! Last good answers on disk, so that a restart does not forget them. A change is appended to the [`journal`] before its
+//! answer is sent; a thread of its own brings it into the database (redb), off every answer's path. The database is read
+//! when memory has nothing. Whatever is wrong with the disk is logged and counted, and the gateway serves on.
+//!
+//! A lost record never counts as "there was nothing": a record that could not be written, had to leave for want of room, or
+//! was in a file that is damaged or gone has a mark of loss ([`marks`]), and reading it is an error. What is found at the
+//! start is judged in [`start`].
+
+mod file;
+mod journal;
+mod kind;
+mod marks;
+pub(super) mod record;
+mod sizes;
+mod start;
+mod throttle;
+mod writer;
+
+use std::{
+    fmt,
+    path::Path,
+    sync::{
+        Arc, Mutex, PoisonError,
+        mpsc::{Sender, channel, sync_channel},
+    },
+    thread,
+    time::Duration,
+};
+
+use redb::{Database, ReadOnlyTable, ReadableDatabase, ReadableTable};
+use serde::{Serialize, de::DeserializeOwned};
+
+pub use self::file::Trouble;
+use self::{
+    file::File,
+    journal::Journal,
+    kind::{Change, Kind},
+    marks::Marks,
+    record::{Head, decode, encode},
+    sizes::Sizes,
+    start::{Parts, start},
+    throttle::Throttle,
+    writer::{Order, Writer},
+};
+use super::{Entry, Key, answers::Listed};
+use crate::{
+    domain::{
+        clock::{Clock, Timestamp},
+        generator::{Question, Selector},
+        units::ByteSize,
+    },
+    telemetry::metrics::DiskMetrics,
+};
+
+type Readable = ReadOnlyTable<&'static [u8; 32], &'static [u8]>;
+
+/// The records of a kind, to be read; `None` where nothing was ever written.
+fn records(database: &Database, kind: Kind) -> Result<Option<Readable>, redb::Error> {
+    match database.begin_read()?.open_table(kind.table()) {
+        Err(redb::TableError::TableDoesNotExist(_)) => Ok(None),
+        table => Ok(Some(table?)),
+    }
+}
+
+/// That the file, or a record in it, cannot be read or was lost, so that nobody knows what was there. The log says why.
+#[derive(Debug, Clone, Copy)]
+pub struct Unreadable;
+
+/// The store, once it is open.
+#[derive(Clone)]
+pub struct Disk {
+    file: Arc<File>,
+    journal: Arc<Mutex<Journal>>,
+    marks: Arc<Marks>,
+    queue: Sender<Order>,
+    metrics: DiskMetrics,
+    throttle: Arc<Throttle>,
+}
+
+impl fmt::Debug for Disk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Disk").field("file", &self.file).finish_non_exhaustive()
+    }
+}
+
+impl Disk {
+    /// Opens or makes the file at `path` with its companions, takes over what the journal holds, and keeps about `most`
+    /// bytes of answers. A damaged file is set aside under a name that says so; what was in it is lost.
+    ///
+    /// # Errors
+    /// When there can be no file.
+    pub fn open(path: &Path, most: ByteSize, metrics: DiskMetrics, clock: &Arc<dyn Clock>) -> Result<Self, Trouble> {
+        Self::run(start(path, clock, &metrics)?, most, metrics)
+    }
+
+    /// A store without a file.
+    #[cfg(test)]
+    pub(crate) fn in_memory(metrics: DiskMetrics) -> Self {
+        let marks = Marks::in_memory(Arc::new(crate::domain::clock::SystemClock));
+        let parts = Parts { file: File::in_memory(), journal: Journal::in_memory(), marks };
+        Self::run(parts, ByteSize::mib(256), metrics).unwrap()
+    }
+
+    /// Starts the thread that writes.
+    fn run(parts: Parts, most: ByteSize, metrics: DiskMetrics) -> Result<Self, Trouble> {
+        let Parts { file, journal, marks } = parts;
+        let (file, journal, marks) = (Arc::new(file), Arc::new(Mutex::new(journal)), Arc::new(marks));
+        // What may wait is bounded by the journal.
+        let (queue, orders) = channel();
+        let writer = Writer {
+            file: Arc::clone(&file),
+            journal: Arc::clone(&journal),
+            marks: Arc::clone(&marks),
+            last: marks.last(),
+            most: most.0,
+            metrics: metrics.clone(),
+            sizes: Sizes::default(),
+            throttle: Throttle::default(),
+        };
+        let spawned = thread::Builder::new().name("store".into()).spawn(move || writer.run(&orders));
+        spawned.map_err(|error| Trouble::Other(format!("no thread to write with: {error}")))?;
+        Ok(Self { file, journal, marks, queue, metrics, throttle: Arc::default() })
+    }
+
+    /// What is kept under `key`, fresh no more: what happened since it was stored is not known.
+    ///
+    /// # Errors
+    /// When there may have been something, and it is lost or cannot be read.
+    pub fn get(&self, key: &Key) -> Result<Option<Entry>, Unreadable> {
+        self.read(Kind::Answer, key, decode)
+    }
+
+    /// Whether an answer of `then`, or a later one, is kept under `key`.
+    pub(super) fn has_since(&self, key: &Key, then: Timestamp) -> bool {
+        matches!(self.get(key), Ok(Some(kept)) if kept.stored_at >= then)
+    }
+
+    /// What the record of a kind under `key` holds; `decode` gives its stamp too.
+    ///
+    /// # Errors
+    /// When there may have been a record, and it is lost or cannot be read.
+    fn read<T>(
+        &self,
+        kind: Kind,
+        key: &Key,
+        decode: impl FnOnce(&[u8]) -> Option<(u64, T)>,
+    ) -> Result<Option<T>, Unreadable> {
+        let found = self.attempt(|database| {
+            let Some(table) = records(database, kind)? else { return Ok(None) };
+            Ok(table.get(key.as_bytes())?.map(|record| decode(record.value())))
+        })?;
+        let (stamp, content) = match found {
+            Some(Some((stamp, content))) => (Some(stamp), Some(content)),
+            Some(None) => {
+                self.damaged(key);
+                return Err(Unreadable);
+            }
+            None => (None, None),
+        };
+        if self.marks.is_lost(kind, key, stamp) { Err(Unreadable) } else { Ok(content) }
+    }
+
+    /// All answers that are kept.
+    #[must_use]
+    pub fn list(&self) -> Vec<(Key, Listed)> {
+        self.read_all::<Head, _>(Kind::Answer, |key, head, size| (key, Listed::kept(head, size)))
+    }
+
+    /// What the next answer under `key` is compared with.
+    ///
+    /// # Errors
+    /// When there may have been something, and it is lost or cannot be read.
+    pub fn baseline<T: DeserializeOwned>(&self, key: &Key) -> Result<Option<T>, Unreadable> {
+        self.read(Kind::Baseline, key, |record| record::open(record).map(|(stamp, baseline, _)| (stamp, baseline)))
+    }
+
+    /// What is held, by lineage.
+    #[must_use]
+    pub fn held<T: DeserializeOwned>(&self) -> Vec<(Key, T)> {
+        self.read_all::<T, _>(Kind::Held, |key, held, _| (key, held))
+    }
+
+    /// All records of a kind, but those that are lost.
+    fn read_all<H: DeserializeOwned, T>(&self, kind: Kind, made: impl Fn(Key, H, usize) -> T) -> Vec<T> {
+        let read = |database: &Database| {
+            let Some(table) = records(database, kind)? else { return Ok(Vec::new()) };
+            let mut all = Vec::new();
+            for row in table.iter()? {
+                let (key, record) = row?;
+                let key = Key::of_bytes(*key.value());
+                let record = record.value();
+                match record::open(record) {
+                    Some((stamp, ..)) if self.marks.is_lost(kind, &key, Some(stamp)) => {}
+                    Some((_, head, _)) => all.push(made(key, head, record.len())),
+                    None => self.damaged(&key),
+                }
+            }
+            Ok(all)
+        };
+        self.attempt(read).unwrap_or_default()
+    }
+
+    fn damaged(&self, key: &Key) {
+        tracing::warn!(%key, "a record on disk is damaged; what it held is unknown");
+        self.metrics.errors.inc();
+    }
+
+    fn attempt<T>(&self, read: impl FnOnce(&Database) -> Result<T, redb::Error>) -> Result<T, Unreadable> {
+        self.file.with(read).map_err(|error| {
+            tracing::error!(%error, "the last good answers on disk cannot be read");
+            self.metrics.errors.inc();
+            Unreadable
+        })
+    }
+
+    /// Keeps `entry` under `key`. When it returns, the end of the process takes nothing away: the record is in the
+    /// journal, or marked as lost.
+    pub fn put(&self, key: Key, entry: &Entry) {
+        match encode(entry) {
+            Some(draft) => self.change(Kind::Answer, key, Some(draft)),
+            None => self.lose(Kind::Answer, &key),
+        }
+    }
+
+    /// Keeps what the next answer under `key` is compared with, in the same way.
+    pub fn put_baseline<T: Serialize>(&self, key: Key, baseline: &T) {
+        match record::draft(baseline, &[]) {
+            Some(draft) => self.change(Kind::Baseline, key, Some(draft)),
+            None => self.lose(Kind::Baseline, &key),
+        }
+    }
+
+    /// Keeps what is held under `key`, or forgets it, in the same way.
+    pub fn hold<T: Serialize>(&self, key: Key, held: Option<&T>) {
+        match held.map(|held| record::draft(held, &[])) {
+            Some(None) => self.lose(Kind::Held, &key),
+            draft => self.change(Kind::Held, key, draft.flatten()),
+        }
+    }
+
+    /// Notes that what is under `key` was of use.
+    pub fn used(&self, key: Key) {
+        if self.journal.lock().unwrap_or_else(PoisonError::into_inner).admit(0) {
+            let _ = self.queue.send(Order::Used(key));
+        }
+    }
+
+    /// Appends a change to the journal and tells the writer. `draft` is a record to seal, `None` a removal.
+    fn change(&self, kind: Kind, key: Key, draft: Option<Vec<u8>>) {
+        // The lock is held until the writer is told, so that journal and database see changes in the same order.
+        let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
+        if !journal.admit(draft.as_ref().map_or(0, Vec::len)) {
+            return self.lose(kind, &key);
+        }
+        let mut change = Change::new(kind, key, draft, self.marks.next());
+        if let Err(error) = journal.append(&change) {
+            if self.throttle.is_due() {
+                tracing::error!(%error, "the journal of last good answers cannot be written; until the database has them, they count as lost");
+            }
+            self.lose(kind, &key);
+            // If the database takes it, it is later than its mark.
+            change.renew(self.marks.next());
+        }
+        if self.queue.send(Order::Change(change)).is_err() {
+            self.lose(kind, &key);
+        }
+    }
+
+    /// Marks what is kept under `key` as lost.
+    fn lose(&self, kind: Kind, key: &Key) {
+        self.metrics.errors.inc();
+        self.metrics.lost.inc();
+        if let Err(error) = self.marks.set(kind, key, true)
+            && self.throttle.is_due()
+        {
+            tracing::error!(%error, "a lost answer cannot be marked; after a kill it would count as none");
+        }
+    }
+
+    /// Lets no answer that is selected be served before its backend was asked, and waits until that is written. Which
+    /// those are.
+    #[must_use]
+    pub fn expire(&self, selector: Selector) -> Vec<(Key, Question)> {
+        let (told, expired) = sync_channel(1);
+        let _ = self.queue.send(Order::Expire(selector, told));
+        expired.recv().unwrap_or_default()
+    }
+
+    /// Overwrites the records of answer and baseline under `key` with what is none.
+    #[cfg(test)]
+    pub(crate) fn damage(&self, key: &Key) {
+        for kind in [Kind::Answer, Kind::Baseline] {
+            let change = Change { kind, key: *key, stamp: self.marks.next(), record: Some(b"damaged".to_vec()) };
+            self.queue.send(Order::Change(change)).unwrap();
+        }
+        self.flush(Duration::from_secs(10));
+    }
+
+    /// Waits until everything that was put is on disk, at most `most`.
+    pub fn flush(&self, most: Duration) {
+        let (done, is_done) = sync_channel(1);
+        if self.queue.send(Order::Flush(done)).is_ok() {
+            let _ = is_done.recv_timeout(most);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

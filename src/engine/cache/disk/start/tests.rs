@@ -1,0 +1,138 @@
+use redb::WriteTransaction;
+
+use super::*;
+use crate::{domain::clock::SystemClock, engine::cache::Key};
+
+fn metrics() -> DiskMetrics {
+    let counter = || prometheus::IntCounter::new("n", "n").unwrap();
+    DiskMetrics { writes: counter(), errors: counter(), lost: counter() }
+}
+
+fn clock() -> Arc<dyn Clock> {
+    Arc::new(SystemClock)
+}
+
+/// The parts at `path`, and how many errors were counted.
+fn open(path: &Path) -> (Parts, u64) {
+    let metrics = metrics();
+    let parts = start(path, &clock(), &metrics).unwrap();
+    (parts, metrics.errors.get())
+}
+
+fn is_lost(parts: &Parts) -> bool {
+    parts.marks.is_lost(Kind::Answer, &Key::of_bytes([1; 32]), None)
+}
+
+fn edit(path: &Path, work: impl FnOnce(&WriteTransaction)) {
+    let database = file::open(path).unwrap();
+    let transaction = database.begin_write().unwrap();
+    work(&transaction);
+    transaction.commit().unwrap();
+}
+
+/// A way to find the files at a start, after one that was whole: what is done to them, and whether everything is lost.
+type Case = (&'static str, fn(&Path), bool);
+
+const CASES: [Case; 12] = [
+    ("nothing", |_| (), false),
+    ("no file at all", |path| remove(path, &["", ".lost", ".journal", ".journal-2"]), false),
+    ("no database", |path| remove(path, &[""]), true),
+    (
+        "no database, something in the journal",
+        |path| {
+            remove(path, &["", ".lost"]);
+            std::fs::write(beside(path, ".journal-2"), b"torn").unwrap();
+        },
+        true,
+    ),
+    ("an empty database", |path| std::fs::write(path, b"").unwrap(), true),
+    (
+        "an empty database alone",
+        |path| {
+            remove(path, &[".lost", ".journal", ".journal-2"]);
+            std::fs::write(path, b"").unwrap();
+        },
+        true,
+    ),
+    ("a damaged database", |path| std::fs::write(path, b"<html>".repeat(1000)).unwrap(), true),
+    ("no marks", |path| remove(path, &[".lost"]), true),
+    ("damaged marks", |path| std::fs::write(beside(path, ".lost"), b"<html>").unwrap(), true),
+    ("no stamp", |path| edit(path, |transaction| _ = transaction.delete_table(META).unwrap()), true),
+    (
+        "a database of a version before marks",
+        |path| {
+            remove(path, &[".lost", ".journal", ".journal-2"]);
+            edit(path, |transaction| _ = transaction.delete_table(META).unwrap());
+        },
+        false,
+    ),
+    ("no table of answers", |path| edit(path, |all| _ = all.delete_table(Kind::Answer.table()).unwrap()), true),
+];
+
+fn remove(path: &Path, suffixes: &[&str]) {
+    for suffix in suffixes {
+        std::fs::remove_file(beside(path, suffix)).unwrap();
+    }
+}
+
+#[test]
+fn what_was_lost_is_known_at_every_start() {
+    for (name, damage, is_everything_lost) in CASES {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("answers.redb");
+        let (parts, errors) = open(&path);
+        assert!(!is_lost(&parts) && errors == 0, "a first start");
+        drop(parts);
+        damage(&path);
+        // The second start after it remembers, and has nothing new to tell.
+        for errors in [u64::from(is_everything_lost), 0] {
+            let (parts, told) = open(&path);
+            assert_eq!((is_lost(&parts), told), (is_everything_lost, errors), "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_first_start_that_was_killed_is_still_a_first_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("answers.redb");
+    let lost = beside(&path, ".lost");
+    // After each step of it.
+    std::fs::write(beside(&path, ".journal"), b"").unwrap();
+    let make = || Marks::make(&lost, clock(), 0, false).unwrap();
+    std::fs::write(beside(&path, ".new"), b"half a databa").unwrap();
+    std::fs::write(beside(&lost, ".new"), b"half a file of mar").unwrap();
+    drop(make());
+    let (parts, errors) = open(&path);
+    assert!(!is_lost(&parts) && errors == 0 && parts.marks.is_finished());
+    drop(parts);
+    drop(make());
+    let (parts, errors) = open(&path);
+    assert!(!is_lost(&parts) && errors == 0, "with its stamp");
+    drop(parts);
+    remove(&path, &[""]);
+    drop(make());
+    drop(file::make(&path).unwrap());
+    let (parts, errors) = open(&path);
+    assert!(!is_lost(&parts) && errors == 0, "without its stamp");
+}
+
+#[test]
+fn a_record_of_the_version_before_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("answers.redb");
+    let mut new = record::draft(&"head", b"body").unwrap();
+    record::seal(&mut new, 7);
+    // Without the stamp, and with its own version and checksum.
+    let mut old = vec![2];
+    old.extend(record::checksum(&new[17..]));
+    old.extend(&new[17..]);
+    assert_eq!(record::open::<String>(&old), Some((0, "head".to_owned(), &b"body"[..])));
+    drop(file::make(&path).unwrap());
+    edit(&path, |transaction| {
+        let mut table = transaction.open_table(Kind::Answer.table()).unwrap();
+        table.insert(&[1; 32], old.as_slice()).unwrap();
+    });
+    let (parts, errors) = open(&path);
+    assert!(!parts.marks.is_lost(Kind::Answer, &Key::of_bytes([1; 32]), Some(0)) && errors == 0);
+}

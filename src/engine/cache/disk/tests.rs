@@ -1,0 +1,327 @@
+use serde_json::json;
+
+use super::*;
+use crate::{
+    domain::{
+        clock::{SystemClock, Timestamp},
+        generator::{Evidence, ParameterSet, Parameters, Question},
+    },
+    engine::cache::{Encoded, Life, PackedQuestion, Revision},
+};
+
+fn entry(text: &str) -> Entry {
+    let set = ParameterSet(json!({ "a": text }).as_object().unwrap().clone());
+    Entry {
+        encoded: Encoded::encode(&[set]).unwrap(),
+        question: PackedQuestion::from(&Question {
+            route: "r".into(),
+            application_set: None,
+            parameters: Arc::default(),
+        }),
+        revision: Revision::of(&json!({})),
+        stored_at: Timestamp(1_700_000_000_000),
+        asked_at: Timestamp(1_700_000_000_000),
+        first_at: Timestamp(1_700_000_000_000),
+        turn: 7,
+        life: Life::For(Duration::from_mins(1)),
+        took: Duration::from_micros(7),
+        evidence: vec![Evidence::absent("a", "b").of("c")],
+        note: Some(Arc::new(serde_json::json!({"n": 1}))),
+    }
+}
+
+fn key(n: u8) -> Key {
+    Key::of_bytes([n; 32])
+}
+
+fn metrics() -> DiskMetrics {
+    let counter = || prometheus::IntCounter::new("n", "n").unwrap();
+    DiskMetrics { writes: counter(), errors: counter(), lost: counter() }
+}
+
+fn try_open(path: &Path, most: u64) -> Result<Disk, Trouble> {
+    Disk::open(path, ByteSize(most), metrics(), &(Arc::new(SystemClock) as Arc<dyn Clock>))
+}
+
+fn open(path: &Path, most: u64) -> Disk {
+    try_open(path, most).unwrap()
+}
+
+/// Waits until the file can be opened again: its writer ends in its own time.
+fn close(disk: Disk, path: &Path) {
+    disk.flush(Duration::from_secs(10));
+    drop(disk);
+    while matches!(Journal::open(path), Err(Trouble::Locked(_))) {
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn what_was_kept_is_there_after_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("deep/answers.redb");
+    let disk = open(&path, 1 << 20);
+    assert!(disk.get(&key(1)).unwrap().is_none());
+    disk.put(key(1), &entry("x"));
+    close(disk, &path);
+    let disk = open(&path, 1 << 20);
+    let (kept, put) = (disk.get(&key(1)).unwrap().unwrap(), entry("x"));
+    assert_eq!((kept.encoded.body(), kept.encoded.sets()), (put.encoded.body(), 1));
+    assert_eq!(
+        (kept.question, kept.stored_at, kept.life, kept.took, kept.evidence),
+        (put.question, put.stored_at, Life::Restored, put.took, put.evidence)
+    );
+    assert!(try_open(&path, 1).unwrap_err().to_string().contains("another process"));
+}
+
+#[test]
+fn the_size_is_bounded_and_the_oldest_leave() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("answers.redb");
+    let disk = open(&path, 6000);
+    for n in 0..20 {
+        disk.put(key(n), &entry(&"x".repeat(1000)));
+        disk.flush(Duration::from_secs(10));
+    }
+    let there: Vec<u8> = (0..20).filter(|n| disk.get(&key(*n)).is_ok()).collect();
+    assert_eq!(there, [16, 17, 18, 19]);
+    close(disk, &path);
+    let disk = open(&path, 3400);
+    disk.put(key(30), &entry("x"));
+    disk.flush(Duration::from_secs(10));
+    let there: Vec<u8> = (0..31).filter(|n| disk.get(&key(*n)).is_ok_and(|found| found.is_some())).collect();
+    assert_eq!(there, [18, 19, 30]);
+}
+
+#[test]
+fn what_is_used_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = open(&folder.path().join("answers.redb"), 6000);
+    for n in 0..20 {
+        disk.put(key(n), &entry(&"x".repeat(1000)));
+        disk.used(key(0));
+        disk.flush(Duration::from_secs(10));
+    }
+    let there: Vec<u8> = (0..20).filter(|n| disk.get(&key(*n)).is_ok()).collect();
+    assert_eq!(there, [0, 17, 18, 19]);
+}
+
+#[test]
+fn what_is_over_stays_over_and_what_is_held_stays_held() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("answers.redb");
+    let disk = open(&path, 1 << 20);
+    let asking = |branch: &str| {
+        let parameters: Parameters = json!({ "branch": branch }).as_object().unwrap().clone();
+        let entry = entry(branch);
+        let question = Question { parameters: Arc::new(parameters.clone()), ..entry.question.open() };
+        let question = PackedQuestion::from(&question);
+        (Entry { question, ..entry }, Selector { parameters, ..Selector::default() })
+    };
+    let ((x, select_x), (y, _)) = (asking("x"), asking("y"));
+    disk.put(key(1), &x);
+    disk.put(key(2), &y);
+    disk.hold(key(3), Some(&"why"));
+    disk.hold(key(4), Some(&"gone"));
+    disk.hold::<&str>(key(4), None);
+    let expired: Vec<Key> = disk.expire(select_x).into_iter().map(|(key, _)| key).collect();
+    assert_eq!(expired, [key(1)]);
+    close(disk, &path);
+    let disk = open(&path, 1 << 20);
+    let lives = [1, 2].map(|n| disk.get(&key(n)).unwrap().unwrap().life);
+    assert_eq!(lives, [Life::For(Duration::ZERO), Life::Restored]);
+    assert_eq!(disk.held::<String>(), [(key(3), "why".to_owned())]);
+    assert_eq!(disk.list().len(), 2);
+}
+
+#[test]
+fn a_damaged_record_counts_as_missing() {
+    let mut record = encode(&entry("x")).unwrap();
+    record::seal(&mut record, 5);
+    assert!(decode(&record).is_some() && record::stamp(&record) == Some(5));
+    for position in 0..record.len() {
+        let mut damaged = record.clone();
+        damaged[position] ^= 0x20;
+        assert!(decode(&damaged).is_none(), "byte {position}");
+        assert!(decode(&record[..position]).is_none(), "cut at {position}");
+    }
+    assert!(decode(&[0; 100]).is_none() && decode(&[]).is_none());
+}
+
+#[test]
+fn a_damaged_file_is_set_aside_and_named() {
+    // What was in it is not known, other than in a file that is new.
+    for damage in [b"not a database".to_vec(), vec![0; 100_000]] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("answers.redb");
+        std::fs::write(&path, &damage).unwrap();
+        let disk = open(&path, 1 << 20);
+        assert_eq!(disk.metrics.errors.get(), 1);
+        assert!(disk.get(&key(2)).is_err());
+        disk.put(key(1), &entry("x"));
+        disk.flush(Duration::from_secs(10));
+        assert!(disk.get(&key(1)).unwrap().is_some());
+        let names: Vec<String> = std::fs::read_dir(folder.path())
+            .unwrap()
+            .map(|file| file.unwrap().file_name().into_string().unwrap())
+            .collect();
+        let aside = names.iter().find(|name| name.starts_with("answers.redb.damaged-")).unwrap();
+        assert_eq!(std::fs::read(folder.path().join(aside)).unwrap(), damage);
+    }
+}
+
+/// Changes as a gateway that was killed leaves them.
+fn leave_in_journal(path: &Path, changes: &[Change]) -> std::path::PathBuf {
+    let (mut journal, _) = Journal::open(path).unwrap();
+    for change in changes {
+        journal.append(change).unwrap();
+    }
+    file::beside(path, ".journal")
+}
+
+/// An answer made so many milliseconds from now.
+fn answer(n: u8, text: &str, ahead: i64) -> Change {
+    let stamp = SystemClock.now().0.saturating_add_signed(ahead);
+    Change::new(Kind::Answer, key(n), encode(&entry(text)), stamp)
+}
+
+fn body(disk: &Disk, n: u8) -> Option<Vec<u8>> {
+    disk.get(&key(n)).unwrap().map(|entry| entry.encoded.body().to_vec())
+}
+
+#[test]
+fn what_is_in_the_journal_is_taken_over_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("answers.redb");
+    let disk = open(&path, 1 << 20);
+    disk.put(key(1), &entry("in the database"));
+    disk.put(key(2), &entry("in the database"));
+    disk.hold(key(3), Some(&"why"));
+    close(disk, &path);
+    let removal = Change { record: None, ..Change::new(Kind::Held, key(3), None, u64::MAX / 2) };
+    leave_in_journal(&path, &[answer(1, "later", 60_000), answer(2, "earlier", -60_000), answer(4, "new", 0), removal]);
+    for _ in 0..2 {
+        let disk = open(&path, 1 << 20);
+        let body = |n| body(&disk, n);
+        let expected = |text: &str| Some(entry(text).encoded.body().to_vec());
+        assert_eq!((body(1), body(2)), (expected("later"), expected("in the database")));
+        assert_eq!((body(4), body(5)), (expected("new"), None));
+        assert_eq!(disk.held::<String>(), []);
+        assert_eq!((disk.metrics.errors.get(), disk.metrics.writes.get()), (0, 0));
+        close(disk, &path);
+        assert_eq!(std::fs::metadata(folder.path().join("answers.redb.journal")).unwrap().len(), 0);
+    }
+}
+
+#[test]
+fn what_a_damaged_journal_held_is_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("answers.redb");
+    let disk = open(&path, 1 << 20);
+    disk.put(key(1), &entry("x"));
+    disk.put(key(2), &entry("x"));
+    close(disk, &path);
+    // In a record: its key is lost, also though an older record is there.
+    let journal = leave_in_journal(&path, &[answer(1, "later", 0), answer(3, "new", 0)]);
+    let mut bytes = std::fs::read(&journal).unwrap();
+    bytes[200] ^= 1;
+    std::fs::write(&journal, bytes).unwrap();
+    let disk = open(&path, 1 << 20);
+    assert!(disk.get(&key(1)).is_err() && body(&disk, 2).is_some() && body(&disk, 3).is_some());
+    assert_eq!((disk.list().len(), disk.metrics.lost.get()), (2, 1));
+    // A later answer makes it known again.
+    disk.put(key(1), &entry("y"));
+    disk.flush(Duration::from_secs(10));
+    assert!(body(&disk, 1).is_some());
+    close(disk, &path);
+    // In a header: nobody knows what was lost.
+    let journal = leave_in_journal(&path, &[answer(3, "new", 0), answer(4, "new", 0)]);
+    let mut bytes = std::fs::read(&journal).unwrap();
+    bytes[20] ^= 1;
+    std::fs::write(&journal, bytes).unwrap();
+    for errors in [1, 0] {
+        let disk = open(&path, 1 << 20);
+        assert!((0..9).all(|n| disk.get(&key(n)).is_err()) && disk.list().is_empty());
+        assert_eq!(disk.metrics.errors.get(), errors);
+        close(disk, &path);
+    }
+}
+
+#[test]
+fn what_finds_no_room_is_marked_as_lost_and_known_again_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("answers.redb");
+    let disk = open(&path, 1 << 30);
+    let large = |n: u8| entry(&n.to_string().repeat(1 << 20));
+    disk.put(key(30), &entry("old"));
+    disk.flush(Duration::from_secs(10));
+    // The writer waits for the database.
+    disk.file
+        .with(|database| {
+            let _transaction = database.begin_write()?;
+            (0..30).for_each(|n| disk.put(key(n), &large(n)));
+            disk.put(key(30), &entry("new"));
+            Ok(())
+        })
+        .unwrap();
+    let size = |name: &str| std::fs::metadata(folder.path().join(name)).unwrap().len();
+    assert!(size("answers.redb.journal") + size("answers.redb.journal-2") < 2 * journal::BOUND + (4 << 20));
+    disk.flush(Duration::from_secs(30));
+    let known: Vec<u8> = (0..30).filter(|n| disk.get(&key(*n)).is_ok()).collect();
+    assert!((8..20).contains(&known.len()), "{known:?}");
+    assert!(known.iter().all(|n| body(&disk, *n) == Some(large(*n).encoded.body().to_vec())));
+    assert!(disk.get(&key(30)).is_err(), "the older record does not count");
+    close(disk, &path);
+    let disk = open(&path, 1 << 30);
+    assert!((0..30).all(|n| disk.get(&key(n)).is_ok() == known.contains(&n)), "also after a restart");
+    disk.put(key(30), &entry("new"));
+    disk.flush(Duration::from_secs(10));
+    assert!(body(&disk, 30).is_some());
+}
+
+#[test]
+fn what_had_to_leave_is_lost_and_what_never_was_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("answers.redb");
+    let disk = open(&path, 6000);
+    for n in 0..20 {
+        disk.put(key(n), &entry(&"x".repeat(1000)));
+        disk.flush(Duration::from_secs(10));
+    }
+    close(disk, &path);
+    for _ in 0..2 {
+        let disk = open(&path, 6000);
+        assert!((0..16).all(|n| disk.get(&key(n)).is_err()) && (16..20).all(|n| body(&disk, n).is_some()));
+        assert!((20..250).all(|n| disk.get(&key(n)).unwrap().is_none()));
+        close(disk, &path);
+    }
+}
+
+#[test]
+fn baselines_that_nobody_used_for_90_days_leave_at_a_start() {
+    #[derive(Debug)]
+    struct Fixed(u64);
+    impl Clock for Fixed {
+        fn now(&self) -> Timestamp {
+            Timestamp(self.0)
+        }
+    }
+    const DAY: u64 = 86_400_000;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("answers.redb");
+    let day = |day: u64| Arc::new(Fixed(1_700_000_000_000 + day * DAY)) as Arc<dyn Clock>;
+    let start = |clock| {
+        let disk = Disk::open(&path, ByteSize(1 << 20), metrics(), &clock).unwrap();
+        disk.flush(Duration::from_secs(10));
+        disk
+    };
+    let known = |disk: &Disk, n| disk.baseline::<u64>(&key(n)).unwrap();
+    for (at, n) in [(0, 1), (20, 2), (100, 3)] {
+        let disk = start(day(at));
+        disk.put_baseline(key(n), &n);
+        close(disk, &path);
+    }
+    // However late it starts: the time that it did not run counts for nothing.
+    let disk = start(day(1000));
+    assert_eq!([1, 2, 3].map(|n| known(&disk, n)), [None, Some(2), Some(3)]);
+}

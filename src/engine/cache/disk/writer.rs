@@ -1,0 +1,237 @@
+//! Who writes to the database: a thread of its own, off every answer's path.
+
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    mpsc::{Receiver, SyncSender},
+};
+
+use redb::{Database, ReadableTable, Table, WriteTransaction};
+
+use super::{
+    file::File,
+    journal::Journal,
+    kind::{Change, Kind},
+    marks::Marks,
+    record::{self, Head, draft, open, seal},
+    records,
+    sizes::Sizes,
+    start::{META, STAMP},
+    throttle::Throttle,
+};
+use crate::{
+    domain::generator::{Question, Selector},
+    engine::cache::Key,
+    telemetry::metrics::DiskMetrics,
+};
+
+/// How long a baseline stays that no answer was compared with, in milliseconds.
+const UNUSED: u64 = 90 * 24 * 60 * 60 * 1000;
+
+/// What the writer is told to do.
+#[derive(Debug)]
+pub(super) enum Order {
+    /// Make a change, which is in the journal already.
+    Change(Change),
+    /// Somebody read the answer: it is not the one that leaves next.
+    Used(Key),
+    /// No answer that is selected may be served before its backend was asked; tells which those are.
+    Expire(Selector, SyncSender<Vec<(Key, Question)>>),
+    /// Somebody waits until all before it is written.
+    Flush(SyncSender<()>),
+}
+
+type Records<'a> = Table<'a, &'static [u8; 32], &'static [u8]>;
+type Expired = (SyncSender<Vec<(Key, Question)>>, Vec<(Key, Question)>);
+
+/// The one who writes.
+pub(super) struct Writer {
+    pub file: Arc<File>,
+    pub journal: Arc<Mutex<Journal>>,
+    pub marks: Arc<Marks>,
+    /// The latest stamp that was given before this start.
+    pub last: u64,
+    /// How many bytes of answers are kept, about.
+    pub most: u64,
+    pub metrics: DiskMetrics,
+    pub sizes: Sizes,
+    pub throttle: Throttle,
+}
+
+impl Writer {
+    /// Does what comes, all that waits in one transaction, until nobody is left to send.
+    pub(super) fn run(mut self, orders: &Receiver<Order>) {
+        let file = Arc::clone(&self.file);
+        let ready = file.with(|database| self.count(database).and_then(|()| drop_unused(database, self.last)));
+        if let Err(error) = ready {
+            self.trouble(&error);
+        }
+        let segments = self.journal.lock().unwrap_or_else(PoisonError::into_inner).segments();
+        while let Ok(first) = orders.recv() {
+            let (batch, full) = {
+                // Who appends to the journal sends its order before it gives back the lock, so that all of the segment
+                // is in this batch or in one before.
+                let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
+                let batch: Vec<Order> = std::iter::once(first).chain(orders.try_iter()).collect();
+                (batch, journal.turn())
+            };
+            if self.carry_out(batch)
+                && let Some(full) = full
+                && let Err(error) = segments[full].set_len(0)
+            {
+                self.trouble(&error.into());
+            }
+        }
+    }
+
+    /// Takes stock of a file that was there before.
+    fn count(&mut self, database: &Database) -> Result<(), redb::Error> {
+        let Some(table) = records(database, Kind::Answer)? else { return Ok(()) };
+        let mut found = Vec::new();
+        for row in table.iter()? {
+            let (key, record) = row?;
+            found.push((record::stamp(record.value()), *key.value(), record.value().len() as u64));
+        }
+        found.sort_unstable();
+        for (_, key, size) in found {
+            self.sizes.note(key, size);
+        }
+        Ok(())
+    }
+
+    /// Carries out `batch` and tells those who wait for it. Whether all of it is written or marked as lost.
+    fn carry_out(&mut self, batch: Vec<Order>) -> bool {
+        for order in &batch {
+            if let Order::Used(key) = order {
+                self.sizes.used(*key.as_bytes());
+            }
+        }
+        let mut is_settled = true;
+        let mut expired = Vec::new();
+        if batch.iter().any(|order| matches!(order, Order::Change(_) | Order::Expire(..))) {
+            let file = Arc::clone(&self.file);
+            if let Err(error) = file.with(|database| self.commit(database, &batch, &mut expired)) {
+                is_settled = self.lose(&batch);
+                self.trouble(&error);
+            }
+        }
+        for (told, keys) in expired {
+            let _ = told.send(keys);
+        }
+        for order in batch {
+            if let Order::Flush(told) = order {
+                let _ = told.send(());
+            }
+        }
+        is_settled
+    }
+
+    fn commit(&mut self, database: &Database, batch: &[Order], expired: &mut Vec<Expired>) -> Result<(), redb::Error> {
+        let puts: Vec<([u8; 32], u64)> = batch.iter().filter_map(answer).collect();
+        let victims = self.sizes.victims(&puts, self.most);
+        let transaction = database.begin_write()?;
+        for kind in Kind::ALL {
+            let mut table = transaction.open_table(kind.table())?;
+            for order in batch {
+                match order {
+                    Order::Change(Change { kind: of, key, record, .. }) if *of == kind => match record {
+                        Some(record) => _ = table.insert(key.as_bytes(), record.as_slice())?,
+                        None => _ = table.remove(key.as_bytes())?,
+                    },
+                    Order::Expire(selector, told) if kind == Kind::Answer => {
+                        expired.push((told.clone(), expire(&mut table, selector)?));
+                    }
+                    Order::Change(_) | Order::Expire(..) | Order::Used(_) | Order::Flush(_) => {}
+                }
+            }
+        }
+        self.evict(&transaction, &victims)?;
+        transaction.open_table(META)?.insert(STAMP, self.marks.last())?;
+        // No mark may come to the disk later than what it is about leaves.
+        self.marks.sync().map_err(redb::Error::Io)?;
+        transaction.commit()?;
+        for (key, size) in &puts {
+            self.sizes.note(*key, *size);
+        }
+        for key in &victims {
+            self.sizes.forget(key);
+        }
+        self.metrics.writes.inc_by(puts.len() as u64);
+        Ok(())
+    }
+
+    /// Removes the answers that there is no room for. What they were is then unknown, and marked so.
+    fn evict(&self, transaction: &WriteTransaction, victims: &[[u8; 32]]) -> Result<(), redb::Error> {
+        let mut answers = transaction.open_table(Kind::Answer.table())?;
+        for key in victims {
+            self.marks.set(Kind::Answer, &Key::of_bytes(*key), false).map_err(redb::Error::Io)?;
+            answers.remove(key)?;
+        }
+        self.metrics.lost.inc_by(victims.len() as u64);
+        Ok(())
+    }
+
+    /// Marks as lost what `batch` was to change. Whether that is written.
+    fn lose(&self, batch: &[Order]) -> bool {
+        let changed = batch.iter().filter_map(|order| match order {
+            Order::Change(change) => Some((change.kind, change.key)),
+            Order::Used(_) | Order::Expire(..) | Order::Flush(_) => None,
+        });
+        let changed: Vec<(Kind, Key)> = changed.collect();
+        self.metrics.lost.inc_by(changed.len() as u64);
+        self.marks.set_all(&changed).and_then(|()| self.marks.sync()).is_ok()
+    }
+
+    /// Logs it, at most once a minute, and opens the file again: what comes next may be written.
+    fn trouble(&self, error: &redb::Error) {
+        self.metrics.errors.inc();
+        let reopened = self.file.reopen();
+        if !self.throttle.is_due() {
+            return;
+        }
+        tracing::error!(%error, "the last good answers cannot be kept on disk; they stay in memory");
+        if let Err(why) = reopened {
+            tracing::error!(why, "the file of last good answers cannot be opened again");
+        }
+    }
+}
+
+/// Drops the baselines of lineages that were not asked for in the 90 days before `last`, a stamp in milliseconds: a baseline is written anew
+/// with each believed answer. The clock is not asked, since it may be wrong at a start, and the gateway may have been off for long.
+fn drop_unused(database: &Database, last: u64) -> Result<(), redb::Error> {
+    let transaction = database.begin_write()?;
+    let mut baselines = transaction.open_table(Kind::Baseline.table())?;
+    baselines.retain(|_, record| record::stamp(record).is_none_or(|stamp| stamp.saturating_add(UNUSED) >= last))?;
+    drop(baselines);
+    transaction.commit()?;
+    Ok(())
+}
+
+/// The key and the size of the answer that is to be kept.
+fn answer(order: &Order) -> Option<([u8; 32], u64)> {
+    match order {
+        Order::Change(Change { kind: Kind::Answer, key, record: Some(record), .. }) => {
+            Some((*key.as_bytes(), record.len() as u64))
+        }
+        _ => None,
+    }
+}
+
+/// A record that has expired is as old as it was: only its head changes.
+fn expire(answers: &mut Records<'_>, selector: &Selector) -> Result<Vec<(Key, Question)>, redb::Error> {
+    let mut expired = Vec::new();
+    for row in answers.iter()? {
+        let (key, record) = row?;
+        let Some((stamp, head, body)) = open::<Head>(record.value()) else { continue };
+        let question = head.question.clone();
+        if selector.selects(&question)
+            && let Some(mut record) = draft(&Head { is_over: true, ..head }, body)
+        {
+            seal(&mut record, stamp);
+            expired.push((Key::of_bytes(*key.value()), question, record));
+        }
+    }
+    for (key, _, record) in &expired {
+        answers.insert(key.as_bytes(), record.as_slice())?;
+    }
+    Ok(expired.into_iter().map(|(key, question, _)| (key, question)).collect())
+}

@@ -1,0 +1,196 @@
+//! A remembered answer: complete, encoded once, never copied.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::{Life, Revision};
+use crate::domain::{
+    clock::Timestamp,
+    generator::{Evidence, ParameterSet, Parameters, Question},
+};
+
+/// What the cache keeps beside an entry, as measured: its key, its place in two lists, how often it was asked for.
+const BESIDE: usize = 640;
+/// What a piece of memory takes besides what is in it.
+const PIECE: usize = 16;
+/// A table for few keys, with nothing in it.
+const EMPTY_TABLE: usize = 128;
+
+/// The body of a complete answer. Only [`Encoded::encode`] makes one, and it takes the whole list, so
+/// that a body without an explicit `output.parameters` cannot exist (invariant I1).
+#[derive(Debug, Clone)]
+pub struct Encoded {
+    body: Bytes,
+    sets: usize,
+}
+
+impl Encoded {
+    /// `{"output":{"parameters":[…]}}`
+    ///
+    /// # Errors
+    /// Never for maps with string keys, which parameter sets are; serde's signature wants it.
+    pub fn encode(sets: &[ParameterSet]) -> Result<Self, serde_json::Error> {
+        #[derive(Serialize)]
+        struct Body<'a> {
+            output: Output<'a>,
+        }
+        #[derive(Serialize)]
+        struct Output<'a> {
+            parameters: Vec<&'a Parameters>,
+        }
+        let body = Body { output: Output { parameters: sets.iter().map(|set| &set.0).collect() } };
+        // Without the room that it grew into: it is kept for long.
+        Ok(Self { body: serde_json::to_vec(&body)?.into_boxed_slice().into(), sets: sets.len() })
+    }
+
+    /// The JSON text; cloning it is cheap.
+    #[must_use]
+    pub const fn body(&self) -> &Bytes {
+        &self.body
+    }
+
+    /// A body that was encoded before, from a disk; `None` when it is not one with `sets` sets.
+    #[must_use]
+    pub fn restore(body: Bytes, sets: usize) -> Option<Self> {
+        let restored = Self { body, sets };
+        (restored.decode_checked()?.len() == sets).then_some(restored)
+    }
+
+    /// The parameter sets, read back.
+    #[must_use]
+    pub fn decode(&self) -> Vec<ParameterSet> {
+        self.decode_checked().unwrap_or_default()
+    }
+
+    fn decode_checked(&self) -> Option<Vec<ParameterSet>> {
+        #[derive(Deserialize)]
+        struct Body {
+            output: Output,
+        }
+        #[derive(Deserialize)]
+        struct Output {
+            parameters: Vec<Parameters>,
+        }
+        let body = serde_json::from_slice::<Body>(&self.body).ok()?;
+        Some(body.output.parameters.into_iter().map(ParameterSet).collect())
+    }
+
+    /// The number of parameter sets in it.
+    #[must_use]
+    pub const fn sets(&self) -> usize {
+        self.sets
+    }
+}
+
+/// A question in little room, for as long as its answer is remembered: its parameters are one text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PackedQuestion {
+    route: Arc<str>,
+    application_set: Option<Arc<str>>,
+    /// JSON
+    parameters: Box<str>,
+}
+
+impl From<&Question> for PackedQuestion {
+    fn from(question: &Question) -> Self {
+        Self {
+            route: Arc::clone(&question.route),
+            application_set: question.application_set.clone(),
+            parameters: serde_json::to_string(&*question.parameters).unwrap_or_default().into(),
+        }
+    }
+}
+
+impl PackedQuestion {
+    /// The question.
+    #[must_use]
+    pub fn open(&self) -> Question {
+        Question {
+            route: Arc::clone(&self.route),
+            application_set: self.application_set.clone(),
+            parameters: Arc::new(serde_json::from_str(&self.parameters).unwrap_or_default()),
+        }
+    }
+}
+
+/// An answer and what is known of it.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// The answer.
+    pub encoded: Encoded,
+    /// What was asked.
+    pub question: PackedQuestion,
+    /// What made it.
+    pub revision: Revision,
+    /// When the backend had it.
+    pub stored_at: Timestamp,
+    /// When a caller last had to wait for it, or made it be renewed.
+    pub asked_at: Timestamp,
+    /// When its question was answered for the first time: what came later moves a lineage on.
+    pub first_at: Timestamp,
+    /// The number of the run that brought it; a later run has a higher one. 0 after a restart.
+    pub turn: u64,
+    /// For how long it is fresh.
+    pub life: Life,
+    /// How long the backend took.
+    pub took: Duration,
+    /// What was learned of each item, and why there is nothing where there is nothing.
+    pub evidence: Vec<Evidence>,
+    /// What the backend wants to be told with the questions that follow this one.
+    pub note: Option<Arc<Value>>,
+}
+
+impl Entry {
+    /// About how much memory it takes, in bytes.
+    #[must_use]
+    pub fn weight(&self) -> usize {
+        let evidence: usize = self.evidence.iter().map(|each| each.asked.len() + each.answered.len() + 96).sum();
+        let parameters = PIECE + self.question.parameters.len();
+        let note = self.note.as_deref().map_or(0, weight);
+        BESIDE + size_of::<Self>() + self.encoded.body.len() + evidence + parameters + note
+    }
+}
+
+/// About how much memory `value` takes, in bytes.
+fn weight(value: &Value) -> usize {
+    let own = size_of::<Value>() + size_of::<u64>();
+    match value {
+        Value::String(text) => own + PIECE + text.len(),
+        Value::Array(items) => own + PIECE + items.iter().map(weight).sum::<usize>(),
+        Value::Object(map) => own + weight_of_map(map),
+        Value::Null | Value::Bool(_) | Value::Number(_) => own,
+    }
+}
+
+/// About how much memory the table of `map` takes, with all that is in it.
+fn weight_of_map(map: &Map<String, Value>) -> usize {
+    let items = map.iter().map(|(name, value)| size_of::<String>() + PIECE + name.len() + weight(value));
+    2 * PIECE + EMPTY_TABLE + items.sum::<usize>()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_empty_list_is_explicit() {
+        let empty = Encoded::encode(&[]).unwrap();
+        assert_eq!((&empty.body()[..], empty.sets()), (&br#"{"output":{"parameters":[]}}"#[..], 0));
+    }
+
+    #[test]
+    fn keys_keep_their_order() {
+        let set = ParameterSet(json!({"z": 1, "a": "ü\u{1}"}).as_object().unwrap().clone());
+        let encoded = Encoded::encode(std::slice::from_ref(&set)).unwrap();
+        assert_eq!(encoded.decode(), [set]);
+        assert_eq!(
+            std::str::from_utf8(encoded.body()).unwrap(),
+            r#"{"output":{"parameters":[{"z":1,"a":"ü\u0001"}]}}"#
+        );
+    }
+}

@@ -1,0 +1,158 @@
+//! Questions that failed of late: they rest for a while before the backend is asked again, so that a source in
+//! trouble is not kept busy by everyone who wants to know. A remembered failure never takes the place of a
+//! last good answer.
+
+use std::time::Duration;
+
+use moka::sync::Cache;
+
+use super::Key;
+use crate::{
+    bounded_cache::{self, Bounded},
+    domain::clock::Timestamp,
+};
+
+/// The first rest.
+const SHORTEST: Duration = Duration::from_secs(1);
+/// The longest rest of our own choosing.
+const LONGEST: Duration = Duration::from_mins(1);
+/// The longest rest that a source may ask for.
+const LONGEST_ASKED: Duration = Duration::from_mins(10);
+/// How many questions are remembered; those looked at longest ago leave first.
+const MOST: u64 = 10_000;
+
+/// The failures, by question.
+#[derive(Debug, Clone)]
+pub struct Failing<F: Clone + Send + Sync + 'static>(Bounded<Key, Rest<F>>);
+
+/// How long a question should rest, if somebody knows better than the usual.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wish {
+    /// Nobody does.
+    Usual,
+    /// The source wants to be left alone for so long.
+    AtLeast(Duration),
+    /// It is to be asked again by then.
+    AtMost(Duration),
+}
+
+/// One question's rest.
+#[derive(Debug, Clone)]
+pub struct Rest<F> {
+    /// How often in a row it failed.
+    pub times: u32,
+    /// What happened the last time.
+    pub failure: F,
+    since: Timestamp,
+    lasts: Duration,
+}
+
+impl<F> Rest<F> {
+    /// How long the rest lasts on; `None` when it is over, or the clock jumped.
+    #[must_use]
+    pub fn left(&self, now: Timestamp) -> Option<Duration> {
+        self.lasts.checked_sub(now.since(self.since)?).filter(|left| !left.is_zero())
+    }
+}
+
+impl<F: Clone + Send + Sync + 'static> Default for Failing<F> {
+    fn default() -> Self {
+        Self(bounded_cache::build_recent(Cache::builder().max_capacity(MOST)))
+    }
+}
+
+impl<F: Clone + Send + Sync + 'static> Failing<F> {
+    /// What is remembered of `key`, if it still rests at `now`.
+    #[must_use]
+    pub fn resting(&self, key: &Key, now: Timestamp) -> Option<(Rest<F>, Duration)> {
+        let rest = bounded_cache::get_rare(&self.0, key)?;
+        let left = rest.left(now)?;
+        Some((rest, left))
+    }
+
+    /// All that rests at `now`, and for how long on.
+    pub fn resting_all(&self, now: Timestamp) -> impl Iterator<Item = (Key, Rest<F>, Duration)> {
+        self.0.iter().filter_map(move |(key, rest)| {
+            let left = rest.left(now)?;
+            Some((*key, rest, left))
+        })
+    }
+
+    /// Forgets the failures that `is_meant`.
+    pub fn forget(&self, is_meant: impl Fn(&F) -> bool) {
+        for (key, _) in self.0.iter().filter(|(_, rest)| is_meant(&rest.failure)) {
+            self.0.invalidate(&*key);
+        }
+    }
+
+    /// Notes a failure: one second of rest, then twice as long each time up to a minute, give or take a tenth.
+    pub fn failed(&self, key: Key, failure: F, wish: Wish, now: Timestamp) {
+        let times = self.0.get(&key).map_or(0, |rest| rest.times).saturating_add(1);
+        let doubled = SHORTEST.saturating_mul(1_u32.checked_shl(times - 1).unwrap_or(u32::MAX)).min(LONGEST);
+        let usual = doubled.mul_f64(0.9 + 0.2 * key.spread(now));
+        let lasts = match wish {
+            Wish::Usual => usual,
+            Wish::AtLeast(least) => usual.max(least.min(LONGEST_ASKED)),
+            Wish::AtMost(most) => usual.min(most),
+        };
+        self.0.insert(key, Rest { times, failure, since: now, lasts });
+    }
+
+    /// Forgets the failures of `key`, which is well again.
+    pub fn recovered(&self, key: &Key) {
+        if self.0.contains_key(key) {
+            self.0.invalidate(key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: Key = Key::of_bytes([1; 32]);
+
+    #[test]
+    fn rests_double_up_to_a_minute() {
+        let failing = Failing::default();
+        let mut now = Timestamp(1_000_000);
+        for expected in [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0] {
+            failing.failed(KEY, "why", Wish::Usual, now);
+            let (rest, left) = failing.resting(&KEY, now).unwrap();
+            assert!((expected * 0.9..=expected * 1.1).contains(&left.as_secs_f64()), "{expected}: {left:?}");
+            assert_eq!(rest.failure, "why");
+            now = Timestamp(now.0 + 70_000);
+            assert!(failing.resting(&KEY, now).is_none());
+        }
+        failing.recovered(&KEY);
+        failing.failed(KEY, "why", Wish::Usual, now);
+        assert_eq!(failing.resting(&KEY, now).unwrap().0.times, 1);
+    }
+
+    #[test]
+    fn a_source_may_ask_for_more_within_reason() {
+        let failing = Failing::default();
+        let left = |asked| {
+            failing.failed(KEY, (), Wish::AtLeast(Duration::from_secs(asked)), Timestamp(0));
+            failing.resting(&KEY, Timestamp(0)).unwrap().1.as_secs()
+        };
+        assert_eq!((left(120), left(1_000_000)), (120, 600));
+    }
+
+    #[test]
+    fn what_is_due_does_not_rest_on() {
+        let failing = Failing::default();
+        for _ in 0..10 {
+            failing.failed(KEY, (), Wish::AtMost(Duration::from_secs(8)), Timestamp(0));
+        }
+        assert_eq!(failing.resting(&KEY, Timestamp(0)).unwrap().1, Duration::from_secs(8));
+        assert!(failing.resting(&KEY, Timestamp(8000)).is_none());
+    }
+
+    #[test]
+    fn a_clock_that_jumps_ends_the_rest() {
+        let failing = Failing::default();
+        failing.failed(KEY, (), Wish::Usual, Timestamp(1000));
+        assert!(failing.resting(&KEY, Timestamp(999)).is_none());
+    }
+}

@@ -1,0 +1,249 @@
+//! Which questions are the same: a hash of the route, the input with its keys in order, and the ApplicationSet's name
+//! where an answer may depend on it. Which answers are of the same making: a [`Revision`] of the route.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+use crate::domain::{
+    clock::Timestamp,
+    generator::{Parameters, Query},
+};
+
+/// A question's identity. A cryptographic hash, since branch names are chosen by strangers.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Key([u8; 32]);
+
+impl Key {
+    /// A key of known bytes.
+    #[must_use]
+    pub const fn of_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    /// A number in 0..=1 that looks random, but is the same for the same key and time.
+    #[must_use]
+    pub fn spread(&self, now: Timestamp) -> f64 {
+        let [a, b, c, d, ..] = self.0;
+        // Fibonacci hashing: neighbours in time lie far apart.
+        let mixed = (u64::from(u32::from_le_bytes([a, b, c, d])) ^ now.0).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        f64::from(u32::try_from(mixed >> 32).unwrap_or_default()) / f64::from(u32::MAX)
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&base16ct::lower::encode_string(&self.0[..16]))
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Key({self})")
+    }
+}
+
+/// What a route's answers are made by: a hash of the parts of its configuration that shape them. An answer of another
+/// revision is not served; what Argo CD made from it is still there, so a loss is measured against it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Revision(u64);
+
+impl Revision {
+    /// What decides who is asked, how often, and what is believed, but not what is answered.
+    const NO_PART: [&'static str; 6] = ["name", "match", "cache", "lineage", "guard", "deadline"];
+
+    /// Of a route's configuration as it stands in the file.
+    #[must_use]
+    pub fn of(route: &Value) -> Self {
+        let mut parts = route.clone();
+        if let Value::Object(parts) = &mut parts {
+            parts.retain(|name, _| !Self::NO_PART.contains(&name.as_str()));
+        }
+        let mut text = Vec::with_capacity(256);
+        write_canonical(&parts, &mut text);
+        let mut start = [0; 8];
+        start.copy_from_slice(&Sha256::digest(&text)[..8]);
+        Self(u64::from_le_bytes(start))
+    }
+}
+
+/// The part of a key that all questions of one route share, hashed once.
+#[derive(Clone)]
+pub struct KeyPrefix {
+    hasher: Sha256,
+    with_application_set: bool,
+}
+
+impl KeyPrefix {
+    /// For the route `name`.
+    #[must_use]
+    pub fn new(name: &str, with_application_set: bool) -> Self {
+        let mut text = Vec::with_capacity(64);
+        write_text(name, &mut text);
+        Self { hasher: Sha256::new_with_prefix(&text), with_application_set }
+    }
+
+    /// Whether the ApplicationSet's name is part of the keys.
+    #[must_use]
+    pub const fn has_application_set(&self) -> bool {
+        self.with_application_set
+    }
+
+    /// The key of `query`.
+    #[must_use]
+    pub fn key(&self, query: &Query) -> Key {
+        self.finish(Vec::with_capacity(256), query, &query.parameters)
+    }
+
+    /// The key that `query` shares with all others that agree with it in the parameters called `names`.
+    #[must_use]
+    pub fn lineage(&self, query: &Query, names: &[String]) -> Key {
+        let kept = query.parameters.iter().filter(|(name, _)| names.contains(name));
+        let kept = kept.map(|(name, value)| (name.clone(), value.clone())).collect();
+        // No question's own key begins so: neither an object nor a text's length does.
+        self.finish(b"lineage".to_vec(), query, &kept)
+    }
+
+    fn finish(&self, mut text: Vec<u8>, query: &Query, parameters: &Parameters) -> Key {
+        if self.with_application_set {
+            write_text(&query.application_set, &mut text);
+        }
+        write_object(parameters, &mut text);
+        let mut hasher = self.hasher.clone();
+        hasher.update(&text);
+        Key(hasher.finalize().into())
+    }
+}
+
+impl fmt::Debug for KeyPrefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeyPrefix").field("with_application_set", &self.with_application_set).finish_non_exhaustive()
+    }
+}
+
+/// JSON with the keys of every object in order and each text preceded by its length, so that no two
+/// values have the same form.
+fn write_canonical(value: &Value, out: &mut Vec<u8>) {
+    match value {
+        Value::Null => out.push(b'n'),
+        Value::Bool(true) => out.push(b't'),
+        Value::Bool(false) => out.push(b'f'),
+        Value::Number(number) => {
+            out.push(b'#');
+            write_text(&number.to_string(), out);
+        }
+        Value::String(text) => {
+            out.push(b'"');
+            write_text(text, out);
+        }
+        Value::Array(items) => {
+            out.push(b'[');
+            for item in items {
+                write_canonical(item, out);
+            }
+            out.push(b']');
+        }
+        Value::Object(map) => write_object(map, out),
+    }
+}
+
+fn write_object(map: &serde_json::Map<String, Value>, out: &mut Vec<u8>) {
+    out.push(b'{');
+    let mut write = |(key, value): (&String, &Value)| {
+        write_text(key, out);
+        write_canonical(value, out);
+    };
+    if map.len() < 2 {
+        map.iter().for_each(write);
+    } else {
+        let mut entries: Vec<_> = map.iter().collect();
+        entries.sort_unstable_by_key(|(key, _)| *key);
+        entries.into_iter().for_each(&mut write);
+    }
+    out.push(b'}');
+}
+
+fn write_text(text: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(&(text.len() as u64).to_le_bytes());
+    out.extend_from_slice(text.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+    use tokio::time::Instant;
+
+    use super::*;
+
+    fn key(prefix: &KeyPrefix, application_set: &str, parameters: &Value) -> Key {
+        let parameters = parameters.as_object().unwrap().clone().into();
+        prefix.key(&Query::new(application_set.into(), parameters, Instant::now()))
+    }
+
+    #[test]
+    fn order_does_not_matter_and_everything_else_does() {
+        let route = KeyPrefix::new("r", false);
+        let one = key(&route, "a", &json!({"x": 1, "y": {"b": 1, "a": [1, 2]}}));
+        assert_eq!(one, key(&route, "b", &json!({"y": {"a": [1, 2], "b": 1}, "x": 1})));
+        for other in
+            [json!({"x": "1", "y": {"b": 1, "a": [1, 2]}}), json!({"x": 1, "y": {"b": 1, "a": [2, 1]}}), json!({})]
+        {
+            assert_ne!(one, key(&route, "a", &other), "{other}");
+        }
+        let lineage = |parameters: Value| {
+            let parameters = parameters.as_object().unwrap().clone().into();
+            let query = Query::new("a".into(), parameters, Instant::now());
+            route.lineage(&query, &["branch".to_owned()])
+        };
+        let first = lineage(json!({"branch": "x", "sha": "1"}));
+        assert_eq!(first, lineage(json!({"sha": "2", "branch": "x"})));
+        assert_ne!(first, lineage(json!({"branch": "y", "sha": "1"})));
+        assert_ne!(first, key(&route, "a", &json!({"branch": "x"})));
+        let changed = KeyPrefix::new("s", false);
+        assert_ne!(key(&route, "a", &json!({})), key(&changed, "a", &json!({})));
+        let named = KeyPrefix::new("r", true);
+        assert_ne!(key(&named, "a", &json!({})), key(&named, "b", &json!({})));
+    }
+
+    #[test]
+    fn a_revision_is_what_shapes_the_answers() {
+        let of = |route: Value| Revision::of(&route);
+        let first = of(json!({"name": "r", "backend": {"fixed": {}}, "echo": ["a"], "cache": {"ttl": "1s"}}));
+        assert_eq!(first, of(json!({"echo": ["a"], "backend": {"fixed": {}}, "guard": {}, "lineage": ["a"]})));
+        assert_ne!(first, of(json!({"echo": ["b"], "backend": {"fixed": {}}})));
+        assert_ne!(first, of(json!({"echo": ["a"], "backend": {"script": {}}})));
+    }
+
+    fn any_json() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i32>().prop_map(Value::from),
+            "[a-c\"{\\[#]{0,3}".prop_map(Value::from),
+        ];
+        leaf.prop_recursive(3, 16, 3, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
+                prop::collection::hash_map("[a-c]{0,2}", inner, 0..3)
+                    .prop_map(|map| Value::Object(map.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn equal_forms_are_equal_values(a in any_json(), b in any_json()) {
+            let form = |value: &Value| { let mut out = Vec::new(); write_canonical(value, &mut out); out };
+            prop_assert_eq!(form(&a) == form(&b), a == b);
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Answers in memory: moka as storage with a size limit in bytes. What they are worth is
+//! [`super::policy`]'s business, who asks again is [`crate::flight`]'s.
+
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use moka::{notification::RemovalCause, sync::Cache};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{Entry, EvictedKeys, Key};
+use crate::{
+    bounded_cache::{self, Bounded},
+    domain::units::ByteSize,
+};
+
+/// How much is remembered.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct CacheLimits {
+    /// The most memory that answers take; those used least leave first.
+    pub memory: ByteSize,
+    /// The file in which last good answers outlive a restart and `kill -9`, relative to the configuration file. Without
+    /// it they live in memory only. Four more files stand beside it (`.journal`, `.journal-2`, `.lost`, and `.new` for a
+    /// moment), so its folder must be writable. One gateway to a file.
+    pub path: Option<PathBuf>,
+    /// The most room that they take in the file, about; those used least recently leave first.
+    pub disk: ByteSize,
+}
+
+impl Default for CacheLimits {
+    fn default() -> Self {
+        Self { memory: ByteSize::mib(64), path: None, disk: ByteSize::mib(256) }
+    }
+}
+
+/// A bounded map; the answers that are used least leave first.
+#[derive(Debug, Clone)]
+pub struct Memory {
+    entries: Bounded<Key, Arc<Entry>>,
+    evicted: Arc<Mutex<EvictedKeys>>,
+}
+
+impl Memory {
+    /// Room for about as many bytes of answers as `limits` allow.
+    #[must_use]
+    pub fn new(limits: &CacheLimits) -> Self {
+        let weight = |_: &Key, entry: &Arc<Entry>| u32::try_from(size_of::<Key>() + entry.weight()).unwrap_or(u32::MAX);
+        let evicted = Arc::<Mutex<EvictedKeys>>::default();
+        let keys = Arc::clone(&evicted);
+        let listener = move |key: Arc<Key>, _, cause| {
+            if cause == RemovalCause::Size {
+                keys.lock().unwrap_or_else(PoisonError::into_inner).insert(&key);
+            }
+        };
+        let entries = Cache::builder().max_capacity(limits.memory.0).weigher(weight).eviction_listener(listener);
+        let entries = bounded_cache::build(entries);
+        Self { entries, evicted }
+    }
+
+    /// Whether an answer under `key` had to leave for want of room.
+    #[must_use]
+    pub fn has_evicted(&self, key: &Key) -> bool {
+        self.evicted.lock().unwrap_or_else(PoisonError::into_inner).contains(key)
+    }
+
+    /// What is remembered under `key`.
+    #[must_use]
+    pub fn get(&self, key: &Key) -> Option<Arc<Entry>> {
+        self.entries.get(key)
+    }
+
+    /// The same, where there is hardly ever anything.
+    #[must_use]
+    pub fn get_rare(&self, key: &Key) -> Option<Arc<Entry>> {
+        bounded_cache::get_rare(&self.entries, key)
+    }
+
+    /// Remembers `entry`.
+    pub fn insert(&self, key: Key, entry: Arc<Entry>) {
+        self.entries.insert(key, entry);
+    }
+
+    /// Remembers `entry`, unless something is there; what is there now.
+    pub fn restore(&self, key: Key, entry: Arc<Entry>) -> Arc<Entry> {
+        self.entries.entry(key).or_insert(entry).into_value()
+    }
+
+    /// Makes the answer under `key` leave, as too little room would.
+    #[cfg(test)]
+    pub fn evict(&self, key: &Key) {
+        self.entries.invalidate(key);
+        self.evicted.lock().unwrap_or_else(PoisonError::into_inner).insert(key);
+    }
+
+    /// All that is remembered.
+    pub fn iter(&self) -> impl Iterator<Item = (Key, Arc<Entry>)> {
+        self.entries.iter().map(|(key, entry)| (*key, entry))
+    }
+
+    /// How many answers are remembered, about.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.entries.entry_count()
+    }
+
+    /// Whether nothing is remembered, about.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many bytes the answers take, about.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.entries.weighted_size()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        domain::{clock::Timestamp, generator::Question},
+        engine::cache::{Encoded, Life, PackedQuestion, Revision},
+    };
+
+    #[test]
+    fn who_had_to_leave_is_known() {
+        let memory = Memory::new(&CacheLimits { memory: ByteSize(20_000), ..CacheLimits::default() });
+        let entry = Arc::new(Entry {
+            encoded: Encoded::encode(&[]).unwrap(),
+            question: PackedQuestion::from(&Question {
+                route: "r".into(),
+                application_set: None,
+                parameters: Arc::default(),
+            }),
+            revision: Revision::of(&json!({})),
+            stored_at: Timestamp(0),
+            asked_at: Timestamp(0),
+            first_at: Timestamp(0),
+            turn: 1,
+            life: Life::For(Duration::ZERO),
+            took: Duration::ZERO,
+            evidence: Vec::new(),
+            note: None,
+        });
+        let keys: Vec<Key> = (0..200).map(|n| Key::of_bytes([n; 32])).collect();
+        for key in &keys {
+            memory.insert(*key, Arc::clone(&entry));
+        }
+        memory.entries.run_pending_tasks();
+        let (there, gone): (Vec<Key>, Vec<Key>) = keys.iter().partition(|key| memory.get(key).is_some());
+        assert!(!there.is_empty() && gone.len() > 50);
+        assert!(gone.iter().all(|key| memory.has_evicted(key)));
+        assert!(!there.iter().any(|key| memory.has_evicted(key)));
+    }
+}

@@ -1,0 +1,227 @@
+//! What the next answer of a lineage is compared with: how many parameter sets the last believed answer had, and which
+//! sets were believed within the last hour. It is small, so that it outlives the answer itself.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    GuardConfig,
+    identity::{Identity, identities, usual_key},
+};
+use crate::domain::{clock::Timestamp, generator::ParameterSet};
+
+/// For how long sets that are gone still count. Without it, many small losses would empty a fleet in steps.
+const WINDOW: Duration = Duration::from_hours(1);
+/// How many counts are remembered; beyond that the two smallest become one.
+const MAX_COUNTS: usize = 16;
+
+/// The memory of what was believed in one lineage.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Baseline {
+    /// How many parameter sets the last believed answer had.
+    count: usize,
+    /// Larger counts of earlier answers and until when they were believed: the largest and oldest first.
+    counts: Vec<(usize, Timestamp)>,
+    /// The keys that tell the sets apart; empty where they are only counted.
+    keys: Vec<String>,
+    /// The identities of the last believed answer, in ascending order.
+    current: Vec<u64>,
+    /// Identities of earlier answers that are gone, and until when they were believed: the latest first.
+    gone: Vec<(u64, Timestamp)>,
+}
+
+impl Baseline {
+    /// The baseline after `sets`, with nothing known of earlier answers.
+    #[must_use]
+    pub fn of(config: &GuardConfig, sets: &[ParameterSet]) -> Self {
+        let keys = match &config.identity {
+            Identity::Keys(keys) => keys.clone(),
+            Identity::Auto => usual_key(&[sets]).unwrap_or_default(),
+        };
+        Self::anew(sets, keys)
+    }
+
+    /// The same counts, with the identities of `sets`, the last believed answer, by `keys`.
+    #[must_use]
+    pub(super) fn told_apart_by(self, keys: Vec<String>, sets: &[ParameterSet]) -> Self {
+        let known = if keys.is_empty() { None } else { identities(sets, &keys) };
+        let Some(mut current) = known else {
+            return Self { keys: Vec::new(), current: Vec::new(), gone: Vec::new(), ..self };
+        };
+        current.sort_unstable();
+        Self { keys, current, gone: Vec::new(), ..self }
+    }
+
+    /// How many parameter sets the last believed answer had.
+    #[must_use]
+    pub const fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The keys that tell its sets apart; none where sets are counted.
+    #[must_use]
+    pub fn keys(&self) -> &[String] {
+        &self.keys
+    }
+
+    /// The most sets that one answer had which was believed within the last hour.
+    #[must_use]
+    pub fn peak(&self, now: Timestamp) -> usize {
+        let recent = self.counts.iter().filter(|(_, until)| is_recent(*until, now)).map(|(count, _)| *count);
+        recent.max().unwrap_or_default().max(self.count)
+    }
+
+    /// How many sets of the last believed answer are not in `new`, a list of identities by the same keys.
+    #[must_use]
+    pub(super) fn losses(&self, new: &[u64]) -> usize {
+        let new = sorted(new);
+        self.current.iter().filter(|identity| new.binary_search(identity).is_err()).count()
+    }
+
+    /// How many sets that were believed within the last hour are not in `new`.
+    #[must_use]
+    pub(super) fn losses_of_the_hour(&self, new: &[u64], now: Timestamp) -> usize {
+        let new = sorted(new);
+        let earlier = self.gone.iter().filter(|(_, until)| is_recent(*until, now)).map(|(identity, _)| identity);
+        self.current.iter().chain(earlier).filter(|identity| new.binary_search(identity).is_err()).count()
+    }
+
+    /// The baseline once an answer with `sets`, told apart by `keys`, is believed at `now`.
+    #[must_use]
+    pub fn after(&self, sets: &[ParameterSet], keys: Vec<String>, now: Timestamp) -> Self {
+        let mut next = Self::anew(sets, keys);
+        if sets.is_empty() {
+            // Nothing at all begins anew.
+            return next;
+        }
+        next.counts = self.counts_after(next.count, now);
+        if next.keys == self.keys && !next.keys.is_empty() {
+            next.gone = self.gone_after(&next.current, now);
+        }
+        next
+    }
+
+    /// The baseline once a loss is believed: what came before it counts no more.
+    #[must_use]
+    pub fn anew(sets: &[ParameterSet], keys: Vec<String>) -> Self {
+        Self { count: sets.len(), ..Self::default() }.told_apart_by(keys, sets)
+    }
+
+    fn counts_after(&self, count: usize, now: Timestamp) -> Vec<(usize, Timestamp)> {
+        let earlier = self.counts.iter().map(|(count, until)| (*count, (*until).min(now)));
+        let mut counts: Vec<(usize, Timestamp)> = earlier.filter(|(_, until)| is_recent(*until, now)).collect();
+        counts.retain(|(earlier, _)| *earlier > self.count);
+        counts.push((self.count, now));
+        counts.retain(|(earlier, _)| *earlier > count);
+        if counts.len() > MAX_COUNTS
+            && let (Some((_, until)), Some(before)) = (counts.pop(), counts.last_mut())
+        {
+            before.1 = until;
+        }
+        counts
+    }
+
+    fn gone_after(&self, current: &[u64], now: Timestamp) -> Vec<(u64, Timestamp)> {
+        let lost = self.current.iter().map(|identity| (*identity, now));
+        let earlier = self.gone.iter().map(|(identity, until)| (*identity, (*until).min(now)));
+        let is_gone =
+            |(identity, until): &(u64, Timestamp)| is_recent(*until, now) && current.binary_search(identity).is_err();
+        // So many make any answer a loss.
+        lost.chain(earlier).filter(is_gone).take(self.peak(now).max(current.len())).collect()
+    }
+
+    /// About how many bytes it takes in memory.
+    #[must_use]
+    pub fn weight(&self) -> usize {
+        let keys: usize = self.keys.iter().map(|key| size_of::<String>() + key.len()).sum();
+        size_of::<Self>() + keys + 8 * self.current.len() + 16 * (self.gone.len() + self.counts.len())
+    }
+}
+
+/// Whether what was believed until `until` counts at `now`. A clock that was put back does not make it forgotten.
+fn is_recent(until: Timestamp, now: Timestamp) -> bool {
+    now < until.plus(WINDOW)
+}
+
+fn sorted(identities: &[u64]) -> Vec<u64> {
+    let mut sorted = identities.to_vec();
+    sorted.sort_unstable();
+    sorted
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn sets(names: impl IntoIterator<Item = usize>) -> Vec<ParameterSet> {
+        let set = |name: usize| ParameterSet(json!({"name": format!("n{name}")}).as_object().unwrap().clone());
+        names.into_iter().map(set).collect()
+    }
+
+    fn minutes(minutes: u64) -> Timestamp {
+        Timestamp(1_700_000_000_000 + minutes * 60_000)
+    }
+
+    fn next(baseline: &Baseline, names: impl IntoIterator<Item = usize>, at: u64) -> Baseline {
+        baseline.after(&sets(names), vec!["name".to_owned()], minutes(at))
+    }
+
+    #[test]
+    fn the_largest_count_of_the_last_hour_is_known() {
+        let mut baseline = Baseline::of(&GuardConfig::default(), &sets(0..20));
+        for (at, count, peak) in [
+            (0, 18, 20),
+            (10, 15, 20),
+            (20, 17, 20),
+            (59, 17, 20),
+            (60, 16, 18),
+            (69, 16, 18),
+            (80, 16, 17),
+            (119, 16, 17),
+        ] {
+            baseline = next(&baseline, 0..count, at);
+            assert_eq!(baseline.peak(minutes(at)), peak, "{at}");
+        }
+        assert_eq!(baseline.peak(minutes(119)), 17);
+        assert_eq!(baseline.peak(minutes(120)), 16);
+        assert_eq!(next(&baseline, 0..0, 121).peak(minutes(121)), 0, "nothing at all begins anew");
+    }
+
+    #[test]
+    fn many_counts_are_few() {
+        let mut baseline = Baseline::of(&GuardConfig::default(), &sets(0..100));
+        for (at, count) in (1..60).zip((0..100).rev()) {
+            baseline = next(&baseline, 0..count, at);
+            assert!(baseline.counts.len() <= MAX_COUNTS && baseline.peak(minutes(at)) == 100);
+        }
+    }
+
+    #[test]
+    fn sets_that_are_gone_count_for_an_hour() {
+        let mut baseline = Baseline::of(&GuardConfig::default(), &sets(0..20));
+        for at in 0..5 {
+            let first = usize::try_from(at).unwrap() + 1;
+            baseline = next(&baseline, first..first + 20, at);
+        }
+        let by = ["name".to_owned()];
+        let new = identities(&sets(5..25), &by).unwrap();
+        assert_eq!((baseline.losses(&new), baseline.losses_of_the_hour(&new, minutes(5))), (0, 5));
+        assert_eq!(baseline.losses_of_the_hour(&new, minutes(61)), 3);
+        let back = identities(&sets(0..25), &by).unwrap();
+        assert_eq!(baseline.losses_of_the_hour(&back, minutes(5)), 0, "they came back");
+        // The clock was put back: they still count, and no longer than an hour from then.
+        assert_eq!(baseline.losses_of_the_hour(&new, Timestamp(0)), 5);
+        let later = baseline.after(&sets(5..25), by.to_vec(), Timestamp(0));
+        assert_eq!(later.losses_of_the_hour(&new, Timestamp(3_600_000)), 0);
+    }
+
+    #[test]
+    fn it_is_written_and_read_back() {
+        let baseline = next(&Baseline::of(&GuardConfig::default(), &sets(0..3)), 1..3, 0);
+        let text = serde_json::to_string(&baseline).unwrap();
+        assert_eq!(serde_json::from_str::<Baseline>(&text).unwrap(), baseline);
+    }
+}

@@ -1,0 +1,215 @@
+//! Which Application a parameter set stands for: by the keys that the configuration names, or by keys that usually name
+//! things (`auto`).
+
+use std::{borrow::Cow, fmt};
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{
+    Deserialize, Deserializer,
+    de::{SeqAccess, Visitor, value::SeqAccessDeserializer},
+};
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+use crate::domain::generator::{ParameterSet, Parameters};
+
+/// The keys by which things are usually named, the best first. Not `tag`, `digest` or `url`: they change with each
+/// version of the same thing.
+pub const USUAL_KEYS: [&str; 9] =
+    ["name", "id", "number", "branch", "cluster", "server", "namespace", "path", "repository"];
+
+/// A route's `guard.identity`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Identity {
+    /// The first of [`USUAL_KEYS`] that tells all sets of the old and of the new answer apart. Where none does, sets
+    /// are counted.
+    #[default]
+    Auto,
+    /// The values of these keys together. Sets are counted where there are none.
+    Keys(Vec<String>),
+}
+
+impl<'de> Deserialize<'de> for Identity {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct AutoOrKeys;
+        impl<'de> Visitor<'de> for AutoOrKeys {
+            type Value = Identity;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("`auto` or a list of keys")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Identity, E> {
+                if text == "auto" {
+                    return Ok(Identity::Auto);
+                }
+                Err(E::custom(format!("`{text}` is neither `auto` nor a list of keys such as `[{text}]`")))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Identity, A::Error> {
+                Vec::deserialize(SeqAccessDeserializer::new(list)).map(Identity::Keys)
+            }
+        }
+        deserializer.deserialize_any(AutoOrKeys)
+    }
+}
+
+impl JsonSchema for Identity {
+    fn schema_name() -> Cow<'static, str> {
+        "Identity".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "oneOf": [{ "const": "auto" }, { "type": "array", "items": { "type": "string" } }],
+            "description": "The keys whose values tell which Application a parameter set stands for; `auto` picks one of the \
+                            usual ones; `[]` only counts the sets.",
+        })
+    }
+}
+
+impl Identity {
+    /// How parameter sets are told apart, in words, when their keys are `known` before there is an answer.
+    #[must_use]
+    pub fn describe(&self, known: Option<&[&str]>) -> String {
+        let by = |keys: &[&str]| format!("`{}`", keys.join("`, `"));
+        match (self, known) {
+            (Self::Keys(keys), _) if keys.is_empty() => "counted".to_owned(),
+            (Self::Keys(keys), _) => by(&keys.iter().map(String::as_str).collect::<Vec<_>>()),
+            (Self::Auto, None) => "a usual key of its answers".to_owned(),
+            (Self::Auto, Some(known)) => match USUAL_KEYS.iter().find(|key| known.contains(key)) {
+                Some(key) => format!("`{key}`, if it differs in all sets"),
+                None => "counted, since its `output` has no usual key".to_owned(),
+            },
+        }
+    }
+}
+
+/// The identities of `sets` by `keys`: one hash for each set, in its order. `None` when a set lacks a key, or two sets have
+/// one identity.
+#[must_use]
+pub fn identities(sets: &[ParameterSet], keys: &[String]) -> Option<Vec<u64>> {
+    let hashes: Vec<u64> = sets.iter().map(|set| identity(set, keys)).collect::<Option<_>>()?;
+    let mut sorted = hashes.clone();
+    sorted.sort_unstable();
+    sorted.windows(2).all(|pair| pair[0] != pair[1]).then_some(hashes)
+}
+
+/// The identity of `set` by `keys`; `None` when it lacks one of them. The same in every process and version.
+fn identity(set: &ParameterSet, keys: &[String]) -> Option<u64> {
+    let mut hasher = Sha256::new();
+    for key in keys {
+        let text = canonical(set.0.get(key)?);
+        hasher.update((text.len() as u64).to_le_bytes());
+        hasher.update(text.as_bytes());
+    }
+    let mut first = [0; 8];
+    first.copy_from_slice(&hasher.finalize()[..8]);
+    Some(u64::from_le_bytes(first))
+}
+
+/// The first of the usual keys that names each set of every one of `answers`, and no two of one answer alike. An answer of
+/// fewer than two sets says nothing about a key, so then there is none.
+#[must_use]
+pub fn usual_key(answers: &[&[ParameterSet]]) -> Option<Vec<String>> {
+    if answers.iter().any(|sets| sets.len() < 2) {
+        return None;
+    }
+    let is_name = |set: &ParameterSet, key: &str| match set.0.get(key) {
+        Some(Value::String(text)) => !text.is_empty(),
+        Some(Value::Number(_)) => true,
+        _ => false,
+    };
+    let fits = |key: &str| {
+        let by = [key.to_owned()];
+        answers.iter().all(|sets| sets.iter().all(|set| is_name(set, key)) && identities(sets, &by).is_some())
+    };
+    USUAL_KEYS.into_iter().find(|key| fits(key)).map(|key| vec![key.to_owned()])
+}
+
+/// JSON with the keys of every object in order.
+pub(super) fn canonical(value: &Value) -> String {
+    if let Value::Array(_) | Value::Object(_) = value {
+        let mut sorted = value.clone();
+        sorted.sort_all_objects();
+        return sorted.to_string();
+    }
+    value.to_string()
+}
+
+/// What `set` is called in a message: by `keys`, else by what usually names things. Never all of it, since it may hold anything.
+#[must_use]
+pub fn label(set: &ParameterSet, keys: &[String]) -> String {
+    let shown = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let by = |names: &[&str]| {
+        let parts: Vec<String> = names.iter().filter_map(|name| set.0.get(*name)).map(shown).collect();
+        (!parts.is_empty()).then(|| super::short(&parts.join("/")))
+    };
+    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    let usual = || USUAL_KEYS.iter().chain(&["url"]).find_map(|name| by(&[name]));
+    by(&keys).or_else(usual).unwrap_or_else(|| unnamed(&set.0))
+}
+
+fn unnamed(set: &Parameters) -> String {
+    if set.is_empty() {
+        return "an empty one".to_owned();
+    }
+    let keys: Vec<&str> = set.keys().map(String::as_str).collect();
+    super::short(&format!("one with {}", keys.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn sets(all: &[Value]) -> Vec<ParameterSet> {
+        all.iter().map(|set| ParameterSet(set.as_object().unwrap().clone())).collect()
+    }
+
+    #[test]
+    fn the_configuration_says_auto_or_keys() {
+        let parse = |value: Value| serde_json::from_value::<Identity>(value).map_err(|error| error.to_string());
+        assert_eq!(parse(json!("auto")), Ok(Identity::Auto));
+        assert_eq!(parse(json!(["a", "b"])), Ok(Identity::Keys(vec!["a".to_owned(), "b".to_owned()])));
+        assert_eq!(parse(json!([])), Ok(Identity::Keys(Vec::new())));
+        assert!(parse(json!("name")).unwrap_err().contains("such as `[name]`"));
+        assert!(parse(json!(1)).unwrap_err().contains("`auto` or a list of keys"));
+    }
+
+    #[test]
+    fn the_first_usual_key_that_tells_all_sets_apart_is_used() {
+        let usual = |answers: &[&[Value]]| {
+            let answers: Vec<_> = answers.iter().map(|answer| sets(answer)).collect();
+            let answers: Vec<&[ParameterSet]> = answers.iter().map(Vec::as_slice).collect();
+            usual_key(&answers).map(|keys| keys.join(","))
+        };
+        let key = |name: &str| Some(name.to_owned());
+        assert_eq!(usual(&[&[json!({"id": 1, "name": "a"}), json!({"id": 2, "name": "b"})]]), key("name"));
+        assert_eq!(usual(&[&[json!({"id": 1, "name": "a"}), json!({"id": 2, "name": "a"})]]), key("id"));
+        let old = [json!({"id": 1, "name": "a"}), json!({"id": 2, "name": "b"})];
+        let new = [json!({"id": 3, "name": "x"}), json!({"id": 4, "name": "x"})];
+        assert_eq!(usual(&[&old, &new]), key("id"));
+        for unfit in [
+            vec![json!({"tag": "1"}), json!({"tag": "2"})],
+            vec![json!({"name": "a"})],
+            vec![json!({"name": "a"}), json!({"x": "b"})],
+            vec![json!({"name": ""}), json!({"name": "b"})],
+            vec![json!({"name": null}), json!({"name": "b"})],
+            vec![json!({"name": ["a"]}), json!({"name": ["b"]})],
+        ] {
+            assert_eq!(usual(&[&unfit]), None, "{unfit:?}");
+        }
+    }
+
+    #[test]
+    fn an_identity_is_the_same_whatever_the_order_of_keys() {
+        let by = |set: Value| identity(&sets(&[set])[0], &["o".to_owned()]);
+        assert_eq!(by(json!({"o": {"a": 1, "b": 2}})), by(json!({"o": {"b": 2, "a": 1}, "x": 1})));
+        assert_ne!(by(json!({"o": "1"})), by(json!({"o": 1})));
+        assert_eq!(by(json!({"x": 1})), None);
+        let two = |a: &str, b: &str| identity(&sets(&[json!({"a": a, "b": b})])[0], &["a".to_owned(), "b".to_owned()]);
+        assert_ne!(two("ab", "c"), two("a", "bc"));
+    }
+}

@@ -1,0 +1,242 @@
+//! Whether an answer may follow what was believed before: a pure function.
+
+use std::{
+    collections::{HashMap, HashSet},
+    hash::Hash,
+};
+
+use foldhash::quality::RandomState;
+use sha2::{Digest as _, Sha256};
+
+use super::{
+    Baseline, Breach, Guard, OnEmpty, OnShrink,
+    identity::{Identity, canonical, identities, label, usual_key},
+};
+use crate::domain::{
+    clock::Timestamp,
+    generator::{ParameterSet, Parameters},
+};
+
+/// How many of the sets that would be gone are named.
+const MAX_NAMED: usize = 100;
+
+/// What the guard says of an answer.
+#[derive(Debug)]
+pub struct Judged {
+    /// Why the answer is held; `None` when it may pass.
+    pub breach: Option<Breach>,
+    /// The keys that tell its sets apart; empty where they are counted.
+    pub keys: Vec<String>,
+}
+
+/// How much an answer loses against what was believed.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Loss {
+    /// Sets of the last believed answer that are gone.
+    pub of_last: usize,
+    /// Sets that were believed within the last hour and are gone.
+    pub of_hour: usize,
+}
+
+impl Guard {
+    /// Compares `new` with what was believed before, at `now`. `baseline` is `None` when something may have been believed
+    /// and its record is lost; it is empty when there was nothing. `last` reads the last believed answer, as far as it
+    /// is still remembered.
+    ///
+    /// # Errors
+    /// When the new answer cannot be meant at all: two sets with one identity, or none where it is needed.
+    pub fn judge(
+        &self,
+        baseline: Option<&Baseline>,
+        last: impl Fn() -> Vec<ParameterSet>,
+        new: &[ParameterSet],
+        now: Timestamp,
+    ) -> Result<Judged, String> {
+        self.check(new)?;
+        let Some(baseline) = baseline else {
+            let keys = Baseline::of(&self.0, new).keys().to_vec();
+            let breach = self.unknown(new.len()).map(|reason| Breach {
+                reason,
+                gone: Vec::new(),
+                identity: keys.clone(),
+                can_be_confirmed: !self.is_kept(new.len(), true),
+            });
+            return Ok(Judged { breach, keys });
+        };
+        let (keys, loss) = self.compare(baseline, &last, new, now);
+        let reason = self.reason(baseline, &loss, new.len(), now);
+        let breach = reason.map(|reason| {
+            // Sets that were told apart before can be named, though the new answer is too short to compare.
+            let named = if keys.is_empty() && new.len() < 2 { baseline.keys().to_vec() } else { keys.clone() };
+            Breach {
+                reason,
+                gone: gone(&last(), new, &named),
+                identity: keys.clone(),
+                can_be_confirmed: !self.is_kept(new.len(), loss.of_last > 0 || loss.of_hour > 0),
+            }
+        });
+        Ok(Judged { breach, keys })
+    }
+
+    /// Refuses what cannot be meant.
+    fn check(&self, new: &[ParameterSet]) -> Result<(), String> {
+        if new.is_empty() && self.0.on_empty == OnEmpty::Error {
+            return Err("an empty list, which the route's `guard.onEmpty` calls an error".to_owned());
+        }
+        let keys = self.explicit_keys();
+        if keys.is_empty() && new.len() < 2 {
+            return Ok(());
+        }
+        for (index, set) in new.iter().enumerate() {
+            if let Some(key) = keys.iter().find(|key| !set.0.contains_key(*key)) {
+                return Err(format!("parameter set {index}: it has no `{key}`, which `guard.identity` needs"));
+            }
+        }
+        let twins = if keys.is_empty() { twins(new.iter().map(|set| &set.0)) } else { twins_by(new, keys) };
+        let Some((first, second)) = twins else { return Ok(()) };
+        let set = &new[second];
+        let label = if set.0.is_empty() { "empty".to_owned() } else { format!("`{}`", label(set, keys)) };
+        Err(format!("the parameter sets {first} and {second} are both {label}"))
+    }
+
+    fn explicit_keys(&self) -> &[String] {
+        if let Identity::Keys(keys) = &self.0.identity { keys } else { &[] }
+    }
+
+    /// By which keys `new` is compared, and what it loses.
+    fn compare(
+        &self,
+        baseline: &Baseline,
+        last: impl Fn() -> Vec<ParameterSet>,
+        new: &[ParameterSet],
+        now: Timestamp,
+    ) -> (Vec<String>, Loss) {
+        let counted = || Loss {
+            of_last: baseline.count().saturating_sub(new.len()),
+            of_hour: baseline.peak(now).saturating_sub(new.len()),
+        };
+        let by_identity = |baseline: &Baseline| {
+            let known = identities(new, baseline.keys())?;
+            let of_hour = baseline.losses_of_the_hour(&known, now).max(counted().of_hour);
+            Some((baseline.keys().to_vec(), Loss { of_last: baseline.losses(&known), of_hour }))
+        };
+        let is_compared = |keys: &[String]| match &self.0.identity {
+            Identity::Keys(wanted) => keys == wanted.as_slice(),
+            Identity::Auto => baseline.count() >= 2 && new.len() >= 2,
+        };
+        if !baseline.keys().is_empty()
+            && is_compared(baseline.keys())
+            && let Some(compared) = by_identity(baseline)
+        {
+            return compared;
+        }
+        // The keys changed, or no longer tell the sets apart: others may do so in both answers.
+        let other = match &self.0.identity {
+            Identity::Keys(keys) if keys.is_empty() => None,
+            Identity::Keys(keys) => Some(keys.clone()),
+            Identity::Auto if baseline.count() < 2 || new.len() < 2 => None,
+            Identity::Auto => usual_key(&[&last(), new]),
+        };
+        let told_apart = other.and_then(|keys| {
+            let last = last();
+            // Nobody knows which sets an answer had that is remembered no more.
+            (last.len() == baseline.count()).then(|| baseline.clone().told_apart_by(keys, &last))
+        });
+        let compared = told_apart.filter(|other| !other.keys().is_empty()).and_then(|other| by_identity(&other));
+        compared.unwrap_or_else(|| (Baseline::of(&self.0, new).keys().to_vec(), counted()))
+    }
+
+    /// Why an answer with `count` sets is held that loses `loss`.
+    fn reason(&self, baseline: &Baseline, loss: &Loss, count: usize, now: Timestamp) -> Option<String> {
+        let (rules, before, peak) = (&self.0, baseline.count(), baseline.peak(now));
+        if count == 0 && before > 0 {
+            return (!self.allows_empty()).then(|| format!("an empty list after one of {before}"));
+        }
+        if count < rules.min_items {
+            return Some(format!("{count} parameter sets, fewer than `guard.minItems: {}`", rules.min_items));
+        }
+        if let Some(most) = rules.max_items.filter(|most| count > *most) {
+            return Some(format!("{count} parameter sets, more than `guard.maxItems: {most}`"));
+        }
+        let limit = format_args!("more than `guard.maxShrink: {}`", rules.max_shrink);
+        if rules.max_shrink.is_exceeded(loss.of_last, before) {
+            return Some(format!("{} of {before} parameter sets would be gone, {limit}", loss.of_last));
+        }
+        (count > 0 && rules.max_shrink.is_exceeded(loss.of_hour, peak))
+            .then(|| format!("{} of the {peak} parameter sets of the last hour would be gone, {limit}", loss.of_hour))
+    }
+
+    /// Why an answer with `count` sets is held where nobody knows what was believed before.
+    fn unknown(&self, count: usize) -> Option<String> {
+        const LOST: &str = "while it is not known any more what was there before, as its record is lost";
+        if count == 0 {
+            return (!self.allows_empty()).then(|| format!("an empty list, {LOST}"));
+        }
+        (!self.0.max_shrink.is_unlimited()).then(|| format!("{count} parameter sets, {LOST}"))
+    }
+
+    fn allows_empty(&self) -> bool {
+        self.0.on_empty == OnEmpty::Allow && self.0.min_items == 0
+    }
+
+    /// Whether an answer with `count` sets, which `loses` some, waits for an operator.
+    fn is_kept(&self, count: usize, loses: bool) -> bool {
+        if count == 0 { self.0.on_empty == OnEmpty::Keep } else { loses && self.0.on_shrink == OnShrink::Keep }
+    }
+
+    /// What two answers have in common that agree: the same sets, told apart by `keys`.
+    pub(super) fn fingerprint(sets: &[ParameterSet], keys: &[String]) -> [u8; 32] {
+        let by_keys = if keys.is_empty() { None } else { identities(sets, keys) };
+        let mut all: Vec<Vec<u8>> = match by_keys {
+            Some(identities) => identities.iter().map(|identity| identity.to_le_bytes().to_vec()).collect(),
+            None => sets.iter().map(|set| whole(&set.0).into_bytes()).collect(),
+        };
+        all.sort_unstable();
+        let mut hasher = Sha256::new();
+        for each in all {
+            hasher.update((each.len() as u64).to_le_bytes());
+            hasher.update(each);
+        }
+        hasher.finalize().into()
+    }
+}
+
+/// The sets of `last` that are not in `new`, told apart by `keys` or as a whole; a hundred of them at most.
+fn gone(last: &[ParameterSet], new: &[ParameterSet], keys: &[String]) -> Vec<String> {
+    let identity = |set: &ParameterSet| match keys {
+        [] => Some(whole(&set.0)),
+        keys => {
+            keys.iter().map(|key| set.0.get(key).map(canonical)).collect::<Option<Vec<_>>>().map(|all| all.join("\n"))
+        }
+    };
+    let known: HashSet<String> = new.iter().filter_map(identity).collect();
+    let is_gone = |set: &&ParameterSet| identity(set).is_none_or(|identity| !known.contains(&identity));
+    last.iter().filter(is_gone).take(MAX_NAMED).map(|set| label(set, keys)).collect()
+}
+
+fn whole(set: &Parameters) -> String {
+    canonical(&serde_json::Value::Object(set.clone()))
+}
+
+fn twins_by(sets: &[ParameterSet], keys: &[String]) -> Option<(usize, usize)> {
+    if identities(sets, keys).is_some() {
+        return None;
+    }
+    let identity = |set: &ParameterSet| keys.iter().filter_map(|key| set.0.get(key)).map(canonical).collect::<Vec<_>>();
+    twins(sets.iter().map(identity))
+}
+
+/// The first two places that hold the same.
+fn twins<T: Hash + Eq>(all: impl Iterator<Item = T>) -> Option<(usize, usize)> {
+    // The standard library's hash is slow for the many parts of a set.
+    let mut places = HashMap::with_hasher(RandomState::default());
+    for (place, each) in all.enumerate() {
+        if let Some(first) = places.insert(each, place) {
+            return Some((first, place));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+pub(super) mod tests;

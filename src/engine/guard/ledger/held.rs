@@ -1,0 +1,121 @@
+//! An answer that is held, and how it is told.
+
+use std::{fmt, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use super::super::{Breach, short};
+use crate::{
+    domain::{clock::Timestamp, generator::Question},
+    engine::cache::Key,
+};
+
+/// How many names of what would be deleted are told in a message.
+const MAX_NAMED: usize = 20;
+/// What no caller has asked about for so long is forgotten: its pull request is closed.
+const FORGOTTEN_AFTER: Duration = Duration::from_hours(24);
+/// For how long a release waits for a run that agrees.
+const RELEASED_FOR: Duration = Duration::from_hours(1);
+/// The shortest time between two runs that the gateway makes itself.
+const MIN_INTERVAL: Duration = Duration::from_secs(1);
+
+/// An answer that waits for agreement.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Held {
+    /// What was asked, and under which key.
+    pub question: Question,
+    /// The key of that question.
+    pub key: Key,
+    /// The key that it shares with those that it follows, by which it is called.
+    pub lineage: Key,
+    /// Why it is held.
+    pub breach: Breach,
+    /// How many parameter sets it has.
+    pub sets: usize,
+    /// How many runs have agreed since the first.
+    pub agreed: u32,
+    /// How many must.
+    pub wanted: u32,
+    /// How far apart.
+    pub apart: Duration,
+    /// When the first run brought it.
+    pub since: Timestamp,
+    /// When the last one did.
+    pub seen_at: Timestamp,
+    /// When a caller last asked about it.
+    #[serde(default = "long_ago")]
+    pub asked_at: Timestamp,
+    /// What an operator decided.
+    pub decision: Option<Decision>,
+    /// When.
+    pub decided_at: Timestamp,
+    /// Whether runs were counted that may take something away.
+    pub(super) counts: bool,
+    pub(super) fingerprint: [u8; 32],
+    pub(super) counted_at: Timestamp,
+}
+
+/// Of a record that does not say when a caller last asked: its first call does.
+const fn long_ago() -> Timestamp {
+    Timestamp(0)
+}
+
+/// What an operator decides about a held answer. It goes for that answer only: another one is held anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Decision {
+    /// The next run that agrees is believed, within the hour.
+    Released,
+    /// No number of runs that agree is enough.
+    Rejected,
+}
+
+impl Held {
+    /// When the gateway asks the source again by itself, at the earliest; `None` when no number of runs that agree would
+    /// be enough.
+    #[must_use]
+    pub fn due_at(&self) -> Option<Timestamp> {
+        let is_pending = self.breach.can_be_confirmed && self.counts && self.decision != Some(Decision::Rejected);
+        is_pending.then(|| self.counted_at.plus(self.apart).max(self.seen_at.plus(MIN_INTERVAL)))
+    }
+
+    /// Whether no caller has asked about it for a day.
+    #[must_use]
+    pub(super) fn is_forgotten(&self, now: Timestamp) -> bool {
+        now.since(self.asked_at.max(self.since)).is_some_and(|idle| idle > FORGOTTEN_AFTER)
+    }
+
+    /// Whether a decision still stands at `now`: a release waits for an hour.
+    #[must_use]
+    pub(super) fn standing_decision(&self, now: Timestamp) -> Option<Decision> {
+        self.decision.filter(|decision| {
+            let passed = now.since(self.decided_at);
+            *decision == Decision::Rejected || passed.is_some_and(|passed| passed < RELEASED_FOR)
+        })
+    }
+}
+
+/// The same for as long as the cause is the same, since Argo CD writes a condition anew whose text has changed.
+impl fmt::Display for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "held: {}", self.breach.reason)?;
+        if !self.breach.identity.is_empty() && !self.breach.gone.is_empty() {
+            write!(f, " (sets are told apart by `{}`)", self.breach.identity.join("`, `"))?;
+        }
+        if !self.breach.gone.is_empty() {
+            let named: Vec<String> = self.breach.gone.iter().take(MAX_NAMED).map(|name| short(name)).collect();
+            let rest = self.breach.gone.len() - named.len();
+            let rest = if rest > 0 { format!(" and {rest} more") } else { String::new() };
+            write!(f, "; Argo CD would delete what was made of {}{rest}", named.join(", "))?;
+        }
+        if self.decision == Some(Decision::Rejected) {
+            f.write_str("; an operator rejected it")?;
+        } else if self.breach.can_be_confirmed {
+            let apart = humantime::format_duration(self.apart);
+            write!(f, "; believed once {} further runs, {apart} apart, agree", self.wanted)?;
+        } else {
+            f.write_str("; it is not believed however often it is said")?;
+        }
+        write!(f, "; `appset-gateway held release {}` believes it", self.lineage)
+    }
+}

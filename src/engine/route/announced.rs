@@ -1,0 +1,142 @@
+//! Parameters that a command announces, as `parameters.dynamic` of a Config Management Plugin: what a route understands may
+//! depend on what there is.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{
+    sync::Mutex,
+    time::{Instant, timeout_at},
+};
+
+use super::{
+    announcement::Announcement,
+    input::{Input, InputParameter},
+};
+use crate::{
+    backend::script::probe::Probe,
+    domain::{
+        clock::{Clock, Timestamp},
+        document,
+        error::BackendError,
+        generator::{Parameters, Query},
+        problem::{Path, Problems},
+    },
+};
+
+/// For how long it is believed what a command said.
+const FRESH: Duration = Duration::from_mins(1);
+/// When a command is asked again that did not say, where it is known what it said before.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The parameters of a route of which a command announces some.
+pub struct Announced {
+    probe: Probe,
+    fixed: Vec<InputParameter>,
+    clock: Arc<dyn Clock>,
+    known: Mutex<Option<Known>>,
+}
+
+/// What the command said last.
+struct Known {
+    input: Arc<Input>,
+    /// When it was last asked.
+    at: Timestamp,
+    /// For how long it is not asked again.
+    rest: Duration,
+}
+
+impl Announced {
+    /// Nothing is asked yet. What `fixed` declares stands, whatever `probe` says of it.
+    #[must_use]
+    pub fn new(probe: Probe, fixed: &[InputParameter], clock: &Arc<dyn Clock>) -> Self {
+        Self { probe, fixed: fixed.to_vec(), clock: Arc::clone(clock), known: Mutex::default() }
+    }
+
+    /// All parameters. One call asks for all that wait.
+    ///
+    /// # Errors
+    /// When the command has never said, and does not before `until`.
+    pub async fn input(&self, until: Instant) -> Result<Arc<Input>, BackendError> {
+        let late = |_| BackendError::timeout("another call waits for it already");
+        let mut known = timeout_at(until, self.known.lock()).await.map_err(late)?;
+        let is_fresh = |known: &&Known| self.clock.now().since(known.at).is_some_and(|age| age < known.rest);
+        if let Some(known) = known.as_ref().filter(is_fresh) {
+            return Ok(Arc::clone(&known.input));
+        }
+        let (input, rest) = match (self.ask(until).await, &*known) {
+            (Ok(input), _) => (Arc::new(input), FRESH),
+            (Err(why), Some(known)) => {
+                tracing::warn!(%why, "the parameters of a route are not known anew; those that were announced last stand");
+                (Arc::clone(&known.input), PATIENCE)
+            }
+            (Err(why), None) => return Err(why),
+        };
+        *known = Some(Known { input: Arc::clone(&input), at: self.clock.now(), rest });
+        Ok(input)
+    }
+
+    async fn ask(&self, until: Instant) -> Result<Input, BackendError> {
+        let query = Query::new("".into(), Arc::new(Parameters::new()), until);
+        let output = self.probe.output(&query).await?;
+        read(&output, &self.fixed).map_err(|error| {
+            let error = format!("its output is no list of announcements: {error}");
+            BackendError::invalid_output(self.probe.redact(&error))
+        })
+    }
+}
+
+/// What `output` announces, besides what is `fixed`.
+fn read(output: &[u8], fixed: &[InputParameter]) -> Result<Input, String> {
+    let document = document::parse(output)?;
+    let announced: Vec<Announcement> = serde_json::from_value(document).map_err(|error| error.to_string())?;
+    let (mut all, mut problems) = (fixed.to_vec(), Problems::default());
+    for (index, one) in announced.iter().enumerate() {
+        let parameter = one.parameter(&Path::root().index(index), &mut problems);
+        if !fixed.iter().any(|fixed| fixed.name == parameter.name) {
+            all.push(parameter);
+        }
+    }
+    let input = Input::build(&all, &Path::root(), &mut problems);
+    let problems: Vec<String> =
+        problems.into_vec().iter().map(|problem| format!("{}: {}", problem.path, problem.message)).collect();
+    if problems.is_empty() { Ok(input) } else { Err(problems.join("; ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn fixed() -> Vec<InputParameter> {
+        serde_json::from_value(json!([{"name": "zone", "type": "number", "default": 1}])).unwrap()
+    }
+
+    #[test]
+    fn what_is_fixed_stands_and_the_rest_is_added() {
+        let output =
+            br#"[{"name": "zone", "string": "a"}, {"name": "sizes", "collectionType": "array", "array": ["s"]}]"#;
+        let input = read(output, &fixed()).unwrap();
+        let accept = |given: Value| input.accept(given.as_object().unwrap().clone()).map(Value::Object);
+        assert_eq!(accept(json!({})), Ok(json!({"zone": 1, "sizes": ["s"]})));
+        assert_eq!(accept(json!({"zone": "2", "sizes": []})), Ok(json!({"zone": 2, "sizes": []})));
+        assert!(accept(json!({"other": 1})).unwrap_err().contains("this route knows: zone, sizes"));
+    }
+
+    #[test]
+    fn what_is_no_announcement() {
+        for (output, says) in [
+            ("", "blank"),
+            ("{}", "expected a sequence"),
+            ("[{}]", "missing field `name`"),
+            (r#"[{"name": ""}]"#, "name is not empty"),
+            (r#"[{"name": "a", "colour": 1}]"#, "unknown field `colour`"),
+            (r#"[{"name": "a", "array": []}]"#, "the parameter is of another type"),
+            (r#"[{"name": "a"}, {"name": "a"}]"#, "two parameters are called `a`"),
+            (r#"[{"name": "a", "itemType": "number", "string": "x"}]"#, "must be a number"),
+        ] {
+            let error = read(output.as_bytes(), &fixed()).unwrap_err();
+            assert!(error.contains(says), "{output}: {error}");
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! A parameter in the words of a Config Management Plugin (`parameters.static` of its `plugin.yaml`, and what the command of
+//! `parameters.dynamic` prints).
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::input::{InputParameter, Type};
+use crate::domain::problem::{Path, Problems};
+
+/// A parameter, as a Config Management Plugin announces it.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Announcement {
+    /// Its name.
+    pub name: String,
+    /// What it means, in a few words.
+    pub title: Option<String>,
+    /// The same in more words.
+    pub tooltip: Option<String>,
+    /// Whether a call without it is refused.
+    #[serde(default)]
+    pub required: bool,
+    /// The type of its value, or of the values in it.
+    #[serde(default)]
+    pub item_type: ItemType,
+    /// What it is a collection of.
+    #[serde(default)]
+    pub collection_type: CollectionType,
+    /// The default of one that is no collection.
+    pub string: Option<String>,
+    /// The default of a list.
+    pub array: Option<Vec<String>>,
+    /// The default of a map.
+    pub map: Option<BTreeMap<String, String>>,
+}
+
+/// The type of a value, or of the values of a collection.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ItemType {
+    /// Text.
+    #[default]
+    #[serde(alias = "")]
+    String,
+    /// A number.
+    Number,
+    /// `true` or `false`.
+    Boolean,
+}
+
+/// What a value is a collection of.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CollectionType {
+    /// It is none.
+    #[default]
+    #[serde(alias = "")]
+    String,
+    /// A list.
+    Array,
+    /// An object.
+    Map,
+}
+
+impl Announcement {
+    /// The parameter of a route; what is wrong with it is noted at its place, `at`.
+    pub fn parameter(&self, at: &Path, problems: &mut Problems) -> InputParameter {
+        if self.name.is_empty() {
+            problems.error(&at.key("name"), "a parameter's name is not empty");
+        }
+        let kind = match (self.collection_type, self.item_type) {
+            (CollectionType::Array, _) => Type::Array,
+            (CollectionType::Map, _) => Type::Map,
+            (CollectionType::String, ItemType::String) => Type::String,
+            (CollectionType::String, ItemType::Number) => Type::Number,
+            (CollectionType::String, ItemType::Boolean) => Type::Boolean,
+        };
+        let defaults = [
+            ("string", kind != Type::Array && kind != Type::Map, self.string.clone().map(Value::from)),
+            ("array", kind == Type::Array, self.array.clone().map(Value::from)),
+            ("map", kind == Type::Map, self.map.clone().map(|map| json!(map))),
+        ];
+        let mut default = None;
+        for (key, fits, value) in defaults {
+            if value.is_some() && !fits {
+                let help = "a default stands under `string`, `array` or `map`, as `collectionType` says";
+                problems.error_with_help(&at.key(key), "the parameter is of another type", help);
+            } else if fits {
+                default = value;
+            }
+        }
+        InputParameter {
+            name: self.name.clone(),
+            kind,
+            // One with a default is never missing.
+            required: self.required && default.is_none(),
+            default,
+            pattern: None,
+            title: self.title.clone().or_else(|| self.tooltip.clone()),
+        }
+    }
+}

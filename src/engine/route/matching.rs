@@ -1,0 +1,235 @@
+//! `match`: which calls a route takes, by globs over the ApplicationSet's name and parameters, and by asking a command.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use globset::{Glob, GlobBuilder, GlobMatcher};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::{
+    backend::{
+        BackendConfig, Surroundings,
+        script::{CommandConfig, probe::Probe},
+    },
+    domain::{
+        error::BackendError,
+        generator::{Parameters, Query},
+        problem::{Path, Problems},
+    },
+};
+
+/// Conditions that must all hold; none at all takes every call.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct MatchConfig {
+    /// A glob over the ApplicationSet's name.
+    pub application_set: Option<String>,
+    /// Parameters that must be there, each with a glob over its value; `"*"` takes any value.
+    #[serde(default)]
+    pub parameters: BTreeMap<String, String>,
+    /// A program that wants the call when it ends well and prints something that is not blank. It is asked after all
+    /// routes without one, and only when the other conditions hold; it runs as the route's script does.
+    pub command: Option<Vec<String>>,
+    /// More arguments of `command`.
+    #[serde(default)]
+    pub args: Vec<String>,
+    /// A folder that must hold a certain file.
+    #[serde(skip)]
+    pub file: Option<FileIn>,
+}
+
+/// A file that a folder must hold.
+#[derive(Debug, Clone)]
+pub struct FileIn {
+    /// The folder.
+    pub folder: PathBuf,
+    /// A glob over paths in it; `*` is any text without a `/`, `**` any number of folders.
+    pub glob: String,
+}
+
+/// The most files and folders that are looked at to find one.
+const MOST: usize = 100_000;
+
+impl MatchConfig {
+    /// Whether there is no condition.
+    #[must_use]
+    pub fn takes_everything(&self) -> bool {
+        self.application_set.as_deref().is_none_or(|glob| glob == "*")
+            && self.parameters.is_empty()
+            && self.command.is_none()
+            && self.file.is_none()
+    }
+}
+
+/// A compiled [`MatchConfig`].
+#[derive(Debug)]
+pub struct Matcher {
+    application_set: Option<GlobMatcher>,
+    parameters: Vec<(String, GlobMatcher)>,
+    file: Option<(PathBuf, GlobMatcher)>,
+    probe: Option<Probe>,
+}
+
+impl Matcher {
+    /// Compiles all globs and finds the command, or `None` with what is wrong noted.
+    pub fn build(
+        config: &MatchConfig,
+        backend: &BackendConfig,
+        around: Surroundings<'_>,
+        path: &Path,
+        problems: &mut Problems,
+    ) -> Option<Self> {
+        if config.command.is_none() && !config.args.is_empty() {
+            problems.error(&path.key("args"), "there is no `command` that they are for");
+        }
+        let file = config.file.as_ref().map(|file| {
+            let glob = GlobBuilder::new(&file.glob).literal_separator(true).build();
+            Some((file.folder.clone(), problems.note(&path.key("file"), glob)?.compile_matcher()))
+        });
+        let probe = config.command.as_ref().map(|command| {
+            let command = CommandConfig { command: command.clone(), args: config.args.clone() };
+            Probe::build(&command, backend, around, &path.key("command"), problems)
+        });
+        let mut compile =
+            |glob: &str, path: Path| problems.note(&path, Glob::new(glob)).map(|glob| glob.compile_matcher());
+        let application_set = config.application_set.as_ref().map(|glob| compile(glob, path.key("applicationSet")));
+        let parameters: Vec<_> = config
+            .parameters
+            .iter()
+            .map(|(name, glob)| Some((name.clone(), compile(glob, path.key("parameters").key(name))?)))
+            .collect();
+        Some(Self {
+            application_set: match application_set {
+                Some(compiled) => Some(compiled?),
+                None => None,
+            },
+            parameters: parameters.into_iter().collect::<Option<_>>()?,
+            file: match file {
+                Some(file) => Some(file?),
+                None => None,
+            },
+            probe: match probe {
+                Some(probe) => Some(probe?),
+                None => None,
+            },
+        })
+    }
+
+    /// Whether there is more to ask than what [`Self::fits`] says.
+    #[must_use]
+    pub const fn must_look(&self) -> bool {
+        self.file.is_some() || self.probe.is_some()
+    }
+
+    /// Whether it wants the call, by what is found in a folder or a command says.
+    ///
+    /// # Errors
+    /// When that is not known.
+    pub async fn looks(&self, query: &Query) -> Result<bool, BackendError> {
+        if let Some((folder, glob)) = self.file.clone() {
+            let found = tokio::task::spawn_blocking(move || holds(&folder, &glob));
+            let found = found.await.map_err(|error| BackendError::unavailable(error.to_string()))?;
+            if !found.map_err(BackendError::unavailable)? {
+                return Ok(false);
+            }
+        }
+        match &self.probe {
+            Some(probe) => probe.wants(query).await,
+            None => Ok(true),
+        }
+    }
+
+    /// Whether all conditions hold that need no looking.
+    #[must_use]
+    pub fn fits(&self, application_set: &str, parameters: &Parameters) -> bool {
+        self.application_set.as_ref().is_none_or(|glob| glob.is_match(application_set))
+            && self.parameters.iter().all(|(name, glob)| {
+                parameters.get(name).is_some_and(|value| match value {
+                    Value::String(text) => glob.is_match(text),
+                    other => glob.is_match(other.to_string()),
+                })
+            })
+    }
+}
+
+/// Whether `folder` holds a file or folder whose path fits.
+fn holds(folder: &std::path::Path, glob: &GlobMatcher) -> Result<bool, String> {
+    let (mut folders, mut count) = (vec![PathBuf::new()], 0);
+    while let Some(inner) = folders.pop() {
+        let told = |error: std::io::Error| format!("{}: {error}", folder.join(&inner).display());
+        for entry in folder.join(&inner).read_dir().map_err(told)? {
+            let entry = entry.map_err(told)?;
+            let path = inner.join(entry.file_name());
+            if glob.is_match(&path) {
+                return Ok(true);
+            }
+            count += 1;
+            if count > MOST {
+                return Err(format!("{} holds more than {MOST} files, too many to look for one", folder.display()));
+            }
+            if entry.file_type().map_err(told)?.is_dir() {
+                folders.push(path);
+            }
+        }
+    }
+    Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        clients::{launcher::Launchers, oci::Registries, outbound::Outbound},
+        domain::clock::{Clock, SystemClock},
+        file::base_dir::BaseDir,
+        lang::evaluator::Evaluator,
+    };
+
+    fn build(config: &MatchConfig, problems: &mut Problems) -> Option<Matcher> {
+        let backend: BackendConfig = serde_json::from_value(json!({"fixed": {"parameters": []}})).unwrap();
+        let (base, clock) = (BaseDir::default(), Arc::new(SystemClock) as Arc<dyn Clock>);
+        let outbound = Arc::new(Outbound::new(Arc::clone(&clock)));
+        let launchers = Arc::new(Launchers::new("/proc/self/exe".into(), 1));
+        let registries = BTreeMap::default();
+        let root = Path::root();
+        let registries = Registries::build(&registries, &base, &outbound, Arc::clone(&clock), &root, problems);
+        let around = Surroundings {
+            base: &base,
+            clock: &clock,
+            outbound: &outbound,
+            launchers: &launchers,
+            evaluator: &Evaluator::none(),
+            raw: &Value::Null,
+            registries: &registries,
+            has_items: false,
+            package: None,
+        };
+        Matcher::build(config, &backend, around, &root.key("match"), problems)
+    }
+
+    #[test]
+    fn all_conditions_must_hold() {
+        let config: MatchConfig =
+            serde_json::from_value(json!({"applicationSet": "fb-*", "parameters": {"branch": "*", "n": "1*"}}))
+                .unwrap();
+        let matcher = build(&config, &mut Problems::default()).unwrap();
+        let fits = |set: &str, parameters: Value| matcher.fits(set, parameters.as_object().unwrap());
+        assert!(fits("fb-matrix", json!({"branch": "a/b", "n": 12, "x": 1})));
+        assert!(!fits("matrix", json!({"branch": "a", "n": 12})));
+        assert!(!fits("fb-matrix", json!({"n": 12})));
+        assert!(!fits("fb-matrix", json!({"branch": "a", "n": 2})));
+    }
+
+    #[test]
+    fn a_bad_glob_is_a_problem_at_its_place() {
+        let config = MatchConfig { application_set: Some("a{".into()), ..MatchConfig::default() };
+        let mut problems = Problems::default();
+        assert!(build(&config, &mut problems).is_none());
+        assert_eq!(problems.into_vec()[0].path.to_string(), "match.applicationSet");
+    }
+}

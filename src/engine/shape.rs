@@ -1,0 +1,356 @@
+//! From what a backend found to what Argo CD gets: the `output` mapping, echoed inputs, text for
+//! numbers, and no key that Argo CD would overwrite.
+
+use indexmap::IndexMap;
+use minijinja::value::{Serde, Value as TemplateValue};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Number, Value};
+use tokio::{task::yield_now, time::Instant};
+
+use crate::{
+    domain::{
+        document::Document,
+        error::BackendError,
+        generator::{ParameterSet, Parameters, Query},
+        problem::{Path, Problems},
+    },
+    lang::{
+        evaluator::{Context, EvaluationError, Evaluator},
+        template::{Template, input_context},
+    },
+};
+
+/// Keys that the ApplicationSet controller overwrites in every parameter set, so that a value of ours
+/// would vanish without a word (Argo CD's plugin generator documentation, "Some things to note").
+const RESERVED: [&str; 2] = ["generator", "values"];
+
+/// The largest whole number that Argo CD's float64 carries without loss.
+const MAX_SAFE: u64 = 1 << 53;
+
+/// The most levels of lists and objects within a parameter set. An answer that nests as deep as documents are read would be one
+/// that the cache cannot read back.
+const DEEPEST: usize = 64;
+
+/// What a `null` in a parameter set means.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Nulls {
+    /// An error: Argo CD prints it as `<nil>` or `<no value>`, which nobody wants in a name.
+    #[default]
+    Refuse,
+    /// The key is left out.
+    Drop,
+}
+
+/// The most that `output` and `echo` make of all sets, in bytes.
+const LARGEST: usize = 32 * 1024 * 1024;
+/// After so many sets others get their turn.
+const BREAK: usize = 64;
+
+/// How a route's parameter sets look.
+#[derive(Debug)]
+pub struct Shape {
+    output: Option<Vec<(String, Template)>>,
+    echo: Vec<String>,
+    stringify: bool,
+    nulls: Nulls,
+    evaluator: Evaluator,
+}
+
+impl Shape {
+    /// Parses the mapping. `path` is the route's.
+    pub fn build(
+        output: Option<&IndexMap<String, String>>,
+        echo: &[String],
+        stringify: bool,
+        nulls: Nulls,
+        evaluator: &Evaluator,
+        path: &Path,
+        problems: &mut Problems,
+    ) -> Self {
+        let reserved = |key: &str, path: &Path, problems: &mut Problems| {
+            if RESERVED.contains(&key) {
+                problems.error_with_help(
+                    path,
+                    format!("`{key}` is reserved: Argo CD overwrites it in every parameter set"),
+                    "choose another name",
+                );
+            }
+        };
+        if output.is_some_and(IndexMap::is_empty) {
+            problems.error_with_help(
+                &path.key("output"),
+                "an empty mapping makes empty parameter sets",
+                "leave `output` out to pass the backend's items on",
+            );
+        }
+        let mapping = output.map(|output| {
+            let mut templates = Vec::new();
+            for (key, source) in output {
+                let path = path.key("output").key(key);
+                reserved(key, &path, problems);
+                let template = problems.note(&path, Template::parse_open(source));
+                templates.extend(template.map(|template| (key.clone(), template)));
+            }
+            templates
+        });
+        for (index, key) in echo.iter().enumerate() {
+            let path = path.key("echo").index(index);
+            reserved(key, &path, problems);
+            if output.is_some_and(|output| output.contains_key(key)) {
+                problems.error(&path, format!("both `output` and `echo` set `{key}`"));
+            }
+        }
+        Self { output: mapping, echo: echo.to_vec(), stringify, nulls, evaluator: evaluator.clone() }
+    }
+
+    /// The keys that its parameter sets have, where the configuration says: those of `output` and `echo`.
+    #[must_use]
+    pub fn keys(&self) -> Option<Vec<&str>> {
+        let output = self.output.as_ref()?.iter().map(|(key, _)| key.as_str());
+        Some(output.chain(self.echo.iter().map(String::as_str)).collect())
+    }
+
+    /// Whether a template of the mapping looks at the ApplicationSet's name.
+    #[must_use]
+    pub fn reads_application_set(&self) -> bool {
+        self.output.iter().flatten().any(|(_, template)| template.reads_application_set())
+    }
+
+    /// Shapes all sets of one answer.
+    ///
+    /// # Errors
+    /// When one of them cannot be shaped; the text names it by its place in the list.
+    pub async fn apply(&self, sets: Vec<ParameterSet>, query: &Query) -> Result<Vec<ParameterSet>, BackendError> {
+        let echoed = self.echoed(query)?;
+        let (input, mut left, mut shaped) = (input_context(query), LARGEST, Vec::with_capacity(sets.len()));
+        for (index, set) in sets.into_iter().enumerate() {
+            if index % BREAK == BREAK - 1 {
+                yield_now().await;
+                if Instant::now() >= query.deadline {
+                    return Err(BackendError::timeout("there was no time left to shape the parameter sets"));
+                }
+            }
+            let context = match &self.output {
+                Some(_) => item_context(&set, &input),
+                None => TemplateValue::UNDEFINED,
+            };
+            let context = Context::new(context, &self.evaluator, query.deadline);
+            let set = self.apply_one(set, &echoed, &context, &mut left).await;
+            let wrong = |error: EvaluationError| {
+                error.within(format_args!("parameter set {index}")).told(BackendError::invalid_output)
+            };
+            shaped.push(set.map_err(wrong)?);
+        }
+        Ok(shaped)
+    }
+
+    fn echoed<'a>(&'a self, query: &'a Query) -> Result<Vec<(&'a String, &'a Value)>, BackendError> {
+        let value = |key| query.parameters.get(key).map(|value| (key, value));
+        let missing = |key| {
+            BackendError::invalid_input(format!("the route echoes the parameter `{key}`, which the call does not have"))
+        };
+        self.echo.iter().map(|key| value(key).ok_or_else(|| missing(key))).collect()
+    }
+
+    /// Shapes one set, with so many bytes left for what is made of all.
+    async fn apply_one(
+        &self,
+        set: ParameterSet,
+        echoed: &[(&String, &Value)],
+        context: &Context,
+        left: &mut usize,
+    ) -> Result<ParameterSet, EvaluationError> {
+        let too_large = || "the route's `output` and `echo` make more than 32 MiB of all sets".to_owned();
+        let mut map = match &self.output {
+            None => set.0,
+            Some(templates) => {
+                let mut map = Parameters::new();
+                for (key, template) in templates {
+                    let text = context.render(template).await;
+                    let text = text.map_err(|error| error.within(format_args!("output `{key}`")))?;
+                    *left = left.checked_sub(text.len()).ok_or_else(too_large)?;
+                    map.insert(key.clone(), Value::String(text));
+                }
+                map
+            }
+        };
+        for (key, value) in echoed {
+            if map.contains_key(*key) {
+                return Err(format!("both the backend and `echo` set `{key}`").into());
+            }
+            if !Document::from(*value).spend(left) {
+                return Err(too_large().into());
+            }
+            map.insert((*key).clone(), (*value).clone());
+        }
+        if let Some(key) = map.keys().find(|key| RESERVED.contains(&key.as_str())) {
+            return Err(format!(
+                "the key `{key}` is reserved: Argo CD would overwrite it; rename it, for example in `output`"
+            )
+            .into());
+        }
+        self.settle_map(&mut map, DEEPEST).map_err(|misfit| misfit.told())?;
+        Ok(ParameterSet(map))
+    }
+
+    /// Nulls and numbers, at every depth, of which so many are left.
+    fn settle_map(&self, map: &mut Parameters, left: usize) -> Result<(), Misfit> {
+        if self.nulls == Nulls::Drop {
+            map.retain(|_, value| !value.is_null());
+        }
+        map.iter_mut()
+            .try_for_each(|(key, value)| self.settle(value, left).map_err(|misfit| misfit.within(&format!(".{key}"))))
+    }
+
+    fn settle(&self, value: &mut Value, left: usize) -> Result<(), Misfit> {
+        match value {
+            Value::Array(_) | Value::Object(_) if left == 0 => {
+                Err(Misfit::new(format!(" is more than {DEEPEST} levels deep")))
+            }
+            Value::Null => {
+                Err(Misfit::new(" is null, which Argo CD prints as `<nil>`; leave it out, or set `nulls: drop`"))
+            }
+            Value::Number(number) => {
+                check_exact(number, self.stringify).map_err(|error| Misfit::new(format!(": {error}")))?;
+                if self.stringify {
+                    *value = Value::String(number.to_string());
+                }
+                Ok(())
+            }
+            Value::Array(items) => items.iter_mut().enumerate().try_for_each(|(index, item)| {
+                self.settle(item, left - 1).map_err(|misfit| misfit.within(&format!("[{index}]")))
+            }),
+            Value::Object(map) => self.settle_map(map, left - 1),
+            Value::Bool(_) | Value::String(_) => Ok(()),
+        }
+    }
+}
+
+/// A value that Argo CD would not get as it is.
+struct Misfit {
+    /// Where it stands: `.list[2].name`
+    at: String,
+    /// What is wrong, as it follows the place.
+    why: String,
+}
+
+impl Misfit {
+    fn new(why: impl Into<String>) -> Self {
+        Self { at: String::new(), why: why.into() }
+    }
+
+    /// The same, of a value that holds it at `step`.
+    fn within(self, step: &str) -> Self {
+        Self { at: format!("{step}{}", self.at), ..self }
+    }
+
+    fn told(&self) -> String {
+        format!("`{}`{}", self.at.trim_start_matches('.'), self.why)
+    }
+}
+
+/// Refuses a number that would reach Argo CD as another one: names are made of it, and a changed name
+/// is a delete and a create.
+fn check_exact(number: &Number, stringify: bool) -> Result<(), String> {
+    let is_exact = match (number.as_i64(), number.as_u64()) {
+        (None, None) => number.as_f64().is_some_and(|float| float.abs() < 1e15),
+        (signed, unsigned) => stringify || unsigned.or(signed.map(i64::unsigned_abs)).is_some_and(|n| n <= MAX_SAFE),
+    };
+    if is_exact {
+        Ok(())
+    } else {
+        Err(format!("the number {number} cannot be carried exactly; make it a string at its source"))
+    }
+}
+
+/// The item's own keys at the top, and `params` and `applicationSet` for the call's input.
+fn item_context(set: &ParameterSet, input: &TemplateValue) -> TemplateValue {
+    let own = set.0.iter().map(|(key, value)| (key.as_str(), TemplateValue::from(Serde(value))));
+    let of_call = ["params", "applicationSet"].map(|name| (name, input.get_attr(name).unwrap_or_default()));
+    TemplateValue::from_pairs(own.chain(of_call))
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+    use serde_json::json;
+
+    use super::*;
+
+    fn shape(config: &Value) -> Shape {
+        let output: Option<IndexMap<String, String>> = serde_json::from_value(config["output"].clone()).unwrap();
+        let echo: Vec<String> = serde_json::from_value(config["echo"].clone()).unwrap_or_default();
+        let stringify = config["stringify"].as_bool().unwrap_or(true);
+        let nulls = if config["nulls"] == "drop" { Nulls::Drop } else { Nulls::Refuse };
+        Shape::build(
+            output.as_ref(),
+            &echo,
+            stringify,
+            nulls,
+            &Evaluator::none(),
+            &Path::root(),
+            &mut Problems::default(),
+        )
+    }
+
+    fn apply(config: &Value, set: Value) -> Result<String, String> {
+        let parameters = json!({"branch": "b1", "n": 7}).as_object().unwrap().clone();
+        let query = Query::new("fb".into(), parameters.into(), Instant::now());
+        let Value::Object(map) = set else { panic!("a set is an object") };
+        let shaped = shape(config).apply(vec![ParameterSet(map)], &query).now_or_never().unwrap();
+        let sets = shaped.map_err(|error| error.message)?;
+        Ok(Value::Object(sets[0].0.clone()).to_string())
+    }
+
+    #[test]
+    fn numbers_become_text_that_argo_prints_as_it_is() {
+        let set = json!({"a": 1_000_000, "b": [1.5, {"c": u64::MAX}], "d": true});
+        assert_eq!(
+            apply(&json!({}), set.clone()).unwrap(),
+            r#"{"a":"1000000","b":["1.5",{"c":"18446744073709551615"}],"d":true}"#
+        );
+        assert!(apply(&json!({"stringify": false}), set).unwrap_err().contains("`b[1].c`"));
+        assert_eq!(apply(&json!({"stringify": false}), json!({"a": 1})).unwrap(), r#"{"a":1}"#);
+        assert!(apply(&json!({}), json!({"a": 1e21})).unwrap_err().contains("exactly"));
+    }
+
+    #[test]
+    fn nulls_are_refused_or_dropped() {
+        let set = json!({"a": null, "o": {"p": null, "q": "x"}});
+        assert!(apply(&json!({}), set.clone()).unwrap_err().contains("`a` is null"));
+        assert_eq!(apply(&json!({"nulls": "drop"}), set).unwrap(), r#"{"o":{"q":"x"}}"#);
+        assert!(apply(&json!({"nulls": "drop"}), json!({"l": [null]})).unwrap_err().contains("`l[0]` is null"));
+    }
+
+    #[test]
+    fn levels_have_an_end() {
+        let nested = |levels: usize| (0..levels).fold(json!("x"), |inner, _| json!([inner]));
+        assert!(apply(&json!({}), json!({"a": nested(64)})).is_ok());
+        let error = apply(&json!({}), json!({"a": nested(65)})).unwrap_err();
+        assert!(error.contains("[0]` is more than 64 levels deep"), "{error}");
+    }
+
+    #[test]
+    fn reserved_keys_say_why() {
+        for key in RESERVED {
+            assert!(apply(&json!({}), json!({ key: "x" })).unwrap_err().contains("Argo CD would overwrite it"));
+        }
+    }
+
+    #[test]
+    fn a_mapping_and_an_echo() {
+        let config = json!({"output": {"z": "{{ front.digest }}", "a": "{{ params.branch }}-{{ applicationSet }}"}, "echo": ["n"]});
+        assert_eq!(apply(&config, json!({"front": {"digest": "d"}})).unwrap(), r#"{"z":"d","a":"b1-fb","n":"7"}"#);
+        assert!(apply(&config, json!({"front": {}})).unwrap_err().contains("`front.digest` is not there"));
+        assert!(
+            apply(&json!({"echo": ["branch"]}), json!({"branch": "x"}))
+                .unwrap_err()
+                .contains("both the backend and `echo`")
+        );
+        assert!(
+            apply(&json!({"echo": ["sha"]}), json!({})).unwrap_err().contains("`sha`, which the call does not have")
+        );
+    }
+}

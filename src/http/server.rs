@@ -1,0 +1,142 @@
+//! HTTP in, HTTP out: the only module that knows axum, and with [`error`] the only one that knows a
+//! status code.
+
+pub mod admin;
+mod body;
+mod completion;
+pub mod error;
+mod getparams;
+pub mod request;
+
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    sync::Arc,
+    time::Duration,
+};
+
+use axum::{
+    Router,
+    extract::{Path, Request, State, rejection::PathRejection},
+    response::{IntoResponse, Response},
+    routing::{any, get},
+};
+use http::{Extensions, HeaderMap, HeaderValue, header};
+
+use self::{
+    body::{discard, drain, is_too_large, read, too_large},
+    completion::Completion,
+    error::{ApiError, Code},
+};
+use crate::{
+    app::App,
+    auth::{Auth, Refused},
+    config::ConnectionsConfig,
+    http::edge::{Client, Edge, Limits, Refusals},
+};
+
+/// The HTTP contract, as it is served at `/openapi.yaml`.
+pub const OPENAPI: &str = include_str!("../../openapi.yaml");
+
+/// How long a request's head may take to arrive, and an answer to be taken.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a TLS handshake may take.
+const HANDSHAKE: Duration = Duration::from_secs(5);
+/// How much memory connections may hold together on which nobody has authenticated yet, in bytes.
+const STRANGERS: usize = 32 * 1024 * 1024;
+/// What Argo CD's controller appends to `baseUrl`.
+const GETPARAMS: &str = "/api/v1/getparams.execute";
+/// The same for the route that `baseUrl` names.
+const NAMED_GETPARAMS: &str = "/{route}/api/v1/getparams.execute";
+
+/// What a connection of the main listener is served with, and what is said without a request.
+#[must_use]
+pub fn edge(app: &App) -> Edge {
+    let overloaded = "there are too many connections, in all or from this address (`server.connections`)";
+    let malformed = "this is no HTTP/1.1 request";
+    let large_head = "the request's head is larger than 16 KiB, or has more than 100 headers";
+    let ConnectionsConfig { most, per_peer, idle, max_age } = app.setup().server.connections;
+    let cleartext = "this port speaks TLS (`server.tls`); ask it by https://";
+    let limits = Limits {
+        most,
+        most_per_peer: per_peer,
+        idle: idle.0,
+        max_age: max_age.0,
+        patience: PATIENCE,
+        handshake: HANDSHAKE,
+        strangers: STRANGERS,
+    };
+    let refusals = Refusals {
+        overloaded: ApiError::new(Code::Overloaded, overloaded).retry_after(Duration::from_secs(1)).into_bytes(),
+        malformed: ApiError::new(Code::InvalidRequest, malformed).into_bytes(),
+        large_head: ApiError::new(Code::HeadTooLarge, large_head).into_bytes(),
+        cleartext: ApiError::new(Code::InvalidRequest, cleartext).into_bytes(),
+    };
+    Edge { limits, tls: app.tls.clone(), refusals: Arc::new(refusals), metrics: app.metrics.connections.clone() }
+}
+
+/// The router of the main listener.
+pub fn router(app: Arc<App>) -> Router {
+    Router::new()
+        .route(GETPARAMS, any(|State(app): State<Arc<App>>, request: Request| getparams::serve(app, None, request)))
+        .route(
+            NAMED_GETPARAMS,
+            any(|State(app): State<Arc<App>>, route: Result<Path<String>, PathRejection>, request: Request| {
+                // A name that is no UTF-8 is no route's; axum's own refusal would not have our form.
+                let name = route.map_or_else(|_| char::REPLACEMENT_CHARACTER.into(), |Path(name)| name);
+                getparams::serve(app, Some(name), request)
+            }),
+        )
+        .route("/openapi.yaml", get(openapi).fallback(wrong_method))
+        .fallback(unknown_path)
+        .with_state(app)
+}
+
+/// What whoever is `refused` is told, a stranger in the words of `told`: from an address of which too many were, to come later.
+fn of_stranger(auth: &Auth, extensions: &Extensions, refused: Refused, told: &str) -> ApiError {
+    let is_stranger = matches!(refused, Refused::Wrong(_));
+    let error = ApiError::of_refused(refused, told);
+    if is_stranger { note_failure(auth, extensions, error) } else { error }
+}
+
+/// `error`, of somebody who is nobody's caller; from an address of which too many were, that it is to come later.
+fn note_failure(auth: &Auth, extensions: &Extensions, error: ApiError) -> ApiError {
+    match auth.failed(peer(extensions)) {
+        Some(after) => error.too_often(after),
+        None => error,
+    }
+}
+
+/// Where a request comes from: its connection's other end.
+fn peer(extensions: &Extensions) -> IpAddr {
+    extensions.get::<Client>().map_or(Ipv4Addr::UNSPECIFIED.into(), |client| client.peer)
+}
+
+/// Notes that whoever sent a request has shown who it is.
+fn admit(extensions: &Extensions) {
+    if let Some(client) = extensions.get::<Client>() {
+        client.admit();
+    }
+}
+
+/// A stranger's text for a message: short and without control characters.
+fn short(text: &str) -> String {
+    text.chars().take(100).collect::<String>().escape_debug().to_string()
+}
+
+async fn openapi() -> Response {
+    (HeaderMap::from_iter([(header::CONTENT_TYPE, HeaderValue::from_static("application/yaml"))]), OPENAPI)
+        .into_response()
+}
+
+async fn unknown_path(State(app): State<Arc<App>>, request: Request) -> Response {
+    let completion = Completion::start(app, &request, None);
+    let message = format!("there is nothing at this path; Argo CD calls POST {GETPARAMS}, or POST /<route>{GETPARAMS}");
+    discard(request.into_body()).await;
+    completion.refuse(ApiError::new(Code::NotFound, message))
+}
+
+async fn wrong_method(State(app): State<Arc<App>>, request: Request) -> Response {
+    let completion = Completion::start(app, &request, None);
+    discard(request.into_body()).await;
+    completion.refuse(ApiError::new(Code::MethodNotAllowed, "this path answers GET only").allow("GET, HEAD"))
+}

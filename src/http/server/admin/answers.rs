@@ -1,0 +1,111 @@
+//! `GET /admin/answers`, `POST /admin/answers/invalidate`.
+
+use std::{
+    sync::Arc,
+    time::{Duration, UNIX_EPOCH},
+};
+
+use axum::extract::Query;
+use http::Uri;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::off_thread;
+use crate::{
+    app::App,
+    domain::{
+        clock::Timestamp,
+        document,
+        generator::{Parameters, Selector},
+    },
+    engine::answer::upkeep::{Operator, Overview},
+    http::server::error::{ApiError, Code},
+};
+
+/// How many answers are told unless more are asked for.
+const USUAL: usize = 1000;
+/// How many may be asked for.
+const MOST: usize = 1_000_000;
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Wanted {
+    route: Option<String>,
+    application_set: Option<String>,
+    limit: Option<usize>,
+}
+
+pub(super) async fn list(app: Arc<App>, uri: &Uri) -> Result<Value, ApiError> {
+    let invalid = |error: String| ApiError::new(Code::InvalidRequest, format!("the query: {error}"));
+    let Query(wanted) = Query::<Wanted>::try_from_uri(uri).map_err(|error| invalid(error.body_text()))?;
+    if wanted.limit.is_some_and(|limit| limit > MOST) {
+        return Err(invalid(format!("`limit` is at most {MOST}")));
+    }
+    let selector =
+        Selector { route: wanted.route, application_set: wanted.application_set, parameters: Parameters::new() };
+    let all = off_thread(move || app.engine.list(&app.setup().routes, &selector)).await?;
+    let answers: Vec<Value> = all.iter().take(wanted.limit.unwrap_or(USUAL)).map(tell).collect();
+    Ok(json!({ "answers": answers, "total": all.len() }))
+}
+
+fn tell(overview: &Overview) -> Value {
+    let mut told = Map::new();
+    let question = &overview.question;
+    told.insert("key".into(), overview.key.to_string().into());
+    told.insert("lineage".into(), overview.lineage.to_string().into());
+    told.insert("route".into(), (*question.route).into());
+    if let Some(name) = &question.application_set {
+        told.insert("applicationSet".into(), (**name).into());
+    }
+    told.insert("askedBy".into(), json!(overview.asked_by));
+    told.insert("input".into(), Value::Object((*question.parameters).clone()));
+    told.insert("state".into(), overview.state.into());
+    if let Some(answer) = &overview.answer {
+        told.insert("storedAt".into(), rfc3339(answer.stored_at).into());
+        told.insert("ageSeconds".into(), overview.age.unwrap_or_default().as_secs().into());
+        told.insert("sizeBytes".into(), answer.size.into());
+        told.insert("parameterSets".into(), answer.sets.into());
+        told.insert("backendMilliseconds".into(), json!(answer.took.as_secs_f64() * 1000.0));
+        told.insert("evidence".into(), json!(answer.evidence));
+    }
+    if let Some(left) = overview.fresh_for {
+        told.insert("freshForSeconds".into(), left.as_secs().into());
+    }
+    if let Some((failure, left)) = &overview.failing {
+        let failing = json!({
+            "kind": failure.as_str(), "message": failure.to_string(), "evidence": failure.evidence(),
+            "askedAgainInSeconds": left.as_secs() + 1,
+        });
+        told.insert("failing".into(), failing);
+    }
+    if let Some(held) = &overview.held {
+        told.insert("held".into(), super::held::tell(overview.lineage, held, &overview.asked_by));
+    }
+    told.into()
+}
+
+/// A time as people and programs read it.
+pub(super) fn rfc3339(time: Timestamp) -> String {
+    humantime::format_rfc3339_millis(UNIX_EPOCH + Duration::from_millis(time.0)).to_string()
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Meant {
+    route: Option<String>,
+    application_set: Option<String>,
+    #[serde(default)]
+    input: Parameters,
+}
+
+pub(super) async fn invalidate(app: Arc<App>, body: &[u8], by: Operator) -> Result<Value, ApiError> {
+    let invalid = |error: String| ApiError::new(Code::InvalidRequest, error);
+    let meant: Meant = document::parse_object(body).map_err(|error| invalid(format!("the body: {error}")))?;
+    let selector = Selector { route: meant.route, application_set: meant.application_set, parameters: meant.input };
+    if let Some(name) = selector.route.as_ref().filter(|name| app.setup().routes.by_name(name).is_none()) {
+        let message = format!("there is no route `{}`", name.escape_debug());
+        return Err(ApiError::new(Code::UnknownRoute, message));
+    }
+    let done = off_thread(move || app.engine.invalidate(&app.setup().routes, &selector, &by)).await?;
+    Ok(json!({ "answers": done.answers, "runs": done.runs }))
+}

@@ -1,0 +1,80 @@
+//! `GET /admin/held`, `POST /admin/held/{id}/release` and `…/reject`.
+
+use std::{sync::Arc, time::Duration};
+
+use serde_json::{Value, json};
+
+use super::{answers::rfc3339, off_thread};
+use crate::{
+    app::App,
+    engine::{
+        answer::upkeep::Operator,
+        cache::Key,
+        guard::{Decision, Held},
+    },
+    http::server::error::{ApiError, Code},
+};
+
+/// How long a decision may take to reach the disk.
+const FLUSH: Duration = Duration::from_secs(5);
+
+pub(super) fn list(app: &App) -> Value {
+    let mut held = app.engine.held();
+    held.sort_by_key(|(_, held)| held.since);
+    let told: Vec<Value> = held
+        .iter()
+        .map(|(lineage, held)| tell(*lineage, held, &app.engine.asked_by(&held.question, &held.key)))
+        .collect();
+    json!({ "held": told })
+}
+
+pub(super) fn tell(lineage: Key, held: &Held, asked_by: &[Arc<str>]) -> Value {
+    let mut told = json!({
+        "id": lineage.to_string(),
+        "route": *held.question.route,
+        "askedBy": asked_by,
+        "input": *held.question.parameters,
+        "reason": held.breach.reason,
+        "gone": held.breach.gone,
+        "identity": held.breach.identity,
+        "parameterSets": held.sets,
+        "agreed": held.agreed,
+        "wanted": held.wanted,
+        "apartSeconds": held.apart.as_secs_f64(),
+        "since": rfc3339(held.since),
+        "seenAt": rfc3339(held.seen_at),
+        "askedAt": rfc3339(held.asked_at),
+        "message": held.to_string(),
+    });
+    if let Some(name) = &held.question.application_set {
+        told["applicationSet"] = (**name).into();
+    }
+    if let Some(decision) = held.decision {
+        told["decision"] = json!(decision);
+    }
+    told
+}
+
+pub(super) async fn decide(app: Arc<App>, id: &str, decision: Decision, by: &Operator) -> Result<Value, ApiError> {
+    let Some(decided) = app.engine.decide(&app.setup().routes, id, decision, by).await else {
+        let message = "nothing is held under this id; `appset-gateway held list`, or GET /admin/held, lists what is";
+        return Err(ApiError::new(Code::NotFound, message));
+    };
+    let id = decided.was.lineage.to_string();
+    if let Some(disk) = app.engine.answers().disk().cloned() {
+        off_thread(move || disk.flush(FLUSH)).await?;
+    }
+    let message = match (decision, &decided.is, &decided.unknown) {
+        (Decision::Rejected, ..) => "no number of runs that agree lets it pass; the last good answer stays".to_owned(),
+        (Decision::Released, None, None) => "the source says so still, and it is believed now".to_owned(),
+        (Decision::Released, None, Some(unknown)) => format!("nothing is held any more: {}", unknown.failure),
+        (Decision::Released, Some(held), _) if held.decision.is_none() => {
+            format!("the source says something else by now, which is {held}")
+        }
+        (Decision::Released, Some(_), Some(unknown)) => {
+            format!("it is believed once the source says it again; now: {}", unknown.failure)
+        }
+        (Decision::Released, Some(_), None) => "it is believed once the source says it again".to_owned(),
+    };
+    Ok(json!({ "id": id, "isHeld": decided.is.is_some(), "message": message }))
+}

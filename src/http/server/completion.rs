@@ -1,0 +1,294 @@
+//! The end of every request: its headers, its metrics and its one log line, also when the caller has
+//! gone or the code panicked.
+
+use std::{
+    fmt::Write as _,
+    hash::{BuildHasher, RandomState},
+    sync::{
+        Arc, LazyLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use axum::{body::Body, extract::Request, response::Response};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use serde_json::Value;
+
+use super::{GETPARAMS, NAMED_GETPARAMS, error::ApiError, short};
+use crate::{
+    app::App,
+    auth::Caller,
+    engine::{
+        answer::{Answer, Source},
+        cache::Key,
+        route::Route,
+    },
+    http::edge::Client,
+    telemetry::{
+        metrics::NO_ROUTE,
+        trace::{Place, Span},
+    },
+};
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// RFC 9211.
+const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
+/// <https://www.w3.org/TR/server-timing/>
+const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
+
+/// What OpenTelemetry has for a method that is not among those that everybody knows.
+const OTHER: &str = "_OTHER";
+
+/// A request on its way to its end.
+pub struct Completion {
+    app: Arc<App>,
+    started: Instant,
+    request_id: HeaderValue,
+    span: Span,
+    /// From where it came.
+    peer: Option<Arc<str>>,
+    /// Method and path of what is no call of a generator.
+    other: Option<(&'static str, String)>,
+    /// Who asks, once that is known.
+    pub caller: Option<Arc<Caller>>,
+    /// Which route is asked, once that is known.
+    pub route: Option<Arc<Route>>,
+    /// Which route is meant, where it was not to be asked. For the log alone.
+    pub meant: Option<String>,
+    /// For which ApplicationSet, once that is known.
+    pub application_set: Option<Arc<str>>,
+    /// What is asked, as a hash, once that is known.
+    pub key: Option<Key>,
+    is_over: bool,
+}
+
+impl Completion {
+    /// Starts the clock for `request`, which came to the path of the `template`, or to one that is nothing's.
+    pub fn start(app: Arc<App>, request: &Request, template: Option<&'static str>) -> Self {
+        app.metrics.in_flight.inc();
+        let span = app.traces.tracer.request(request.headers(), || span_name(request.method(), template));
+        span.note(|record| {
+            record.set("http.request.method", known(request.method()));
+            if let Some(template) = template {
+                record.set("http.route", template);
+            }
+        });
+        Self {
+            started: Instant::now(),
+            request_id: given_id(request.headers()).unwrap_or_else(new_id),
+            span,
+            app,
+            peer: request.extensions().get::<Client>().map(|client| Arc::clone(&client.peer_text)),
+            other: match template {
+                Some(GETPARAMS | NAMED_GETPARAMS) => None,
+                _ => Some((known(request.method()), short(request.uri().path()))),
+            },
+            caller: None,
+            route: None,
+            meant: None,
+            application_set: None,
+            key: None,
+            is_over: false,
+        }
+    }
+
+    /// Its id, which stands in its answer and in the log.
+    pub fn request_id(&self) -> &str {
+        self.request_id.to_str().unwrap_or_default()
+    }
+
+    /// Where what is done for the request belongs to a trace, if it does.
+    pub fn place(&self) -> Option<Place> {
+        self.span.place()
+    }
+
+    /// Ends with a complete answer: the only way to a 2xx on a plugin generator's path (invariant I1).
+    pub fn answer(mut self, answer: &Answer) -> Response {
+        let encoded = &answer.entry.encoded;
+        let mut response = Response::new(Body::from(encoded.body().clone()));
+        *response.status_mut() = StatusCode::OK;
+        let headers = response.headers_mut();
+        headers.reserve(6);
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let mut because = None;
+        let (state, status, age) = match &answer.source {
+            Source::Hit { age, left } => {
+                ("hit", text(format_args!("appset-gateway; hit; ttl={}", left.as_secs())), *age)
+            }
+            Source::StaleWhileRevalidate(stale, None) => {
+                ("stale", text(format_args!("appset-gateway; hit; ttl=-{}", stale.over.as_secs())), stale.age)
+            }
+            Source::StaleWhileRevalidate(stale, Some(unknown)) | Source::StaleIfError(stale, unknown) => {
+                let error = self.route.as_deref().map(|route| ApiError::of((**unknown).clone(), route));
+                let detail = error.as_ref().map_or("unknown", |error| error.code.as_str());
+                because = error;
+                let is_if_error = matches!(answer.source, Source::StaleIfError(..));
+                let over = stale.over.as_secs();
+                (
+                    if is_if_error { "stale_if_error" } else { "stale" },
+                    text(format_args!("appset-gateway; hit; ttl=-{over}; detail={detail}")),
+                    stale.age,
+                )
+            }
+            Source::Miss { shared: false } => {
+                ("miss", HeaderValue::from_static("appset-gateway; fwd=miss; stored"), Duration::ZERO)
+            }
+            Source::Miss { shared: true } => {
+                ("joined", HeaderValue::from_static("appset-gateway; fwd=miss; collapsed"), Duration::ZERO)
+            }
+        };
+        headers.insert(CACHE_STATUS, status);
+        headers.insert(header::AGE, HeaderValue::from(age.as_secs()));
+        let elapsed = self.started.elapsed();
+        let total = elapsed.as_micros();
+        let timing = match &answer.source {
+            Source::Hit { .. } | Source::StaleWhileRevalidate(..) | Source::StaleIfError(..) => {
+                text(format_args!("total;dur={}.{:03}", total / 1000, total % 1000))
+            }
+            Source::Miss { .. } => {
+                let backend = answer.entry.took.as_micros();
+                text(format_args!(
+                    "total;dur={}.{:03}, backend;dur={}.{:03}",
+                    total / 1000,
+                    total % 1000,
+                    backend / 1000,
+                    backend % 1000
+                ))
+            }
+        };
+        headers.insert(SERVER_TIMING, timing);
+        headers.insert(REQUEST_ID, self.request_id.clone());
+        if let Some(route) = &self.route {
+            route.metrics.answered.inc();
+            route.metrics.seconds.observe(elapsed.as_secs_f64());
+        }
+        self.log(200, state, Some(encoded.sets()), because.as_ref());
+        self.is_over = true;
+        response
+    }
+
+    /// Ends with what an operator asked for.
+    pub fn tell(mut self, told: &Value) -> Response {
+        let elapsed = self.started.elapsed();
+        self.app.metrics.ended(NO_ROUTE, "ok", elapsed);
+        self.log(200, "none", None, None);
+        self.is_over = true;
+        let mut response = Response::new(Body::from(told.to_string()));
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(REQUEST_ID, self.request_id.clone());
+        response
+    }
+
+    /// Ends with a refusal.
+    pub fn refuse(mut self, error: ApiError) -> Response {
+        let route = self.route.as_ref().map(|route| &*route.name);
+        let elapsed = self.started.elapsed();
+        self.app.metrics.ended(route.unwrap_or(NO_ROUTE), error.code.as_str(), elapsed);
+        self.log(error.code.status().as_u16(), "none", None, Some(&error));
+        let mut response = error.into_response(route, self.request_id());
+        response.headers_mut().insert(REQUEST_ID, self.request_id.clone());
+        self.is_over = true;
+        response
+    }
+
+    fn log(&self, status: u16, cache: &'static str, sets: Option<usize>, error: Option<&ApiError>) {
+        self.span.enter(|| self.write_line(status, cache, sets, error));
+        self.span.note(|record| {
+            record.set("http.response.status_code", status);
+            record.set("appset_gateway.cache", cache);
+            if let Some(route) = &self.route {
+                record.set("appset_gateway.route", route.name.to_string());
+            }
+            if let Some(caller) = &self.caller {
+                record.set("appset_gateway.caller", caller.name.clone());
+            }
+            if let Some(sets) = sets {
+                record.set("appset_gateway.parameter_sets", sets);
+            }
+            match error {
+                // An error to whoever reads the trace of a server is its own, not its caller's.
+                Some(error) if status >= 500 => record.fail(error.code.as_str()),
+                Some(error) => record.set("error.type", error.code.as_str()),
+                None => {}
+            }
+        });
+    }
+
+    fn write_line(&self, status: u16, cache: &'static str, sets: Option<usize>, error: Option<&ApiError>) {
+        let request_id = self.request_id();
+        let peer = self.peer.as_deref();
+        let (method, path) = self.other.as_ref().map(|(method, path)| (*method, path.as_str())).unzip();
+        let route = self.route.as_ref().map(|route| &*route.name).or(self.meant.as_deref());
+        let application_set = self.application_set.as_deref();
+        let caller = self.caller.as_ref().map(|caller| caller.name.as_str());
+        let caller = caller.or_else(|| error.and_then(|error| error.caller.as_deref()));
+        let duration_us = u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let sets = sets.map(|sets| sets as u64);
+        let key = self.key.map(tracing::field::display);
+        match error {
+            None => tracing::info!(
+                target: "request", request_id, peer, method, path, route, application_set, caller, key, cache, status, duration_us, sets,
+                "answered"
+            ),
+            Some(error) if error.is_often => tracing::debug!(
+                target: "request", request_id, peer, method, path, route, status, duration_us, code = error.code.as_str(), reason = error.reason.as_deref(), "refused"
+            ),
+            Some(error) => tracing::warn!(
+                target: "request", request_id, peer, method, path, route, application_set, caller, key, cache, status,
+                duration_us, sets, code = error.code.as_str(), error = error.message.as_str(), reason = error.reason.as_deref(),
+                "{}", if status == 200 { "answered from an earlier answer" } else { "refused" }
+            ),
+        }
+    }
+}
+
+impl Drop for Completion {
+    fn drop(&mut self) {
+        self.app.metrics.in_flight.dec();
+        if !self.is_over {
+            // 499: "client closed request", as nginx logs it. Nobody receives it.
+            let route = self.route.as_ref().map_or(NO_ROUTE, |route| &route.name);
+            self.app.metrics.ended(route, "cancelled", self.started.elapsed());
+            self.log(499, "none", None, None);
+        }
+    }
+}
+
+/// The name of a request's span: few, whatever strangers ask for.
+fn span_name(method: &Method, template: Option<&'static str>) -> String {
+    let method = match known(method) {
+        OTHER => "HTTP",
+        method => method,
+    };
+    template.map_or_else(|| method.to_owned(), |template| format!("{method} {template}"))
+}
+
+/// The method, if it is one that everybody knows.
+fn known(method: &Method) -> &'static str {
+    let known = ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"];
+    known.into_iter().find(|known| *known == method).unwrap_or(OTHER)
+}
+
+/// A caller's own id, if it is one that is safe to repeat.
+fn given_id(headers: &HeaderMap) -> Option<HeaderValue> {
+    let value = headers.get(REQUEST_ID)?;
+    let fits = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    let is_safe = (1..=64).contains(&value.len()) && value.as_bytes().iter().all(fits);
+    is_safe.then(|| value.clone())
+}
+
+/// A new id: unique in this process, and unlikely to be in any other.
+fn new_id() -> HeaderValue {
+    static STATE: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    text(format_args!("{:016x}", STATE.hash_one(NEXT.fetch_add(1, Ordering::Relaxed))))
+}
+
+/// A header value of text that we wrote ourselves.
+fn text(arguments: std::fmt::Arguments<'_>) -> HeaderValue {
+    let mut text = String::with_capacity(48);
+    let _ = text.write_fmt(arguments);
+    HeaderValue::from_maybe_shared(bytes::Bytes::from(text)).unwrap_or(HeaderValue::from_static(""))
+}

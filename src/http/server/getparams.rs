@@ -1,0 +1,315 @@
+//! `POST /api/v1/getparams.execute`, step by step: authenticate by the headers, find a place, read the
+//! body, pick the route, check the input, answer.
+
+use std::{panic::AssertUnwindSafe, pin::pin, sync::Arc, time::Duration};
+
+use axum::{extract::Request, response::Response};
+use futures_util::FutureExt;
+use http::{Method, header};
+use tokio::time::Instant;
+
+use super::{
+    GETPARAMS, NAMED_GETPARAMS, admit as note_admitted,
+    completion::Completion,
+    discard, drain,
+    error::{ApiError, Code},
+    is_too_large, note_failure, of_stranger, peer, read,
+    request::GetParamsRequest,
+    short, too_large,
+};
+use crate::{
+    app::{self, App, Setup},
+    auth::{Auth, Caller, Role, Turn},
+    domain::generator::Query,
+    engine::{answer::Answer, route::Route},
+    http::edge::{Client, ClientCertificate},
+    telemetry::trace,
+};
+
+/// What a stranger is told.
+const NO_TOKEN: &str = "the bearer token is missing or wrong; compare the Secret that the plugin's ConfigMap names with `auth` of the gateway, \
+                        whose log says more";
+
+/// Serves one call, to the route called `named` or to the first that takes it.
+pub async fn serve(app: Arc<App>, named: Option<String>, request: Request) -> Response {
+    let template = if named.is_some() { NAMED_GETPARAMS } else { GETPARAMS };
+    let mut completion = Completion::start(Arc::clone(&app), &request, Some(template));
+    let place = completion.place();
+    let ended = {
+        // Pinned, so that it is not moved to its place in a trace.
+        let steps = pin!(AssertUnwindSafe(steps(&app, named.as_deref(), request, &mut completion)).catch_unwind());
+        trace::at(place, steps).await
+    };
+    match ended {
+        Ok(Ok(answer)) => completion.answer(&answer),
+        Ok(Err(error)) => {
+            completion.meant = completion.meant.take().or_else(|| named.as_deref().map(short));
+            completion.refuse(error)
+        }
+        Err(_) => completion.refuse(ApiError::new(Code::Internal, "the gateway failed; its log says where")),
+    }
+}
+
+async fn steps(
+    app: &Arc<App>,
+    named: Option<&str>,
+    request: Request,
+    completion: &mut Completion,
+) -> Result<Answer, ApiError> {
+    let began = Instant::now();
+    let (head, body) = request.into_parts();
+    let setup = app.setup();
+    let admitted = admit(app, &setup, &head, (named, began), completion).await;
+    let (caller, _place) = match admitted {
+        Ok(admitted) => admitted,
+        Err(error) => {
+            // A refusal keeps nothing of the head while the body arrives.
+            drop(head);
+            // What is refused to spare the gateway work is not read.
+            let is_read = completion.caller.is_some() && matches!(error.code, Code::Forbidden | Code::Throttled);
+            if !is_read {
+                Box::pin(discard(body)).await;
+            } else if let Some(body) = Box::pin(drain(body)).await {
+                note(&setup, named, &body, completion);
+            }
+            return Err(error);
+        }
+    };
+    let body = read(body).await?;
+    let answer = ask(app, &setup, (named, began), &body, &caller, completion).await;
+    if answer.is_err() {
+        note(&setup, named, &body, completion);
+    }
+    answer
+}
+
+/// Notes for the log what was meant by a call that was refused, as far as its `body` and `completion` tell.
+fn note(setup: &Setup, named: Option<&str>, body: &[u8], completion: &mut Completion) {
+    if completion.key.is_some() {
+        return;
+    }
+    let Ok(call) = GetParamsRequest::parse(body) else { return };
+    let meant = completion.meant.as_deref().or(named);
+    let route = completion.route.as_ref().or_else(|| setup.routes.by_name(meant?));
+    let query = Query::new(call.application_set, call.parameters, Instant::now());
+    completion.key = route.map(|route| route.key(&query));
+    completion.application_set = Some(query.application_set);
+}
+
+/// Everything after the body was read, of a call that began then.
+async fn ask(
+    app: &App,
+    setup: &Setup,
+    (named, began): (Option<&str>, Instant),
+    body: &[u8],
+    caller: &Caller,
+    completion: &mut Completion,
+) -> Result<Answer, ApiError> {
+    let call = GetParamsRequest::parse(body).map_err(|error| ApiError::new(Code::InvalidRequest, error))?;
+    completion.application_set = Some(Arc::clone(&call.application_set));
+    if !caller.may_ask_for(&call.application_set) {
+        return Err(not_for(caller, &call.application_set));
+    }
+    let route = pick(setup, named, &call, caller, completion).await?;
+    completion.route = Some(Arc::clone(route));
+    let until = began + route.deadline;
+    let admitted = route.admit(call.parameters, until).await;
+    let parameters = admitted.map_err(|error| ApiError::of_input(route, error))?;
+    let query = Query::new(call.application_set, parameters, until);
+    completion.key = Some(route.key(&query));
+    let answer = app.engine.answer(route, query.clone()).await;
+    answer.map_err(|unknown| ApiError::of_nothing(unknown, route, &query))
+}
+
+/// Everything that can be decided before the body is read, of a call that began then.
+async fn admit<'a>(
+    app: &'a App,
+    setup: &Setup,
+    head: &http::request::Parts,
+    (named, began): (Option<&str>, Instant),
+    completion: &mut Completion,
+) -> Result<(Arc<Caller>, (Turn, app::Place<'a>)), ApiError> {
+    if head.method != Method::POST {
+        let message = format!("Argo CD's plugin generator sends a POST, not a {}", head.method);
+        return Err(ApiError::new(Code::MethodNotAllowed, message).allow("POST"));
+    }
+    if head.headers.get_all(header::HOST).iter().nth(1).is_some() {
+        return Err(ApiError::new(
+            Code::InvalidRequest,
+            "the request has more than one `Host` header (RFC 9112, section 3.2)",
+        ));
+    }
+    let caller = authenticate(&setup.auth, head).await?;
+    note_admitted(&head.extensions);
+    completion.caller = Some(Arc::clone(&caller));
+    if let Some(name) = named.filter(|name| !caller.may_ask(name)) {
+        return Err(out_of_scope(&caller, name));
+    }
+    if is_too_large(&head.headers) {
+        return Err(too_large());
+    }
+    let route = named.and_then(|name| setup.routes.by_name(name));
+    let until = began + route.map_or(setup.server.deadline.0, |route| route.deadline);
+    let turn = caller.enter(until).await.map_err(|excess| ApiError::of_excess(&caller.name, excess))?;
+    let most = setup.server.max_in_flight;
+    let Some(place) = app.in_flight.enter(most) else {
+        let message = format!("{most} requests are under way, the most that `server.maxInFlight` allows");
+        return Err(ApiError::new(Code::Overloaded, message).retry_after(Duration::from_secs(1)));
+    };
+    Ok((caller, (turn, place)))
+}
+
+/// Who calls: whose token it is, or without one whose certificate.
+async fn authenticate(auth: &Auth, head: &http::request::Parts) -> Result<Arc<Caller>, ApiError> {
+    let has_authorization = head.headers.contains_key(header::AUTHORIZATION);
+    let certificate = head.extensions.get::<Client>().and_then(|client| client.certificate.as_deref());
+    if let (false, Some(ClientCertificate { subject, uris })) = (has_authorization, certificate) {
+        return auth.by_certificate(subject, uris).ok_or_else(|| {
+            let (subject, uris) = (short(subject), short(&uris.join(", ")));
+            let message = format!(
+                "the certificate with the subject `{subject}` and the URIs [{uris}] is no caller's, and there is no bearer token; \
+                 see `auth.certificates`"
+            );
+            note_failure(auth, &head.extensions, ApiError::new(Code::Forbidden, message))
+        });
+    }
+    auth.authenticate(&head.headers, peer(&head.extensions))
+        .await
+        .map_err(|refused| of_stranger(auth, &head.extensions, refused, NO_TOKEN))
+}
+
+async fn pick<'a>(
+    setup: &'a Setup,
+    named: Option<&str>,
+    call: &GetParamsRequest,
+    caller: &Caller,
+    completion: &mut Completion,
+) -> Result<&'a Arc<Route>, ApiError> {
+    let found = if let Some(name) = named {
+        setup.routes.by_name(name)
+    } else {
+        let deadline = Instant::now() + setup.server.deadline.0;
+        let query = Query::new(Arc::clone(&call.application_set), Arc::clone(&call.parameters), deadline);
+        setup.routes.by_match(&query).await.map_err(|(route, error)| {
+            if !caller.may_ask(&route.name) {
+                completion.meant = Some(route.name.to_string());
+                return out_of_scope(caller, &route.name);
+            }
+            let error = ApiError::of_match(&route, error);
+            completion.route = Some(route);
+            error
+        })?
+    };
+    let Some(route) = found else {
+        return Err(unknown_route(setup, named, call, caller));
+    };
+    if caller.may_ask(&route.name) {
+        return Ok(route);
+    }
+    completion.meant = Some(route.name.to_string());
+    Err(out_of_scope(caller, &route.name))
+}
+
+fn unknown_route(setup: &Setup, named: Option<&str>, call: &GetParamsRequest, caller: &Caller) -> ApiError {
+    let open: Vec<&str> = setup.routes.iter().map(|route| &*route.name).filter(|name| caller.may_ask(name)).collect();
+    let message = if let Some(name) = named {
+        format!("there is no route `{}`; there are: {}", short(name), open.join(", "))
+    } else {
+        let parameters: Vec<String> = call.parameters.keys().take(20).map(|name| short(name)).collect();
+        format!(
+            "no route's `match` takes the ApplicationSet `{}` with the parameters [{}]; name a route in `baseUrl` \
+                 (http://<gateway>/<route>), or add a `match`; there are: {}",
+            short(&call.application_set),
+            parameters.join(", "),
+            open.join(", ")
+        )
+    };
+    ApiError::new(Code::UnknownRoute, message)
+}
+
+fn out_of_scope(caller: &Caller, route: &str) -> ApiError {
+    let name = &caller.name;
+    let message = match caller.role {
+        Role::Caller => format!("the caller `{name}` may not ask the route `{}`; see its `routes`", short(route)),
+        Role::Admin => {
+            format!("the caller `{name}` has the role `admin` and opens no routes; Argo CD needs a token of its own")
+        }
+    };
+    ApiError::new(Code::Forbidden, message)
+}
+
+fn not_for(caller: &Caller, application_set: &str) -> ApiError {
+    if caller.role == Role::Admin {
+        return out_of_scope(caller, "");
+    }
+    let name = &caller.name;
+    let message = if application_set.is_empty() {
+        format!(
+            "the call names no ApplicationSet (`applicationSetName`), and the `applicationSets` of the caller `{name}` need one"
+        )
+    } else {
+        let asked = short(application_set);
+        format!("the caller `{name}` may not ask for the ApplicationSet `{asked}`; see its `applicationSets`")
+    };
+    ApiError::new(Code::Forbidden, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use async_trait::async_trait;
+    use axum::body::Body;
+    use http_body_util::BodyExt;
+    use serde_json::Value;
+
+    use super::*;
+    use crate::{
+        backend::Backend,
+        clients::launcher::own_program,
+        config::Loaded,
+        domain::{
+            clock::SystemClock,
+            error::BackendError,
+            generator::{Outcome, ParameterSet},
+        },
+        file::base_dir::BaseDir,
+    };
+
+    struct Panicking;
+
+    #[async_trait]
+    impl Backend for Panicking {
+        async fn resolve(&self, query: &Query) -> Result<Outcome, BackendError> {
+            assert!(query.parameters.is_empty(), "secret-canary");
+            Ok(Outcome::present(ParameterSet::default(), Vec::new()))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_a_flat_error_and_the_next_call_works() {
+        let hash = crate::auth::hash_token("t");
+        let config = format!(
+            "auth: {{ tokens: [ {{ name: t, sha256: \"{hash}\" }} ] }}\n\
+             routes: [ {{ name: r, match: {{}}, backend: {{ fixed: {{ parameters: [] }} }} }} ]"
+        );
+        let loaded = Loaded::parse("t.yaml", config, BaseDir::default()).unwrap();
+        let (app, _) = App::build(loaded, Arc::new(SystemClock), own_program()).unwrap();
+        let app = Arc::new(app.with_backend(&(Arc::new(Panicking) as Arc<dyn Backend>)));
+        let call = async |parameters: &str| {
+            let body = format!("{{\"input\":{{\"parameters\":{parameters}}}}}");
+            let request = Request::post("/").header("authorization", "Bearer t").body(Body::from(body)).unwrap();
+            let response = serve(Arc::clone(&app), None, request).await;
+            let status = response.status().as_u16();
+            let body = response.into_body().collect().await.unwrap().to_bytes();
+            (status, serde_json::from_slice::<Value>(&body).unwrap())
+        };
+        let (status, body) = call(r#"{"a":1}"#).await;
+        assert_eq!((status, &body["code"]), (500, &"internal".into()));
+        let message = body["message"].as_str().unwrap();
+        assert!(
+            message.starts_with("route r (fixed): the gateway failed; its log says where; there is no"),
+            "{message}"
+        );
+        assert_eq!(call("{}").await.0, 200);
+        assert_eq!(app.in_flight.now(), 0);
+    }
+}

@@ -1,0 +1,85 @@
+//! The body of a call: `{"applicationSetName":"x","input":{"parameters":{…}}}`.
+
+use std::sync::Arc;
+
+use crate::domain::{
+    document::{self, Document, Object},
+    generator::Parameters,
+};
+
+/// What Argo CD's plugin generator sends. Other keys are ignored, as later versions may add some.
+#[derive(Debug, PartialEq)]
+pub struct GetParamsRequest {
+    /// `applicationSetName`; empty when a person left it out.
+    pub application_set: Arc<str>,
+    /// `input.parameters`; empty when it, or all of `input`, is not there.
+    pub parameters: Arc<Parameters>,
+}
+
+impl GetParamsRequest {
+    /// Reads a body, whatever content type it claims: the documentation's `curl -d` sends that of a form.
+    ///
+    /// # Errors
+    /// With what is wrong and where.
+    pub fn parse(body: &[u8]) -> Result<Self, String> {
+        let document = document::read(body).map_err(|error| {
+            format!("the body is not one JSON document: {error}; expected {{\"applicationSetName\":\"…\",\"input\":{{\"parameters\":{{…}}}}}}")
+        })?;
+        let Document::Object(mut body) = document else {
+            return Err(format!("the body must be an object, not {}", document.kind()));
+        };
+        let application_set = match body.take("applicationSetName") {
+            None | Some(Document::Null) => Arc::from(""),
+            Some(Document::Text(name)) => Arc::from(name),
+            Some(other) => return Err(format!("`applicationSetName` must be a string, not {}", other.kind())),
+        };
+        let mut input = object(body.take("input"), "input")?;
+        let parameters = object(input.take("parameters"), "input.parameters")?;
+        Ok(Self { application_set, parameters: Arc::new(parameters.into()) })
+    }
+}
+
+fn object<'a>(value: Option<Document<'a>>, path: &str) -> Result<Object<'a>, String> {
+    match value {
+        None | Some(Document::Null) => Ok(Object::default()),
+        Some(Document::Object(object)) => Ok(object),
+        Some(other) => Err(format!("`{path}` must be an object, not {}", other.kind())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_parameters_in_all_their_forms() {
+        for body in [
+            r#"{"applicationSetName":"x","input":{"parameters":{}}}"#,
+            r#"{"applicationSetName":"x","input":{}}"#,
+            r#"{"applicationSetName":"x","input":null}"#,
+            r#"{"applicationSetName":"x","input":{"parameters":null}}"#,
+            "{\"applicationSetName\":\"x\"}\n",
+        ] {
+            let request = GetParamsRequest::parse(body.as_bytes()).unwrap();
+            assert_eq!((&*request.application_set, request.parameters.len()), ("x", 0), "{body}");
+        }
+        assert_eq!(&*GetParamsRequest::parse(b"{}").unwrap().application_set, "");
+    }
+
+    #[test]
+    fn what_is_wrong_and_where() {
+        for (body, says) in [
+            ("", "it is blank"),
+            ("{", "EOF while parsing an object at line 1 column 1"),
+            ("[]", "must be an object, not a list"),
+            (r#"{"applicationSetName":1}"#, "`applicationSetName` must be a string, not a number"),
+            (r#"{"input":[]}"#, "`input` must be an object, not a list"),
+            (r#"{"input":{"parameters":"x"}}"#, "`input.parameters` must be an object, not a string"),
+            (r#"{"input":{"parameters":{"a":1,"a":2}}}"#, "the key `a` stands twice at line 1"),
+            ("branch=main", "line 1 column 1"),
+        ] {
+            let error = GetParamsRequest::parse(body.as_bytes()).unwrap_err();
+            assert!(error.contains(says), "{body}: {error}");
+        }
+    }
+}

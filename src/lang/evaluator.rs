@@ -1,0 +1,156 @@
+//! Where expressions and templates are evaluated: in this process where that is provably cheap, else in an *evaluator*, a contained
+//! process of the gateway's own that is killed when its time is over.
+//!
+//! However many processors there are, all evaluators together map 136 MiB ([`SMALL`], [`LARGE`]), of which the allocators leave some 24 MiB
+//! untouched, and what is evaluated in this process takes 8 MiB at most: less than 128 MiB in all. A route has one evaluation of each size under way, and routes take turns, so that none starves another.
+
+mod context;
+mod error;
+mod inside;
+mod pool;
+mod process;
+mod wire;
+
+use std::{path::Path, sync::Arc};
+
+use serde_json::Value;
+use tokio::{
+    sync::Semaphore,
+    task::spawn_blocking,
+    time::{Instant, timeout_at},
+};
+
+pub use self::{
+    context::Context,
+    error::EvaluationError,
+    inside::run,
+    wire::{Task, Variables},
+};
+use self::{error::Cause, pool::Pool, wire::Answer};
+use crate::{
+    lang::{expression::Expression, template::Template},
+    telemetry::metrics::EvaluationMetrics,
+};
+
+/// The argument with which the gateway's program lives as an evaluator.
+pub const ARGUMENT: &str = "evaluate";
+
+/// Evaluators of short tasks: how many, and how much memory each may map, in bytes. The allocator leaves some 8 MiB of it untouched.
+const SMALL: (usize, u64) = (2, 18 * 1024 * 1024);
+/// The same, of long tasks.
+const LARGE: (usize, u64) = (1, 100 * 1024 * 1024);
+/// A task that is longer than this is a long one, in bytes.
+const LONG: usize = 256 * 1024;
+
+/// All evaluators of a gateway.
+#[derive(Debug)]
+pub struct Evaluators {
+    small: Pool,
+    large: Pool,
+    metrics: EvaluationMetrics,
+}
+
+/// A route's way to the evaluators.
+#[derive(Debug, Clone)]
+pub struct Evaluator(Arc<Route>);
+
+#[derive(Debug)]
+struct Route {
+    /// Nothing where everything must be evaluated in this process.
+    all: Option<Arc<Evaluators>>,
+    /// One evaluation at a time, short and long.
+    turns: [Semaphore; 2],
+}
+
+impl Evaluators {
+    /// None is started yet. `program` is the gateway's own.
+    #[must_use]
+    pub fn new(program: &Path, metrics: EvaluationMetrics) -> Arc<Self> {
+        let pool = |(count, memory)| Pool::new(program.to_owned(), count, memory);
+        Arc::new(Self { small: pool(SMALL), large: pool(LARGE), metrics })
+    }
+
+    /// The way of one route, which takes turns with other routes.
+    #[must_use]
+    pub fn of_route(self: &Arc<Self>) -> Evaluator {
+        Evaluator::new(Some(Arc::clone(self)))
+    }
+}
+
+impl Evaluator {
+    fn new(all: Option<Arc<Evaluators>>) -> Self {
+        Self(Arc::new(Route { all, turns: [Semaphore::new(1), Semaphore::new(1)] }))
+    }
+
+    /// The way of another route to the same evaluators.
+    #[must_use]
+    pub fn of_another_route(&self) -> Self {
+        Self::new(self.0.all.clone())
+    }
+
+    /// One without processes: what is not cheap is an error.
+    #[must_use]
+    pub fn none() -> Self {
+        Self::new(None)
+    }
+
+    /// What `expression` makes of `variables`, in an evaluator.
+    ///
+    /// # Errors
+    /// When it does not fit them, or there was no turn, no time, or no memory for it.
+    pub async fn evaluate(
+        &self,
+        expression: &Expression,
+        variables: &Variables,
+        deadline: Instant,
+    ) -> Result<Value, EvaluationError> {
+        let source = expression.source();
+        let variables = variables.of(expression);
+        let variables = variables.iter().map(|(name, json)| (*name, &**json)).collect();
+        let task = Task::Expression { source, variables };
+        let Answer::Value(value) = self.ask(&task, source, deadline).await? else {
+            return Err(Cause::Crashed("it lost count".to_owned()).of(source));
+        };
+        let told = |error: String| EvaluationError::from(format!("`{}`: {error}", source.trim()));
+        let json = value?;
+        if json.len() <= LONG {
+            return serde_json::from_str(&json).map_err(|error| told(error.to_string()));
+        }
+        let read = spawn_blocking(move || serde_json::from_str(&json)).await;
+        read.map_err(|error| told(error.to_string()))?.map_err(|error| told(error.to_string()))
+    }
+
+    /// The text of `template` with `values`, in this process where that is cheap.
+    async fn render(
+        &self,
+        template: &Template,
+        values: &minijinja::Value,
+        deadline: Instant,
+    ) -> Result<String, EvaluationError> {
+        if let Some(rendered) = template.render_small(values) {
+            return rendered.map_err(EvaluationError::from);
+        }
+        let context = serde_json::to_vec(values).map_err(|error| EvaluationError::from(error.to_string()))?;
+        let task = Task::Template { source: template.source(), place: template.place(), context: &context };
+        match self.ask(&task, template.source(), deadline).await? {
+            Answer::Text(text) => text.map_err(EvaluationError::from),
+            _ => Err(Cause::Crashed("it lost count".to_owned()).of(template.source())),
+        }
+    }
+
+    /// Has an evaluator do `task`, of which `told` is the source.
+    async fn ask(&self, task: &Task<'_>, told: &str, deadline: Instant) -> Result<Answer, EvaluationError> {
+        let Some(all) = &self.0.all else { return Err(Cause::None.of(told)) };
+        let answer = self.answer(all, task, deadline).await;
+        all.metrics.count(answer.as_ref().map_or_else(Cause::as_str, Answer::as_str));
+        answer.map_err(|cause| cause.of(told))
+    }
+
+    async fn answer(&self, all: &Evaluators, task: &Task<'_>, deadline: Instant) -> Result<Answer, Cause> {
+        let is_long = task.len() > LONG;
+        let (pool, turns) = if is_long { (&all.large, &self.0.turns[1]) } else { (&all.small, &self.0.turns[0]) };
+        let own = timeout_at(deadline, turns.acquire()).await;
+        let Ok(Ok(_own)) = own else { return Err(Cause::NoTurn) };
+        pool.answer(task, deadline).await
+    }
+}

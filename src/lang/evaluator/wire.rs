@@ -1,0 +1,191 @@
+//! What gateway and evaluator say to each other, in postcard's format, each message after its length.
+
+use std::{
+    borrow::Cow,
+    io::{self, Read, Write},
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{
+    domain::document::{self, Document},
+    lang::{
+        expression::Expression,
+        template::{Place, Refusal},
+    },
+};
+
+/// The longest message, in bytes.
+const LONGEST: usize = 64 * 1024 * 1024;
+/// How many bytes tell a message's length.
+pub(super) const HEAD: usize = 4;
+
+/// What an evaluator is to do.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Task<'a> {
+    /// Evaluate an expression over variables, which are JSON.
+    Expression {
+        /// The expression.
+        source: &'a str,
+        /// Names and values.
+        #[serde(borrow)]
+        variables: Vec<(&'a str, &'a [u8])>,
+    },
+    /// Render a template with variables that are a JSON object.
+    Template {
+        /// The template.
+        source: &'a str,
+        /// Where its values stand.
+        place: Place,
+        /// The variables.
+        context: &'a [u8],
+    },
+}
+
+impl Task<'_> {
+    /// How much there is to read, in bytes.
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Expression { source, variables } => {
+                source.len() + variables.iter().map(|(name, json)| name.len() + json.len()).sum::<usize>()
+            }
+            Self::Template { source, context, .. } => source.len() + context.len(),
+        }
+    }
+}
+
+/// What came of it.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Answer {
+    /// The expression's value as JSON, or what is wrong with it.
+    Value(Result<String, String>),
+    /// The template's text, or what is wrong with it.
+    Text(Result<String, Refusal>),
+    /// More than may be told.
+    TooLarge,
+    /// A bug in what evaluates; the evaluator ends.
+    Panicked,
+}
+
+impl Answer {
+    /// The name in metrics.
+    pub(super) fn as_str(&self) -> &'static str {
+        let is_wrong = match self {
+            Self::Value(value) => value.is_err(),
+            Self::Text(text) => text.is_err(),
+            Self::TooLarge | Self::Panicked => true,
+        };
+        if is_wrong { "wrong" } else { "done" }
+    }
+}
+
+/// The variables of expressions.
+#[derive(Debug, Clone, Default)]
+pub struct Variables(Vec<(&'static str, Source)>);
+
+/// A variable's value.
+#[derive(Debug, Clone)]
+enum Source {
+    /// One JSON document.
+    Json(Bytes),
+    /// A value that others hold too.
+    Shared(Arc<Value>),
+}
+
+impl Variables {
+    /// With `name`, one JSON document.
+    #[must_use]
+    pub fn json(mut self, name: &'static str, document: Bytes) -> Self {
+        self.0.push((name, Source::Json(document)));
+        self
+    }
+
+    /// With `name`, a value.
+    #[must_use]
+    pub fn value(mut self, name: &'static str, value: impl Into<Arc<Value>>) -> Self {
+        self.0.push((name, Source::Shared(value.into())));
+        self
+    }
+
+    /// What `expression` makes of them, where that is provably cheap.
+    #[must_use]
+    pub fn evaluate_small(&self, expression: &Expression) -> Option<Result<Value, String>> {
+        let mut documents = Vec::new();
+        for (name, source) in self.mentioned(expression) {
+            match source.read() {
+                Ok(document) => documents.push((*name, document)),
+                Err(why) => return Some(Err(why)),
+            }
+        }
+        let variables: Vec<_> = documents.iter().map(|(name, document)| (*name, document)).collect();
+        expression.evaluate_small(&variables)
+    }
+
+    /// Those that `expression` mentions, as JSON.
+    pub(super) fn of(&self, expression: &Expression) -> Vec<(&str, Cow<'_, [u8]>)> {
+        self.mentioned(expression).map(|(name, source)| (*name, source.to_json())).collect()
+    }
+
+    fn mentioned(&self, expression: &Expression) -> impl Iterator<Item = &(&'static str, Source)> {
+        self.0.iter().filter(|(name, _)| expression.mentions(name))
+    }
+}
+
+impl Source {
+    fn read(&self) -> Result<Document<'_>, String> {
+        match self {
+            Self::Json(document) => document::read(document),
+            Self::Shared(value) => Ok((&**value).into()),
+        }
+    }
+
+    fn to_json(&self) -> Cow<'_, [u8]> {
+        match self {
+            Self::Json(document) => Cow::Borrowed(document),
+            Self::Shared(value) => Cow::Owned(value.to_string().into_bytes()),
+        }
+    }
+}
+
+/// `message` with its length before it.
+pub(super) fn frame(message: &impl Serialize) -> io::Result<Vec<u8>> {
+    let body = postcard::to_extend(message, vec![0; HEAD]).map_err(io::Error::other)?;
+    let length = body.len() - HEAD;
+    let told = u32::try_from(length).ok().filter(|_| length <= LONGEST);
+    let told = told.ok_or_else(|| io::Error::other("what it reads is longer than 64 MiB"))?;
+    let mut frame = body;
+    frame[..HEAD].copy_from_slice(&told.to_le_bytes());
+    Ok(frame)
+}
+
+/// The length of the message after `head`.
+pub(super) fn length(head: [u8; HEAD]) -> io::Result<usize> {
+    let length = usize::try_from(u32::from_le_bytes(head)).unwrap_or(usize::MAX);
+    if length > LONGEST { Err(io::ErrorKind::InvalidData.into()) } else { Ok(length) }
+}
+
+/// The next message's bytes; `None` when there is none any more.
+pub(super) fn receive(stream: &mut impl Read) -> io::Result<Option<Vec<u8>>> {
+    let mut head = [0; HEAD];
+    match stream.read_exact(&mut head) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        result => result?,
+    }
+    let mut body = vec![0; length(head)?];
+    stream.read_exact(&mut body)?;
+    Ok(Some(body))
+}
+
+/// Sends `message`.
+pub(super) fn send(stream: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
+    stream.write_all(&frame(message)?)?;
+    stream.flush()
+}
+
+/// Reads a message.
+pub(super) fn message<'a, T: Deserialize<'a>>(body: &'a [u8]) -> io::Result<T> {
+    postcard::from_bytes(body).map_err(io::Error::other)
+}

@@ -1,0 +1,408 @@
+//! Conditions and mappings over documents (CEL): an expression terminates, reaches nothing outside
+//! its variables, and turns one JSON value into another.
+
+mod bound;
+mod json;
+mod plain;
+
+use std::{
+    cell::Cell,
+    collections::HashMap,
+    sync::{Arc, LazyLock},
+};
+
+use cel::{
+    Context, Env, IdedExpr, Program,
+    common::{
+        ast::{EntryExpr, Expr},
+        types::{CelBool, CelDouble, CelInt, CelList, CelMap, CelMapKey, CelNull, CelString, CelUInt, Kind},
+        value::{CowVal, Val},
+    },
+    extensions,
+};
+use serde_json::Value;
+use tokio::sync::Semaphore;
+
+use self::{json::Written, plain::Plain};
+use crate::domain::document::Document;
+
+/// The longest expression that is compiled, in bytes: the parser's stack grows with its length.
+const LONGEST: usize = 2048;
+/// The most levels that an expression is worked out on: in a debug build one takes 31 KiB of a thread's 2 MiB.
+const DEEPEST: usize = 40;
+
+/// What all expressions that are evaluated in this process take at most, in KiB, however many processors there are.
+static ROOM: Semaphore = Semaphore::const_new(4 * 1024);
+
+/// A compiled expression.
+pub struct Expression {
+    source: String,
+    program: Program,
+    plain: Option<Plain>,
+    is_nested: bool,
+}
+
+impl Expression {
+    /// Compiles `source`.
+    ///
+    /// # Errors
+    /// On a syntax error, a source longer than 2 KiB or more than 40 levels.
+    pub fn compile(source: &str) -> Result<Self, String> {
+        if source.len() > LONGEST {
+            return Err(format!("an expression has at most {LONGEST} bytes; this one has {}", source.len()));
+        }
+        let program = environment().compile(source).map_err(|errors| {
+            if errors.errors.iter().any(|error| error.msg.contains("Recursion limit")) {
+                return "its parentheses, lists or calls stand too deep in one another".to_owned();
+            }
+            let messages: Vec<String> =
+                errors.errors.iter().map(|error| format!("column {}: {}", error.pos.1, error.msg)).collect();
+            messages.join("; ")
+        })?;
+        let depth = depth(program.expression());
+        if depth > DEEPEST {
+            return Err(format!(
+                "an expression has at most {DEEPEST} levels, and this one {depth}: each operator is one over what it joins; a \
+                 long sum of texts is shorter as `[a, b, c].join('')`"
+            ));
+        }
+        let is_nested = nests(program.expression(), false);
+        Ok(Self { source: source.to_owned(), plain: Plain::of(program.expression()), program, is_nested })
+    }
+
+    /// Whether the text holds `name`, without which it cannot look at the variable of that name.
+    #[must_use]
+    pub fn mentions(&self, name: &str) -> bool {
+        self.source.contains(name)
+    }
+
+    /// Whether a list is gone through for each item of another (or the same) one, so that a short document may take long.
+    #[must_use]
+    pub const fn is_nested(&self) -> bool {
+        self.is_nested
+    }
+
+    /// Evaluates with the given variables where that is provably cheap: `None` where it may take long, or much memory, or where too
+    /// much is evaluated in this process already.
+    #[must_use]
+    pub fn evaluate_small(&self, variables: &[(&str, &Document<'_>)]) -> Option<Result<Value, String>> {
+        self.evaluate_within(&ROOM, variables)
+    }
+
+    /// The same for who has no other place: `None` only where it may take long, or much memory.
+    #[must_use]
+    pub fn evaluate_alone(&self, variables: &[(&str, &Document<'_>)]) -> Option<Result<Value, String>> {
+        self.evaluate_within(&Semaphore::new(Semaphore::MAX_PERMITS), variables)
+    }
+
+    fn evaluate_within(&self, room: &Semaphore, variables: &[(&str, &Document<'_>)]) -> Option<Result<Value, String>> {
+        if let Some(picked) = self.plain.as_ref().and_then(|plain| plain.pick(variables)) {
+            return Some(Ok(picked));
+        }
+        let mentioned: Vec<_> = variables.iter().filter(|(name, _)| self.mentions(name)).copied().collect();
+        let size = bound::of(self.program.expression(), &mentioned)?;
+        let _room = room.try_acquire_many(size).ok()?;
+        Some(self.execute(&mentioned))
+    }
+
+    /// The text as written.
+    #[must_use]
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// Evaluates with the given variables, which are JSON, to JSON, however long that takes and however much memory: for
+    /// evaluators, which are bounded from outside. `None` where the result takes more than `most` bytes of memory.
+    ///
+    /// # Errors
+    /// As [`Self::evaluate`].
+    pub fn evaluate_json(&self, variables: &[(&str, &[u8])], most: usize) -> Result<Option<String>, String> {
+        let mut context = Context::with_env(Arc::clone(environment()));
+        for (name, json) in variables.iter().filter(|(name, _)| self.mentions(name)) {
+            context.add_variable_as_val(*name, json::read(json).map_err(|error| self.told(&error))?);
+        }
+        let result = self.resolve(&context)?;
+        let left = Cell::new(most);
+        match serde_json::to_string(&Written { value: result.as_ref(), left: &left }) {
+            Ok(json) => Ok(Some(json)),
+            Err(_) if left.get() == 0 => Ok(None),
+            Err(error) => Err(self.told(&error.to_string())),
+        }
+    }
+
+    /// Evaluates with the given variables, however long that takes and however much memory. Map keys of the result are in
+    /// alphabetical order, since CEL's maps have none.
+    ///
+    /// # Errors
+    /// When the expression does not fit the document; the text says where.
+    pub fn evaluate(&self, variables: &[(&str, &Document<'_>)]) -> Result<Value, String> {
+        let picked = self.plain.as_ref().and_then(|plain| plain.pick(variables));
+        picked.map_or_else(|| self.execute(variables), Ok)
+    }
+
+    /// The same, by CEL.
+    fn execute(&self, variables: &[(&str, &Document<'_>)]) -> Result<Value, String> {
+        let mut context = Context::with_env(Arc::clone(environment()));
+        for (name, value) in variables.iter().filter(|(name, _)| self.mentions(name)) {
+            context.add_variable_as_val(*name, to_cel(value));
+        }
+        from_cel(self.resolve(&context)?.as_ref()).map_err(|error| self.told(&error))
+    }
+
+    fn resolve<'e, 'v>(&'e self, context: &'e Context<'_, 'v>) -> Result<CowVal<'e, 'v>, String> {
+        check_ranges(self.program.expression(), context).map_err(|error| self.told(&error))?;
+        let result = cel::Value::resolve_val(self.program.expression(), context);
+        result.map_err(|error| self.told(&error.to_string()))
+    }
+
+    /// `error`, with what it is about. Not cut here: half a secret in it would not be recognised.
+    fn told(&self, error: &str) -> String {
+        format!("`{}`: {error}", self.source.trim()).replace(char::is_control, " ")
+    }
+}
+
+impl std::fmt::Debug for Expression {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Expression").field(&self.source).finish()
+    }
+}
+
+/// Refuses `map`, `filter` and their kind over an object. CEL goes through its keys, so that an error document
+/// such as `{}` would become an empty list. A range within another comprehension is not known here.
+fn check_ranges(expression: &IdedExpr, context: &Context<'_, '_>) -> Result<(), String> {
+    if let Expr::Comprehension(inner) = &expression.expr
+        && cel::Value::resolve_val(&inner.iter_range, context).is_ok_and(|range| range.get_type().kind() == Kind::Map)
+    {
+        return Err("an object, where a list is expected".to_owned());
+    }
+    parts(expression).into_iter().try_for_each(|part| check_ranges(part, context))
+}
+
+/// Whether a list is gone through within another.
+fn nests(expression: &IdedExpr, is_within: bool) -> bool {
+    match &expression.expr {
+        Expr::Comprehension(_) if is_within => true,
+        // What it goes through is made once.
+        Expr::Comprehension(inner) => {
+            nests(&inner.iter_range, false)
+                || [&inner.accu_init, &inner.loop_cond, &inner.loop_step, &inner.result]
+                    .iter()
+                    .any(|part| nests(part, true))
+        }
+        _ => parts(expression).into_iter().any(|part| nests(part, is_within)),
+    }
+}
+
+/// How many levels it has, itself included.
+fn depth(expression: &IdedExpr) -> usize {
+    1 + parts(expression).into_iter().map(depth).max().unwrap_or_default()
+}
+
+/// What `expression` is made of.
+fn parts(expression: &IdedExpr) -> Vec<&IdedExpr> {
+    match &expression.expr {
+        Expr::Comprehension(inner) => {
+            vec![&inner.iter_range, &inner.accu_init, &inner.loop_cond, &inner.loop_step, &inner.result]
+        }
+        Expr::Call(call) => call.target.as_deref().into_iter().chain(&call.args).collect(),
+        Expr::List(list) => list.elements.iter().collect(),
+        Expr::Select(select) => vec![&*select.operand],
+        Expr::Map(map) => map.entries.iter().flat_map(|entry| parts_of(&entry.expr)).collect(),
+        Expr::Struct(fields) => fields.entries.iter().flat_map(|entry| parts_of(&entry.expr)).collect(),
+        Expr::Ident(_) | Expr::Literal(_) | Expr::Unspecified => Vec::new(),
+    }
+}
+
+fn parts_of(entry: &EntryExpr) -> Vec<&IdedExpr> {
+    match entry {
+        EntryExpr::StructField(field) => vec![&field.value],
+        EntryExpr::MapEntry(entry) => vec![&entry.key, &entry.value],
+    }
+}
+
+fn environment() -> &'static Arc<Env> {
+    static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| {
+        let mut environment = Env::stdlib();
+        let extended =
+            environment.add_extension(extensions::strings).and_then(|()| environment.add_extension(extensions::lists));
+        debug_assert!(extended.is_ok(), "the extensions declare what the standard library does not: {extended:?}");
+        Arc::new(environment)
+    });
+    &ENVIRONMENT
+}
+
+/// JSON as CEL sees it, with its texts where they are. Whole numbers become `int`, so that `n + 1` works; only what does not
+/// fit is `uint`.
+fn to_cel<'a>(value: &'a Document<'_>) -> Box<dyn Val + 'a> {
+    match value {
+        Document::Null => Box::new(CelNull),
+        Document::Bool(value) => Box::new(CelBool::from(*value)),
+        Document::Number(number) => match (number.as_i64(), number.as_u64()) {
+            (Some(number), _) => Box::new(CelInt::from(number)),
+            (None, Some(number)) => Box::new(CelUInt::from(number)),
+            (None, None) => Box::new(CelDouble::from(number.as_f64().unwrap_or(f64::NAN))),
+        },
+        Document::Text(text) => Box::new(CelString::from(&**text)),
+        Document::List(items) => Box::new(CelList::from(items.iter().map(to_cel).collect::<Vec<_>>())),
+        Document::Object(object) => {
+            let entries = object.iter().map(|(key, value)| (CelMapKey::from(key), to_cel(value)));
+            Box::new(CelMap::from(entries.collect::<HashMap<_, _>>()))
+        }
+    }
+}
+
+fn from_cel(value: &dyn Val) -> Result<Value, String> {
+    let written = Written { value, left: &Cell::new(usize::MAX) };
+    serde_json::to_value(written).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn evaluate(source: &str, body: &Value) -> Result<Value, String> {
+        Expression::compile(source)?.evaluate(&[("body", &body.into())])
+    }
+
+    #[test]
+    fn what_is_too_deep_is_told_in_words() {
+        let deep = format!("{}1{}", "(".repeat(300), ")".repeat(300));
+        let Err(why) = Expression::compile(&deep) else { panic!("it is not") };
+        assert_eq!(why, "its parentheses, lists or calls stand too deep in one another");
+    }
+
+    #[test]
+    fn what_may_take_long_is_known() {
+        for (source, is_nested) in [
+            ("items", false),
+            ("items.map(i, {'name': i.name, 'n': size(i.list)})", false),
+            ("items.filter(i, i.ok).map(i, {'name': i.name})", false),
+            ("items.filter(i, items.exists_one(j, j.n == i.n))", true),
+            ("items.map(i, {'all': i.list.map(l, l.name)})", true),
+            ("[items.map(i, i), items.map(i, [i.all(j, j)])]", true),
+        ] {
+            assert_eq!(Expression::compile(source).unwrap().is_nested(), is_nested, "{source}");
+        }
+    }
+
+    #[test]
+    fn a_document_becomes_a_list_of_maps() {
+        let body = json!({"items": [{"id": "b", "cluster": "c1", "n": 1}, {"id": "a", "cluster": "c2", "n": 2}]});
+        let mapped =
+            evaluate("body.items.map(t, {'name': t.id, 'cluster': t.cluster, 'next': t.n + 1})", &body).unwrap();
+        assert_eq!(
+            mapped.to_string(),
+            r#"[{"cluster":"c1","name":"b","next":2},{"cluster":"c2","name":"a","next":3}]"#
+        );
+        let kept = evaluate("body.items.filter(t, t.id.startsWith('a')).map(t, t.id.upperAscii())", &body).unwrap();
+        assert_eq!(kept, json!(["A"]));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_an_error_that_shows_the_expression() {
+        let error = evaluate("body.items.map(t, t)", &json!({"rows": []})).unwrap_err();
+        assert!(error.starts_with("`body.items.map(t, t)`: ") && error.contains("items"), "{error}");
+        assert!(evaluate("body.items.map(t, t)", &json!({"items": {}})).unwrap_err().contains("an object"));
+        let lines = "\nbody.items\n  .map(t, t)\n";
+        assert!(evaluate(lines, &json!({})).unwrap_err().starts_with("`body.items   .map(t, t)`: "));
+        assert!(evaluate("body.", &json!({})).unwrap_err().contains("column"));
+        assert!(Expression::compile(&"1+".repeat(2000)).unwrap_err().contains("2048"));
+        assert!(evaluate("getenv('HOME')", &json!({})).is_err());
+    }
+
+    #[test]
+    fn levels_have_an_end() {
+        let sum = |terms: usize| vec!["1"; terms].join(" + ");
+        assert_eq!(evaluate(&sum(40), &json!({})), Ok(json!(40)));
+        for deep in [
+            sum(41),
+            format!("body{}", "[0]".repeat(60)),
+            format!("{}1{}", "[".repeat(60), "]".repeat(60)),
+            format!("{{{}1{}: 1}}", "[".repeat(40), "]".repeat(40)),
+            format!("body.map(b, {})", sum(39)),
+        ] {
+            let error = Expression::compile(&deep).unwrap_err();
+            assert!(error.contains("at most 40 levels"), "{deep}: {error}");
+        }
+        assert!(Expression::compile(&"(".repeat(2000)).is_err());
+    }
+
+    #[test]
+    fn what_only_picks_says_what_cel_says() {
+        let documents = [
+            json!({"items": [{"id": "b", "o": {"z": [{"y": 1, "x": 2}], "a": null}}, {"id": 2.5, "o": {}}], "t": {"id": 7}}),
+            json!({"items": [{"id": u64::MAX, "o": -1, "t": true}, {"o": 1}]}),
+            json!({"items": {"id": {"id": 1}}}),
+            json!({"items": []}),
+            json!([{"id": 1}]),
+            json!(null),
+        ];
+        for (source, is_plain) in [
+            ("body", true),
+            ("body.items", true),
+            ("items", true),
+            (".body", true),
+            ("int", true),
+            ("body.items.map(t, {'o': t.o, 'id': t.id})", true),
+            ("body.items.map(t, {'all': body.t, 't': t})", true),
+            ("body.items.map(body, {'id': body.id})", true),
+            ("body.items.map(t, {})", true),
+            ("body.map(t, {'id': t.id.id})", true),
+            ("body.items.map(t, {'id': t.id, 'id': t.o})", false),
+            ("body.items.map(t, {'id': t.id, 'n': 1})", false),
+            ("body.items.map(t, {t.id: t.id})", false),
+            ("body.items.map(t, has(t.id), {'id': t.id})", false),
+            ("body.items.map(t, t.id)", false),
+            ("body.items.filter(t, has(t.id))", false),
+            ("body.items.exists(t, t.id == 'b')", false),
+            ("has(body.items)", false),
+        ] {
+            let expression = Expression::compile(source).unwrap();
+            assert_eq!(expression.plain.is_some(), is_plain, "{source}");
+            for document in &documents {
+                let variables = [
+                    ("body", &document.into()),
+                    ("params", &Document::Object(crate::domain::document::Object::default())),
+                ];
+                let (said, expected) = (expression.evaluate(&variables), expression.execute(&variables));
+                let text = |said: &Result<Value, String>| said.as_ref().map(ToString::to_string).map_err(Clone::clone);
+                assert_eq!(text(&said), text(&expected), "{source} {document}");
+            }
+        }
+    }
+
+    /// Those that docs/http.md names.
+    #[test]
+    fn texts_can_be_taken_apart_and_put_together() {
+        let body = json!({"text": " Team-A,Team-B ", "list": ["a", "b"]});
+        for (source, expected) in [
+            ("body.text.trim().split(',')", json!(["Team-A", "Team-B"])),
+            ("body.list.join('-')", json!("a-b")),
+            ("body.text.replace('Team', 'T')", json!(" T-A,T-B ")),
+            ("body.text.trim().substring(5)", json!("A,Team-B")),
+            ("body.text.trim().substring(0, 4)", json!("Team")),
+            ("body.text.lowerAscii()", json!(" team-a,team-b ")),
+            ("body.text.upperAscii()", json!(" TEAM-A,TEAM-B ")),
+            ("body.text.trim().startsWith('Team')", json!(true)),
+            ("body.text.endsWith('B ')", json!(true)),
+            ("body.text.contains('m-A')", json!(true)),
+            ("body.text.matches('^ [A-Z]')", json!(true)),
+            ("body.text.trim().charAt(5)", json!("A")),
+            ("body.text.indexOf('B')", json!(13)),
+            ("size(body.text)", json!(15)),
+            ("body.list.exists(l, l == 'b') && body.list.all(l, l != 'c')", json!(true)),
+            ("body.list.map(l, 'x-' + l)", json!(["x-a", "x-b"])),
+            ("has(body.none) ? body.none : 'nothing'", json!("nothing")),
+        ] {
+            assert_eq!(evaluate(source, &body), Ok(expected), "{source}");
+        }
+    }
+
+    #[test]
+    fn json_survives_the_way_through() {
+        let body = json!({"a": [null, true, 1, -1, 1.5, "x", {"y": {}}], "big": u64::MAX});
+        assert_eq!(evaluate("body", &body).unwrap(), body);
+    }
+}

@@ -1,0 +1,123 @@
+//! Expressions that only pick: `body`, `body.items`, and `body.items.map(t, {'name': t.name})`, which is what most documents
+//! need. They are worked out on the document as it is, where CEL copies it first. Whatever is not of this form, and whatever
+//! does not fit the document, is CEL's: its answer, and its words for what is wrong.
+
+use cel::{
+    IdedExpr,
+    common::ast::{ComprehensionExpr, EntryExpr, Expr, LiteralValue, operators},
+};
+use serde_json::{Map, Value};
+
+use crate::domain::document::Document;
+
+/// The most memory that a result takes, in bytes. What is larger is evaluated elsewhere.
+const MOST: usize = 48 * 1024 * 1024;
+
+/// An expression that only picks.
+#[derive(Debug)]
+pub enum Plain {
+    /// One value.
+    One(Way),
+    /// An object of each item of a list.
+    Each {
+        /// The list.
+        list: Way,
+        /// What an item is called.
+        item: String,
+        /// The object's keys in alphabetical order, and their values.
+        picked: Vec<(String, Way)>,
+    },
+}
+
+/// `body.items`: a variable, and the fields on the way from there.
+#[derive(Debug)]
+pub struct Way {
+    variable: String,
+    fields: Vec<String>,
+}
+
+impl Plain {
+    /// `expression`, if it only picks.
+    pub fn of(expression: &IdedExpr) -> Option<Self> {
+        match &expression.expr {
+            Expr::Comprehension(each) => Self::each(each),
+            _ => Way::of(expression).map(Self::One),
+        }
+    }
+
+    /// `map` without a condition, to an object of ways.
+    fn each(each: &ComprehensionExpr) -> Option<Self> {
+        let is_found = |expression: &IdedExpr| matches!(&expression.expr, Expr::Ident(name) if *name == each.accu_var);
+        let Expr::Call(step) = &each.loop_step.expr else { return None };
+        let ([found, next], operators::ADD, None) = (&step.args[..], &*step.func_name, &step.target) else {
+            return None;
+        };
+        let (Expr::List(first), Expr::List(next)) = (&each.accu_init.expr, &next.expr) else { return None };
+        let ([], [next], None) = (&first.elements[..], &next.elements[..], &each.iter_var2) else { return None };
+        let Expr::Map(object) = &next.expr else { return None };
+        if !is_found(found) || !is_found(&each.result) || !matches!(each.loop_cond.expr, Expr::Literal(_)) {
+            return None;
+        }
+        let entry = |entry: &EntryExpr| match entry {
+            EntryExpr::MapEntry(entry) if !entry.optional => match &entry.key.expr {
+                Expr::Literal(LiteralValue::String(key)) => Some((key.inner().to_owned(), Way::of(&entry.value)?)),
+                _ => None,
+            },
+            _ => None,
+        };
+        let mut picked = object.entries.iter().map(|each| entry(&each.expr)).collect::<Option<Vec<_>>>()?;
+        picked.sort_by(|a, b| a.0.cmp(&b.0));
+        let is_twice = picked.windows(2).any(|pair| pair[0].0 == pair[1].0);
+        (!is_twice).then_some(Self::Each { list: Way::of(&each.iter_range)?, item: each.iter_var.clone(), picked })
+    }
+
+    /// What it picks of `variables`; `None` where it does not fit them, or makes something very large of them.
+    pub fn pick(&self, variables: &[(&str, &Document<'_>)]) -> Option<Value> {
+        let mut left = MOST;
+        let start = |way: &Way| variables.iter().find(|(name, _)| *name == way.variable).map(|(_, value)| *value);
+        match self {
+            Self::One(way) => {
+                let found = start(way)?.along(&way.fields)?;
+                found.spend(&mut left).then(|| found.to_sorted())
+            }
+            Self::Each { list, item, picked } => {
+                let items = start(list)?.along(&list.fields)?.as_list()?;
+                // What is not of the item is the same for all, and looked up once.
+                let of_item = |way: &Way| way.variable == *item;
+                let others =
+                    picked.iter().map(|(_, way)| if of_item(way) { None } else { start(way)?.along(&way.fields) });
+                let others: Vec<Option<&Document<'_>>> = others.collect();
+                let mut object = |value: &Document<'_>| {
+                    let entries = picked.iter().zip(&others).map(|((key, way), other)| {
+                        let found = if of_item(way) { value.along(&way.fields) } else { *other }?;
+                        left = left.checked_sub(key.len())?;
+                        found.spend(&mut left).then(|| (key.clone(), found.to_sorted()))
+                    });
+                    entries.collect::<Option<Map<_, _>>>().map(Value::Object)
+                };
+                items.iter().map(&mut object).collect()
+            }
+        }
+    }
+}
+
+impl Way {
+    fn of(expression: &IdedExpr) -> Option<Self> {
+        match &expression.expr {
+            Expr::Ident(variable) => Some(Self { variable: variable.clone(), fields: Vec::new() }),
+            Expr::Select(select) if !select.test => {
+                let mut way = Self::of(&select.operand)?;
+                way.fields.push(select.field.clone());
+                Some(way)
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Document<'_> {
+    /// What is found by one field after another.
+    fn along(&self, fields: &[String]) -> Option<&Self> {
+        fields.iter().try_fold(self, |value, field| value.get(field))
+    }
+}

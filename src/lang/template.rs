@@ -1,0 +1,343 @@
+//! Strings with `{{ … }}` (minijinja): undefined names are errors, work is bounded by fuel, and what
+//! a parameter contributes is *data*: it is encoded or refused where its place demands that, so a
+//! branch called `../../x` stays one path segment.
+
+mod bound;
+mod names;
+mod plain;
+mod refusal;
+mod width;
+
+use std::{collections::BTreeSet, fmt::Write as _, sync::LazyLock};
+
+use minijinja::{
+    Environment, Error, ErrorKind, Output, State, UndefinedBehavior, Value,
+    value::{Serde, ValueKind},
+};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC};
+use serde::{Deserialize, Serialize};
+use tokio::sync::Semaphore;
+
+pub use self::refusal::{Misfit, Refusal};
+use self::{bound::Formula, plain::Plain};
+use crate::domain::{generator::Query, units::in_kib};
+
+/// Work that one rendering may do, in minijinja's instructions.
+const FUEL: u64 = 50_000;
+
+/// What a template may make in the gateway's own process, in bytes: more is made in an evaluator.
+const MOST_HERE: f64 = 1024.0 * 1024.0;
+/// What all templates that are rendered in this process make at most, in KiB, however many processors there are.
+static ROOM: Semaphore = Semaphore::const_new(4 * 1024);
+/// The largest text that a template may make, in bytes.
+pub const LARGEST: usize = 4 * 1024 * 1024;
+/// What a template may make whatever its variables are, in bytes: constants are worked out when it is parsed.
+const MOST_CONSTANT: f64 = 16.0 * 1024.0 * 1024.0;
+
+/// The unreserved characters of RFC 3986, section 2.3; all others are percent-encoded in a URL.
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// Where a template's values will stand, which decides what they may hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Place {
+    /// Free text.
+    Text,
+    /// A URL: values are percent-encoded.
+    Url,
+    /// An image reference: values hold only characters of names and tags, never `:` or `@`.
+    Reference,
+}
+
+/// A template, parsed once.
+#[derive(Debug)]
+pub struct Template {
+    source: String,
+    /// Holds the parsed template as [`ONLY`]: minijinja's templates live in an environment.
+    environment: Box<Environment<'static>>,
+    names: BTreeSet<String>,
+    place: Place,
+    /// The same without a machine, where there is no need of one.
+    plain: Option<Plain>,
+    /// How much rendering it makes, at most.
+    bound: Formula,
+}
+
+/// The name of the one template in a [`Template`]'s environment.
+const ONLY: &str = "only";
+
+impl Template {
+    /// Parses `source`, in which only the top-level names of `scope` are known.
+    ///
+    /// # Errors
+    /// On a syntax error, or a name that is not in `scope`.
+    pub fn parse(source: &str, place: Place, scope: &[&str]) -> Result<Self, String> {
+        let template = Self::compile(source, place)?;
+        let is_known =
+            |name: &str| scope.contains(&name) || template.environment.globals().any(|(global, _)| global == name);
+        let tops: BTreeSet<&str> = template.names.iter().filter_map(|name| name.split('.').next()).collect();
+        let unknown: Vec<&str> = tops.into_iter().filter(|name| !is_known(name)).collect();
+        if unknown.is_empty() {
+            return Ok(template);
+        }
+        Err(format!("unknown name `{}`; known here: {}", unknown.join("`, `"), scope.join(", ")))
+    }
+
+    /// Parses without a fixed scope: the names are those of a backend's items.
+    ///
+    /// # Errors
+    /// On a syntax error.
+    pub fn parse_open(source: &str) -> Result<Self, String> {
+        Self::compile(source, Place::Text)
+    }
+
+    fn compile(source: &str, place: Place) -> Result<Self, String> {
+        let bound = bound::of(source);
+        if bound.constant() > MOST_CONSTANT {
+            return Err("it repeats a text too often: its constants alone take more than 16 MiB".to_owned());
+        }
+        let mut environment = Box::new(environment(place).clone());
+        let added = environment.add_template_owned(ONLY, source.to_owned());
+        let template = added.and_then(|()| environment.get_template(ONLY)).map_err(|error| one_line(&error))?;
+        let names: BTreeSet<String> = template.undeclared_variables(true).into_iter().collect();
+        let plain = Plain::parse(source, |name| names.contains(name));
+        Ok(Self { source: source.to_owned(), environment, names, place, plain, bound })
+    }
+
+    /// Parses what another process parsed before, for [`Self::render`] there.
+    ///
+    /// # Errors
+    /// On a syntax error.
+    pub fn parse_again(source: &str, place: Place) -> Result<Self, String> {
+        Self::compile(source, place)
+    }
+
+    /// Where its values stand.
+    #[must_use]
+    pub const fn place(&self) -> Place {
+        self.place
+    }
+
+    /// Renders with the variables of `context` where that is provably cheap: `None` where it may take long, or much memory, or where too
+    /// much is rendered in this process already.
+    #[must_use]
+    pub fn render_small(&self, context: &Value) -> Option<Result<String, Refusal>> {
+        if let Some(text) = self.plain.as_ref().and_then(|plain| plain.render(context, self.place)) {
+            return Some(Ok(text));
+        }
+        let size = in_kib(self.bound.with(context), MOST_HERE)?;
+        let _room = ROOM.try_acquire_many(size).ok()?;
+        Some(self.try_render(context))
+    }
+
+    /// Renders with the variables of `context`, however much memory that takes: for evaluators, which are bounded from outside.
+    ///
+    /// # Errors
+    /// When a name is not defined there, a value may not stand in this place, or the text is longer than [`LARGEST`].
+    pub fn render(&self, context: &Value) -> Result<String, String> {
+        self.try_render(context).map_err(|refusal| refusal.message)
+    }
+
+    /// The same; the error says whether a value cannot be part of an image's name.
+    ///
+    /// # Errors
+    /// Those of [`Self::render`].
+    pub fn try_render(&self, context: &Value) -> Result<String, Refusal> {
+        if let Some(text) = self.plain.as_ref().and_then(|plain| plain.render(context, self.place)) {
+            return Ok(text);
+        }
+        let rendered = self.environment.get_template(ONLY).and_then(|template| template.render(context));
+        // In one line, which the source may not be.
+        let told = |why: String, misfit| Refusal { message: why.replace(char::is_control, " "), misfit };
+        if rendered.as_ref().is_ok_and(|text| text.len() > LARGEST) {
+            return Err(told(format!("`{}` makes a text of more than 4 MiB", self.source.trim()), None));
+        }
+        rendered.map_err(|error| {
+            if error.kind() == ErrorKind::UndefinedError {
+                let missing: Vec<&str> =
+                    self.names.iter().map(String::as_str).filter(|name| !is_defined(context, name)).collect();
+                if !missing.is_empty() {
+                    let (missing, source) = (missing.join("`, `"), self.source.trim());
+                    return told(format!("`{missing}` is not there, and `{source}` needs it"), None);
+                }
+            }
+            told(format!("`{}`: {}", self.source.trim(), one_line(&error)), Misfit::of(&error))
+        })
+    }
+
+    /// The text before the first `{{` or `{%`: what no parameter can change.
+    #[must_use]
+    pub fn fixed_prefix(&self) -> &str {
+        let end = ["{{", "{%", "{#"].iter().filter_map(|mark| self.source.find(mark)).min();
+        &self.source[..end.unwrap_or(self.source.len())]
+    }
+
+    /// The text as written.
+    #[must_use]
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// The names that it needs, such as `params.branch`.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.names.iter().map(String::as_str)
+    }
+
+    /// Whether the template looks at the ApplicationSet's name.
+    #[must_use]
+    pub fn reads_application_set(&self) -> bool {
+        self.reads("applicationSet")
+    }
+
+    /// Whether the template looks at the top-level name `top`.
+    #[must_use]
+    pub fn reads(&self, top: &str) -> bool {
+        self.names.iter().any(|name| name.split('.').next() == Some(top))
+    }
+}
+
+/// The names that a template over the input can use.
+pub const INPUT_SCOPE: &[&str] = &["params", "applicationSet"];
+
+/// The names that a template over the input and the items of the step before can use.
+pub const STEP_SCOPE: &[&str] = &["params", "applicationSet", "items"];
+
+/// The variables `params` and `applicationSet` for a query, and `items` if it has some.
+#[must_use]
+pub fn input_context(query: &Query) -> Value {
+    let input = minijinja::context! {
+        params => Value::from(Serde(&*query.parameters)),
+        applicationSet => &*query.application_set,
+    };
+    match &query.items {
+        Some(items) => minijinja::context! { items => Value::from(Serde(&**items)), ..input },
+        None => input,
+    }
+}
+
+fn environment(place: Place) -> &'static Environment<'static> {
+    static TEXT: LazyLock<Environment<'static>> = LazyLock::new(|| new_environment(Place::Text));
+    static URL: LazyLock<Environment<'static>> = LazyLock::new(|| new_environment(Place::Url));
+    static REFERENCE: LazyLock<Environment<'static>> = LazyLock::new(|| new_environment(Place::Reference));
+    match place {
+        Place::Text => &TEXT,
+        Place::Url => &URL,
+        Place::Reference => &REFERENCE,
+    }
+}
+
+fn new_environment(place: Place) -> Environment<'static> {
+    let mut environment = Environment::new();
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    environment.set_fuel(Some(FUEL));
+    // It prints all variables, those that the template does not name too.
+    environment.remove_global("debug");
+    environment.add_filter("format", width::format);
+    environment.add_filter("indent", width::indent);
+    environment.add_filter("tag", |name: &str| names::tag(name).map_err(|why| Misfit::NoTag.error(name, why)));
+    let no_slug = |name: &str, why| Misfit::NotInReference.error(name, why);
+    environment.add_filter("slug", move |name: &str| names::slug(name).map_err(|why| no_slug(name, why)));
+    environment.add_filter("sha8", |commit: &str| names::sha8(commit).map_err(refused));
+    environment.set_formatter(move |out: &mut Output, _: &mut State, value: &Value| plain::write(out, value, place));
+    environment
+}
+
+/// A scalar as text. A list or a map has no text that a reader would expect, so it is refused.
+fn printable(value: &Value) -> Result<String, Error> {
+    match value.kind() {
+        ValueKind::Undefined => Err(Error::from(ErrorKind::UndefinedError)),
+        // Jinja writes `True`; the input, Argo CD and most APIs write `true`.
+        ValueKind::Bool => Ok(value.is_true().to_string()),
+        ValueKind::Number | ValueKind::String => Ok(value.to_string()),
+        ValueKind::None => Err(refused("a null value cannot stand in text")),
+        kind => Err(refused(format!("a {kind} cannot stand in text; pick a part of it, or use `| tojson`"))),
+    }
+}
+
+fn reference_part(text: &str) -> Result<&str, Error> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '/');
+    if text.is_empty() || !text.chars().all(fits) {
+        let message = format!(
+            "the value `{}` cannot stand in an image reference; `| tag` turns a branch into a tag",
+            text.chars().take(80).collect::<String>().escape_debug()
+        );
+        return Err(Misfit::NotInReference.error(text, message));
+    }
+    Ok(text)
+}
+
+fn refused(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {
+    Error::new(ErrorKind::InvalidOperation, message)
+}
+
+/// Whether the dotted name leads somewhere in `context`.
+fn is_defined(context: &Value, dotted: &str) -> bool {
+    let mut value = context.clone();
+    for part in dotted.split('.') {
+        match value.get_attr(part) {
+            Ok(next) if !next.is_undefined() => value = next,
+            _ => return false,
+        }
+    }
+    true
+}
+
+/// minijinja's message without its `(in <string>:1)`, which names a file that does not exist.
+fn one_line(error: &Error) -> String {
+    let mut text = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        // The message before it says the same of the value.
+        if !cause.is::<Misfit>() {
+            let _ = write!(text, ": {cause}");
+        }
+        source = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn render(source: &str, place: Place, branch: &str) -> Result<String, String> {
+        let context = minijinja::context! { params => minijinja::context! { branch, list => [1, 2] } };
+        Template::parse(source, place, INPUT_SCOPE)?.render(&context)
+    }
+
+    #[test]
+    fn values_are_encoded_where_they_stand() {
+        let url = "https://h/a/{{ params.branch }}?b={{ params.branch }}";
+        assert_eq!(render(url, Place::Url, "x/y z&q=1").unwrap(), "https://h/a/x%2Fy%20z%26q%3D1?b=x%2Fy%20z%26q%3D1");
+        assert_eq!(render("{{ params.branch }}", Place::Text, "x/y").unwrap(), "x/y");
+        assert_eq!(render("r/f:{{ params.branch | tag }}", Place::Reference, "feat/x@1").unwrap(), "r/f:feat-x-1");
+        let error = render("r/f:{{ params.branch }}", Place::Reference, "m@sha256:00").unwrap_err();
+        assert!(error.contains("cannot stand in an image reference"), "{error}");
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let error = render("{{ params.head_sha }}", Place::Text, "b").unwrap_err();
+        assert_eq!(error, "`params.head_sha` is not there, and `{{ params.head_sha }}` needs it");
+        let error = render("{{ param.branch }}", Place::Text, "b").unwrap_err();
+        assert_eq!(error, "unknown name `param`; known here: params, applicationSet");
+        let error = render("a\n{{ params.x }}\n", Place::Text, "b").unwrap_err();
+        assert_eq!(error, "`params.x` is not there, and `a {{ params.x }}` needs it");
+        assert!(render("{{ params.branch", Place::Text, "b").is_err());
+        assert!(render("{{ params.list }}", Place::Text, "b").unwrap_err().contains("tojson"));
+    }
+
+    #[test]
+    fn work_is_bounded() {
+        let loops = "{% for i in range(9000) %}{% for j in range(9000) %}x{% endfor %}{% endfor %}";
+        let error = render(loops, Place::Text, "b").unwrap_err();
+        assert!(error.contains("fuel"), "{error}");
+        assert!(render("{{ debug() }}", Place::Text, "b").is_err());
+    }
+
+    #[test]
+    fn filters_say_what_they_cannot_name() {
+        let error = render("r/f:{{ params.branch | sha8 }}", Place::Reference, "main").unwrap_err();
+        assert!(error.contains("`main` is not a commit"), "{error}");
+        assert_eq!(render("{{ params.branch | slug }}", Place::Text, "Feat/Ü_1").unwrap(), "feat-u-1");
+    }
+}

@@ -1,0 +1,83 @@
+//! Filters of minijinja that make a text as wide as a number says, which may be a parameter's: neither fuel nor minijinja bounds them.
+
+use minijinja::{
+    Error, State, Value, filters,
+    value::{Kwargs, Rest, StringInput, ValueOrKwargs},
+};
+
+use super::refused;
+
+/// The most characters that a number may ask for.
+const MOST: usize = 1000;
+
+/// `format`, with widths and precisions up to [`MOST`].
+///
+/// # Errors
+/// When one is larger, and as minijinja's own.
+pub(super) fn format(state: &mut State, text: &Value, values: Rest<ValueOrKwargs>) -> Result<Value, Error> {
+    if text.as_str().is_some_and(|text| text.split('%').skip(1).any(is_wide)) {
+        return Err(too_wide("format"));
+    }
+    filters::format(state, text, values)
+}
+
+/// Whether the conversion that begins with `text`, behind its `%`, is wide: by a number, or by a value that a `*` stands for.
+fn is_wide(text: &str) -> bool {
+    let named = text.strip_prefix('(').and_then(|rest| rest.split_once(')'));
+    let text = named.map_or(text, |(_, rest)| rest);
+    let flags = text.split(|c: char| c.is_ascii_alphabetic()).next().unwrap_or_default();
+    let mut numbers = flags.split(|c: char| !c.is_ascii_digit()).filter(|digits| !digits.is_empty());
+    flags.contains('*') || numbers.any(|digits| digits.parse::<usize>().map_or(true, |number| number > MOST))
+}
+
+/// `indent`, by up to [`MOST`] characters.
+///
+/// # Errors
+/// When it is by more, and as minijinja's own.
+pub(super) fn indent(
+    text: StringInput<'_>,
+    width: Option<usize>,
+    first: Option<bool>,
+    blank: Option<bool>,
+    named: Kwargs,
+) -> Result<Value, Error> {
+    let named_width: Option<usize> = named.peek("width")?;
+    if width.or(named_width).is_some_and(|width| width > MOST) {
+        return Err(too_wide("indent"));
+    }
+    filters::indent(text, width, first, blank, named)
+}
+
+fn too_wide(filter: &str) -> Error {
+    refused(format!("`{filter}` makes a text at most {MOST} characters wider"))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::lang::template::{INPUT_SCOPE, Place, Template};
+
+    #[test]
+    fn a_number_does_not_make_a_text_without_end() {
+        let render = |source: &str| {
+            let context = minijinja::context! { params => minijinja::context! { n => 999_999_999, text => "a\nb" } };
+            Template::parse(source, Place::Text, INPUT_SCOPE).unwrap().render(&context)
+        };
+        for (source, text) in [
+            ("{{ '%05d' | format(7) }}", "00007"),
+            ("{{ '%(n2000)s of 2000 * 2' | format(n2000=3) }}", "3 of 2000 * 2"),
+            ("{{ params.text | indent(2) }}", "a\n  b"),
+            ("{{ params.text | indent(width=2, first=true) }}", "  a\n  b"),
+            ("{{ '%999999999d' | format(1) }}", "`format`"),
+            ("{{ '%.99999999999999999999999f' | format(1.5) }}", "`format`"),
+            ("{{ '%*d' | format(params.n, 1) }}", "`format`"),
+            ("{{ '%d%(x)999999999d' | format(1, 2) }}", "`format`"),
+            ("{{ ('%' ~ params.n ~ 'd') | format(1) }}", "`format`"),
+            ("{{ params.text | indent(params.n) }}", "`indent`"),
+            ("{{ params.text | indent(width=params.n) }}", "`indent`"),
+        ] {
+            let said = render(source).unwrap_or_else(|error| error);
+            let is_refused = text.starts_with('`') && said.contains(&format!("{text} makes a text at most"));
+            assert!(said == text || is_refused, "{source}: {said}");
+        }
+    }
+}

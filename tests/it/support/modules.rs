@@ -1,0 +1,169 @@
+//! The modules of `src/` and which of them use which, read from the text of the files.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+    sync::LazyLock,
+};
+
+use regex::Regex;
+
+/// A path that begins in this crate, up to a brace.
+static PATH: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\b(crate|self|super)((?:::\w+)*)(?:::(\{))?").unwrap());
+
+/// Names from the crate's root on, such as `["engine", "cache"]`; empty for the root itself.
+pub type Module = Vec<String>;
+
+/// All modules that are files.
+pub struct Modules {
+    files: BTreeMap<String, Module>,
+    /// A file, its module, and a module that it uses.
+    uses: Vec<(String, Module, Module)>,
+}
+
+/// The files of `src/`, by their paths in it.
+pub fn sources() -> Vec<(String, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut found = Vec::new();
+    read(&root, &root, &mut found);
+    found
+}
+
+fn read(root: &Path, folder: &Path, found: &mut Vec<(String, String)>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            read(root, &path, found);
+        } else {
+            let name = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
+            found.push((name, std::fs::read_to_string(&path).unwrap()));
+        }
+    }
+}
+
+impl Modules {
+    pub fn read() -> Self {
+        let sources = sources();
+        let module = |file: &str| match file.trim_end_matches(".rs") {
+            "lib" => Vec::new(),
+            path => path.split('/').map(str::to_owned).collect(),
+        };
+        let files: BTreeMap<String, Module> = sources.iter().map(|(file, _)| (file.clone(), module(file))).collect();
+        let known: BTreeSet<&Module> = files.values().collect();
+        let mut uses = Vec::new();
+        for (file, source) in &sources {
+            let own = &files[file];
+            for path in paths(own, &code(source)) {
+                let used =
+                    (0..=path.len()).rev().map(|count| &path[..count]).find(|path| known.contains(&path.to_vec()));
+                uses.push((file.clone(), own.clone(), used.unwrap_or_default().to_vec()));
+            }
+        }
+        uses.sort();
+        uses.dedup();
+        Self { files, uses }
+    }
+
+    pub fn all(&self) -> impl Iterator<Item = (&str, &Module)> {
+        self.files.iter().map(|(file, module)| (&**file, module)).filter(|(file, _)| *file != "main.rs")
+    }
+
+    pub fn contains(&self, module: &Module) -> bool {
+        self.files.values().any(|known| known == module)
+    }
+
+    pub fn uses(&self) -> impl Iterator<Item = (&str, &Module, &Module)> {
+        self.uses.iter().map(|(file, module, used)| (&**file, module, used))
+    }
+
+    /// The sets of modules that use each other in a circle. Uses between a module and one inside it do not count.
+    pub fn circles(&self) -> Vec<BTreeSet<String>> {
+        let mut next: BTreeMap<&Module, BTreeSet<&Module>> = BTreeMap::new();
+        for (_, module, used) in self.uses() {
+            if !module.starts_with(used) && !used.starts_with(module) {
+                next.entry(module).or_default().insert(used);
+            }
+        }
+        let reached: BTreeMap<&Module, BTreeSet<&Module>> =
+            next.keys().map(|module| (*module, reachable(&next, module))).collect();
+        let mut circles: Vec<BTreeSet<String>> = Vec::new();
+        for (module, from_here) in reached.iter().filter(|(module, from_here)| from_here.contains(*module)) {
+            let both = from_here.iter().filter(|other| reached.get(*other).is_some_and(|back| back.contains(module)));
+            let circle: BTreeSet<String> = both.map(|module| module.join("::")).collect();
+            if !circles.contains(&circle) {
+                circles.push(circle);
+            }
+        }
+        circles
+    }
+}
+
+fn reachable<'m>(next: &BTreeMap<&'m Module, BTreeSet<&'m Module>>, from: &Module) -> BTreeSet<&'m Module> {
+    let mut found = BTreeSet::new();
+    let mut open: Vec<&Module> = next[from].iter().copied().collect();
+    while let Some(module) = open.pop() {
+        if found.insert(module) {
+            open.extend(next.get(module).into_iter().flatten().copied());
+        }
+    }
+    found
+}
+
+/// `source` without comments and without its unit tests, which may use what they like.
+fn code(source: &str) -> String {
+    let (code, _) = source.split_once("#[cfg(test)]\nmod tests {").unwrap_or((source, ""));
+    code.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
+}
+
+/// All paths of the crate in `code`, from the root on; `own` is the module that it stands in.
+fn paths(own: &Module, code: &str) -> Vec<Module> {
+    let mut found = Vec::new();
+    for capture in PATH.captures_iter(code) {
+        let start = capture.get(0).unwrap();
+        if code[..start.start()].ends_with("::") {
+            continue;
+        }
+        let mut base = if &capture[1] == "crate" { Vec::new() } else { own.clone() };
+        if &capture[1] == "super" {
+            base.pop();
+        }
+        for name in capture[2].split("::").filter(|name| !name.is_empty()) {
+            if name == "super" { _ = base.pop() } else { base.push(name.to_owned()) }
+        }
+        if capture.get(3).is_some() {
+            expand(&base, &code[start.end()..], &mut found);
+        } else {
+            found.push(base);
+        }
+    }
+    found
+}
+
+/// The paths of a group `base::{…}`; `rest` begins after the brace. Returns what follows the closing one.
+fn expand<'c>(base: &Module, mut rest: &'c str, found: &mut Vec<Module>) -> &'c str {
+    let mut path = base.clone();
+    loop {
+        rest = rest.trim_start();
+        let name = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
+        if name > 0 {
+            if &rest[..name] != "self" {
+                path.push(rest[..name].to_owned());
+            }
+            rest = &rest[name..];
+        } else if let Some(after) = rest.strip_prefix("::{") {
+            rest = expand(&path, after, found);
+            path.clone_from(base);
+        } else if let Some(after) = rest.strip_prefix("::") {
+            rest = after;
+        } else {
+            if path != *base || rest.starts_with('*') {
+                found.push(std::mem::replace(&mut path, base.clone()));
+            }
+            let Some(c) = rest.chars().next() else { return rest };
+            rest = &rest[c.len_utf8()..];
+            if c == '}' {
+                return rest;
+            }
+        }
+    }
+}
