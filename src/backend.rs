@@ -1,8 +1,8 @@
 //! The seam between the engine and its sources: the [`Backend`] trait and one file per kind.
 //!
 //! A backend knows neither routes nor caches nor other backends, but for [`pipeline`] and [`merge`], which are made of
-//! others and know them as [`part`]s. To add a kind: a file with its `Config`, `build` and `impl Backend`, and one line in
-//! [`BackendConfig`] and [`part::PartConfig`].
+//! others and know them as [`step`]s. To add a kind: a file with its `Config`, `build` and `impl Backend`, and one line in
+//! [`BackendConfig`] and [`step::StepConfig`].
 
 pub mod credential;
 pub mod digests;
@@ -11,11 +11,11 @@ pub mod getparams;
 pub mod http;
 mod mapping;
 pub mod merge;
-pub mod part;
-mod parts;
 pub mod pipeline;
 pub mod request;
 pub mod script;
+pub mod step;
+mod steps;
 mod total;
 
 use std::{sync::Arc, time::Instant};
@@ -102,9 +102,9 @@ pub enum BackendConfig {
     /// The digests of named images, from their registry.
     Digests(Box<digests::Config>),
     /// Several steps: what one finds is what the next is given.
-    Pipeline(Vec<part::PartConfig>),
+    Pipeline(Vec<step::StepConfig>),
     /// Several backends at once, whose items are joined.
-    Merge(merge::Config),
+    Merge(step::MergeConfig),
 }
 
 /// What the building of a backend may use.
@@ -150,8 +150,8 @@ impl BackendConfig {
         match self {
             Self::Fixed(_) | Self::Script(_) | Self::Http(_) => false,
             Self::Digests(config) => config.list.is_none(),
-            Self::Pipeline(steps) => steps.iter().any(part::PartConfig::takes_notes),
-            Self::Merge(config) => config.backends.iter().any(part::PartConfig::takes_notes),
+            Self::Pipeline(steps) => steps.iter().any(step::StepConfig::takes_notes),
+            Self::Merge(config) => config.backends.iter().any(step::StepConfig::takes_notes),
         }
     }
 

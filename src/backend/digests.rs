@@ -22,9 +22,10 @@ use serde::Deserialize;
 use self::{
     decision::OnMissing,
     gate::GateConfig,
-    images::{ImageConfig, Images},
+    images::Images,
     list::{List, ListConfig},
     revision::RevisionConfig,
+    source::ImageConfig,
 };
 use super::{Backend, Surroundings};
 use crate::domain::{

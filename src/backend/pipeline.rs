@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use super::{
     Backend, Surroundings,
-    part::PartConfig,
-    parts::{Parts, Said},
+    step::StepConfig,
+    steps::{Said, Steps},
 };
 use crate::domain::{
     error::BackendError,
@@ -22,11 +22,11 @@ use crate::domain::{
 
 /// The steps, ready to be asked.
 #[derive(Debug)]
-pub struct Pipeline(Parts);
+pub struct Pipeline(Steps);
 
 impl Pipeline {
     /// Builds the steps.
-    pub fn build(steps: &[PartConfig], around: Surroundings<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
+    pub fn build(steps: &[StepConfig], around: Surroundings<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
         if steps.is_empty() {
             problems.error_with_help(
                 path,
@@ -46,7 +46,7 @@ impl Pipeline {
                 );
             }
         }
-        Some(Self(Parts::build(steps, "step", true, Surroundings { raw, ..around }, path, problems)?))
+        Some(Self(Steps::build(steps, "step", true, Surroundings { raw, ..around }, path, problems)?))
     }
 }
 

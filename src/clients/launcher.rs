@@ -12,6 +12,7 @@ mod copy;
 mod folder;
 mod idle;
 mod inside;
+mod places;
 mod root;
 mod slot;
 mod starter;
@@ -33,10 +34,11 @@ use tokio::{
 };
 
 pub use self::{
-    bay::{Bay, Running, Turn},
+    bay::{Bay, Running},
     charge::{Charge, Leash},
     idle::Idle,
     inside::run,
+    places::Turn,
     terms::{Identities, Limits, Network, SYSTEM, Terms, User},
     usage::{Meter, Usage},
     wire::{Copied, Ended, Environment, First, How, Program},

@@ -47,10 +47,10 @@ use self::{
 pub use self::{
     addresses::{Inner, Names, SystemNames},
     call::{ANONYMOUS, Call, account_of},
-    config::{ClientCertificate, OutboundConfig, Proxy, ProxyConfig, TlsKeys, fixed_url, names_user, stays},
+    config::{OutboundConfig, Proxy, ProxyConfig, TlsKeys, fixed_url, names_user, stays},
     elsewhere::check_elsewhere,
     reply::Reply,
-    tls::Tls,
+    tls::{ClientCertificate, Tls},
 };
 use crate::{
     bounded_cache::{self, Bounded},

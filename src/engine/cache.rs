@@ -6,14 +6,16 @@ pub mod entry;
 pub mod evicted;
 pub mod failing;
 pub mod key;
+mod listed;
 pub mod memory;
 pub mod policy;
 
-pub use answers::{Answers, Listed};
+pub use answers::Answers;
 pub use disk::{Disk, Trouble, Unreadable};
 pub use entry::{Encoded, Entry, PackedQuestion};
 pub use evicted::EvictedKeys;
 pub use failing::{Failing, Wish};
 pub use key::{Key, KeyPrefix, Revision};
+pub use listed::Listed;
 pub use memory::{CacheLimits, Memory};
 pub use policy::{CacheConfig, Life, Policy, Stale, State};

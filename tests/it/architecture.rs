@@ -60,6 +60,14 @@ fn every_room_is_there() {
     assert!(top.len() <= MAX_TOP_MODULES, "{} modules at the top: {top:?}", top.len());
 }
 
+/// Files use each other in no circle. What a file shares with the files of its own folder is not counted: they are its parts.
+#[test]
+fn no_files_use_each_other_in_a_circle() {
+    let modules = Modules::read();
+    let circles = modules.circles();
+    assert!(circles.is_empty(), "{circles:#?}");
+}
+
 #[test]
 fn axum_and_status_codes_stay_in_their_room() {
     for (file, source) in modules::sources() {

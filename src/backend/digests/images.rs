@@ -4,9 +4,6 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use minijinja::context;
-use schemars::JsonSchema;
-use serde::Deserialize;
-use serde_json::{Value, json};
 
 use super::{
     Config,
@@ -16,7 +13,7 @@ use super::{
     gate::{Asked, Gate, Ruling, State},
     note::{Known, Note},
     revision::Policy,
-    source::{Found, Image, Rules, Wanted},
+    source::{Found, Image, Rules, Wanted, parts},
 };
 use crate::{
     backend::Surroundings,
@@ -35,22 +32,6 @@ use crate::{
 
 /// Names that a parameter set has besides those of its images.
 const OWN: [&str; 6] = ["stale", "revision", "builtAt", "runUrl", "params", "applicationSet"];
-
-/// One image.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct ImageConfig {
-    /// `registry/repository:tag`, or `oci:folder:name` for an OCI image layout; a template over `params` and
-    /// `applicationSet`, and, with a `revision` or a `gate`, over `commit`. The registry or folder stands in it as it is.
-    pub image: String,
-    /// Take the image for this platform, such as `linux/amd64`, in place of the index of all.
-    pub platform: Option<String>,
-    /// Platforms that the index must have; before that it is not built.
-    #[serde(default)]
-    pub require_platforms: Vec<String>,
-    /// With `onMissing: placeholder`, the image to run meanwhile: `registry/repository:tag@sha256:…`.
-    pub placeholder: Option<String>,
-}
 
 /// The images, parsed, and those who vouch for them.
 pub struct Images {
@@ -302,17 +283,6 @@ fn build_fallback(config: &Config, images: &Path, path: &Path, problems: &mut Pr
         OnMissing::Omit => Fallback::Omit,
         OnMissing::Error => Fallback::Error,
         OnMissing::Placeholder => Fallback::Placeholder(placeholders),
-    })
-}
-
-/// An image's parts, under the names that templates use.
-pub(super) fn parts(reference: &Reference, digest: &str) -> Value {
-    json!({
-        "registry": reference.registry,
-        "repository": reference.repository,
-        "tag": reference.tag.as_deref().unwrap_or_default(),
-        "digest": digest,
-        "pinned": format!("{}/{}@{digest}", reference.registry, reference.repository),
     })
 }
 

@@ -4,6 +4,8 @@ mod origin;
 
 use std::{sync::Arc, time::Duration};
 
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -11,7 +13,6 @@ use self::origin::Source;
 use super::{
     commit::Commit,
     decision::{Built, Finding, Is},
-    images::{ImageConfig, parts},
     note::Known,
     revision::{self, Policy, Verdict},
     shared_for,
@@ -31,6 +32,22 @@ use crate::{
 const REFERENCE: &str = "its reference";
 /// For how long a tag that names a whole commit is believed to stay where it is.
 const COMMIT_TAG: Duration = Duration::from_mins(10);
+
+/// One image.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ImageConfig {
+    /// `registry/repository:tag`, or `oci:folder:name` for an OCI image layout; a template over `params` and
+    /// `applicationSet`, and, with a `revision` or a `gate`, over `commit`. The registry or folder stands in it as it is.
+    pub image: String,
+    /// Take the image for this platform, such as `linux/amd64`, in place of the index of all.
+    pub platform: Option<String>,
+    /// Platforms that the index must have; before that it is not built.
+    #[serde(default)]
+    pub require_platforms: Vec<String>,
+    /// With `onMissing: placeholder`, the image to run meanwhile: `registry/repository:tag@sha256:…`.
+    pub placeholder: Option<String>,
+}
 
 /// An image, parsed as far as it goes without parameters.
 #[derive(Debug)]
@@ -289,6 +306,17 @@ fn object(value: Value) -> Parameters {
 fn unclear(asked: &str, mut error: BackendError) -> BackendError {
     error.evidence = vec![Evidence::unknown(asked, error.message.as_str())];
     error
+}
+
+/// An image's parts, under the names that templates use.
+pub(super) fn parts(reference: &Reference, digest: &str) -> Value {
+    json!({
+        "registry": reference.registry,
+        "repository": reference.repository,
+        "tag": reference.tag.as_deref().unwrap_or_default(),
+        "digest": digest,
+        "pinned": format!("{}/{}@{digest}", reference.registry, reference.repository),
+    })
 }
 
 #[cfg(test)]

@@ -1,39 +1,27 @@
 //! Where programs are started that live by the same terms: with their turns, and with launchers that wait for the next one.
 
-use std::{io::PipeReader, path::Path, sync::Arc, time::Duration};
+use std::{io::PipeReader, path::Path, sync::Arc};
 
 use tokio::{
     net::unix::pipe,
-    sync::{OwnedSemaphorePermit, Semaphore},
+    sync::Semaphore,
     time::{Instant, timeout_at},
 };
 
 use super::{
     Launchers,
     charge::Charge,
-    idle::Idle,
+    places::{Places, Turn},
     slot::{Ends, Slot},
     terms::{Identities, Terms},
     usage::Meter,
-    wire::{self, Environment, Program, Report},
+    wire::{self, Environment, Program},
 };
 use crate::domain::error::BackendError;
-
-/// How long a launcher may take to empty its folder.
-const EMPTYING: Duration = Duration::from_mins(1);
 
 /// The launchers for programs on one set of terms.
 #[derive(Debug, Clone)]
 pub struct Bay(Arc<Places>);
-
-#[derive(Debug)]
-pub(super) struct Places {
-    pub(super) launchers: Arc<Launchers>,
-    terms: Terms,
-    permits: Arc<Semaphore>,
-    most: usize,
-    idle: Arc<Idle<Slot>>,
-}
 
 /// A program that runs. When its [`Charge`] is dropped, it is ended.
 #[derive(Debug)]
@@ -50,21 +38,13 @@ pub struct Running {
     pub charge: Charge,
 }
 
-/// The right to run a program, or to have one do something.
-#[derive(Debug)]
-pub struct Turn {
-    _of_own: OwnedSemaphorePermit,
-    _of_all: OwnedSemaphorePermit,
-}
-
 impl Bay {
     /// A bay for programs on `terms`, of which at most `most` run at once.
     #[must_use]
     pub fn new(launchers: &Arc<Launchers>, terms: Terms, most: usize) -> Self {
         let most = most.clamp(1, Semaphore::MAX_PERMITS);
         launchers.want(terms.network);
-        let (launchers, permits) = (Arc::clone(launchers), Arc::new(Semaphore::new(most)));
-        Self(Arc::new(Places { launchers, terms, permits, most, idle: Arc::default() }))
+        Self(Places::new(launchers, terms, most))
     }
 
     /// Starts `program` with `environment`, as soon as it is its turn, to read `input`: what is not short is left to the caller
@@ -157,52 +137,5 @@ impl Bay {
         // What is not left to write must be closed: its end is what the program waits for.
         let stdin = (!is_fed).then(|| pipe::Sender::from_owned_fd(stdin.into())).transpose();
         Ok(Running { stdin: stdin.map_err(|error| cannot(error.to_string()))?, stdout, stderr, meter, charge })
-    }
-}
-
-impl Places {
-    async fn turn(&self, deadline: Instant) -> Result<Turn, BackendError> {
-        let full = |most: usize, of: &str| {
-            let s = if most == 1 { "" } else { "s" };
-            BackendError::timeout(format!("no turn in time: {most} run{s} {of} were under way all the while"))
-        };
-        let wait = async |permits: &Arc<Semaphore>| timeout_at(deadline, Arc::clone(permits).acquire_owned()).await;
-        let (of_own, of_all) = ("of it (`concurrency`)", "of all scripts (`scripts.concurrency`)");
-        let own = wait(&self.permits).await.ok().and_then(Result::ok).ok_or_else(|| full(self.most, of_own))?;
-        let all = wait(&self.launchers.permits).await.ok().and_then(Result::ok);
-        let all = all.ok_or_else(|| full(self.launchers.most, of_all))?;
-        Ok(Turn { _of_own: own, _of_all: all })
-    }
-
-    fn idle_slot(&self) -> Option<Slot> {
-        loop {
-            let slot = self.idle.pop()?;
-            if slot.is_good(&self.terms) {
-                return Some(slot);
-            }
-            tokio::spawn(slot.destroy());
-        }
-    }
-
-    /// Keeps a launcher for the next program once it has emptied its folder.
-    pub(super) fn keep_emptied(self: Arc<Self>, mut slot: Slot) {
-        tokio::spawn(async move {
-            match timeout_at(Instant::now() + EMPTYING, slot.reports().next()).await {
-                Ok(Ok(Report::Ready(_))) => self.keep(slot),
-                _ => slot.destroy().await,
-            }
-        });
-    }
-
-    /// Keeps a launcher for the next program, for a while.
-    pub(super) fn keep(&self, slot: Slot) {
-        self.idle.push(slot, 0, |slot| drop(tokio::spawn(slot.destroy())));
-    }
-}
-
-impl Drop for Places {
-    fn drop(&mut self) {
-        // They end by themselves, but for one that its last program stopped.
-        self.idle.take().iter_mut().for_each(Slot::kill);
     }
 }

@@ -11,7 +11,7 @@ use tokio::{
 
 use super::{
     ENDING, GRACE, Launchers,
-    bay::{Places, Turn},
+    places::{Places, Turn},
     slot::Slot,
     wire::{Ended, Fate, Report},
 };

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::{
     credentials::{Credentials, DockerConfig},
     reference::{canonical_registry, is_registry},
-    registry::Registry,
+    registry::{Confirm404, Registry, Rules},
 };
 use crate::{
     clients::outbound::{ClientCertificate, Outbound, Terms, Tls, TlsKeys},
@@ -52,25 +52,6 @@ pub struct RegistryConfig {
     pub concurrency: Option<usize>,
     /// How many requests may begin per second; any unless set, and 10 for Docker Hub.
     pub rate: Option<NonZeroU32>,
-}
-
-/// What a 404 to a `HEAD` is worth.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub enum Confirm404 {
-    /// A `GET` must say the same, in the words of a registry.
-    #[default]
-    Get,
-    /// It is believed where the header `Docker-Distribution-Api-Version` shows that the registry itself sent it: a request
-    /// less for each tag that is missing.
-    Head,
-}
-
-/// What a registry means by its answers.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Rules {
-    pub confirm_404: Confirm404,
-    pub denied_means_missing: bool,
 }
 
 impl RegistryConfig {

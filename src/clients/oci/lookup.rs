@@ -5,9 +5,8 @@ use serde_json::Value;
 
 use super::{
     Digest, Reference,
-    config::Confirm404,
     manifest::{self, Manifest},
-    registry::{Question, Registry},
+    registry::{Confirm404, Question, Registry},
 };
 use crate::{
     clients::outbound::Reply,

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use http::{HeaderMap, HeaderValue, Method, header};
 use reqwest::Url;
+use schemars::JsonSchema;
+use serde::Deserialize;
 use tokio::time::Instant;
 
 use super::{
     challenge::Challenge,
-    config::Rules,
     credentials::{Credential, Credentials},
     manifest,
     token::{Pass, Purpose, Tokens, sensitive},
@@ -26,6 +27,25 @@ const MOST: usize = 4 * 1024 * 1024;
 const MOST_REDIRECTS: usize = 3;
 /// For how many repositories it is remembered how to ask.
 const MOST_CHALLENGES: u64 = 10_000;
+
+/// What a 404 to a `HEAD` is worth.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Confirm404 {
+    /// A `GET` must say the same, in the words of a registry.
+    #[default]
+    Get,
+    /// It is believed where the header `Docker-Distribution-Api-Version` shows that the registry itself sent it: a request
+    /// less for each tag that is missing.
+    Head,
+}
+
+/// What a registry means by its answers.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Rules {
+    pub confirm_404: Confirm404,
+    pub denied_means_missing: bool,
+}
 
 /// A registry and what is known of it.
 #[derive(Debug)]

@@ -7,7 +7,10 @@ use reqwest::Url;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{Line, Outbound, Terms, tls::Tls};
+use super::{
+    Line, Outbound, Terms,
+    tls::{ClientCertificate, Tls},
+};
 use crate::{
     domain::{
         problem::{Path, Problems},
@@ -41,16 +44,6 @@ pub struct ProxyConfig {
     pub username: Option<String>,
     /// The password of `username`.
     pub password: Option<SecretRef>,
-}
-
-/// A certificate that shows who we are.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct ClientCertificate {
-    /// A PEM file with the certificate and those between it and its CA, relative to the configuration file.
-    pub cert: PathBuf,
-    /// A PEM file with its private key.
-    pub key: PathBuf,
 }
 
 /// A proxy, checked.

@@ -4,14 +4,25 @@
 use std::path::PathBuf;
 
 use reqwest::{Certificate, Identity};
+use schemars::JsonSchema;
+use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
 
-use super::config::ClientCertificate;
 use crate::{
     domain::problem,
     tls::pem::{content, pair, trusted},
 };
+
+/// A certificate that shows who we are.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ClientCertificate {
+    /// A PEM file with the certificate and those between it and its CA, relative to the configuration file.
+    pub cert: PathBuf,
+    /// A PEM file with its private key.
+    pub key: PathBuf,
+}
 
 /// How the other side's certificates are checked, and which one we show. Paths are whole.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

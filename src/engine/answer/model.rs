@@ -5,6 +5,7 @@
 
 mod expect;
 mod invariants;
+mod judgement;
 mod oracle;
 mod rules;
 mod source;

@@ -42,7 +42,7 @@ use self::{
     throttle::Throttle,
     writer::{Order, Writer},
 };
-use super::{Entry, Key, answers::Listed};
+use super::{Entry, Key, Listed};
 use crate::{
     domain::{
         clock::{Clock, Timestamp},

@@ -5,7 +5,11 @@ mod answers;
 mod config;
 mod held;
 
-use std::{panic::AssertUnwindSafe, sync::Arc};
+use std::{
+    panic::AssertUnwindSafe,
+    sync::Arc,
+    time::{Duration, UNIX_EPOCH},
+};
 
 use axum::{
     Router,
@@ -28,6 +32,7 @@ use super::{
 use crate::{
     app::App,
     auth::Role,
+    domain::clock::Timestamp,
     engine::{answer::upkeep::Operator, guard::Decision},
     http::edge::{Edge, Limits},
     telemetry::trace,
@@ -184,4 +189,9 @@ async fn post_only(State(app): State<Arc<App>>, request: Request) -> Response {
     let completion = Completion::start(app, &request, None);
     discard(request.into_body()).await;
     completion.refuse(ApiError::new(Code::MethodNotAllowed, "this path answers POST only").allow("POST"))
+}
+
+/// A time as people and programs read it.
+fn rfc3339(time: Timestamp) -> String {
+    humantime::format_rfc3339_millis(UNIX_EPOCH + Duration::from_millis(time.0)).to_string()
 }

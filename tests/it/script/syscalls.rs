@@ -104,7 +104,7 @@ const MACHINE: &[Call] = &[
 const OWN: &[Call] = &[
     ("own prlimit64", libc::SYS_prlimit64, "0,7,0,z", 0),
     ("prlimit64 only read", libc::SYS_prlimit64, "g,7,0,z", 0),
-    ("own setpriority", libc::SYS_setpriority, "0,0,1", 0),
+    ("own setpriority", libc::SYS_setpriority, "0,0,19", 0),
     ("own sched_setscheduler", libc::SYS_sched_setscheduler, "0,0,z", 0),
     ("own sched_setparam", libc::SYS_sched_setparam, "0,z", 0),
     ("own ioprio_set", libc::SYS_ioprio_set, "1,0,0x6000", 0),

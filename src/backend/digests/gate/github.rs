@@ -6,6 +6,7 @@
 mod access;
 mod documents;
 mod lists;
+mod repository;
 mod verdict;
 mod walk;
 
@@ -20,7 +21,7 @@ use tokio::time::Instant;
 pub use self::walk::WalkBack;
 use self::{
     access::Access,
-    lists::Repository,
+    repository::Repository,
     verdict::{Judge, Kind},
 };
 use super::{Asked, Ruling, api::Api, combined::Rule, memory::System, pattern::Pattern};

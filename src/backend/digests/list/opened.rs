@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::{pattern::Pattern, selection::Candidate};
 use crate::{
-    backend::digests::images,
+    backend::digests::source,
     clients::oci::{Contents, Reference, Target},
     domain::{
         generator::ParameterSet,
@@ -74,7 +74,7 @@ impl Opened {
     pub fn into_set(self) -> ParameterSet {
         let Self { candidate, reference, target, contents } = self;
         let mut set = Map::new();
-        if let Value::Object(parts) = images::parts(&reference, target.digest.as_str()) {
+        if let Value::Object(parts) = source::parts(&reference, target.digest.as_str()) {
             set.extend(parts);
         }
         let text = |told: &Option<String>| told.clone().unwrap_or_default().into();

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::{
-    rules::{Asked, Believed, Judgement, Slot},
+    judgement::{Believed, Judgement},
+    rules::{Asked, Slot},
     source::{Ended, Ran, Source},
 };
 use crate::{

@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub use self::held::Held;
 use super::{
-    rules::{Asked, Believed, Slot},
+    judgement::Believed,
+    rules::{Asked, Slot},
     source::{Ended, Ran, Says},
 };
 use crate::domain::{clock::Timestamp, error::ErrorKind};

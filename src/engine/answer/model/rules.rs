@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::source::Ran;
 use crate::domain::{
     clock::{Clock, Timestamp},
     generator::Parameters,
@@ -104,21 +103,6 @@ pub enum Identity {
     Auto,
 }
 
-/// An answer that was believed in a lineage.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Believed {
-    pub names: Vec<u8>,
-    /// When another took its place; `None` for the last one.
-    pub until: Option<Timestamp>,
-}
-
-impl Believed {
-    /// Whether it was the last one within the hour before `now`.
-    pub fn is_recent(&self, now: Timestamp) -> bool {
-        self.until.is_none_or(|until| now.0 < until.0 + 3_600_000)
-    }
-}
-
 /// What a route promises; times in seconds.
 #[derive(Debug)]
 pub struct Rules {
@@ -205,80 +189,4 @@ impl Rules {
         }
         config
     }
-
-    /// Whether sets are told apart by their names in an answer with `count` of them.
-    const fn names_tell(&self, count: usize) -> bool {
-        match self.identity {
-            Identity::Counted => false,
-            Identity::Named => true,
-            Identity::Auto => count >= 2,
-        }
-    }
-
-    /// What `new` is at `now` after what was believed, the last of it at the end; `None` where its record is lost.
-    pub fn judge(&self, before: Option<&[Believed]>, new: &Ran, now: Timestamp) -> Judgement {
-        let after = new.names().unwrap_or_default();
-        if new.says == super::source::Says::Twins || (after.is_empty() && self.on_empty == "error") {
-            return Judgement::Nonsense;
-        }
-        let is_allowed = after.is_empty() && self.on_empty == "allow" && self.least == 0;
-        let loss = |loses: bool| {
-            let is_kept = if after.is_empty() { self.on_empty == "keep" } else { loses && self.on_shrink == "keep" };
-            Judgement::Loss { can_be_confirmed: !is_kept }
-        };
-        let Some(before) = before else { return if is_allowed { Judgement::Good } else { loss(true) } };
-        let last = before.last().map_or(&[][..], |last| &last.names);
-        if after.is_empty() && !last.is_empty() {
-            return if is_allowed { Judgement::Good } else { loss(true) };
-        }
-        let (of_last, of_hour, peak) = self.losses(before, last, &after, now);
-        let is_more = |gone: usize, of: usize| gone * 100 > of * usize::from(self.shrink);
-        let is_loss = is_more(of_last, last.len()) || (!after.is_empty() && is_more(of_hour, peak));
-        if is_loss || after.len() < self.least || after.len() > self.most {
-            return loss(of_last > 0 || of_hour > 0);
-        }
-        Judgement::Good
-    }
-
-    /// How many sets of the `last` answer are gone, how many of the last hour, and the most that one answer had then.
-    fn losses(&self, before: &[Believed], last: &[u8], after: &[u8], now: Timestamp) -> (usize, usize, usize) {
-        let recent = || before.iter().filter(|believed| believed.is_recent(now));
-        let peak = recent().map(|believed| believed.names.len()).max().unwrap_or_default();
-        let fewer = peak.saturating_sub(after.len());
-        if !self.names_tell(last.len()) || !self.names_tell(after.len()) {
-            return (last.len().saturating_sub(after.len()), fewer, peak);
-        }
-        // Names from before an answer that did not tell them are not remembered.
-        let told =
-            before.iter().rposition(|believed| !self.names_tell(believed.names.len())).map_or(0, |place| place + 1);
-        let mut gone: Vec<u8> = before[told..]
-            .iter()
-            .filter(|believed| believed.is_recent(now))
-            .flat_map(|each| each.names.clone())
-            .collect();
-        gone.sort_unstable();
-        gone.dedup();
-        gone.retain(|name| !after.contains(name));
-        (last.iter().filter(|name| !after.contains(name)).count(), gone.len().max(fewer), peak)
-    }
-
-    /// Whether two answers have the same parameter sets.
-    pub fn agree(&self, one: &Ran, other: &Ran) -> bool {
-        let names = one.names();
-        let are_alike = (one.asked, one.version) == (other.asked, other.version) || names == Some(Vec::new());
-        let by_name = names.as_ref().is_some_and(|names| self.names_tell(names.len()));
-        names == other.names() && (by_name || are_alike)
-    }
-}
-
-/// What an answer is after another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Judgement {
-    Good,
-    /// It must be seen again.
-    Loss {
-        can_be_confirmed: bool,
-    },
-    /// It cannot be meant.
-    Nonsense,
 }

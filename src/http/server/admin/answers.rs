@@ -1,20 +1,16 @@
 //! `GET /admin/answers`, `POST /admin/answers/invalidate`.
 
-use std::{
-    sync::Arc,
-    time::{Duration, UNIX_EPOCH},
-};
+use std::sync::Arc;
 
 use axum::extract::Query;
 use http::Uri;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::off_thread;
+use super::{off_thread, rfc3339};
 use crate::{
     app::App,
     domain::{
-        clock::Timestamp,
         document,
         generator::{Parameters, Selector},
     },
@@ -82,11 +78,6 @@ fn tell(overview: &Overview) -> Value {
         told.insert("held".into(), super::held::tell(overview.lineage, held, &overview.asked_by));
     }
     told.into()
-}
-
-/// A time as people and programs read it.
-pub(super) fn rfc3339(time: Timestamp) -> String {
-    humantime::format_rfc3339_millis(UNIX_EPOCH + Duration::from_millis(time.0)).to_string()
 }
 
 #[derive(Debug, Deserialize)]

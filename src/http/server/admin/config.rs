@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::answers::rfc3339;
+use super::rfc3339;
 use crate::app::{App, Attempt};
 
 pub(super) fn tell(app: &App) -> Value {

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 
-use super::{answers::rfc3339, off_thread};
+use super::{off_thread, rfc3339};
 use crate::{
     app::App,
     engine::{

@@ -1,9 +1,6 @@
 //! GitHub's lists about a commit, read whole: all pages or none (invariant I3).
 
-use std::{
-    collections::{HashMap, HashSet},
-    fmt,
-};
+use std::collections::{HashMap, HashSet};
 
 use reqwest::Url;
 use tokio::time::Instant;
@@ -17,6 +14,7 @@ use super::{
     },
     access::Access,
     documents::{Ancestor, CheckRun, CheckRuns, CombinedStatus, Listed, Run, Runs},
+    repository::Repository,
     verdict::Thing,
 };
 use crate::{
@@ -24,37 +22,6 @@ use crate::{
     clients::outbound::Reply,
     domain::error::BackendError,
 };
-
-/// `owner/name`.
-#[derive(Debug, Clone)]
-pub(super) struct Repository {
-    owner: String,
-    name: String,
-}
-
-impl Repository {
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
-        let fits = |part: &str| {
-            let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-            !part.is_empty() && !matches!(part, "." | "..") && part.chars().all(is_name)
-        };
-        match text.split_once('/') {
-            Some((owner, name)) if fits(owner) && fits(name) => {
-                Ok(Self { owner: owner.to_owned(), name: name.to_owned() })
-            }
-            _ => Err(format!(
-                "`{}` is no repository; it is written `owner/name`",
-                text.chars().take(80).collect::<String>().escape_debug()
-            )),
-        }
-    }
-}
-
-impl fmt::Display for Repository {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.owner, self.name)
-    }
-}
 
 impl Access {
     /// The workflow runs of `commit` that one of `events` started, or any.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{
     super::{Ruling, State, pattern::Pattern},
     Conclusion,
-    lists::Repository,
+    repository::Repository,
 };
 use crate::{
     backend::digests::commit::Commit,

@@ -5,7 +5,8 @@ use crate::{
     domain::clock::Timestamp,
     engine::{
         answer::model::{
-            rules::{Asked, Believed, Judgement, Slot},
+            judgement::{Believed, Judgement},
+            rules::{Asked, Slot},
             source::Ran,
         },
         guard::Decision,

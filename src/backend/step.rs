@@ -5,7 +5,9 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{Backend, BackendConfig, Surroundings, digests, fixed, http, merge, pipeline::select::Select, script};
+use super::{
+    Backend, BackendConfig, Surroundings, digests, fixed, http, merge::join::Join, pipeline::select::Select, script,
+};
 use crate::domain::problem::{Path, Problems};
 
 /// One part: exactly one kind of backend and, if wanted, a name.
@@ -15,7 +17,7 @@ use crate::domain::problem::{Path, Problems};
     {"required": ["pipeline"]}, {"required": ["merge"]}, {"required": ["select"]},
 ]))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct PartConfig {
+pub struct StepConfig {
     /// What it is called in messages; its number unless set.
     pub name: Option<String>,
     /// A list in this configuration.
@@ -27,15 +29,33 @@ pub struct PartConfig {
     /// The digests of images.
     pub digests: Option<Box<digests::Config>>,
     /// Several steps.
-    pub pipeline: Option<Vec<PartConfig>>,
+    pub pipeline: Option<Vec<StepConfig>>,
     /// Several backends at once.
-    pub merge: Option<merge::Config>,
+    pub merge: Option<MergeConfig>,
     /// In a pipeline: a CEL expression over `items`, what the step before found, and `params`, that gives a list of
     /// objects.
     pub select: Option<String>,
 }
 
-impl PartConfig {
+/// Backends, and how their items are joined.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[schemars(rename = "MergeBackend")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct MergeConfig {
+    /// Items belong together when the values of all these keys are equal. A dot leads into an object: `values.cluster`.
+    /// Each item must have them, and no two of one backend the same.
+    #[schemars(length(min = 1))]
+    pub merge_keys: Vec<String>,
+    /// Which items there are in the end.
+    #[serde(default)]
+    pub join: Join,
+    /// The backends. What later ones say of an item overrides what earlier ones do, key by key, also within objects; a
+    /// list is replaced.
+    #[schemars(length(min = 2))]
+    pub backends: Vec<StepConfig>,
+}
+
+impl StepConfig {
     /// The backends that it names.
     fn backends(&self) -> Vec<BackendConfig> {
         let all = [

@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{Backend, Surroundings, ask, part::PartConfig};
+use super::{Backend, Surroundings, ask, step::StepConfig};
 use crate::{
     domain::{
         error::BackendError,
@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// One part, ready to be asked.
-struct Part {
+struct Step {
     /// `step 2`, or `step owners`.
     name: String,
     /// `step 2 (script)`.
@@ -28,13 +28,13 @@ struct Part {
 }
 
 /// All parts of a backend, in their order.
-pub struct Parts(Vec<Part>);
+pub struct Steps(Vec<Step>);
 
-impl Parts {
+impl Steps {
     /// Builds the parts, each of which is a `word`, at `path`, where `raw` stands. With `is_sequence` each but the first
     /// has items.
     pub fn build(
-        configs: &[PartConfig],
+        configs: &[StepConfig],
         word: &str,
         is_sequence: bool,
         around: Surroundings<'_>,
@@ -57,7 +57,7 @@ impl Parts {
             let built = config.build(is_sequence, Surroundings { raw: &raw, has_items, ..around }, &path, problems);
             parts.push(built.map(|(kind, backend)| {
                 let name = format!("{word} {name}");
-                Part { label: format!("{name} ({kind})"), name, kind, backend }
+                Step { label: format!("{name} ({kind})"), name, kind, backend }
             }));
         }
         parts.into_iter().collect::<Option<_>>().map(Self)
@@ -78,7 +78,7 @@ impl Parts {
     /// # Errors
     /// As the part's backend; the message names the part, and holds no secret of any part.
     pub async fn ask(&self, index: usize, query: &Query, items: Option<Arc<Value>>) -> Result<Outcome, BackendError> {
-        let Part { name, label, kind, backend } = &self.0[index];
+        let Step { name, label, kind, backend } = &self.0[index];
         let has_items = items.is_some();
         let asked = async {
             if Instant::now() >= query.deadline {
@@ -159,7 +159,7 @@ impl Parts {
     }
 }
 
-impl std::fmt::Debug for Parts {
+impl std::fmt::Debug for Steps {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_list().entries(self.0.iter().map(|part| &part.label)).finish()
     }

@@ -1,0 +1,34 @@
+//! A repository on GitHub.
+
+use std::fmt;
+
+/// `owner/name`.
+#[derive(Debug, Clone)]
+pub(super) struct Repository {
+    pub(super) owner: String,
+    pub(super) name: String,
+}
+
+impl Repository {
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let fits = |part: &str| {
+            let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+            !part.is_empty() && !matches!(part, "." | "..") && part.chars().all(is_name)
+        };
+        match text.split_once('/') {
+            Some((owner, name)) if fits(owner) && fits(name) => {
+                Ok(Self { owner: owner.to_owned(), name: name.to_owned() })
+            }
+            _ => Err(format!(
+                "`{}` is no repository; it is written `owner/name`",
+                text.chars().take(80).collect::<String>().escape_debug()
+            )),
+        }
+    }
+}
+
+impl fmt::Display for Repository {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.owner, self.name)
+    }
+}
