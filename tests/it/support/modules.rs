@@ -54,9 +54,9 @@ impl Modules {
         for (file, source) in &sources {
             let own = &files[file];
             for path in paths(own, &code(source)) {
-                let used =
+                let nearest =
                     (0..=path.len()).rev().map(|count| &path[..count]).find(|path| known.contains(&path.to_vec()));
-                uses.push((file.clone(), own.clone(), used.unwrap_or_default().to_vec()));
+                uses.push((file.clone(), own.clone(), nearest.unwrap_or_default().to_vec()));
             }
         }
         uses.sort();
