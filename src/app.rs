@@ -23,7 +23,7 @@ use futures_util::FutureExt as _;
 use tokio::sync::watch;
 
 pub use self::{
-    in_flight::{InFlight, Place},
+    in_flight::{InFlight, RequestSlot},
     outline::{Changes, Outline},
     reload::{Attempt, Reloads},
     setup::Setup,

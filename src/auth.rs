@@ -8,7 +8,7 @@ mod jwt;
 mod review;
 mod scope;
 mod tokens;
-mod way;
+mod url_policy;
 
 use std::{borrow::Cow, fmt, net::IpAddr, num::NonZeroU32, path::PathBuf, sync::Arc, time::Duration};
 
@@ -27,7 +27,7 @@ use self::{
     tokens::Tokens,
 };
 pub use self::{
-    allowance::{Allowance, Excess, Turn},
+    allowance::{Allowance, CallPermit, Excess},
     caller::{Caller, Refused, Role},
     certificates::CertificateConfig,
     jwt::{Audience, JwksConfig, JwtConfig},
@@ -91,7 +91,7 @@ pub struct Auth {
 
 /// What callers are known with.
 #[derive(Clone, Copy)]
-pub struct Means<'a> {
+pub struct AuthContext<'a> {
     /// Where relative paths start.
     pub base: &'a BaseDir,
     /// What time it is.
@@ -113,7 +113,7 @@ pub fn hash_token(token: &str) -> String {
 impl Auth {
     /// Reads all tokens, and keys that are on this machine. No token at all, or an empty one, is an error: an open gateway is never a
     /// default.
-    pub fn build(config: &AuthConfig, means: Means<'_>, path: &Path, problems: &mut Problems) -> Self {
+    pub fn build(config: &AuthConfig, means: AuthContext<'_>, path: &Path, problems: &mut Problems) -> Self {
         if !config.roles().any(|role| role == Role::Caller) {
             problems.error_with_help(
                 &path.key("tokens"),
@@ -248,7 +248,7 @@ mod tests {
         let config: AuthConfig = serde_json::from_str(config).unwrap();
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let (base, outbound) = (BaseDir::default(), Outbound::new(Arc::clone(&clock)));
-        let means = Means { base: &base, clock: &clock, outbound: &outbound, metrics: &Metrics::new().unwrap() };
+        let means = AuthContext { base: &base, clock: &clock, outbound: &outbound, metrics: &Metrics::new().unwrap() };
         let auth = Auth::build(&config, means, &Path::root().key("auth"), &mut problems);
         let told = problems.into_vec().into_iter().map(|problem| format!("{}: {}", problem.path, problem.message));
         (auth, told.collect())

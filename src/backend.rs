@@ -109,7 +109,7 @@ pub enum BackendConfig {
 
 /// What the building of a backend may use.
 #[derive(Clone, Copy)]
-pub struct Surroundings<'a> {
+pub struct BuildContext<'a> {
     /// Where relative paths start.
     pub base: &'a BaseDir,
     /// The time, by which what was learned gets old.
@@ -156,15 +156,15 @@ impl BackendConfig {
     }
 
     /// The backend, or `None` with what is wrong noted in `problems` below `path`.
-    pub fn build(&self, around: Surroundings<'_>, path: &Path, problems: &mut Problems) -> Option<Arc<dyn Backend>> {
+    pub fn build(&self, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Arc<dyn Backend>> {
         let path = &path.key(self.kind());
         match self {
             Self::Fixed(config) => Some(Arc::new(fixed::Fixed::build(config))),
-            Self::Script(config) => Some(Arc::new(script::Script::build(config, around, path, problems)?)),
-            Self::Http(config) => Some(Arc::new(http::Http::build(config, around, path, problems)?)),
-            Self::Digests(config) => Some(Arc::new(digests::Digests::build(config, around, path, problems)?)),
-            Self::Pipeline(config) => Some(Arc::new(pipeline::Pipeline::build(config, around, path, problems)?)),
-            Self::Merge(config) => Some(Arc::new(merge::Merge::build(config, around, path, problems)?)),
+            Self::Script(config) => Some(Arc::new(script::Script::build(config, context, path, problems)?)),
+            Self::Http(config) => Some(Arc::new(http::Http::build(config, context, path, problems)?)),
+            Self::Digests(config) => Some(Arc::new(digests::Digests::build(config, context, path, problems)?)),
+            Self::Pipeline(config) => Some(Arc::new(pipeline::Pipeline::build(config, context, path, problems)?)),
+            Self::Merge(config) => Some(Arc::new(merge::Merge::build(config, context, path, problems)?)),
         }
     }
 }

@@ -22,7 +22,7 @@ use tokio::sync::oneshot;
 use crate::telemetry::trace;
 
 /// The end of a flight; `None` when its work panicked.
-pub type Landing<T> = Shared<BoxFuture<'static, Option<T>>>;
+pub type SharedResult<T> = Shared<BoxFuture<'static, Option<T>>>;
 
 /// The flights that are under way, by key `K`; each with a label `L` that says what it is about.
 #[derive(Debug)]
@@ -40,18 +40,18 @@ struct Flight<L, T> {
     label: L,
     /// Which trace it belongs to: that of whoever started it.
     place: Option<trace::Context>,
-    landing: Landing<T>,
+    landing: SharedResult<T>,
 }
 
 /// How a caller gets its value.
 #[derive(Debug)]
-pub enum Boarding<T> {
+pub enum Join<T> {
     /// It was there already when the door closed.
     Landed(T),
     /// Others wait for it too.
-    Joined(Landing<T>),
+    Joined(SharedResult<T>),
     /// This call started the work.
-    Started(Landing<T>),
+    Started(SharedResult<T>),
 }
 
 impl<K, L, T> Default for Flights<K, L, T> {
@@ -68,24 +68,24 @@ where
 {
     /// Joins the flight for `key`, or starts `work`, which is about `label`. `recheck` runs under the lock when
     /// there is no flight: one may have landed since the caller looked, and `work` must have recorded its result
-    /// with [`Seat::land`] before it ends.
-    pub fn board<W>(
+    /// with [`FlightGuard::land`] before it ends.
+    pub fn join<W>(
         &self,
         key: K,
         recheck: impl FnOnce() -> Option<T>,
         label: impl FnOnce() -> L,
-        work: impl FnOnce(Seat<K, L, T>) -> W,
-    ) -> Boarding<T>
+        work: impl FnOnce(FlightGuard<K, L, T>) -> W,
+    ) -> Join<T>
     where
         W: Future<Output = T> + Send + 'static,
     {
         let mut under_way = self.0.lock();
         if let Some(flight) = under_way.get(&key) {
             trace::wait_for(flight.place);
-            return Boarding::Joined(flight.landing.clone());
+            return Join::Joined(flight.landing.clone());
         }
         if let Some(value) = recheck() {
-            return Boarding::Landed(value);
+            return Join::Landed(value);
         }
         let (land, landed) = oneshot::channel();
         let landing = landed.map(Result::ok).boxed().shared();
@@ -95,11 +95,11 @@ where
         drop(under_way);
 
         // Boxed here, it is not moved from hand to hand on its way into a task.
-        let work = Box::pin(work(Seat { table: Arc::clone(&self.0), key, turn }));
+        let work = Box::pin(work(FlightGuard { table: Arc::clone(&self.0), key, turn }));
         tokio::spawn(trace::carry(work.map(|value| {
             let _ = land.send(value);
         })));
-        Boarding::Started(landing)
+        Join::Started(landing)
     }
 
     /// Cuts off the flights whose label `is_meant`: who waits for them still gets their value, who comes from now on
@@ -133,13 +133,13 @@ impl<K, L, T> Table<K, L, T> {
 
 /// A flight's place in the table, given up when it is dropped: however the flight ends, panics included.
 #[derive(Debug)]
-pub struct Seat<K: Hash + Eq, L, T> {
+pub struct FlightGuard<K: Hash + Eq, L, T> {
     table: Arc<Table<K, L, T>>,
     key: K,
     turn: u64,
 }
 
-impl<K: Hash + Eq, L, T> Seat<K, L, T> {
+impl<K: Hash + Eq, L, T> FlightGuard<K, L, T> {
     /// A number that is higher the later the flight began.
     #[must_use]
     pub const fn turn(&self) -> u64 {
@@ -154,7 +154,7 @@ impl<K: Hash + Eq, L, T> Seat<K, L, T> {
     }
 }
 
-impl<K: Hash + Eq, L, T> Drop for Seat<K, L, T> {
+impl<K: Hash + Eq, L, T> Drop for FlightGuard<K, L, T> {
     fn drop(&mut self) {
         let mut under_way = self.table.lock();
         if under_way.get(&self.key).is_some_and(|flight| flight.turn == self.turn) {
@@ -172,10 +172,10 @@ mod tests {
 
     use super::*;
 
-    async fn landed<T: Clone>(boarding: Boarding<T>) -> Option<T> {
+    async fn landed<T: Clone>(boarding: Join<T>) -> Option<T> {
         match boarding {
-            Boarding::Landed(value) => Some(value),
-            Boarding::Joined(landing) | Boarding::Started(landing) => landing.await,
+            Join::Landed(value) => Some(value),
+            Join::Joined(landing) | Join::Started(landing) => landing.await,
         }
     }
 
@@ -190,12 +190,12 @@ mod tests {
                 tokio::spawn(async move {
                     let recheck = || Some(stored.load(Ordering::SeqCst)).filter(|value| *value > 0);
                     let stored = stored.clone();
-                    let work = |seat: Seat<_, _, _>| async move {
+                    let work = |seat: FlightGuard<_, _, _>| async move {
                         tokio::time::sleep(Duration::from_secs(1)).await;
                         seat.land(|_| stored.store(runs.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst));
                         1
                     };
-                    landed(flights.board(1, recheck, || (), work)).await
+                    landed(flights.join(1, recheck, || (), work)).await
                 })
             })
             .collect();
@@ -211,37 +211,37 @@ mod tests {
     #[tokio::test]
     async fn a_panic_ends_the_flight_and_the_next_one_starts() {
         let flights = Flights::<u8, (), u8>::default();
-        let board = |recheck: Option<u8>, value: Option<u8>| {
-            let work = |seat: Seat<_, _, _>| async move {
+        let join = |recheck: Option<u8>, value: Option<u8>| {
+            let work = |seat: FlightGuard<_, _, _>| async move {
                 let _seat = seat;
                 value.expect("as meant by this test")
             };
-            flights.board(1, || recheck, || (), work)
+            flights.join(1, || recheck, || (), work)
         };
-        assert_eq!(landed(board(None, None)).await, None);
-        let next = board(None, Some(7));
-        assert!(matches!(next, Boarding::Started(_)));
+        assert_eq!(landed(join(None, None)).await, None);
+        let next = join(None, Some(7));
+        assert!(matches!(next, Join::Started(_)));
         assert_eq!(landed(next).await, Some(7));
-        assert!(matches!(board(Some(8), Some(9)), Boarding::Landed(8)));
+        assert!(matches!(join(Some(8), Some(9)), Join::Landed(8)));
     }
 
     #[tokio::test]
     async fn a_flight_that_is_cut_off_knows_it_and_leaves_the_next_one_alone() {
         let flights = Flights::<u8, &str, (bool, u64)>::default();
         let (first_gate, second_gate) = (Arc::new(tokio::sync::Notify::new()), Arc::new(tokio::sync::Notify::new()));
-        let board = |gate: &Arc<tokio::sync::Notify>| {
+        let join = |gate: &Arc<tokio::sync::Notify>| {
             let gate = Arc::clone(gate);
-            let work = |seat: Seat<_, _, _>| async move {
+            let work = |seat: FlightGuard<_, _, _>| async move {
                 gate.notified().await;
                 (seat.land(|is_current| is_current), seat.turn())
             };
-            flights.board(1, || None, || "about x", work)
+            flights.join(1, || None, || "about x", work)
         };
-        let first = board(&first_gate);
+        let first = join(&first_gate);
         assert_eq!(flights.supersede(|label| *label == "about y", || ()), 0);
         assert_eq!(flights.supersede(|label| *label == "about x", || ()), 1);
-        let second = board(&second_gate);
-        assert!(matches!(second, Boarding::Started(_)));
+        let second = join(&second_gate);
+        assert!(matches!(second, Join::Started(_)));
         first_gate.notify_one();
         let (is_current, first_turn) = landed(first).await.unwrap();
         assert!(!is_current);

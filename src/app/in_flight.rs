@@ -8,8 +8,8 @@ pub struct InFlight(AtomicUsize);
 
 impl InFlight {
     /// A place for one more request, or `None` when `most` are taken.
-    pub fn enter(&self, most: usize) -> Option<Place<'_>> {
-        let place = Place(self);
+    pub fn enter(&self, most: usize) -> Option<RequestSlot<'_>> {
+        let place = RequestSlot(self);
         if self.0.fetch_add(1, Ordering::Relaxed) < most { Some(place) } else { None }
     }
 
@@ -22,9 +22,9 @@ impl InFlight {
 
 /// A request's place, free again when it is dropped.
 #[derive(Debug)]
-pub struct Place<'a>(&'a InFlight);
+pub struct RequestSlot<'a>(&'a InFlight);
 
-impl Drop for Place<'_> {
+impl Drop for RequestSlot<'_> {
     fn drop(&mut self) {
         self.0.0.fetch_sub(1, Ordering::Relaxed);
     }

@@ -32,7 +32,7 @@ pub struct Attempt {
 }
 
 /// What there was to read: the hash of the files, or what was wrong with them.
-type Source = Result<[u8; 32], String>;
+type ConfigSource = Result<[u8; 32], String>;
 
 impl Reloads {
     pub(super) fn begin(setup: &Setup) -> Self {
@@ -136,7 +136,7 @@ impl App {
     /// Takes the configuration in `file` whenever it, or a plugin's, has changed, and on each `hangup`, for as long as it is polled. One
     /// that cannot be used is tried again: what it names, such as a mounted Secret, may come after it.
     pub async fn follow(self: &Arc<Self>, file: &FilePath, mut hangup: Signal) {
-        let mut known: Source = Ok(self.setup().hash);
+        let mut known: ConfigSource = Ok(self.setup().hash);
         let mut watched = vec![file.to_owned()];
         let mut renewals = Renewals::of(&watched);
         // What a plugin's file said at the start is known, where it is not yet.

@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::{Common, Outline};
 use crate::{
-    auth::{Auth, Means},
-    backend::Surroundings,
+    auth::{Auth, AuthContext},
+    backend::BuildContext,
     clients::{
         collector::Traces,
         oci::Registries,
@@ -87,7 +87,8 @@ impl Setup {
                 Arc::clone(&before.auth)
             }
             _ => {
-                let means = Means { base, clock: &common.clock, outbound: &shared.outbound, metrics: &common.metrics };
+                let means =
+                    AuthContext { base, clock: &common.clock, outbound: &shared.outbound, metrics: &common.metrics };
                 let mut auth = Auth::build(&config.auth, means, &root.key("auth"), &mut problems);
                 if let Some(before) = before {
                     auth.take_over(&before.auth);
@@ -101,7 +102,7 @@ impl Setup {
         // Of no use before the next start, which is not to be the one that finds out.
         let of_tls = root.key("server").key("tls");
         let tls = config.server.tls.as_ref().and_then(|tls| tls.build(base, &of_tls, &mut problems));
-        let around = Surroundings {
+        let around = BuildContext {
             raw: &Value::Null,
             base,
             clock: &common.clock,
@@ -157,14 +158,14 @@ fn add_plugins(
     routes: &mut RouteTable,
     loaded: &mut Loaded,
     deadline: HumanDuration,
-    around: Surroundings<'_>,
+    around: BuildContext<'_>,
     metrics: &Metrics,
 ) -> Vec<Problem> {
     let mut of_file = Vec::new();
     for plugin in &mut loaded.plugins {
         let mut found = Vec::new();
         for (index, (config, raw)) in plugin.routes.iter().enumerate() {
-            let around = Surroundings { base: &plugin.base, package: Some(&plugin.package), ..around };
+            let around = BuildContext { base: &plugin.base, package: Some(&plugin.package), ..around };
             let mut problems = Problems::default();
             routes.add(config, raw, deadline, around, metrics, &Path::root(), &mut problems);
             // Of the second route only the name is another.

@@ -52,7 +52,7 @@ struct Concurrency {
 
 /// A call under way, until it is dropped.
 #[derive(Debug)]
-pub struct Turn {
+pub struct CallPermit {
     _permit: Option<OwnedSemaphorePermit>,
 }
 
@@ -119,7 +119,7 @@ impl Allowance {
     ///
     /// # Errors
     /// When it would have none `until` then, or too many wait already.
-    pub async fn enter(&self, until: Instant) -> Result<Turn, Excess> {
+    pub async fn enter(&self, until: Instant) -> Result<CallPermit, Excess> {
         let _waiting = self.queue(until)?;
         let permit = match &self.concurrency {
             None => None,
@@ -131,7 +131,7 @@ impl Allowance {
         if let Some(rate) = &self.rate {
             timeout_at(until, rate.pass()).await.map_err(|_| Excess::Rate(RETRY))?;
         }
-        Ok(Turn { _permit: permit })
+        Ok(CallPermit { _permit: permit })
     }
 
     /// A place in the queue, unless it is clear that the call's turn comes too late.

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use super::{Allowance, Excess, Scope, Turn};
+use super::{Allowance, CallPermit, Excess, Scope};
 use crate::domain::problem::{Path, Problems};
 
 /// What a token is for.
@@ -42,7 +42,7 @@ impl Caller {
     ///
     /// # Errors
     /// When it would have none `until` then.
-    pub async fn enter(&self, until: Instant) -> Result<Turn, Excess> {
+    pub async fn enter(&self, until: Instant) -> Result<CallPermit, Excess> {
         self.allowance.enter(until).await
     }
 

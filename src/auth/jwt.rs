@@ -22,7 +22,7 @@ pub use self::{
     config::{Audience, JwksConfig, JwtConfig},
 };
 use self::{issuer::Issuer, keys::Keys, set::KeySet};
-use super::{Allowance, Caller, Means, Refused, TokenHash};
+use super::{Allowance, AuthContext, Caller, Refused, TokenHash};
 use crate::{
     bounded_cache::{self, Bounded},
     domain::{
@@ -37,12 +37,12 @@ const MOST_KNOWN: u64 = 4096;
 /// All issuers, and the tokens of theirs that were verified.
 pub struct Issuers {
     issuers: Vec<Issuer>,
-    known: Bounded<TokenHash, Known>,
+    known: Bounded<TokenHash, KnownToken>,
 }
 
 /// A token that was verified.
 #[derive(Clone)]
-struct Known {
+struct KnownToken {
     caller: Arc<Caller>,
     expires: Timestamp,
     /// What it was verified with. When that is no longer in use, the token is verified again.
@@ -52,7 +52,7 @@ struct Known {
 
 impl Issuers {
     /// Checks all of `configs`, the list at `path`, and reads keys that are on this machine.
-    pub fn build(configs: &[JwtConfig], means: Means<'_>, path: &Path, problems: &mut Problems) -> Self {
+    pub fn build(configs: &[JwtConfig], means: AuthContext<'_>, path: &Path, problems: &mut Problems) -> Self {
         let issuers = configs.iter().enumerate();
         let issuers = issuers.filter_map(|(index, config)| Issuer::build(config, means, &path.index(index), problems));
         Self { issuers: issuers.collect(), known: bounded_cache::new(MOST_KNOWN) }

@@ -11,7 +11,7 @@ mod api;
 mod callers;
 mod config;
 mod known;
-mod places;
+mod permits;
 
 use std::{
     net::IpAddr,
@@ -27,13 +27,13 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 pub use self::config::{ReviewedConfig, TokenReviewConfig};
 use self::{
-    answer::{Said, User},
+    answer::{ReviewAnswer, User},
     api::{About, Api, PLACES},
     callers::Reviewed,
-    known::{Good, Known},
-    places::Places,
+    known::{Good, KnownTokens},
+    permits::ReviewPermits,
 };
-use super::{Allowance, Caller, Compact, Means, Refused, TokenHash, budget::Budget};
+use super::{Allowance, AuthContext, Caller, Compact, Refused, TokenHash, budget::Budget};
 use crate::{
     domain::{
         clock::{Clock, Timestamp},
@@ -41,7 +41,7 @@ use crate::{
         error::BackendError,
         problem::{Path, Problems},
     },
-    flight::{Boarding, Flights, Seat, wait::landed},
+    flight::{FlightGuard, Flights, Join, wait::wait},
 };
 
 /// How long the API server is waited for.
@@ -61,11 +61,11 @@ const PER_SECOND: NonZeroU32 = NonZeroU32::new(2).expect("it is not 0");
 pub struct Reviews {
     api: Api,
     callers: Vec<Reviewed>,
-    known: Known,
+    known: KnownTokens,
     flights: Flights<TokenHash, (), Answer>,
     /// About how many tokens of strangers it may be asked.
     budget: Arc<Budget>,
-    places: Places,
+    places: ReviewPermits,
     /// Whether its last word stands in for its answers, so that it is told once.
     is_silent: AtomicBool,
     clock: Arc<dyn Clock>,
@@ -78,7 +78,12 @@ type Answer = Result<Verdict, BackendError>;
 
 impl Reviews {
     /// Checks `config`, which stands at `path`. The API server is not asked.
-    pub fn build(config: &TokenReviewConfig, means: Means<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
+    pub fn build(
+        config: &TokenReviewConfig,
+        means: AuthContext<'_>,
+        path: &Path,
+        problems: &mut Problems,
+    ) -> Option<Self> {
         if config.callers.is_empty() {
             let help = "name one: `callers: [ { user: \"system:serviceaccount:argocd:*\" } ]`";
             problems.error_with_help(&path.key("callers"), "without any, nobody's token is taken", help);
@@ -90,10 +95,10 @@ impl Reviews {
         Some(Self {
             api: Api::build(config, means, path, problems)?,
             callers,
-            known: Known::new(),
+            known: KnownTokens::new(),
             flights: Flights::default(),
             budget: Arc::new(Budget::new(AT_ONCE, PER_SECOND)),
-            places: Places::new(PLACES, PLACES_PER_PEER),
+            places: ReviewPermits::new(PLACES, PLACES_PER_PEER),
             is_silent: AtomicBool::new(false),
             clock: Arc::clone(means.clock),
         })
@@ -137,15 +142,15 @@ impl Reviews {
             return Err(Refused::wrong(format!("auth.tokenReview: the API server is not asked: {why}")));
         }
         let deadline = Instant::now() + PATIENCE;
-        let board = || self.board(About::Stranger(peer), token, hash, deadline);
-        landed(board, deadline).await.unwrap_or_else(|error| Err(unknown(&error)))
+        let join = || self.join(About::Stranger(peer), token, hash, deadline);
+        wait(join, deadline).await.unwrap_or_else(|error| Err(unknown(&error)))
     }
 
     /// The caller of a token that was `good`. Its last word stands where the API server does not answer soon.
     async fn ask_again(self: &Arc<Self>, token: &Compact<'_>, hash: TokenHash, good: &Good) -> Verdict {
         let deadline = Instant::now() + PATIENCE;
-        let board = || self.board(About::Known, token, hash, deadline);
-        let asked = landed(board, deadline);
+        let join = || self.join(About::KnownTokens, token, hash, deadline);
+        let asked = wait(join, deadline);
         if !good.stands(self.clock.now()) {
             return asked.await.unwrap_or_else(|error| Err(unknown(&error)));
         }
@@ -173,27 +178,21 @@ impl Reviews {
     }
 
     /// Joins those who wait for a review of `token`, or begins one.
-    fn board(
-        self: &Arc<Self>,
-        about: About,
-        token: &Compact<'_>,
-        hash: TokenHash,
-        deadline: Instant,
-    ) -> Boarding<Answer> {
+    fn join(self: &Arc<Self>, about: About, token: &Compact<'_>, hash: TokenHash, deadline: Instant) -> Join<Answer> {
         let (reviews, expires) = (Arc::clone(self), token.expires());
         let token = token.whole();
         let recheck = || {
             let known = self.known(&hash, self.clock.now());
             let known = known.or_else(|| match about {
-                About::Known => None,
+                About::KnownTokens => None,
                 About::Stranger(peer) => self.spend(peer).err().map(Err),
             });
             known.map(Ok)
         };
         let begin = deadline.checked_sub(LEAST).unwrap_or(deadline);
-        let work = move |seat: Seat<_, _, _>| async move {
+        let work = move |seat: FlightGuard<_, _, _>| async move {
             let said = match about {
-                About::Known => reviews.api.ask(about, &token, deadline).await,
+                About::KnownTokens => reviews.api.ask(about, &token, deadline).await,
                 About::Stranger(peer) => {
                     let place = timeout_at(begin, reviews.places.enter(peer)).await;
                     if place.is_ok() {
@@ -206,7 +205,7 @@ impl Reviews {
             };
             seat.land(|_| said.map(|said| reviews.settle(said, hash, expires)))
         };
-        self.flights.board(hash, recheck, || (), work)
+        self.flights.join(hash, recheck, || (), work)
     }
 
     /// Spends what somebody at `peer` has to be asked about.
@@ -218,11 +217,11 @@ impl Reviews {
     }
 
     /// Notes for a while what the API server said.
-    fn settle(&self, said: Said, hash: TokenHash, expires: Option<Timestamp>) -> Verdict {
+    fn settle(&self, said: ReviewAnswer, hash: TokenHash, expires: Option<Timestamp>) -> Verdict {
         let since = self.clock.now();
         let expires = expires.unwrap_or(since);
         let why = match said {
-            Said::Theirs(user) => {
+            ReviewAnswer::Theirs(user) => {
                 if let Some(caller) = self.caller(&user) {
                     self.known.admit(hash, Arc::clone(&caller), user, since, expires);
                     return Ok(caller);
@@ -231,11 +230,13 @@ impl Reviews {
                 let why = format!("the cluster's user `{name}` is none of `auth.tokenReview.callers`");
                 Refused::Unfit { who: Some(name), why }
             }
-            Said::ForOthers => {
+            ReviewAnswer::ForOthers => {
                 let audiences = self.api.audiences.join("`, `");
                 Refused::unfit(format!("the token is for another audience; it must be for `{audiences}`"))
             }
-            Said::Nobodys(why) => Refused::wrong(format!("auth.tokenReview: the API server does not know it: {why}")),
+            ReviewAnswer::Nobodys(why) => {
+                Refused::wrong(format!("auth.tokenReview: the API server does not know it: {why}"))
+            }
         };
         self.known.refuse(hash, why.clone(), since, expires);
         Err(why)

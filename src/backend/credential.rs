@@ -12,9 +12,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use self::bought::{Bought, Seller};
-use super::Surroundings;
+use super::BuildContext;
 use crate::{
-    clients::outbound::{Call, Line, Reply, account_of},
+    clients::outbound::{Call, HttpClient, Reply, account_of},
     domain::{
         error::{BackendError, ErrorKind},
         problem::{Path, Problems},
@@ -63,8 +63,8 @@ impl Credential {
     /// Checks what can be checked without asking anybody. What it buys, it buys over `line`.
     pub fn build(
         config: &Config,
-        line: Option<&Arc<Line>>,
-        around: Surroundings<'_>,
+        line: Option<&Arc<HttpClient>>,
+        around: BuildContext<'_>,
         path: &Path,
         problems: &mut Problems,
     ) -> Option<Self> {
@@ -99,7 +99,7 @@ impl Credential {
     }
 
     /// What `seller` sells.
-    pub fn buying(seller: impl Seller + 'static, around: Surroundings<'_>) -> Self {
+    pub fn buying(seller: impl Seller + 'static, around: BuildContext<'_>) -> Self {
         Self::Bought(Box::new(Bought::new(Box::new(seller), around.clock)))
     }
 
@@ -107,7 +107,7 @@ impl Credential {
     ///
     /// # Errors
     /// When there is no credential, or no whole answer.
-    pub async fn send(&self, line: &Line, call: Call) -> Result<Reply, BackendError> {
+    pub async fn send(&self, line: &HttpClient, call: Call) -> Result<Reply, BackendError> {
         let Self::Bought(bought) = self else {
             return line.fetch(with(call, self.secret()?)).await;
         };

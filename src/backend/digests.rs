@@ -27,7 +27,7 @@ use self::{
     revision::RevisionConfig,
     source::ImageConfig,
 };
-use super::{Backend, Surroundings};
+use super::{Backend, BuildContext};
 use crate::domain::{
     error::BackendError,
     generator::{Outcome, Query},
@@ -67,9 +67,9 @@ pub enum Digests {
 
 impl Digests {
     /// Parses what is configured.
-    pub fn build(config: &Config, around: Surroundings<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
+    pub fn build(config: &Config, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
         let Some(list) = &config.list else {
-            return Some(Self::Images(Images::build(config, around, path, problems)?));
+            return Some(Self::Images(Images::build(config, context, path, problems)?));
         };
         let others = [
             ("images", !config.images.is_empty()),
@@ -84,7 +84,7 @@ impl Digests {
                 "a list says what is there; what CI passed for one commit is asked with `images`",
             );
         }
-        Some(Self::List(List::build(list, around, &path.key("list"), problems)))
+        Some(Self::List(List::build(list, context, &path.key("list"), problems)))
     }
 }
 

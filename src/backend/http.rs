@@ -31,12 +31,12 @@ use self::{
     whole::{check_whole, time_to_live},
 };
 use super::{
-    Backend, Surroundings, credential, getparams,
+    Backend, BuildContext, credential, getparams,
     mapping::{self, Load},
     request::Method,
 };
 use crate::{
-    clients::outbound::{Call, ClientCertificate, Line, Reply, TlsKeys},
+    clients::outbound::{Call, ClientCertificate, HttpClient, Reply, TlsKeys},
     domain::{
         error::BackendError,
         generator::{Outcome, ParameterSet, Query},
@@ -122,8 +122,8 @@ const fn default_max_body() -> ByteSize {
 /// A source, ready to be asked.
 #[derive(Debug)]
 pub struct Http {
-    line: Arc<Line>,
-    source: Source,
+    line: Arc<HttpClient>,
+    source: Api,
     honor_cache_control: bool,
     timeout: HumanDuration,
     max_body: usize,
@@ -131,7 +131,7 @@ pub struct Http {
 
 /// What is asked, and how its answer is read.
 #[derive(Debug)]
-enum Source {
+enum Api {
     Json(Box<Json>),
     Plugin(Plugin),
 }
@@ -148,7 +148,7 @@ struct Found {
 
 impl Http {
     /// Parses all templates and the expression.
-    pub fn build(config: &Config, around: Surroundings<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
+    pub fn build(config: &Config, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
         problems.check_not_zero(&path.key("timeout"), config.timeout.0);
         let address = config.url.as_deref().or(config.plugin.as_ref().map(|plugin| plugin.base_url.as_str()));
         // A token may be bought elsewhere.
@@ -158,8 +158,8 @@ impl Http {
             client_certificate: config.client_certificate.as_ref(),
             insecure_skip_verify: config.insecure_skip_verify,
         };
-        let line = keys.line(is_plain, around.outbound, around.base, path, problems);
-        let source = Source::build(config, line.as_ref(), around, path, problems);
+        let line = keys.line(is_plain, context.outbound, context.base, path, problems);
+        let source = Api::build(config, line.as_ref(), context, path, problems);
         Some(Self {
             line: line?,
             source: source?,
@@ -170,17 +170,17 @@ impl Http {
     }
 }
 
-impl Source {
+impl Api {
     fn build(
         config: &Config,
-        line: Option<&Arc<Line>>,
-        around: Surroundings<'_>,
+        line: Option<&Arc<HttpClient>>,
+        context: BuildContext<'_>,
         path: &Path,
         problems: &mut Problems,
     ) -> Option<Self> {
         match (&config.url, &config.plugin) {
             (Some(url), None) => {
-                Json::build(config, url, line, around, path, problems).map(|json| Self::Json(Box::new(json)))
+                Json::build(config, url, line, context, path, problems).map(|json| Self::Json(Box::new(json)))
             }
             (None, Some(plugin)) => {
                 let others = [
@@ -200,7 +200,7 @@ impl Source {
                         "a plugin is called as Argo CD calls it; leave the key out, or ask its `url` as any JSON API";
                     problems.error_with_help(&path.key(key), "it does not go with `plugin`", help);
                 }
-                Plugin::build(plugin, around, &path.key("plugin"), problems).map(Self::Plugin)
+                Plugin::build(plugin, context, &path.key("plugin"), problems).map(Self::Plugin)
             }
             (url, _) => {
                 let what =
@@ -233,7 +233,7 @@ impl Source {
         }
     }
 
-    async fn send(&self, line: &Line, call: Call) -> Result<Reply, BackendError> {
+    async fn send(&self, line: &HttpClient, call: Call) -> Result<Reply, BackendError> {
         match self {
             Self::Json(json) => json.send(line, call).await,
             Self::Plugin(_) => line.fetch(call).await,
@@ -368,15 +368,15 @@ impl Backend for Http {
 
     fn reads_application_set(&self) -> bool {
         match &self.source {
-            Source::Json(json) => json.reads_application_set(),
-            Source::Plugin(_) => true,
+            Api::Json(json) => json.reads_application_set(),
+            Api::Plugin(_) => true,
         }
     }
 
     fn secrets(&self) -> Secrets {
         match &self.source {
-            Source::Json(json) => json.secrets(),
-            Source::Plugin(plugin) => plugin.secrets(),
+            Api::Json(json) => json.secrets(),
+            Api::Plugin(plugin) => plugin.secrets(),
         }
     }
 }

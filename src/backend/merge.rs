@@ -9,9 +9,9 @@ use serde_json::Value;
 
 use self::join::{Join, join};
 use super::{
-    Backend, Surroundings,
+    Backend, BuildContext,
     step::MergeConfig,
-    steps::{Said, Steps},
+    steps::{StepReport, Steps},
 };
 use crate::domain::{
     error::BackendError,
@@ -30,7 +30,12 @@ pub struct Merge {
 
 impl Merge {
     /// Builds the backends.
-    pub fn build(config: &MergeConfig, around: Surroundings<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
+    pub fn build(
+        config: &MergeConfig,
+        context: BuildContext<'_>,
+        path: &Path,
+        problems: &mut Problems,
+    ) -> Option<Self> {
         let keys_path = path.key("mergeKeys");
         if config.merge_keys.is_empty() {
             problems.error_with_help(
@@ -50,8 +55,8 @@ impl Merge {
         if config.backends.len() < 2 {
             problems.error_with_help(&path, "there is nothing to merge", "name two backends or more");
         }
-        let raw = around.raw.pointer("/backend/merge/backends").unwrap_or(&Value::Null);
-        let steps = Steps::build(&config.backends, "backend", false, Surroundings { raw, ..around }, &path, problems);
+        let raw = context.raw.pointer("/backend/merge/backends").unwrap_or(&Value::Null);
+        let steps = Steps::build(&config.backends, "backend", false, BuildContext { raw, ..context }, &path, problems);
         Some(Self { keys: config.merge_keys.clone(), join: config.join, steps: steps? })
     }
 }
@@ -62,7 +67,7 @@ impl Backend for Merge {
         let asked = (0..self.steps.count()).map(|index| self.steps.ask(index, query, query.items.clone()));
         let (mut lists, mut said) = (Vec::new(), Vec::new());
         for outcome in all(join_all(asked).await)? {
-            let (sets, rest) = Said::apart(outcome);
+            let (sets, rest) = StepReport::apart(outcome);
             lists.push(sets);
             said.push(rest);
         }

@@ -9,9 +9,9 @@ use async_trait::async_trait;
 use serde_json::Value;
 
 use super::{
-    Backend, Surroundings,
+    Backend, BuildContext,
     step::StepConfig,
-    steps::{Said, Steps},
+    steps::{StepReport, Steps},
 };
 use crate::domain::{
     error::BackendError,
@@ -26,7 +26,12 @@ pub struct Pipeline(Steps);
 
 impl Pipeline {
     /// Builds the steps.
-    pub fn build(steps: &[StepConfig], around: Surroundings<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
+    pub fn build(
+        steps: &[StepConfig],
+        context: BuildContext<'_>,
+        path: &Path,
+        problems: &mut Problems,
+    ) -> Option<Self> {
         if steps.is_empty() {
             problems.error_with_help(
                 path,
@@ -35,8 +40,8 @@ impl Pipeline {
             );
             return None;
         }
-        let raw = around.raw.pointer("/backend/pipeline").unwrap_or(&Value::Null);
-        for (index, step) in steps.iter().enumerate().filter(|(index, _)| *index > 0 || around.has_items) {
+        let raw = context.raw.pointer("/backend/pipeline").unwrap_or(&Value::Null);
+        for (index, step) in steps.iter().enumerate().filter(|(index, _)| *index > 0 || context.has_items) {
             let deaf = [("fixed", step.fixed.is_some()), ("digests", step.digests.is_some())];
             for (kind, _) in deaf.into_iter().filter(|(_, is_it)| *is_it) {
                 problems.warning(
@@ -46,7 +51,7 @@ impl Pipeline {
                 );
             }
         }
-        Some(Self(Steps::build(steps, "step", true, Surroundings { raw, ..around }, path, problems)?))
+        Some(Self(Steps::build(steps, "step", true, BuildContext { raw, ..context }, path, problems)?))
     }
 }
 
@@ -55,12 +60,12 @@ impl Backend for Pipeline {
     async fn resolve(&self, query: &Query) -> Result<Outcome, BackendError> {
         let (mut items, mut said) = (query.items.clone(), Vec::new());
         for index in 0..self.0.count() - 1 {
-            let (sets, rest) = Said::apart(self.0.ask(index, query, items).await?);
+            let (sets, rest) = StepReport::apart(self.0.ask(index, query, items).await?);
             items = Some(Arc::new(sets.into_iter().map(|ParameterSet(set)| Value::Object(set)).collect()));
             said.push(rest);
         }
         let mut last = self.0.ask(self.0.count() - 1, query, items).await?;
-        said.push(Said::besides(&mut last));
+        said.push(StepReport::besides(&mut last));
         Ok(self.0.conclude(last, said, query.ttl))
     }
 

@@ -24,7 +24,7 @@ use crate::{
     file::base_dir::BaseDir,
     lang::{
         evaluator::Context,
-        template::{Place, Template},
+        template::{Template, ValueContext},
     },
 };
 
@@ -187,7 +187,7 @@ fn build_headers(
         }
         let source = match value {
             TextOrSecret::Text(text) => {
-                problems.note(&path, Template::parse(text, Place::Text, parts.scope)).map(HeaderSource::Template)
+                problems.note(&path, Template::parse(text, ValueContext::Text, parts.scope)).map(HeaderSource::Template)
             }
             TextOrSecret::Secret(secret) => {
                 secret.check(base, &path, problems);

@@ -2,13 +2,13 @@
 //! list on stdout, in the language of its `protocol`. Anything else, blank output included, is *unknown*. As a [`worker`] it
 //! stays, and is asked one question after the other.
 
+mod capture;
 mod config;
 mod confinement;
 mod environment;
 mod exit;
 mod interpreter;
 mod names;
-mod outlet;
 mod package;
 pub mod probe;
 mod protocol;
@@ -32,7 +32,7 @@ use tokio::time::Instant;
 pub use self::{
     config::{CommandConfig, Config, ScriptsConfig},
     confinement::{AllowConfig, LimitsConfig},
-    package::{Package, Source},
+    package::{Package, PackageSource},
     protocol::Protocol,
     worker::{Mode, WorkerConfig},
 };
@@ -43,11 +43,11 @@ use self::{
     worker::Pool,
 };
 use super::{
-    Backend, Surroundings,
+    Backend, BuildContext,
     mapping::{self, Load},
 };
 use crate::{
-    clients::launcher::{Bay, Environment, First, Program},
+    clients::launcher::{Environment, First, LauncherPool, Program},
     domain::{
         error::BackendError,
         generator::{Outcome, Query},
@@ -60,7 +60,7 @@ use crate::{
         evaluator::{Evaluator, Variables},
         expression::Expression,
     },
-    telemetry::trace::{self, Kind, Span},
+    telemetry::trace::{self, Span, SpanKind},
 };
 
 /// Variables that everyone may see.
@@ -80,7 +80,7 @@ pub struct Script {
     base: BaseDir,
     timeout: HumanDuration,
     max_output: usize,
-    bay: Bay,
+    bay: LauncherPool,
     /// With `mode: worker`.
     workers: Option<Pool>,
     evaluator: Evaluator,
@@ -88,13 +88,13 @@ pub struct Script {
 
 impl Script {
     /// Finds the program and checks the environment.
-    pub fn build(config: &Config, around: Surroundings<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
+    pub fn build(config: &Config, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
         for (name, value) in &config.env {
             if let TextOrSecret::Secret(secret) = value {
-                secret.check(around.base, &path.key("env").key(name), problems);
+                secret.check(context.base, &path.key("env").key(name), problems);
             }
         }
-        names::check(config, around.raw, path, problems);
+        names::check(config, context.raw, path, problems);
         worker::check(config, path, problems);
         let compiled = config.parameters.as_deref().map(Expression::compile).transpose();
         let parameters = problems.note(&path.key("parameters"), compiled);
@@ -104,9 +104,9 @@ impl Script {
             problems.error_with_help(path, "the command is empty", "name a program: `command: [python3, branches.py]`");
             return None;
         };
-        let package = around.package;
-        let program = problems.note(path, find_program(program, around.base, package));
-        let folder = package.map_or(around.base.as_path(), Package::working);
+        let package = context.package;
+        let program = problems.note(path, find_program(program, context.base, package));
+        let folder = package.map_or(context.base.as_path(), Package::working);
         if let Some(program) = &program {
             interpreter::check(&folder.join(program), folder, path, problems);
         }
@@ -117,7 +117,7 @@ impl Script {
                 problems.error_with_help(&path, "the command is empty", "name a program, or leave `init` out");
                 return None;
             };
-            let program = problems.note(&path, find_program(program, around.base, package))?;
+            let program = problems.note(&path, find_program(program, context.base, package))?;
             interpreter::check(&folder.join(&program), folder, &path, problems);
             Some(First { path: program, arguments: arguments.to_vec() })
         });
@@ -131,7 +131,7 @@ impl Script {
             network: config.network,
         };
         let known = program.as_deref().unwrap_or(FilePath::new(""));
-        let terms = confinement.terms(known, arguments, around.base, script_path, problems);
+        let terms = confinement.terms(known, arguments, context.base, script_path, problems);
         let (program, mut terms) = (program?, terms?);
         let init = match init {
             Some(init) => Some(init?),
@@ -139,15 +139,15 @@ impl Script {
         };
         terms.readable.extend(package.map(Package::readable).unwrap_or_default());
         if let Some(init) = &init {
-            terms.readable.extend(confinement::belongings(&init.path, &init.arguments, around.base));
+            terms.readable.extend(confinement::belongings(&init.path, &init.arguments, context.base));
         }
-        let bay = Bay::new(around.launchers, terms, config.concurrency);
+        let bay = LauncherPool::new(context.launchers, terms, config.concurrency);
         let workers = (config.mode == Mode::Worker).then(|| Pool::new(&bay, config.worker.unwrap_or_default()));
         let copy = package.and_then(Package::copied);
         let program = Program {
             path: program,
             arguments: arguments.to_vec(),
-            folder: copy.is_none().then(|| around.base.as_path().to_owned()),
+            folder: copy.is_none().then(|| context.base.as_path().to_owned()),
             first: init,
             copy,
         };
@@ -162,12 +162,12 @@ impl Script {
                 .filter_map(|name| Some((name.clone(), std::env::var_os(name)?)))
                 .collect(),
             env: config.env.clone(),
-            base: around.base.clone(),
+            base: context.base.clone(),
             timeout: config.timeout,
             max_output: config.max_output.as_usize(),
             bay,
             workers,
-            evaluator: around.evaluator.clone(),
+            evaluator: context.evaluator.clone(),
         })
     }
 
@@ -207,14 +207,14 @@ impl Backend for Script {
             let (environment, secrets) = self.environment()?;
             let job = self.job(query, &secrets);
             let span = self.span("worker");
-            let asked = noted(&span, span.around(workers.ask(&self.program, environment, &job)).await);
+            let asked = noted(&span, span.instrument(workers.ask(&self.program, environment, &job)).await);
             let reading = asked.map_err(|error| self.explain(error).within(&name))?;
             let reading =
                 self.map(reading, Load::Unknown, query).await.map_err(|error| secrets.clean(&error).within(&name))?;
             return Ok(Outcome::of_list(reading.items, format!("asked {name}"), "an explicit []").lasting(reading.ttl));
         }
         let span = self.span("script");
-        let (run, secrets) = noted(&span, span.around(self.run(query)).await)?;
+        let (run, secrets) = noted(&span, span.instrument(self.run(query)).await)?;
         let reading = self.read(run.output, run.is_whole, query, &secrets).await.map_err(|error| {
             let error = secrets.clean(&error).within("its output").within(&name);
             BackendError { message: error.message + &run.told.tail(&secrets), ..error }
@@ -247,7 +247,7 @@ impl Script {
 
     /// What it is in the trace of whoever asks; `word` says whether it stays.
     fn span(&self, word: &str) -> Span {
-        let span = trace::begin(Kind::Internal, || format!("{word} {}", self.name()));
+        let span = trace::begin(SpanKind::Internal, || format!("{word} {}", self.name()));
         span.note(|record| record.set("process.executable.name", self.name().into_owned()));
         span
     }

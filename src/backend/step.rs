@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
-    Backend, BackendConfig, Surroundings, digests, fixed, http, merge::join::Join, pipeline::select::Select, script,
+    Backend, BackendConfig, BuildContext, digests, fixed, http, merge::join::Join, pipeline::select::Select, script,
 };
 use crate::domain::problem::{Path, Problems};
 
@@ -78,23 +78,23 @@ impl StepConfig {
     pub(super) fn build(
         &self,
         is_step: bool,
-        around: Surroundings<'_>,
+        context: BuildContext<'_>,
         path: &Path,
         problems: &mut Problems,
     ) -> Option<(&'static str, Arc<dyn Backend>)> {
         let kinds = "one of fixed, script, http, digests, pipeline, merge, and select in a pipeline";
         match (&*self.backends(), &self.select) {
-            ([backend], None) => Some((backend.kind(), backend.build(around, path, problems)?)),
+            ([backend], None) => Some((backend.kind(), backend.build(context, path, problems)?)),
             ([], Some(source)) => {
                 let path = path.key("select");
                 if !is_step {
                     let help = "put both into one: `{ pipeline: [ …, { select: … } ] }`";
                     problems.error_with_help(&path, "`select` is a step of a pipeline, not a backend", help);
-                } else if !around.has_items {
+                } else if !context.has_items {
                     let help = "`select` chooses among the items of the step before it";
                     problems.error_with_help(&path, "there is nothing to select from", help);
                 }
-                Some(("select", Arc::new(problems.note(&path, Select::compile(source, around.evaluator))?)))
+                Some(("select", Arc::new(problems.note(&path, Select::compile(source, context.evaluator))?)))
             }
             ([], None) => {
                 problems.error_with_help(path, "it names no backend", format!("it needs {kinds}"));

@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{Backend, Surroundings, ask, step::StepConfig};
+use super::{Backend, BuildContext, ask, step::StepConfig};
 use crate::{
     domain::{
         error::BackendError,
@@ -14,7 +14,7 @@ use crate::{
         problem::{Path, Problems},
         secret::Secrets,
     },
-    telemetry::trace::{self, Kind},
+    telemetry::trace::{self, SpanKind},
 };
 
 /// One part, ready to be asked.
@@ -37,7 +37,7 @@ impl Steps {
         configs: &[StepConfig],
         word: &str,
         is_sequence: bool,
-        around: Surroundings<'_>,
+        context: BuildContext<'_>,
         path: &Path,
         problems: &mut Problems,
     ) -> Option<Self> {
@@ -51,10 +51,10 @@ impl Steps {
             if configs[..index].iter().any(|other| config.name.is_some() && other.name == config.name) {
                 problems.error(&path.key("name"), format!("another {word} is called `{}`", name.escape_debug()));
             }
-            let has_items = around.has_items || (is_sequence && index > 0);
+            let has_items = context.has_items || (is_sequence && index > 0);
             // As a route has it, for those who look for themselves in it.
-            let raw = json!({ "backend": around.raw.get(index).unwrap_or(around.raw) });
-            let built = config.build(is_sequence, Surroundings { raw: &raw, has_items, ..around }, &path, problems);
+            let raw = json!({ "backend": context.raw.get(index).unwrap_or(context.raw) });
+            let built = config.build(is_sequence, BuildContext { raw: &raw, has_items, ..context }, &path, problems);
             parts.push(built.map(|(kind, backend)| {
                 let name = format!("{word} {name}");
                 Step { label: format!("{name} ({kind})"), name, kind, backend }
@@ -87,10 +87,10 @@ impl Steps {
             let query = Query { items, before: query.before.of_part(label), ..query.clone() };
             ask(&**backend, name, kind, &query).await
         };
-        let span = trace::begin(Kind::Internal, || label.clone());
+        let span = trace::begin(SpanKind::Internal, || label.clone());
         // What one part found may hold its secrets, and be repeated by another.
         let by = |evidence: Vec<Evidence>| self.tell(evidence, label, has_items);
-        match span.around(asked).await {
+        match span.instrument(asked).await {
             Ok(outcome) => {
                 span.note(|record| record.set("appset_gateway.parameter_sets", outcome.sets.len()));
                 Ok(Outcome { evidence: by(outcome.evidence), ..outcome })
@@ -116,7 +116,7 @@ impl Steps {
     }
 
     /// `outcome` with what all parts said of evidence, how long they last, and their notes.
-    pub fn conclude(&self, outcome: Outcome, said: Vec<Said>, ttl: Duration) -> Outcome {
+    pub fn conclude(&self, outcome: Outcome, said: Vec<StepReport>, ttl: Duration) -> Outcome {
         let mut notes = Parameters::new();
         let (mut lasting, mut evidence) = (Vec::new(), Vec::new());
         for (part, said) in self.0.iter().zip(said) {
@@ -166,13 +166,13 @@ impl std::fmt::Debug for Steps {
 }
 
 /// What a part said besides its items.
-pub struct Said {
+pub struct StepReport {
     evidence: Vec<Evidence>,
     lasting: Option<Lasting>,
     note: Option<Arc<Value>>,
 }
 
-impl Said {
+impl StepReport {
     /// Takes an outcome apart, into its items and the rest.
     pub fn apart(outcome: Outcome) -> (Vec<ParameterSet>, Self) {
         let Outcome { sets, evidence, lasting, note } = outcome;

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use crate::{
     auth::Role,
-    clients::outbound::{Call, Outbound, Terms},
+    clients::outbound::{Call, ClientOptions, Outbound},
     config::Loaded,
     domain::{
         clock::SystemClock,
@@ -121,7 +121,7 @@ impl Gateway {
         let deadline = Instant::now() + TIMEOUT;
         let body = body.map(|body| body.to_string().into());
         let call = Call { method, headers, body, may_repeat: false, ..Call::get(url, LARGEST, deadline) };
-        let line = Outbound::new(Arc::new(SystemClock)).line(Terms::default()).map_err(anyhow::Error::msg)?;
+        let line = Outbound::new(Arc::new(SystemClock)).line(ClientOptions::default()).map_err(anyhow::Error::msg)?;
         let reply = line.fetch(call).await?;
         let told: Value = serde_json::from_slice(&reply.body)
             .with_context(|| format!("{} answered {}, and no JSON", self.admin, reply.status))?;

@@ -5,15 +5,15 @@
 //! page tables: tens of milliseconds for some gigabytes. A launcher is the reaper of all that its program starts, so that
 //! whatever leaves its parents is found and ended too; and it ends when the gateway does, even by `kill -9`.
 
-mod bay;
-mod charge;
 mod confine;
 mod copy;
 mod folder;
 mod idle;
 mod inside;
-mod places;
+mod permits;
+mod pool;
 mod root;
+mod running;
 mod slot;
 mod starter;
 mod terms;
@@ -34,16 +34,16 @@ use tokio::{
 };
 
 pub use self::{
-    bay::{Bay, Running},
-    charge::{Charge, Leash},
     idle::Idle,
     inside::run,
-    places::Turn,
-    terms::{Identities, Limits, Network, SYSTEM, Terms, User},
+    permits::RunPermit,
+    pool::{LauncherPool, Running},
+    running::{KillOnDrop, RunningProcess},
+    terms::{Identities, LaunchOptions, Limits, Network, SYSTEM, User},
     usage::{Meter, Usage},
     wire::{Copied, Ended, Environment, First, How, Program},
 };
-use self::{root::Root, slot::Slot};
+use self::{root::Root, slot::Launcher};
 use crate::telemetry::metrics::ProgramMetrics;
 
 /// The argument with which the gateway's program lives as a launcher.
@@ -73,7 +73,7 @@ pub struct Launchers {
 /// What a launcher is told first.
 #[derive(Debug, Serialize, Deserialize)]
 struct Opening {
-    terms: Terms,
+    terms: LaunchOptions,
     folder: PathBuf,
 }
 
@@ -109,7 +109,7 @@ impl Launchers {
     pub async fn lacks(&self) -> Result<Vec<String>, String> {
         let wanted = *self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(network) = wanted else { return Ok(Vec::new()) };
-        let (slot, lacks) = Slot::open(self, &Terms { network, ..Terms::default() }).await?;
+        let (slot, lacks) = Launcher::open(self, &LaunchOptions { network, ..LaunchOptions::default() }).await?;
         slot.destroy().await;
         Ok(lacks)
     }
@@ -169,7 +169,7 @@ impl Launchers {
 /// When a limit cannot be set.
 pub fn contain_evaluator(memory: u64) -> Result<(), String> {
     let limits = Limits { memory: Some(memory), file_size: Some(0), ..Limits::default() };
-    let terms = Terms { limits, network: Network::None, ..Terms::default() };
+    let terms = LaunchOptions { limits, network: Network::None, ..LaunchOptions::default() };
     // It has no folder of its own.
     confine::confine(&terms, Path::new("")).map(drop)
 }

@@ -9,12 +9,12 @@ mod breaker;
 mod budget;
 mod call;
 mod client;
+mod conditional;
 mod config;
 mod counts;
 mod destination;
-mod elsewhere;
-mod kept;
 pub mod link;
+mod link_policy;
 mod named;
 mod reply;
 mod retry;
@@ -38,9 +38,9 @@ use self::{
     addresses::Addresses,
     breaker::{End, Pass},
     budget::{Budgets, Owner},
-    client::{Client, Failure, How},
+    client::{Failure, How, Transport},
+    conditional::ConditionalCache,
     destination::Destination,
-    kept::Kept,
     named::Named,
     reply::is_failure,
 };
@@ -48,7 +48,7 @@ pub use self::{
     addresses::{Inner, Names, SystemNames},
     call::{ANONYMOUS, Call, account_of},
     config::{OutboundConfig, Proxy, ProxyConfig, TlsKeys, fixed_url, names_user, stays},
-    elsewhere::check_elsewhere,
+    link_policy::check_elsewhere,
     reply::Reply,
     tls::{ClientCertificate, Tls},
 };
@@ -57,7 +57,7 @@ use crate::{
     domain::{clock::Clock, error::BackendError, secret::Secrets},
     telemetry::{
         metrics::OutboundMetrics,
-        trace::{self, Kind, Span},
+        trace::{self, Span, SpanKind},
     },
 };
 
@@ -71,12 +71,12 @@ pub struct Outbound {
     proxy: Option<Proxy>,
     metrics: Option<OutboundMetrics>,
     named: Arc<Named>,
-    lines: Mutex<HashMap<Terms, Arc<Line>>>,
+    lines: Mutex<HashMap<ClientOptions, Arc<HttpClient>>>,
 }
 
 /// How destinations are reached. Who asks on equal terms shares connections, limits and what was learned.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Terms {
+pub struct ClientOptions {
     /// How certificates are checked, and which one is shown.
     pub tls: Tls,
     /// How many requests may be under way to one destination.
@@ -86,18 +86,18 @@ pub struct Terms {
 }
 
 /// A way out on certain terms. A destination is a scheme, a host and a port.
-pub struct Line {
-    terms: Terms,
+pub struct HttpClient {
+    terms: ClientOptions,
     clock: Arc<dyn Clock>,
-    client: Client,
+    client: Transport,
     destinations: Bounded<Arc<str>, Arc<Destination>>,
     budgets: Budgets,
-    kept: Kept,
+    kept: ConditionalCache,
     metrics: Option<OutboundMetrics>,
     named: Arc<Named>,
 }
 
-impl Default for Terms {
+impl Default for ClientOptions {
     fn default() -> Self {
         Self { tls: Tls::default(), concurrency: 8, rate: None }
     }
@@ -137,18 +137,18 @@ impl Outbound {
     ///
     /// # Errors
     /// When their certificates cannot be read; the text names the file.
-    pub fn line(&self, terms: Terms) -> Result<Arc<Line>, String> {
+    pub fn line(&self, terms: ClientOptions) -> Result<Arc<HttpClient>, String> {
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(line) = lines.get(&terms) {
             return Ok(Arc::clone(line));
         }
-        let line = Arc::new(Line {
-            client: Client::new(terms.tls.clone(), self.proxy.clone(), self.addresses.clone())?,
+        let line = Arc::new(HttpClient {
+            client: Transport::new(terms.tls.clone(), self.proxy.clone(), self.addresses.clone())?,
             terms: terms.clone(),
             clock: Arc::clone(&self.clock),
             destinations: bounded_cache::new(MOST_DESTINATIONS),
             budgets: Budgets::default(),
-            kept: Kept::default(),
+            kept: ConditionalCache::default(),
             metrics: self.metrics.clone(),
             named: Arc::clone(&self.named),
         });
@@ -158,7 +158,7 @@ impl Outbound {
 }
 
 /// A call on its way, through all its attempts.
-struct Journey<'a> {
+struct RetryState<'a> {
     call: &'a Call,
     secrets: Secrets,
     owner: Owner,
@@ -172,7 +172,7 @@ struct Journey<'a> {
 /// What became of one attempt.
 type Outcome = Result<Reply, Failure>;
 
-impl Line {
+impl HttpClient {
     /// Whether less than a tenth is left of what the destination of `url` allows `account`, by its own words. Whoever
     /// sends no credential is [`ANONYMOUS`].
     #[must_use]
@@ -200,8 +200,8 @@ impl Line {
         let destination = self.destinations.get_with(Arc::clone(&origin), || Arc::new(Destination::new(&self.terms)));
         let (secrets, owner) = (Secrets::of_headers(&call.headers), (origin, account));
         let took = Duration::ZERO;
-        let mut journey = Journey { call, secrets, owner, destination, pass: None, attempts: 0, took };
-        let first = self.set_out(&mut journey).await;
+        let mut journey = RetryState { call, secrets, owner, destination, pass: None, attempts: 0, took };
+        let first = self.attempt(&mut journey).await;
         if let (Some(metrics), Err(error)) = (&self.metrics, &first) {
             metrics.spared(self.named.of(&call.url), counts::spared(error));
         }
@@ -213,7 +213,7 @@ impl Line {
             }
             sleep(wait).await;
             // What happened meanwhile may forbid another attempt; then the last one stands.
-            let Ok(next) = self.set_out(&mut journey).await else { break };
+            let Ok(next) = self.attempt(&mut journey).await else { break };
             outcome = next;
         }
         if let Some(pass) = journey.pass {
@@ -226,7 +226,7 @@ impl Line {
     }
 
     /// One attempt, as soon as there is a place for it.
-    async fn set_out(&self, journey: &mut Journey<'_>) -> Result<Outcome, BackendError> {
+    async fn attempt(&self, journey: &mut RetryState<'_>) -> Result<Outcome, BackendError> {
         let destination = Arc::clone(&journey.destination);
         // Before the wait, which would be in vain, and after it.
         self.check(journey)?;
@@ -238,7 +238,7 @@ impl Line {
         journey.attempts += 1;
         let began = Instant::now();
         let span = journey.span();
-        let mut outcome = span.around(self.client.exchange(journey.call, &journey.secrets)).await?;
+        let mut outcome = span.instrument(self.client.exchange(journey.call, &journey.secrets)).await?;
         journey.took = began.elapsed();
         span.note(|record| counts::note(&outcome, record));
         if let Ok(reply) = &mut outcome {
@@ -250,17 +250,17 @@ impl Line {
         Ok(outcome)
     }
 
-    fn check(&self, journey: &Journey<'_>) -> Result<(), BackendError> {
+    fn check(&self, journey: &RetryState<'_>) -> Result<(), BackendError> {
         let now = self.clock.now();
         self.budgets.check(&journey.owner, now)?;
         journey.destination.breaker.check(now)
     }
 }
 
-impl Journey<'_> {
+impl RetryState<'_> {
     /// What an attempt is in the trace of whoever asks. Paths and queries may hold values, and are not told.
     fn span(&self) -> Span {
-        let span = trace::begin(Kind::Client, || self.call.method.to_string());
+        let span = trace::begin(SpanKind::Client, || self.call.method.to_string());
         span.note(|record| {
             let url = &self.call.url;
             record.set("http.request.method", self.call.method.to_string());
@@ -311,7 +311,7 @@ impl fmt::Debug for Outbound {
     }
 }
 
-impl fmt::Debug for Line {
+impl fmt::Debug for HttpClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Line").field("terms", &self.terms).finish_non_exhaustive()
     }

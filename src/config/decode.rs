@@ -6,7 +6,7 @@ use serde_path_to_error::Segment as SerdeSegment;
 
 use super::{
     Report,
-    tree::{Kind, Node},
+    tree::{Node, NodeKind},
 };
 use crate::domain::problem::{Path, Problem, Segment, Severity};
 
@@ -27,7 +27,7 @@ pub fn decode_knowing<T: DeserializeOwned>(
     knowing: impl Fn(&Path, &mut Vec<&str>),
 ) -> Option<T> {
     // serde would read a list as the fields of a struct in their order.
-    if !matches!(tree.kind, Kind::Mapping(_)) {
+    if !matches!(tree.kind, NodeKind::Mapping(_)) {
         report.syntax(tree.at, "wrong type: the file must hold one mapping".to_owned());
         return None;
     }

@@ -18,7 +18,7 @@ use serde_json::Value;
 
 pub use self::settings::Settings;
 use self::{
-    manifest::{Kind, Manifest},
+    manifest::{Manifest, PluginKind},
     version::Version,
 };
 use super::{Report, tree::Node};
@@ -62,14 +62,14 @@ pub struct Plugin {
     /// Its `plugin.yaml`.
     pub report: Report,
     tree: Node,
-    kind: Kind,
+    kind: PluginKind,
     /// Where its settings stand in the gateway's own file, if they do.
     source: Option<Path>,
 }
 
 /// Which file a problem is in, and where.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum ProblemFile {
     /// The gateway's own.
     Main(Path),
     /// The `plugin.yaml`.
@@ -80,8 +80,8 @@ impl Plugin {
     /// Notes a problem of one of its routes. One that stands in the gateway's own file is given back.
     pub fn note(&mut self, problem: Problem) -> Option<Problem> {
         match convert::place(&problem.path, self.kind, self.source.as_ref(), &self.tree) {
-            Place::Main(path) => Some(Problem { path, ..problem }),
-            Place::Own(path) => {
+            ProblemFile::Main(path) => Some(Problem { path, ..problem }),
+            ProblemFile::Own(path) => {
                 self.report.add(&self.tree, Problem { path, ..problem });
                 None
             }
@@ -120,7 +120,7 @@ pub fn load(
         let key = manifest.names(true).into_iter().rev().find(|name| config.sources.contains_key(name));
         let source = key.as_ref().map(|key| path.key("sources").key(key));
         let settings = key.as_ref().and_then(|key| config.sources.get(key));
-        if let (Some(source), Kind::Generator) = (&source, manifest.kind) {
+        if let (Some(source), PluginKind::Generator) = (&source, manifest.kind) {
             problems.error(source, format!("{} is a GeneratorPlugin, which runs in its own folder", file.display()));
         }
         used.extend(key);

@@ -30,12 +30,12 @@ pub struct Node {
     /// Where it begins.
     pub at: Position,
     /// What it is.
-    pub kind: Kind,
+    pub kind: NodeKind,
 }
 
 /// A YAML value.
 #[derive(Debug, Clone)]
-pub enum Kind {
+pub enum NodeKind {
     /// Neither list nor mapping.
     Scalar(Value),
     /// A list. Each item keeps the index that it has in the file, also when one before it was left out.
@@ -79,9 +79,11 @@ const MARK: u32 = 0xe000;
 fn without_marks(mut node: Node) -> Node {
     let is_mark = |key: &str| key.chars().next().is_some_and(|c| (MARK..=MARK + DUPLICATES).contains(&u32::from(c)));
     node.kind = match node.kind {
-        Kind::Scalar(value) => Kind::Scalar(value),
-        Kind::List(items) => Kind::List(items.into_iter().map(|(index, item)| (index, without_marks(item))).collect()),
-        Kind::Mapping(entries) => Kind::Mapping(
+        NodeKind::Scalar(value) => NodeKind::Scalar(value),
+        NodeKind::List(items) => {
+            NodeKind::List(items.into_iter().map(|(index, item)| (index, without_marks(item))).collect())
+        }
+        NodeKind::Mapping(entries) => NodeKind::Mapping(
             entries
                 .into_iter()
                 .filter(|(key, _, _)| !is_mark(key))
@@ -106,9 +108,9 @@ impl Node {
     #[must_use]
     pub fn to_value(&self) -> Value {
         match &self.kind {
-            Kind::Scalar(value) => value.clone(),
-            Kind::List(items) => Value::Array(items.iter().map(|(_, item)| item.to_value()).collect()),
-            Kind::Mapping(entries) => {
+            NodeKind::Scalar(value) => value.clone(),
+            NodeKind::List(items) => Value::Array(items.iter().map(|(_, item)| item.to_value()).collect()),
+            NodeKind::Mapping(entries) => {
                 Value::Object(entries.iter().map(|(key, _, value)| (key.clone(), value.to_value())).collect())
             }
         }
@@ -119,9 +121,9 @@ impl Node {
     pub fn text(&self, path: &Path) -> Option<String> {
         let node = path.segments().iter().try_fold(self, |node, segment| Some(node.child(segment)?.2))?;
         match &node.kind {
-            Kind::Scalar(Value::String(text)) => Some(text.clone()).filter(|text| !text.is_empty()),
-            Kind::Scalar(value) => Some(value.to_string()),
-            Kind::List(_) | Kind::Mapping(_) => None,
+            NodeKind::Scalar(Value::String(text)) => Some(text.clone()).filter(|text| !text.is_empty()),
+            NodeKind::Scalar(value) => Some(value.to_string()),
+            NodeKind::List(_) | NodeKind::Mapping(_) => None,
         }
     }
 
@@ -148,8 +150,8 @@ impl Node {
         let mut node = self;
         for segment in parents {
             let next = match (&mut node.kind, segment) {
-                (Kind::List(items), Segment::Index(index)) => items.get_mut(*index).map(|(_, item)| item),
-                (Kind::Mapping(entries), Segment::Key(key)) => {
+                (NodeKind::List(items), Segment::Index(index)) => items.get_mut(*index).map(|(_, item)| item),
+                (NodeKind::Mapping(entries), Segment::Key(key)) => {
                     entries.iter_mut().find(|(name, _, _)| name == key).map(|(_, _, value)| value)
                 }
                 _ => None,
@@ -158,11 +160,11 @@ impl Node {
             node = next;
         }
         match (&mut node.kind, last) {
-            (Kind::List(items), Segment::Index(index)) if *index < items.len() => {
+            (NodeKind::List(items), Segment::Index(index)) if *index < items.len() => {
                 items.remove(*index);
                 true
             }
-            (Kind::Mapping(entries), Segment::Key(key)) => {
+            (NodeKind::Mapping(entries), Segment::Key(key)) => {
                 let before = entries.len();
                 entries.retain(|(name, _, _)| name != key);
                 entries.len() < before
@@ -188,8 +190,10 @@ impl Node {
 
     fn child(&self, segment: &Segment) -> Option<(Position, usize, &Node)> {
         match (&self.kind, segment) {
-            (Kind::List(items), Segment::Index(index)) => items.get(*index).map(|(real, item)| (item.at, *real, item)),
-            (Kind::Mapping(entries), Segment::Key(key)) => {
+            (NodeKind::List(items), Segment::Index(index)) => {
+                items.get(*index).map(|(real, item)| (item.at, *real, item))
+            }
+            (NodeKind::Mapping(entries), Segment::Key(key)) => {
                 entries.iter().find(|(name, _, _)| name == key).map(|(_, at, value)| (*at, 0, value))
             }
             _ => None,
@@ -215,9 +219,9 @@ fn message(error: &Error) -> String {
 fn node(tree: Spanned<Tree>) -> Node {
     let at = position(tree.referenced);
     let kind = match tree.value {
-        Tree::Scalar(value) => Kind::Scalar(value),
-        Tree::List(items) => Kind::List(items.into_iter().map(node).enumerate().collect()),
-        Tree::Mapping(entries) => Kind::Mapping(
+        Tree::Scalar(value) => NodeKind::Scalar(value),
+        Tree::List(items) => NodeKind::List(items.into_iter().map(node).enumerate().collect()),
+        Tree::Mapping(entries) => NodeKind::Mapping(
             entries.into_iter().map(|(key, value)| (key.value, position(key.referenced), node(value))).collect(),
         ),
     };

@@ -302,12 +302,12 @@ mod tests {
     #[test]
     fn an_object_is_no_list_of_its_fields() {
         #[derive(Debug, PartialEq, serde::Deserialize)]
-        struct Of {
+        struct Fields {
             a: Option<bool>,
         }
-        assert_eq!(parse_object(br#"{"a":true,"b":1}"#), Ok(Of { a: Some(true) }));
+        assert_eq!(parse_object(br#"{"a":true,"b":1}"#), Ok(Fields { a: Some(true) }));
         for bad in ["[true]", "[null]", "[]", "null", "{} {}"] {
-            assert!(parse_object::<Of>(bad.as_bytes()).is_err(), "{bad}");
+            assert!(parse_object::<Fields>(bad.as_bytes()).is_err(), "{bad}");
         }
     }
 

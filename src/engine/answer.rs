@@ -2,6 +2,7 @@
 //! backend, shape, encode, record. What the backend does not know is answered with what it last knew.
 //! Knows neither HTTP nor status codes.
 
+pub mod admin_ops;
 mod askers;
 mod baselines;
 mod confirm;
@@ -9,7 +10,6 @@ mod confirm;
 mod model;
 mod run;
 mod served;
-pub mod upkeep;
 pub mod warm;
 
 use std::{fmt, sync::Arc, time::Duration};
@@ -19,7 +19,7 @@ use tokio::time::{Instant, timeout_at};
 use self::{
     askers::Askers,
     confirm::Confirmations,
-    run::{Known, Run},
+    run::{EngineState, Run},
 };
 use crate::{
     domain::{
@@ -28,11 +28,11 @@ use crate::{
         generator::{Evidence, Query, Question},
     },
     engine::{
-        cache::{Answers, Entry, Key, Memory, Revision, Stale, State},
+        cache::{Answers, Entry, Freshness, Key, Memory, Revision, Stale},
         guard::Held,
         route::Route,
     },
-    flight::{Boarding, Flights, Landing},
+    flight::{Flights, Join, SharedResult},
     telemetry::metrics::Metrics,
 };
 
@@ -42,12 +42,12 @@ pub struct Answer {
     /// What is answered.
     pub entry: Arc<Entry>,
     /// Where it came from.
-    pub source: Source,
+    pub source: AnswerSource,
 }
 
 /// Where an answer came from.
 #[derive(Debug, Clone)]
-pub enum Source {
+pub enum AnswerSource {
     /// From the cache, fresh.
     Hit {
         /// Since the backend had it.
@@ -163,7 +163,7 @@ enum Wanted {
 
 /// Answers queries, and remembers.
 pub struct Engine {
-    known: Known,
+    known: EngineState,
     /// By what is asked, and by what would answer: after a reload nobody waits for the route that was.
     flights: Flights<(Key, Revision), Question, Landed>,
     confirmations: Confirmations,
@@ -176,7 +176,7 @@ impl Engine {
     /// An engine that has answered nothing yet.
     pub fn new(memory: Memory, clock: Arc<dyn Clock>, metrics: Arc<Metrics>) -> Self {
         Self {
-            known: Known::new(Answers::new(memory)),
+            known: EngineState::new(Answers::new(memory)),
             flights: Flights::default(),
             confirmations: Confirmations::default(),
             askers: Askers::default(),
@@ -206,25 +206,25 @@ impl Engine {
             entry.encoded.sets() > 0 || !self.known.is_outshone(route, &key, &route.lineage(&query, key), entry, now)
         });
         match own {
-            Some((entry, State::Fresh { age, left })) => {
+            Some((entry, Freshness::Fresh { age, left })) => {
                 route.metrics.hits.inc();
-                Ok(Answer { entry, source: Source::Hit { age, left } })
+                Ok(Answer { entry, source: AnswerSource::Hit { age, left } })
             }
-            Some((entry, State::StaleWhileRevalidate(stale))) => {
+            Some((entry, Freshness::StaleWhileRevalidate(stale))) => {
                 route.metrics.stale.inc();
                 let resting = self.resting(&key, now);
                 if resting.is_none() {
                     // The run needs nobody who waits for it.
-                    drop(self.board(route, key, query, Wanted::Behind));
+                    drop(self.join(route, key, query, Wanted::Behind));
                 }
-                Ok(Answer { entry, source: Source::StaleWhileRevalidate(stale, resting.map(Box::new)) })
+                Ok(Answer { entry, source: AnswerSource::StaleWhileRevalidate(stale, resting.map(Box::new)) })
             }
-            Some((entry, State::StaleIfError(stale))) => {
+            Some((entry, Freshness::StaleIfError(stale))) => {
                 self.known.answers.used(key);
                 let asked = Box::pin(self.ask(route, key, query, now)).await;
                 asked.or_else(|unknown| Ok(stand_in(route, entry, stale, unknown)))
             }
-            None | Some((_, State::Expired)) => {
+            None | Some((_, Freshness::Expired)) => {
                 let lineage = route.lineage(&query, key);
                 let asked = Box::pin(self.ask(route, key, query, now)).await;
                 asked
@@ -242,9 +242,9 @@ impl Engine {
         }
         let Some((entry, worth)) = self.known.usable(route, lineage, now) else { return Err(unknown) };
         let stale = match worth {
-            State::Fresh { age, .. } => Stale { age, over: Duration::ZERO },
-            State::StaleWhileRevalidate(stale) | State::StaleIfError(stale) => stale,
-            State::Expired => return Err(unknown),
+            Freshness::Fresh { age, .. } => Stale { age, over: Duration::ZERO },
+            Freshness::StaleWhileRevalidate(stale) | Freshness::StaleIfError(stale) => stale,
+            Freshness::Expired => return Err(unknown),
         };
         self.known.answers.used(*lineage);
         Ok(stand_in(route, entry, stale, unknown))
@@ -275,10 +275,10 @@ impl Engine {
             return Err(resting);
         }
         let deadline = query.deadline;
-        let (landed, shared) = match self.board(route, key, query, Wanted::Now) {
-            Boarding::Landed(landed) => (landed, true),
-            Boarding::Joined(landing) => (wait(landing, deadline).await, true),
-            Boarding::Started(landing) => (wait(landing, deadline).await, false),
+        let (landed, shared) = match self.join(route, key, query, Wanted::Now) {
+            Join::Landed(landed) => (landed, true),
+            Join::Joined(landing) => (wait(landing, deadline).await, true),
+            Join::Started(landing) => (wait(landing, deadline).await, false),
         };
         if shared {
             route.metrics.joined.inc();
@@ -286,22 +286,22 @@ impl Engine {
             route.metrics.misses.inc();
         }
         let entry = landed.map_err(|failure| Unknown::new(failure, None))?;
-        Ok(Answer { entry, source: Source::Miss { shared } })
+        Ok(Answer { entry, source: AnswerSource::Miss { shared } })
     }
 
     /// Joins the run for `key`, or starts it.
-    fn board(&self, route: &Arc<Route>, key: Key, query: Query, wanted: Wanted) -> Boarding<Landed> {
+    fn join(&self, route: &Arc<Route>, key: Key, query: Query, wanted: Wanted) -> Join<Landed> {
         let lineage = route.lineage(&query, key);
         // In memory only: what comes from a disk is not fresh, and the table of flights is locked meanwhile.
         let recheck = || {
             let (entry, now) = (self.known.answers.memory().get_rare(&key)?, self.clock.now());
             let state = route.state(entry.revision, entry.stored_at, entry.life, now);
-            let is_good = matches!(state, State::Fresh { .. });
+            let is_good = matches!(state, Freshness::Fresh { .. });
             (is_good && !self.known.is_outshone(route, &key, &lineage, &entry, now)).then_some(Ok(entry))
         };
         let question = route.question(&query);
         let label = question.clone();
-        self.flights.board(
+        self.flights.join(
             (key, route.revision()),
             recheck,
             || label,
@@ -316,10 +316,10 @@ impl Engine {
 /// `entry` in the place of the answer that is not known.
 fn stand_in(route: &Route, entry: Arc<Entry>, stale: Stale, unknown: Unknown) -> Answer {
     route.metrics.stale_if_error.inc();
-    Answer { entry, source: Source::StaleIfError(stale, Box::new(unknown)) }
+    Answer { entry, source: AnswerSource::StaleIfError(stale, Box::new(unknown)) }
 }
 
-async fn wait(landing: Landing<Landed>, deadline: Instant) -> Landed {
+async fn wait(landing: SharedResult<Landed>, deadline: Instant) -> Landed {
     match timeout_at(deadline, landing).await {
         Ok(landed) => landed.unwrap_or(Err(Failure::Crashed)),
         Err(_) => Err(Failure::Deadline),

@@ -18,4 +18,4 @@ pub use failing::{Failing, Wish};
 pub use key::{Key, KeyPrefix, Revision};
 pub use listed::Listed;
 pub use memory::{CacheLimits, Memory};
-pub use policy::{CacheConfig, Life, Policy, Stale, State};
+pub use policy::{CacheConfig, Freshness, Life, Policy, Stale};

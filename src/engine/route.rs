@@ -25,7 +25,7 @@ use self::{
 };
 use crate::{
     backend::{
-        Backend, BackendConfig, Surroundings,
+        Backend, BackendConfig, BuildContext,
         script::{CommandConfig, Package, probe::Probe},
     },
     domain::{
@@ -36,7 +36,7 @@ use crate::{
         units::HumanDuration,
     },
     engine::{
-        cache::{CacheConfig, Key, KeyPrefix, Life, Policy, Revision, State},
+        cache::{CacheConfig, Freshness, Key, KeyPrefix, Life, Policy, Revision},
         guard::{Guard, GuardConfig},
         shape::{Nulls, Shape},
     },
@@ -180,8 +180,8 @@ impl Route {
     /// The state at `now` of an answer that `revision` made at `stored_at`, and that is fresh for `life`. What another
     /// revision made is of no use to callers.
     #[must_use]
-    pub fn state(&self, revision: Revision, stored_at: Timestamp, life: Life, now: Timestamp) -> State {
-        if revision == self.revision { self.policy.state(stored_at, life, now) } else { State::Expired }
+    pub fn state(&self, revision: Revision, stored_at: Timestamp, life: Life, now: Timestamp) -> Freshness {
+        if revision == self.revision { self.policy.state(stored_at, life, now) } else { Freshness::Expired }
     }
 
     /// What `query` is called in a message: its key, and the values of the parameters that the lineage names.
@@ -257,7 +257,7 @@ impl RouteTable {
         configs: &[RouteConfig],
         raw: &[Value],
         deadline: HumanDuration,
-        around: Surroundings<'_>,
+        around: BuildContext<'_>,
         metrics: &Metrics,
         path: &Path,
         problems: &mut Problems,
@@ -277,7 +277,7 @@ impl RouteTable {
         config: &RouteConfig,
         raw: &Value,
         deadline: HumanDuration,
-        around: Surroundings<'_>,
+        around: BuildContext<'_>,
         metrics: &Metrics,
         path: &Path,
         problems: &mut Problems,
@@ -445,13 +445,13 @@ fn build_route(
     config: &RouteConfig,
     raw: &Value,
     deadline: HumanDuration,
-    around: Surroundings<'_>,
+    around: BuildContext<'_>,
     metrics: &Metrics,
     path: &Path,
     problems: &mut Problems,
 ) -> Option<Route> {
     let evaluator = around.evaluator.of_another_route();
-    let around = Surroundings { raw, evaluator: &evaluator, ..around };
+    let around = BuildContext { raw, evaluator: &evaluator, ..around };
     let build = |matches| Matcher::build(matches, &config.backend, around, &path.key("match"), problems);
     let matcher = config.matches.as_ref().map(build);
     let input = config.input.as_ref().map(|input| Input::build(input, &path.key("input"), problems));

@@ -4,7 +4,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::{
     domain::error::{BackendError, ErrorKind},
-    flight::Boarding,
+    flight::Join,
 };
 
 /// The answer of the flight that `board` joins or starts, by `deadline`. One that was started by somebody with less time,
@@ -12,21 +12,21 @@ use crate::{
 ///
 /// # Errors
 /// Those of the flight, and when it does not land in time.
-pub async fn landed<T: Clone>(
-    board: impl Fn() -> Boarding<Result<T, BackendError>>,
+pub async fn wait<T: Clone>(
+    join: impl Fn() -> Join<Result<T, BackendError>>,
     deadline: Instant,
 ) -> Result<T, BackendError> {
     let failed = || Err(BackendError::unavailable("asking it failed"));
     loop {
-        let landing = match board() {
-            Boarding::Landed(landed) => return landed,
+        let landing = match join() {
+            Join::Landed(wait) => return wait,
             // What it asks has our own deadline, and says what was not done in time.
-            Boarding::Started(landing) => return landing.await.unwrap_or_else(failed),
-            Boarding::Joined(landing) => landing,
+            Join::Started(landing) => return landing.await.unwrap_or_else(failed),
+            Join::Joined(landing) => landing,
         };
         match timeout_at(deadline, landing).await {
             Ok(Some(Err(error))) if error.kind == ErrorKind::Timeout && Instant::now() < deadline => {}
-            Ok(landed) => return landed.unwrap_or_else(failed),
+            Ok(wait) => return wait.unwrap_or_else(failed),
             Err(_) => return Err(BackendError::timeout("it was asked, but no whole answer came in time")),
         }
     }

@@ -28,7 +28,7 @@ use tokio::{
 pub use self::client::{Client, ClientCertificate};
 use self::{
     connection::Watched,
-    peers::{Peers, Place},
+    peers::{ConnectionPermit, Peers},
     strangers::Strangers,
 };
 use crate::{telemetry::metrics::ConnectionMetrics, tls::Tls};
@@ -141,7 +141,7 @@ impl Edge {
     }
 
     /// A place for a connection, or else it is told that there is none.
-    fn enter(&self, peers: &Arc<Peers>, stream: &TcpStream, peer: SocketAddr) -> Option<Place> {
+    fn enter(&self, peers: &Arc<Peers>, stream: &TcpStream, peer: SocketAddr) -> Option<ConnectionPermit> {
         let place = peers.enter(peer.ip());
         if place.is_none() {
             // Whoever does not take it at once has no use for it.

@@ -39,7 +39,7 @@ const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b
 
 /// Where a template's values will stand, which decides what they may hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Place {
+pub enum ValueContext {
     /// Free text.
     Text,
     /// A URL: values are percent-encoded.
@@ -55,7 +55,7 @@ pub struct Template {
     /// Holds the parsed template as [`ONLY`]: minijinja's templates live in an environment.
     environment: Box<Environment<'static>>,
     names: BTreeSet<String>,
-    place: Place,
+    place: ValueContext,
     /// The same without a machine, where there is no need of one.
     plain: Option<Plain>,
     /// How much rendering it makes, at most.
@@ -70,7 +70,7 @@ impl Template {
     ///
     /// # Errors
     /// On a syntax error, or a name that is not in `scope`.
-    pub fn parse(source: &str, place: Place, scope: &[&str]) -> Result<Self, String> {
+    pub fn parse(source: &str, place: ValueContext, scope: &[&str]) -> Result<Self, String> {
         let template = Self::compile(source, place)?;
         let is_known =
             |name: &str| scope.contains(&name) || template.environment.globals().any(|(global, _)| global == name);
@@ -87,10 +87,10 @@ impl Template {
     /// # Errors
     /// On a syntax error.
     pub fn parse_open(source: &str) -> Result<Self, String> {
-        Self::compile(source, Place::Text)
+        Self::compile(source, ValueContext::Text)
     }
 
-    fn compile(source: &str, place: Place) -> Result<Self, String> {
+    fn compile(source: &str, place: ValueContext) -> Result<Self, String> {
         let bound = bound::of(source);
         if bound.constant() > MOST_CONSTANT {
             return Err("it repeats a text too often: its constants alone take more than 16 MiB".to_owned());
@@ -107,13 +107,13 @@ impl Template {
     ///
     /// # Errors
     /// On a syntax error.
-    pub fn parse_again(source: &str, place: Place) -> Result<Self, String> {
+    pub fn parse_again(source: &str, place: ValueContext) -> Result<Self, String> {
         Self::compile(source, place)
     }
 
     /// Where its values stand.
     #[must_use]
-    pub const fn place(&self) -> Place {
+    pub const fn place(&self) -> ValueContext {
         self.place
     }
 
@@ -214,18 +214,18 @@ pub fn input_context(query: &Query) -> Value {
     }
 }
 
-fn environment(place: Place) -> &'static Environment<'static> {
-    static TEXT: LazyLock<Environment<'static>> = LazyLock::new(|| new_environment(Place::Text));
-    static URL: LazyLock<Environment<'static>> = LazyLock::new(|| new_environment(Place::Url));
-    static REFERENCE: LazyLock<Environment<'static>> = LazyLock::new(|| new_environment(Place::Reference));
+fn environment(place: ValueContext) -> &'static Environment<'static> {
+    static TEXT: LazyLock<Environment<'static>> = LazyLock::new(|| new_environment(ValueContext::Text));
+    static URL: LazyLock<Environment<'static>> = LazyLock::new(|| new_environment(ValueContext::Url));
+    static REFERENCE: LazyLock<Environment<'static>> = LazyLock::new(|| new_environment(ValueContext::Reference));
     match place {
-        Place::Text => &TEXT,
-        Place::Url => &URL,
-        Place::Reference => &REFERENCE,
+        ValueContext::Text => &TEXT,
+        ValueContext::Url => &URL,
+        ValueContext::Reference => &REFERENCE,
     }
 }
 
-fn new_environment(place: Place) -> Environment<'static> {
+fn new_environment(place: ValueContext) -> Environment<'static> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_fuel(Some(FUEL));
@@ -299,7 +299,7 @@ fn one_line(error: &Error) -> String {
 mod tests {
     use super::*;
 
-    fn render(source: &str, place: Place, branch: &str) -> Result<String, String> {
+    fn render(source: &str, place: ValueContext, branch: &str) -> Result<String, String> {
         let context = minijinja::context! { params => minijinja::context! { branch, list => [1, 2] } };
         Template::parse(source, place, INPUT_SCOPE)?.render(&context)
     }
@@ -307,37 +307,43 @@ mod tests {
     #[test]
     fn values_are_encoded_where_they_stand() {
         let url = "https://h/a/{{ params.branch }}?b={{ params.branch }}";
-        assert_eq!(render(url, Place::Url, "x/y z&q=1").unwrap(), "https://h/a/x%2Fy%20z%26q%3D1?b=x%2Fy%20z%26q%3D1");
-        assert_eq!(render("{{ params.branch }}", Place::Text, "x/y").unwrap(), "x/y");
-        assert_eq!(render("r/f:{{ params.branch | tag }}", Place::Reference, "feat/x@1").unwrap(), "r/f:feat-x-1");
-        let error = render("r/f:{{ params.branch }}", Place::Reference, "m@sha256:00").unwrap_err();
+        assert_eq!(
+            render(url, ValueContext::Url, "x/y z&q=1").unwrap(),
+            "https://h/a/x%2Fy%20z%26q%3D1?b=x%2Fy%20z%26q%3D1"
+        );
+        assert_eq!(render("{{ params.branch }}", ValueContext::Text, "x/y").unwrap(), "x/y");
+        assert_eq!(
+            render("r/f:{{ params.branch | tag }}", ValueContext::Reference, "feat/x@1").unwrap(),
+            "r/f:feat-x-1"
+        );
+        let error = render("r/f:{{ params.branch }}", ValueContext::Reference, "m@sha256:00").unwrap_err();
         assert!(error.contains("cannot stand in an image reference"), "{error}");
     }
 
     #[test]
     fn what_is_missing_is_named() {
-        let error = render("{{ params.head_sha }}", Place::Text, "b").unwrap_err();
+        let error = render("{{ params.head_sha }}", ValueContext::Text, "b").unwrap_err();
         assert_eq!(error, "`params.head_sha` is not there, and `{{ params.head_sha }}` needs it");
-        let error = render("{{ param.branch }}", Place::Text, "b").unwrap_err();
+        let error = render("{{ param.branch }}", ValueContext::Text, "b").unwrap_err();
         assert_eq!(error, "unknown name `param`; known here: params, applicationSet");
-        let error = render("a\n{{ params.x }}\n", Place::Text, "b").unwrap_err();
+        let error = render("a\n{{ params.x }}\n", ValueContext::Text, "b").unwrap_err();
         assert_eq!(error, "`params.x` is not there, and `a {{ params.x }}` needs it");
-        assert!(render("{{ params.branch", Place::Text, "b").is_err());
-        assert!(render("{{ params.list }}", Place::Text, "b").unwrap_err().contains("tojson"));
+        assert!(render("{{ params.branch", ValueContext::Text, "b").is_err());
+        assert!(render("{{ params.list }}", ValueContext::Text, "b").unwrap_err().contains("tojson"));
     }
 
     #[test]
     fn work_is_bounded() {
         let loops = "{% for i in range(9000) %}{% for j in range(9000) %}x{% endfor %}{% endfor %}";
-        let error = render(loops, Place::Text, "b").unwrap_err();
+        let error = render(loops, ValueContext::Text, "b").unwrap_err();
         assert!(error.contains("fuel"), "{error}");
-        assert!(render("{{ debug() }}", Place::Text, "b").is_err());
+        assert!(render("{{ debug() }}", ValueContext::Text, "b").is_err());
     }
 
     #[test]
     fn filters_say_what_they_cannot_name() {
-        let error = render("r/f:{{ params.branch | sha8 }}", Place::Reference, "main").unwrap_err();
+        let error = render("r/f:{{ params.branch | sha8 }}", ValueContext::Reference, "main").unwrap_err();
         assert!(error.contains("`main` is not a commit"), "{error}");
-        assert_eq!(render("{{ params.branch | slug }}", Place::Text, "Feat/Ü_1").unwrap(), "feat-u-1");
+        assert_eq!(render("{{ params.branch | slug }}", ValueContext::Text, "Feat/Ü_1").unwrap(), "feat-u-1");
     }
 }

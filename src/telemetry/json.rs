@@ -16,7 +16,7 @@ use tracing_subscriber::{
     registry::LookupSpan,
 };
 
-use crate::telemetry::trace::{self, Place};
+use crate::telemetry::trace::{self, SpanContext};
 
 /// `{"timestamp":…,"level":…,<the event's fields>,"target":…}` and a newline; where it is known in which trace something
 /// happened, also `trace_id` and `span_id`.
@@ -47,7 +47,7 @@ where
 }
 
 /// Where in a trace it happened; the span is one that can be found, if it is named.
-fn write_place(line: &mut Writer<'_>, place: &Place) -> fmt::Result {
+fn write_place(line: &mut Writer<'_>, place: &SpanContext) -> fmt::Result {
     let context = place.context();
     write!(line, ",\"trace_id\":\"{:032x}\"", u128::from_be_bytes(context.trace()))?;
     if place.is_recorded() {

@@ -16,28 +16,28 @@ use tokio::task::futures::TaskLocalFuture;
 
 pub use self::{
     context::{Context, HEADER},
-    record::{Kind, Record, Value},
-    span::{Place, Span},
+    record::{Record, SpanKind, Value},
+    span::{Span, SpanContext},
     tracer::{Losses, Tracer},
 };
 
 tokio::task_local! {
-    static PLACE: Place;
+    static PLACE: SpanContext;
 }
 
 /// Where the present task is, if it works for a trace.
 #[must_use]
-pub fn current() -> Option<Place> {
+pub fn current() -> Option<SpanContext> {
     PLACE.try_with(Clone::clone).ok()
 }
 
 /// `work` at the present place, to be done by another task.
-pub fn carry<F: Future>(work: F) -> Either<TaskLocalFuture<Place, F>, F> {
+pub fn carry<F: Future>(work: F) -> Either<TaskLocalFuture<SpanContext, F>, F> {
     at(current(), work)
 }
 
 /// Begins a span of the present place. It is none where nobody collects them.
-pub fn begin(kind: Kind, name: impl FnOnce() -> String) -> Span {
+pub fn begin(kind: SpanKind, name: impl FnOnce() -> String) -> Span {
     PLACE.try_with(|place| place.begin(kind, name)).unwrap_or_default()
 }
 
@@ -52,7 +52,7 @@ pub fn wait_for(other: Option<Context>) {
 }
 
 /// `work` at `place`, or where it is done anyhow.
-pub fn at<F: Future>(place: Option<Place>, work: F) -> Either<TaskLocalFuture<Place, F>, F> {
+pub fn at<F: Future>(place: Option<SpanContext>, work: F) -> Either<TaskLocalFuture<SpanContext, F>, F> {
     match place {
         Some(place) => Either::Left(PLACE.scope(place, work)),
         None => Either::Right(work),

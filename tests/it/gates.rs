@@ -17,8 +17,8 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use appset_gateway::{
     backend::{
-        Surroundings,
-        digests::gate::{Asked, Gate, GateConfig, Ruling, State},
+        BuildContext,
+        digests::gate::{Gate, GateConfig, GateQuery, Ruling, RulingState},
     },
     clients::{launcher::Launchers, oci::Registries, outbound::Outbound},
     domain::{
@@ -78,7 +78,7 @@ impl Desk {
         let registries =
             Registries::build(&BTreeMap::new(), &base, &outbound, Arc::clone(&clock), &Path::root(), &mut problems);
         let launchers = Arc::new(Launchers::new(std::path::PathBuf::new(), 1));
-        let around = Surroundings {
+        let around = BuildContext {
             launchers: &launchers,
             evaluator: &Evaluator::none(),
             raw: &Value::Null,
@@ -104,7 +104,7 @@ pub async fn ask_with(gate: &Arc<dyn Gate>, parameters: Value, may_reuse: bool) 
     let deadline = Instant::now() + Duration::from_secs(5);
     let query = Query::new("apps".into(), Arc::clone(&parameters), deadline);
     let context = Context::of_input(&query, &Evaluator::none());
-    gate.ask(Asked { context: &context, parameters: &parameters, deadline, may_reuse }).await
+    gate.ask(GateQuery { context: &context, parameters: &parameters, deadline, may_reuse }).await
 }
 
 /// Asks `gate` about [`HEAD`], whatever is remembered.
@@ -114,7 +114,7 @@ pub async fn ask(gate: &Arc<dyn Gate>) -> Result<Ruling, BackendError> {
 
 /// Asks `gate` about [`HEAD`], which it answers with `state`.
 #[track_caller]
-pub fn is(said: Result<Ruling, BackendError>, state: State) -> Ruling {
+pub fn is(said: Result<Ruling, BackendError>, state: RulingState) -> Ruling {
     let ruling = said.unwrap();
     assert_eq!(ruling.state, state, "{:?}", ruling.evidence);
     ruling

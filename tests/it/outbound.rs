@@ -11,7 +11,7 @@ mod trouble;
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
 use appset_gateway::{
-    clients::outbound::{Call, Line, Outbound, Reply, Terms, Tls},
+    clients::outbound::{Call, ClientOptions, HttpClient, Outbound, Reply, Tls},
     domain::error::{BackendError, ErrorKind},
 };
 use http::{HeaderValue, Method, header};
@@ -24,7 +24,7 @@ use crate::support::{
 };
 
 /// A way out on `terms`, with the clock that it lives by.
-fn line(terms: Terms) -> (Arc<Line>, Arc<TestClock>) {
+fn line(terms: ClientOptions) -> (Arc<HttpClient>, Arc<TestClock>) {
     let clock = TestClock::standing();
     let line = Outbound::new(Arc::clone(&clock) as _).line(terms).unwrap();
     (line, clock)
@@ -72,7 +72,7 @@ fn asked(upstream: &Upstream) -> usize {
 }
 
 /// Asks `upstream`, and leaves as soon as it was asked.
-async fn leave(line: &Arc<Line>, upstream: &Upstream) {
+async fn leave(line: &Arc<HttpClient>, upstream: &Upstream) {
     let before = asked(upstream);
     let (line, call) = (Arc::clone(line), get(upstream, "/", 30.0));
     let task = tokio::spawn(async move { line.fetch(call).await });
@@ -99,7 +99,7 @@ async fn what_may_be_over_soon_is_sent_again_twice() {
             let upstream =
                 Upstream::start(move |request: &Request| request.answer(status, "Retry-After: 0", "why")).await;
             let send = async |may_repeat| {
-                let (line, _) = line(Terms::default());
+                let (line, _) = line(ClientOptions::default());
                 line.fetch(Call { method: method.clone(), may_repeat, ..get(&upstream, "/x", 10.0) }).await.unwrap()
             };
             let reply = send(true).await;
@@ -113,7 +113,7 @@ async fn what_may_be_over_soon_is_sent_again_twice() {
     let upstream = in_turn(vec![says(503, ""), says(500, ""), well()]).await;
     let body = Some(bytes::Bytes::from_static(b"question"));
     let call = Call { method: Method::POST, body, ..get(&upstream, "/x", 10.0) };
-    let reply = line(Terms::default()).0.fetch(call).await.unwrap();
+    let reply = line(ClientOptions::default()).0.fetch(call).await.unwrap();
     assert_eq!((reply.status.as_u16(), &*reply.body, reply.attempts), (200, &b"[]"[..], 3));
     assert!(upstream.requests().iter().all(|request| request.method == "POST" && request.body == b"question"));
 }
@@ -122,7 +122,7 @@ async fn what_may_be_over_soon_is_sent_again_twice() {
 async fn everything_else_is_sent_once() {
     for status in [200, 202, 204, 206, 302, 304, 400, 401, 403, 404, 409, 410, 418, 425, 429] {
         let upstream = Upstream::start(move |_| says(status, "")).await;
-        let reply = line(Terms::default()).0.fetch(get(&upstream, "/", 10.0)).await.unwrap();
+        let reply = line(ClientOptions::default()).0.fetch(get(&upstream, "/", 10.0)).await.unwrap();
         assert_eq!((reply.status.as_u16(), reply.attempts, asked(&upstream)), (status, 1, 1));
     }
     let head = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n".to_vec();
@@ -140,7 +140,8 @@ async fn everything_else_is_sent_once() {
     ] {
         let upstream = Upstream::start(move |_| steps.clone()).await;
         let seconds = if kind == timeout { 0.5 } else { 20.0 };
-        let message = fails(line(Terms::default()).0.fetch(get(&upstream, "/x?secret", seconds)).await, kind, "");
+        let message =
+            fails(line(ClientOptions::default()).0.fetch(get(&upstream, "/x?secret", seconds)).await, kind, "");
         assert!(message.starts_with(&format!("GET http://{}/x: ", upstream.address)), "{message}");
         assert_eq!(asked(&upstream), 1, "{name}");
     }
@@ -150,7 +151,7 @@ async fn everything_else_is_sent_once() {
 async fn a_refused_connection_says_how_often_it_was_tried() {
     let mut upstream = Upstream::start_apart(|_| well()).await;
     upstream.refuse().await;
-    let (line, _) = line(Terms::default());
+    let (line, _) = line(ClientOptions::default());
     fails(line.fetch(get(&upstream, "/", 10.0)).await, ErrorKind::Unavailable, "refused (os error 111)");
     let once = Call { may_repeat: false, ..get(&upstream, "/", 10.0) };
     let message = fails(line.fetch(once).await, ErrorKind::Unavailable, "cannot connect: ");
@@ -164,14 +165,14 @@ async fn nothing_is_sent_again_without_time_for_it() {
     // Its answer took longer than what is left.
     let slow = || vec![Step::Drip(response(503, "", "why"), Duration::from_millis(12))];
     let upstream = Upstream::start(move |_| slow()).await;
-    let reply = line(Terms::default()).0.fetch(get(&upstream, "/", 1.4)).await.unwrap();
+    let reply = line(ClientOptions::default()).0.fetch(get(&upstream, "/", 1.4)).await.unwrap();
     assert_eq!((reply.status.as_u16(), asked(&upstream)), (503, 1));
 }
 
 #[tokio::test]
 async fn retry_after_is_waited_for_where_it_fits() {
     for is_date in [false, true] {
-        let (line, clock) = line(Terms::default());
+        let (line, clock) = line(ClientOptions::default());
         // A date has whole seconds, so that it is up to a second earlier.
         let text = if is_date { http_date(&clock, 2) } else { "1".to_owned() };
         let headers: &str = format!("Retry-After: {text}").leak();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jsonwebtoken::Algorithm;
 
 use super::{
-    Known,
+    KnownToken,
     claims::Expected,
     compact::Compact,
     config::JwtConfig,
@@ -14,7 +14,7 @@ use super::{
     set::{KeySet, Verdict},
 };
 use crate::{
-    auth::{Allowance, Means, Refused},
+    auth::{Allowance, AuthContext, Refused},
     domain::{
         clock::Clock,
         problem::{Path, Problems},
@@ -33,7 +33,7 @@ pub struct Issuer {
 
 impl Issuer {
     /// The issuer of `config`, which stands at `path`.
-    pub fn build(config: &JwtConfig, means: Means<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
+    pub fn build(config: &JwtConfig, means: AuthContext<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
         if config.issuer.is_empty() {
             problems.error(&path.key("issuer"), "an issuer has a name, to which `iss` is compared");
         }
@@ -81,7 +81,7 @@ impl Issuer {
     ///
     /// # Errors
     /// When it is not. Only of a genuine token it is told what is wrong with it.
-    pub async fn admit(&self, token: &Compact<'_>, clock: &dyn Clock) -> Result<Known, Refused> {
+    pub async fn admit(&self, token: &Compact<'_>, clock: &dyn Clock) -> Result<KnownToken, Refused> {
         let place = &self.place;
         let algorithm = token.algorithm(&self.algorithms).map_err(|why| Refused::wrong(format!("{place}: {why}")))?;
         let set = self.verify(token, algorithm).await?;
@@ -93,7 +93,7 @@ impl Issuer {
                 "the token's claims do not fit what `{place}` makes of them; the gateway's log says why"
             ))
         })?;
-        Ok(Known { caller: Arc::new(caller), expires, keys: Arc::clone(&self.keys), set })
+        Ok(KnownToken { caller: Arc::new(caller), expires, keys: Arc::clone(&self.keys), set })
     }
 
     /// The keys of which one signed `token`.

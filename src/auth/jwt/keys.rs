@@ -11,15 +11,15 @@ use arc_swap::ArcSwapOption;
 use jsonwebtoken::Algorithm;
 use tokio::time::{Instant, sleep};
 
-use super::{config::JwtConfig, set::KeySet, source::Source};
+use super::{config::JwtConfig, set::KeySet, source::KeySource};
 use crate::{
-    auth::Means,
+    auth::AuthContext,
     domain::{
         clock::{Clock, Timestamp},
         error::BackendError,
         problem::{Path, Problems},
     },
-    flight::{Boarding, Flights, Seat, wait::landed},
+    flight::{FlightGuard, Flights, Join, wait::wait},
     telemetry::metrics::KeySetMetrics,
 };
 
@@ -36,7 +36,7 @@ const LONGEST_RETRY: Duration = Duration::from_mins(1);
 pub struct Keys {
     /// Who is told of in the log.
     issuer: String,
-    source: Source,
+    source: KeySource,
     algorithms: Vec<Algorithm>,
     refresh: Duration,
     current: ArcSwapOption<KeySet>,
@@ -57,12 +57,17 @@ struct Rests {
 
 impl Keys {
     /// The keys that `config`, at `path`, names. Those on this machine are read now; what is wrong with them is noted.
-    pub fn build(config: &JwtConfig, means: Means<'_>, path: &Path, problems: &mut Problems) -> Option<Arc<Self>> {
-        let (source, at) = Source::build(config, means, path, problems)?;
+    pub fn build(
+        config: &JwtConfig,
+        means: AuthContext<'_>,
+        path: &Path,
+        problems: &mut Problems,
+    ) -> Option<Arc<Self>> {
+        let (source, at) = KeySource::build(config, means, path, problems)?;
         let metrics = means.metrics.callers.keys(&config.issuer);
         let current = match &source {
-            Source::Published(_) => None,
-            Source::Local(local) => Some(Arc::new(problems.note(&at, local.read(&config.algorithms))?)),
+            KeySource::Published(_) => None,
+            KeySource::Local(local) => Some(Arc::new(problems.note(&at, local.read(&config.algorithms))?)),
         };
         if let Some(set) = &current {
             metrics.read(means.clock.now(), set.len());
@@ -106,7 +111,7 @@ impl Keys {
     /// # Errors
     /// When their source fails.
     pub async fn newer(self: &Arc<Self>, seen: &Arc<KeySet>) -> Fetched {
-        if matches!(self.source, Source::Local(_)) {
+        if matches!(self.source, KeySource::Local(_)) {
             return Ok(Arc::clone(seen));
         }
         let recheck = || {
@@ -119,7 +124,7 @@ impl Keys {
 
     /// Asks for the keys again and again, if somebody publishes them.
     pub async fn keep(self: Arc<Self>) {
-        if matches!(self.source, Source::Local(_)) {
+        if matches!(self.source, KeySource::Local(_)) {
             return;
         }
         let mut retry = Duration::from_secs(1);
@@ -137,7 +142,7 @@ impl Keys {
 
     /// Reads those on this machine again. The same trouble is told once, and not at every look.
     pub fn reread(&self) {
-        let Source::Local(local) = &self.source else { return };
+        let KeySource::Local(local) = &self.source else { return };
         let read = local.read(&self.algorithms).map_err(BackendError::unavailable);
         let before = self.rests().failed.as_ref().map(|(_, error)| error.message.clone());
         if read.as_ref().err().is_some_and(|error| before.as_ref() == Some(&error.message)) {
@@ -154,7 +159,7 @@ impl Keys {
 
     /// Takes what `former` knows, if both have the same source and nothing is known here yet.
     pub fn take_over(&self, former: &Self) {
-        if let (Source::Published(own), Source::Published(other)) = (&self.source, &former.source)
+        if let (KeySource::Published(own), KeySource::Published(other)) = (&self.source, &former.source)
             && own.is_same(other)
             && self.algorithms == former.algorithms
         {
@@ -165,18 +170,18 @@ impl Keys {
     /// Joins those who wait for the source's answer, or asks unless `recheck` knows better.
     async fn fetch(self: &Arc<Self>, recheck: impl Fn() -> Option<Fetched>) -> Fetched {
         let deadline = Instant::now() + PATIENCE;
-        let board = || -> Boarding<Fetched> {
+        let join = || -> Join<Fetched> {
             let keys = Arc::clone(self);
-            let work = move |seat: Seat<_, _, _>| async move {
+            let work = move |seat: FlightGuard<_, _, _>| async move {
                 let fetched = match &keys.source {
-                    Source::Published(published) => published.fetch(&keys.algorithms, deadline).await,
-                    Source::Local(local) => local.read(&keys.algorithms).map_err(BackendError::unavailable),
+                    KeySource::Published(published) => published.fetch(&keys.algorithms, deadline).await,
+                    KeySource::Local(local) => local.read(&keys.algorithms).map_err(BackendError::unavailable),
                 };
                 seat.land(|_| keys.settle(fetched))
             };
-            self.flights.board((), &recheck, || (), work)
+            self.flights.join((), &recheck, || (), work)
         };
-        landed(board, deadline).await
+        wait(join, deadline).await
     }
 
     /// Puts what was read in the place of what was there, if it is good and new.

@@ -12,10 +12,10 @@ use tokio::time::Instant;
 use super::{config::JwksConfig, set::KeySet};
 use crate::{
     auth::{
-        Means,
-        way::{is_safe, safe_url},
+        AuthContext,
+        url_policy::{is_safe, safe_url},
     },
-    clients::outbound::{Call, Line, Reply, TlsKeys, check_elsewhere, fixed_url, stays},
+    clients::outbound::{Call, HttpClient, Reply, TlsKeys, check_elsewhere, fixed_url, stays},
     domain::{
         document::{excerpt, parse_object},
         error::BackendError,
@@ -38,7 +38,7 @@ pub struct Published {
     discovered: Option<String>,
     token: Option<SecretRef>,
     base: BaseDir,
-    line: Arc<Line>,
+    line: Arc<HttpClient>,
 }
 
 /// What an issuer says of itself; there is much more.
@@ -53,7 +53,7 @@ impl Published {
     pub fn build(
         config: &JwksConfig,
         issuer: &str,
-        means: Means<'_>,
+        means: AuthContext<'_>,
         path: &Path,
         problems: &mut Problems,
     ) -> Option<Self> {

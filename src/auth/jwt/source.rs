@@ -10,7 +10,7 @@ use super::{
     set::KeySet,
 };
 use crate::{
-    auth::Means,
+    auth::AuthContext,
     domain::{
         problem::{Path, Problems},
         secret::SecretRef,
@@ -20,7 +20,7 @@ use crate::{
 
 /// Where an issuer's keys come from.
 #[derive(Debug)]
-pub enum Source {
+pub enum KeySource {
     /// Whoever publishes them.
     Published(Box<Published>),
     /// This machine.
@@ -38,9 +38,14 @@ pub enum Local {
     Secret(SecretRef, BaseDir),
 }
 
-impl Source {
+impl KeySource {
     /// The source that `config`, at `path`, names, and the place of its key.
-    pub fn build(config: &JwtConfig, means: Means<'_>, path: &Path, problems: &mut Problems) -> Option<(Self, Path)> {
+    pub fn build(
+        config: &JwtConfig,
+        means: AuthContext<'_>,
+        path: &Path,
+        problems: &mut Problems,
+    ) -> Option<(Self, Path)> {
         let source = match (&config.jwks, &config.public_key, &config.secret) {
             (Some(jwks), None, None) => Self::of_set(jwks, &config.issuer, means, &path.key("jwks"), problems),
             (None, Some(file), None) => {
@@ -61,7 +66,7 @@ impl Source {
     fn of_set(
         config: &JwksConfig,
         issuer: &str,
-        means: Means<'_>,
+        means: AuthContext<'_>,
         path: &Path,
         problems: &mut Problems,
     ) -> Option<(Self, Path)> {

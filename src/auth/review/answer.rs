@@ -16,7 +16,7 @@ pub struct User {
 
 /// What an API server says of a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Said {
+pub enum ReviewAnswer {
     /// It is this user's, and for one of the audiences that were asked for.
     Theirs(User),
     /// It is good, but nobody says that it is for the gateway.
@@ -40,7 +40,7 @@ struct Status {
     error: String,
 }
 
-impl Said {
+impl ReviewAnswer {
     /// Reads an answer to a question about `audiences`. A server that does not know audiences says none, and then it may be a token
     /// for anybody.
     ///
@@ -68,30 +68,30 @@ mod tests {
 
     use super::*;
 
-    fn read(status: &Value) -> Result<Said, String> {
+    fn read(status: &Value) -> Result<ReviewAnswer, String> {
         let body =
             json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {}, "status": status});
-        Said::read(body.to_string().as_bytes(), &["gateway".to_owned()])
+        ReviewAnswer::read(body.to_string().as_bytes(), &["gateway".to_owned()])
     }
 
     #[test]
     fn a_token_is_taken_with_its_audience_only() {
         let user = json!({"username": "u", "uid": "1", "groups": ["g"], "extra": {"x": ["y"]}});
-        let theirs = Said::Theirs(User { username: "u".to_owned(), groups: vec!["g".to_owned()] });
+        let theirs = ReviewAnswer::Theirs(User { username: "u".to_owned(), groups: vec!["g".to_owned()] });
         assert_eq!(read(&json!({"authenticated": true, "user": user, "audiences": ["x", "gateway"]})), Ok(theirs));
         for audiences in [json!([]), json!(["https://kubernetes.default.svc"])] {
             assert_eq!(
                 read(&json!({"authenticated": true, "user": user, "audiences": audiences})),
-                Ok(Said::ForOthers)
+                Ok(ReviewAnswer::ForOthers)
             );
         }
-        assert_eq!(read(&json!({"authenticated": true, "user": user})), Ok(Said::ForOthers));
-        assert_eq!(read(&json!({"error": "expired"})), Ok(Said::Nobodys("expired".to_owned())));
+        assert_eq!(read(&json!({"authenticated": true, "user": user})), Ok(ReviewAnswer::ForOthers));
+        assert_eq!(read(&json!({"error": "expired"})), Ok(ReviewAnswer::Nobodys("expired".to_owned())));
         assert_eq!(
             read(&json!({"authenticated": false, "user": user, "audiences": ["gateway"]})),
-            Ok(Said::Nobodys(String::new()))
+            Ok(ReviewAnswer::Nobodys(String::new()))
         );
-        assert_eq!(read(&json!({})), Ok(Said::Nobodys(String::new())));
+        assert_eq!(read(&json!({})), Ok(ReviewAnswer::Nobodys(String::new())));
     }
 
     #[test]
@@ -104,7 +104,7 @@ mod tests {
         }
         for body in ["", "{}", "[]", "<html>", r#"{"status":{"authenticated":false},"status":{"authenticated":true}}"#]
         {
-            assert!(Said::read(body.as_bytes(), &[]).is_err(), "{body}");
+            assert!(ReviewAnswer::read(body.as_bytes(), &[]).is_err(), "{body}");
         }
     }
 }

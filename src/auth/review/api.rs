@@ -8,10 +8,10 @@ use reqwest::Url;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{answer::Said, config::TokenReviewConfig};
+use super::{answer::ReviewAnswer, config::TokenReviewConfig};
 use crate::{
-    auth::{Means, way::safe_url},
-    clients::outbound::{Call, Line, Reply, Terms, TlsKeys},
+    auth::{AuthContext, url_policy::safe_url},
+    clients::outbound::{Call, ClientOptions, HttpClient, Reply, TlsKeys},
     domain::{
         error::BackendError,
         problem::{Path, Problems},
@@ -34,7 +34,7 @@ pub enum About {
     /// Somebody at this address whom nobody knows.
     Stranger(IpAddr),
     /// Somebody whose token was good.
-    Known,
+    KnownTokens,
 }
 
 /// A cluster's API server.
@@ -43,9 +43,9 @@ pub struct Api {
     token: SecretRef,
     base: BaseDir,
     /// The way for strangers.
-    line: Arc<Line>,
+    line: Arc<HttpClient>,
     /// The way for those who are known.
-    reserved: Arc<Line>,
+    reserved: Arc<HttpClient>,
     /// For whom a token must be: one of these.
     pub audiences: Vec<String>,
     metrics: ReviewMetrics,
@@ -53,7 +53,12 @@ pub struct Api {
 
 impl Api {
     /// Checks `config`, which stands at `path`. Nobody is asked.
-    pub fn build(config: &TokenReviewConfig, means: Means<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
+    pub fn build(
+        config: &TokenReviewConfig,
+        means: AuthContext<'_>,
+        path: &Path,
+        problems: &mut Problems,
+    ) -> Option<Self> {
         if config.audiences.is_empty() || config.audiences.iter().any(String::is_empty) {
             let help = "name one for this gateway alone, such as appset-gateway";
             problems.error_with_help(
@@ -69,7 +74,9 @@ impl Api {
         let tls = keys.build(is_plain, means.base, path, problems);
         let at = tls.at(path);
         // Who asks on other terms shares neither places nor what was learned.
-        let line = |concurrency| means.outbound.line(Terms { tls: tls.clone(), concurrency, ..Terms::default() });
+        let line = |concurrency| {
+            means.outbound.line(ClientOptions { tls: tls.clone(), concurrency, ..ClientOptions::default() })
+        };
         let lines = line(PLACES).and_then(|of_strangers| Ok((of_strangers, line(PLACES_OF_KNOWN)?)));
         let lines = problems.note(&at, lines);
         let mut url = api?;
@@ -103,7 +110,7 @@ impl Api {
     ///
     /// # Errors
     /// When no review arrives by `deadline`.
-    pub async fn ask(&self, about: About, token: &Secret, deadline: Instant) -> Result<Said, BackendError> {
+    pub async fn ask(&self, about: About, token: &Secret, deadline: Instant) -> Result<ReviewAnswer, BackendError> {
         let asked = json!({
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenReview",
@@ -111,14 +118,20 @@ impl Api {
         });
         let said = self.send(about, &asked, token, deadline).await;
         self.metrics.reviewed(match &said {
-            Ok(Said::Theirs(_)) => "authenticated",
-            Ok(Said::ForOthers | Said::Nobodys(_)) => "refused",
+            Ok(ReviewAnswer::Theirs(_)) => "authenticated",
+            Ok(ReviewAnswer::ForOthers | ReviewAnswer::Nobodys(_)) => "refused",
             Err(_) => "failed",
         });
         said
     }
 
-    async fn send(&self, about: About, asked: &Value, token: &Secret, deadline: Instant) -> Result<Said, BackendError> {
+    async fn send(
+        &self,
+        about: About,
+        asked: &Value,
+        token: &Secret,
+        deadline: Instant,
+    ) -> Result<ReviewAnswer, BackendError> {
         let json = HeaderValue::from_static("application/json");
         let mut headers = HeaderMap::from_iter([(header::ACCEPT, json.clone()), (header::CONTENT_TYPE, json)]);
         headers.insert(header::AUTHORIZATION, self.token.header(&self.base, "Bearer ")?);
@@ -127,14 +140,14 @@ impl Api {
         let shown = call.to_string();
         let line = match about {
             About::Stranger(_) => &self.line,
-            About::Known => &self.reserved,
+            About::KnownTokens => &self.reserved,
         };
         let mut reply = line.fetch(call).await?;
         reply.secrets.push(token.clone());
-        let said =
-            check(&reply).and_then(|()| Said::read(&reply.body, &self.audiences).map_err(BackendError::invalid_output));
+        let said = check(&reply)
+            .and_then(|()| ReviewAnswer::read(&reply.body, &self.audiences).map_err(BackendError::invalid_output));
         said.map(|said| match said {
-            Said::Nobodys(why) => Said::Nobodys(reply.secrets.excerpt(why.as_bytes(), 200)),
+            ReviewAnswer::Nobodys(why) => ReviewAnswer::Nobodys(reply.secrets.excerpt(why.as_bytes(), 200)),
             said => said,
         })
         .map_err(|error| reply.secrets.clean(&error).within(shown))

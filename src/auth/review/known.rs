@@ -29,7 +29,7 @@ const MOST: u64 = 4096;
 
 /// What was said of tokens.
 #[derive(Debug)]
-pub struct Known {
+pub struct KnownTokens {
     good: Bounded<TokenHash, Arc<Good>>,
     bad: Bounded<TokenHash, Bad>,
 }
@@ -54,7 +54,7 @@ struct Bad {
     expires: Timestamp,
 }
 
-impl Known {
+impl KnownTokens {
     /// Nothing yet.
     pub fn new() -> Self {
         Self { good: bounded_cache::new(MOST), bad: bounded_cache::new(MOST) }
@@ -136,8 +136,8 @@ mod tests {
         NOW.plus(Duration::from_secs(seconds))
     }
 
-    fn good(expires: Timestamp) -> Known {
-        let known = Known::new();
+    fn good(expires: Timestamp) -> KnownTokens {
+        let known = KnownTokens::new();
         let caller = Caller::new("a".to_owned(), Role::Caller, Scope::all(), Arc::default());
         known.admit(TOKEN, Arc::new(caller), User::default(), NOW, expires);
         known
@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn another_configuration_decides_anew_whose_users_may_call() {
         let known = good(after(3600));
-        let (same, none) = (Known::new(), Known::new());
+        let (same, none) = (KnownTokens::new(), KnownTokens::new());
         let caller = known.good(&TOKEN, NOW).unwrap().caller.clone();
         same.take_over(&known, |_| Some(Arc::clone(&caller)));
         none.take_over(&known, |_| None);

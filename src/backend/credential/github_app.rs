@@ -19,8 +19,8 @@ use super::{
     bought::{Seller, Token},
 };
 use crate::{
-    backend::Surroundings,
-    clients::outbound::{Call, Line, fixed_url},
+    backend::BuildContext,
+    clients::outbound::{Call, HttpClient, fixed_url},
     domain::{
         clock::Timestamp,
         error::{BackendError, ErrorKind},
@@ -63,7 +63,7 @@ pub struct App {
     base: BaseDir,
     /// Where tokens are bought.
     url: Url,
-    line: Arc<Line>,
+    line: Arc<HttpClient>,
 }
 
 #[derive(Serialize)]
@@ -81,7 +81,7 @@ struct TokenReply {
 
 impl App {
     /// The App of `config`, which buys its tokens at `api` over `line`.
-    pub fn new(config: &Config, api: &Url, line: &Arc<Line>, around: Surroundings<'_>) -> Self {
+    pub fn new(config: &Config, api: &Url, line: &Arc<HttpClient>, around: BuildContext<'_>) -> Self {
         let mut url = api.clone();
         around.outbound.name_destination(Some(api));
         if let Ok(mut path) = url.path_segments_mut() {

@@ -16,8 +16,8 @@ use super::{
     bought::{Seller, Token},
 };
 use crate::{
-    backend::Surroundings,
-    clients::outbound::{Call, Line, Reply, fixed_url},
+    backend::BuildContext,
+    clients::outbound::{Call, HttpClient, Reply, fixed_url},
     domain::{
         clock::Timestamp,
         error::{BackendError, ErrorKind},
@@ -77,7 +77,7 @@ pub struct Client {
     /// What is asked, but for who asks.
     form: Vec<(String, String)>,
     authentication: ClientAuthentication,
-    line: Arc<Line>,
+    line: Arc<HttpClient>,
 }
 
 #[derive(Deserialize)]
@@ -105,8 +105,8 @@ impl Client {
     /// Checks URL and secret.
     pub fn build(
         config: &Config,
-        line: Option<&Arc<Line>>,
-        around: Surroundings<'_>,
+        line: Option<&Arc<HttpClient>>,
+        around: BuildContext<'_>,
         path: &Path,
         problems: &mut Problems,
     ) -> Option<Self> {

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{
     commit::Commit,
-    gate::{Ruling, State},
+    gate::{Ruling, RulingState},
     note::{Known, Note},
 };
 use crate::{
@@ -50,7 +50,7 @@ pub(super) struct Finding {
     /// Its name.
     pub name: String,
     /// What there is of it.
-    pub is: Is,
+    pub is: ImageState,
     /// What the manifest under the tag holds, and those of its images that matter, by digest, where that was read.
     pub holds: Vec<(Digest, Arc<Contents>)>,
     /// How that is known.
@@ -59,7 +59,7 @@ pub(super) struct Finding {
 
 /// What there is of an image.
 #[derive(Debug)]
-pub(super) enum Is {
+pub(super) enum ImageState {
     /// It may be deployed.
     Built(Built),
     /// There is none.
@@ -118,25 +118,25 @@ impl Learned {
             evidence.extend(finding.evidence.drain(..).map(|each| each.of(&finding.name)));
         }
         evidence.extend(self.ruling.iter_mut().flat_map(|ruling| ruling.evidence.drain(..)));
-        let ruled = self.ruling.as_ref().map_or(State::Passed, |ruling| ruling.state);
-        let is_built = |finding: &Finding| matches!(finding.is, Is::Built(_));
-        if ruled == State::Passed && self.findings.iter().all(is_built) {
+        let ruled = self.ruling.as_ref().map_or(RulingState::Passed, |ruling| ruling.state);
+        let is_built = |finding: &Finding| matches!(finding.is, ImageState::Built(_));
+        if ruled == RulingState::Passed && self.findings.iter().all(is_built) {
             return Ok(self.built(evidence));
         }
-        let is_missing = self.findings.iter().any(|finding| matches!(finding.is, Is::Missing));
+        let is_missing = self.findings.iter().any(|finding| matches!(finding.is, ImageState::Missing));
         let (note, known) = (std::mem::take(&mut self.before), self.known());
         let missing_since = note.missing_since.filter(|_| is_missing).unwrap_or(self.now);
         let life = match ruled {
-            State::Failed => FAILED,
-            State::Passed if is_missing => {
+            RulingState::Failed => FAILED,
+            RulingState::Passed if is_missing => {
                 let missing_for = self.now.since(missing_since).unwrap_or_default();
                 (missing_for / 2).clamp(PENDING, MISSING)
             }
-            State::Pending | State::Passed => PENDING,
+            RulingState::Pending | RulingState::Passed => PENDING,
         };
         let missing_since = is_missing.then_some(missing_since);
         // What was built for this very question, passed, and is no longer there is gone, not to come.
-        let has_been = ruled == State::Passed && is_missing && !note.is_earlier;
+        let has_been = ruled == RulingState::Passed && is_missing && !note.is_earlier;
         let is_gone = has_been && !matches!(fallback, Fallback::Placeholder(_));
         if let Some(mut item) = note.item {
             if note.made_by != self.made_by {
@@ -175,7 +175,7 @@ impl Learned {
         let is_earlier = self.ruling.as_ref().is_some_and(|ruling| ruling.is_earlier);
         let (origin, known) = (self.origin(), self.known());
         let parts = self.findings.iter_mut().filter_map(|finding| {
-            let Is::Built(built) = &mut finding.is else { return None };
+            let ImageState::Built(built) = &mut finding.is else { return None };
             Some((finding.name.clone(), Value::Object(std::mem::take(&mut built.parts))))
         });
         let mut item: Parameters = parts.collect();
@@ -201,7 +201,7 @@ impl Learned {
         let built: Vec<&Built> = self
             .findings
             .iter()
-            .filter_map(|finding| if let Is::Built(built) = &finding.is { Some(built) } else { None })
+            .filter_map(|finding| if let ImageState::Built(built) = &finding.is { Some(built) } else { None })
             .collect();
         let mut revisions: Vec<&str> = built.iter().filter_map(|built| built.revision.as_deref()).collect();
         revisions.dedup();
@@ -245,13 +245,13 @@ mod tests {
         let built = Built { parts, created: Some("2026-01-01T00:00:00Z".into()), revision: Some(sha('b')) };
         Finding {
             name: name.into(),
-            is: Is::Built(built),
+            is: ImageState::Built(built),
             holds: Vec::new(),
             evidence: vec![Evidence::present("its manifest", digest)],
         }
     }
 
-    fn lacking(name: &str, is: Is) -> Finding {
+    fn lacking(name: &str, is: ImageState) -> Finding {
         Finding { name: name.into(), is, holds: Vec::new(), evidence: vec![Evidence::absent("its manifest", "404")] }
     }
 
@@ -259,7 +259,7 @@ mod tests {
         digit.to_string().repeat(40)
     }
 
-    fn ruling(state: State) -> Ruling {
+    fn ruling(state: RulingState) -> Ruling {
         Ruling {
             state,
             commit: Some(Commit::parse(&sha('b')).unwrap()),
@@ -304,15 +304,15 @@ mod tests {
         }
     }
 
-    type Line<'a> = (&'a str, Finding, Option<State>, Option<&'a Before>, &'a str, Option<u64>);
+    type Line<'a> = (&'a str, Finding, Option<RulingState>, Option<&'a Before>, &'a str, Option<u64>);
 
     /// The table of answers, line by line: what is there, CI's word, and what was seen before.
     #[test]
     fn the_table() {
         let there = || built("front", "new");
-        let (missing, unfit) = (|| lacking("front", Is::Missing), || lacking("front", Is::Unfit));
+        let (missing, unfit) = (|| lacking("front", ImageState::Missing), || lacking("front", ImageState::Unfit));
         let (own, followed) = (before(true), before(false));
-        let (passed, pending, failed) = (State::Passed, State::Pending, State::Failed);
+        let (passed, pending, failed) = (RulingState::Passed, RulingState::Pending, RulingState::Failed);
         let table: Vec<Line<'_>> = vec![
             ("all agree", there(), Some(passed), None, "new", None),
             ("all agree, after another", there(), Some(passed), Some(&followed), "new", None),
@@ -349,7 +349,7 @@ mod tests {
 
     #[test]
     fn all_images_or_none() {
-        let mixed = || vec![built("front", "new"), lacking("back", Is::Missing)];
+        let mixed = || vec![built("front", "new"), lacking("back", ImageState::Missing)];
         assert_eq!(told(&decide(mixed(), None, None, &Fallback::Omit).unwrap()), "[]");
         let outcome = decide(vec![built("front", "new"), built("back", "b")], None, None, &Fallback::Omit).unwrap();
         let keys: Vec<&String> = outcome.sets[0].0.keys().collect();
@@ -362,7 +362,8 @@ mod tests {
         let note = json!({"item": {"front": {"digest": "old"}, "stale": false}, "madeBy": "another"});
         let before = Before { own: Some(note.into()), lineage: None };
         for fallback in [Fallback::Omit, Fallback::Error, Fallback::Placeholder(Parameters::new())] {
-            let error = decide(vec![lacking("front", Is::Missing)], None, Some(&before), &fallback).unwrap_err();
+            let error =
+                decide(vec![lacking("front", ImageState::Missing)], None, Some(&before), &fallback).unwrap_err();
             assert_eq!(
                 error.message,
                 "not built yet, and what was built before is of another configuration of this route, so that neither it nor \
@@ -377,7 +378,7 @@ mod tests {
         let of = |revisions: [Option<char>; 2], state| {
             let findings = revisions.into_iter().enumerate().map(|(index, revision)| {
                 let mut finding = built(&format!("image-{index}"), "d");
-                if let Is::Built(built) = &mut finding.is {
+                if let ImageState::Built(built) = &mut finding.is {
                     built.revision = revision.map(sha);
                 }
                 finding
@@ -385,7 +386,7 @@ mod tests {
             let outcome = decide(findings.collect(), state, None, &Fallback::Omit).unwrap();
             outcome.sets[0].0["revision"].as_str().unwrap().to_owned()
         };
-        let passed = || Some(ruling(State::Passed));
+        let passed = || Some(ruling(RulingState::Passed));
         assert_eq!(of([Some('a'), Some('a')], passed()), sha('a'));
         assert_eq!(of([Some('a'), None], passed()), sha('a'));
         assert_eq!(of([None, None], passed()), sha('b'));
@@ -395,7 +396,7 @@ mod tests {
 
     #[test]
     fn what_stands_in_stands_in_again() {
-        let (mut note, missing) = (before(false), || vec![lacking("front", Is::Missing)]);
+        let (mut note, missing) = (before(false), || vec![lacking("front", ImageState::Missing)]);
         for _ in 0..3 {
             let outcome = decide(missing(), None, Some(&note), &Fallback::Omit).unwrap();
             assert_eq!(told(&outcome), "old, stale");
@@ -411,7 +412,7 @@ mod tests {
     fn a_tag_that_is_missing_for_long_is_asked_for_less_often() {
         let note = |since: u64| Before { own: Some(json!({"missingSince": since}).into()), lineage: None };
         for (since, most) in [(NOW.0, 15), (NOW.0 - 60_000, 30), (NOW.0 - 600_000, 120), (NOW.0 + 1, 15)] {
-            let missing = vec![lacking("front", Is::Missing)];
+            let missing = vec![lacking("front", ImageState::Missing)];
             let outcome = decide(missing, None, Some(&note(since)), &Fallback::Omit).unwrap();
             assert_eq!(outcome.lasting, Some(Lasting::AtMost(Duration::from_secs(most))), "{since}");
             assert_eq!(outcome.note.unwrap()["missingSince"], since);
@@ -420,8 +421,8 @@ mod tests {
 
     #[test]
     fn an_error_or_a_placeholder_in_place_of_nothing() {
-        let missing = || vec![lacking("front", Is::Missing)];
-        let error = decide(missing(), Some(ruling(State::Passed)), None, &Fallback::Error).unwrap_err();
+        let missing = || vec![lacking("front", ImageState::Missing)];
+        let error = decide(missing(), Some(ruling(RulingState::Passed)), None, &Fallback::Error).unwrap_err();
         assert_eq!(error.message, "not built: front: absent, its manifest: 404");
         assert_eq!(error.evidence.len(), 2);
         assert_eq!(told(&decide(missing(), None, Some(&before(false)), &Fallback::Error).unwrap()), "old, stale");
@@ -439,13 +440,13 @@ mod tests {
 
     #[test]
     fn an_earlier_commit_that_passed_is_marked() {
-        let ruling = Ruling { is_earlier: true, ..ruling(State::Passed) };
+        let ruling = Ruling { is_earlier: true, ..ruling(RulingState::Passed) };
         let outcome = decide(vec![built("front", "earlier")], Some(ruling), None, &Fallback::Omit).unwrap();
         assert_eq!(told(&outcome), "earlier, stale");
         assert_eq!(outcome.lasting, Some(Lasting::AtMost(PENDING)));
         // It is not what was asked about: when that is passed and not pushed yet, it stands in, and is not gone.
-        let (missing, own) = (vec![lacking("front", Is::Missing)], follows(&outcome, true));
-        let then = decide(missing, Some(self::ruling(State::Passed)), Some(&own), &Fallback::Omit).unwrap();
+        let (missing, own) = (vec![lacking("front", ImageState::Missing)], follows(&outcome, true));
+        let then = decide(missing, Some(self::ruling(RulingState::Passed)), Some(&own), &Fallback::Omit).unwrap();
         assert_eq!(told(&then), "earlier, stale");
         assert_eq!(outcome.sets[0].0["runUrl"], "https://ci.example/1");
         assert_eq!(outcome.sets[0].0["builtAt"], "2026-01-02T00:00:00Z");

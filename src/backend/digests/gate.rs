@@ -29,7 +29,7 @@ use self::{
 };
 use super::commit::Commit;
 use crate::{
-    backend::Surroundings,
+    backend::BuildContext,
     domain::{
         error::BackendError,
         generator::{Evidence, Parameters},
@@ -60,7 +60,7 @@ pub enum GateConfig {
 
 /// One question to a gate.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked<'a> {
+pub struct GateQuery<'a> {
     /// `params` and `applicationSet`, for templates.
     pub context: &'a Context,
     /// The parameters, for expressions.
@@ -75,7 +75,7 @@ pub struct Asked<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ruling {
     /// In one word.
-    pub state: State,
+    pub state: RulingState,
     /// The commit that it is about, where the gate knows.
     pub commit: Option<Commit>,
     /// Whether that is an earlier commit than the one asked about, to which the gate walked back.
@@ -90,7 +90,7 @@ pub struct Ruling {
 
 /// CI's word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum State {
+pub enum RulingState {
     /// All that is required succeeded.
     Passed,
     /// Something required runs, waits or is not there yet.
@@ -99,7 +99,7 @@ pub enum State {
     Failed,
 }
 
-impl State {
+impl RulingState {
     /// The word itself.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -118,7 +118,7 @@ pub trait Gate: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// When the parameters name no full commit, or CI gives no clear answer.
-    async fn ask(&self, asked: Asked<'_>) -> Result<Ruling, BackendError>;
+    async fn ask(&self, asked: GateQuery<'_>) -> Result<Ruling, BackendError>;
 
     /// Whether what is asked depends on the ApplicationSet's name.
     fn reads_application_set(&self) -> bool;
@@ -164,7 +164,7 @@ impl GateConfig {
     }
 
     /// The gate, or `None` with what is wrong noted in `problems` below `path`.
-    pub fn build(&self, around: Surroundings<'_>, path: &Path, problems: &mut Problems) -> Option<Arc<dyn Gate>> {
+    pub fn build(&self, around: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Arc<dyn Gate>> {
         let path = &path.key(self.kind());
         Some(match self {
             Self::Github(config) => {
@@ -184,6 +184,6 @@ impl GateConfig {
     }
 }
 
-fn remembered(system: impl System, around: Surroundings<'_>) -> Arc<dyn Gate> {
+fn remembered(system: impl System, around: BuildContext<'_>) -> Arc<dyn Gate> {
     Arc::new(Remembered::new(system, around.clock))
 }

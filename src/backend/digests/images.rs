@@ -10,13 +10,13 @@ use super::{
     commit::Commit,
     decision::{Fallback, Finding, Learned, OnMissing},
     fingerprint::fingerprint,
-    gate::{Asked, Gate, Ruling, State},
+    gate::{Gate, GateQuery, Ruling, RulingState},
     note::{Known, Note},
     revision::Policy,
     source::{Found, Image, Rules, Wanted, parts},
 };
 use crate::{
-    backend::Surroundings,
+    backend::BuildContext,
     clients::oci::{Reference, Registries},
     domain::{
         clock::Clock,
@@ -26,7 +26,7 @@ use crate::{
     },
     lang::{
         evaluator::{Context, Evaluator},
-        template::{INPUT_SCOPE, Place, Template},
+        template::{INPUT_SCOPE, Template, ValueContext},
     },
 };
 
@@ -51,7 +51,7 @@ pub struct Images {
 
 impl Images {
     /// Parses the references and templates.
-    pub fn build(config: &Config, around: Surroundings<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
+    pub fn build(config: &Config, around: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
         let images_path = path.key("images");
         if config.images.is_empty() {
             problems.error_with_help(
@@ -72,7 +72,7 @@ impl Images {
             images.extend(image.map(|image| (name.clone(), image)));
         }
         let expect = config.revision.as_ref().and_then(|revision| {
-            let parsed = Template::parse(&revision.expect, Place::Text, INPUT_SCOPE);
+            let parsed = Template::parse(&revision.expect, ValueContext::Text, INPUT_SCOPE);
             let path = path.key("revision").key("expect");
             let parsed = problems.note(&path, parsed)?;
             if parsed.fixed_prefix() == revision.expect {
@@ -106,7 +106,7 @@ impl Images {
         let expected = self.expected(&context).await?;
         let ask = async || match &self.gate {
             Some(gate) => {
-                let asked = Asked {
+                let asked = GateQuery {
                     context: &context,
                     parameters: &query.parameters,
                     deadline: query.deadline,
@@ -136,7 +136,7 @@ impl Images {
             policy: self.policy,
             expected: commit.as_ref().filter(|_| expected.is_some()),
             earlier: commit.as_ref().filter(|_| ruling.as_ref().is_some_and(|ruling| ruling.is_earlier)),
-            is_ci_done: ruling.as_ref().is_none_or(|ruling| ruling.state == State::Passed),
+            is_ci_done: ruling.as_ref().is_none_or(|ruling| ruling.state == RulingState::Passed),
         };
         let judged = findings.into_iter().map(|(name, found)| {
             found.and_then(|found| found.judge(name, &rules)).map_err(|mut error| {

@@ -25,7 +25,7 @@ pub use self::{
 };
 use super::shared_for;
 use crate::{
-    backend::Surroundings,
+    backend::BuildContext,
     clients::oci::{Lookup, Patience, Reference, Registries},
     domain::{
         error::BackendError,
@@ -87,7 +87,7 @@ struct Vanished(Reference);
 
 impl List {
     /// Parses patterns and templates.
-    pub fn build(config: &ListConfig, around: Surroundings<'_>, path: &Path, problems: &mut Problems) -> Self {
+    pub fn build(config: &ListConfig, around: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Self {
         if config.limit == Some(0) {
             problems.error(&path.key("limit"), "with 0 nothing is selected");
         }

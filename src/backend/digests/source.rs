@@ -9,10 +9,10 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use self::origin::Source;
+use self::origin::ImageSource;
 use super::{
     commit::Commit,
-    decision::{Built, Finding, Is},
+    decision::{Built, Finding, ImageState},
     note::Known,
     revision::{self, Policy, Verdict},
     shared_for,
@@ -52,7 +52,7 @@ pub struct ImageConfig {
 /// An image, parsed as far as it goes without parameters.
 #[derive(Debug)]
 pub(super) struct Image {
-    source: Source,
+    source: ImageSource,
     platform: Option<Platform>,
     required: Vec<Platform>,
     /// Whether it must be opened: the registry's word on its digest is not enough.
@@ -122,7 +122,7 @@ impl Image {
         path: &Path,
         problems: &mut Problems,
     ) -> Option<Self> {
-        let source = problems.note(&path.key("image"), Source::parse(&config.image, has_commit, base));
+        let source = problems.note(&path.key("image"), ImageSource::parse(&config.image, has_commit, base));
         let platform = config.platform.as_ref().and_then(|text| problems.note(&path.key("platform"), text.parse()));
         let mut required = Vec::new();
         for (index, text) in config.require_platforms.iter().enumerate() {
@@ -130,7 +130,7 @@ impl Image {
         }
         let is_opened = is_judged || config.platform.is_some() || !config.require_platforms.is_empty();
         let source = source?;
-        if is_opened && matches!(source, Source::Layout { .. }) {
+        if is_opened && matches!(source, ImageSource::Layout { .. }) {
             problems.error_with_help(
                 &path.key("image"),
                 "an image layout is not opened, so neither its revision nor its platforms are known",
@@ -155,12 +155,12 @@ impl Image {
             Err(refused) => return Err(unclear(REFERENCE, refused.error)),
         };
         match &self.source {
-            Source::Registry(_) => {
+            ImageSource::Registry(_) => {
                 let invalid = |why| unclear(REFERENCE, BackendError::invalid_input(why));
                 let reference = Reference::parse(&text).map_err(invalid)?;
                 self.find_in_registry(&reference, wanted).await
             }
-            Source::Layout { layout, .. } => {
+            ImageSource::Layout { layout, .. } => {
                 let asked = format!("the manifest of {text} in {}", layout.folder().display());
                 let digest = layout.digest(&text).await.map_err(|error| unclear(&asked, error))?;
                 let tag = text.rsplit_once(':').map_or(text.as_str(), |(_, tag)| tag).to_owned();
@@ -257,9 +257,9 @@ impl Found {
     /// When it does not say of which commit it is, and must.
     pub fn judge(self, name: &str, rules: &Rules<'_>) -> Result<Finding, BackendError> {
         let Self { parts, holds, judged, tag, lacking, is_tied, evidence } = self;
-        let mut finding = Finding { name: name.to_owned(), is: Is::Missing, holds, evidence: vec![evidence] };
+        let mut finding = Finding { name: name.to_owned(), is: ImageState::Missing, holds, evidence: vec![evidence] };
         let Some(parts) = parts else { return Ok(finding) };
-        finding.is = Is::Unfit;
+        finding.is = ImageState::Unfit;
         if let Some(lacking) = lacking {
             let asked = format!("its platforms under {tag}");
             finding.evidence.push(Evidence::absent(asked, format!("it has none for {lacking}")));
@@ -288,7 +288,7 @@ impl Found {
         }
         let told = |told: fn(&Contents) -> &Option<String>| judged.iter().find_map(|one| told(one).clone());
         let (created, revision) = (told(|contents| &contents.created), told(|contents| &contents.revision));
-        finding.is = Is::Built(Built { parts, created, revision });
+        finding.is = ImageState::Built(Built { parts, created, revision });
         Ok(finding)
     }
 }

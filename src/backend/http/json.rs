@@ -14,12 +14,12 @@ use super::{
 };
 use crate::{
     backend::{
-        Surroundings,
+        BuildContext,
         credential::Credential,
         mapping::{self, Load},
         request::{Method, Parts, Request, headers_of},
     },
-    clients::outbound::{Call, Line, Reply},
+    clients::outbound::{Call, HttpClient, Reply},
     domain::{
         document::{self, Document, kind_of},
         error::BackendError,
@@ -65,8 +65,8 @@ impl Json {
     pub fn build(
         config: &Config,
         url: &str,
-        line: Option<&Arc<Line>>,
-        around: Surroundings<'_>,
+        line: Option<&Arc<HttpClient>>,
+        around: BuildContext<'_>,
         path: &Path,
         problems: &mut Problems,
     ) -> Option<Self> {
@@ -163,7 +163,7 @@ impl Json {
     ///
     /// # Errors
     /// When there is no whole answer, or no credential.
-    pub async fn send(&self, line: &Line, call: Call) -> Result<Reply, BackendError> {
+    pub async fn send(&self, line: &HttpClient, call: Call) -> Result<Reply, BackendError> {
         match &self.credential {
             None => line.fetch(call).await,
             Some(credential) => credential.send(line, call).await,

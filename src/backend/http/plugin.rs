@@ -7,7 +7,7 @@ use serde::Deserialize;
 use tokio::time::Instant;
 
 use crate::{
-    backend::{Surroundings, getparams},
+    backend::{BuildContext, getparams},
     clients::outbound::{Call, fixed_url},
     domain::{
         document,
@@ -43,7 +43,7 @@ pub struct Plugin {
 
 impl Plugin {
     /// Checks the URL and the token.
-    pub fn build(config: &Config, around: Surroundings<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
+    pub fn build(config: &Config, around: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
         let base = around.base;
         if let Some(token) = &config.token {
             token.check(base, &path.key("token"), problems);

@@ -27,7 +27,7 @@ pub enum Join {
 
 impl Join {
     /// The name in the configuration.
-    #[must_use] 
+    #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Left => "left",

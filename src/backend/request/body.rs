@@ -7,7 +7,7 @@ use crate::{
     domain::problem::{Path, Problems},
     lang::{
         evaluator::{Context, EvaluationError},
-        template::{LARGEST, Place, Template},
+        template::{LARGEST, Template, ValueContext},
     },
 };
 
@@ -29,7 +29,9 @@ impl Tree {
     pub(super) fn build(value: &Value, scope: &[&str], path: &Path, problems: &mut Problems) -> Option<Self> {
         match value {
             Value::String(text) if scope.contains(&ITEMS) && is_items(text) => Some(Self::Items),
-            Value::String(text) => problems.note(path, Template::parse(text, Place::Text, scope)).map(Self::Text),
+            Value::String(text) => {
+                problems.note(path, Template::parse(text, ValueContext::Text, scope)).map(Self::Text)
+            }
             Value::Array(items) => {
                 let items = items
                     .iter()

@@ -8,7 +8,7 @@ use crate::{
     domain::problem::{Path, Problems},
     lang::{
         evaluator::{Context, EvaluationError},
-        template::{Place, Template},
+        template::{Template, ValueContext},
     },
 };
 
@@ -46,7 +46,7 @@ impl UrlTemplate {
         let hosts: Vec<_> =
             entries.filter_map(|(index, entry)| problems.note(&at.index(index), AllowedHost::parse(entry))).collect();
         let path = &path.key("url");
-        let template = problems.note(path, Template::parse(source, Place::Url, scope))?;
+        let template = problems.note(path, Template::parse(source, ValueContext::Url, scope))?;
         let is_folder = is_folder(source);
         if let Some(url) = fixed_host(&template) {
             if !allowed.is_empty() {

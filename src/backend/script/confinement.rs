@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::{
-    clients::launcher::{Limits, Network, SYSTEM, Terms, User},
+    clients::launcher::{LaunchOptions, Limits, Network, SYSTEM, User},
     domain::{
         problem::{Path, Problems},
         units::{ByteSize, HumanDuration},
@@ -79,7 +79,7 @@ impl Confinement<'_> {
         base: &BaseDir,
         path: &Path,
         problems: &mut Problems,
-    ) -> Option<Terms> {
+    ) -> Option<LaunchOptions> {
         if self.limits.open_files < LEAST_FILES {
             let at = path.key("limits").key("openFiles");
             problems.error(&at, format!("with fewer than {LEAST_FILES} open files few programs start"));
@@ -116,7 +116,13 @@ impl Confinement<'_> {
             processes: self.limits.processes,
         };
         let (writable, network) = (all(&self.allow.write), self.network);
-        Some(Terms { limits, readable, writable, user: user.map_or(Some(None), |user| user.map(Some))?, network })
+        Some(LaunchOptions {
+            limits,
+            readable,
+            writable,
+            user: user.map_or(Some(None), |user| user.map(Some))?,
+            network,
+        })
     }
 }
 

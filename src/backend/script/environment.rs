@@ -67,7 +67,7 @@ pub fn text(value: &Value) -> Option<Cow<'_, str>> {
 /// # Errors
 /// When two values would stand in one variable, or one cannot stand in any.
 pub fn add<'a>(variables: &mut Environment<'a>, parameters: &'a Parameters) -> Result<(), BackendError> {
-    let all: Vec<Vec<Part<'a>>> = parameters.iter().map(|(name, value)| parts(name, value)).collect();
+    let all: Vec<Vec<TextPart<'a>>> = parameters.iter().map(|(name, value)| parts(name, value)).collect();
     // First whether the names go together at all: that must not depend on how large a value is.
     let mut owners: BTreeMap<&str, Option<&str>> = variables.iter().map(|(name, _)| (&**name, None)).collect();
     for (name, parts) in parameters.keys().zip(&all) {
@@ -156,21 +156,21 @@ fn pattern(value: &str) -> Regex {
 }
 
 /// One variable of a parameter.
-struct Part<'a> {
+struct TextPart<'a> {
     variable: String,
     value: Cow<'a, str>,
     /// Which value it is: `list[0]`, `map.key`.
     label: Cow<'a, str>,
 }
 
-fn parts<'a>(name: &'a str, value: &'a Value) -> Vec<Part<'a>> {
+fn parts<'a>(name: &'a str, value: &'a Value) -> Vec<TextPart<'a>> {
     let base = variable(name);
     match value {
         Value::Array(items) => items
             .iter()
             .filter_map(text)
             .enumerate()
-            .map(|(index, value)| Part {
+            .map(|(index, value)| TextPart {
                 variable: format!("{base}_{index}"),
                 value,
                 label: format!("{name}[{index}]").into(),
@@ -180,11 +180,11 @@ fn parts<'a>(name: &'a str, value: &'a Value) -> Vec<Part<'a>> {
             .iter()
             .filter_map(|(key, value)| {
                 let variable = format!("{base}_{}", escaped(key));
-                Some(Part { variable, value: text(value)?, label: format!("{name}.{key}").into() })
+                Some(TextPart { variable, value: text(value)?, label: format!("{name}.{key}").into() })
             })
             .collect(),
         scalar => {
-            let part = text(scalar).map(|value| Part { variable: base, value, label: name.into() });
+            let part = text(scalar).map(|value| TextPart { variable: base, value, label: name.into() });
             part.into_iter().collect()
         }
     }

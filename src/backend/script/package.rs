@@ -34,12 +34,12 @@ pub struct Package {
     /// Where it is.
     pub folder: PathBuf,
     /// What its programs work on a copy of; they work in the package's folder unless set.
-    pub source: Option<Source>,
+    pub source: Option<PackageSource>,
 }
 
 /// A folder that programs work on a copy of.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Source {
+pub struct PackageSource {
     /// The folder.
     pub folder: PathBuf,
     /// As it stands in the configuration.

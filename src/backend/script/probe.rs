@@ -5,7 +5,7 @@ use bytes::Bytes;
 
 use super::{CommandConfig, Config, Script};
 use crate::{
-    backend::{Backend as _, BackendConfig, Surroundings},
+    backend::{Backend as _, BackendConfig, BuildContext},
     domain::{
         error::BackendError,
         generator::Query,
@@ -22,7 +22,7 @@ impl Probe {
     pub fn build(
         command: &CommandConfig,
         backend: &BackendConfig,
-        around: Surroundings<'_>,
+        around: BuildContext<'_>,
         path: &Path,
         problems: &mut Problems,
     ) -> Option<Self> {

@@ -9,10 +9,10 @@ use tokio::{
     time::{Duration, Instant, timeout, timeout_at},
 };
 
-use super::outlet::{Keep, Lost, Outlet};
+use super::capture::{Capture, Keep, Lost};
 
 use crate::{
-    clients::launcher::{Bay, Ended, Environment, Program, Running},
+    clients::launcher::{Ended, Environment, LauncherPool, Program, Running},
     domain::{document::excerpt, error::BackendError, generator::watch::Watch, secret::Secrets},
 };
 
@@ -32,7 +32,7 @@ const AFTER_EXIT: Duration = Duration::from_millis(250);
 #[derive(Debug)]
 pub struct Job<'a> {
     /// Where it runs.
-    pub bay: &'a Bay,
+    pub bay: &'a LauncherPool,
     /// What it reads on stdin.
     pub input: Vec<u8>,
     /// The most it may write to stdout, in bytes.
@@ -55,16 +55,16 @@ pub struct Run {
     /// Whether that is all: nothing was ended that could have written more.
     pub is_whole: bool,
     /// The end of what it wrote to stderr.
-    pub told: Told,
+    pub told: Stderr,
     /// How it ended.
     pub ended: Ended,
 }
 
 /// The end of what a program wrote to stderr.
 #[derive(Debug, Default)]
-pub struct Told(Vec<u8>);
+pub struct Stderr(Vec<u8>);
 
-impl Told {
+impl Stderr {
     /// What ends with `bytes`.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
@@ -108,8 +108,8 @@ impl Told {
 pub async fn run(program: &Program, environment: &Environment<'_>, job: Job<'_>) -> Result<Run, BackendError> {
     let running = job.bay.start(program, environment, &job.input, job.until).await?;
     let Running { stdin, stdout, stderr, mut charge, .. } = running;
-    let mut output = Outlet::new(stdout, OUTPUT, Keep::AtMost(job.most));
-    let mut errors = Outlet::new(stderr, 0, Keep::Last(STDERR_TAIL));
+    let mut output = Capture::new(stdout, OUTPUT, Keep::AtMost(job.most));
+    let mut errors = Capture::new(stderr, 0, Keep::Last(STDERR_TAIL));
     let watched = async {
         let mut over = None;
         for patience in LOOKS.into_iter().filter(|_| stdin.is_none()) {
@@ -167,7 +167,7 @@ pub async fn run(program: &Program, environment: &Environment<'_>, job: Job<'_>)
         // It may have said more since it was looked at.
         let _ = errors.look();
     }
-    let (output, told) = (output.bytes, Told(errors.bytes));
+    let (output, told) = (output.bytes, Stderr(errors.bytes));
     if let Some(watch) = job.watch {
         watch.note(|step| {
             step.stderr = Some(told.whole(job.secrets));

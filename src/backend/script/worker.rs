@@ -4,7 +4,7 @@
 mod answer;
 mod basis;
 mod exchange;
-mod place;
+mod permit;
 mod pool;
 mod process;
 mod tail;

@@ -15,7 +15,7 @@ use tokio::{
 };
 
 use crate::{
-    clients::outbound::{Call, Line},
+    clients::outbound::{Call, HttpClient},
     domain::{
         error::{BackendError, ErrorKind},
         secret::TextOrSecret,
@@ -56,7 +56,7 @@ pub struct Encoder {
 #[derive(Debug)]
 pub struct Target {
     /// The way there.
-    pub line: Arc<Line>,
+    pub line: Arc<HttpClient>,
     /// The endpoint.
     pub url: Url,
     /// What the collector wants to be told besides.

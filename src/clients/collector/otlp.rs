@@ -11,7 +11,7 @@ use opentelemetry_proto::tonic::{
 use prost::Message as _;
 
 use super::exporter::Encoder;
-use crate::telemetry::trace::{Context, Kind, Record, Value};
+use crate::telemetry::trace::{Context, Record, SpanKind, Value};
 
 /// OTLP over HTTP, binary.
 pub const ENCODER: Encoder = Encoder { content_type: "application/x-protobuf", encode, refused };
@@ -62,11 +62,11 @@ fn message(record: Record) -> Span {
     }
 }
 
-const fn kind(kind: Kind) -> span::SpanKind {
+const fn kind(kind: SpanKind) -> span::SpanKind {
     match kind {
-        Kind::Server => span::SpanKind::Server,
-        Kind::Client => span::SpanKind::Client,
-        Kind::Internal => span::SpanKind::Internal,
+        SpanKind::Server => span::SpanKind::Server,
+        SpanKind::Client => span::SpanKind::Client,
+        SpanKind::Internal => span::SpanKind::Internal,
     }
 }
 

@@ -22,7 +22,7 @@ use nix::{
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 
 use super::{
-    terms::{Limits, Network, SINKS, SYSTEM, Terms, User},
+    terms::{LaunchOptions, Limits, Network, SINKS, SYSTEM, User},
     tree::Tree,
 };
 
@@ -30,7 +30,7 @@ use super::{
 ///
 /// # Errors
 /// When it would be more than it may, or not what it must be.
-pub fn confine(terms: &Terms, folder: &Path) -> Result<(Vec<String>, Tree), String> {
+pub fn confine(terms: &LaunchOptions, folder: &Path) -> Result<(Vec<String>, Tree), String> {
     let (mut lacks, gateway) = (Vec::new(), getppid());
     setsid().map_err(|error| format!("cannot begin a session: {error}"))?;
     if let Err(error) = prctl::set_child_subreaper(true) {
@@ -153,7 +153,7 @@ fn become_user(user: User) -> Result<(), String> {
 }
 
 /// Allows the files of `terms` and `folder` only, as far as the kernel can.
-fn wall_in(terms: &Terms, folder: &Path) -> Result<Walls, RulesetError> {
+fn wall_in(terms: &LaunchOptions, folder: &Path) -> Result<Walls, RulesetError> {
     let abi = ABI::V6;
     let (all, read) = (AccessFs::from_all(abi), AccessFs::from_read(abi));
     let mut ruleset = Ruleset::default().handle_access(all)?.scope(Scope::from_all(abi))?;

@@ -23,7 +23,7 @@ use tokio::{
 
 use super::{
     ARGUMENT, Launchers, Opening, folder,
-    terms::{Identities, Terms},
+    terms::{Identities, LaunchOptions},
     tree,
     usage::Meter,
     wire::{self, Report, Request, STREAMS},
@@ -31,7 +31,7 @@ use super::{
 
 /// A launcher, and the socket to it. Dropped, it ends by itself.
 #[derive(Debug)]
-pub struct Slot {
+pub struct Launcher {
     process: Child,
     reports: Reports,
     requests: OwnedWriteHalf,
@@ -47,12 +47,12 @@ pub struct Reports {
     taken: Vec<u8>,
 }
 
-impl Slot {
+impl Launcher {
     /// A launcher that lives by `terms`, and what the kernel could not take from it.
     ///
     /// # Errors
     /// When there is none that does.
-    pub async fn open(launchers: &Launchers, terms: &Terms) -> Result<(Self, Vec<String>), String> {
+    pub async fn open(launchers: &Launchers, terms: &LaunchOptions) -> Result<(Self, Vec<String>), String> {
         let folder = launchers.folder(terms.user).map_err(|error| format!("cannot make a folder for it: {error}"))?;
         let failed = |error: io::Error| format!("its launcher: {error}");
         let mut slot = Self::launch(launchers, folder, terms.identities()).map_err(failed)?;
@@ -127,7 +127,7 @@ impl Slot {
     }
 
     /// Whether it still gives programs what `terms` allow.
-    pub fn is_good(&self, terms: &Terms) -> bool {
+    pub fn is_good(&self, terms: &LaunchOptions) -> bool {
         self.identities == terms.identities()
     }
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// What a program may do. Programs on equal terms take turns in the same launchers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Terms {
+pub struct LaunchOptions {
     /// The resources of each process.
     pub limits: Limits,
     /// Files and folders that it may read and run, besides the system's.
@@ -25,7 +25,7 @@ pub struct Terms {
 /// Which file each path leads to: its device and number, if it is there.
 pub type Identities = Vec<Option<(u64, u64)>>;
 
-impl Terms {
+impl LaunchOptions {
     /// What the paths lead to now. Permissions are for what was there when they were given, and editors and Kubernetes
     /// put new files in the place of old ones.
     #[must_use]

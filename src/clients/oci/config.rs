@@ -12,7 +12,7 @@ use super::{
     registry::{Confirm404, Registry, Rules},
 };
 use crate::{
-    clients::outbound::{ClientCertificate, Outbound, Terms, Tls, TlsKeys},
+    clients::outbound::{ClientCertificate, ClientOptions, Outbound, Tls, TlsKeys},
     domain::problem::{Path, Problems},
     file::base_dir::BaseDir,
 };
@@ -112,9 +112,9 @@ impl RegistryConfig {
     }
 
     /// On what terms the registry called `name` is asked.
-    fn terms(&self, name: &str, tls: Tls) -> Terms {
+    fn terms(&self, name: &str, tls: Tls) -> ClientOptions {
         let (concurrency, rate) = if name == HUB { (4, NonZeroU32::new(10)) } else { (8, None) };
-        Terms { tls, concurrency: self.concurrency.unwrap_or(concurrency), rate: self.rate.or(rate) }
+        ClientOptions { tls, concurrency: self.concurrency.unwrap_or(concurrency), rate: self.rate.or(rate) }
     }
 
     fn check_docker_config(&self, file: &std::path::Path, name: &str, path: &Path, problems: &mut Problems) {
@@ -155,7 +155,7 @@ mod tests {
             let config: RegistryConfig = serde_json::from_value(entry).unwrap();
             config.terms(canonical_registry(host), Tls::default())
         };
-        let of = |concurrency, rate| Terms { tls: Tls::default(), concurrency, rate: NonZeroU32::new(rate) };
+        let of = |concurrency, rate| ClientOptions { tls: Tls::default(), concurrency, rate: NonZeroU32::new(rate) };
         for hub in ["docker.io", "index.docker.io", "registry-1.docker.io"] {
             assert_eq!(terms(hub, json!({})), of(4, 10), "{hub}");
             assert_eq!(terms(hub, json!({"concurrency": 9, "rate": 100})), of(9, 100), "{hub}");

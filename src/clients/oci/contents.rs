@@ -11,7 +11,7 @@ use super::{
     Digest,
     lookup::vouched_for,
     manifest::{Annotations, ImageConfig, Manifest, Platform},
-    registry::{Question, Registry},
+    registry::{Registry, RegistryRequest},
 };
 use crate::{
     bounded_cache::Bounded,
@@ -135,7 +135,7 @@ impl Registry {
 
     async fn manifest(&self, repository: &str, digest: &Digest, deadline: Instant) -> Result<Manifest, BackendError> {
         let path = format!("manifests/{digest}");
-        let question = Question { method: Method::GET, repository, path: &path, query: None };
+        let question = RegistryRequest { method: Method::GET, repository, path: &path, query: None };
         let reply = self.ask(&question, deadline).await?;
         if reply.status.as_u16() != 200 {
             return Err(reply.refusal().within(format_args!("the content of {digest}")));
@@ -179,4 +179,4 @@ fn check(wanted: &Digest, got: &Digest) -> Result<(), BackendError> {
 }
 
 /// What [`Contents`] are kept as.
-pub(super) type Kept = Bounded<Digest, Arc<Contents>>;
+pub(super) type CachedContents = Bounded<Digest, Arc<Contents>>;

@@ -13,7 +13,7 @@ use url::form_urlencoded;
 use super::{
     lookup::{Missing, missing},
     registries::Registries,
-    registry::{Question, Registry},
+    registry::{Registry, RegistryRequest},
 };
 use crate::{
     clients::outbound::{Reply, link},
@@ -81,7 +81,7 @@ impl Registry {
         let (mut names, mut seen) = (IndexSet::new(), HashSet::new());
         let (mut query, mut is_linked) = (Some(format!("n={PAGE}")), true);
         while let Some(asked) = query {
-            let question = Question { method: Method::GET, repository, path, query: Some(&asked) };
+            let question = RegistryRequest { method: Method::GET, repository, path, query: Some(&asked) };
             let reply = self.ask(&question, deadline).await?;
             match reply.status.as_u16() {
                 200 => {}

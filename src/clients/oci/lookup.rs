@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{
     Digest, Reference,
     manifest::{self, Manifest},
-    registry::{Confirm404, Question, Registry},
+    registry::{Confirm404, Registry, RegistryRequest},
 };
 use crate::{
     clients::outbound::Reply,
@@ -73,7 +73,8 @@ impl Registry {
         deadline: tokio::time::Instant,
     ) -> Result<Lookup, BackendError> {
         let path = format!("manifests/{}", reference.selector());
-        let question = Question { method: Method::HEAD, repository: &reference.repository, path: &path, query: None };
+        let question =
+            RegistryRequest { method: Method::HEAD, repository: &reference.repository, path: &path, query: None };
         let head = self.ask(&question, deadline).await?;
         match head.status.as_u16() {
             200 => {
@@ -97,7 +98,7 @@ impl Registry {
             let why = "little is left of what it allows, so that only its `HEAD`s are believed until it allows more";
             return Err(BackendError::new(ErrorKind::Throttled { retry_after: None }, why));
         }
-        let reply = self.ask(&Question { method: Method::GET, ..question }, deadline).await?;
+        let reply = self.ask(&RegistryRequest { method: Method::GET, ..question }, deadline).await?;
         match reply.status.as_u16() {
             200 => {
                 let (target, _) = vouched_for(&reply)?;

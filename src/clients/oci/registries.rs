@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::{
     Digest, Reference,
     config::RegistryConfig,
-    contents::{Contents, Kept},
+    contents::{CachedContents, Contents},
     lookup::{Lookup, Missing, Target},
     reference::{canonical_registry, is_registry},
     registry::Registry,
@@ -27,7 +27,7 @@ use crate::{
         problem::{Path, Problems},
     },
     file::base_dir::BaseDir,
-    flight::{Flights, Seat, wait::landed},
+    flight::{FlightGuard, Flights, wait::wait},
 };
 
 /// How much memory the contents of digests may take, in bytes.
@@ -48,7 +48,7 @@ struct Shared {
     base: BaseDir,
     outbound: Arc<Outbound>,
     clock: Arc<dyn Clock>,
-    contents: Kept,
+    contents: CachedContents,
     tags: Bounded<Reference, (Target, Timestamp)>,
     lookups: Flights<[u8; 32], (), Result<Lookup, BackendError>>,
     readings: Flights<[u8; 32], (), Result<Arc<Contents>, BackendError>>,
@@ -130,7 +130,7 @@ impl Registries {
         let key = Sha256::digest(reference.to_string()).into();
         let ask = || {
             let (shared, asked) = (Arc::clone(&self.0), reference.clone());
-            let work = move |seat: Seat<_, _, _>| async move {
+            let work = move |seat: FlightGuard<_, _, _>| async move {
                 let asked_at = shared.clock.now();
                 let found = shared.look_up(&asked, patience.deadline).await;
                 seat.land(|is_current| {
@@ -141,9 +141,9 @@ impl Registries {
                 found
             };
             let known = || self.0.tag(reference, patience.max_age).map(|target| Ok(Lookup::There(target)));
-            self.0.lookups.board(key, known, || (), work)
+            self.0.lookups.join(key, known, || (), work)
         };
-        landed(ask, patience.deadline).await.map_err(|error| error.within(format_args!("registry {name}")))
+        wait(ask, patience.deadline).await.map_err(|error| error.within(format_args!("registry {name}")))
     }
 
     /// What `digest` contains.
@@ -165,15 +165,15 @@ impl Registries {
         let ask = || {
             let shared = Arc::clone(&self.0);
             let (name, repository, digest) = (registry.to_owned(), repository.to_owned(), digest.clone());
-            let work = move |seat: Seat<_, _, _>| async move {
+            let work = move |seat: FlightGuard<_, _, _>| async move {
                 let _seat = seat;
                 let contents = Arc::new(shared.read(&name, &repository, &digest, deadline).await?);
                 shared.contents.insert(digest, Arc::clone(&contents));
                 Ok(contents)
             };
-            self.0.readings.board(key, || kept().map(Ok), || (), work)
+            self.0.readings.join(key, || kept().map(Ok), || (), work)
         };
-        landed(ask, deadline).await.map_err(|error| error.within(format_args!("registry {registry}")))
+        wait(ask, deadline).await.map_err(|error| error.within(format_args!("registry {registry}")))
     }
 
     /// Drops what is remembered of tags, so that each is asked for again. What is being asked now counts for those who wait

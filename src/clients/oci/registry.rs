@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     bounded_cache::{self, Bounded},
-    clients::outbound::{Call, Line, Reply, check_elsewhere},
+    clients::outbound::{Call, HttpClient, Reply, check_elsewhere},
     domain::error::{BackendError, ErrorKind},
 };
 
@@ -55,7 +55,7 @@ pub(super) struct Registry {
     /// What it means by its answers.
     pub rules: Rules,
     base: Url,
-    line: Arc<Line>,
+    line: Arc<HttpClient>,
     credentials: Credentials,
     /// How each scope has to be asked for, since its first refusal.
     challenges: Bounded<String, Challenge>,
@@ -64,7 +64,7 @@ pub(super) struct Registry {
 
 /// One request to a registry.
 #[derive(Debug, Clone)]
-pub(super) struct Question<'a> {
+pub(super) struct RegistryRequest<'a> {
     /// `HEAD` or `GET`.
     pub method: Method,
     /// The repository that is asked about; empty for the catalogue.
@@ -75,7 +75,7 @@ pub(super) struct Question<'a> {
     pub query: Option<&'a str>,
 }
 
-impl Question<'_> {
+impl RegistryRequest<'_> {
     /// What a token must allow (token specification, "Requesting a Token").
     fn scope(&self) -> String {
         if self.repository.is_empty() {
@@ -88,7 +88,7 @@ impl Question<'_> {
 
 impl Registry {
     /// A registry that has not been asked yet, at `base`.
-    pub fn new(name: String, base: Url, line: Arc<Line>, credentials: Credentials, rules: Rules) -> Self {
+    pub fn new(name: String, base: Url, line: Arc<HttpClient>, credentials: Credentials, rules: Rules) -> Self {
         let challenges = bounded_cache::new(MOST_CHALLENGES);
         Self { name, rules, base, line, credentials, challenges, tokens: Tokens::default() }
     }
@@ -98,7 +98,7 @@ impl Registry {
     ///
     /// # Errors
     /// When no whole answer arrives by `deadline`; any status is an answer.
-    pub async fn ask(&self, question: &Question<'_>, deadline: Instant) -> Result<Reply, BackendError> {
+    pub async fn ask(&self, question: &RegistryRequest<'_>, deadline: Instant) -> Result<Reply, BackendError> {
         let (repository, scope) = (question.repository, question.scope());
         let mut credential = self.credentials.find(&self.name, repository, false).await?;
         let known = self.challenges.get(&scope);
@@ -149,7 +149,7 @@ impl Registry {
     /// When it cannot be had by `deadline`.
     pub async fn blob(&self, repository: &str, digest: &str, deadline: Instant) -> Result<Reply, BackendError> {
         let path = format!("blobs/{digest}");
-        let question = Question { method: Method::GET, repository, path: &path, query: None };
+        let question = RegistryRequest { method: Method::GET, repository, path: &path, query: None };
         let mut reply = self.ask(&question, deadline).await?;
         let mut from = self.url(&question)?;
         for _ in 0..MOST_REDIRECTS {
@@ -174,8 +174,8 @@ impl Registry {
     }
 
     /// The URL of a question.
-    pub fn url(&self, question: &Question<'_>) -> Result<Url, BackendError> {
-        let Question { repository, path, .. } = question;
+    pub fn url(&self, question: &RegistryRequest<'_>) -> Result<Url, BackendError> {
+        let RegistryRequest { repository, path, .. } = question;
         let path = if repository.is_empty() { format!("v2/{path}") } else { format!("v2/{repository}/{path}") };
         let mut url = self
             .base
@@ -187,7 +187,7 @@ impl Registry {
 
     async fn send(
         &self,
-        question: &Question<'_>,
+        question: &RegistryRequest<'_>,
         pass: Option<&Pass>,
         credential: Option<&Credential>,
         deadline: Instant,
@@ -208,7 +208,7 @@ impl Registry {
     async fn open(
         &self,
         challenge: &Challenge,
-        question: &Question<'_>,
+        question: &RegistryRequest<'_>,
         credential: &mut Option<Credential>,
         deadline: Instant,
     ) -> Result<Pass, BackendError> {

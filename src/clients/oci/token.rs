@@ -16,12 +16,12 @@ use url::form_urlencoded;
 
 use super::credentials::Credential;
 use crate::{
-    clients::outbound::{Call, Line, check_elsewhere},
+    clients::outbound::{Call, HttpClient, check_elsewhere},
     domain::{
         error::{BackendError, ErrorKind},
         secret::Secret,
     },
-    flight::{Flights, Seat, wait::landed},
+    flight::{FlightGuard, Flights, wait::wait},
 };
 
 /// A token's life when its server names none, in seconds (the token specification).
@@ -103,7 +103,7 @@ impl Tokens {
         &self,
         purpose: Purpose,
         credential: Option<Credential>,
-        line: &Arc<Line>,
+        line: &Arc<HttpClient>,
         deadline: Instant,
     ) -> Result<Pass, BackendError> {
         let key = purpose.key(credential.as_ref());
@@ -114,7 +114,7 @@ impl Tokens {
         let fetch = || {
             let (line, keep) = (Arc::clone(line), Arc::clone(&self.kept));
             let (purpose, credential) = (purpose.clone(), credential.clone());
-            let work = move |seat: Seat<_, _, _>| async move {
+            let work = move |seat: FlightGuard<_, _, _>| async move {
                 let bought = buy(&purpose, credential.as_ref(), &line, deadline).await;
                 let bought = bought.map_err(|error| error.within("token server"));
                 seat.land(|_| {
@@ -127,9 +127,9 @@ impl Tokens {
                     Ok(authorization)
                 })
             };
-            self.flights.board(key, || kept().map(Ok), || (), work)
+            self.flights.join(key, || kept().map(Ok), || (), work)
         };
-        Ok(Pass { authorization: landed(fetch, deadline).await?, was_kept: false })
+        Ok(Pass { authorization: wait(fetch, deadline).await?, was_kept: false })
     }
 
     /// Drops the token for `purpose`, unless it is another than the one that was refused.
@@ -151,7 +151,7 @@ fn kept(kept: &Mutex<HashMap<TokenKey, Token>>, key: &TokenKey) -> Option<Header
 async fn buy(
     purpose: &Purpose,
     credential: Option<&Credential>,
-    line: &Line,
+    line: &HttpClient,
     deadline: Instant,
 ) -> Result<(HeaderValue, Duration), BackendError> {
     let call = Call::get(purpose.realm.clone(), MOST, deadline);

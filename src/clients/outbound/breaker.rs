@@ -19,10 +19,10 @@ const LONGEST_ASKED: Duration = Duration::from_mins(10);
 
 /// What is known of one destination's health.
 #[derive(Debug, Default)]
-pub struct Breaker(Mutex<State>);
+pub struct Breaker(Mutex<BreakerState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct BreakerState {
     /// Goes up when it opens or closes: what began before says nothing about now.
     era: u64,
     failures: u32,
@@ -84,7 +84,7 @@ impl Breaker {
         Ok(Pass { breaker: Arc::clone(self), era: state.era, is_probe })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, BreakerState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -119,7 +119,7 @@ impl Drop for Pass {
     }
 }
 
-impl State {
+impl BreakerState {
     fn check(&self, now: Timestamp) -> Result<(), BackendError> {
         let Some(open) = &self.open else { return Ok(()) };
         // A clock that was put back says nothing about the rest, which is then over.

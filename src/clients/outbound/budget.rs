@@ -36,7 +36,7 @@ pub struct Budgets(Bounded<Owner, Budget>);
 
 #[derive(Debug, Clone, Default)]
 struct Budget {
-    told: Option<(Told, Timestamp)>,
+    told: Option<(AccountLimit, Timestamp)>,
     pause: Option<Pause>,
 }
 
@@ -49,7 +49,7 @@ struct Pause {
 
 /// What an answer says about the budget, in the headers of GitHub, GitLab or Docker Hub.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct AccountLimit {
     limit: Option<u64>,
     remaining: Option<u64>,
     /// In how long it begins anew.
@@ -82,7 +82,7 @@ impl Budgets {
 
     /// Learns from `reply`, which `owner` got at `now`, and notes in it for how long it asks to be left alone.
     pub fn learn(&self, owner: &Owner, reply: &mut Reply, now: Timestamp) {
-        let told = Told::read(&reply.headers, now);
+        let told = AccountLimit::read(&reply.headers, now);
         reply.rest = rest(reply.status, told, retry::retry_after(&reply.headers, now));
         let pause = pause(reply.status, told, reply.rest, now);
         if pause.is_none() && told.remaining.is_none() {
@@ -140,7 +140,7 @@ const WITHOUT_X: Names = Names {
     reset: HeaderName::from_static("ratelimit-reset"),
 };
 
-impl Told {
+impl AccountLimit {
     fn read(headers: &HeaderMap, now: Timestamp) -> Self {
         let told = Self::read_as(headers, &WITH_X, now);
         if told.remaining.is_some() { told } else { Self::read_as(headers, &WITHOUT_X, now) }
@@ -173,14 +173,14 @@ impl Told {
 }
 
 /// For how long an answer asks to be left alone.
-fn rest(status: StatusCode, told: Told, retry_after: Option<Duration>) -> Option<Duration> {
+fn rest(status: StatusCode, told: AccountLimit, retry_after: Option<Duration>) -> Option<Duration> {
     let refuses = matches!(status, StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS);
     let rest = retry_after.or_else(|| (refuses && told.is_used_up()).then(|| told.reset.unwrap_or(UNNAMED)));
     rest.map(|rest| rest.min(retry::LONGEST_REST))
 }
 
 /// The pause that an answer means for its account.
-fn pause(status: StatusCode, told: Told, rest: Option<Duration>, now: Timestamp) -> Option<Pause> {
+fn pause(status: StatusCode, told: AccountLimit, rest: Option<Duration>, now: Timestamp) -> Option<Pause> {
     let used_up = || {
         let limit = told.limit.map(|limit| format!(" of {limit} requests")).unwrap_or_default();
         format!("the account's budget{limit} is used up")

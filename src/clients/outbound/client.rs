@@ -37,7 +37,7 @@ const RENEWED_EVERY: Duration = Duration::from_secs(30);
 
 /// A line's HTTP client, with what it is made of.
 #[derive(Debug)]
-pub struct Client {
+pub struct Transport {
     tls: Tls,
     proxy: Option<Proxy>,
     addresses: Addresses,
@@ -79,7 +79,7 @@ pub enum How {
     TooLarge,
 }
 
-impl Client {
+impl Transport {
     /// One that reaches `addresses`, by way of `proxy` if there is one.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
-    Line, Outbound, Terms,
+    ClientOptions, HttpClient, Outbound,
     tls::{ClientCertificate, Tls},
 };
 use crate::{
@@ -117,10 +117,10 @@ impl TlsKeys<'_> {
         base: &BaseDir,
         path: &Path,
         problems: &mut Problems,
-    ) -> Option<Arc<Line>> {
+    ) -> Option<Arc<HttpClient>> {
         let tls = self.build(is_plain, base, path, problems);
         let at = tls.at(path);
-        problems.note(&at, outbound.line(Terms { tls, ..Terms::default() }))
+        problems.note(&at, outbound.line(ClientOptions { tls, ..ClientOptions::default() }))
     }
 
     /// The same with resolved paths. What is of no use for something that is asked without TLS is noted below `path`, and so is what

@@ -12,7 +12,7 @@ use tokio::{
 };
 use tower::retry::budget::TpsBudget;
 
-use super::{Terms, breaker::Breaker};
+use super::{ClientOptions, breaker::Breaker};
 use crate::domain::error::BackendError;
 
 /// For how long a call counts among those of which a share may be sent again.
@@ -43,11 +43,11 @@ struct Rate {
 }
 
 /// A request's place among those under way, free again when it is dropped.
-pub type Turn<'a> = SemaphorePermit<'a>;
+pub type RequestPermit<'a> = SemaphorePermit<'a>;
 
 impl Destination {
     /// One that is reached on `terms`.
-    pub fn new(terms: &Terms) -> Self {
+    pub fn new(terms: &ClientOptions) -> Self {
         let most = terms.concurrency.clamp(1, Semaphore::MAX_PERMITS);
         let rate = terms.rate.map(|most| Rate {
             most,
@@ -62,7 +62,7 @@ impl Destination {
     ///
     /// # Errors
     /// When that is not before `deadline`.
-    pub async fn turn(&self, deadline: Instant) -> Result<Turn<'_>, BackendError> {
+    pub async fn turn(&self, deadline: Instant) -> Result<RequestPermit<'_>, BackendError> {
         let full = || {
             let (most, s) = (self.most, if self.most == 1 { "" } else { "s" });
             BackendError::timeout(format!("no turn in time: {most} request{s} to it were under way all the while"))
@@ -101,7 +101,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_fifth_of_the_last_ten_seconds_may_be_sent_again() {
-        let destination = Destination::new(&Terms::default());
+        let destination = Destination::new(&ClientOptions::default());
         let again = || std::iter::repeat_with(|| destination.retries.withdraw()).take_while(|may| *may).count();
         assert_eq!(again(), 10, "a few always may");
         assert_eq!(again(), 0);

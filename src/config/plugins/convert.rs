@@ -5,13 +5,13 @@ use std::path::Path as FilePath;
 use serde_json::{Value, json};
 
 use super::{
-    Place, Settings,
-    manifest::{Kind, Manifest},
+    ProblemFile, Settings,
+    manifest::{Manifest, PluginKind},
 };
 use crate::{
     backend::{
         BackendConfig,
-        script::{Package, Protocol, Source},
+        script::{Package, PackageSource, Protocol},
     },
     config::tree::Node,
     domain::{
@@ -47,12 +47,12 @@ pub fn convert(
         announced.iter().enumerate().map(|(index, one)| one.parameter(&at.index(index), own)).collect::<Vec<_>>()
     });
     let (mut settings, from) = match (manifest.kind, settings, source) {
-        (Kind::Generator, _, _) => {
+        (PluginKind::Generator, _, _) => {
             let mut settings = manifest.settings.clone();
             settings.allow.read.push(folder.to_owned());
             (settings, None)
         }
-        (Kind::ConfigManagement, Some(settings), Some(at)) => {
+        (PluginKind::ConfigManagement, Some(settings), Some(at)) => {
             let Some(name) = &settings.folder else {
                 main.error(at, "the key `folder` is missing");
                 return None;
@@ -79,9 +79,9 @@ pub fn convert(
                     *file = base.resolve(&file);
                 }
             }
-            (settings, Some(Source { folder: from, name, most }))
+            (settings, Some(PackageSource { folder: from, name, most }))
         }
-        (Kind::ConfigManagement, _, _) => {
+        (PluginKind::ConfigManagement, _, _) => {
             own.error_with_help(
                 &Path::root().key("kind"),
                 "it runs in a copy of a folder, and the configuration names none",
@@ -90,7 +90,7 @@ pub fn convert(
             return None;
         }
     };
-    let usual = if manifest.kind == Kind::Generator { Protocol::Json } else { Protocol::Yaml };
+    let usual = if manifest.kind == PluginKind::Generator { Protocol::Json } else { Protocol::Yaml };
     let script = settings.script(&manifest.generate, manifest.init.as_ref(), usual);
     let declared = input.iter().flatten().map(|one| json!({"name": one.name, "type": kind_name(one.kind)}));
     // With `params` in it, so that it is known which parameters are used.
@@ -118,7 +118,7 @@ pub fn convert(
 }
 
 /// Which calls it takes: those that both the plugin and the configuration want.
-fn matches(manifest: &Manifest, more: Option<MatchConfig>, source: Option<&Source>) -> Option<MatchConfig> {
+fn matches(manifest: &Manifest, more: Option<MatchConfig>, source: Option<&PackageSource>) -> Option<MatchConfig> {
     let Some(discover) = manifest.discover.clone() else { return more };
     let mut all = more.unwrap_or_default();
     all.application_set = all.application_set.or(discover.application_set);
@@ -141,7 +141,7 @@ const fn kind_name(kind: Type) -> &'static str {
 }
 
 /// Where a problem at `path` in a plugin's route stands.
-pub fn place(path: &Path, kind: Kind, source: Option<&Path>, tree: &Node) -> Place {
+pub fn place(path: &Path, kind: PluginKind, source: Option<&Path>, tree: &Node) -> ProblemFile {
     let keys: Vec<&str> = path
         .segments()
         .iter()
@@ -158,39 +158,41 @@ pub fn place(path: &Path, kind: Kind, source: Option<&Path>, tree: &Node) -> Pla
         })
     };
     match keys.as_slice() {
-        ["name", ..] => return Place::Own(Path::root().key("metadata").key("name")),
+        ["name", ..] => return ProblemFile::Own(Path::root().key("metadata").key("name")),
         ["input", "", "default", ..] => {
             let at = below(spec.key("parameters").key("static"), 1).parent().unwrap_or_default();
             let known = |key: &str| tree.existing(&at.key(key)) == at.key(key);
             let key = ["string", "array", "map"].into_iter().find(|key| known(key)).unwrap_or("name");
-            return Place::Own(at.key(key));
+            return ProblemFile::Own(at.key(key));
         }
         ["input", "", "type", ..] => {
-            return Place::Own(below(spec.key("parameters").key("static"), 1).parent().unwrap_or_default());
+            return ProblemFile::Own(below(spec.key("parameters").key("static"), 1).parent().unwrap_or_default());
         }
-        ["dynamicInput", ..] => return Place::Own(below(spec.key("parameters").key("dynamic"), 1)),
-        ["input", ..] => return Place::Own(below(spec.key("parameters").key("static"), 1)),
-        ["backend", "script", "command"] => return Place::Own(spec.key("generate").key("command")),
-        ["backend", "script", "init", ..] => return Place::Own(below(spec.key("init"), 3)),
+        ["dynamicInput", ..] => return ProblemFile::Own(below(spec.key("parameters").key("dynamic"), 1)),
+        ["input", ..] => return ProblemFile::Own(below(spec.key("parameters").key("static"), 1)),
+        ["backend", "script", "command"] => return ProblemFile::Own(spec.key("generate").key("command")),
+        ["backend", "script", "init", ..] => return ProblemFile::Own(below(spec.key("init"), 3)),
         ["match", "file"] => {
             let discover = spec.key("discover");
             let is_name = tree.existing(&discover.key("fileName")) == discover.key("fileName");
-            return Place::Own(if is_name { discover.key("fileName") } else { discover.key("find").key("glob") });
+            return ProblemFile::Own(if is_name { discover.key("fileName") } else { discover.key("find").key("glob") });
         }
-        ["match", "command"] if kind == Kind::ConfigManagement => {
+        ["match", "command"] if kind == PluginKind::ConfigManagement => {
             let find = spec.key("discover").key("find").key("command");
             if source.is_none() || tree.existing(&find) == find {
-                return Place::Own(find);
+                return ProblemFile::Own(find);
             }
         }
         _ => {}
     }
     match (kind, source, keys.as_slice()) {
-        (Kind::ConfigManagement, Some(source), ["backend", "script", ..]) => Place::Main(below(source.clone(), 2)),
-        (Kind::ConfigManagement, Some(source), _) => Place::Main(below(source.clone(), 0)),
-        (_, _, ["backend", "script", "parameters", ..]) => Place::Own(spec.key("generate").key("parameters")),
-        (_, _, ["backend", "script", ..]) => Place::Own(below(spec, 2)),
-        (_, _, ["match", ..]) => Place::Own(below(spec.key("discover"), 1)),
-        _ => Place::Own(below(spec, 0)),
+        (PluginKind::ConfigManagement, Some(source), ["backend", "script", ..]) => {
+            ProblemFile::Main(below(source.clone(), 2))
+        }
+        (PluginKind::ConfigManagement, Some(source), _) => ProblemFile::Main(below(source.clone(), 0)),
+        (_, _, ["backend", "script", "parameters", ..]) => ProblemFile::Own(spec.key("generate").key("parameters")),
+        (_, _, ["backend", "script", ..]) => ProblemFile::Own(below(spec, 2)),
+        (_, _, ["match", ..]) => ProblemFile::Own(below(spec.key("discover"), 1)),
+        _ => ProblemFile::Own(below(spec, 0)),
     }
 }

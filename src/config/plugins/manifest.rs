@@ -26,7 +26,7 @@ const WITHOUT_EFFECT: [&str; 4] = ["lockRepo", "allowConcurrency", "preserveFile
 
 /// The kinds of plugins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum PluginKind {
     /// The gateway's own.
     Generator,
     /// Argo CD's.
@@ -36,7 +36,7 @@ pub enum Kind {
 /// What both kinds come to.
 #[derive(Debug)]
 pub struct Manifest {
-    pub kind: Kind,
+    pub kind: PluginKind,
     pub name: String,
     pub version: Option<String>,
     pub init: Option<CommandConfig>,
@@ -69,8 +69,8 @@ pub fn decode(tree: &Node, report: &mut Report) -> Option<Manifest> {
     let root = Path::root();
     let value = tree.to_value();
     let kind = match value.get("kind").and_then(serde_json::Value::as_str) {
-        Some("GeneratorPlugin") => Some(Kind::Generator),
-        Some("ConfigManagementPlugin") => Some(Kind::ConfigManagement),
+        Some("GeneratorPlugin") => Some(PluginKind::Generator),
+        Some("ConfigManagementPlugin") => Some(PluginKind::ConfigManagement),
         _ => {
             let help = "known here: GeneratorPlugin, ConfigManagementPlugin";
             problems.error_with_help(&root.key("kind"), "this is no kind of plugin", help);
@@ -78,8 +78,8 @@ pub fn decode(tree: &Node, report: &mut Report) -> Option<Manifest> {
         }
     };
     let found = match kind {
-        Some(Kind::Generator) => generator(tree, &value, report, &mut problems),
-        Some(Kind::ConfigManagement) => config_management(tree, &value, report, &mut problems),
+        Some(PluginKind::Generator) => generator(tree, &value, report, &mut problems),
+        Some(PluginKind::ConfigManagement) => config_management(tree, &value, report, &mut problems),
         None => None,
     };
     if found.as_ref().is_some_and(|manifest| manifest.generate.command.is_empty()) {
@@ -131,7 +131,7 @@ fn generator(tree: &Node, value: &serde_json::Value, report: &mut Report, proble
         None => (None, None),
     };
     Some(Manifest {
-        kind: Kind::Generator,
+        kind: PluginKind::Generator,
         name: file.metadata.name,
         version: version.filter(|version| !version.is_empty()),
         init,
@@ -174,7 +174,7 @@ fn config_management(
         None => (None, None),
     };
     Some(Manifest {
-        kind: Kind::ConfigManagement,
+        kind: PluginKind::ConfigManagement,
         name: manifest.metadata.name,
         version: version.filter(|version| !version.is_empty()),
         init: init.filter(|init| !init.command.is_empty()).map(Into::into),
@@ -191,10 +191,10 @@ fn config_management(
 /// `tree` with the [`OWN`] keys of its `spec`, or with nothing but the others.
 fn part(tree: &Node, is_own: bool) -> Node {
     let mut part = tree.clone();
-    if let tree::Kind::Mapping(entries) = &mut part.kind {
+    if let tree::NodeKind::Mapping(entries) = &mut part.kind {
         entries.retain(|(key, _, _)| is_own || key == "spec");
         for (_, _, spec) in entries.iter_mut().filter(|(key, _, _)| key == "spec") {
-            if let tree::Kind::Mapping(entries) = &mut spec.kind {
+            if let tree::NodeKind::Mapping(entries) = &mut spec.kind {
                 entries.retain(|(key, _, _)| OWN.contains(&key.as_str()) == is_own);
             }
         }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 
-use super::{Engine, Wanted, upkeep::live, wait};
-use crate::{engine::route::RouteTable, flight::Boarding};
+use super::{Engine, Wanted, admin_ops::live, wait};
+use crate::{engine::route::RouteTable, flight::Join};
 
 /// How many confirmations are under way at once, at most.
 const AT_ONCE: usize = 16;
@@ -35,7 +35,7 @@ impl Engine {
             let Ok(permit) = Arc::clone(&self.confirmations.0).try_acquire_owned() else { return };
             let query = route.query(&held.question);
             let deadline = query.deadline;
-            if let Boarding::Started(landing) = self.board(route, key, query, Wanted::Since(held.asked_at)) {
+            if let Join::Started(landing) = self.join(route, key, query, Wanted::Since(held.asked_at)) {
                 tokio::spawn(async move {
                     let _permit = permit;
                     // What it brings is recorded by the run itself.

@@ -23,12 +23,12 @@ use crate::{
         generator::{Before, Evidence, Lasting, Outcome, ParameterSet, Query, Question, Verdict},
     },
     engine::{
-        cache::{Answers, Encoded, Entry, Failing, Key, Life, PackedQuestion, Revision, State, Wish},
+        cache::{Answers, Encoded, Entry, Failing, Freshness, Key, Life, PackedQuestion, Revision, Wish},
         guard::{Baseline, Held, Ledger, Review, Standing},
         route::Route,
     },
-    flight::Seat,
-    telemetry::trace::{self, Kind, Span},
+    flight::FlightGuard,
+    telemetry::trace::{self, Span, SpanKind},
 };
 
 /// A flight ends this long before its first caller's deadline, so that its reason still arrives; and the
@@ -44,7 +44,7 @@ pub(super) struct Failed {
 
 /// What is known of questions.
 #[derive(Clone)]
-pub(super) struct Known {
+pub(super) struct EngineState {
     pub answers: Answers,
     pub failing: Failing<Failed>,
     pub held: Ledger,
@@ -55,7 +55,7 @@ pub(super) struct Known {
     judging: Arc<Mutex<()>>,
 }
 
-impl Known {
+impl EngineState {
     pub fn new(answers: Answers) -> Self {
         Self {
             answers,
@@ -80,14 +80,14 @@ impl Known {
     }
 
     /// What is remembered under `key`, unless it has expired.
-    pub fn usable(&self, route: &Route, key: &Key, now: Timestamp) -> Option<(Arc<Entry>, State)> {
+    pub fn usable(&self, route: &Route, key: &Key, now: Timestamp) -> Option<(Arc<Entry>, Freshness)> {
         let entry = self.answers.get(key)?;
         let state = route.state(entry.revision, entry.stored_at, entry.life, now);
-        (state != State::Expired).then_some((entry, state))
+        (state != Freshness::Expired).then_some((entry, state))
     }
 }
 
-impl Known {
+impl EngineState {
     /// Whether `entry`, the answer to the question with `key`, says that there is nothing, and the same `lineage` got
     /// something since: it must not be taken away by what was true before.
     pub fn is_outshone(&self, route: &Route, key: &Key, lineage: &Key, entry: &Entry, now: Timestamp) -> bool {
@@ -107,7 +107,7 @@ pub(super) struct Run {
     pub question: Question,
     pub query: Query,
     pub wanted: Wanted,
-    pub seat: Seat<(Key, Revision), Question, Landed>,
+    pub seat: FlightGuard<(Key, Revision), Question, Landed>,
 }
 
 /// What a run found, in the form that Argo CD gets.
@@ -120,10 +120,10 @@ struct Found {
 }
 
 impl Run {
-    pub async fn fly(self, known: Known, clock: Arc<dyn Clock>) -> Landed {
+    pub async fn fly(self, known: EngineState, clock: Arc<dyn Clock>) -> Landed {
         let started = StdInstant::now();
         let span = self.span();
-        let result = span.around(self.resolve(self.before(&known))).await;
+        let result = span.instrument(self.resolve(self.before(&known))).await;
         let took = started.elapsed();
         let outcome = match &result {
             Ok(found) if found.sets.is_empty() => Verdict::Absent,
@@ -161,7 +161,7 @@ impl Run {
 
     /// What it is in the trace of whoever started it.
     fn span(&self) -> Span {
-        let span = trace::begin(Kind::Internal, || format!("run {}", self.route.name));
+        let span = trace::begin(SpanKind::Internal, || format!("run {}", self.route.name));
         span.note(|record| {
             record.set("appset_gateway.route", self.route.name.to_string());
             record.set("appset_gateway.backend", self.route.kind);
@@ -171,7 +171,7 @@ impl Run {
     }
 
     /// The backend's notes on what this question follows.
-    fn before(&self, known: &Known) -> Before {
+    fn before(&self, known: &EngineState) -> Before {
         if !self.route.backend.takes_notes() {
             return Before::default();
         }
@@ -194,7 +194,7 @@ impl Run {
     }
 
     /// Compares `found` with what was believed in its lineage, however old that is.
-    fn review(&self, known: &Known, found: Found, now: Timestamp) -> Result<(Found, Baseline), Failure> {
+    fn review(&self, known: &EngineState, found: Found, now: Timestamp) -> Result<(Found, Baseline), Failure> {
         let baseline = known.baselines.get(&self.lineage, &self.key, &known.answers, &self.route.guard).ok();
         let last = || {
             let last = last_answer(&self.lineage, &self.key, &known.answers).ok().flatten();
@@ -232,7 +232,7 @@ impl Run {
         }
     }
 
-    fn record(&self, known: &Known, found: Found, next: Baseline, took: Duration, now: Timestamp) -> Arc<Entry> {
+    fn record(&self, known: &EngineState, found: Found, next: Baseline, took: Duration, now: Timestamp) -> Arc<Entry> {
         self.log_absence(&found.evidence);
         let asked_at = if let Wanted::Since(then) = self.wanted { then } else { now };
         let mut entry = Entry {
@@ -256,7 +256,8 @@ impl Run {
             let entry = Arc::new(entry);
             self.route.metrics.now.succeeded(now);
             let is_latest = known.answers.insert(self.key, &entry);
-            let is_head = if self.lineage == self.key { is_latest } else { known.answers.lead(self.lineage, &entry) };
+            let is_head =
+                if self.lineage == self.key { is_latest } else { known.answers.set_lineage_head(self.lineage, &entry) };
             if is_head {
                 known.served.note(self.lineage, &self.route.name, &entry);
                 known.baselines.put(self.lineage, next, &known.answers);

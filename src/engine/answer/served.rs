@@ -8,7 +8,7 @@ use std::{
 use crate::{
     domain::clock::Timestamp,
     engine::{
-        cache::{Entry, Key, Life, Revision, State},
+        cache::{Entry, Freshness, Key, Life, Revision},
         route::RouteTable,
     },
 };
@@ -48,7 +48,7 @@ impl Served {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, size| {
             let state =
                 routes.by_name(&size.route).map(|route| route.state(size.revision, size.stored_at, size.life, now));
-            let is_served = state.is_some_and(|state| state != State::Expired);
+            let is_served = state.is_some_and(|state| state != Freshness::Expired);
             if is_served {
                 *counts.entry(Arc::clone(&size.route)).or_default() += size.sets;
             }

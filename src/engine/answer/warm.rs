@@ -6,13 +6,13 @@ use std::{cmp::Reverse, time::Duration};
 use futures_util::{StreamExt, stream};
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::{Engine, Wanted, upkeep::live, wait};
+use super::{Engine, Wanted, admin_ops::live, wait};
 use crate::{
     engine::{
-        cache::{Key, Listed, State},
+        cache::{Freshness, Key, Listed},
         route::RouteTable,
     },
-    flight::Boarding,
+    flight::Join,
 };
 
 /// How many questions are asked in a second, at most.
@@ -34,7 +34,7 @@ impl Engine {
             let state = live(routes, &answer.question)
                 .filter(|(route, own, _)| own == key && route.accepts(&answer.question.parameters))
                 .map(|(route, ..)| route.policy.state(answer.stored_at, answer.life, now));
-            is_recent && matches!(state, Some(State::StaleWhileRevalidate(_) | State::StaleIfError(_)))
+            is_recent && matches!(state, Some(Freshness::StaleWhileRevalidate(_) | Freshness::StaleIfError(_)))
         };
         let answers = self.answers().clone();
         let all = tokio::task::spawn_blocking(move || answers.list()).await.unwrap_or_default();
@@ -60,9 +60,9 @@ impl Engine {
         let Some((route, ..)) = live(routes, &answer.question) else { return false };
         let query = route.query(&answer.question);
         let deadline = query.deadline;
-        match self.board(route, key, query, Wanted::Since(answer.asked_at)) {
-            Boarding::Landed(landed) => landed.is_ok(),
-            Boarding::Joined(landing) | Boarding::Started(landing) => wait(landing, deadline).await.is_ok(),
+        match self.join(route, key, query, Wanted::Since(answer.asked_at)) {
+            Join::Landed(landed) => landed.is_ok(),
+            Join::Joined(landing) | Join::Started(landing) => wait(landing, deadline).await.is_ok(),
         }
     }
 }

@@ -107,7 +107,7 @@ impl Answers {
 
     /// Remembers `entry` for those that come after its question in `lineage`, unless a later question was answered: an
     /// earlier one that is asked again, as after a start, does not take them back. A clock that was put back begins anew. Whether it did.
-    pub fn lead(&self, lineage: Key, entry: &Arc<Entry>) -> bool {
+    pub fn set_lineage_head(&self, lineage: Key, entry: &Arc<Entry>) -> bool {
         let is_later = |other: Arc<Entry>| {
             (other.first_at, other.turn) > (entry.first_at, entry.turn) && other.first_at <= entry.stored_at
         };

@@ -34,7 +34,7 @@ pub use self::file::Trouble;
 use self::{
     file::File,
     journal::Journal,
-    kind::{Change, Kind},
+    kind::{Change, RecordKind},
     marks::Marks,
     record::{Head, decode, encode},
     sizes::Sizes,
@@ -55,7 +55,7 @@ use crate::{
 type Readable = ReadOnlyTable<&'static [u8; 32], &'static [u8]>;
 
 /// The records of a kind, to be read; `None` where nothing was ever written.
-fn records(database: &Database, kind: Kind) -> Result<Option<Readable>, redb::Error> {
+fn records(database: &Database, kind: RecordKind) -> Result<Option<Readable>, redb::Error> {
     match database.begin_read()?.open_table(kind.table()) {
         Err(redb::TableError::TableDoesNotExist(_)) => Ok(None),
         table => Ok(Some(table?)),
@@ -127,7 +127,7 @@ impl Disk {
     /// # Errors
     /// When there may have been something, and it is lost or cannot be read.
     pub fn get(&self, key: &Key) -> Result<Option<Entry>, Unreadable> {
-        self.read(Kind::Answer, key, decode)
+        self.read(RecordKind::Answer, key, decode)
     }
 
     /// Whether an answer of `then`, or a later one, is kept under `key`.
@@ -141,7 +141,7 @@ impl Disk {
     /// When there may have been a record, and it is lost or cannot be read.
     fn read<T>(
         &self,
-        kind: Kind,
+        kind: RecordKind,
         key: &Key,
         decode: impl FnOnce(&[u8]) -> Option<(u64, T)>,
     ) -> Result<Option<T>, Unreadable> {
@@ -163,7 +163,7 @@ impl Disk {
     /// All answers that are kept.
     #[must_use]
     pub fn list(&self) -> Vec<(Key, Listed)> {
-        self.read_all::<Head, _>(Kind::Answer, |key, head, size| (key, Listed::kept(head, size)))
+        self.read_all::<Head, _>(RecordKind::Answer, |key, head, size| (key, Listed::kept(head, size)))
     }
 
     /// What the next answer under `key` is compared with.
@@ -171,17 +171,19 @@ impl Disk {
     /// # Errors
     /// When there may have been something, and it is lost or cannot be read.
     pub fn baseline<T: DeserializeOwned>(&self, key: &Key) -> Result<Option<T>, Unreadable> {
-        self.read(Kind::Baseline, key, |record| record::open(record).map(|(stamp, baseline, _)| (stamp, baseline)))
+        self.read(RecordKind::Baseline, key, |record| {
+            record::open(record).map(|(stamp, baseline, _)| (stamp, baseline))
+        })
     }
 
     /// What is held, by lineage.
     #[must_use]
     pub fn held<T: DeserializeOwned>(&self) -> Vec<(Key, T)> {
-        self.read_all::<T, _>(Kind::Held, |key, held, _| (key, held))
+        self.read_all::<T, _>(RecordKind::Held, |key, held, _| (key, held))
     }
 
     /// All records of a kind, but those that are lost.
-    fn read_all<H: DeserializeOwned, T>(&self, kind: Kind, made: impl Fn(Key, H, usize) -> T) -> Vec<T> {
+    fn read_all<H: DeserializeOwned, T>(&self, kind: RecordKind, made: impl Fn(Key, H, usize) -> T) -> Vec<T> {
         let read = |database: &Database| {
             let Some(table) = records(database, kind)? else { return Ok(Vec::new()) };
             let mut all = Vec::new();
@@ -217,24 +219,24 @@ impl Disk {
     /// journal, or marked as lost.
     pub fn put(&self, key: Key, entry: &Entry) {
         match encode(entry) {
-            Some(draft) => self.change(Kind::Answer, key, Some(draft)),
-            None => self.lose(Kind::Answer, &key),
+            Some(draft) => self.change(RecordKind::Answer, key, Some(draft)),
+            None => self.lose(RecordKind::Answer, &key),
         }
     }
 
     /// Keeps what the next answer under `key` is compared with, in the same way.
     pub fn put_baseline<T: Serialize>(&self, key: Key, baseline: &T) {
         match record::draft(baseline, &[]) {
-            Some(draft) => self.change(Kind::Baseline, key, Some(draft)),
-            None => self.lose(Kind::Baseline, &key),
+            Some(draft) => self.change(RecordKind::Baseline, key, Some(draft)),
+            None => self.lose(RecordKind::Baseline, &key),
         }
     }
 
     /// Keeps what is held under `key`, or forgets it, in the same way.
     pub fn hold<T: Serialize>(&self, key: Key, held: Option<&T>) {
         match held.map(|held| record::draft(held, &[])) {
-            Some(None) => self.lose(Kind::Held, &key),
-            draft => self.change(Kind::Held, key, draft.flatten()),
+            Some(None) => self.lose(RecordKind::Held, &key),
+            draft => self.change(RecordKind::Held, key, draft.flatten()),
         }
     }
 
@@ -246,7 +248,7 @@ impl Disk {
     }
 
     /// Appends a change to the journal and tells the writer. `draft` is a record to seal, `None` a removal.
-    fn change(&self, kind: Kind, key: Key, draft: Option<Vec<u8>>) {
+    fn change(&self, kind: RecordKind, key: Key, draft: Option<Vec<u8>>) {
         // The lock is held until the writer is told, so that journal and database see changes in the same order.
         let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
         if !journal.admit(draft.as_ref().map_or(0, Vec::len)) {
@@ -267,7 +269,7 @@ impl Disk {
     }
 
     /// Marks what is kept under `key` as lost.
-    fn lose(&self, kind: Kind, key: &Key) {
+    fn lose(&self, kind: RecordKind, key: &Key) {
         self.metrics.errors.inc();
         self.metrics.lost.inc();
         if let Err(error) = self.marks.set(kind, key, true)
@@ -289,7 +291,7 @@ impl Disk {
     /// Overwrites the records of answer and baseline under `key` with what is none.
     #[cfg(test)]
     pub(crate) fn damage(&self, key: &Key) {
-        for kind in [Kind::Answer, Kind::Baseline] {
+        for kind in [RecordKind::Answer, RecordKind::Baseline] {
             let change = Change { kind, key: *key, stamp: self.marks.next(), record: Some(b"damaged".to_vec()) };
             self.queue.send(Order::Change(change)).unwrap();
         }

@@ -52,7 +52,7 @@ pub enum Life {
 
 /// What an answer's age makes of it (RFC 5861 names the windows).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub enum Freshness {
     /// Served at once.
     Fresh {
         /// Since it was stored.
@@ -77,7 +77,7 @@ pub struct Stale {
     pub over: Duration,
 }
 
-impl State {
+impl Freshness {
     /// The name by which operators are told.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -115,14 +115,14 @@ impl Policy {
     /// The state at `now` of what was stored at `stored_at` and is fresh for `life`. An age below zero, as
     /// after a clock jump, says nothing about freshness: such an answer is renewed, and served meanwhile.
     #[must_use]
-    pub fn state(&self, stored_at: Timestamp, life: Life, now: Timestamp) -> State {
+    pub fn state(&self, stored_at: Timestamp, life: Life, now: Timestamp) -> Freshness {
         let age = now.since(stored_at);
         let over = match (age, life) {
             (None, _) => Duration::ZERO,
             (Some(age), Life::Restored) => age,
             (Some(age), Life::For(life) | Life::Brief(life)) => match age.checked_sub(life) {
                 Some(over) => over,
-                None => return State::Fresh { age, left: life.saturating_sub(age) },
+                None => return Freshness::Fresh { age, left: life.saturating_sub(age) },
             },
         };
         let stale = Stale { age: age.unwrap_or_default(), over };
@@ -136,11 +136,11 @@ impl Policy {
         };
         let limit = was_fresh.saturating_add(self.while_revalidate).saturating_add(self.if_error);
         if over < while_revalidate {
-            State::StaleWhileRevalidate(stale)
+            Freshness::StaleWhileRevalidate(stale)
         } else if over < limit || age.is_none() {
-            State::StaleIfError(stale)
+            Freshness::StaleIfError(stale)
         } else {
-            State::Expired
+            Freshness::Expired
         }
     }
 
@@ -169,40 +169,40 @@ mod tests {
         let policy = policy(60, 300, 3600);
         let life = Life::For(Duration::from_mins(1));
         let at = |milliseconds: u64| policy.state(Timestamp(100_000), life, Timestamp(milliseconds));
-        let fresh = |age, left| State::Fresh { age: Duration::from_millis(age), left: Duration::from_millis(left) };
+        let fresh = |age, left| Freshness::Fresh { age: Duration::from_millis(age), left: Duration::from_millis(left) };
         let stale = |age, over| Stale { age: Duration::from_millis(age), over: Duration::from_millis(over) };
         assert_eq!(at(100_000), fresh(0, 60_000));
         assert_eq!(at(159_999), fresh(59_999, 1));
-        assert_eq!(at(160_000), State::StaleWhileRevalidate(stale(60_000, 0)));
-        assert_eq!(at(459_999), State::StaleWhileRevalidate(stale(359_999, 299_999)));
-        assert_eq!(at(460_000), State::StaleIfError(stale(360_000, 300_000)));
-        assert_eq!(at(4_059_999), State::StaleIfError(stale(3_959_999, 3_899_999)));
-        assert_eq!(at(4_060_000), State::Expired);
-        assert_eq!(at(u64::MAX), State::Expired);
-        assert_eq!(at(99_999), State::StaleWhileRevalidate(stale(0, 0)), "the clock went back");
+        assert_eq!(at(160_000), Freshness::StaleWhileRevalidate(stale(60_000, 0)));
+        assert_eq!(at(459_999), Freshness::StaleWhileRevalidate(stale(359_999, 299_999)));
+        assert_eq!(at(460_000), Freshness::StaleIfError(stale(360_000, 300_000)));
+        assert_eq!(at(4_059_999), Freshness::StaleIfError(stale(3_959_999, 3_899_999)));
+        assert_eq!(at(4_060_000), Freshness::Expired);
+        assert_eq!(at(u64::MAX), Freshness::Expired);
+        assert_eq!(at(99_999), Freshness::StaleWhileRevalidate(stale(0, 0)), "the clock went back");
     }
 
     #[test]
     fn a_ttl_of_zero_asks_each_time() {
         let policy = policy(0, 300, 3600);
         let stale = Stale { age: Duration::ZERO, over: Duration::ZERO };
-        assert_eq!(policy.state(Timestamp(5), Life::For(Duration::ZERO), Timestamp(5)), State::StaleIfError(stale));
-        assert_eq!(policy.state(Timestamp(6), Life::For(Duration::ZERO), Timestamp(5)), State::StaleIfError(stale));
+        assert_eq!(policy.state(Timestamp(5), Life::For(Duration::ZERO), Timestamp(5)), Freshness::StaleIfError(stale));
+        assert_eq!(policy.state(Timestamp(6), Life::For(Duration::ZERO), Timestamp(5)), Freshness::StaleIfError(stale));
     }
 
     #[test]
     fn what_never_was_fresh_is_asked_about_and_what_was_kept_is_renewed() {
         let policy = policy(60, 300, 3600);
         let at = |life, milliseconds: u64| policy.state(Timestamp(0), life, Timestamp(milliseconds));
-        assert!(matches!(at(Life::For(Duration::ZERO), 0), State::StaleIfError(_)));
-        assert!(matches!(at(Life::For(Duration::ZERO), 3_959_999), State::StaleIfError(_)));
-        assert_eq!(at(Life::For(Duration::ZERO), 3_960_000), State::Expired);
-        assert!(matches!(at(Life::Brief(Duration::from_secs(15)), 14_999), State::Fresh { .. }));
-        assert!(matches!(at(Life::Brief(Duration::from_secs(15)), 15_000), State::StaleIfError(_)));
-        assert!(matches!(at(Life::Restored, 0), State::StaleWhileRevalidate(_)));
-        assert!(matches!(at(Life::Restored, 300_000), State::StaleIfError(_)));
-        assert!(matches!(at(Life::Restored, 3_959_999), State::StaleIfError(_)));
-        assert_eq!(at(Life::Restored, 3_960_000), State::Expired);
+        assert!(matches!(at(Life::For(Duration::ZERO), 0), Freshness::StaleIfError(_)));
+        assert!(matches!(at(Life::For(Duration::ZERO), 3_959_999), Freshness::StaleIfError(_)));
+        assert_eq!(at(Life::For(Duration::ZERO), 3_960_000), Freshness::Expired);
+        assert!(matches!(at(Life::Brief(Duration::from_secs(15)), 14_999), Freshness::Fresh { .. }));
+        assert!(matches!(at(Life::Brief(Duration::from_secs(15)), 15_000), Freshness::StaleIfError(_)));
+        assert!(matches!(at(Life::Restored, 0), Freshness::StaleWhileRevalidate(_)));
+        assert!(matches!(at(Life::Restored, 300_000), Freshness::StaleIfError(_)));
+        assert!(matches!(at(Life::Restored, 3_959_999), Freshness::StaleIfError(_)));
+        assert_eq!(at(Life::Restored, 3_960_000), Freshness::Expired);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::{
     backend::{
-        BackendConfig, Surroundings,
+        BackendConfig, BuildContext,
         script::{CommandConfig, probe::Probe},
     },
     domain::{
@@ -76,7 +76,7 @@ impl Matcher {
     pub fn build(
         config: &MatchConfig,
         backend: &BackendConfig,
-        around: Surroundings<'_>,
+        around: BuildContext<'_>,
         path: &Path,
         problems: &mut Problems,
     ) -> Option<Self> {
@@ -198,7 +198,7 @@ mod tests {
         let registries = BTreeMap::default();
         let root = Path::root();
         let registries = Registries::build(&registries, &base, &outbound, Arc::clone(&clock), &root, problems);
-        let around = Surroundings {
+        let around = BuildContext {
             base: &base,
             clock: &clock,
             outbound: &outbound,

@@ -46,7 +46,7 @@ use super::{
     handshake::{Secured, shake},
     received::Received,
     strangers::Strangers,
-    stream::{Noted, State, Turn},
+    stream::{ConnectionPhase, ConnectionState, TimedStream},
     streams::Streams,
 };
 
@@ -141,12 +141,12 @@ async fn http1<S>(stream: S, client: Client, edge: Edge, router: Router, stay: S
 where
     S: AsyncRead + AsyncWrite + Unpin + 'static,
 {
-    let state = Arc::new(State::new(edge.limits, Arc::clone(&client.stranger)));
-    let stream = Noted::new(stream, Arc::clone(&state), Arc::clone(&edge.refusals));
+    let state = Arc::new(ConnectionState::new(edge.limits, Arc::clone(&client.stranger)));
+    let stream = TimedStream::new(stream, Arc::clone(&state), Arc::clone(&edge.refusals));
     let is_last = Arc::new(AtomicBool::new(false));
     let (turns, last) = (Arc::clone(&state), Arc::clone(&is_last));
     let service = service_fn(move |request: Request<Incoming>| {
-        turns.turn(Turn::Ours);
+        turns.turn(ConnectionPhase::Ours);
         let (turns, last) = (Arc::clone(&turns), Arc::clone(&last));
         let answer = answer(&router, &client, request);
         async move {
@@ -224,7 +224,7 @@ impl Stay {
     async fn watch<C>(
         self,
         http: C,
-        ends: impl Fn() -> (Turn, Option<Instant>),
+        ends: impl Fn() -> (ConnectionPhase, Option<Instant>),
         leave: impl Fn() -> bool,
     ) -> &'static str
     where
@@ -284,11 +284,11 @@ fn name_of(ended: hyper::Result<()>) -> &'static str {
 }
 
 /// How a connection ends of which somebody took too long.
-const fn late(turn: Turn) -> &'static str {
+const fn late(turn: ConnectionPhase) -> &'static str {
     match turn {
-        Turn::Idle => "idle",
-        Turn::Head => "slow_head",
-        Turn::Taking | Turn::Ours => "slow_reader",
+        ConnectionPhase::Idle => "idle",
+        ConnectionPhase::Head => "slow_head",
+        ConnectionPhase::Taking | ConnectionPhase::Ours => "slow_reader",
     }
 }
 

@@ -22,7 +22,7 @@ struct Now {
 
 /// A connection's place, free again when it is dropped.
 #[derive(Debug)]
-pub struct Place {
+pub struct ConnectionPermit {
     peers: Arc<Peers>,
     peer: IpAddr,
 }
@@ -34,7 +34,7 @@ impl Peers {
     }
 
     /// A place for one more of `peer`; `None` when there is none.
-    pub fn enter(self: &Arc<Self>, peer: IpAddr) -> Option<Place> {
+    pub fn enter(self: &Arc<Self>, peer: IpAddr) -> Option<ConnectionPermit> {
         // One address in either spelling, as a listener on `[::]` sees IPv4 peers.
         let peer = peer.to_canonical();
         let mut now = self.now();
@@ -44,7 +44,7 @@ impl Peers {
         }
         now.all += 1;
         now.by_peer.insert(peer, of_peer + 1);
-        Some(Place { peers: Arc::clone(self), peer })
+        Some(ConnectionPermit { peers: Arc::clone(self), peer })
     }
 
     fn now(&self) -> MutexGuard<'_, Now> {
@@ -52,7 +52,7 @@ impl Peers {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         let mut now = self.peers.now();
         now.all -= 1;

@@ -20,7 +20,7 @@ const LARGE_HEAD: &[u8] = b"HTTP/1.1 431 ";
 
 /// Whose turn it is on a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Turn {
+pub enum ConnectionPhase {
     /// The client's: it has sent nothing of its next request.
     Idle,
     /// The client's: its request's head is on its way.
@@ -33,7 +33,7 @@ pub enum Turn {
 
 /// What is known of a connection.
 #[derive(Debug)]
-pub struct State {
+pub struct ConnectionState {
     limits: Limits,
     stranger: Arc<Stranger>,
     now: Mutex<Now>,
@@ -41,7 +41,7 @@ pub struct State {
 
 #[derive(Debug)]
 struct Now {
-    turn: Turn,
+    turn: ConnectionPhase,
     since: Instant,
     /// Since when there are answers that the client has not taken. Who asks on meanwhile is given no more time for them.
     untaken: Option<Instant>,
@@ -50,23 +50,23 @@ struct Now {
 }
 
 /// A stream that notes whose turn it is, and says in our form what hyper says without a request.
-pub struct Noted<T> {
+pub struct TimedStream<T> {
     stream: T,
-    state: Arc<State>,
+    state: Arc<ConnectionState>,
     refusals: Arc<Refusals>,
     /// What stands in for what hyper wrote, and is still to be sent.
     instead: Option<Bytes>,
 }
 
-impl State {
+impl ConnectionState {
     /// A new connection, whose first request is awaited as if it had begun.
     pub fn new(limits: Limits, stranger: Arc<Stranger>) -> Self {
-        let now = Now { turn: Turn::Head, since: Instant::now(), untaken: None, size: 0 };
+        let now = Now { turn: ConnectionPhase::Head, since: Instant::now(), untaken: None, size: 0 };
         Self { limits, stranger, now: Mutex::new(now) }
     }
 
     /// It is somebody's turn from now on.
-    pub fn turn(&self, turn: Turn) {
+    pub fn turn(&self, turn: ConnectionPhase) {
         let mut now = self.now();
         (now.turn, now.since) = (turn, Instant::now());
     }
@@ -75,7 +75,7 @@ impl State {
     pub fn answered(&self, size: usize) {
         {
             let mut now = self.now();
-            (now.turn, now.since) = (Turn::Taking, Instant::now());
+            (now.turn, now.since) = (ConnectionPhase::Taking, Instant::now());
             now.untaken = now.untaken.or(Some(now.since));
             now.size += size;
         }
@@ -83,20 +83,20 @@ impl State {
     }
 
     /// Whose turn it is.
-    pub fn whose(&self) -> Turn {
+    pub fn whose(&self) -> ConnectionPhase {
         self.now().turn
     }
 
     /// Whose turn it is, and when that will have taken too long.
-    pub fn ends(&self) -> (Turn, Option<Instant>) {
+    pub fn ends(&self) -> (ConnectionPhase, Option<Instant>) {
         let Now { turn, since, untaken, .. } = *self.now();
         if let Some(untaken) = untaken {
-            return (Turn::Taking, Some(untaken + self.limits.patience));
+            return (ConnectionPhase::Taking, Some(untaken + self.limits.patience));
         }
         let most = match turn {
-            Turn::Idle => self.limits.idle,
-            Turn::Head | Turn::Taking => self.limits.patience,
-            Turn::Ours => return (turn, None),
+            ConnectionPhase::Idle => self.limits.idle,
+            ConnectionPhase::Head | ConnectionPhase::Taking => self.limits.patience,
+            ConnectionPhase::Ours => return (turn, None),
         };
         (turn, Some(since + most))
     }
@@ -106,9 +106,9 @@ impl State {
         let mut now = self.now();
         now.untaken = None;
         let size = std::mem::take(&mut now.size);
-        let is_idle = now.turn == Turn::Taking;
+        let is_idle = now.turn == ConnectionPhase::Taking;
         if is_idle {
-            (now.turn, now.since) = (Turn::Idle, Instant::now());
+            (now.turn, now.since) = (ConnectionPhase::Idle, Instant::now());
         }
         drop(now);
         self.stranger.release(size);
@@ -122,20 +122,20 @@ impl State {
     }
 }
 
-impl<T> Noted<T> {
+impl<T> TimedStream<T> {
     /// `stream`, whose turns are noted in `state`.
-    pub const fn new(stream: T, state: Arc<State>, refusals: Arc<Refusals>) -> Self {
+    pub const fn new(stream: T, state: Arc<ConnectionState>, refusals: Arc<Refusals>) -> Self {
         Self { stream, state, refusals, instead: None }
     }
 
     /// Whether what is written now answers a request. If none is being answered, these are hyper's own words about one
     /// that is none.
     fn is_answer(&self) -> bool {
-        self.instead.is_none() && matches!(self.state.whose(), Turn::Ours | Turn::Taking)
+        self.instead.is_none() && matches!(self.state.whose(), ConnectionPhase::Ours | ConnectionPhase::Taking)
     }
 }
 
-impl<T: AsyncWrite + Unpin> Noted<T> {
+impl<T: AsyncWrite + Unpin> TimedStream<T> {
     /// Says in our form what hyper says in `length` bytes, of which `first` are the first.
     fn refuse(&mut self, cx: &mut Context<'_>, first: &[u8], length: usize) -> Poll<io::Result<usize>> {
         let instead = self.instead.get_or_insert_with(|| {
@@ -157,18 +157,18 @@ impl<T: AsyncWrite + Unpin> Noted<T> {
     }
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for Noted<T> {
+impl<T: AsyncRead + Unpin> AsyncRead for TimedStream<T> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
-        if buffer.filled().len() > before && self.state.whose() == Turn::Idle {
-            self.state.turn(Turn::Head);
+        if buffer.filled().len() > before && self.state.whose() == ConnectionPhase::Idle {
+            self.state.turn(ConnectionPhase::Head);
         }
         polled
     }
 }
 
-impl<T: AsyncWrite + Unpin> AsyncWrite for Noted<T> {
+impl<T: AsyncWrite + Unpin> AsyncWrite for TimedStream<T> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         if self.is_answer() {
             return Pin::new(&mut self.stream).poll_write(cx, bytes);
@@ -228,8 +228,8 @@ mod tests {
         };
         let strangers = Arc::new(Strangers::new(limits.strangers));
         let stranger = Arc::new(strangers.enter());
-        let state = State::new(limits, Arc::clone(&stranger));
-        for next in [Turn::Taking, Turn::Ours] {
+        let state = ConnectionState::new(limits, Arc::clone(&stranger));
+        for next in [ConnectionPhase::Taking, ConnectionPhase::Ours] {
             state.answered(10 * 1024);
             // The next request may be under way when the answer to the one before is taken.
             state.turn(next);

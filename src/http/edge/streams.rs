@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use http::HeaderMap;
 use tokio::time::Instant;
 
-use super::{Limits, strangers::Stranger, stream::Turn};
+use super::{Limits, strangers::Stranger, stream::ConnectionPhase};
 
 /// What a request costs besides its head, and a header besides its text, in bytes.
 const REQUEST: usize = 4 * 1024;
@@ -62,15 +62,15 @@ impl Streams {
     }
 
     /// Whose turn it is, and when that will have taken too long.
-    pub fn ends(&self) -> (Turn, Option<Instant>) {
+    pub fn ends(&self) -> (ConnectionPhase, Option<Instant>) {
         let now = self.now();
         if let Some((_, since)) = now.untaken.first() {
-            return (Turn::Taking, Some(*since + self.limits.patience));
+            return (ConnectionPhase::Taking, Some(*since + self.limits.patience));
         }
         match (now.open, now.count) {
-            (0, 0) => (Turn::Head, Some(now.since + self.limits.patience)),
-            (0, _) => (Turn::Idle, Some(now.since + self.limits.idle)),
-            _ => (Turn::Ours, None),
+            (0, 0) => (ConnectionPhase::Head, Some(now.since + self.limits.patience)),
+            (0, _) => (ConnectionPhase::Idle, Some(now.since + self.limits.idle)),
+            _ => (ConnectionPhase::Ours, None),
         }
     }
 
@@ -138,18 +138,18 @@ mod tests {
         let at = |seconds| Some(began + Duration::from_secs(seconds));
         let stranger = Arc::new(Arc::new(Strangers::new(usize::MAX)).enter());
         let streams = Arc::new(Streams::new(LIMITS, stranger));
-        assert_eq!((streams.ends(), streams.is_used()), ((Turn::Head, at(10)), false));
+        assert_eq!((streams.ends(), streams.is_used()), ((ConnectionPhase::Head, at(10)), false));
         let (mut first, mut second) = (streams.begin(&HeaderMap::new()), streams.begin(&HeaderMap::new()));
-        assert_eq!(streams.ends(), (Turn::Ours, None));
+        assert_eq!(streams.ends(), (ConnectionPhase::Ours, None));
         advance(Duration::from_secs(1)).await;
         second.answered(0);
         advance(Duration::from_secs(1)).await;
         first.answered(0);
-        assert_eq!(streams.ends(), (Turn::Taking, at(11)));
+        assert_eq!(streams.ends(), (ConnectionPhase::Taking, at(11)));
         drop(second);
-        assert_eq!(streams.ends(), (Turn::Taking, at(12)));
+        assert_eq!(streams.ends(), (ConnectionPhase::Taking, at(12)));
         advance(Duration::from_secs(1)).await;
         drop(first);
-        assert_eq!((streams.ends(), streams.is_used()), ((Turn::Idle, at(103)), true));
+        assert_eq!((streams.ends(), streams.is_used()), ((ConnectionPhase::Idle, at(103)), true));
     }
 }

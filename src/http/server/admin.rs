@@ -33,7 +33,7 @@ use crate::{
     app::App,
     auth::Role,
     domain::clock::Timestamp,
-    engine::{answer::upkeep::Operator, guard::Decision},
+    engine::{answer::admin_ops::Operator, guard::Decision},
     http::edge::{Edge, Limits},
     telemetry::trace,
 };

@@ -20,14 +20,14 @@ use crate::{
     app::App,
     auth::Caller,
     engine::{
-        answer::{Answer, Source},
+        answer::{Answer, AnswerSource},
         cache::Key,
         route::Route,
     },
     http::edge::Client,
     telemetry::{
         metrics::NO_ROUTE,
-        trace::{Place, Span},
+        trace::{Span, SpanContext},
     },
 };
 
@@ -99,7 +99,7 @@ impl Completion {
     }
 
     /// Where what is done for the request belongs to a trace, if it does.
-    pub fn place(&self) -> Option<Place> {
+    pub fn place(&self) -> Option<SpanContext> {
         self.span.place()
     }
 
@@ -113,17 +113,17 @@ impl Completion {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let mut because = None;
         let (state, status, age) = match &answer.source {
-            Source::Hit { age, left } => {
+            AnswerSource::Hit { age, left } => {
                 ("hit", text(format_args!("appset-gateway; hit; ttl={}", left.as_secs())), *age)
             }
-            Source::StaleWhileRevalidate(stale, None) => {
+            AnswerSource::StaleWhileRevalidate(stale, None) => {
                 ("stale", text(format_args!("appset-gateway; hit; ttl=-{}", stale.over.as_secs())), stale.age)
             }
-            Source::StaleWhileRevalidate(stale, Some(unknown)) | Source::StaleIfError(stale, unknown) => {
+            AnswerSource::StaleWhileRevalidate(stale, Some(unknown)) | AnswerSource::StaleIfError(stale, unknown) => {
                 let error = self.route.as_deref().map(|route| ApiError::of((**unknown).clone(), route));
                 let detail = error.as_ref().map_or("unknown", |error| error.code.as_str());
                 because = error;
-                let is_if_error = matches!(answer.source, Source::StaleIfError(..));
+                let is_if_error = matches!(answer.source, AnswerSource::StaleIfError(..));
                 let over = stale.over.as_secs();
                 (
                     if is_if_error { "stale_if_error" } else { "stale" },
@@ -131,10 +131,10 @@ impl Completion {
                     stale.age,
                 )
             }
-            Source::Miss { shared: false } => {
+            AnswerSource::Miss { shared: false } => {
                 ("miss", HeaderValue::from_static("appset-gateway; fwd=miss; stored"), Duration::ZERO)
             }
-            Source::Miss { shared: true } => {
+            AnswerSource::Miss { shared: true } => {
                 ("joined", HeaderValue::from_static("appset-gateway; fwd=miss; collapsed"), Duration::ZERO)
             }
         };
@@ -143,10 +143,10 @@ impl Completion {
         let elapsed = self.started.elapsed();
         let total = elapsed.as_micros();
         let timing = match &answer.source {
-            Source::Hit { .. } | Source::StaleWhileRevalidate(..) | Source::StaleIfError(..) => {
+            AnswerSource::Hit { .. } | AnswerSource::StaleWhileRevalidate(..) | AnswerSource::StaleIfError(..) => {
                 text(format_args!("total;dur={}.{:03}", total / 1000, total % 1000))
             }
-            Source::Miss { .. } => {
+            AnswerSource::Miss { .. } => {
                 let backend = answer.entry.took.as_micros();
                 text(format_args!(
                     "total;dur={}.{:03}, backend;dur={}.{:03}",

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     app::{self, App, Setup},
-    auth::{Auth, Caller, Role, Turn},
+    auth::{Auth, CallPermit, Caller, Role},
     domain::generator::Query,
     engine::{answer::Answer, route::Route},
     http::edge::{Client, ClientCertificate},
@@ -128,7 +128,7 @@ async fn admit<'a>(
     head: &http::request::Parts,
     (named, began): (Option<&str>, Instant),
     completion: &mut Completion,
-) -> Result<(Arc<Caller>, (Turn, app::Place<'a>)), ApiError> {
+) -> Result<(Arc<Caller>, (CallPermit, app::RequestSlot<'a>)), ApiError> {
     if head.method != Method::POST {
         let message = format!("Argo CD's plugin generator sends a POST, not a {}", head.method);
         return Err(ApiError::new(Code::MethodNotAllowed, message).allow("POST"));

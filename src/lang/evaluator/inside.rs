@@ -19,7 +19,7 @@ use crate::{
     domain::document,
     lang::{
         expression::Expression,
-        template::{Place, Refusal, Template},
+        template::{Refusal, Template, ValueContext},
     },
 };
 
@@ -78,7 +78,7 @@ fn end_with_gateway() {
 #[derive(Default)]
 struct Compiled {
     expressions: HashMap<String, Expression>,
-    templates: HashMap<(String, Place), Template>,
+    templates: HashMap<(String, ValueContext), Template>,
 }
 
 impl Compiled {
@@ -109,7 +109,7 @@ impl Compiled {
         self.expressions.get(source).ok_or_else(String::new)
     }
 
-    fn template(&mut self, source: &str, place: Place) -> Result<&Template, String> {
+    fn template(&mut self, source: &str, place: ValueContext) -> Result<&Template, String> {
         let key = (source.to_owned(), place);
         if !self.templates.contains_key(&key) {
             if self.templates.len() >= MOST_COMPILED {

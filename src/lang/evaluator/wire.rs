@@ -14,7 +14,7 @@ use crate::{
     domain::document::{self, Document},
     lang::{
         expression::Expression,
-        template::{Place, Refusal},
+        template::{Refusal, ValueContext},
     },
 };
 
@@ -39,7 +39,7 @@ pub enum Task<'a> {
         /// The template.
         source: &'a str,
         /// Where its values stand.
-        place: Place,
+        place: ValueContext,
         /// The variables.
         context: &'a [u8],
     },
@@ -84,11 +84,11 @@ impl Answer {
 
 /// The variables of expressions.
 #[derive(Debug, Clone, Default)]
-pub struct Variables(Vec<(&'static str, Source)>);
+pub struct Variables(Vec<(&'static str, VariableValue)>);
 
 /// A variable's value.
 #[derive(Debug, Clone)]
-enum Source {
+enum VariableValue {
     /// One JSON document.
     Json(Bytes),
     /// A value that others hold too.
@@ -99,14 +99,14 @@ impl Variables {
     /// With `name`, one JSON document.
     #[must_use]
     pub fn json(mut self, name: &'static str, document: Bytes) -> Self {
-        self.0.push((name, Source::Json(document)));
+        self.0.push((name, VariableValue::Json(document)));
         self
     }
 
     /// With `name`, a value.
     #[must_use]
     pub fn value(mut self, name: &'static str, value: impl Into<Arc<Value>>) -> Self {
-        self.0.push((name, Source::Shared(value.into())));
+        self.0.push((name, VariableValue::Shared(value.into())));
         self
     }
 
@@ -129,12 +129,12 @@ impl Variables {
         self.mentioned(expression).map(|(name, source)| (*name, source.to_json())).collect()
     }
 
-    fn mentioned(&self, expression: &Expression) -> impl Iterator<Item = &(&'static str, Source)> {
+    fn mentioned(&self, expression: &Expression) -> impl Iterator<Item = &(&'static str, VariableValue)> {
         self.0.iter().filter(|(name, _)| expression.mentions(name))
     }
 }
 
-impl Source {
+impl VariableValue {
     fn read(&self) -> Result<Document<'_>, String> {
         match self {
             Self::Json(document) => document::read(document),

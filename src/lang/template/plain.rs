@@ -5,7 +5,7 @@ use std::fmt::Write;
 use minijinja::{Error, Value};
 use percent_encoding::utf8_percent_encode;
 
-use super::{LARGEST, Place, RESERVED, printable, reference_part};
+use super::{LARGEST, RESERVED, ValueContext, printable, reference_part};
 
 /// A template of texts and names, in their order.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ impl Plain {
     }
 
     /// The text with the variables of `context`; `None` where that is an error, which the machine words, or very long.
-    pub fn render(&self, context: &Value, place: Place) -> Option<String> {
+    pub fn render(&self, context: &Value, place: ValueContext) -> Option<String> {
         let mut text = String::new();
         for piece in &self.0 {
             match piece {
@@ -62,12 +62,12 @@ impl Plain {
 }
 
 /// Writes `value` as it stands in `place`.
-pub fn write(out: &mut impl Write, value: &Value, place: Place) -> Result<(), Error> {
+pub fn write(out: &mut impl Write, value: &Value, place: ValueContext) -> Result<(), Error> {
     let text = printable(value)?;
     match place {
-        Place::Text => out.write_str(&text)?,
-        Place::Url => write!(out, "{}", utf8_percent_encode(&text, RESERVED))?,
-        Place::Reference => out.write_str(reference_part(&text)?)?,
+        ValueContext::Text => out.write_str(&text)?,
+        ValueContext::Url => write!(out, "{}", utf8_percent_encode(&text, RESERVED))?,
+        ValueContext::Reference => out.write_str(reference_part(&text)?)?,
     }
     Ok(())
 }
@@ -114,7 +114,7 @@ mod tests {
             "{# top #}x",
             "{{ '}}' }}",
         ];
-        for place in [Place::Text, Place::Url, Place::Reference] {
+        for place in [ValueContext::Text, ValueContext::Url, ValueContext::Reference] {
             for (source, is_plain) in sources.map(|it| (it, true)).into_iter().chain(others.map(|it| (it, false))) {
                 let mut template = Template::compile(source, place).unwrap();
                 let quick = template.plain.as_ref().and_then(|plain| plain.render(&context, place));

@@ -54,13 +54,13 @@ fn too_wide(filter: &str) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use crate::lang::template::{INPUT_SCOPE, Place, Template};
+    use crate::lang::template::{INPUT_SCOPE, Template, ValueContext};
 
     #[test]
     fn a_number_does_not_make_a_text_without_end() {
         let render = |source: &str| {
             let context = minijinja::context! { params => minijinja::context! { n => 999_999_999, text => "a\nb" } };
-            Template::parse(source, Place::Text, INPUT_SCOPE).unwrap().render(&context)
+            Template::parse(source, ValueContext::Text, INPUT_SCOPE).unwrap().render(&context)
         };
         for (source, text) in [
             ("{{ '%05d' | format(7) }}", "00007"),

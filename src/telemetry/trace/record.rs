@@ -9,7 +9,7 @@ use super::Context;
 
 /// Which part a span's work has in a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum SpanKind {
     /// We are asked.
     Server,
     /// We ask.
@@ -69,7 +69,7 @@ pub struct Record {
     /// What is done, in few words that do not depend on who asks for what.
     pub name: String,
     /// Which part it has.
-    pub kind: Kind,
+    pub kind: SpanKind,
     /// Since when.
     pub began: SystemTime,
     /// For how long.
@@ -85,7 +85,13 @@ pub struct Record {
 
 impl Record {
     /// One that begins now.
-    pub(super) fn begin(context: Context, parent: Option<Context>, is_entry: bool, kind: Kind, name: String) -> Self {
+    pub(super) fn begin(
+        context: Context,
+        parent: Option<Context>,
+        is_entry: bool,
+        kind: SpanKind,
+        name: String,
+    ) -> Self {
         Self {
             context,
             parent,

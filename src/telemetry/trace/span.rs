@@ -8,11 +8,11 @@ use std::{
 use futures_util::future::Either;
 use tokio::task::futures::TaskLocalFuture;
 
-use super::{Context, Kind, PLACE, Record, at, tracer::Recorder};
+use super::{Context, PLACE, Record, SpanKind, at, tracer::Recorder};
 
 /// A place in a trace: a span of ours, or of whoever asks us.
 #[derive(Clone)]
-pub struct Place {
+pub struct SpanContext {
     context: Context,
     /// Where a span of ours is written down.
     open: Option<Arc<Open>>,
@@ -24,7 +24,7 @@ struct Open {
     recorder: Recorder,
 }
 
-impl Place {
+impl SpanContext {
     /// The place of whoever asks, where no spans of ours are collected.
     pub(super) const fn passing(context: Context) -> Self {
         Self { context, open: None }
@@ -58,7 +58,7 @@ impl Place {
     }
 
     /// Begins a span within this one.
-    pub(super) fn begin(&self, kind: Kind, name: impl FnOnce() -> String) -> Span {
+    pub(super) fn begin(&self, kind: SpanKind, name: impl FnOnce() -> String) -> Span {
         let place = self.open.as_ref().map(|open| {
             let record = Record::begin(self.context.child(), Some(self.context), false, kind, name());
             Self::open(record, open.recorder.clone())
@@ -67,7 +67,7 @@ impl Place {
     }
 }
 
-impl fmt::Debug for Place {
+impl fmt::Debug for SpanContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Place({})", self.context)
     }
@@ -76,12 +76,12 @@ impl fmt::Debug for Place {
 /// A span; it ends when this is dropped. What still goes on then, in other tasks, may have spans within it.
 #[derive(Debug, Default)]
 #[must_use = "it ends when it is dropped"]
-pub struct Span(pub(super) Option<Place>);
+pub struct Span(pub(super) Option<SpanContext>);
 
 impl Span {
     /// The place that it is, if it is one.
     #[must_use]
-    pub fn place(&self) -> Option<Place> {
+    pub fn place(&self) -> Option<SpanContext> {
         self.0.clone()
     }
 
@@ -93,7 +93,7 @@ impl Span {
     }
 
     /// `work`, done within it.
-    pub fn around<F: Future>(&self, work: F) -> Either<TaskLocalFuture<Place, F>, F> {
+    pub fn instrument<F: Future>(&self, work: F) -> Either<TaskLocalFuture<SpanContext, F>, F> {
         at(self.place(), work)
     }
 
@@ -108,7 +108,7 @@ impl Span {
 
 impl Drop for Span {
     fn drop(&mut self) {
-        let Some(Place { open: Some(open), .. }) = &self.0 else { return };
+        let Some(SpanContext { open: Some(open), .. }) = &self.0 else { return };
         let record = open.record.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(mut record) = record {
             record.end();

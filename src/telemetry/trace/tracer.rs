@@ -4,7 +4,7 @@ use http::HeaderMap;
 use prometheus::IntCounter;
 use tokio::sync::mpsc;
 
-use super::{Context, Kind, Place, Record, Span};
+use super::{Context, Record, Span, SpanContext, SpanKind};
 
 /// Spans that were not kept, since those before them had not left yet.
 pub type Losses = IntCounter;
@@ -43,14 +43,14 @@ impl Tracer {
     /// The span of a request that came with `headers`. Without traces of our own it is the place that they name, if they do.
     pub fn request(&self, headers: &HeaderMap, name: impl FnOnce() -> String) -> Span {
         let parent = Context::of(headers);
-        let Some(recorder) = &self.recorder else { return Span(parent.map(Place::passing)) };
+        let Some(recorder) = &self.recorder else { return Span(parent.map(SpanContext::passing)) };
         let context = parent.map_or_else(|| Context::new(fastrand::f64() < self.sample), Context::child);
         if !context.is_sampled() {
             // As if we were not there: what is asked next belongs to whoever asked us.
-            return Span(Some(Place::passing(parent.unwrap_or(context))));
+            return Span(Some(SpanContext::passing(parent.unwrap_or(context))));
         }
-        let record = Record::begin(context, parent, parent.is_some(), Kind::Server, name());
-        Span(Some(Place::open(record, recorder.clone())))
+        let record = Record::begin(context, parent, parent.is_some(), SpanKind::Server, name());
+        Span(Some(SpanContext::open(record, recorder.clone())))
     }
 }
 
@@ -81,9 +81,9 @@ mod tests {
         let asking = Context::new(true);
         let request = tracer.request(&asked_by(asking), name);
         let place = request.place().unwrap().context();
-        let inner = request.around(async {
-            let step = trace::begin(Kind::Internal, || "step".to_owned());
-            step.around(async { tokio::spawn(trace::carry(async { trace::current() })).await.unwrap() }).await
+        let inner = request.instrument(async {
+            let step = trace::begin(SpanKind::Internal, || "step".to_owned());
+            step.instrument(async { tokio::spawn(trace::carry(async { trace::current() })).await.unwrap() }).await
         });
         let inner = inner.await.unwrap().context();
         assert!(trace::current().is_none());
@@ -108,7 +108,7 @@ mod tests {
             let request = tracer.request(&headers, name);
             let place = request.place().unwrap();
             assert_eq!((place.is_recorded(), place.context().is_sampled()), (is_kept, is_kept));
-            let step = request.enter(|| trace::begin(Kind::Internal, name));
+            let step = request.enter(|| trace::begin(SpanKind::Internal, name));
             assert_eq!(step.place().is_some(), is_kept);
             if let (Some(asking), false) = (asking, is_kept) {
                 assert_eq!(place.context(), asking, "it is passed on as it came");
@@ -124,8 +124,8 @@ mod tests {
         assert!(tracer.request(&HeaderMap::new(), || unreachable!()).place().is_none());
         let asking = Context::new(true);
         let request = tracer.request(&asked_by(asking), || unreachable!());
-        let seen = request.around(async {
-            assert!(trace::begin(Kind::Client, || unreachable!()).place().is_none());
+        let seen = request.instrument(async {
+            assert!(trace::begin(SpanKind::Client, || unreachable!()).place().is_none());
             trace::current()
         });
         assert_eq!(seen.await.map(|place| place.context()), Some(asking));

@@ -6,7 +6,7 @@ use appset_gateway::{
     lang::{
         evaluator::{Context, Evaluator, Evaluators, Variables},
         expression::Expression,
-        template::{INPUT_SCOPE, Place, Template},
+        template::{INPUT_SCOPE, Template, ValueContext},
     },
     telemetry::metrics::Metrics,
 };
@@ -94,13 +94,13 @@ async fn templates_that_are_not_cheap_are_rendered_too() {
     let values = || minijinja::context! { params => minijinja::value::Value::from(minijinja::value::Serde(&params)) };
     let context = Context::new(values(), &evaluator(), soon());
     for (source, place) in [
-        ("{% set x = params.a %}{{ x }}-{{ params.n }}", Place::Url),
-        ("{% for i in range(3) %}{{ i }},{% endfor %}{{ params.yes }}", Place::Text),
-        ("r/{% set x = params.a | tag %}{{ x }}", Place::Reference),
-        ("r/{% set x = params.a ~ ':' %}{{ x }}", Place::Reference),
-        ("{{ params.list | sort(reverse=true) | join('/') }}", Place::Text),
-        ("{% set x = 1 %}{{ params.none }}", Place::Text),
-        ("{{ params.list | groupby }}", Place::Text),
+        ("{% set x = params.a %}{{ x }}-{{ params.n }}", ValueContext::Url),
+        ("{% for i in range(3) %}{{ i }},{% endfor %}{{ params.yes }}", ValueContext::Text),
+        ("r/{% set x = params.a | tag %}{{ x }}", ValueContext::Reference),
+        ("r/{% set x = params.a ~ ':' %}{{ x }}", ValueContext::Reference),
+        ("{{ params.list | sort(reverse=true) | join('/') }}", ValueContext::Text),
+        ("{% set x = 1 %}{{ params.none }}", ValueContext::Text),
+        ("{{ params.list | groupby }}", ValueContext::Text),
     ] {
         let template = Template::parse(source, place, INPUT_SCOPE).unwrap();
         assert!(template.render_small(&values()).is_none(), "{source}");

@@ -8,7 +8,7 @@ use std::{
 };
 
 use appset_gateway::{
-    auth::{Auth, AuthConfig, Caller, Means, Refused, hash_token},
+    auth::{Auth, AuthConfig, AuthContext, Caller, Refused, hash_token},
     clients::outbound::Outbound,
     domain::{
         clock::{Clock, SystemClock},
@@ -34,7 +34,7 @@ fn build(config: Value) -> Auth {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let outbound = Outbound::new(Arc::clone(&clock));
     let base = BaseDir::default();
-    let means = Means { base: &base, clock: &clock, outbound: &outbound, metrics: &Metrics::new().unwrap() };
+    let means = AuthContext { base: &base, clock: &clock, outbound: &outbound, metrics: &Metrics::new().unwrap() };
     let mut problems = Problems::default();
     let auth = Auth::build(&config, means, &Path::root(), &mut problems);
     assert_eq!(problems.into_vec(), vec![]);

@@ -12,7 +12,7 @@ use appset_gateway::{
     file::base_dir::BaseDir,
     lang::{
         expression::Expression,
-        template::{INPUT_SCOPE, Place, Template},
+        template::{INPUT_SCOPE, Template, ValueContext},
     },
 };
 use minijinja::context;
@@ -61,7 +61,7 @@ fn is_placed(report: &Report, text: &str) {
 /// A template is text or an error, within its fuel, and looks at nothing but what it names.
 pub fn template(data: &[u8]) {
     let Ok(source) = str::from_utf8(data) else { return };
-    for place in [Place::Text, Place::Url, Place::Reference] {
+    for place in [ValueContext::Text, ValueContext::Url, ValueContext::Reference] {
         let template = match Template::parse(source, place, INPUT_SCOPE) {
             Ok(template) => template,
             Err(error) => {
@@ -85,7 +85,7 @@ pub fn template(data: &[u8]) {
         if !names.iter().any(|name| matches!(*name, "params" | "params.secret")) {
             assert_eq!(template.render(&context("two")), rendered, "{source:?} looks at more than {names:?}");
         }
-        if let (Ok(text), Place::Reference) = (&rendered, place) {
+        if let (Ok(text), ValueContext::Reference) = (&rendered, place) {
             assert!(!source.contains("{{") || text.len() >= template.fixed_prefix().len());
         }
     }

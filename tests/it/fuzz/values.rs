@@ -9,7 +9,7 @@ use appset_gateway::{
     file::base_dir::BaseDir,
     lang::{
         evaluator::Context,
-        template::{INPUT_SCOPE, Place, Template},
+        template::{INPUT_SCOPE, Template, ValueContext},
     },
 };
 use futures_util::FutureExt as _;
@@ -66,7 +66,7 @@ fn in_a_reference(value: &str, context: &Value) {
     static TEMPLATES: LazyLock<[Template; 3]> = LazyLock::new(|| {
         let sources = ["front:{{ params.value | tag }}", "front:{{ params.value }}", "{{ params.value }}/front:1"];
         sources.map(|rest| {
-            Template::parse(&format!("registry.example.com/org/{rest}"), Place::Reference, INPUT_SCOPE).unwrap()
+            Template::parse(&format!("registry.example.com/org/{rest}"), ValueContext::Reference, INPUT_SCOPE).unwrap()
         })
     });
     for (template, repository) in TEMPLATES.iter().zip(["org/front", "org/front", &format!("org/{value}/front")]) {
@@ -87,7 +87,7 @@ fn as_a_name(context: &Value) {
         ]
         .map(|(filter, pattern)| {
             let source = format!("{{{{ params.value | {filter} }}}}");
-            (Template::parse(&source, Place::Text, INPUT_SCOPE).unwrap(), Regex::new(pattern).unwrap())
+            (Template::parse(&source, ValueContext::Text, INPUT_SCOPE).unwrap(), Regex::new(pattern).unwrap())
         })
     });
     for (template, pattern) in &*NAMES {

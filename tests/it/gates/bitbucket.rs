@@ -1,7 +1,7 @@
 //! Bitbucket Cloud: documents as of its REST API's pages "Commit statuses" and "Pagination".
 
 use appset_gateway::{
-    backend::digests::gate::{Gate, State, bitbucket::Bitbucket, memory::Remembered},
+    backend::digests::gate::{Gate, RulingState, bitbucket::Bitbucket, memory::Remembered},
     domain::error::ErrorKind,
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -53,7 +53,7 @@ async fn it_is_asked_as_its_documentation_says() {
     let upstream = answering(page(&[status("build", "SUCCESSFUL", 1), status("e2e", "SUCCESSFUL", 2)])).await;
     let ruling = ask(&gate(&bench, &upstream, &json!({}))).await.unwrap();
     let run = |id: u8| format!("https://bitbucket.org/team/app/pipelines/results/{id}");
-    assert_eq!((ruling.state, ruling.run_url), (State::Passed, Some(run(2))));
+    assert_eq!((ruling.state, ruling.run_url), (RulingState::Passed, Some(run(2))));
     assert_eq!(ruling.built_at.as_deref(), Some("2026-04-01T08:00:02.250000+00:00"));
     let evidence: Vec<String> = ruling.evidence.iter().map(ToString::to_string).collect();
     let present = |key: &str, id| format!("present, {}: `{key}`: SUCCESSFUL, {}", told(), run(id));
@@ -75,21 +75,21 @@ async fn it_is_asked_as_its_documentation_says() {
 async fn each_status_has_its_meaning() {
     let bench = Bench::new();
     for (word, state) in [
-        ("SUCCESSFUL", State::Passed),
-        ("INPROGRESS", State::Pending),
-        ("FAILED", State::Failed),
-        ("STOPPED", State::Failed),
+        ("SUCCESSFUL", RulingState::Passed),
+        ("INPROGRESS", RulingState::Pending),
+        ("FAILED", RulingState::Failed),
+        ("STOPPED", RulingState::Failed),
     ] {
         let upstream = answering(page(&[status("build", "SUCCESSFUL", 1), status("e2e", word, 2)])).await;
         let ruling = ask(&gate(&bench, &upstream, &json!({}))).await.unwrap();
         assert_eq!(ruling.state, state);
         assert_eq!(ruling.run_url.as_deref(), Some("https://bitbucket.org/team/app/pipelines/results/2"));
-        assert_eq!(ruling.built_at.is_some(), state != State::Pending);
+        assert_eq!(ruling.built_at.is_some(), state != RulingState::Pending);
     }
     let upstream = answering(page(&[status("build", "QUEUED", 1)])).await;
     unknown(&gate(&bench, &upstream, &json!({})), ErrorKind::InvalidOutput, "`QUEUED`, a word that is not known").await;
     let upstream = answering(page(&[])).await;
-    let expected = (State::Pending, vec![format!("absent, {}: no status yet", told())]);
+    let expected = (RulingState::Pending, vec![format!("absent, {}: no status yet", told())]);
     assert_eq!(ruled(&gate(&bench, &upstream, &json!({}))).await, expected);
 }
 
@@ -106,7 +106,7 @@ async fn only_the_commits_own_statuses_count() {
     ]))
     .await;
     let (state, evidence) = ruled(&gate(&bench, &upstream, &json!({}))).await;
-    assert_eq!((state, evidence.len()), (State::Passed, 2), "{evidence:?}");
+    assert_eq!((state, evidence.len()), (RulingState::Passed, 2), "{evidence:?}");
 }
 
 #[tokio::test]
@@ -121,10 +121,10 @@ async fn keys_are_named_and_the_latest_of_each_counts() {
     ]))
     .await;
     for (keys, state, told) in [
-        (json!(["build"]), State::Passed, 1),
-        (json!(["build", "/^e2e/"]), State::Pending, 2),
-        (json!(["build", "deploy"]), State::Pending, 2),
-        (json!(["build", "lint"]), State::Failed, 2),
+        (json!(["build"]), RulingState::Passed, 1),
+        (json!(["build", "/^e2e/"]), RulingState::Pending, 2),
+        (json!(["build", "deploy"]), RulingState::Pending, 2),
+        (json!(["build", "lint"]), RulingState::Failed, 2),
     ] {
         let (ruled, evidence) = ruled(&gate(&bench, &upstream, &json!({"keys": keys}))).await;
         assert_eq!((ruled, evidence.len()), (state, told), "{keys}: {evidence:?}");
@@ -151,7 +151,7 @@ async fn all_pages_are_read() {
     let bench = Bench::new();
     let upstream = Upstream::start(|request| in_pages(request, 3)).await;
     let (state, evidence) = ruled(&gate(&bench, &upstream, &json!({}))).await;
-    assert_eq!((state, evidence.len()), (State::Failed, 3));
+    assert_eq!((state, evidence.len()), (RulingState::Failed, 3));
     let target = |query: &str| format!("GET {PATH}?pagelen=100{query}");
     assert_eq!(asked(&upstream), ["", "&page=2", "&page=3"].map(target));
     let upstream = Upstream::start(|request| in_pages(request, 21)).await;

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use appset_gateway::{backend::digests::gate::State, domain::clock::Clock as _};
+use appset_gateway::{backend::digests::gate::RulingState, domain::clock::Clock as _};
 use serde_json::{Value, json};
 
 use super::{Desk, HEAD, ask, ask_with, fake_github::run, is};
@@ -78,7 +78,7 @@ async fn rulings_hold_longer_while_little_is_left() {
         let gate = desk.gate(config.clone());
         let reuse = async || ask_with(&gate, json!({"head_sha": HEAD}), true).await;
         for (word, state, life, stretched) in
-            [(0, State::Pending, 0, 60), (1, State::Failed, 60, 240), (2, State::Passed, 600, 2400)]
+            [(0, RulingState::Pending, 0, 60), (1, RulingState::Failed, 60, 240), (2, RulingState::Passed, 600, 2400)]
         {
             forge.word.store(word, Ordering::SeqCst);
             for (left, lasts) in [(10, life), (9, stretched)] {
@@ -96,7 +96,7 @@ async fn rulings_hold_longer_while_little_is_left() {
                 assert_eq!(forge.asked(), 1, "{config} {state:?} with {left} left");
             }
         }
-        is(ask(&gate).await, State::Passed);
+        is(ask(&gate).await, RulingState::Passed);
         assert_eq!(forge.asked(), 1, "who may not reuse asks");
     }
 }
@@ -108,7 +108,7 @@ async fn a_budget_that_begins_anew_is_not_low() {
     forge.word.store(2, Ordering::SeqCst);
     let gate = desk.gate(json!({"github": {"api": format!("http://{}", forge.upstream.address),
         "repository": "org/repo", "workflows": ["build.yml"]}}));
-    let reuse = async |parameters: Value| is(ask_with(&gate, parameters, true).await, State::Passed);
+    let reuse = async |parameters: Value| is(ask_with(&gate, parameters, true).await, RulingState::Passed);
     forge.left.store(9, Ordering::SeqCst);
     reuse(json!({"head_sha": HEAD})).await;
     desk.clock.advance(Duration::from_mins(39));
@@ -116,7 +116,7 @@ async fn a_budget_that_begins_anew_is_not_low() {
     assert_eq!(forge.asked(), 1);
     // Somebody else learns that there is more again.
     forge.left.store(100, Ordering::SeqCst);
-    is(ask_with(&gate, json!({"head_sha": "a".repeat(40)}), true).await, State::Pending);
+    is(ask_with(&gate, json!({"head_sha": "a".repeat(40)}), true).await, RulingState::Pending);
     assert_eq!(forge.asked(), 1);
     reuse(json!({"head_sha": HEAD})).await;
     assert_eq!(forge.asked(), 1);

@@ -15,7 +15,7 @@ use crate::support::upstream::{Request, Step, Upstream};
 pub type Whim = dyn Fn(&Request) -> Option<Vec<Step>> + Send + Sync;
 
 /// What there is, and how it is shown.
-pub struct State {
+pub struct RulingState {
     /// Workflow runs.
     pub runs: Vec<Value>,
     /// Check runs.
@@ -37,14 +37,14 @@ pub struct State {
 /// The running server.
 pub struct Forge {
     upstream: Upstream,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<RulingState>>,
     seen: Mutex<usize>,
 }
 
 impl Forge {
     /// A forge without anything.
     pub async fn start() -> Self {
-        let state = State {
+        let state = RulingState {
             runs: Vec::new(),
             checks: Vec::new(),
             statuses: Vec::new(),
@@ -70,7 +70,7 @@ impl Forge {
     }
 
     /// Changes what there is.
-    pub fn change(&self, change: impl FnOnce(&mut State)) {
+    pub fn change(&self, change: impl FnOnce(&mut RulingState)) {
         change(&mut self.state.lock().unwrap());
     }
 
@@ -173,7 +173,13 @@ pub fn error(request: &Request, status: u16, message: &str) -> Vec<Step> {
 }
 
 /// One page of `items` as `list` shows it, and a `Link` to the next, by the repository's number as GitHub writes it.
-fn page(state: &State, request: &Request, url: &Url, items: &[Value], list: impl Fn(&[Value]) -> Value) -> Vec<Step> {
+fn page(
+    state: &RulingState,
+    request: &Request,
+    url: &Url,
+    items: &[Value],
+    list: impl Fn(&[Value]) -> Value,
+) -> Vec<Step> {
     let value = |name: &str| url.query_pairs().find(|(key, _)| key == name).and_then(|(_, value)| value.parse().ok());
     let (number, size) = (value("page").unwrap_or(1), value("per_page").unwrap_or(30).min(state.page));
     let start = items.len().min((number - 1) * size);
@@ -198,7 +204,7 @@ fn page(state: &State, request: &Request, url: &Url, items: &[Value], list: impl
     )
 }
 
-fn answer(state: &State, request: &Request) -> Vec<Step> {
+fn answer(state: &RulingState, request: &Request) -> Vec<Step> {
     if request.header("accept") != Some("application/vnd.github+json")
         || request.header("x-github-api-version") != Some("2022-11-28")
         || request.header("user-agent").is_none()

@@ -4,11 +4,11 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use appset_gateway::{
     backend::{
-        Surroundings,
+        BuildContext,
         digests::{
             commit::Commit,
             gate::{
-                Asked, Gate, Ruling, State,
+                Gate, GateQuery, Ruling, RulingState,
                 memory::{Remembered, System},
             },
         },
@@ -66,8 +66,8 @@ impl Bench {
         Self { folder, base, clock, outbound, launchers, registries, evaluator: Evaluator::none() }
     }
 
-    pub fn around(&self) -> Surroundings<'_> {
-        Surroundings {
+    pub fn around(&self) -> BuildContext<'_> {
+        BuildContext {
             raw: &Value::Null,
             base: &self.base,
             clock: &self.clock,
@@ -84,7 +84,7 @@ impl Bench {
     pub fn gate<C: DeserializeOwned, S: System>(
         &self,
         config: &Value,
-        build: impl Fn(&C, Surroundings<'_>, &Path, &mut Problems) -> Option<S>,
+        build: impl Fn(&C, BuildContext<'_>, &Path, &mut Problems) -> Option<S>,
     ) -> Remembered<S> {
         let mut problems = Problems::default();
         let system = build(&parse(config), self.around(), &Path::root(), &mut problems);
@@ -96,7 +96,7 @@ impl Bench {
     pub fn problems<C: DeserializeOwned, S>(
         &self,
         config: &Value,
-        build: impl Fn(&C, Surroundings<'_>, &Path, &mut Problems) -> Option<S>,
+        build: impl Fn(&C, BuildContext<'_>, &Path, &mut Problems) -> Option<S>,
     ) -> Vec<String> {
         let mut problems = Problems::default();
         build(&parse(config), self.around(), &Path::root(), &mut problems);
@@ -124,7 +124,7 @@ async fn ask_as(gate: &dyn Gate, parameters: &Value, may_reuse: bool) -> Result<
     let parameters = Arc::new(parameters.as_object().unwrap().clone());
     let deadline = Instant::now() + Duration::from_secs(5);
     let query = Query::new("set".into(), Arc::clone(&parameters), deadline);
-    gate.ask(Asked {
+    gate.ask(GateQuery {
         context: &Context::of_input(&query, &Evaluator::none()),
         parameters: &parameters,
         deadline,
@@ -139,7 +139,7 @@ pub async fn ask(gate: &dyn Gate) -> Result<Ruling, BackendError> {
 }
 
 /// What `gate` says of [`SHA`] in one word, and its evidence.
-pub async fn ruled(gate: &dyn Gate) -> (State, Vec<String>) {
+pub async fn ruled(gate: &dyn Gate) -> (RulingState, Vec<String>) {
     let ruling = ask(gate).await.unwrap();
     assert_eq!(ruling.commit.as_ref().map(Commit::as_str), Some(SHA));
     assert!(!ruling.is_earlier);
@@ -240,12 +240,12 @@ pub async fn check_commits<G: Gate>(bench: &Bench, build: impl Fn(&Bench, &str) 
 /// the `others` is a question of its own.
 pub async fn check_memory(gate: &dyn Gate, upstream: &Upstream, others: &[Value]) {
     let plain = json!({"sha": SHA, "number": "7", "ref": "feature/x"});
-    assert_eq!(ask_as(gate, &plain, true).await.unwrap().state, State::Passed);
+    assert_eq!(ask_as(gate, &plain, true).await.unwrap().state, RulingState::Passed);
     let first = upstream.requests().len();
     for more in
         [json!({}), json!({"branch": "x"}), json!({"title": "y", "labels": ["z"]}), json!({"sha": SHA.to_uppercase()})]
     {
-        assert_eq!(ask_as(gate, &with(&plain, &more), true).await.unwrap().state, State::Passed);
+        assert_eq!(ask_as(gate, &with(&plain, &more), true).await.unwrap().state, RulingState::Passed);
         assert_eq!(upstream.requests().len(), first, "{more}");
     }
     let mut asked = first;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use appset_gateway::backend::digests::gate::{Gate, GateConfig, State};
+use appset_gateway::backend::digests::gate::{Gate, GateConfig, RulingState};
 use serde_json::{Value, json};
 
 use super::{Desk, HEAD, ask, ask_with, is, unknown};
@@ -23,18 +23,18 @@ fn url(upstream: &Upstream) -> String {
 async fn the_expression_says_what_an_answer_means() {
     let by_result = "body.result == 'SUCCESS' ? 'passed' : body.building ? 'pending' : 'failed'";
     for (status, body, verdict, expected) in [
-        (200, r#"{"result": "SUCCESS"}"#, by_result, State::Passed),
-        (200, r#"{"result": null, "building": true}"#, by_result, State::Pending),
-        (200, r#"{"result": "UNSTABLE", "building": false}"#, by_result, State::Failed),
-        (404, "<html>", "status == 404 && body == null ? 'pending' : 'failed'", State::Pending),
-        (201, r#"{"result": "SUCCESS"}"#, by_result, State::Passed),
-        (422, r#"{"error": "no such commit"}"#, "status == 422 ? 'pending' : 'failed'", State::Pending),
-        (200, "{}", "headers['x-stage'] == 'done' ? 'passed' : 'pending'", State::Passed),
+        (200, r#"{"result": "SUCCESS"}"#, by_result, RulingState::Passed),
+        (200, r#"{"result": null, "building": true}"#, by_result, RulingState::Pending),
+        (200, r#"{"result": "UNSTABLE", "building": false}"#, by_result, RulingState::Failed),
+        (404, "<html>", "status == 404 && body == null ? 'pending' : 'failed'", RulingState::Pending),
+        (201, r#"{"result": "SUCCESS"}"#, by_result, RulingState::Passed),
+        (422, r#"{"error": "no such commit"}"#, "status == 422 ? 'pending' : 'failed'", RulingState::Pending),
+        (200, "{}", "headers['x-stage'] == 'done' ? 'passed' : 'pending'", RulingState::Passed),
         (
             200,
             r#"{"sha": "d6fde92930d4715a2b49857d24b940956b26d2d3"}"#,
             "body.sha == params.head_sha ? 'passed' : 'pending'",
-            State::Passed,
+            RulingState::Passed,
         ),
     ] {
         let (upstream, gate) = gate_of(status, body, verdict).await;
@@ -44,7 +44,7 @@ async fn the_expression_says_what_an_answer_means() {
         assert_eq!((requests.len(), &*requests[0].target), (1, &*format!("/jobs/{HEAD}")));
     }
     let large = json!({"result": "SUCCESS", "log": "x".repeat(100_000)}).to_string();
-    is(ask(&gate_of(200, &large, by_result).await.1).await, State::Passed);
+    is(ask(&gate_of(200, &large, by_result).await.1).await, RulingState::Passed);
 }
 
 #[tokio::test]
@@ -100,7 +100,7 @@ async fn errors_of_another_meaning_are_allowed() {
     let upstream = Upstream::start(|request| request.answer(200, "", r#"{"errors": 3}"#)).await;
     let verdict = "body.errors > 0 ? 'failed' : 'passed'";
     let http = json!({"url": url(&upstream), "verdict": verdict, "allowErrors": true});
-    is(ask(&Desk::new().gate(json!({"http": http}))).await, State::Failed);
+    is(ask(&Desk::new().gate(json!({"http": http}))).await, RulingState::Failed);
 }
 
 #[tokio::test]
@@ -117,7 +117,7 @@ async fn a_commit_is_told_and_secrets_are_not() {
     let http = json!({"url": url(&upstream), "method": "POST", "headers": headers, "body": {"sha": "{{ params.head_sha }}"},
         "sha": "{{ params.head_sha }}", "verdict": "params.branch == 'main' ? 'passed' : body.echo"});
     let gate = desk.gate(json!({"http": http}));
-    let ruling = is(ask_with(&gate, json!({"head_sha": HEAD, "branch": "main"}), false).await, State::Passed);
+    let ruling = is(ask_with(&gate, json!({"head_sha": HEAD, "branch": "main"}), false).await, RulingState::Passed);
     assert_eq!(ruling.commit.unwrap().as_str(), HEAD);
     let request = &upstream.requests()[0];
     assert_eq!((&*request.method, request.header("x-branch")), ("POST", Some("main")));
@@ -146,13 +146,13 @@ async fn rulings_are_remembered_by_the_question() {
         .into_iter()
         .zip(numbers)
         {
-            is(ask_with(&gate, parameters, true).await, State::Passed);
+            is(ask_with(&gate, parameters, true).await, RulingState::Passed);
             assert_eq!(upstream.requests().len(), asked, "{verdict}");
         }
         let asked = upstream.requests().len();
-        is(ask_with(&gate, json!({"head_sha": "a".repeat(40)}), true).await, State::Passed);
+        is(ask_with(&gate, json!({"head_sha": "a".repeat(40)}), true).await, RulingState::Passed);
         gate.forget();
-        is(ask_with(&gate, json!({"head_sha": HEAD}), true).await, State::Passed);
+        is(ask_with(&gate, json!({"head_sha": HEAD}), true).await, RulingState::Passed);
         assert_eq!(upstream.requests().len(), asked + 2);
     }
 }
@@ -164,7 +164,7 @@ async fn a_question_is_all_that_is_sent() {
         "headers": {"X-Branch": "{{ params.branch }}"}, "body": {"job": "{{ params.job }}"}});
     let gate = Desk::new().gate(json!({"http": http}));
     for (branch, job, asked) in [("a", "1", 1), ("b", "1", 2), ("a", "2", 3), ("a", "1", 3), ("b", "1", 3)] {
-        is(ask_with(&gate, json!({"branch": branch, "job": job, "other": asked}), true).await, State::Passed);
+        is(ask_with(&gate, json!({"branch": branch, "job": job, "other": asked}), true).await, RulingState::Passed);
         assert_eq!(upstream.requests().len(), asked);
     }
 }
@@ -180,12 +180,12 @@ async fn gates_are_combined_as_they_are_nested() {
     let desk = Desk::new();
     let said = async |config: Value| ask(&desk.gate(config)).await;
     let (passed, pending, failed, lost) = (one("passed"), one("pending"), one("failed"), one("lost"));
-    is(said(json!({"all": [passed, pending]})).await, State::Pending);
-    is(said(json!({"any": [failed, passed, lost]})).await, State::Passed);
+    is(said(json!({"all": [passed, pending]})).await, RulingState::Pending);
+    is(said(json!({"any": [failed, passed, lost]})).await, RulingState::Passed);
     let ruling =
-        is(said(json!({"all": [passed, {"any": [failed, pending]}, {"all": [passed]}]})).await, State::Pending);
+        is(said(json!({"all": [passed, {"any": [failed, pending]}, {"all": [passed]}]})).await, RulingState::Pending);
     assert_eq!(ruling.evidence.len(), 4);
-    is(said(json!({"all": [lost, {"any": [failed, failed]}]})).await, State::Failed);
+    is(said(json!({"all": [lost, {"any": [failed, failed]}]})).await, RulingState::Failed);
     let told = unknown(said(json!({"all": [passed, {"any": [failed, lost]}]})).await, "unavailable", "500");
     assert!(told.message.starts_with("gate 2 of 2: gate 2 of 2: "), "{}", told.message);
     assert_eq!(told.evidence.len(), 3);

@@ -1,7 +1,7 @@
 //! Gitea and Forgejo: documents as their combined status is made (`CombinedStatus` and `CommitStatus` of their API).
 
 use appset_gateway::{
-    backend::digests::gate::{Gate, State, gitea::Gitea, memory::Remembered},
+    backend::digests::gate::{Gate, RulingState, gitea::Gitea, memory::Remembered},
     domain::error::ErrorKind,
 };
 use serde_json::{Value, json};
@@ -68,7 +68,7 @@ async fn it_is_asked_as_its_documentation_says() {
     let upstream = paged(vec![status(1, "ci / build (push)", "success"), status(2, "lint", "success")], 50, true).await;
     let ruling = ask(&gate(&bench, &upstream, &json!({}))).await.unwrap();
     let page = |id: u64| format!("http://{}/git/org/app/actions/runs/{id}/jobs/0", upstream.address);
-    assert_eq!(ruling.state, State::Passed);
+    assert_eq!(ruling.state, RulingState::Passed);
     assert_eq!(ruling.run_url, Some(page(2)));
     assert_eq!(ruling.built_at.as_deref(), Some("2026-03-01T10:00:02Z"));
     let told: Vec<String> = ruling.evidence.iter().map(ToString::to_string).collect();
@@ -89,12 +89,12 @@ async fn it_is_asked_as_its_documentation_says() {
 async fn each_status_has_its_meaning() {
     let bench = Bench::new();
     for (word, strict, lenient) in [
-        ("success", State::Passed, State::Passed),
-        ("pending", State::Pending, State::Pending),
-        ("error", State::Failed, State::Failed),
-        ("failure", State::Failed, State::Failed),
-        ("warning", State::Failed, State::Passed),
-        ("skipped", State::Failed, State::Passed),
+        ("success", RulingState::Passed, RulingState::Passed),
+        ("pending", RulingState::Pending, RulingState::Pending),
+        ("error", RulingState::Failed, RulingState::Failed),
+        ("failure", RulingState::Failed, RulingState::Failed),
+        ("warning", RulingState::Failed, RulingState::Passed),
+        ("skipped", RulingState::Failed, RulingState::Passed),
     ] {
         // The document's own `state` is of one page, and takes warnings for success.
         let upstream = paged(vec![status(1, "build", "success"), status(2, "test", word)], 50, true).await;
@@ -114,13 +114,13 @@ async fn contexts_are_named() {
     let statuses = statuses.iter().enumerate().map(|(id, (context, word))| status(id, context, word)).collect();
     let upstream = paged(statuses, 50, true).await;
     for (contexts, state, told) in [
-        (json!(["build"]), State::Passed, 1),
-        (json!(["build", "/^e2e/a$/"]), State::Passed, 2),
-        (json!(["build", "/^e2e/"]), State::Pending, 3),
-        (json!(["build", "deploy"]), State::Pending, 2),
-        (json!(["build", "/deploy/"]), State::Pending, 2),
-        (json!(["lint", "deploy"]), State::Failed, 2),
-        (json!(["Build"]), State::Pending, 1),
+        (json!(["build"]), RulingState::Passed, 1),
+        (json!(["build", "/^e2e/a$/"]), RulingState::Passed, 2),
+        (json!(["build", "/^e2e/"]), RulingState::Pending, 3),
+        (json!(["build", "deploy"]), RulingState::Pending, 2),
+        (json!(["build", "/deploy/"]), RulingState::Pending, 2),
+        (json!(["lint", "deploy"]), RulingState::Failed, 2),
+        (json!(["Build"]), RulingState::Pending, 1),
     ] {
         let (ruled, evidence) = ruled(&gate(&bench, &upstream, &json!({"contexts": contexts}))).await;
         assert_eq!((ruled, evidence.len()), (state, told), "{contexts}: {evidence:?}");
@@ -136,7 +136,7 @@ async fn no_status_is_not_a_success() {
     let newer = json!({"state": "pending", "sha": SHA, "total_count": 0, "statuses": [], "repository": {"id": 1}});
     for body in [empty(), newer] {
         let upstream = answering(body).await;
-        let expected = (State::Pending, vec![format!("absent, {TOLD}: no status yet")]);
+        let expected = (RulingState::Pending, vec![format!("absent, {TOLD}: no status yet")]);
         assert_eq!(ruled(&gate(&bench, &upstream, &json!({}))).await, expected);
     }
     // A document that says nothing of its length proves nothing.
@@ -153,7 +153,7 @@ async fn all_pages_are_read() {
         (1..=51).map(|id| status(id, &format!("job {id}"), word(id))).collect()
     };
     for (is_counted, pages) in [(true, 2), (false, 3)] {
-        for (last, state) in [("failure", State::Failed), ("success", State::Passed)] {
+        for (last, state) in [("failure", RulingState::Failed), ("success", RulingState::Passed)] {
             let upstream = paged(many(last), 30, is_counted).await;
             let (ruled, evidence) = ruled(&gate(&bench, &upstream, &json!({}))).await;
             assert_eq!((ruled, evidence.len()), (state, 20), "{evidence:?}");

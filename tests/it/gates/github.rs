@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use appset_gateway::{
-    backend::digests::gate::{Gate, State},
+    backend::digests::gate::{Gate, RulingState},
     domain::error::ErrorKind,
 };
 use serde_json::{Value, json};
@@ -40,22 +40,22 @@ fn build_gate(forge: &Forge) -> Arc<dyn Gate> {
 async fn a_run_that_is_not_listed_yet_is_pending_and_then_it_decides() {
     let forge = Forge::start().await;
     let gate = build_gate(&forge);
-    let ruling = is(ask(&gate).await, State::Pending);
+    let ruling = is(ask(&gate).await, RulingState::Pending);
     let told: Vec<String> = ruling.evidence.iter().map(ToString::to_string).collect();
     assert_eq!(told, ["absent, the workflow build.yml of org/repo at d6fde929: no run yet"]);
     assert_eq!((ruling.run_url, ruling.built_at), (None, None));
     assert_eq!(forge.asked(), [format!("GET {RUNS}")]);
 
     for (words, state) in [
-        ("queued", State::Pending),
-        ("in_progress", State::Pending),
-        ("completed failure", State::Failed),
-        ("completed success", State::Passed),
+        ("queued", RulingState::Pending),
+        ("in_progress", RulingState::Pending),
+        ("completed failure", RulingState::Failed),
+        ("completed success", RulingState::Passed),
     ] {
         forge.change(|state| state.runs = vec![run(7, "build", HEAD, words)]);
         let ruling = is(ask(&gate).await, state);
         assert_eq!(ruling.run_url.as_deref(), Some("https://github.com/org/repo/actions/runs/7"));
-        let ended = (state != State::Pending).then_some("2026-01-22T20:07:08Z");
+        let ended = (state != RulingState::Pending).then_some("2026-01-22T20:07:08Z");
         assert_eq!(ruling.built_at.as_deref(), ended);
         assert_eq!((ruling.commit.unwrap().as_str(), ruling.is_earlier), (HEAD, false));
     }
@@ -77,7 +77,7 @@ async fn only_a_full_commit_of_a_repository_is_asked_about() {
         unknown(ask_with(&gate, parameters, false).await, "invalid_input", "owner/name");
     }
     assert_eq!(forge.asked(), Vec::<String>::new());
-    is(ask_with(&gate, json!({"head_sha": HEAD.to_uppercase(), "repo": "repo"}), false).await, State::Passed);
+    is(ask_with(&gate, json!({"head_sha": HEAD.to_uppercase(), "repo": "repo"}), false).await, RulingState::Passed);
     assert_eq!(forge.asked(), [format!("GET {RUNS}")]);
 }
 
@@ -89,14 +89,14 @@ async fn runs_of_other_commits_are_ignored() {
         state.runs = vec![run(8, "build", &"b".repeat(40), "completed success"), run(9, "build", &HEAD[..39], "x")];
     });
     let gate = build_gate(&forge);
-    is(ask(&gate).await, State::Pending);
+    is(ask(&gate).await, RulingState::Pending);
     forge.change(|state| state.runs.push(run(7, "build", HEAD, "completed failure")));
-    is(ask(&gate).await, State::Failed);
+    is(ask(&gate).await, RulingState::Failed);
 
     let mut other = check(9, "unit", "completed success");
     other["head_sha"] = json!("b".repeat(40));
     forge.change(|state| state.checks = vec![other]);
-    is(ask(&self::gate(&Desk::new(), &forge, &json!({"checks": ["unit"]}))).await, State::Pending);
+    is(ask(&self::gate(&Desk::new(), &forge, &json!({"checks": ["unit"]}))).await, RulingState::Pending);
 }
 
 #[tokio::test]
@@ -109,15 +109,15 @@ async fn the_newest_run_and_its_newest_attempt_decide() {
         run
     };
     forge.change(|state| state.runs = vec![run(7, "build", HEAD, "completed failure")]);
-    is(ask(&gate).await, State::Failed);
+    is(ask(&gate).await, RulingState::Failed);
     forge.change(|state| state.runs = vec![repeated("in_progress")]);
-    is(ask(&gate).await, State::Pending);
+    is(ask(&gate).await, RulingState::Pending);
     forge.change(|state| state.runs = vec![repeated("completed success")]);
-    let ruling = is(ask(&gate).await, State::Passed);
+    let ruling = is(ask(&gate).await, RulingState::Passed);
     assert_eq!(ruling.evidence[0].answered, "success (run 7, attempt 2)");
     // Another run of the same commit, started later.
     forge.change(|state| state.runs.push(run(8, "build", HEAD, "completed failure")));
-    let ruling = is(ask(&gate).await, State::Failed);
+    let ruling = is(ask(&gate).await, RulingState::Failed);
     assert_eq!(ruling.run_url.as_deref(), Some("https://github.com/org/repo/actions/runs/8"));
 }
 
@@ -129,9 +129,9 @@ async fn a_workflow_has_three_names_and_an_event() {
     forge.change(|state| state.runs = vec![nightly, run(7, "build", HEAD, "completed success")]);
     for name in ["build.yml", ".github/workflows/build.yml", "build workflow", "/^build/"] {
         let gate = gate(&Desk::new(), &forge, &json!({"workflows": [name], "events": ["push", "pull_request"]}));
-        is(ask(&gate).await, State::Passed);
+        is(ask(&gate).await, RulingState::Passed);
         let gate = self::gate(&Desk::new(), &forge, &json!({"workflows": [name]}));
-        is(ask(&gate).await, State::Failed);
+        is(ask(&gate).await, RulingState::Failed);
     }
     // As GitHub writes a workflow that stands elsewhere.
     forge.change(|state| {
@@ -139,10 +139,10 @@ async fn a_workflow_has_three_names_and_an_event() {
         required["path"] = json!("org/shared/.github/workflows/required.yml@refs/heads/main");
         state.runs.push(required);
     });
-    is(ask(&self::gate(&Desk::new(), &forge, &json!({"workflows": ["required.yml"]}))).await, State::Passed);
+    is(ask(&self::gate(&Desk::new(), &forge, &json!({"workflows": ["required.yml"]}))).await, RulingState::Passed);
     for name in ["build", "uild.yml", "/^uild/"] {
         let gate = gate(&Desk::new(), &forge, &json!({"workflows": [name]}));
-        is(ask(&gate).await, State::Pending);
+        is(ask(&gate).await, RulingState::Pending);
     }
 }
 
@@ -161,28 +161,31 @@ async fn what_was_skipped_is_no_success_unless_accepted() {
         ask(&gate(&Desk::new(), &forge, &more)).await.unwrap()
     };
     let ruling = ask_accepting(json!([])).await;
-    assert_eq!(ruling.state, State::Failed);
+    assert_eq!(ruling.state, RulingState::Failed);
     let told = ruling.evidence[1].to_string();
     assert_eq!(
         told,
         "absent, the check e2e of org/repo at d6fde929: skipped, which is no success unless `accept` names it (run 2)"
     );
-    assert_eq!(ask_accepting(json!(["skipped"])).await.state, State::Failed);
+    assert_eq!(ask_accepting(json!(["skipped"])).await.state, RulingState::Failed);
     let ruling = ask_accepting(json!(["skipped", "neutral"])).await;
-    assert_eq!((ruling.state, ruling.run_url.as_deref()), (State::Passed, Some("https://github.com/org/repo/runs/3")));
+    assert_eq!(
+        (ruling.state, ruling.run_url.as_deref()),
+        (RulingState::Passed, Some("https://github.com/org/repo/runs/3"))
+    );
 }
 
 #[tokio::test]
 async fn statuses_are_compared_by_context() {
     let forge = Forge::start().await;
     let gate = gate(&Desk::new(), &forge, &json!({"statuses": ["ci/build", "/^ci\\/deploy/"]}));
-    is(ask(&gate).await, State::Pending);
+    is(ask(&gate).await, RulingState::Pending);
     assert_eq!(forge.asked(), [format!("GET {STATUS}")]);
     for (build, deploy, expected) in [
-        ("success", "pending", State::Pending),
-        ("error", "pending", State::Failed),
-        ("failure", "success", State::Failed),
-        ("success", "success", State::Passed),
+        ("success", "pending", RulingState::Pending),
+        ("error", "pending", RulingState::Failed),
+        ("failure", "success", RulingState::Failed),
+        ("success", "success", RulingState::Passed),
     ] {
         forge.change(|state| {
             let other = status(3, "lint", "failure");
@@ -204,7 +207,7 @@ async fn everything_that_is_required_is_asked_at_once() {
     let forge = Forge::start().await;
     let gate =
         gate(&Desk::new(), &forge, &json!({"workflows": ["build.yml"], "checks": ["unit"], "statuses": ["ci/build"]}));
-    is(ask(&gate).await, State::Pending);
+    is(ask(&gate).await, RulingState::Pending);
     let mut expected = [RUNS, CHECKS, STATUS].map(|target| format!("GET {target}"));
     expected.sort();
     assert_eq!(forge.asked(), expected);
@@ -213,14 +216,14 @@ async fn everything_that_is_required_is_asked_at_once() {
         state.checks = vec![check(1, "unit", "completed success")];
         state.statuses = vec![status(1, "ci/build", "success")];
     });
-    let ruling = is(ask(&gate).await, State::Passed);
+    let ruling = is(ask(&gate).await, RulingState::Passed);
     assert_eq!(ruling.built_at.as_deref(), Some("2026-07-20T01:01:13Z"), "what ended last");
 
     // One list that cannot be read leaves the whole unknown, unless another one holds a failure.
     forge.whim(|request| request.target.ends_with("status?per_page=100").then(|| error(request, 500, "oops")));
     unknown(ask(&gate).await, "unavailable", "500");
     forge.change(|state| state.checks = vec![check(1, "unit", "completed failure")]);
-    assert_eq!(is(ask(&gate).await, State::Failed).evidence.len(), 3);
+    assert_eq!(is(ask(&gate).await, RulingState::Failed).evidence.len(), 3);
 }
 
 #[tokio::test]
@@ -293,7 +296,7 @@ async fn what_did_not_change_is_asked_for_with_its_etag() {
     forge.change(|state| state.runs = vec![run(7, "build", HEAD, "in_progress")]);
     let gate = build_gate(&forge);
     for has_tag in [false, true] {
-        is(ask(&gate).await, State::Pending);
+        is(ask(&gate).await, RulingState::Pending);
         let requests = forge.requests();
         assert_eq!(
             requests.iter().map(|request| request.header("if-none-match").is_some()).collect::<Vec<_>>(),
@@ -301,7 +304,7 @@ async fn what_did_not_change_is_asked_for_with_its_etag() {
         );
     }
     forge.change(|state| state.runs = vec![run(7, "build", HEAD, "completed success")]);
-    is(ask(&gate).await, State::Passed);
+    is(ask(&gate).await, RulingState::Passed);
 }
 
 #[tokio::test]
@@ -312,7 +315,7 @@ async fn a_token_is_read_at_each_use_and_never_told() {
     for token in ["ghp_first", "ghp_second"] {
         desk.write("token", token);
         forge.change(|state| state.authorization = Some(format!("Bearer {token}")));
-        is(ask(&gate).await, State::Pending);
+        is(ask(&gate).await, RulingState::Pending);
     }
     forge.whim(|request| {
         let message = format!("{} is wrong", request.header("authorization").unwrap());
@@ -344,10 +347,10 @@ async fn rulings_are_remembered_for_as_long_as_they_hold() {
     }
     reuse().await;
     assert_eq!(forge.asked().len(), 0);
-    is(ask(&gate).await, State::Passed);
+    is(ask(&gate).await, RulingState::Passed);
     assert_eq!(forge.asked().len(), 1, "who may not reuse asks");
     gate.forget();
-    assert_eq!((reuse().await, forge.asked().len()), (State::Passed, 1));
+    assert_eq!((reuse().await, forge.asked().len()), (RulingState::Passed, 1));
 }
 
 #[tokio::test]
@@ -357,7 +360,7 @@ async fn equal_questions_are_asked_once() {
     let gate = build_gate(&forge);
     let callers = (0..20).map(|_| ask_with(&gate, json!({"head_sha": HEAD}), true));
     for said in futures_util::future::join_all(callers).await {
-        is(said, State::Pending);
+        is(said, RulingState::Pending);
     }
     assert_eq!(forge.asked().len(), 1);
 }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use appset_gateway::{
-    backend::digests::gate::{Gate, State},
+    backend::digests::gate::{Gate, RulingState},
     domain::clock::Clock,
 };
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode};
@@ -65,27 +65,27 @@ async fn shop() -> (Desk, Forge, Arc<dyn Gate>, Arc<AtomicUsize>) {
 async fn one_token_serves_all_until_five_minutes_before_its_end() {
     let (desk, forge, gate, sold) = shop().await;
     for said in futures_util::future::join_all((0..20).map(|_| ask(&gate))).await {
-        is(said, State::Pending);
+        is(said, RulingState::Pending);
     }
     assert_eq!(sold.load(Ordering::SeqCst), 1);
     assert_eq!(forge.asked().iter().filter(|asked| *asked == BUY).count(), 1);
     desk.clock.advance(Duration::from_mins(55) - Duration::from_secs(2));
-    is(ask(&gate).await, State::Pending);
+    is(ask(&gate).await, RulingState::Pending);
     assert_eq!(sold.load(Ordering::SeqCst), 1);
     desk.clock.advance(Duration::from_secs(2));
     forge.change(|state| state.authorization = Some("Bearer ghs_2".to_owned()));
-    is(ask(&gate).await, State::Pending);
+    is(ask(&gate).await, RulingState::Pending);
     assert_eq!(sold.load(Ordering::SeqCst), 2);
 }
 
 #[tokio::test]
 async fn a_token_that_is_refused_is_renewed_once() {
     let (_desk, forge, gate, sold) = shop().await;
-    is(ask(&gate).await, State::Pending);
+    is(ask(&gate).await, RulingState::Pending);
     forge.asked();
     forge.change(|state| state.authorization = Some("Bearer ghs_2".to_owned()));
     for said in futures_util::future::join_all((0..10).map(|_| ask(&gate))).await {
-        is(said, State::Pending);
+        is(said, RulingState::Pending);
     }
     assert_eq!(sold.load(Ordering::SeqCst), 2, "shared by all whose token was refused");
     forge.asked();

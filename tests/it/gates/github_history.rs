@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use appset_gateway::backend::digests::gate::{Gate, State};
+use appset_gateway::backend::digests::gate::{Gate, RulingState};
 use serde_json::{Value, json};
 
 use super::{
@@ -51,7 +51,7 @@ async fn the_newest_earlier_commit_that_passed_is_found() {
             run(5, "build", &sha('b'), "completed failure"),
         ];
     });
-    let ruling = is(from_a().await, State::Passed);
+    let ruling = is(from_a().await, RulingState::Passed);
     assert_eq!((ruling.commit.unwrap().as_str(), ruling.is_earlier), (&*sha('c'), true));
     assert_eq!(ruling.run_url.as_deref(), Some("https://github.com/org/repo/actions/runs/4"));
     let told: Vec<String> = ruling.evidence.iter().map(ToString::to_string).collect();
@@ -70,12 +70,12 @@ async fn the_newest_earlier_commit_that_passed_is_found() {
     assert_eq!(forge.asked(), [runs('a'), runs('b'), runs('c'), commits.clone()]);
 
     // What is known of the earlier ones is remembered, that of the asked one is not.
-    is(from_a().await, State::Passed);
+    is(from_a().await, RulingState::Passed);
     assert_eq!(forge.asked(), [runs('a'), commits]);
     forge.change(|state| state.runs.push(run(9, "build", &sha('a'), "completed success")));
-    assert!(!is(from_a().await, State::Passed).is_earlier);
+    assert!(!is(from_a().await, RulingState::Passed).is_earlier);
     assert_eq!(forge.asked(), [runs('a')]);
-    is(from_a().await, State::Passed);
+    is(from_a().await, RulingState::Passed);
     assert_eq!(forge.asked(), Vec::<String>::new());
 }
 
@@ -90,12 +90,12 @@ async fn none_in_range_is_no_proof_unless_the_history_ends() {
     unknown(ask_a(&gate).await, "invalid_output", "none of the last 3 commits");
 
     let (forge, gate) = history("abcd", true, 3).await;
-    let ruling = is(ask_a(&gate).await, State::Pending);
+    let ruling = is(ask_a(&gate).await, RulingState::Pending);
     assert_eq!((ruling.commit.unwrap().as_str(), ruling.is_earlier), (&*sha('a'), false));
     assert_eq!(ruling.evidence[1].to_string(), "absent, the commits of org/repo before aaaaaaaa: none of all 3 passed");
     // A list that is cut short is not the end.
     forge.change(|state| state.page = 2);
-    let ruling = is(ask_a(&gate).await, State::Pending);
+    let ruling = is(ask_a(&gate).await, RulingState::Pending);
     assert!(ruling.evidence[1].answered.contains("none of all 3 passed"));
 
     // A commit on the way that is not clear might be the one.
@@ -143,7 +143,7 @@ async fn what_was_merged_in_does_not_hide_the_way() {
             run(4, "build", &sha('d'), "completed success"),
         ];
     });
-    let ruling = is(ask_a(&gate).await, State::Passed);
+    let ruling = is(ask_a(&gate).await, RulingState::Passed);
     assert_eq!((ruling.commit.unwrap().as_str(), ruling.is_earlier), (&*sha('d'), true));
     assert_eq!(lists(&forge), [list('a', 4), list('b', 100)]);
 
@@ -155,7 +155,7 @@ async fn what_was_merged_in_does_not_hide_the_way() {
 
     // The whole history, of which none passed.
     forge.change(|state| state.commits = merges("abcd", 120));
-    let ruling = is(ask_a(&gate).await, State::Pending);
+    let ruling = is(ask_a(&gate).await, RulingState::Pending);
     assert!(ruling.evidence[1].answered.contains("none of all 3 passed"));
     assert_eq!(lists(&forge), [list('a', 4), list('b', 100), list('c', 100), list('d', 100)]);
 

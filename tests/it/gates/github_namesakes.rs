@@ -1,6 +1,6 @@
 //! Checks that have one name: whose each is, and that none hides another.
 
-use appset_gateway::backend::digests::gate::State;
+use appset_gateway::backend::digests::gate::RulingState;
 use serde_json::{Value, json};
 
 use super::{
@@ -29,7 +29,7 @@ async fn a_check_does_not_hide_its_namesake_in_another_workflow() {
         ];
         state.runs = vec![run_of(5, 7, "image"), run_of(6, 8, "docs")];
     });
-    let ruling = is(ask(&gate).await, State::Failed);
+    let ruling = is(ask(&gate).await, RulingState::Failed);
     let told: Vec<String> = ruling.evidence.iter().map(ToString::to_string).collect();
     assert_eq!(
         told,
@@ -41,21 +41,21 @@ async fn a_check_does_not_hide_its_namesake_in_another_workflow() {
     assert_eq!(forge.asked(), [format!("GET {RUNS}"), format!("GET {CHECKS}")]);
     // A repetition stays in its suite, and a run that is begun anew has another one.
     forge.change(|state| state.checks.push(of_suite(5, check(3, "build", passed))));
-    is(ask(&gate).await, State::Passed);
+    is(ask(&gate).await, RulingState::Passed);
     forge.change(|state| {
         state.checks.truncate(3);
         state.checks.push(of_suite(9, check(4, "build", passed)));
     });
     // It is not told yet whose that is: the failure stands.
-    is(ask(&gate).await, State::Failed);
+    is(ask(&gate).await, RulingState::Failed);
     forge.change(|state| state.runs.push(run_of(9, 10, "image")));
-    is(ask(&gate).await, State::Passed);
+    is(ask(&gate).await, RulingState::Passed);
 
     // Whose they are must be known, where there are several.
     forge.whim(|request| request.target.contains("/actions/runs").then(|| error(request, 500, "oops")));
     unknown(ask(&gate).await, "unavailable", "the workflows of checks that have the same name");
     forge.change(|state| state.checks = vec![check(4, "build", passed), of_suite(6, check(5, "lint", failed))]);
     forge.asked();
-    is(ask(&gate).await, State::Passed);
+    is(ask(&gate).await, RulingState::Passed);
     assert_eq!(forge.asked(), [format!("GET {CHECKS}")], "what is not required does not matter");
 }

@@ -1,6 +1,6 @@
 //! GitHub's lists are read to their end, or nothing is known.
 
-use appset_gateway::backend::digests::gate::State;
+use appset_gateway::backend::digests::gate::RulingState;
 use serde_json::{Value, json};
 
 use super::{
@@ -18,7 +18,7 @@ async fn all_pages_are_read_or_nothing_is_known() {
         state.checks = (1..=5).map(|id| check(id, &format!("job {id}"), "completed success")).collect();
     });
     let gate = gate(&Desk::new(), &forge, &json!({"checks": ["/^job /", "job 5"]}));
-    assert_eq!(is(ask(&gate).await, State::Passed).evidence.len(), 6);
+    assert_eq!(is(ask(&gate).await, RulingState::Passed).evidence.len(), 6);
     let numbered = CHECKS.replace("/repos/org/repo/", "/repositories/1296269/");
     assert_eq!(
         forge.asked(),
@@ -27,7 +27,7 @@ async fn all_pages_are_read_or_nothing_is_known() {
 
     // What fails on the last page fails; what cannot be read there is not known.
     forge.change(|state| state.checks[4] = check(5, "job 5", "completed failure"));
-    is(ask(&gate).await, State::Failed);
+    is(ask(&gate).await, RulingState::Failed);
     let body = |checks: &[Value], total: usize| json!({"total_count": total, "check_runs": checks});
     forge.whim(|request| request.target.contains("page=3").then(|| error(request, 502, "Server Error")));
     unknown(ask(&gate).await, "unavailable", "502");

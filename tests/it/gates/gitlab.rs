@@ -1,7 +1,7 @@
 //! GitLab: documents as of its REST API's pages "Pipelines", "Merge requests" and "Pagination".
 
 use appset_gateway::{
-    backend::digests::gate::{Gate, State, gitlab::Gitlab, memory::Remembered},
+    backend::digests::gate::{Gate, RulingState, gitlab::Gitlab, memory::Remembered},
     domain::error::ErrorKind,
 };
 use serde_json::{Value, json};
@@ -39,7 +39,7 @@ async fn it_is_asked_as_its_documentation_says() {
     let upstream = answering(json!([pipeline(47, "success", &json!({}))])).await;
     let bench = Bench::new();
     let ruling = ask(&gate(&bench, &upstream, &json!({}))).await.unwrap();
-    assert_eq!(ruling.state, State::Passed);
+    assert_eq!(ruling.state, RulingState::Passed);
     let page = "https://gitlab.example.com/group/sub/app/-/pipelines/47";
     assert_eq!(ruling.run_url.as_deref(), Some(page));
     assert_eq!(ruling.built_at.as_deref(), Some("2026-08-11T11:32:35.169Z"));
@@ -51,7 +51,7 @@ async fn it_is_asked_as_its_documentation_says() {
     ask(&gate(&bench, &upstream, &number)).await.unwrap();
     let child = answering(json!([pipeline(48, "success", &json!({"source": "parent_pipeline"}))])).await;
     let children = gate(&bench, &child, &json!({"sources": ["parent_pipeline"]}));
-    assert_eq!(ask(&children).await.unwrap().state, State::Passed);
+    assert_eq!(ask(&children).await.unwrap().state, RulingState::Passed);
     let order = "order_by=id&sort=desc&per_page=100";
     assert_eq!(asked(&child), [format!("GET {PATH}?sha={SHA}&source=parent_pipeline&{order}")]);
     assert_eq!(
@@ -74,30 +74,30 @@ async fn each_status_has_its_meaning() {
     let bench = Bench::new();
     let page = "https://gitlab.example.com/group/sub/app/-/pipelines/17";
     for (status, state) in [
-        ("success", State::Passed),
-        ("failed", State::Failed),
-        ("canceled", State::Failed),
-        ("canceling", State::Failed),
-        ("skipped", State::Failed),
-        ("created", State::Pending),
-        ("waiting_for_resource", State::Pending),
-        ("preparing", State::Pending),
-        ("pending", State::Pending),
-        ("running", State::Pending),
-        ("scheduled", State::Pending),
-        ("manual", State::Pending),
-        ("waiting_for_callback", State::Pending),
+        ("success", RulingState::Passed),
+        ("failed", RulingState::Failed),
+        ("canceled", RulingState::Failed),
+        ("canceling", RulingState::Failed),
+        ("skipped", RulingState::Failed),
+        ("created", RulingState::Pending),
+        ("waiting_for_resource", RulingState::Pending),
+        ("preparing", RulingState::Pending),
+        ("pending", RulingState::Pending),
+        ("running", RulingState::Pending),
+        ("scheduled", RulingState::Pending),
+        ("manual", RulingState::Pending),
+        ("waiting_for_callback", RulingState::Pending),
     ] {
         let upstream = answering(json!([pipeline(17, status, &json!({}))])).await;
         let ruling = ask(&gate(&bench, &upstream, &json!({}))).await.unwrap();
-        let verdict = if state == State::Passed { "present" } else { "absent" };
+        let verdict = if state == RulingState::Passed { "present" } else { "absent" };
         assert_eq!(ruling.state, state, "{status}");
         assert_eq!(ruling.evidence[0].to_string(), format!("{verdict}, {TOLD}: pipeline 17: {status}, {page}"));
         assert_eq!(ruling.run_url.as_deref(), Some(page));
-        assert_eq!(ruling.built_at.is_some(), state != State::Pending, "{status}");
+        assert_eq!(ruling.built_at.is_some(), state != RulingState::Pending, "{status}");
     }
     let skipped = answering(json!([pipeline(17, "skipped", &json!({}))])).await;
-    assert_eq!(ruled(&gate(&bench, &skipped, &json!({"accept": ["skipped"]}))).await.0, State::Passed);
+    assert_eq!(ruled(&gate(&bench, &skipped, &json!({"accept": ["skipped"]}))).await.0, RulingState::Passed);
     let new = answering(json!([pipeline(17, "succeeded\u{7}", &json!({}))])).await;
     unknown(&gate(&bench, &new, &json!({})), ErrorKind::InvalidOutput, "`succeeded `, a word that is not known").await;
 }
@@ -113,11 +113,11 @@ async fn the_newest_pipeline_of_the_commit_decides() {
     ]);
     let upstream = answering(pipelines).await;
     for (more, id, state) in [
-        (json!({}), 20, State::Pending),
-        (json!({"sources": ["push", "web"]}), 12, State::Passed),
-        (json!({"sources": ["web"]}), 11, State::Failed),
-        (json!({"ref": "feature/x"}), 12, State::Passed),
-        (json!({"ref": "main"}), 20, State::Pending),
+        (json!({}), 20, RulingState::Pending),
+        (json!({"sources": ["push", "web"]}), 12, RulingState::Passed),
+        (json!({"sources": ["web"]}), 11, RulingState::Failed),
+        (json!({"ref": "feature/x"}), 12, RulingState::Passed),
+        (json!({"ref": "main"}), 20, RulingState::Pending),
     ] {
         let (ruled, evidence) = ruled(&gate(&bench, &upstream, &more)).await;
         assert_eq!(ruled, state, "{more}");
@@ -129,12 +129,12 @@ async fn the_newest_pipeline_of_the_commit_decides() {
         (json!({"sources": ["merge_request_event"]}), "no pipeline for it yet that counts; pipeline 20 is"),
     ] {
         let (ruled, evidence) = ruled(&gate(&bench, &upstream, &more)).await;
-        assert_eq!((ruled, evidence.len()), (State::Pending, 1));
+        assert_eq!((ruled, evidence.len()), (RulingState::Pending, 1));
         assert!(evidence[0].starts_with(&format!("absent, {TOLD}: {says}")), "{evidence:?}");
     }
     for nothing in [json!([]), json!([pipeline(30, "success", &json!({"sha": OTHER}))])] {
         let upstream = answering(nothing).await;
-        let expected = (State::Pending, vec![format!("absent, {TOLD}: no pipeline for it yet")]);
+        let expected = (RulingState::Pending, vec![format!("absent, {TOLD}: no pipeline for it yet")]);
         assert_eq!(ruled(&gate(&bench, &upstream, &json!({}))).await, expected);
     }
 }
@@ -149,7 +149,7 @@ async fn a_merge_request_has_pipelines_of_its_own() {
     let merged = documented(90, OTHER, "refs/merge-requests/7/merge");
     let upstream = answering(json!([merged, documented(77, SHA, "refs/merge-requests/7/head")])).await;
     let told = TOLD.replace("/pipelines", "/merge_requests/7/pipelines");
-    let passed = (State::Passed, vec![format!("present, {told}: pipeline 77: success")]);
+    let passed = (RulingState::Passed, vec![format!("present, {told}: pipeline 77: success")]);
     assert_eq!(ruled(&gate(&bench, &upstream, &more)).await, passed);
     let push = with(&more, &json!({"sources": ["push"]}));
     unknown(&gate(&bench, &upstream, &push), ErrorKind::InvalidOutput, "pipeline 77 does not say how it began").await;
@@ -157,7 +157,7 @@ async fn a_merge_request_has_pipelines_of_its_own() {
     for reference in ["refs/merge-requests/7/merge", "refs/merge-requests/7/train"] {
         let upstream = answering(json!([documented(90, OTHER, reference), documented(60, OTHER, "feature/x")])).await;
         let (state, evidence) = ruled(&gate(&bench, &upstream, &more)).await;
-        assert_eq!(state, State::Pending);
+        assert_eq!(state, RulingState::Pending);
         assert!(evidence[0].contains("pipeline 90 for a merge commit: merged results pipelines"), "{evidence:?}");
         assert!(evidence[0].contains("needs a branch pipeline or a merge request pipeline"), "{evidence:?}");
     }
@@ -187,7 +187,7 @@ fn in_pages(request: &Request, pages: usize) -> Vec<Step> {
 async fn all_pages_are_read() {
     let bench = Bench::new();
     let upstream = Upstream::start(|request| in_pages(request, 3)).await;
-    assert_eq!(ruled(&gate(&bench, &upstream, &json!({}))).await.0, State::Passed);
+    assert_eq!(ruled(&gate(&bench, &upstream, &json!({}))).await.0, RulingState::Passed);
     assert_eq!(
         asked(&upstream),
         [
@@ -200,7 +200,7 @@ async fn all_pages_are_read() {
         assert_eq!(headers(&request), [("accept", "application/json"), ("private-token", TOKEN)]);
     }
     let upstream = Upstream::start(|request| in_pages(request, 20)).await;
-    assert_eq!(ruled(&gate(&bench, &upstream, &json!({}))).await.0, State::Passed);
+    assert_eq!(ruled(&gate(&bench, &upstream, &json!({}))).await.0, RulingState::Passed);
 
     let upstream = Upstream::start(|request| in_pages(request, 21)).await;
     unknown(&gate(&bench, &upstream, &json!({})), ErrorKind::InvalidOutput, "goes on after 20 pages").await;
@@ -234,7 +234,7 @@ async fn a_list_that_is_not_whole_is_unknown() {
     }
     assert_eq!(asked(&elsewhere), Vec::<String>::new(), "the token stays where it belongs");
     let whole = Upstream::start(move |request| json(request, "X-Total: 1\r\nX-Next-Page: ", &passed)).await;
-    assert_eq!(ruled(&gate(&bench, &whole, &json!({}))).await.0, State::Passed);
+    assert_eq!(ruled(&gate(&bench, &whole, &json!({}))).await.0, RulingState::Passed);
 
     let upstream = Upstream::start(|request| {
         if request.target.contains("&page=2") { request.answer(502, "", "") } else { in_pages(request, 3) }

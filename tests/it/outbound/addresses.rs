@@ -22,11 +22,11 @@ impl Names for Turning {
     }
 }
 
-fn turning(turns: &[&[Ipv4Addr]], allowed: &[&str]) -> Arc<Line> {
+fn turning(turns: &[&[Ipv4Addr]], allowed: &[&str]) -> Arc<HttpClient> {
     let turns = turns.iter().map(|turn| turn.iter().copied().map(IpAddr::from).collect()).collect();
     let allowed: Vec<_> = allowed.iter().map(|net| net.parse().unwrap()).collect();
     let outbound = Outbound::new(TestClock::standing()).reaching(Arc::new(Turning(Mutex::new(turns))), &allowed, None);
-    outbound.line(Terms::default()).unwrap()
+    outbound.line(ClientOptions::default()).unwrap()
 }
 
 /// Asks the name at the port of `upstream`.
@@ -91,6 +91,6 @@ async fn a_name_without_an_address_is_told() {
     let upstream = Upstream::start(|_| well()).await;
     let url = Url::parse("http://nowhere.invalid/").unwrap();
     let call = Call { may_repeat: false, ..Call::get(url, 4096, Instant::now() + Duration::from_secs(20)) };
-    fails(line(Terms::default()).0.fetch(call).await, ErrorKind::Unavailable, "cannot connect: ");
+    fails(line(ClientOptions::default()).0.fetch(call).await, ErrorKind::Unavailable, "cannot connect: ");
     assert_eq!(asked(&upstream), 0);
 }

@@ -8,7 +8,7 @@ use super::*;
 use crate::support::{TestApp, authority::Ca};
 
 /// A way out on `terms` that is counted.
-fn counted(terms: Terms) -> (Arc<Line>, Metrics) {
+fn counted(terms: ClientOptions) -> (Arc<HttpClient>, Metrics) {
     let (metrics, clock) = (Metrics::new().unwrap(), TestClock::standing());
     let line = Outbound::new(clock).counted(metrics.outbound.clone()).line(terms).unwrap();
     (line, metrics)
@@ -49,7 +49,7 @@ async fn each_answer_by_its_kind() {
         (vec![Step::Reset], &["broken 2"], 2),
         (long, &["too_large 2"], 2),
     ] {
-        let (line, metrics) = counted(Terms::default());
+        let (line, metrics) = counted(ClientOptions::default());
         tells(&metrics, &[], 0);
         let seconds = if matches!(steps[..], [Step::Hang]) { 0.1 } else { 5.0 };
         let upstream = Upstream::start(move |_| steps.clone()).await;
@@ -62,7 +62,7 @@ async fn each_answer_by_its_kind() {
 
 #[tokio::test]
 async fn nobody_there_nobody_trusted_and_no_turn() {
-    let (line, metrics) = counted(Terms::default());
+    let (line, metrics) = counted(ClientOptions::default());
     let mut refusing = Upstream::start_apart(|_| well()).await;
     refusing.refuse().await;
     for _ in 0..6 {
@@ -71,14 +71,14 @@ async fn nobody_there_nobody_trusted_and_no_turn() {
     }
     tells(&metrics, &["connect 5", "resting 1"], 5);
 
-    let (line, metrics) = counted(Terms::default());
+    let (line, metrics) = counted(ClientOptions::default());
     let address = tls::serve(&Ca::new("ours"), &["127.0.0.1"]).await;
     let url = Url::parse(&format!("https://{address}/")).unwrap();
     let call = Call::get(url, 4096, Instant::now() + Duration::from_secs(10));
     fails(line.fetch(call).await, ErrorKind::Unavailable, "not trusted");
     tells(&metrics, &["untrusted 1"], 1);
 
-    let (line, metrics) = counted(Terms { concurrency: 1, ..Terms::default() });
+    let (line, metrics) = counted(ClientOptions { concurrency: 1, ..ClientOptions::default() });
     let hanging = Upstream::start(|_| vec![Step::Hang]).await;
     let (first, second) = (get(&hanging, "/", 0.5), get(&hanging, "/", 0.1));
     let (first, second) = tokio::join!(line.fetch(first), line.fetch(second));

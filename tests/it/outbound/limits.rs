@@ -40,7 +40,7 @@ fn call(url: &Url, seconds: f64) -> Call {
 #[tokio::test]
 async fn only_so_many_are_under_way() {
     let (url, most) = counting(Duration::from_millis(30)).await;
-    let (line, _) = line(Terms { concurrency: 3, ..Terms::default() });
+    let (line, _) = line(ClientOptions { concurrency: 3, ..ClientOptions::default() });
     for reply in join_all((0..24).map(|_| line.fetch(call(&url, 10.0)))).await {
         assert_eq!(reply.unwrap().status.as_u16(), 200);
     }
@@ -50,7 +50,7 @@ async fn only_so_many_are_under_way() {
 #[tokio::test]
 async fn waiting_for_a_turn_ends_with_the_deadline() {
     let upstream = Upstream::start(|_| vec![Step::Hang]).await;
-    let (line, _) = line(Terms { concurrency: 2, ..Terms::default() });
+    let (line, _) = line(ClientOptions { concurrency: 2, ..ClientOptions::default() });
     let busy: Vec<_> = (0..2)
         .map(|_| {
             let (line, call) = (Arc::clone(&line), get(&upstream, "/", 30.0));
@@ -77,7 +77,7 @@ async fn waiting_for_a_turn_ends_with_the_deadline() {
 #[tokio::test]
 async fn only_so_many_begin_per_second() {
     let upstream = Upstream::start(|_| well()).await;
-    let (line, _) = line(Terms { rate: NonZeroU32::new(10), concurrency: 20, ..Terms::default() });
+    let (line, _) = line(ClientOptions { rate: NonZeroU32::new(10), concurrency: 20, ..ClientOptions::default() });
     let began = Instant::now();
     for reply in join_all((0..16).map(|_| line.fetch(get(&upstream, "/", 10.0)))).await {
         reply.unwrap();
@@ -101,7 +101,7 @@ async fn an_account_that_used_up_its_budget_waits() {
         clock.now().0 / 1000 + 301
     };
     for status in [200, 403, 429] {
-        let (line, clock) = line(Terms::default());
+        let (line, clock) = line(ClientOptions::default());
         let headers =
             format!("X-RateLimit-Limit: 5000\r\nX-RateLimit-Remaining: 0\r\nX-RateLimit-Reset: {}", anew_at(&clock));
         let upstream = Upstream::start(move |request| {
@@ -134,7 +134,7 @@ async fn an_account_that_used_up_its_budget_waits() {
     }
     // A denial without a time stays one, and GitHub's other limit names a time.
     let upstream = in_turn(vec![says(403, ""), says(403, "Retry-After: 30"), well()]).await;
-    let (line, clock) = line(Terms::default());
+    let (line, clock) = line(ClientOptions::default());
     assert_eq!(line.fetch(get_as(&upstream, "one")).await.unwrap().refusal().kind, ErrorKind::Denied);
     assert_eq!(line.fetch(get_as(&upstream, "one")).await.unwrap().refusal().kind, throttled(30));
     fails(line.fetch(get_as(&upstream, "one")).await, throttled(30), "it asked for a pause with 403 Forbidden");
@@ -149,7 +149,7 @@ async fn what_is_left_is_known_by_account() {
         says(200, "RateLimit-Limit: 100;w=21600\r\nRateLimit-Remaining: 9;w=21600"),
     ])
     .await;
-    let (line, clock) = line(Terms::default());
+    let (line, clock) = line(ClientOptions::default());
     let url = get(&upstream, "/other", 1.0).url;
     for is_low in [false, true] {
         line.fetch(Call { account: Some("hub".into()), ..get(&upstream, "/", 10.0) }).await.unwrap();
@@ -180,7 +180,7 @@ fn tagged(tag: &'static str) -> impl Fn(&Request) -> Vec<Step> {
 async fn an_answer_that_did_not_change_is_not_sent_again() {
     for tag in ["\"a\"", "W/\"a\""] {
         let upstream = Upstream::start(tagged(tag)).await;
-        let (line, _) = line(Terms::default());
+        let (line, _) = line(ClientOptions::default());
         let ask = async |token: &str, change: fn(&mut Call)| {
             let mut call = Call { revalidate: true, ..get_as(&upstream, token) };
             change(&mut call);
@@ -215,7 +215,7 @@ async fn an_answer_that_did_not_change_is_not_sent_again() {
 async fn what_must_not_be_kept_is_not() {
     for headers in ["", "ETag: \"a\"\r\nCache-Control: no-store", "ETag: \"a\"\r\nVary: *"] {
         let upstream = Upstream::start(move |_| says(200, headers)).await;
-        let (line, _) = line(Terms::default());
+        let (line, _) = line(ClientOptions::default());
         for _ in 0..2 {
             line.fetch(Call { revalidate: true, ..get(&upstream, "/", 10.0) }).await.unwrap();
         }
@@ -223,7 +223,7 @@ async fn what_must_not_be_kept_is_not() {
     }
     // A 304 to whom nothing is kept for, and one that speaks of another version.
     let upstream = in_turn(vec![says(304, "ETag: \"a\""), says(200, "ETag: \"a\""), says(304, "ETag: \"b\"")]).await;
-    let (line, _) = line(Terms::default());
+    let (line, _) = line(ClientOptions::default());
     let ask = async || line.fetch(Call { revalidate: true, ..get(&upstream, "/", 10.0) }).await;
     assert_eq!(ask().await.unwrap().refusal().kind, ErrorKind::InvalidOutput);
     assert_eq!(ask().await.unwrap().status.as_u16(), 200);
@@ -232,7 +232,7 @@ async fn what_must_not_be_kept_is_not() {
 
 #[tokio::test]
 async fn only_a_share_of_all_calls_is_sent_again() {
-    let (line, _) = line(Terms { concurrency: 200, ..Terms::default() });
+    let (line, _) = line(ClientOptions { concurrency: 200, ..ClientOptions::default() });
     // Every second one fails, so that it is never left alone.
     let count = AtomicUsize::new(0);
     let play =

@@ -47,7 +47,7 @@ async fn proxy(target: Option<std::net::SocketAddr>) -> (String, Arc<Mutex<Vec<S
     (url, heads)
 }
 
-fn through(config: &Value, folder: &std::path::Path, terms: Terms) -> Arc<Line> {
+fn through(config: &Value, folder: &std::path::Path, terms: ClientOptions) -> Arc<HttpClient> {
     let config: OutboundConfig = serde_json::from_value(config.clone()).unwrap();
     let mut problems = Problems::default();
     let (allowed, proxy) = config.build(&BaseDir::new(folder), &Path::root(), &mut problems);
@@ -69,7 +69,11 @@ async fn http_goes_through_it_and_https_through_a_tunnel() {
     let (url, heads) = proxy(Some(server)).await;
     let config = json!({"proxy": {"url": url, "username": "gateway", "password": {"file": "password"}}});
     let ca = Some(tls::write(&folder, "ours.crt", &ours.pem));
-    let line = through(&config, folder.path(), Terms { tls: Tls { ca, ..Tls::default() }, ..Terms::default() });
+    let line = through(
+        &config,
+        folder.path(),
+        ClientOptions { tls: Tls { ca, ..Tls::default() }, ..ClientOptions::default() },
+    );
 
     let reply = line.fetch(call("http://inventory.example.com/v1?x=1")).await.unwrap();
     assert_eq!(&*reply.body, br#"[{"a":"by proxy"}]"#);
@@ -89,10 +93,10 @@ async fn what_is_excepted_is_asked_directly() {
     let upstream = Upstream::start(|_| well()).await;
     let folder = tempfile::tempdir().unwrap();
     // Loopback always is, so that a sidecar needs no entry.
-    let line = through(&json!({"proxy": {"url": url}}), folder.path(), Terms::default());
+    let line = through(&json!({"proxy": {"url": url}}), folder.path(), ClientOptions::default());
     assert_eq!(line.fetch(get(&upstream, "/", 10.0)).await.unwrap().status.as_u16(), 200);
     let config = json!({"proxy": {"url": url, "except": ["example.com"]}});
-    let line = through(&config, folder.path(), Terms::default());
+    let line = through(&config, folder.path(), ClientOptions::default());
     let gone = format!("http://127.0.0.1:{}/", upstream.address.port());
     assert_eq!(line.fetch(call(&gone)).await.unwrap().status.as_u16(), 200);
     assert!(heads.lock().unwrap().is_empty());

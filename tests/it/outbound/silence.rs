@@ -23,7 +23,7 @@ fn full() -> (TcpListener, Vec<TcpStream>) {
 async fn a_connection_is_waited_for_5_seconds() {
     let (listener, _waiting) = full();
     let url = Url::parse(&format!("http://{}/", listener.local_addr().unwrap())).unwrap();
-    let (line, _) = line(Terms::default());
+    let (line, _) = line(ClientOptions::default());
     let began = Instant::now();
     let call = Call::get(url.clone(), 4096, began + Duration::from_mins(1));
     let message = fails(line.fetch(call).await, ErrorKind::Timeout, "timed out");
@@ -42,7 +42,7 @@ async fn an_answer_begins_within_15_seconds_and_ends_by_the_deadline() {
         ),
     ] {
         let upstream = Upstream::start(move |_| steps.clone()).await;
-        let (line, _) = line(Terms::default());
+        let (line, _) = line(ClientOptions::default());
         let began = Instant::now();
         fails(line.fetch(get(&upstream, "/", 60.0)).await, ErrorKind::Timeout, says);
         assert_eq!((began.elapsed().as_secs(), asked(&upstream)), (seconds, 1), "{says}");

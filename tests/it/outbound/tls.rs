@@ -69,7 +69,7 @@ pub(super) fn write(folder: &TempDir, name: &str, text: &str) -> PathBuf {
 
 async fn ask(address: SocketAddr, ca: Option<PathBuf>) -> Result<Reply, BackendError> {
     let url = Url::parse(&format!("https://{address}/list")).unwrap();
-    let (line, _) = line(Terms { tls: Tls { ca, ..Tls::default() }, ..Terms::default() });
+    let (line, _) = line(ClientOptions { tls: Tls { ca, ..Tls::default() }, ..ClientOptions::default() });
     line.fetch(Call::get(url, 4096, Instant::now() + Duration::from_secs(10))).await
 }
 
@@ -150,7 +150,7 @@ async fn a_client_certificate_is_shown_and_renewed() {
     };
     let client = Some(show(&strangers));
     let ca = Some(folder.path().join("ours.crt"));
-    let (line, _) = line(Terms { tls: Tls { ca, client, is_checked: true }, ..Terms::default() });
+    let (line, _) = line(ClientOptions { tls: Tls { ca, client, is_checked: true }, ..ClientOptions::default() });
     let ask = async || {
         let url = Url::parse(&format!("https://{address}/list")).unwrap();
         line.fetch(Call { may_repeat: false, ..Call::get(url, 4096, Instant::now() + Duration::from_secs(10)) }).await

@@ -24,7 +24,7 @@ async fn sick() -> (Upstream, Arc<AtomicBool>) {
 
 #[tokio::test]
 async fn five_failures_in_a_row_rest_it_and_one_call_finds_out() {
-    let (line, clock) = line(Terms { concurrency: 50, ..Terms::default() });
+    let (line, clock) = line(ClientOptions { concurrency: 50, ..ClientOptions::default() });
     let (upstream, is_well) = sick().await;
     for _ in 0..5 {
         assert_eq!(line.fetch(once(&upstream)).await.unwrap().status.as_u16(), 500);
@@ -65,7 +65,7 @@ async fn five_failures_in_a_row_rest_it_and_one_call_finds_out() {
 #[tokio::test]
 async fn timeouts_and_refusals_count_and_bad_answers_do_not() {
     let hanging = Upstream::start(|_| vec![Step::Hang]).await;
-    let (line, _) = line(Terms::default());
+    let (line, _) = line(ClientOptions::default());
     for _ in 0..5 {
         fails(line.fetch(get(&hanging, "/", 0.3)).await, ErrorKind::Timeout, "no whole answer in time");
     }
@@ -91,7 +91,7 @@ async fn timeouts_and_refusals_count_and_bad_answers_do_not() {
 #[tokio::test]
 async fn retry_after_that_does_not_fit_rests_the_destination() {
     for is_date in [false, true] {
-        let (line, clock) = line(Terms::default());
+        let (line, clock) = line(ClientOptions::default());
         let text = if is_date { http_date(&clock, 120) } else { "120".to_owned() };
         let headers: &str = format!("Retry-After: {text}").leak();
         let upstream = in_turn(vec![says(503, headers), well()]).await;
@@ -108,7 +108,7 @@ async fn retry_after_that_does_not_fit_rests_the_destination() {
 
 #[tokio::test]
 async fn a_clock_that_is_put_back_ends_the_rest() {
-    let (line, clock) = line(Terms::default());
+    let (line, clock) = line(ClientOptions::default());
     let upstream = in_turn(vec![says(503, "Retry-After: 120"), well()]).await;
     line.fetch(get(&upstream, "/", 10.0)).await.unwrap();
     clock.put_back(Duration::from_secs(1));

@@ -9,8 +9,8 @@ use tokio::time::Instant;
 
 use super::address::base_url;
 use crate::{
-    backend::Surroundings,
-    clients::outbound::{Call, Line, Reply, TlsKeys, account_of},
+    backend::BuildContext,
+    clients::outbound::{Call, HttpClient, Reply, TlsKeys, account_of},
     domain::{
         error::BackendError,
         problem::{Path, Problems},
@@ -25,7 +25,7 @@ const MOST: usize = 8 * 1024 * 1024;
 pub struct Api {
     /// Its base URL.
     pub base: Url,
-    line: Arc<Line>,
+    line: Arc<HttpClient>,
 }
 
 impl Api {
@@ -33,7 +33,7 @@ impl Api {
     pub fn build(
         api: &str,
         ca: Option<&PathBuf>,
-        around: Surroundings<'_>,
+        around: BuildContext<'_>,
         path: &Path,
         problems: &mut Problems,
     ) -> Option<Self> {
@@ -79,7 +79,7 @@ impl Api {
 
     /// The way there.
     #[must_use]
-    pub const fn line(&self) -> &Arc<Line> {
+    pub const fn line(&self) -> &Arc<HttpClient> {
         &self.line
     }
 

@@ -10,15 +10,15 @@ use serde::Deserialize;
 use tokio::time::Instant;
 
 use super::{
-    Asked, Ruling, State,
+    GateQuery, Ruling, RulingState,
     address::follow,
     api::document,
     forge::{Credential, Field, Forge, Form, Required, Status, time, unknown_word},
     memory::System,
-    paging::Page,
+    paging::ListPage,
 };
 use crate::{
-    backend::{Surroundings, digests::commit::Commit},
+    backend::{BuildContext, digests::commit::Commit},
     clients::outbound::Reply,
     domain::{
         error::BackendError,
@@ -104,7 +104,7 @@ struct Target {
 
 impl Bitbucket {
     /// Parses the templates and checks the rest.
-    pub fn build(config: &Config, around: Surroundings<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
+    pub fn build(config: &Config, around: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
         let repository = Field::build(&config.repository, "repository", path, problems);
         let sha = Field::build(&config.sha, "sha", path, problems);
         let required = Required::build(config.keys.as_deref(), &path.key("keys"), problems);
@@ -113,12 +113,12 @@ impl Bitbucket {
         Some(Self { forge: forge?, repository: repository?, sha: sha?, required: required? })
     }
 
-    fn page(&self, commit: &Commit, reply: &Reply, from: &Url) -> Result<Page<Status>, BackendError> {
+    fn page(&self, commit: &Commit, reply: &Reply, from: &Url) -> Result<ListPage<Status>, BackendError> {
         let listed: Listed = document(reply)?;
         let next = listed.next.as_deref().map(|link| follow(from, link, |_| false)).transpose()?;
         let own = listed.values.into_iter().filter(|entry| entry.is_of(commit));
         let items = own.map(|entry| self.status(entry, reply)).collect::<Result<_, _>>()?;
-        Ok(Page { items, next })
+        Ok(ListPage { items, next })
     }
 
     fn status(&self, entry: Entry, reply: &Reply) -> Result<Status, BackendError> {
@@ -129,7 +129,7 @@ impl Bitbucket {
 }
 
 impl Config {
-    fn credential(&self, around: Surroundings<'_>, path: &Path, problems: &mut Problems) -> Option<Credential> {
+    fn credential(&self, around: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Credential> {
         let (form, secret, key) = match (&self.token, &self.username, &self.password) {
             (None, None, None) => return None,
             (Some(token), None, None) => (Form::Scheme("Bearer"), token, "token"),
@@ -165,11 +165,11 @@ impl Entry {
 }
 
 /// What Bitbucket's word means.
-fn state(word: &str) -> Option<State> {
+fn state(word: &str) -> Option<RulingState> {
     match word {
-        "SUCCESSFUL" => Some(State::Passed),
-        "INPROGRESS" => Some(State::Pending),
-        "FAILED" | "STOPPED" => Some(State::Failed),
+        "SUCCESSFUL" => Some(RulingState::Passed),
+        "INPROGRESS" => Some(RulingState::Pending),
+        "FAILED" | "STOPPED" => Some(RulingState::Failed),
         _ => None,
     }
 }
@@ -201,9 +201,9 @@ fn instant(status: &Status) -> Result<std::time::SystemTime, BackendError> {
 #[async_trait]
 impl System for Bitbucket {
     /// The commit, and the first page of its statuses.
-    type Question = (Commit, Url);
+    type Request = (Commit, Url);
 
-    async fn question(&self, asked: Asked<'_>) -> Result<Self::Question, BackendError> {
+    async fn question(&self, asked: GateQuery<'_>) -> Result<Self::Request, BackendError> {
         let within = |error: BackendError| error.within("bitbucket");
         let commit = self.sha.commit(asked.context).await.map_err(within)?;
         let [workspace, name] = self.repository.owner_and_name(asked.context).await.map_err(within)?;
@@ -212,11 +212,11 @@ impl System for Bitbucket {
         Ok((commit, first))
     }
 
-    fn key((_, first): &Self::Question) -> String {
+    fn key((_, first): &Self::Request) -> String {
         first.to_string()
     }
 
-    async fn rule(&self, (commit, first): &Self::Question, deadline: Instant) -> Result<Ruling, BackendError> {
+    async fn rule(&self, (commit, first): &Self::Request, deadline: Instant) -> Result<Ruling, BackendError> {
         let path = first.path();
         let told = format!("the statuses of commit {}, GET {path}", commit.short());
         let read = |reply: &Reply, from: &Url| self.page(commit, reply, from);
@@ -225,7 +225,7 @@ impl System for Bitbucket {
         Ok(self.required.rule(&statuses, commit, &told, &secrets))
     }
 
-    fn is_low(&self, _: &Self::Question) -> bool {
+    fn is_low(&self, _: &Self::Request) -> bool {
         self.forge.is_low()
     }
 
@@ -238,21 +238,21 @@ impl System for Bitbucket {
 mod tests {
     use super::*;
 
-    fn status(name: &str, state: State, at: &str) -> Status {
+    fn status(name: &str, state: RulingState, at: &str) -> Status {
         Status { name: name.to_owned(), word: String::new(), state, url: None, at: Some(at.to_owned()) }
     }
 
     #[test]
     fn each_word_has_a_meaning() {
-        assert_eq!(state("SUCCESSFUL"), Some(State::Passed));
-        assert_eq!(state("INPROGRESS"), Some(State::Pending));
-        assert_eq!(["FAILED", "STOPPED"].map(state), [Some(State::Failed); 2]);
+        assert_eq!(state("SUCCESSFUL"), Some(RulingState::Passed));
+        assert_eq!(state("INPROGRESS"), Some(RulingState::Pending));
+        assert_eq!(["FAILED", "STOPPED"].map(state), [Some(RulingState::Failed); 2]);
         assert_eq!(["", "successful", "SKIPPED"].map(state), [None; 3]);
     }
 
     #[test]
     fn the_latest_of_a_key_wins() {
-        use State::{Failed, Passed, Pending};
+        use RulingState::{Failed, Passed, Pending};
         let (early, late) = ("2026-02-01T09:00:00.5+00:00", "2026-02-01T10:00:00+00:00");
         for (first, second, state) in [
             ((Failed, early), (Passed, late), Passed),

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures_util::future::join_all;
 
-use super::{Asked, Gate, GateConfig, Ruling, State};
+use super::{Gate, GateConfig, GateQuery, Ruling, RulingState};
 use crate::{
-    backend::Surroundings,
+    backend::BuildContext,
     domain::{
         error::BackendError,
         generator::Evidence,
@@ -36,7 +36,7 @@ impl Combined {
     pub fn build(
         rule: Rule,
         members: &[GateConfig],
-        around: Surroundings<'_>,
+        around: BuildContext<'_>,
         path: &Path,
         problems: &mut Problems,
     ) -> Option<Self> {
@@ -55,7 +55,7 @@ impl Combined {
 
 #[async_trait]
 impl Gate for Combined {
-    async fn ask(&self, asked: Asked<'_>) -> Result<Ruling, BackendError> {
+    async fn ask(&self, asked: GateQuery<'_>) -> Result<Ruling, BackendError> {
         let said = join_all(self.members.iter().map(|member| member.ask(asked))).await;
         let count = said.len();
         let name = |error: BackendError, index| match count {
@@ -117,16 +117,16 @@ impl Rule {
     /// The ruling that decides, if one does.
     fn decider(self, rulings: &[Ruling], all_said: bool) -> Result<Option<Ruling>, BackendError> {
         let first = |state| rulings.iter().find(|ruling| ruling.state == state).cloned();
-        let passed = || rulings.iter().filter(|ruling| ruling.state == State::Passed);
+        let passed = || rulings.iter().filter(|ruling| ruling.state == RulingState::Passed);
         match self {
             Self::All => {
-                if let Some(failed) = first(State::Failed) {
+                if let Some(failed) = first(RulingState::Failed) {
                     return Ok(Some(failed));
                 }
                 if !all_said {
                     return Ok(None);
                 }
-                match first(State::Pending) {
+                match first(RulingState::Pending) {
                     Some(pending) => Ok(Some(pending)),
                     None => last_of_one_commit(passed()),
                 }
@@ -138,7 +138,7 @@ impl Rule {
                     return Ok(as_asked);
                 }
                 let earlier = last_of_one_commit(passed())?;
-                Ok(earlier.or_else(|| first(State::Pending)).or_else(|| first(State::Failed)))
+                Ok(earlier.or_else(|| first(RulingState::Pending)).or_else(|| first(RulingState::Failed)))
             }
         }
     }
@@ -178,9 +178,9 @@ mod tests {
 
     fn said(word: &str) -> Result<Ruling, BackendError> {
         let state = match word.split('@').next().unwrap() {
-            "passed" | "earlier" => State::Passed,
-            "pending" => State::Pending,
-            "failed" => State::Failed,
+            "passed" | "earlier" => RulingState::Passed,
+            "pending" => RulingState::Pending,
+            "failed" => RulingState::Failed,
             _ => return Err(BackendError::timeout(word)),
         };
         let commit = word.split('@').nth(1).map(|digit| Commit::parse(&digit.repeat(40)).unwrap());
@@ -200,14 +200,14 @@ mod tests {
             Ok(ruling) => {
                 assert_eq!(ruling.evidence.len(), words.len(), "{words:?}");
                 assert!(ruling.run_url.unwrap().contains(match ruling.state {
-                    State::Passed =>
+                    RulingState::Passed =>
                         if ruling.is_earlier {
                             "earlier"
                         } else {
                             "passed"
                         },
-                    State::Pending => "pending",
-                    State::Failed => "failed",
+                    RulingState::Pending => "pending",
+                    RulingState::Failed => "failed",
                 }));
                 let commit = ruling.commit.map(|commit| format!(" {}", &commit.as_str()[..1])).unwrap_or_default();
                 format!("{:?}{commit}", ruling.state)

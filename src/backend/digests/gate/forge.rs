@@ -18,10 +18,10 @@ pub use self::{
 };
 use super::{
     api::Api,
-    paging::{self, Page},
+    paging::{self, ListPage},
 };
 use crate::{
-    backend::Surroundings,
+    backend::BuildContext,
     clients::outbound::{Reply, names_user},
     domain::{
         error::BackendError,
@@ -48,7 +48,7 @@ impl Forge {
         api: &str,
         ca: Option<&PathBuf>,
         credential: Option<Credential>,
-        around: Surroundings<'_>,
+        around: BuildContext<'_>,
         path: &Path,
         problems: &mut Problems,
     ) -> Option<Self> {
@@ -71,7 +71,7 @@ impl Forge {
         &self,
         first: Url,
         deadline: Instant,
-        read: impl FnMut(&Reply, &Url) -> Result<Page<T>, BackendError> + Send,
+        read: impl FnMut(&Reply, &Url) -> Result<ListPage<T>, BackendError> + Send,
     ) -> Result<(Vec<T>, Secrets), BackendError> {
         let list = paging::list(first, |url| self.get(url, deadline), read).await;
         list.map_err(|error| error.within(&self.name))

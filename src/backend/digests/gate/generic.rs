@@ -9,15 +9,15 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{Asked, Ruling, State, memory::System};
+use super::{GateQuery, Ruling, RulingState, memory::System};
 use crate::{
     backend::{
-        Surroundings,
+        BuildContext,
         digests::commit::Commit,
         mapping::{self, Load},
         request::{Method, Parts, Request, headers_of},
     },
-    clients::outbound::{Call, ClientCertificate, Line, Reply, TlsKeys},
+    clients::outbound::{Call, ClientCertificate, HttpClient, Reply, TlsKeys},
     domain::{
         document,
         error::BackendError,
@@ -29,7 +29,7 @@ use crate::{
     lang::{
         evaluator::{Evaluator, Variables},
         expression::Expression,
-        template::{INPUT_SCOPE, Place, Template},
+        template::{INPUT_SCOPE, Template, ValueContext},
     },
 };
 
@@ -86,7 +86,7 @@ const fn default_timeout() -> HumanDuration {
 /// The gate, with everything parsed.
 #[derive(Debug)]
 pub struct Generic {
-    line: Arc<Line>,
+    line: Arc<HttpClient>,
     request: Request,
     sha: Option<Template>,
     reading: Arc<Reading>,
@@ -103,7 +103,7 @@ struct Reading {
 
 impl Generic {
     /// Parses all templates and the expression.
-    pub fn build(config: &Config, around: Surroundings<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
+    pub fn build(config: &Config, around: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
         let parts = Parts {
             method: config.method,
             url: &config.url,
@@ -116,7 +116,7 @@ impl Generic {
         let sha = config
             .sha
             .as_deref()
-            .map(|sha| problems.note(&path.key("sha"), Template::parse(sha, Place::Text, INPUT_SCOPE)));
+            .map(|sha| problems.note(&path.key("sha"), Template::parse(sha, ValueContext::Text, INPUT_SCOPE)));
         let verdict = problems.note(&path.key("verdict"), Expression::compile(&config.verdict));
         problems.check_not_zero(&path.key("timeout"), config.timeout.0);
         let keys = TlsKeys {
@@ -138,7 +138,7 @@ impl Generic {
 
 /// A request, and what its answer is read with.
 #[derive(Debug)]
-pub struct Question {
+pub struct GenericRequest {
     commit: Option<Commit>,
     call: Call,
     /// Nothing where the verdict does not look at them.
@@ -147,9 +147,9 @@ pub struct Question {
 
 #[async_trait]
 impl System for Generic {
-    type Question = Question;
+    type Request = GenericRequest;
 
-    async fn question(&self, asked: Asked<'_>) -> Result<Question, BackendError> {
+    async fn question(&self, asked: GateQuery<'_>) -> Result<GenericRequest, BackendError> {
         let commit = match &self.sha {
             Some(sha) => Some(Commit::render(sha, asked.context).await.map_err(|error| error.within("sha"))?),
             None => None,
@@ -158,17 +158,17 @@ impl System for Generic {
         call.revalidate = call.method == http::Method::GET;
         let parameters =
             if self.reading.verdict.mentions("params") { Arc::clone(asked.parameters) } else { Arc::default() };
-        Ok(Question { commit, call, parameters })
+        Ok(GenericRequest { commit, call, parameters })
     }
 
-    fn key(Question { commit, call, parameters }: &Question) -> String {
+    fn key(GenericRequest { commit, call, parameters }: &GenericRequest) -> String {
         let parameters: BTreeMap<&String, String> =
             parameters.iter().map(|(name, value)| (name, value.to_string())).collect();
         // Headers that hold secrets show nothing of them.
         format!("{commit:?} {} {} {:?} {:?} {parameters:?}", call.method, call.url, call.headers, call.body)
     }
 
-    async fn rule(&self, question: &Question, deadline: Instant) -> Result<Ruling, BackendError> {
+    async fn rule(&self, question: &GenericRequest, deadline: Instant) -> Result<Ruling, BackendError> {
         let deadline = deadline.min(Instant::now() + self.timeout.0);
         let destination = question.call.to_string();
         let reply = self.line.fetch(Call { deadline, ..question.call.clone() }).await?;
@@ -177,8 +177,8 @@ impl System for Generic {
         let state = state.map_err(|error| secrets.clean(&error).within(&destination))?;
         let answered = format!("{status}, which the verdict takes as {}", state.as_str());
         let evidence = vec![match state {
-            State::Passed => Evidence::present(destination, answered),
-            State::Pending | State::Failed => Evidence::absent(destination, answered),
+            RulingState::Passed => Evidence::present(destination, answered),
+            RulingState::Pending | RulingState::Failed => Evidence::absent(destination, answered),
         }];
         Ok(Ruling {
             state,
@@ -190,7 +190,7 @@ impl System for Generic {
         })
     }
 
-    fn is_low(&self, Question { call, .. }: &Question) -> bool {
+    fn is_low(&self, GenericRequest { call, .. }: &GenericRequest) -> bool {
         self.line.is_low(&call.url, &call.account())
     }
 
@@ -200,7 +200,12 @@ impl System for Generic {
 }
 
 impl Generic {
-    async fn read(&self, reply: Reply, parameters: &Arc<Parameters>, deadline: Instant) -> Result<State, BackendError> {
+    async fn read(
+        &self,
+        reply: Reply,
+        parameters: &Arc<Parameters>,
+        deadline: Instant,
+    ) -> Result<RulingState, BackendError> {
         self.reading.check_status(&reply)?;
         let load = Load::Bytes(reply.body.len());
         let reading = Arc::clone(&self.reading);
@@ -261,12 +266,12 @@ impl Reading {
     }
 }
 
-fn ruled(verdict: Value, reply: &Reply) -> Result<State, BackendError> {
+fn ruled(verdict: Value, reply: &Reply) -> Result<RulingState, BackendError> {
     let invalid = |why: String| BackendError::invalid_output(format!("verdict: {why}"));
     match verdict {
-        Value::String(word) if word == "passed" => Ok(State::Passed),
-        Value::String(word) if word == "pending" => Ok(State::Pending),
-        Value::String(word) if word == "failed" => Ok(State::Failed),
+        Value::String(word) if word == "passed" => Ok(RulingState::Passed),
+        Value::String(word) if word == "pending" => Ok(RulingState::Pending),
+        Value::String(word) if word == "failed" => Ok(RulingState::Failed),
         other => {
             let shown = reply.secrets.excerpt(other.to_string().as_bytes(), 80);
             Err(invalid(format!("it gives `{shown}`, not `passed`, `pending` or `failed`")))

@@ -10,14 +10,14 @@ use serde::Deserialize;
 use tokio::time::Instant;
 
 use super::{
-    Asked, Ruling, State,
+    GateQuery, Ruling, RulingState,
     api::document,
     forge::{Credential, Field, Forge, Form, Required, Status, time, unknown_word},
     memory::System,
-    paging::Page,
+    paging::ListPage,
 };
 use crate::{
-    backend::{Surroundings, digests::commit::Commit},
+    backend::{BuildContext, digests::commit::Commit},
     clients::outbound::Reply,
     domain::{
         error::BackendError,
@@ -107,7 +107,7 @@ struct Progress {
 
 impl Gitea {
     /// Parses the templates and checks the rest.
-    pub fn build(config: &Config, around: Surroundings<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
+    pub fn build(config: &Config, around: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
         let repository = Field::build(&config.repository, "repository", path, problems);
         let sha = Field::build(&config.sha, "sha", path, problems);
         let required = Required::build(config.contexts.as_deref(), &path.key("contexts"), problems);
@@ -139,7 +139,7 @@ impl Gitea {
         reply: &Reply,
         from: &Url,
         so_far: &mut Progress,
-    ) -> Result<Page<Status>, BackendError> {
+    ) -> Result<ListPage<Status>, BackendError> {
         let combined: Combined = document(reply)?;
         let entries = combined.statuses.unwrap_or_default();
         if !entries.is_empty() && !combined.sha.eq_ignore_ascii_case(commit.as_str()) {
@@ -150,7 +150,7 @@ impl Gitea {
         so_far.note(&entries, combined.total_count, reply)?;
         let next = if so_far.is_done(is_empty)? { None } else { Some(so_far.next(from)) };
         let items = entries.into_iter().map(|entry| self.status(entry, reply)).collect::<Result<_, _>>()?;
-        Ok(Page { items, next })
+        Ok(ListPage { items, next })
     }
 }
 
@@ -199,13 +199,13 @@ fn query(page: usize) -> [(&'static str, String); 2] {
 }
 
 /// What Gitea's word means. Its own summary takes `warning` and `skipped` for success; here that is the operator's word.
-fn state(word: &str, accept: &[Accept]) -> Option<State> {
+fn state(word: &str, accept: &[Accept]) -> Option<RulingState> {
     match word {
-        "success" => Some(State::Passed),
-        "warning" if accept.contains(&Accept::Warning) => Some(State::Passed),
-        "skipped" if accept.contains(&Accept::Skipped) => Some(State::Passed),
-        "pending" => Some(State::Pending),
-        "error" | "failure" | "warning" | "skipped" => Some(State::Failed),
+        "success" => Some(RulingState::Passed),
+        "warning" if accept.contains(&Accept::Warning) => Some(RulingState::Passed),
+        "skipped" if accept.contains(&Accept::Skipped) => Some(RulingState::Passed),
+        "pending" => Some(RulingState::Pending),
+        "error" | "failure" | "warning" | "skipped" => Some(RulingState::Failed),
         _ => None,
     }
 }
@@ -213,9 +213,9 @@ fn state(word: &str, accept: &[Accept]) -> Option<State> {
 #[async_trait]
 impl System for Gitea {
     /// The commit, and the first page of its statuses.
-    type Question = (Commit, Url);
+    type Request = (Commit, Url);
 
-    async fn question(&self, asked: Asked<'_>) -> Result<Self::Question, BackendError> {
+    async fn question(&self, asked: GateQuery<'_>) -> Result<Self::Request, BackendError> {
         let within = |error: BackendError| error.within("gitea");
         let commit = self.sha.commit(asked.context).await.map_err(within)?;
         let [owner, name] = self.repository.owner_and_name(asked.context).await.map_err(within)?;
@@ -224,11 +224,11 @@ impl System for Gitea {
         Ok((commit, first))
     }
 
-    fn key((_, first): &Self::Question) -> String {
+    fn key((_, first): &Self::Request) -> String {
         first.to_string()
     }
 
-    async fn rule(&self, (commit, first): &Self::Question, deadline: Instant) -> Result<Ruling, BackendError> {
+    async fn rule(&self, (commit, first): &Self::Request, deadline: Instant) -> Result<Ruling, BackendError> {
         let told = format!("the statuses of commit {}, GET {}", commit.short(), first.path());
         let mut so_far = Progress::default();
         let read = |reply: &Reply, from: &Url| self.page(commit, reply, from, &mut so_far);
@@ -236,7 +236,7 @@ impl System for Gitea {
         Ok(self.required.rule(&statuses, commit, &told, &secrets))
     }
 
-    fn is_low(&self, _: &Self::Question) -> bool {
+    fn is_low(&self, _: &Self::Request) -> bool {
         self.forge.is_low()
     }
 
@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn each_word_has_a_meaning() {
-        use State::{Failed, Passed, Pending};
+        use RulingState::{Failed, Passed, Pending};
         let all = &[Accept::Skipped, Accept::Warning];
         for (word, strict, lenient) in [
             ("success", Some(Passed), Some(Passed)),

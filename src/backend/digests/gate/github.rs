@@ -22,12 +22,12 @@ pub use self::walk::WalkBack;
 use self::{
     access::Access,
     repository::Repository,
-    verdict::{Judge, Kind},
+    verdict::{CheckKind, Judge},
 };
-use super::{Asked, Ruling, api::Api, combined::Rule, memory::System, pattern::Pattern};
+use super::{GateQuery, Ruling, api::Api, combined::Rule, memory::System, pattern::Pattern};
 use crate::{
     backend::{
-        Surroundings,
+        BuildContext,
         credential::{Credential, github_app},
         digests::commit::Commit,
     },
@@ -36,7 +36,7 @@ use crate::{
         problem::{Path, Problems},
         secret::SecretRef,
     },
-    lang::template::{INPUT_SCOPE, Place, Template},
+    lang::template::{INPUT_SCOPE, Template, ValueContext},
 };
 
 /// What must have passed on GitHub. At least one of `workflows`, `checks` and `statuses` names something; all of it is
@@ -118,9 +118,9 @@ pub struct Github {
 
 impl Github {
     /// Parses templates and names, and reads the App's key once.
-    pub fn build(config: &Config, around: Surroundings<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
+    pub fn build(config: &Config, around: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
         let api = Api::build(&config.api, config.ca.as_ref(), around, path, problems);
-        let template = |text: &str| Template::parse(text, Place::Text, INPUT_SCOPE);
+        let template = |text: &str| Template::parse(text, ValueContext::Text, INPUT_SCOPE);
         let repository = problems.note(&path.key("repository"), template(&config.repository));
         if let Some(repository) = repository.as_ref().filter(|template| template.fixed_prefix() == template.source()) {
             problems.note(&path.key("repository"), Repository::parse(repository.source()));
@@ -162,37 +162,41 @@ impl Github {
 
 /// A commit of a repository.
 #[derive(Debug, Clone)]
-pub struct Question {
+pub struct GithubRequest {
     repository: Repository,
     commit: Commit,
 }
 
 #[async_trait]
 impl System for Github {
-    type Question = Question;
+    type Request = GithubRequest;
 
-    async fn question(&self, asked: Asked<'_>) -> Result<Question, BackendError> {
+    async fn question(&self, asked: GateQuery<'_>) -> Result<GithubRequest, BackendError> {
         let invalid = |what: &'static str| move |error: BackendError| error.within(what);
         let repository = asked.context.render(&self.repository).await;
         let repository = repository.and_then(|text| Ok(Repository::parse(&text)?));
         let repository = repository.map_err(|error| error.within("repository").told(BackendError::invalid_input))?;
         let commit = Commit::render(&self.sha, asked.context).await.map_err(invalid("sha"))?;
-        Ok(Question { repository, commit })
+        Ok(GithubRequest { repository, commit })
     }
 
-    fn key(Question { repository, commit }: &Question) -> String {
+    fn key(GithubRequest { repository, commit }: &GithubRequest) -> String {
         format!("{repository} {commit}")
     }
 
     /// Asks for all that is required of the commit.
-    async fn rule(&self, question: &Question, deadline: Instant) -> Result<Ruling, BackendError> {
-        let Question { repository, commit } = question;
-        let required = [(Kind::Workflow, &self.workflows), (Kind::Check, &self.checks), (Kind::Status, &self.statuses)];
+    async fn rule(&self, question: &GithubRequest, deadline: Instant) -> Result<Ruling, BackendError> {
+        let GithubRequest { repository, commit } = question;
+        let required = [
+            (CheckKind::Workflow, &self.workflows),
+            (CheckKind::Check, &self.checks),
+            (CheckKind::Status, &self.statuses),
+        ];
         let lists = required.into_iter().filter(|(_, names)| !names.is_empty()).map(async |(kind, names)| {
             let things = match kind {
-                Kind::Workflow => self.access.runs(repository, commit, &self.events, deadline).await,
-                Kind::Check => self.access.check_runs(repository, commit, names, deadline).await,
-                Kind::Status => self.access.statuses(repository, commit, deadline).await,
+                CheckKind::Workflow => self.access.runs(repository, commit, &self.events, deadline).await,
+                CheckKind::Check => self.access.check_runs(repository, commit, names, deadline).await,
+                CheckKind::Status => self.access.statuses(repository, commit, deadline).await,
             };
             match things {
                 Ok(things) => Judge { kind, repository, commit, accept: &self.accept }.judge(names, &things),
@@ -202,7 +206,7 @@ impl System for Github {
         Rule::All.decide(join_all(lists).await.into_iter().flatten().collect())
     }
 
-    fn is_low(&self, _: &Question) -> bool {
+    fn is_low(&self, _: &GithubRequest) -> bool {
         self.access.is_low()
     }
 
@@ -214,7 +218,7 @@ impl System for Github {
 fn credential(
     config: &Config,
     api: Option<&Api>,
-    around: Surroundings<'_>,
+    around: BuildContext<'_>,
     path: &Path,
     problems: &mut Problems,
 ) -> Option<Credential> {

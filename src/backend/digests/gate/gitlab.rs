@@ -13,15 +13,15 @@ use tokio::time::Instant;
 
 use self::pipelines::{Pipeline, Wanted};
 use super::{
-    Asked, Ruling,
+    GateQuery, Ruling,
     address::follow_header,
     api::document,
     forge::{Credential, Field, Forge, Form},
     memory::System,
-    paging::Page,
+    paging::ListPage,
 };
 use crate::{
-    backend::{Surroundings, digests::commit::Commit, total},
+    backend::{BuildContext, digests::commit::Commit, total},
     clients::outbound::Reply,
     domain::{
         error::BackendError,
@@ -114,7 +114,7 @@ pub struct Gitlab {
 
 impl Gitlab {
     /// Parses the templates and checks the rest.
-    pub fn build(config: &Config, around: Surroundings<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
+    pub fn build(config: &Config, around: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
         let mut field = |source: &str, key| Field::build(source, key, path, problems);
         let (project, sha) = (field(&config.project, "project"), field(&config.sha, "sha"));
         // Whether it is there, and whether it is right.
@@ -160,7 +160,7 @@ impl Gitlab {
 
 /// Which pipelines are asked for.
 #[derive(Debug)]
-pub struct Question {
+pub struct GitlabRequest {
     commit: Commit,
     reference: Option<String>,
     first: Url,
@@ -176,9 +176,9 @@ async fn optional(field: Option<&Field>, context: &Context) -> Result<Option<Str
 
 #[async_trait]
 impl System for Gitlab {
-    type Question = Question;
+    type Request = GitlabRequest;
 
-    async fn question(&self, asked: Asked<'_>) -> Result<Question, BackendError> {
+    async fn question(&self, asked: GateQuery<'_>) -> Result<GitlabRequest, BackendError> {
         let within = |error: BackendError| error.within("gitlab");
         let commit = self.sha.commit(asked.context).await.map_err(within)?;
         let project = self.project.names(asked.context).await.map_err(within)?.join("/");
@@ -201,21 +201,21 @@ impl System for Gitlab {
             query.extend([("order_by", "id"), ("sort", "desc"), ("per_page", "100")]);
             self.forge.url(&["projects", &project, "pipelines"], &query)
         };
-        Ok(Question { commit, reference, first })
+        Ok(GitlabRequest { commit, reference, first })
     }
 
-    fn key(question: &Question) -> String {
+    fn key(question: &GitlabRequest) -> String {
         format!("{question:?}")
     }
 
-    async fn rule(&self, question: &Question, deadline: Instant) -> Result<Ruling, BackendError> {
-        let Question { commit, reference, first } = question;
+    async fn rule(&self, question: &GitlabRequest, deadline: Instant) -> Result<Ruling, BackendError> {
+        let GitlabRequest { commit, reference, first } = question;
         let path = first.path();
         let told = format!("the pipelines of commit {}, GET {path}", commit.short());
         let mut totals = Vec::new();
         let read = |reply: &Reply, from: &Url| {
             totals.extend(total::in_header(&reply.headers, TOTAL)?);
-            Ok(Page { items: document::<Vec<Pipeline>>(reply)?, next: next_page(reply, from)? })
+            Ok(ListPage { items: document::<Vec<Pipeline>>(reply)?, next: next_page(reply, from)? })
         };
         let (pipelines, secrets) = self.forge.list(first.clone(), deadline, read).await?;
         let distinct: HashSet<u64> = pipelines.iter().map(Pipeline::id).collect();
@@ -224,7 +224,7 @@ impl System for Gitlab {
         wanted.rule(&pipelines, &told, &self.forge, &secrets).map_err(|error| self.forge.told(path, error))
     }
 
-    fn is_low(&self, _: &Question) -> bool {
+    fn is_low(&self, _: &GitlabRequest) -> bool {
         self.forge.is_low()
     }
 

@@ -8,14 +8,14 @@ use async_trait::async_trait;
 use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 
-use super::{Asked, Gate, Ruling, State};
+use super::{Gate, GateQuery, Ruling, RulingState};
 use crate::{
     bounded_cache::{self, Bounded},
     domain::{
         clock::{Clock, Timestamp},
         error::BackendError,
     },
-    flight::{Flights, Seat, wait::landed},
+    flight::{FlightGuard, Flights, wait::wait},
 };
 
 /// For how long a commit that passed is known to have passed.
@@ -36,25 +36,25 @@ type Key = [u8; 32];
 #[async_trait]
 pub trait System: fmt::Debug + Send + Sync + 'static {
     /// What is asked, with every parameter in its place.
-    type Question: Send + Sync + 'static;
+    type Request: Send + Sync + 'static;
 
     /// The question that `asked` comes down to.
     ///
     /// # Errors
     /// When the parameters do not make one.
-    async fn question(&self, asked: Asked<'_>) -> Result<Self::Question, BackendError>;
+    async fn question(&self, asked: GateQuery<'_>) -> Result<Self::Request, BackendError>;
 
     /// What tells `question` from all others to this system.
-    fn key(question: &Self::Question) -> String;
+    fn key(question: &Self::Request) -> String;
 
     /// Asks for CI's word by `deadline`. Read only.
     ///
     /// # Errors
     /// When there is no clear answer.
-    async fn rule(&self, question: &Self::Question, deadline: Instant) -> Result<Ruling, BackendError>;
+    async fn rule(&self, question: &Self::Request, deadline: Instant) -> Result<Ruling, BackendError>;
 
     /// Whether little is left of what the system allows whoever asks `question`.
-    fn is_low(&self, question: &Self::Question) -> bool;
+    fn is_low(&self, question: &Self::Request) -> bool;
 
     /// Whether what is asked depends on the ApplicationSet's name.
     fn reads_application_set(&self) -> bool;
@@ -65,13 +65,13 @@ pub trait System: fmt::Debug + Send + Sync + 'static {
 pub struct Remembered<S> {
     /// The system itself.
     pub system: Arc<S>,
-    kept: Kept,
+    kept: RememberedRulings,
     flights: Flights<Key, Key, Result<Ruling, BackendError>>,
 }
 
 /// The rulings that hold, and since when.
 #[derive(Clone)]
-struct Kept {
+struct RememberedRulings {
     rulings: Bounded<Key, (Ruling, Timestamp)>,
     clock: Arc<dyn Clock>,
 }
@@ -80,7 +80,7 @@ impl<S: System> Remembered<S> {
     /// `system`, with a memory by `clock`.
     #[must_use]
     pub fn new(system: S, clock: &Arc<dyn Clock>) -> Self {
-        let kept = Kept { rulings: bounded_cache::new(MOST), clock: Arc::clone(clock) };
+        let kept = RememberedRulings { rulings: bounded_cache::new(MOST), clock: Arc::clone(clock) };
         Self { system: Arc::new(system), kept, flights: Flights::default() }
     }
 
@@ -89,7 +89,7 @@ impl<S: System> Remembered<S> {
     ///
     /// # Errors
     /// When the system gives no clear answer in time, which is not remembered.
-    pub async fn ruling(&self, question: S::Question, asked: Asked<'_>) -> Result<Ruling, BackendError> {
+    pub async fn ruling(&self, question: S::Request, asked: GateQuery<'_>) -> Result<Ruling, BackendError> {
         let key: Key = Sha256::digest(S::key(&question)).into();
         if !asked.may_reuse {
             // A question that began earlier may not know what this one is about.
@@ -98,9 +98,9 @@ impl<S: System> Remembered<S> {
             return Ok(ruling);
         }
         let (question, deadline) = (Arc::new(question), asked.deadline);
-        let board = || {
+        let join = || {
             let (system, kept, question) = (Arc::clone(&self.system), self.kept.clone(), Arc::clone(&question));
-            let work = move |seat: Seat<_, _, _>| async move {
+            let work = move |seat: FlightGuard<_, _, _>| async move {
                 let ruling = system.rule(&question, deadline).await;
                 seat.land(|is_current| {
                     if let (Ok(ruling), true) = (&ruling, is_current) {
@@ -110,13 +110,13 @@ impl<S: System> Remembered<S> {
                 ruling
             };
             let known = || asked.may_reuse.then(|| self.kept.recall(&key, || false)).flatten();
-            self.flights.board(key, || known().map(Ok), || key, work)
+            self.flights.join(key, || known().map(Ok), || key, work)
         };
-        landed(board, deadline).await
+        wait(join, deadline).await
     }
 }
 
-impl Kept {
+impl RememberedRulings {
     fn recall(&self, key: &Key, is_low: impl FnOnce() -> bool) -> Option<Ruling> {
         let (ruling, since) = self.rulings.get(key)?;
         let age = self.clock.now().since(since)?;
@@ -130,18 +130,18 @@ impl Kept {
 }
 
 /// For how long a ruling holds, and for how long while little is left.
-const fn lives(state: State) -> (Duration, Duration) {
+const fn lives(state: RulingState) -> (Duration, Duration) {
     let (life, base) = match state {
-        State::Passed => (PASSED_FOR, PASSED_FOR),
-        State::Failed => (FAILED_FOR, FAILED_FOR),
-        State::Pending => (Duration::ZERO, PENDING_FOR),
+        RulingState::Passed => (PASSED_FOR, PASSED_FOR),
+        RulingState::Failed => (FAILED_FOR, FAILED_FOR),
+        RulingState::Pending => (Duration::ZERO, PENDING_FOR),
     };
     (life, base.saturating_mul(STRETCH))
 }
 
 #[async_trait]
 impl<S: System> Gate for Remembered<S> {
-    async fn ask(&self, asked: Asked<'_>) -> Result<Ruling, BackendError> {
+    async fn ask(&self, asked: GateQuery<'_>) -> Result<Ruling, BackendError> {
         self.ruling(self.system.question(asked).await?, asked).await
     }
 
@@ -155,7 +155,7 @@ impl<S: System> Gate for Remembered<S> {
     }
 }
 
-impl fmt::Debug for Kept {
+impl fmt::Debug for RememberedRulings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Kept").field("rulings", &self.rulings.entry_count()).finish_non_exhaustive()
     }
@@ -185,7 +185,7 @@ mod tests {
     /// Says what it is told to say, after a while; and how often it was asked.
     #[derive(Debug)]
     struct Oracle {
-        says: Mutex<Option<State>>,
+        says: Mutex<Option<RulingState>>,
         takes: Duration,
         is_low: AtomicBool,
         asked: AtomicU64,
@@ -193,9 +193,9 @@ mod tests {
 
     #[async_trait]
     impl System for Oracle {
-        type Question = ();
+        type Request = ();
 
-        async fn question(&self, _: Asked<'_>) -> Result<(), BackendError> {
+        async fn question(&self, _: GateQuery<'_>) -> Result<(), BackendError> {
             Ok(())
         }
 
@@ -235,7 +235,7 @@ mod tests {
             Self { hands, gate: Arc::new(Remembered::new(oracle, &clock)) }
         }
 
-        fn says(&self, says: Option<State>) {
+        fn says(&self, says: Option<RulingState>) {
             *self.gate.system.says.lock().unwrap() = says;
         }
 
@@ -243,15 +243,15 @@ mod tests {
             self.gate.system.asked.load(Ordering::SeqCst)
         }
 
-        async fn ask(&self, may_reuse: bool, patience: Duration) -> Result<State, BackendError> {
+        async fn ask(&self, may_reuse: bool, patience: Duration) -> Result<RulingState, BackendError> {
             let (context, parameters) = (Context::here(minijinja::Value::UNDEFINED), Arc::default());
             let deadline = Instant::now() + patience;
-            let asked = Asked { context: &context, parameters: &parameters, deadline, may_reuse };
+            let asked = GateQuery { context: &context, parameters: &parameters, deadline, may_reuse };
             self.gate.ask(asked).await.map(|ruling| ruling.state)
         }
 
         /// The same in a task of its own.
-        fn asks(&self, patience: Duration) -> tokio::task::JoinHandle<Result<State, BackendError>> {
+        fn asks(&self, patience: Duration) -> tokio::task::JoinHandle<Result<RulingState, BackendError>> {
             let desk = self.clone();
             tokio::spawn(async move { desk.ask(true, patience).await })
         }
@@ -262,12 +262,12 @@ mod tests {
     #[tokio::test]
     async fn each_ruling_holds_for_its_time() {
         for (state, is_low, lasts) in [
-            (State::Passed, false, 600),
-            (State::Failed, false, 60),
-            (State::Pending, false, 0),
-            (State::Passed, true, 2400),
-            (State::Failed, true, 240),
-            (State::Pending, true, 60),
+            (RulingState::Passed, false, 600),
+            (RulingState::Failed, false, 60),
+            (RulingState::Pending, false, 0),
+            (RulingState::Passed, true, 2400),
+            (RulingState::Failed, true, 240),
+            (RulingState::Pending, true, 60),
         ] {
             let desk = Desk::new(Duration::ZERO);
             desk.gate.system.is_low.store(is_low, Ordering::SeqCst);
@@ -288,11 +288,11 @@ mod tests {
     async fn who_may_not_reuse_asks_and_corrects_what_is_remembered() {
         let desk = Desk::new(Duration::ZERO);
         for (may_reuse, says, hears) in [
-            (true, State::Passed, State::Passed),
-            (false, State::Failed, State::Failed),
-            (true, State::Passed, State::Failed),
-            (false, State::Pending, State::Pending),
-            (true, State::Passed, State::Passed),
+            (true, RulingState::Passed, RulingState::Passed),
+            (false, RulingState::Failed, RulingState::Failed),
+            (true, RulingState::Passed, RulingState::Failed),
+            (false, RulingState::Pending, RulingState::Pending),
+            (true, RulingState::Passed, RulingState::Passed),
         ] {
             desk.says(Some(says));
             assert_eq!(desk.ask(may_reuse, PATIENT).await.unwrap(), hears);
@@ -303,12 +303,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn equal_questions_share_one_even_when_the_first_one_leaves() {
         let desk = Desk::new(Duration::from_secs(1));
-        desk.says(Some(State::Pending));
+        desk.says(Some(RulingState::Pending));
         let callers: Vec<_> = (0..100).map(|_| desk.asks(PATIENT)).collect();
         sleep(Duration::from_millis(500)).await;
         callers[0].abort();
         for caller in callers.into_iter().skip(1) {
-            assert_eq!(caller.await.unwrap().unwrap(), State::Pending);
+            assert_eq!(caller.await.unwrap().unwrap(), RulingState::Pending);
         }
         assert_eq!(desk.asked(), 1);
         assert!(desk.gate.flights.is_empty());
@@ -317,12 +317,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn who_has_more_time_waits_longer() {
         let desk = Desk::new(Duration::from_secs(1));
-        desk.says(Some(State::Passed));
+        desk.says(Some(RulingState::Passed));
         let hasty = desk.asks(Duration::from_millis(100));
         tokio::task::yield_now().await;
         let patient = desk.asks(PATIENT);
         assert_eq!(hasty.await.unwrap().unwrap_err().message, "too slow");
-        assert_eq!((patient.await.unwrap().unwrap(), desk.asked()), (State::Passed, 2));
+        assert_eq!((patient.await.unwrap().unwrap(), desk.asked()), (RulingState::Passed, 2));
 
         // And who has less, not so long.
         desk.gate.forget();
@@ -331,30 +331,30 @@ mod tests {
         let began = Instant::now();
         let error = desk.ask(true, Duration::from_millis(100)).await.unwrap_err();
         assert!(error.message.contains("in time") && began.elapsed() < Duration::from_millis(200), "{error}");
-        assert_eq!((patient.await.unwrap().unwrap(), desk.asked()), (State::Passed, 3));
+        assert_eq!((patient.await.unwrap().unwrap(), desk.asked()), (RulingState::Passed, 3));
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_began_before_all_was_forgotten_is_not_remembered() {
         let desk = Desk::new(Duration::from_secs(1));
-        desk.says(Some(State::Failed));
+        desk.says(Some(RulingState::Failed));
         let slow = desk.asks(PATIENT);
         sleep(Duration::from_millis(500)).await;
         desk.gate.forget();
-        desk.says(Some(State::Passed));
-        assert_eq!(slow.await.unwrap().unwrap(), State::Failed);
-        assert_eq!(desk.ask(true, PATIENT).await.unwrap(), State::Passed);
+        desk.says(Some(RulingState::Passed));
+        assert_eq!(slow.await.unwrap().unwrap(), RulingState::Failed);
+        assert_eq!(desk.ask(true, PATIENT).await.unwrap(), RulingState::Passed);
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_began_before_somebody_asked_anew_is_not_remembered() {
         let desk = Desk::new(Duration::from_secs(1));
-        desk.says(Some(State::Failed));
+        desk.says(Some(RulingState::Failed));
         let slow = desk.asks(PATIENT);
         sleep(Duration::from_millis(500)).await;
-        desk.says(Some(State::Passed));
-        assert_eq!(desk.ask(false, PATIENT).await.unwrap(), State::Passed);
-        assert_eq!(slow.await.unwrap().unwrap(), State::Failed);
-        assert_eq!((desk.ask(true, PATIENT).await.unwrap(), desk.asked()), (State::Passed, 2));
+        desk.says(Some(RulingState::Passed));
+        assert_eq!(desk.ask(false, PATIENT).await.unwrap(), RulingState::Passed);
+        assert_eq!(slow.await.unwrap().unwrap(), RulingState::Failed);
+        assert_eq!((desk.ask(true, PATIENT).await.unwrap(), desk.asked()), (RulingState::Passed, 2));
     }
 }

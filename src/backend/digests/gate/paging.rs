@@ -12,7 +12,7 @@ const MOST_PAGES: usize = 20;
 
 /// A part of a list.
 #[derive(Debug)]
-pub struct Page<T> {
+pub struct ListPage<T> {
     /// What stands in it.
     pub items: Vec<T>,
     /// Where the next part is, if there is one.
@@ -24,13 +24,13 @@ pub struct Page<T> {
 ///
 /// # Errors
 /// When a page is missing, or the list does not end.
-pub async fn list<T, Asked>(
+pub async fn list<T, GateQuery>(
     first: Url,
-    get: impl Fn(Url) -> Asked,
-    mut read: impl FnMut(&Reply, &Url) -> Result<Page<T>, BackendError>,
+    get: impl Fn(Url) -> GateQuery,
+    mut read: impl FnMut(&Reply, &Url) -> Result<ListPage<T>, BackendError>,
 ) -> Result<(Vec<T>, Secrets), BackendError>
 where
-    Asked: Future<Output = Result<Reply, BackendError>>,
+    GateQuery: Future<Output = Result<Reply, BackendError>>,
 {
     let (mut items, mut seen, mut secrets) = (Vec::new(), Vec::new(), Secrets::default());
     let mut next = Some(first);

@@ -19,7 +19,7 @@ use crate::{
     },
     lang::{
         evaluator::{Context, Evaluator},
-        template::{INPUT_SCOPE, Place, Template},
+        template::{INPUT_SCOPE, Template, ValueContext},
     },
 };
 
@@ -159,7 +159,7 @@ fn unclear(asked: &str, answered: &str) -> BackendError {
 }
 
 fn parse(text: &str) -> Result<Template, String> {
-    let template = Template::parse(text, Place::Reference, INPUT_SCOPE)?;
+    let template = Template::parse(text, ValueContext::Reference, INPUT_SCOPE)?;
     let fixed = template.fixed_prefix();
     let (registry, name) = split(fixed);
     if !is_registry(registry) || !fixed.contains('/') {

@@ -14,7 +14,7 @@ use crate::{
     },
     lang::{
         evaluator::Context,
-        template::{INPUT_SCOPE, Place, Template},
+        template::{INPUT_SCOPE, Template, ValueContext},
     },
 };
 
@@ -174,7 +174,7 @@ fn is_beside_an_image(tag: &str) -> bool {
 }
 
 fn parse_glob(glob: &str) -> Result<Template, String> {
-    let template = Template::parse(glob, Place::Reference, INPUT_SCOPE)?;
+    let template = Template::parse(glob, ValueContext::Reference, INPUT_SCOPE)?;
     let fixed = template.fixed_prefix();
     if fixed == glob {
         Pattern::of_tags(glob)?;

@@ -9,7 +9,7 @@ use crate::{
     file::base_dir::BaseDir,
     lang::{
         evaluator::Context,
-        template::{INPUT_SCOPE, Misfit, Place, Template},
+        template::{INPUT_SCOPE, Misfit, Template, ValueContext},
     },
 };
 
@@ -20,7 +20,7 @@ const COMMIT_SCOPE: [&str; 3] = [INPUT_SCOPE[0], INPUT_SCOPE[1], "commit"];
 
 /// Where an image is looked up.
 #[derive(Debug)]
-pub enum Source {
+pub enum ImageSource {
     /// `registry/repository:tag`
     Registry(Template),
     /// `oci:folder:name`, the name being the `org.opencontainers.image.ref.name` that is looked for.
@@ -35,7 +35,7 @@ pub struct RefusedReference {
     pub is_impossible: bool,
 }
 
-impl Source {
+impl ImageSource {
     /// Parses a reference; the registry or the folder stands in it as it is. With `has_commit` it may name a `commit`.
     ///
     /// # Errors
@@ -47,10 +47,10 @@ impl Source {
             if folder.contains("{{") || folder.contains("{%") || folder.is_empty() {
                 return Err("the folder of an image layout must stand here as it is, without `{{`".to_owned());
             }
-            let name = Template::parse(name, Place::Reference, scope)?;
+            let name = Template::parse(name, ValueContext::Reference, scope)?;
             return Ok(Self::Layout { layout: Layout::new(base.resolve(folder)), name });
         }
-        let template = Template::parse(image, Place::Reference, scope)?;
+        let template = Template::parse(image, ValueContext::Reference, scope)?;
         let host = template.fixed_prefix().split_once('/').map(|(host, _)| host);
         if !host.is_some_and(is_registry) {
             return Err("an image begins with its registry's host, such as `registry.example.com/org/front:main`; \
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn the_registry_stands_in_the_configuration() {
-        let parse = |image: &str| Source::parse(image, false, &BaseDir::default());
+        let parse = |image: &str| ImageSource::parse(image, false, &BaseDir::default());
         assert!(parse("registry.example.com/org/front:{{ params.branch | tag }}").is_ok());
         assert!(parse("localhost:5000/{{ params.repository }}:1").is_ok());
         assert!(parse("oci:demo/images:front:{{ params.branch | tag }}").is_ok());
@@ -125,6 +125,6 @@ mod tests {
         ] {
             assert!(parse(bad).is_err(), "{bad}");
         }
-        assert!(Source::parse("r.example/front:{{ commit }}", true, &BaseDir::default()).is_ok());
+        assert!(ImageSource::parse("r.example/front:{{ commit }}", true, &BaseDir::default()).is_ok());
     }
 }

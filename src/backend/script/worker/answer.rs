@@ -18,13 +18,13 @@ use crate::{
 const LONGEST: usize = 600;
 
 /// What a worker in step says: a list, or why there is none.
-pub type Said = Result<Reading, BackendError>;
+pub type WorkerAnswer = Result<Reading, BackendError>;
 
 /// Reads the `line` that follows the question `id`.
 ///
 /// # Errors
 /// When it is no answer to that question: then nothing is known of what the worker writes next.
-pub fn read(line: &[u8], id: u64, secrets: &Secrets) -> Result<Said, BackendError> {
+pub fn read(line: &[u8], id: u64, secrets: &Secrets) -> Result<WorkerAnswer, BackendError> {
     let lost = |why: String| BackendError::invalid_output(format!("lost step: {why}; stopped"));
     let document = document::parse(line).map_err(|error| {
         let shown = secrets.excerpt(line, 120);
@@ -44,7 +44,7 @@ pub fn read(line: &[u8], id: u64, secrets: &Secrets) -> Result<Said, BackendErro
 }
 
 /// What the rest of an answer says.
-fn said(mut map: Map<String, Value>, secrets: &Secrets) -> Said {
+fn said(mut map: Map<String, Value>, secrets: &Secrets) -> WorkerAnswer {
     let clean = |error: BackendError| secrets.clean(&error).within("its answer");
     let mut take = |name: &str| getparams::take(&mut map, name).map_err(&clean);
     let (code, error, output) = (take("code")?.filter(is_said), take("error")?.filter(is_said), take("output")?);

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, ffi::OsStr, os::unix::fs::MetadataExt, path::Path, sync::Arc};
 
-use crate::clients::launcher::{Bay, Environment, Identities, Program};
+use crate::clients::launcher::{Environment, Identities, LauncherPool, Program};
 
 /// A program with its environment, secrets included, and the state of its files.
 #[derive(Clone, PartialEq, Eq)]
@@ -18,7 +18,7 @@ type Version = (u64, u64, u64, i64, i64);
 
 impl<'a> Basis<'a> {
     /// What `program` would be started with now.
-    pub fn now(bay: &Bay, program: &Arc<Program>, environment: Environment<'a>) -> Self {
+    pub fn now(bay: &LauncherPool, program: &Arc<Program>, environment: Environment<'a>) -> Self {
         let folder = program.folder.as_deref().unwrap_or(Path::new("/"));
         let version = |path: &Path| {
             let data = folder.join(path).metadata().ok().filter(std::fs::Metadata::is_file)?;

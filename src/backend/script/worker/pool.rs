@@ -10,12 +10,12 @@ use tokio::time::Instant;
 use super::{
     WorkerConfig,
     basis::Basis,
-    place::Place,
+    permit::WorkerPermit,
     process::{Fault, Worker},
 };
 use crate::{
     backend::script::{protocol::Reading, run::Job},
-    clients::launcher::{Bay, Environment, Idle, Program, Turn, Usage},
+    clients::launcher::{Environment, Idle, LauncherPool, Program, RunPermit, Usage},
     domain::{error::BackendError, units::ByteSize},
 };
 
@@ -28,7 +28,7 @@ pub struct Pool(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    bay: Bay,
+    bay: LauncherPool,
     config: WorkerConfig,
     idle: Arc<Idle<Worker>>,
     live: Arc<AtomicUsize>,
@@ -37,7 +37,7 @@ struct Shared {
 impl Pool {
     /// No worker yet. As many questions as have a turn in `bay` are asked at once.
     #[must_use]
-    pub fn new(bay: &Bay, config: WorkerConfig) -> Self {
+    pub fn new(bay: &LauncherPool, config: WorkerConfig) -> Self {
         Self(Arc::new(Shared { bay: bay.clone(), config, idle: Arc::default(), live: Arc::default() }))
     }
 
@@ -116,7 +116,7 @@ impl Shared {
     }
 
     async fn start(&self, basis: &Basis<'_>, deadline: Instant) -> Result<Worker, BackendError> {
-        Worker::start(&self.bay, basis.clone(), Place::new(&self.live), deadline).await
+        Worker::start(&self.bay, basis.clone(), WorkerPermit::new(&self.live), deadline).await
     }
 
     fn keep(self: &Arc<Self>, worker: Worker) {
@@ -130,7 +130,7 @@ impl Shared {
     }
 
     /// Ends `worker`, which has a `turn` until it is gone, and starts another one if there should be one.
-    fn end(self: &Arc<Self>, worker: Worker, turn: Turn, basis: Basis<'static>) {
+    fn end(self: &Arc<Self>, worker: Worker, turn: RunPermit, basis: Basis<'static>) {
         let ending = worker.end();
         tokio::spawn(async move {
             ending.await;
@@ -144,7 +144,7 @@ impl Shared {
         let pool = Arc::downgrade(self);
         tokio::spawn(async move {
             while let Some(pool) = pool.upgrade()
-                && let Some(place) = Place::take(&pool.live, pool.config.ahead)
+                && let Some(place) = WorkerPermit::take(&pool.live, pool.config.ahead)
             {
                 match Worker::start(&pool.bay, basis.clone(), place, Instant::now() + STARTING).await {
                     Ok(worker) => pool.keep(worker),

@@ -10,22 +10,22 @@ use tokio::{
 };
 
 use super::{
-    answer::{self, Said},
+    answer::{self, WorkerAnswer},
     basis::Basis,
     exchange::{Broken, exchange, is_quiet},
-    place::Place,
+    permit::WorkerPermit,
     tail::Tail,
 };
 use crate::{
     backend::{
         mapping::{self, Load},
         script::{
+            capture::watched,
             exit,
-            outlet::watched,
-            run::{Job, Run, Told},
+            run::{Job, Run, Stderr},
         },
     },
-    clients::launcher::{Bay, Ended, Leash, Meter, Running},
+    clients::launcher::{Ended, KillOnDrop, LauncherPool, Meter, Running},
     domain::{error::BackendError, secret::Secrets},
     telemetry::trace,
 };
@@ -61,8 +61,8 @@ pub struct Worker {
     stdout: pipe::Receiver,
     stderr: Tail,
     ended: Option<oneshot::Receiver<Result<Ended, BackendError>>>,
-    _leash: Leash,
-    _place: Place,
+    _leash: KillOnDrop,
+    _place: WorkerPermit,
 }
 
 impl Worker {
@@ -70,7 +70,12 @@ impl Worker {
     ///
     /// # Errors
     /// When it cannot be before `deadline`.
-    pub async fn start(bay: &Bay, basis: Basis<'_>, place: Place, deadline: Instant) -> Result<Self, BackendError> {
+    pub async fn start(
+        bay: &LauncherPool,
+        basis: Basis<'_>,
+        place: WorkerPermit,
+        deadline: Instant,
+    ) -> Result<Self, BackendError> {
         let running = bay.start_staying(basis.program(), basis.environment(), deadline).await?;
         let Running { stdin: Some(stdin), stdout, stderr, meter, charge } = running else {
             return Err(BackendError::unavailable("cannot start: it has no stdin"));
@@ -94,7 +99,7 @@ impl Worker {
     ///
     /// # Errors
     /// When it does not do as a worker should.
-    pub async fn ask(&mut self, job: &Job<'_>) -> Result<Said, Fault> {
+    pub async fn ask(&mut self, job: &Job<'_>) -> Result<WorkerAnswer, Fault> {
         if self.asked > 0 {
             self.stderr.clear();
         }
@@ -171,7 +176,7 @@ impl Worker {
     }
 
     /// What it wrote to stderr since it was asked.
-    pub fn told(&self) -> Told {
+    pub fn told(&self) -> Stderr {
         self.stderr.told()
     }
 

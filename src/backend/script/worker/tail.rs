@@ -10,17 +10,17 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use crate::backend::script::run::{STDERR_TAIL, Told};
+use crate::backend::script::run::{STDERR_TAIL, Stderr};
 
 /// The end of stderr since a question began. Dropped, nothing is read any more.
 #[derive(Debug)]
 pub struct Tail {
-    kept: Arc<Mutex<Kept>>,
+    kept: Arc<Mutex<StderrTail>>,
     reading: JoinSet<()>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct StderrTail {
     bytes: BytesMut,
     /// Whether what comes next is the rest of a line that began before the question.
     is_within: bool,
@@ -29,7 +29,7 @@ struct Kept {
 impl Tail {
     /// The end of what comes out of `stderr`.
     pub fn of(stderr: pipe::Receiver) -> Self {
-        let kept = Arc::<Mutex<Kept>>::default();
+        let kept = Arc::<Mutex<StderrTail>>::default();
         let mut reading = JoinSet::new();
         reading.spawn(read(stderr, Arc::clone(&kept)));
         Self { kept, reading }
@@ -51,12 +51,12 @@ impl Tail {
     }
 
     /// What was written since the question began.
-    pub fn told(&self) -> Told {
-        Told::of(&lock(&self.kept).bytes)
+    pub fn told(&self) -> Stderr {
+        Stderr::of(&lock(&self.kept).bytes)
     }
 }
 
-impl Kept {
+impl StderrTail {
     /// Adds `bytes`, and keeps about the last [`STDERR_TAIL`].
     fn add(&mut self, bytes: &[u8]) {
         let bytes = if self.is_within {
@@ -74,11 +74,11 @@ impl Kept {
     }
 }
 
-fn lock(kept: &Mutex<Kept>) -> MutexGuard<'_, Kept> {
+fn lock(kept: &Mutex<StderrTail>) -> MutexGuard<'_, StderrTail> {
     kept.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn read(mut pipe: pipe::Receiver, kept: Arc<Mutex<Kept>>) {
+async fn read(mut pipe: pipe::Receiver, kept: Arc<Mutex<StderrTail>>) {
     let mut bytes = BytesMut::with_capacity(STDERR_TAIL);
     while matches!(pipe.read_buf(&mut bytes).await, Ok(1..)) {
         lock(&kept).add(&bytes);
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn only_the_end_is_kept() {
-        let mut kept = Kept::default();
+        let mut kept = StderrTail::default();
         for _ in 0..40 {
             kept.add(&[b'x'; 10_000]);
         }

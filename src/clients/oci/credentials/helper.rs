@@ -15,7 +15,7 @@ const IDENTITY: &str = "<token>";
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Told {
+struct HelperAnswer {
     username: String,
     secret: Secret,
 }
@@ -53,7 +53,7 @@ pub(super) async fn ask(name: &str, registry: &str) -> Result<Option<Credential>
             Err(format!("the credential helper `{program}` failed for {registry} ({})", output.status))
         };
     }
-    let told: Told = serde_json::from_slice(&output.stdout)
+    let told: HelperAnswer = serde_json::from_slice(&output.stdout)
         .map_err(|_| format!("the credential helper `{program}` printed no credential for {registry}"))?;
     Ok(Some(if told.username == IDENTITY {
         Credential::Identity(told.secret)

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::{
-    oracle::{Known, Landed, Oracle, Worth},
+    oracle::{EngineState, Landed, Oracle, Worth},
     rules::{Asked, Slot},
 };
 use crate::{
     domain::{clock::Timestamp, error::ErrorKind},
-    engine::answer::{Answer, Source, Unknown},
+    engine::answer::{Answer, AnswerSource, Unknown},
 };
 
 /// Why there is nothing new: what happened, and whether it happened to an earlier call.
@@ -39,10 +39,10 @@ impl Got {
         };
         let (asked, at) = (Asked::of(&answer.entry.question.open().parameters), answer.entry.stored_at);
         match &answer.source {
-            Source::Hit { .. } => Self::Hit(asked, at),
-            Source::StaleWhileRevalidate(..) => Self::Stale(asked, at),
-            Source::StaleIfError(_, unknown) => Self::Instead(asked, at, Why::of(unknown)),
-            Source::Miss { .. } => Self::New(asked, at),
+            AnswerSource::Hit { .. } => Self::Hit(asked, at),
+            AnswerSource::StaleWhileRevalidate(..) => Self::Stale(asked, at),
+            AnswerSource::StaleIfError(_, unknown) => Self::Instead(asked, at, Why::of(unknown)),
+            AnswerSource::Miss { .. } => Self::New(asked, at),
         }
     }
 }
@@ -53,7 +53,7 @@ pub struct Before {
     pub asked: Asked,
     pub at: Timestamp,
     pub worth: Worth,
-    known: Option<Known>,
+    known: Option<EngineState>,
     resting: Option<&'static str>,
 }
 
@@ -76,7 +76,7 @@ impl Before {
 
     /// What the caller gets once the run that it waits for has `landed`; `None` while it waits.
     pub fn expected(&self, oracle: &Oracle, run: Option<usize>, landed: &BTreeMap<usize, Landed>) -> Option<Got> {
-        let place = |known: &Known| (known.ran.asked, known.at);
+        let place = |known: &EngineState| (known.ran.asked, known.at);
         let known = self.known.as_ref().map(place);
         if let (Worth::Fresh, Some((asked, at))) = (self.worth, known) {
             return Some(Got::Hit(asked, at));

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{
     judgement::{Believed, Judgement},
     rules::{Asked, Slot},
-    source::{Ended, Ran, Source},
+    source::{AnswerSource, Ended, Ran},
 };
 use crate::{
     domain::clock::Timestamp,
@@ -59,7 +59,7 @@ impl Watch {
         &mut self,
         lineage: Slot,
         entry: &Entry,
-        source: &Source,
+        source: &AnswerSource,
         is_current: bool,
     ) -> Result<Option<&'static str>, String> {
         let ran = whole(lineage.asked(), entry, source)?;
@@ -85,7 +85,7 @@ impl Watch {
 
 /// I1 and I2: `entry` is a whole answer that the source once gave to this question, or to one of its lineage; and the
 /// empty list only if it had proof. The run that gave it.
-pub fn whole(asked: Asked, entry: &Entry, source: &Source) -> Result<Ran, String> {
+pub fn whole(asked: Asked, entry: &Entry, source: &AnswerSource) -> Result<Ran, String> {
     let from = Asked::of(&entry.question.open().parameters);
     if from.lineage() != asked.lineage() {
         return Err(format!("I1: {asked:?} is answered with what was said of {from:?}"));

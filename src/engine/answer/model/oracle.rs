@@ -34,7 +34,7 @@ pub enum Fresh {
 
 /// A remembered answer.
 #[derive(Debug, Clone)]
-pub struct Known {
+pub struct EngineState {
     pub ran: Ran,
     pub at: Timestamp,
     pub fresh: Fresh,
@@ -66,7 +66,7 @@ struct Flight {
 /// What a run came to.
 #[derive(Debug, Clone)]
 pub enum Landed {
-    Good(Known),
+    Good(EngineState),
     /// Why there is nothing.
     Bad(&'static str),
 }
@@ -82,7 +82,7 @@ pub trait Spread {
 /// All that is known.
 #[derive(Debug, Default)]
 pub struct Oracle {
-    pub known: BTreeMap<Slot, Known>,
+    pub known: BTreeMap<Slot, EngineState>,
     pub rests: BTreeMap<Asked, Rest>,
     pub held: BTreeMap<Slot, Held>,
     /// What was believed, the last at the end.
@@ -126,7 +126,7 @@ impl Oracle {
     /// What its own answer is worth to `asked`: nothing where it says that there is nothing, and its lineage got something
     /// since.
     pub fn own_worth(&self, asked: Asked, now: Timestamp) -> Worth {
-        let is_nothing = |known: &Known| known.ran.names().is_none_or(|names| names.is_empty());
+        let is_nothing = |known: &EngineState| known.ran.names().is_none_or(|names| names.is_empty());
         let lineage = self.known.get(&asked.lineage()).filter(|_| self.worth(asked.lineage(), now) != Worth::Nothing);
         let is_outshone = self
             .known
@@ -184,7 +184,7 @@ impl Oracle {
         };
         let names = ran.names().unwrap_or_default();
         let first = self.known.get(&Slot::Own(asked)).map_or(at, |known| known.first.min(at));
-        let mut new = Known { ran, at, fresh: Fresh::Never, first, turn: run + 1 };
+        let mut new = EngineState { ran, at, fresh: Fresh::Never, first, turn: run + 1 };
         if self.known.get(&Slot::Own(asked)).is_none_or(|known| known.turn <= new.turn) {
             new.fresh = life(&new, is_current, spread.life(asked, at))?;
         }
@@ -194,7 +194,7 @@ impl Oracle {
             is_head = !rules.follows;
         }
         // A commit that was known before another does not take their branch back.
-        let is_later = |known: &Known| (known.first, known.turn) > (new.first, new.turn) && known.first <= at;
+        let is_later = |known: &EngineState| (known.first, known.turn) > (new.first, new.turn) && known.first <= at;
         if rules.follows && !self.known.get(&asked.lineage()).is_some_and(is_later) {
             self.remember(asked.lineage(), new.clone());
             is_head = true;
@@ -208,7 +208,7 @@ impl Oracle {
         Ok(Landed::Good(new))
     }
 
-    fn remember(&mut self, slot: Slot, known: Known) {
+    fn remember(&mut self, slot: Slot, known: EngineState) {
         self.unreadable.remove(&slot);
         self.known.insert(slot, known);
     }
@@ -260,7 +260,7 @@ impl Oracle {
         if !has_disk {
             *self = Self::default();
         }
-        self.known.values_mut().for_each(Known::read_back);
+        self.known.values_mut().for_each(EngineState::read_back);
     }
 
     /// The answers to `asked` and of its lineage had to leave memory; what was believed is known still.
@@ -268,7 +268,7 @@ impl Oracle {
     /// Where they were. An answer of a time at which it was invalidated stays: whether it is from before or after is found out
     /// when it is read, and not when it is listed.
     pub fn evict(&mut self, asked: Asked, has_disk: bool) -> BTreeSet<Slot> {
-        let is_clear = |known: &Known| {
+        let is_clear = |known: &EngineState| {
             let is_meant =
                 |(asked, at): &(BTreeSet<Asked>, Timestamp)| known.at <= *at && asked.contains(&known.ran.asked);
             !self.invalidated.iter().any(is_meant)
@@ -298,7 +298,7 @@ impl Oracle {
     }
 }
 
-impl Known {
+impl EngineState {
     /// It comes from the disk: it is fresh no more.
     fn read_back(&mut self) {
         self.turn = 0;
@@ -315,7 +315,7 @@ fn asks(ran: &Ran) -> u64 {
 }
 
 /// For how long the answer is fresh that the engine says is fresh for `chosen`.
-fn life(new: &Known, is_current: bool, chosen: Option<u64>) -> Result<Fresh, String> {
+fn life(new: &EngineState, is_current: bool, chosen: Option<u64>) -> Result<Fresh, String> {
     let asked = new.ran.asked;
     let chosen = chosen.ok_or_else(|| format!("the answer to {asked:?} is not remembered"))?;
     let (least, most) = match new.ran.says {

@@ -107,10 +107,10 @@ impl Ran {
 
 /// The source.
 #[derive(Debug, Default)]
-pub struct Source(Mutex<State>);
+pub struct AnswerSource(Mutex<Freshness>);
 
 #[derive(Debug)]
-struct State {
+struct Freshness {
     clock: Arc<Wall>,
     says: Says,
     version: u8,
@@ -123,7 +123,7 @@ struct State {
     overlap: Option<String>,
 }
 
-impl Default for State {
+impl Default for Freshness {
     fn default() -> Self {
         Self {
             clock: Arc::default(),
@@ -138,10 +138,10 @@ impl Default for State {
     }
 }
 
-impl Source {
+impl AnswerSource {
     /// Forgets everything: another case begins.
     pub fn reset(&self, clock: &Arc<Wall>) {
-        *self.lock() = State { clock: Arc::clone(clock), ..State::default() };
+        *self.lock() = Freshness { clock: Arc::clone(clock), ..Freshness::default() };
     }
 
     pub fn say(&self, says: Says, version: u8) {
@@ -199,7 +199,7 @@ impl Source {
         self.lock().overlap.clone()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, Freshness> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -226,7 +226,7 @@ impl Source {
 
 /// A run under way; however it ends, it is noted.
 struct Flying<'a> {
-    source: &'a Source,
+    source: &'a AnswerSource,
     run: usize,
     ended: Ended,
 }
@@ -244,7 +244,7 @@ impl Drop for Flying<'_> {
 }
 
 #[async_trait]
-impl Backend for Source {
+impl Backend for AnswerSource {
     async fn resolve(&self, query: &Query) -> Result<Outcome, BackendError> {
         let (mut flying, ran, gate) = self.begin(query);
         if let Some(gate) = gate

@@ -5,10 +5,10 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use super::{
     oracle::Spread,
     rules::{Asked, ROUTES, Rules, Slot, Wall},
-    source::Source,
+    source::AnswerSource,
 };
 use crate::{
-    backend::{Backend, Surroundings},
+    backend::{Backend, BuildContext},
     clients::{
         launcher::{Launchers, own_program},
         oci::Registries,
@@ -32,7 +32,7 @@ use crate::{
 
 /// What all cases of a test share.
 pub struct Stage {
-    pub source: Arc<Source>,
+    pub source: Arc<AnswerSource>,
     pub routes: Arc<RouteTable>,
     pub metrics: Arc<Metrics>,
     keys: BTreeMap<Slot, Key>,
@@ -47,7 +47,7 @@ impl Default for Stage {
         let registries =
             Registries::build(&BTreeMap::default(), &base, &outbound, Arc::clone(&clock), &path, &mut problems);
         let launchers = Arc::new(Launchers::new(own_program().to_owned(), 1));
-        let around = Surroundings {
+        let around = BuildContext {
             launchers: &launchers,
             evaluator: &Evaluator::none(),
             raw: &serde_json::Value::Null,
@@ -63,7 +63,7 @@ impl Default for Stage {
         let deadline = HumanDuration::from_secs(25);
         let mut routes = RouteTable::build(&configs, &raw, deadline, around, &metrics, &path, &mut problems);
         assert!(problems.into_vec().iter().all(|problem| problem.severity == Severity::Warning));
-        let source = Arc::new(Source::default());
+        let source = Arc::new(AnswerSource::default());
         routes.replace_backends(&(Arc::clone(&source) as Arc<dyn Backend>));
         let keys = Asked::all().flat_map(|asked| [Slot::Own(asked), asked.lineage()]);
         let keys = keys.map(|slot| (slot, key(&routes, slot))).collect();

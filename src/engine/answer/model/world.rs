@@ -27,7 +27,7 @@ use crate::{
     engine::{
         answer::{
             Answer, Engine, Unknown,
-            upkeep::{self, Decided},
+            admin_ops::{self, Decided},
         },
         cache::Disk,
     },
@@ -72,8 +72,8 @@ pub struct World<'a> {
 type Checked = Result<(), String>;
 
 /// Who does what operators do.
-const fn operator() -> upkeep::Operator {
-    upkeep::Operator { caller: String::new(), request_id: String::new() }
+const fn operator() -> admin_ops::Operator {
+    admin_ops::Operator { caller: String::new(), request_id: String::new() }
 }
 
 impl<'a> World<'a> {

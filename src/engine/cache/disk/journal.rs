@@ -22,7 +22,7 @@ use std::{
 use super::{
     super::Key,
     file::{Trouble, beside},
-    kind::{Change, Kind},
+    kind::{Change, RecordKind},
     record,
 };
 
@@ -53,7 +53,7 @@ pub(super) struct Recovered {
     /// In the order in which they were made.
     pub changes: Vec<Change>,
     /// Whose record is damaged.
-    pub damaged: Vec<(Kind, Key)>,
+    pub damaged: Vec<(RecordKind, Key)>,
     /// That something is damaged, and nobody knows which keys it was about.
     pub has_gap: bool,
     /// That there was something in the journal.
@@ -191,7 +191,7 @@ fn open(path: &Path) -> Result<File, Trouble> {
     file.map_err(|error| Trouble::Other(format!("its journal cannot be opened: {error}")))
 }
 
-fn parse(header: &[u8; HEADER]) -> Option<(Kind, Key, u64, usize)> {
+fn parse(header: &[u8; HEADER]) -> Option<(RecordKind, Key, u64, usize)> {
     let (summed, sum) = header.split_first_chunk::<SUMMED>()?;
     if *sum != record::checksum(summed) {
         return None;
@@ -203,7 +203,7 @@ fn parse(header: &[u8; HEADER]) -> Option<(Kind, Key, u64, usize)> {
         return None;
     }
     let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
-    Some((Kind::of(*kind)?, Key::of_bytes(key.try_into().ok()?), u64::from_le_bytes(*stamp), length))
+    Some((RecordKind::of(*kind)?, Key::of_bytes(key.try_into().ok()?), u64::from_le_bytes(*stamp), length))
 }
 
 #[cfg(test)]

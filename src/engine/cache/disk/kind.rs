@@ -10,7 +10,7 @@ pub(super) type Records = TableDefinition<'static, &'static [u8; 32], &'static [
 /// What a record is about. Each kind has a table of its own. A new kind needs a variant, a row in each function here,
 /// and nothing in the journal, the marks of loss or the writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum RecordKind {
     /// The last good answer to a question or of a lineage.
     Answer,
     /// What the guard holds in a lineage.
@@ -19,7 +19,7 @@ pub(super) enum Kind {
     Baseline,
 }
 
-impl Kind {
+impl RecordKind {
     /// All of them.
     pub(super) const ALL: [Self; 3] = [Self::Answer, Self::Held, Self::Baseline];
 
@@ -50,7 +50,7 @@ impl Kind {
 /// A record to keep under a key, or the removal of the one that is there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Change {
-    pub kind: Kind,
+    pub kind: RecordKind,
     pub key: Key,
     /// When it was made, see [`super::marks::Marks::next`].
     pub stamp: u64,
@@ -60,7 +60,7 @@ pub(super) struct Change {
 
 impl Change {
     /// With the draft of a record, which is sealed with `stamp`.
-    pub(super) fn new(kind: Kind, key: Key, draft: Option<Vec<u8>>, stamp: u64) -> Self {
+    pub(super) fn new(kind: RecordKind, key: Key, draft: Option<Vec<u8>>, stamp: u64) -> Self {
         let mut change = Self { kind, key, stamp, record: draft };
         change.renew(stamp);
         change

@@ -25,7 +25,7 @@ use self::form::{EMPTY, EVERY, HEADER, Header, Mark, SLOT};
 use super::{
     super::Key,
     file::{replace, sync_folder},
-    kind::Kind,
+    kind::RecordKind,
 };
 use crate::domain::clock::{Clock, Timestamp};
 
@@ -169,7 +169,7 @@ impl Marks {
 
     /// Whether what is kept under `key` is lost: its record with `stamp` is outdated, or there is no record and a mark of
     /// late. A mark in the future, as after a clock was put back, is of late.
-    pub(super) fn is_lost(&self, kind: Kind, key: &Key, stamp: Option<u64>) -> bool {
+    pub(super) fn is_lost(&self, kind: RecordKind, key: &Key, stamp: Option<u64>) -> bool {
         let (bucket, tag) = place(kind, key);
         let inner = self.inner();
         let marks = inner.bucket(bucket).filter_map(|(_, mark)| mark);
@@ -192,7 +192,7 @@ impl Marks {
     ///
     /// # Errors
     /// When the mark cannot be written; it then holds until the process ends.
-    pub(super) fn set(&self, kind: Kind, key: &Key, is_outdated: bool) -> io::Result<()> {
+    pub(super) fn set(&self, kind: RecordKind, key: &Key, is_outdated: bool) -> io::Result<()> {
         let (bucket, tag) = place(kind, key);
         let mark = Mark { at: self.next(), tag, is_outdated };
         let mut inner = self.inner();
@@ -218,7 +218,7 @@ impl Marks {
     ///
     /// # Errors
     /// When a mark cannot be written.
-    pub(super) fn set_all(&self, keys: &[(Kind, Key)]) -> io::Result<()> {
+    pub(super) fn set_all(&self, keys: &[(RecordKind, Key)]) -> io::Result<()> {
         keys.iter().map(|(kind, key)| self.set(*kind, key, true)).fold(Ok(()), io::Result::and)
     }
 
@@ -288,7 +288,7 @@ impl Inner {
 }
 
 /// The first slot of the bucket and the tag of a record. Keys are hashes.
-fn place(kind: Kind, key: &Key) -> (u16, u32) {
+fn place(kind: RecordKind, key: &Key) -> (u16, u32) {
     let bytes = key.as_bytes();
     let number = kind.number();
     let slot = u16::from_le_bytes([bytes[0], bytes[1]]).wrapping_add(u16::from(number).wrapping_mul(0x9E37));

@@ -28,7 +28,7 @@ use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 use super::{
     file::{self, File, Trouble, beside},
     journal::{Journal, Recovered},
-    kind::{Change, Kind},
+    kind::{Change, RecordKind},
     marks::{Absent, Marks},
     record,
 };
@@ -156,7 +156,7 @@ fn read_stamp(database: &Database) -> Result<Option<u64>, redb::Error> {
         table => table?,
     };
     // Who wrote the stamp made this table too.
-    transaction.open_table(Kind::Answer.table())?;
+    transaction.open_table(RecordKind::Answer.table())?;
     Ok(table.get(STAMP)?.map(|stamp| stamp.value()))
 }
 
@@ -195,7 +195,7 @@ impl Parts {
 
 fn apply(database: &Database, changes: &[Change], stamp: u64) -> Result<(), redb::Error> {
     let transaction = database.begin_write()?;
-    for kind in Kind::ALL {
+    for kind in RecordKind::ALL {
         let mut table = transaction.open_table(kind.table())?;
         for change in changes.iter().filter(|change| change.kind == kind) {
             let there = table.get(change.key.as_bytes())?.and_then(|record| record::stamp(record.value()));

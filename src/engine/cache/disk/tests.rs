@@ -182,7 +182,7 @@ fn leave_in_journal(path: &Path, changes: &[Change]) -> std::path::PathBuf {
 /// An answer made so many milliseconds from now.
 fn answer(n: u8, text: &str, ahead: i64) -> Change {
     let stamp = SystemClock.now().0.saturating_add_signed(ahead);
-    Change::new(Kind::Answer, key(n), encode(&entry(text)), stamp)
+    Change::new(RecordKind::Answer, key(n), encode(&entry(text)), stamp)
 }
 
 fn body(disk: &Disk, n: u8) -> Option<Vec<u8>> {
@@ -198,7 +198,7 @@ fn what_is_in_the_journal_is_taken_over_once() {
     disk.put(key(2), &entry("in the database"));
     disk.hold(key(3), Some(&"why"));
     close(disk, &path);
-    let removal = Change { record: None, ..Change::new(Kind::Held, key(3), None, u64::MAX / 2) };
+    let removal = Change { record: None, ..Change::new(RecordKind::Held, key(3), None, u64::MAX / 2) };
     leave_in_journal(&path, &[answer(1, "later", 60_000), answer(2, "earlier", -60_000), answer(4, "new", 0), removal]);
     for _ in 0..2 {
         let disk = open(&path, 1 << 20);

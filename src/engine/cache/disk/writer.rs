@@ -10,7 +10,7 @@ use redb::{Database, ReadableTable, Table, WriteTransaction};
 use super::{
     file::File,
     journal::Journal,
-    kind::{Change, Kind},
+    kind::{Change, RecordKind},
     marks::Marks,
     record::{self, Head, draft, open, seal},
     records,
@@ -85,7 +85,7 @@ impl Writer {
 
     /// Takes stock of a file that was there before.
     fn count(&mut self, database: &Database) -> Result<(), redb::Error> {
-        let Some(table) = records(database, Kind::Answer)? else { return Ok(()) };
+        let Some(table) = records(database, RecordKind::Answer)? else { return Ok(()) };
         let mut found = Vec::new();
         for row in table.iter()? {
             let (key, record) = row?;
@@ -129,7 +129,7 @@ impl Writer {
         let puts: Vec<([u8; 32], u64)> = batch.iter().filter_map(answer).collect();
         let victims = self.sizes.victims(&puts, self.most);
         let transaction = database.begin_write()?;
-        for kind in Kind::ALL {
+        for kind in RecordKind::ALL {
             let mut table = transaction.open_table(kind.table())?;
             for order in batch {
                 match order {
@@ -137,7 +137,7 @@ impl Writer {
                         Some(record) => _ = table.insert(key.as_bytes(), record.as_slice())?,
                         None => _ = table.remove(key.as_bytes())?,
                     },
-                    Order::Expire(selector, told) if kind == Kind::Answer => {
+                    Order::Expire(selector, told) if kind == RecordKind::Answer => {
                         expired.push((told.clone(), expire(&mut table, selector)?));
                     }
                     Order::Change(_) | Order::Expire(..) | Order::Used(_) | Order::Flush(_) => {}
@@ -161,9 +161,9 @@ impl Writer {
 
     /// Removes the answers that there is no room for. What they were is then unknown, and marked so.
     fn evict(&self, transaction: &WriteTransaction, victims: &[[u8; 32]]) -> Result<(), redb::Error> {
-        let mut answers = transaction.open_table(Kind::Answer.table())?;
+        let mut answers = transaction.open_table(RecordKind::Answer.table())?;
         for key in victims {
-            self.marks.set(Kind::Answer, &Key::of_bytes(*key), false).map_err(redb::Error::Io)?;
+            self.marks.set(RecordKind::Answer, &Key::of_bytes(*key), false).map_err(redb::Error::Io)?;
             answers.remove(key)?;
         }
         self.metrics.lost.inc_by(victims.len() as u64);
@@ -176,7 +176,7 @@ impl Writer {
             Order::Change(change) => Some((change.kind, change.key)),
             Order::Used(_) | Order::Expire(..) | Order::Flush(_) => None,
         });
-        let changed: Vec<(Kind, Key)> = changed.collect();
+        let changed: Vec<(RecordKind, Key)> = changed.collect();
         self.metrics.lost.inc_by(changed.len() as u64);
         self.marks.set_all(&changed).and_then(|()| self.marks.sync()).is_ok()
     }
@@ -199,7 +199,7 @@ impl Writer {
 /// with each believed answer. The clock is not asked, since it may be wrong at a start, and the gateway may have been off for long.
 fn drop_unused(database: &Database, last: u64) -> Result<(), redb::Error> {
     let transaction = database.begin_write()?;
-    let mut baselines = transaction.open_table(Kind::Baseline.table())?;
+    let mut baselines = transaction.open_table(RecordKind::Baseline.table())?;
     baselines.retain(|_, record| record::stamp(record).is_none_or(|stamp| stamp.saturating_add(UNUSED) >= last))?;
     drop(baselines);
     transaction.commit()?;
@@ -209,7 +209,7 @@ fn drop_unused(database: &Database, last: u64) -> Result<(), redb::Error> {
 /// The key and the size of the answer that is to be kept.
 fn answer(order: &Order) -> Option<([u8; 32], u64)> {
     match order {
-        Order::Change(Change { kind: Kind::Answer, key, record: Some(record), .. }) => {
+        Order::Change(Change { kind: RecordKind::Answer, key, record: Some(record), .. }) => {
             Some((*key.as_bytes(), record.len() as u64))
         }
         _ => None,

@@ -14,7 +14,7 @@ use crate::{
         document,
         generator::{Parameters, Selector},
     },
-    engine::answer::upkeep::{Operator, Overview},
+    engine::answer::admin_ops::{Operator, Overview},
     http::server::error::{ApiError, Code},
 };
 

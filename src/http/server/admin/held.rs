@@ -8,7 +8,7 @@ use super::{off_thread, rfc3339};
 use crate::{
     app::App,
     engine::{
-        answer::upkeep::Operator,
+        answer::admin_ops::Operator,
         cache::Key,
         guard::{Decision, Held},
     },

@@ -4,7 +4,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::{HeaderName, HeaderValue};
 
 use crate::{
-    backend::Surroundings,
+    backend::BuildContext,
     domain::{
         error::{BackendError, ErrorKind},
         problem::{Path, Problems},
@@ -39,7 +39,7 @@ impl Credential {
         header: HeaderName,
         form: Form,
         secret: &SecretRef,
-        around: Surroundings<'_>,
+        around: BuildContext<'_>,
         path: &Path,
         problems: &mut Problems,
     ) -> Self {

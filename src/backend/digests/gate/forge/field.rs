@@ -8,7 +8,7 @@ use crate::{
     },
     lang::{
         evaluator::Context,
-        template::{INPUT_SCOPE, Place, Template},
+        template::{INPUT_SCOPE, Template, ValueContext},
     },
 };
 
@@ -27,7 +27,7 @@ impl Field {
             problems.error(&path, "nothing stands here");
             return None;
         }
-        let template = problems.note(&path, Template::parse(source, Place::Text, INPUT_SCOPE))?;
+        let template = problems.note(&path, Template::parse(source, ValueContext::Text, INPUT_SCOPE))?;
         Some(Self { key, template })
     }
 

@@ -1,6 +1,6 @@
 //! Commit statuses, which CI systems report under names of their own: which are required, and what they say together.
 
-use super::super::{Ruling, State, pattern::Pattern};
+use super::super::{Ruling, RulingState, pattern::Pattern};
 use crate::{
     backend::digests::commit::Commit,
     domain::{
@@ -24,7 +24,7 @@ pub struct Status {
     /// The forge's own word for its state.
     pub word: String,
     /// What that means.
-    pub state: State,
+    pub state: RulingState,
     /// The page that tells more.
     pub url: Option<String>,
     /// When it was reported.
@@ -72,8 +72,8 @@ impl Required {
             }
         };
         weighed.sort_by_key(|status| std::cmp::Reverse(status.state));
-        let worst = weighed.first().map_or(State::Pending, |status| status.state);
-        let state = if missing.is_empty() { worst } else { worst.max(State::Pending) };
+        let worst = weighed.first().map_or(RulingState::Pending, |status| status.state);
+        let state = if missing.is_empty() { worst } else { worst.max(RulingState::Pending) };
 
         let mut evidence: Vec<Evidence> =
             missing.iter().map(|wanted| Evidence::absent(asked, format!("no status `{wanted}` yet"))).collect();
@@ -94,7 +94,7 @@ impl Required {
             is_earlier: false,
             evidence,
             run_url: deciding.and_then(|status| status.url.as_deref()).map(|url| secrets.redact(url)),
-            built_at: deciding.filter(|_| state != State::Pending).and_then(|status| status.at.clone()),
+            built_at: deciding.filter(|_| state != RulingState::Pending).and_then(|status| status.at.clone()),
         }
     }
 }
@@ -104,7 +104,7 @@ impl Status {
         let show = |text: &str| secrets.excerpt(text.as_bytes(), LONGEST);
         let url = self.url.as_deref().map(|url| format!(", {}", secrets.redact(url))).unwrap_or_default();
         let said = format!("`{}`: {}{url}", show(&self.name), show(&self.word));
-        if self.state == State::Passed { Evidence::present(asked, said) } else { Evidence::absent(asked, said) }
+        if self.state == RulingState::Passed { Evidence::present(asked, said) } else { Evidence::absent(asked, said) }
     }
 }
 
@@ -118,14 +118,14 @@ pub fn unknown_word(what: &str, word: &str, secrets: &Secrets) -> BackendError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use State::{Failed, Passed, Pending};
+    use RulingState::{Failed, Passed, Pending};
 
     fn required(list: &[&str]) -> Required {
         let list: Vec<String> = list.iter().map(|text| (*text).to_owned()).collect();
         Required::build(Some(&list), &Path::root(), &mut Problems::default()).unwrap()
     }
 
-    fn rule(required: &Required, statuses: &[(&str, State)]) -> Ruling {
+    fn rule(required: &Required, statuses: &[(&str, RulingState)]) -> Ruling {
         let statuses: Vec<Status> = statuses
             .iter()
             .map(|(name, state)| Status {
@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(ruling.built_at.as_deref(), Some("2026-01-01T00:00:00Z"));
         let told: Vec<String> = ruling.evidence.iter().map(ToString::to_string).collect();
         assert_eq!(told, ["absent, GET /x: no status `lint` yet", "absent, GET /x: `build`: Failed, https://ci/build"]);
-        let many: Vec<(&str, State)> = (0..30).map(|_| ("a", Passed)).chain([("b", Failed)]).collect();
+        let many: Vec<(&str, RulingState)> = (0..30).map(|_| ("a", Passed)).chain([("b", Failed)]).collect();
         let evidence = rule(&Required::All, &many).evidence;
         assert_eq!(evidence.len(), 20);
         assert_eq!(evidence[0].answered, "`b`: Failed, https://ci/b");

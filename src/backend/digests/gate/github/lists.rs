@@ -9,7 +9,7 @@ use super::{
     super::{
         address::follow_header,
         api::document,
-        paging::{Page, list},
+        paging::{ListPage, list},
         pattern::Pattern,
     },
     access::Access,
@@ -129,7 +129,7 @@ impl Access {
             let (total, items) = document::<P>(reply)?.split();
             totals.push(total);
             let next = follow_header(&reply.headers, from, continues)?;
-            Ok(Page { items, next })
+            Ok(ListPage { items, next })
         };
         let (mut items, _) = list(first, |url| self.get(url, deadline), read).await?;
         // A thing may stand on two pages: what is new pushes it from one to the next while they are read.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{
-    super::{Ruling, State, pattern::Pattern},
+    super::{Ruling, RulingState, pattern::Pattern},
     Conclusion,
     repository::Repository,
 };
@@ -14,7 +14,7 @@ use crate::{
 
 /// What a list holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum CheckKind {
     /// Runs of workflows.
     Workflow,
     /// Check runs.
@@ -43,7 +43,7 @@ pub(super) struct Thing {
 /// Who judges a list about one commit.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Judge<'a> {
-    pub(super) kind: Kind,
+    pub(super) kind: CheckKind,
     pub(super) repository: &'a Repository,
     pub(super) commit: &'a Commit,
     pub(super) accept: &'a [Conclusion],
@@ -65,7 +65,7 @@ impl Judge<'_> {
         }
         if newest.is_empty() {
             let evidence = Evidence::absent(self.asked(&name.to_string()), format!("no {} yet", self.noun()));
-            return vec![Ok(self.ruling(State::Pending, evidence, None))];
+            return vec![Ok(self.ruling(RulingState::Pending, evidence, None))];
         }
         newest.into_values().map(|thing| self.rule(thing)).collect()
     }
@@ -80,8 +80,8 @@ impl Judge<'_> {
         match self.state(thing) {
             Ok((state, word)) => {
                 let evidence = match state {
-                    State::Passed => Evidence::present(asked, answered(&word)),
-                    State::Pending | State::Failed => Evidence::absent(asked, answered(&word)),
+                    RulingState::Passed => Evidence::present(asked, answered(&word)),
+                    RulingState::Pending | RulingState::Failed => Evidence::absent(asked, answered(&word)),
                 };
                 Ok(self.ruling(state, evidence, Some(thing)))
             }
@@ -93,61 +93,64 @@ impl Judge<'_> {
     }
 
     /// What the words of `thing` mean, and how that is told.
-    fn state(self, thing: &Thing) -> Result<(State, String), String> {
+    fn state(self, thing: &Thing) -> Result<(RulingState, String), String> {
         let Some(status) = &thing.status else { return Err("GitHub names no status".to_owned()) };
         match status.as_str() {
             "completed" => {}
             "queued" | "in_progress" | "waiting" | "requested" | "pending" => {
-                return Ok((State::Pending, shown(status)));
+                return Ok((RulingState::Pending, shown(status)));
             }
             other => return Err(format!("its status `{}` is no word that is known here", shown(other))),
         }
         let conclusion = thing.conclusion.as_deref().unwrap_or_default();
         let idle = |accepted| {
             if self.accept.contains(&accepted) {
-                (State::Passed, format!("{conclusion}, which is accepted"))
+                (RulingState::Passed, format!("{conclusion}, which is accepted"))
             } else {
-                (State::Failed, format!("{conclusion}, which is no success unless `accept` names it"))
+                (RulingState::Failed, format!("{conclusion}, which is no success unless `accept` names it"))
             }
         };
         Ok(match (self.kind, conclusion) {
-            (_, "success") => (State::Passed, conclusion.to_owned()),
-            (Kind::Status, "failure" | "error") => (State::Failed, conclusion.to_owned()),
-            (Kind::Workflow | Kind::Check, "skipped") => idle(Conclusion::Skipped),
-            (Kind::Workflow | Kind::Check, "neutral") => idle(Conclusion::Neutral),
-            (Kind::Workflow | Kind::Check, "failure" | "cancelled" | "timed_out" | "startup_failure" | "stale") => {
-                (State::Failed, conclusion.to_owned())
+            (_, "success") => (RulingState::Passed, conclusion.to_owned()),
+            (CheckKind::Status, "failure" | "error") => (RulingState::Failed, conclusion.to_owned()),
+            (CheckKind::Workflow | CheckKind::Check, "skipped") => idle(Conclusion::Skipped),
+            (CheckKind::Workflow | CheckKind::Check, "neutral") => idle(Conclusion::Neutral),
+            (
+                CheckKind::Workflow | CheckKind::Check,
+                "failure" | "cancelled" | "timed_out" | "startup_failure" | "stale",
+            ) => (RulingState::Failed, conclusion.to_owned()),
+            (CheckKind::Workflow | CheckKind::Check, "action_required") => {
+                (RulingState::Pending, "it waits for somebody".to_owned())
             }
-            (Kind::Workflow | Kind::Check, "action_required") => (State::Pending, "it waits for somebody".to_owned()),
             (_, "") => return Err("it is completed, and GitHub names no conclusion".to_owned()),
             (_, other) => return Err(format!("`{}` is no word that is known here", shown(other))),
         })
     }
 
-    fn ruling(self, state: State, evidence: Evidence, thing: Option<&Thing>) -> Ruling {
+    fn ruling(self, state: RulingState, evidence: Evidence, thing: Option<&Thing>) -> Ruling {
         Ruling {
             state,
             commit: Some(self.commit.clone()),
             is_earlier: false,
             evidence: vec![evidence],
             run_url: thing.and_then(|thing| thing.url.clone()),
-            built_at: thing.filter(|_| state != State::Pending).and_then(|thing| thing.ended_at.clone()),
+            built_at: thing.filter(|_| state != RulingState::Pending).and_then(|thing| thing.ended_at.clone()),
         }
     }
 
     fn asked(self, name: &str) -> String {
         let kind = match self.kind {
-            Kind::Workflow => "workflow",
-            Kind::Check => "check",
-            Kind::Status => "status",
+            CheckKind::Workflow => "workflow",
+            CheckKind::Check => "check",
+            CheckKind::Status => "status",
         };
         format!("the {kind} {} of {} at {}", shown(name), self.repository, self.commit.short())
     }
 
     const fn noun(self) -> &'static str {
         match self.kind {
-            Kind::Workflow | Kind::Check => "run",
-            Kind::Status => "status",
+            CheckKind::Workflow | CheckKind::Check => "run",
+            CheckKind::Status => "status",
         }
     }
 }
@@ -176,7 +179,7 @@ mod tests {
         }
     }
 
-    fn rule(kind: Kind, accept: &[Conclusion], names: &[&str], things: &[Thing]) -> Result<Ruling, BackendError> {
+    fn rule(kind: CheckKind, accept: &[Conclusion], names: &[&str], things: &[Thing]) -> Result<Ruling, BackendError> {
         let names: Vec<Pattern> = names.iter().map(|name| Pattern::parse(name).unwrap()).collect();
         let (repository, commit) = (Repository::parse("org/repo").unwrap(), Commit::parse(&"a".repeat(40)).unwrap());
         let judge = Judge { kind, repository: &repository, commit: &commit, accept };
@@ -185,23 +188,23 @@ mod tests {
 
     #[test]
     fn every_documented_word() {
-        let passed = State::Passed;
+        let passed = RulingState::Passed;
         for (words, expected) in [
             ("completed success", Some(passed)),
-            ("completed failure", Some(State::Failed)),
-            ("completed cancelled", Some(State::Failed)),
-            ("completed timed_out", Some(State::Failed)),
-            ("completed startup_failure", Some(State::Failed)),
-            ("completed stale", Some(State::Failed)),
-            ("completed skipped", Some(State::Failed)),
-            ("completed neutral", Some(State::Failed)),
-            ("completed action_required", Some(State::Pending)),
-            ("queued", Some(State::Pending)),
-            ("in_progress", Some(State::Pending)),
-            ("waiting", Some(State::Pending)),
-            ("requested", Some(State::Pending)),
-            ("pending", Some(State::Pending)),
-            ("in_progress success", Some(State::Pending)),
+            ("completed failure", Some(RulingState::Failed)),
+            ("completed cancelled", Some(RulingState::Failed)),
+            ("completed timed_out", Some(RulingState::Failed)),
+            ("completed startup_failure", Some(RulingState::Failed)),
+            ("completed stale", Some(RulingState::Failed)),
+            ("completed skipped", Some(RulingState::Failed)),
+            ("completed neutral", Some(RulingState::Failed)),
+            ("completed action_required", Some(RulingState::Pending)),
+            ("queued", Some(RulingState::Pending)),
+            ("in_progress", Some(RulingState::Pending)),
+            ("waiting", Some(RulingState::Pending)),
+            ("requested", Some(RulingState::Pending)),
+            ("pending", Some(RulingState::Pending)),
+            ("in_progress success", Some(RulingState::Pending)),
             ("completed", None),
             ("completed error", None),
             ("completed Success", None),
@@ -211,7 +214,7 @@ mod tests {
             ("on_hold success", None),
             ("", None),
         ] {
-            for kind in [Kind::Workflow, Kind::Check] {
+            for kind in [CheckKind::Workflow, CheckKind::Check] {
                 let ruling = rule(kind, &[], &["build"], &[thing("build", 1, 1, words)]);
                 match expected {
                     Some(state) => assert_eq!(ruling.unwrap().state, state, "{words}"),
@@ -221,52 +224,52 @@ mod tests {
         }
         for (words, expected) in [
             ("completed success", passed),
-            ("pending", State::Pending),
-            ("completed failure", State::Failed),
-            ("completed error", State::Failed),
+            ("pending", RulingState::Pending),
+            ("completed failure", RulingState::Failed),
+            ("completed error", RulingState::Failed),
         ] {
-            let ruling = rule(Kind::Status, &[], &["build"], &[thing("build", 1, 1, words)]);
+            let ruling = rule(CheckKind::Status, &[], &["build"], &[thing("build", 1, 1, words)]);
             assert_eq!(ruling.unwrap().state, expected, "{words}");
         }
-        assert!(rule(Kind::Status, &[], &["build"], &[thing("build", 1, 1, "completed skipped")]).is_err());
+        assert!(rule(CheckKind::Status, &[], &["build"], &[thing("build", 1, 1, "completed skipped")]).is_err());
         // An older run in a word that nobody knows does not matter.
         let things = [thing("build", 1, 1, "expired"), thing("build", 2, 1, "completed success")];
-        assert_eq!(rule(Kind::Workflow, &[], &["build"], &things).unwrap().state, passed);
+        assert_eq!(rule(CheckKind::Workflow, &[], &["build"], &things).unwrap().state, passed);
     }
 
     #[test]
     fn what_did_nothing_passes_only_where_that_is_accepted() {
         let things = [thing("build", 1, 1, "completed skipped")];
-        let ruling = rule(Kind::Workflow, &[Conclusion::Neutral], &["build.yml"], &things).unwrap();
-        assert_eq!(ruling.state, State::Failed);
+        let ruling = rule(CheckKind::Workflow, &[Conclusion::Neutral], &["build.yml"], &things).unwrap();
+        assert_eq!(ruling.state, RulingState::Failed);
         assert!(ruling.evidence[0].answered.contains("skipped, which is no success unless `accept`"));
-        let ruling = rule(Kind::Workflow, &[Conclusion::Skipped], &["build.yml"], &things).unwrap();
-        assert_eq!(ruling.state, State::Passed);
+        let ruling = rule(CheckKind::Workflow, &[Conclusion::Skipped], &["build.yml"], &things).unwrap();
+        assert_eq!(ruling.state, RulingState::Passed);
     }
 
     #[test]
     fn the_newest_run_counts_and_of_it_the_newest_attempt() {
-        let state = |things: &[Thing]| rule(Kind::Workflow, &[], &["build"], things).unwrap().state;
+        let state = |things: &[Thing]| rule(CheckKind::Workflow, &[], &["build"], things).unwrap().state;
         let (failed, passed, runs) = ("completed failure", "completed success", "in_progress");
-        assert_eq!(state(&[thing("build", 1, 1, failed), thing("build", 2, 1, passed)]), State::Passed);
-        assert_eq!(state(&[thing("build", 2, 1, runs), thing("build", 1, 3, passed)]), State::Pending);
-        assert_eq!(state(&[thing("build", 2, 2, passed), thing("build", 2, 1, failed)]), State::Passed);
-        assert_eq!(state(&[thing("build", 2, 1, passed), thing("build", 2, 2, failed)]), State::Failed);
+        assert_eq!(state(&[thing("build", 1, 1, failed), thing("build", 2, 1, passed)]), RulingState::Passed);
+        assert_eq!(state(&[thing("build", 2, 1, runs), thing("build", 1, 3, passed)]), RulingState::Pending);
+        assert_eq!(state(&[thing("build", 2, 2, passed), thing("build", 2, 1, failed)]), RulingState::Passed);
+        assert_eq!(state(&[thing("build", 2, 1, passed), thing("build", 2, 2, failed)]), RulingState::Failed);
     }
 
     #[test]
     fn all_names_and_all_matches_are_required() {
         let passed = |name: &str, id| thing(name, id, 1, "completed success");
-        let ask = |names: &[&str], things: &[Thing]| rule(Kind::Workflow, &[], names, things).unwrap();
+        let ask = |names: &[&str], things: &[Thing]| rule(CheckKind::Workflow, &[], names, things).unwrap();
         let ruling = ask(&["build.yml", "test"], &[passed("build", 1)]);
-        assert_eq!(ruling.state, State::Pending);
+        assert_eq!(ruling.state, RulingState::Pending);
         assert_eq!(ruling.evidence[1].to_string(), "absent, the workflow test of org/repo at aaaaaaaa: no run yet");
         let ruling = ask(&["/^(build|test)$/"], &[passed("build", 3), thing("test", 2, 1, "completed failure")]);
-        assert_eq!((ruling.state, ruling.evidence.len()), (State::Failed, 2));
+        assert_eq!((ruling.state, ruling.evidence.len()), (RulingState::Failed, 2));
         assert_eq!(ruling.run_url.as_deref(), Some("https://github.com/runs/2"));
-        assert_eq!(ask(&["/^(build|test)$/"], &[passed("lint", 1)]).state, State::Pending);
+        assert_eq!(ask(&["/^(build|test)$/"], &[passed("lint", 1)]).state, RulingState::Pending);
         let ruling = ask(&["/./"], &[passed("build", 3), passed("test", 9), passed("lint", 5)]);
-        assert_eq!((ruling.state, ruling.built_at.as_deref()), (State::Passed, Some("2026-01-01T00:00:09Z")));
-        assert_eq!(ask(&["build"], &[]).state, State::Pending);
+        assert_eq!((ruling.state, ruling.built_at.as_deref()), (RulingState::Passed, Some("2026-01-01T00:00:09Z")));
+        assert_eq!(ask(&["build"], &[]).state, RulingState::Pending);
     }
 }

@@ -6,10 +6,10 @@ use async_trait::async_trait;
 
 use super::{
     super::{
-        Asked, Gate, Ruling, State,
+        Gate, GateQuery, Ruling, RulingState,
         memory::{Remembered, System},
     },
-    Github, Question,
+    Github, GithubRequest,
     documents::Ancestor,
 };
 use crate::{
@@ -31,10 +31,10 @@ pub struct WalkBack {
 
 #[async_trait]
 impl Gate for WalkBack {
-    async fn ask(&self, asked: Asked<'_>) -> Result<Ruling, BackendError> {
+    async fn ask(&self, asked: GateQuery<'_>) -> Result<Ruling, BackendError> {
         let question = self.github.system.question(asked).await?;
         let own = self.github.ruling(question.clone(), asked).await?;
-        if own.state == State::Passed { Ok(own) } else { self.walk_back(&question, own, asked).await }
+        if own.state == RulingState::Passed { Ok(own) } else { self.walk_back(&question, own, asked).await }
     }
 
     fn reads_application_set(&self) -> bool {
@@ -59,20 +59,25 @@ impl WalkBack {
     ///
     /// # Errors
     /// When one of the commits on the way is not clear, or none of them passed and there may be more.
-    async fn walk_back(&self, question: &Question, own: Ruling, asked: Asked<'_>) -> Result<Ruling, BackendError> {
-        let Question { repository, commit } = question;
+    async fn walk_back(
+        &self,
+        question: &GithubRequest,
+        own: Ruling,
+        asked: GateQuery<'_>,
+    ) -> Result<Ruling, BackendError> {
+        let GithubRequest { repository, commit } = question;
         let way = format!("the commits of {repository} before {}", commit.short());
         let (mut here, mut gone, mut history) = (question.clone(), 0, History::default());
         let unseen = loop {
             let parent = match self.first_parent(&here, &mut history, asked).await? {
-                Some(Parent::Is(_)) if gone == self.steps => break Some("raise `walkBack`"),
-                Some(Parent::Is(parent)) => parent,
+                Some(Parent::ImageState(_)) if gone == self.steps => break Some("raise `walkBack`"),
+                Some(Parent::ImageState(parent)) => parent,
                 Some(Parent::None) => break None,
                 None => break Some("what was merged in fills the lists of commits, of which only so many are read"),
             };
             (here.commit, gone) = (parent, gone + 1);
             let ruling = self.github.ruling(here.clone(), asked).await?;
-            if ruling.state == State::Passed {
+            if ruling.state == RulingState::Passed {
                 let told = format!("{} passed, {gone} before {}", here.commit.short(), commit.short());
                 let mut evidence = own.evidence;
                 evidence.push(Evidence::present(way, told));
@@ -97,11 +102,11 @@ impl WalkBack {
     /// it is skipped so. `None` when so many lists were read that no other is.
     async fn first_parent(
         &self,
-        here: &Question,
+        here: &GithubRequest,
         history: &mut History,
-        asked: Asked<'_>,
+        asked: GateQuery<'_>,
     ) -> Result<Option<Parent>, BackendError> {
-        let Question { repository, commit } = here;
+        let GithubRequest { repository, commit } = here;
         if let Some(parent) = history.parents.get(commit) {
             return Ok(Some(parent.clone()));
         }
@@ -129,7 +134,7 @@ struct History {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Parent {
     /// This one.
-    Is(Commit),
+    ImageState(Commit),
     /// It has none: there the history begins.
     None,
 }
@@ -140,7 +145,7 @@ impl History {
         self.lists += 1;
         for ancestor in listed {
             let parent = match ancestor.parents.first() {
-                Some(parent) => Parent::Is(Commit::parse(&parent.sha)?),
+                Some(parent) => Parent::ImageState(Commit::parse(&parent.sha)?),
                 None => Parent::None,
             };
             self.parents.insert(Commit::parse(&ancestor.sha)?, parent);
@@ -171,7 +176,10 @@ mod tests {
             });
             history.learn(&commit(from), &listed.collect::<Vec<Ancestor>>())
         };
-        assert_eq!(learn("a", &[("A", &["b", "e"]), ("e", &["f"]), ("b", &["C"])]), Ok(Parent::Is(commit("b"))));
+        assert_eq!(
+            learn("a", &[("A", &["b", "e"]), ("e", &["f"]), ("b", &["C"])]),
+            Ok(Parent::ImageState(commit("b")))
+        );
         assert_eq!(learn("c", &[("c", &[])]), Ok(Parent::None));
         let wrong: [(Listed<'_>, &str); 4] = [
             (&[], "does not list dddddddd itself"),
@@ -182,6 +190,6 @@ mod tests {
         for (listed, says) in wrong {
             assert!(learn("d", listed).unwrap_err().contains(says), "{listed:?}");
         }
-        assert_eq!((history.parents.get(&commit("e")), history.lists), (Some(&Parent::Is(commit("f"))), 6));
+        assert_eq!((history.parents.get(&commit("e")), history.lists), (Some(&Parent::ImageState(commit("f"))), 6));
     }
 }

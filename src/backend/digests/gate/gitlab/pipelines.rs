@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use super::{
     super::{
-        Ruling, State,
+        Ruling, RulingState,
         forge::{Forge, time, unknown_word},
     },
     Accept,
@@ -60,7 +60,7 @@ impl Wanted<'_> {
         let commit = Some(self.commit.clone());
         let Some(newest) = newest else {
             let evidence = vec![Evidence::absent(asked, self.none_of(pipelines, secrets))];
-            let state = State::Pending;
+            let state = RulingState::Pending;
             return Ok(Ruling { state, commit, is_earlier: false, evidence, run_url: None, built_at: None });
         };
         let state =
@@ -69,11 +69,11 @@ impl Wanted<'_> {
         let page = run_url.as_deref().map(|url| format!(", {url}")).unwrap_or_default();
         let said = format!("pipeline {}: {}{page}", newest.id, newest.status);
         let evidence = match state {
-            State::Passed => Evidence::present(asked, said),
-            State::Pending | State::Failed => Evidence::absent(asked, said),
+            RulingState::Passed => Evidence::present(asked, said),
+            RulingState::Pending | RulingState::Failed => Evidence::absent(asked, said),
         };
         // The lists do not say when it ended; once it has, nothing but that changes it.
-        let built_at = newest.updated_at.as_deref().and_then(time).filter(|_| state != State::Pending);
+        let built_at = newest.updated_at.as_deref().and_then(time).filter(|_| state != RulingState::Pending);
         Ok(Ruling { state, commit, is_earlier: false, evidence: vec![evidence], run_url, built_at })
     }
 
@@ -132,11 +132,11 @@ impl Pipeline {
 }
 
 /// What GitLab's word means. A pipeline that is being cancelled is as good as cancelled.
-fn state(word: &str, accept: &[Accept]) -> Option<State> {
+fn state(word: &str, accept: &[Accept]) -> Option<RulingState> {
     match word {
-        "success" => Some(State::Passed),
-        "skipped" if accept.contains(&Accept::Skipped) => Some(State::Passed),
-        "failed" | "canceled" | "canceling" | "skipped" => Some(State::Failed),
+        "success" => Some(RulingState::Passed),
+        "skipped" if accept.contains(&Accept::Skipped) => Some(RulingState::Passed),
+        "failed" | "canceled" | "canceling" | "skipped" => Some(RulingState::Failed),
         "created"
         | "waiting_for_resource"
         | "preparing"
@@ -144,7 +144,7 @@ fn state(word: &str, accept: &[Accept]) -> Option<State> {
         | "pending"
         | "running"
         | "scheduled"
-        | "manual" => Some(State::Pending),
+        | "manual" => Some(RulingState::Pending),
         _ => None,
     }
 }
@@ -162,21 +162,21 @@ mod tests {
     #[test]
     fn each_word_has_a_meaning() {
         let meaning = |word| state(word, &[]);
-        assert_eq!(meaning("success"), Some(State::Passed));
+        assert_eq!(meaning("success"), Some(RulingState::Passed));
         for word in ["failed", "canceled", "canceling", "skipped"] {
-            assert_eq!(meaning(word), Some(State::Failed), "{word}");
+            assert_eq!(meaning(word), Some(RulingState::Failed), "{word}");
         }
         for word in ["created", "waiting_for_resource", "preparing", "waiting_for_callback", "pending", "running"] {
-            assert_eq!(meaning(word), Some(State::Pending), "{word}");
+            assert_eq!(meaning(word), Some(RulingState::Pending), "{word}");
         }
         for word in ["scheduled", "manual"] {
-            assert_eq!(meaning(word), Some(State::Pending), "{word}");
+            assert_eq!(meaning(word), Some(RulingState::Pending), "{word}");
         }
         for word in ["", "Success", "succeeded"] {
             assert_eq!(meaning(word), None, "{word}");
         }
-        assert_eq!(state("skipped", &[Accept::Skipped]), Some(State::Passed));
-        assert_eq!(state("canceled", &[Accept::Skipped]), Some(State::Failed));
+        assert_eq!(state("skipped", &[Accept::Skipped]), Some(RulingState::Passed));
+        assert_eq!(state("canceled", &[Accept::Skipped]), Some(RulingState::Failed));
     }
 
     #[test]

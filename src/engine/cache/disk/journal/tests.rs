@@ -2,7 +2,7 @@ use super::*;
 
 fn change(n: u8, stamp: u64, has_record: bool) -> Change {
     let draft = has_record.then(|| record::draft(&n, &[n; 100]).unwrap());
-    Change::new(Kind::Answer, Key::of_bytes([n; 32]), draft, stamp)
+    Change::new(RecordKind::Answer, Key::of_bytes([n; 32]), draft, stamp)
 }
 
 /// A journal with three changes, and its first segment's bytes.
@@ -62,7 +62,7 @@ fn a_flipped_bit_never_passes_for_a_torn_tail() {
         damaged[position] ^= 0x10;
         let mut found = Recovered::default();
         found.read(&damaged);
-        let is_told = found.has_gap || found.damaged == [(Kind::Answer, found_key(&changes, position))];
+        let is_told = found.has_gap || found.damaged == [(RecordKind::Answer, found_key(&changes, position))];
         assert!(is_told, "byte {position}");
         assert!(found.changes.iter().all(|change| changes.contains(change)), "byte {position}");
     }

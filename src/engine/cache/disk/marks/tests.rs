@@ -49,7 +49,7 @@ fn key(bucket: u8, n: u16) -> Key {
     Key::of_bytes(bytes)
 }
 
-const A: Kind = Kind::Answer;
+const A: RecordKind = RecordKind::Answer;
 
 #[test]
 fn a_record_is_lost_until_a_later_one_is_written() {
@@ -63,7 +63,7 @@ fn a_record_is_lost_until_a_later_one_is_written() {
         assert!(marks.is_lost(A, &key(1, 1), Some(old)) && marks.is_lost(A, &key(1, 1), None));
         assert!(!marks.is_lost(A, &key(1, 1), Some(new)));
         assert!(!marks.is_lost(A, &key(1, 2), Some(other)), "another key of the bucket");
-        assert!(!marks.is_lost(Kind::Held, &key(1, 1), None), "another kind");
+        assert!(!marks.is_lost(RecordKind::Held, &key(1, 1), None), "another kind");
         assert!(marks.next() > new || setup.read().is_ok(), "stamps go on");
     }
 }
@@ -143,7 +143,7 @@ fn everything_can_be_lost_at_once() {
     let path = beside(&setup.path(), "-2");
     let made = Marks::make(&path, Arc::clone(&setup.clock) as Arc<dyn Clock>, old, true).unwrap();
     for marks in [marks, setup.read().unwrap(), made] {
-        assert!(marks.is_lost(A, &key(9, 9), Some(old)) && marks.is_lost(Kind::Held, &key(9, 9), None));
+        assert!(marks.is_lost(A, &key(9, 9), Some(old)) && marks.is_lost(RecordKind::Held, &key(9, 9), None));
         assert!(!marks.is_lost(A, &key(9, 9), Some(new)) || marks.next() > new);
         assert!(marks.is_finished());
         setup.set_clock(START + 8 * DAY);

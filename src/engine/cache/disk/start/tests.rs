@@ -20,7 +20,7 @@ fn open(path: &Path) -> (Parts, u64) {
 }
 
 fn is_lost(parts: &Parts) -> bool {
-    parts.marks.is_lost(Kind::Answer, &Key::of_bytes([1; 32]), None)
+    parts.marks.is_lost(RecordKind::Answer, &Key::of_bytes([1; 32]), None)
 }
 
 fn edit(path: &Path, work: impl FnOnce(&WriteTransaction)) {
@@ -66,7 +66,7 @@ const CASES: [Case; 12] = [
         },
         false,
     ),
-    ("no table of answers", |path| edit(path, |all| _ = all.delete_table(Kind::Answer.table()).unwrap()), true),
+    ("no table of answers", |path| edit(path, |all| _ = all.delete_table(RecordKind::Answer.table()).unwrap()), true),
 ];
 
 fn remove(path: &Path, suffixes: &[&str]) {
@@ -130,9 +130,9 @@ fn a_record_of_the_version_before_is_read() {
     assert_eq!(record::open::<String>(&old), Some((0, "head".to_owned(), &b"body"[..])));
     drop(file::make(&path).unwrap());
     edit(&path, |transaction| {
-        let mut table = transaction.open_table(Kind::Answer.table()).unwrap();
+        let mut table = transaction.open_table(RecordKind::Answer.table()).unwrap();
         table.insert(&[1; 32], old.as_slice()).unwrap();
     });
     let (parts, errors) = open(&path);
-    assert!(!parts.marks.is_lost(Kind::Answer, &Key::of_bytes([1; 32]), Some(0)) && errors == 0);
+    assert!(!parts.marks.is_lost(RecordKind::Answer, &Key::of_bytes([1; 32]), Some(0)) && errors == 0);
 }

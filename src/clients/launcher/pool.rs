@@ -10,10 +10,10 @@ use tokio::{
 
 use super::{
     Launchers,
-    charge::Charge,
-    places::{Places, Turn},
-    slot::{Ends, Slot},
-    terms::{Identities, Terms},
+    permits::{PoolState, RunPermit},
+    running::RunningProcess,
+    slot::{Ends, Launcher},
+    terms::{Identities, LaunchOptions},
     usage::Meter,
     wire::{self, Environment, Program},
 };
@@ -21,9 +21,9 @@ use crate::domain::error::BackendError;
 
 /// The launchers for programs on one set of terms.
 #[derive(Debug, Clone)]
-pub struct Bay(Arc<Places>);
+pub struct LauncherPool(Arc<PoolState>);
 
-/// A program that runs. When its [`Charge`] is dropped, it is ended.
+/// A program that runs. When its [`RunningProcess`] is dropped, it is ended.
 #[derive(Debug)]
 pub struct Running {
     /// What it reads, unless it has been given all of it.
@@ -35,16 +35,16 @@ pub struct Running {
     /// What it uses.
     pub meter: Meter,
     /// Who looks after it.
-    pub charge: Charge,
+    pub charge: RunningProcess,
 }
 
-impl Bay {
+impl LauncherPool {
     /// A bay for programs on `terms`, of which at most `most` run at once.
     #[must_use]
-    pub fn new(launchers: &Arc<Launchers>, terms: Terms, most: usize) -> Self {
+    pub fn new(launchers: &Arc<Launchers>, terms: LaunchOptions, most: usize) -> Self {
         let most = most.clamp(1, Semaphore::MAX_PERMITS);
         launchers.want(terms.network);
-        Self(Places::new(launchers, terms, most))
+        Self(PoolState::new(launchers, terms, most))
     }
 
     /// Starts `program` with `environment`, as soon as it is its turn, to read `input`: what is not short is left to the caller
@@ -80,7 +80,7 @@ impl Bay {
     ///
     /// # Errors
     /// When there is none before `deadline`.
-    pub async fn turn(&self, deadline: Instant) -> Result<Turn, BackendError> {
+    pub async fn turn(&self, deadline: Instant) -> Result<RunPermit, BackendError> {
         self.0.turn(deadline).await
     }
 
@@ -101,7 +101,7 @@ impl Bay {
         &self,
         program: &Program,
         environment: &Environment<'_>,
-        once: Option<(&[u8], Turn)>,
+        once: Option<(&[u8], RunPermit)>,
         deadline: Instant,
     ) -> Result<Running, BackendError> {
         let cannot = |why: String| BackendError::unavailable(format!("cannot start: {why}"));
@@ -124,7 +124,7 @@ impl Bay {
         let slot = if let Some(slot) = slot {
             slot
         } else {
-            let opening = timeout_at(deadline, Slot::open(&self.0.launchers, &self.0.terms)).await;
+            let opening = timeout_at(deadline, Launcher::open(&self.0.launchers, &self.0.terms)).await;
             let opening = opening.map_err(|_| BackendError::timeout("its launcher was not ready in time"))?;
             let (mut slot, _) = opening.map_err(cannot)?;
             slot.start(&request, &streams).await.map_err(|error| cannot(error.to_string()))?;
@@ -132,7 +132,7 @@ impl Bay {
         };
         drop(streams);
         let meter = slot.meter();
-        let charge = Charge::new(&self.0, slot, once.map(|(_, turn)| turn));
+        let charge = RunningProcess::new(&self.0, slot, once.map(|(_, turn)| turn));
         let Ends { stdin, stdout, stderr } = ends;
         // What is not left to write must be closed: its end is what the program waits for.
         let stdin = (!is_fed).then(|| pipe::Sender::from_owned_fd(stdin.into())).transpose();

@@ -6,7 +6,7 @@ use super::{Engine, Failure, Unknown, run};
 use crate::{
     domain::generator::{Question, Selector},
     engine::{
-        cache::{Disk, Key, Listed, State},
+        cache::{Disk, Freshness, Key, Listed},
         guard::{Decision, Held},
         route::{Route, RouteTable},
     },
@@ -129,8 +129,8 @@ impl Engine {
         let (route, _, lineage) = live(routes, &question).filter(|(_, own, _)| *own == key)?;
         let now = self.clock.now();
         let state = answer.as_ref().map(|answer| route.state(answer.revision, answer.stored_at, answer.life, now));
-        let state_name = state.map_or("failing", State::as_str);
-        let fresh_for = if let Some(State::Fresh { left, .. }) = state { Some(left) } else { None };
+        let state_name = state.map_or("failing", Freshness::as_str);
+        let fresh_for = if let Some(Freshness::Fresh { left, .. }) = state { Some(left) } else { None };
         Some(Overview {
             key,
             lineage,

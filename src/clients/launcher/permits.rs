@@ -7,7 +7,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use super::{Launchers, idle::Idle, slot::Slot, terms::Terms, wire::Report};
+use super::{Launchers, idle::Idle, slot::Launcher, terms::LaunchOptions, wire::Report};
 use crate::domain::error::BackendError;
 
 /// How long a launcher may take to empty its folder.
@@ -15,24 +15,24 @@ const EMPTYING: Duration = Duration::from_mins(1);
 
 /// Launchers of one kind, and how many of their programs may run.
 #[derive(Debug)]
-pub(super) struct Places {
+pub(super) struct PoolState {
     pub(super) launchers: Arc<Launchers>,
-    pub(super) terms: Terms,
+    pub(super) terms: LaunchOptions,
     permits: Arc<Semaphore>,
     most: usize,
-    idle: Arc<Idle<Slot>>,
+    idle: Arc<Idle<Launcher>>,
 }
 
 /// The right to run a program, or to have one do something.
 #[derive(Debug)]
-pub struct Turn {
+pub struct RunPermit {
     _of_own: OwnedSemaphorePermit,
     _of_all: OwnedSemaphorePermit,
 }
 
-impl Places {
+impl PoolState {
     /// With at most `most` programs at once.
-    pub(super) fn new(launchers: &Arc<Launchers>, terms: Terms, most: usize) -> Arc<Self> {
+    pub(super) fn new(launchers: &Arc<Launchers>, terms: LaunchOptions, most: usize) -> Arc<Self> {
         let (launchers, permits) = (Arc::clone(launchers), Arc::new(Semaphore::new(most)));
         Arc::new(Self { launchers, terms, permits, most, idle: Arc::default() })
     }
@@ -41,7 +41,7 @@ impl Places {
     ///
     /// # Errors
     /// When there is none before `deadline`.
-    pub(super) async fn turn(&self, deadline: Instant) -> Result<Turn, BackendError> {
+    pub(super) async fn turn(&self, deadline: Instant) -> Result<RunPermit, BackendError> {
         let full = |most: usize, of: &str| {
             let s = if most == 1 { "" } else { "s" };
             BackendError::timeout(format!("no turn in time: {most} run{s} {of} were under way all the while"))
@@ -51,11 +51,11 @@ impl Places {
         let own = wait(&self.permits).await.ok().and_then(Result::ok).ok_or_else(|| full(self.most, of_own))?;
         let all = wait(&self.launchers.permits).await.ok().and_then(Result::ok);
         let all = all.ok_or_else(|| full(self.launchers.most, of_all))?;
-        Ok(Turn { _of_own: own, _of_all: all })
+        Ok(RunPermit { _of_own: own, _of_all: all })
     }
 
     /// A launcher that waits for a program and may still be used.
-    pub(super) fn idle_slot(&self) -> Option<Slot> {
+    pub(super) fn idle_slot(&self) -> Option<Launcher> {
         loop {
             let slot = self.idle.pop()?;
             if slot.is_good(&self.terms) {
@@ -66,7 +66,7 @@ impl Places {
     }
 
     /// Keeps a launcher for the next program once it has emptied its folder.
-    pub(super) fn keep_emptied(self: Arc<Self>, mut slot: Slot) {
+    pub(super) fn keep_emptied(self: Arc<Self>, mut slot: Launcher) {
         tokio::spawn(async move {
             match timeout_at(Instant::now() + EMPTYING, slot.reports().next()).await {
                 Ok(Ok(Report::Ready(_))) => self.keep(slot),
@@ -76,14 +76,14 @@ impl Places {
     }
 
     /// Keeps a launcher for the next program, for a while.
-    pub(super) fn keep(&self, slot: Slot) {
+    pub(super) fn keep(&self, slot: Launcher) {
         self.idle.push(slot, 0, |slot| drop(tokio::spawn(slot.destroy())));
     }
 }
 
-impl Drop for Places {
+impl Drop for PoolState {
     fn drop(&mut self) {
         // They end by themselves, but for one that its last program stopped.
-        self.idle.take().iter_mut().for_each(Slot::kill);
+        self.idle.take().iter_mut().for_each(Launcher::kill);
     }
 }

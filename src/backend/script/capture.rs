@@ -9,7 +9,7 @@ const PIPE: usize = 64 * 1024;
 
 /// One of a program's pipes, which never blocks, and what came out of it.
 #[derive(Debug)]
-pub struct Outlet {
+pub struct Capture {
     pipe: Option<PipeReader>,
     /// What came out of it, but for what was dropped.
     pub bytes: Vec<u8>,
@@ -34,7 +34,7 @@ pub enum Lost {
     Unread(io::Error),
 }
 
-impl Outlet {
+impl Capture {
     /// The one of `pipe`, of which most programs fill `room` bytes at most.
     pub fn new(pipe: PipeReader, room: usize, keep: Keep) -> Self {
         Self { pipe: Some(pipe), bytes: Vec::with_capacity(room), keep }
@@ -98,10 +98,10 @@ mod tests {
 
     use super::*;
 
-    fn outlet(keep: Keep) -> (PipeWriter, Outlet) {
+    fn outlet(keep: Keep) -> (PipeWriter, Capture) {
         let (ours, theirs) = io::pipe().unwrap();
         rustix::io::ioctl_fionbio(&ours, true).unwrap();
-        (theirs, Outlet::new(ours, 16, keep))
+        (theirs, Capture::new(ours, 16, keep))
     }
 
     #[tokio::test]

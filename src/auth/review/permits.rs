@@ -13,7 +13,7 @@ use crate::auth::budget::place;
 
 /// The places that there are.
 #[derive(Debug)]
-pub struct Places {
+pub struct ReviewPermits {
     all: Semaphore,
     most_per_peer: usize,
     by_peer: Mutex<HashMap<IpAddr, Arc<Semaphore>>>,
@@ -21,7 +21,7 @@ pub struct Places {
 
 /// A place, free again when it is dropped.
 #[derive(Debug)]
-pub struct Place<'a> {
+pub struct ReviewPermit<'a> {
     _of_all: SemaphorePermit<'a>,
     _of_peer: OwnedSemaphorePermit,
     /// The last one, since it looks whether the others are gone.
@@ -31,11 +31,11 @@ pub struct Place<'a> {
 /// That somebody at an address has a place, or waits for one.
 #[derive(Debug)]
 struct Interest<'a> {
-    places: &'a Places,
+    places: &'a ReviewPermits,
     peer: IpAddr,
 }
 
-impl Places {
+impl ReviewPermits {
     /// So many in all, and for each address.
     pub fn new(most: usize, most_per_peer: usize) -> Self {
         Self { all: Semaphore::new(most), most_per_peer, by_peer: Mutex::default() }
@@ -45,12 +45,12 @@ impl Places {
     ///
     /// # Errors
     /// Never: places are not closed.
-    pub async fn enter(&self, peer: IpAddr) -> Result<Place<'_>, AcquireError> {
+    pub async fn enter(&self, peer: IpAddr) -> Result<ReviewPermit<'_>, AcquireError> {
         let interest = Interest { places: self, peer: place(peer) };
         let own = || Arc::new(Semaphore::new(self.most_per_peer));
         let of_peer = Arc::clone(self.by_peer().entry(interest.peer).or_insert_with(own));
         let of_peer = of_peer.acquire_owned().await?;
-        Ok(Place { _of_all: self.all.acquire().await?, _of_peer: of_peer, _interest: interest })
+        Ok(ReviewPermit { _of_all: self.all.acquire().await?, _of_peer: of_peer, _interest: interest })
     }
 
     fn by_peer(&self) -> MutexGuard<'_, HashMap<IpAddr, Arc<Semaphore>>> {
@@ -77,7 +77,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_address_waits_for_itself_and_leaves_nothing_behind() {
-        let places = Places::new(3, 2);
+        let places = ReviewPermits::new(3, 2);
         let [one, other, third]: [IpAddr; 3] = ["10.0.0.1", "10.0.0.2", "10.0.0.3"].map(|ip| ip.parse().unwrap());
         let first = places.enter(one).await.unwrap();
         let second = places.enter("::ffff:10.0.0.1".parse().unwrap()).await.unwrap();

@@ -7,9 +7,9 @@ use std::sync::{
 
 /// A place among the living.
 #[derive(Debug)]
-pub struct Place(Arc<AtomicUsize>);
+pub struct WorkerPermit(Arc<AtomicUsize>);
 
-impl Place {
+impl WorkerPermit {
     /// One more.
     pub fn new(live: &Arc<AtomicUsize>) -> Self {
         live.fetch_add(1, Ordering::Relaxed);
@@ -24,7 +24,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for WorkerPermit {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

@@ -11,42 +11,42 @@ use tokio::{
 
 use super::{
     ENDING, GRACE, Launchers,
-    places::{Places, Turn},
-    slot::Slot,
+    permits::{PoolState, RunPermit},
+    slot::Launcher,
     wire::{Ended, Fate, Report},
 };
 use crate::domain::error::BackendError;
 
 /// A launcher and its program. Dropped before the program's end, it ends the program: first politely, then by force.
 #[derive(Debug)]
-pub struct Charge(Option<Held>);
+pub struct RunningProcess(Option<Held>);
 
 /// What keeps a program running: when it is lost, the program is ended.
 #[derive(Debug)]
-pub struct Leash(#[expect(dead_code, reason = "its loss is the sign")] oneshot::Sender<()>);
+pub struct KillOnDrop(#[expect(dead_code, reason = "its loss is the sign")] oneshot::Sender<()>);
 
 #[derive(Debug)]
 struct Held {
-    places: Arc<Places>,
-    slot: Slot,
-    place: Place,
+    places: Arc<PoolState>,
+    slot: Launcher,
+    place: ProcessPermit,
     /// Until when the program must have ended, once it was asked to.
     until: Option<Instant>,
 }
 
 /// The place of a program that runs.
 #[derive(Debug)]
-struct Place {
+struct ProcessPermit {
     launchers: Arc<Launchers>,
-    _turn: Option<Turn>,
+    _turn: Option<RunPermit>,
 }
 
-impl Charge {
+impl RunningProcess {
     /// The one of `slot`, whose program was just started in its `turn`, if it takes one.
-    pub(super) fn new(places: &Arc<Places>, slot: Slot, turn: Option<Turn>) -> Self {
+    pub(super) fn new(places: &Arc<PoolState>, slot: Launcher, turn: Option<RunPermit>) -> Self {
         let launchers = Arc::clone(&places.launchers);
         launchers.begun();
-        let place = Place { launchers, _turn: turn };
+        let place = ProcessPermit { launchers, _turn: turn };
         Self(Some(Held { places: Arc::clone(places), slot, place, until: None }))
     }
 
@@ -64,7 +64,7 @@ impl Charge {
 
     /// Looks after the program in a task of its own, for who cannot wait for its end all the time. That is told when nothing is
     /// left of it.
-    pub fn watched(mut self) -> (oneshot::Receiver<Result<Ended, BackendError>>, Leash) {
+    pub fn watched(mut self) -> (oneshot::Receiver<Result<Ended, BackendError>>, KillOnDrop) {
         let ((stop, stopped), (end, ended)) = (oneshot::channel(), oneshot::channel());
         tokio::spawn(async move {
             let report = match &mut self.0 {
@@ -82,11 +82,11 @@ impl Charge {
             }
             let _ = end.send(how);
         });
-        (ended, Leash(stop))
+        (ended, KillOnDrop(stop))
     }
 }
 
-impl Drop for Charge {
+impl Drop for RunningProcess {
     fn drop(&mut self) {
         // Without a runtime the launcher sees its socket closed, and does the same at once.
         if let (Some(mut held), Ok(runtime)) = (self.0.take(), Handle::try_current()) {
@@ -152,7 +152,7 @@ fn told(report: &io::Result<Report>, held: Option<Held>) -> (Result<Ended, Backe
     (how.map_err(BackendError::unavailable), destroying)
 }
 
-impl Drop for Place {
+impl Drop for ProcessPermit {
     fn drop(&mut self) {
         self.launchers.ended();
     }

@@ -29,10 +29,10 @@ const LONGEST_TAG: usize = 1024;
 
 /// The answers that are kept.
 #[derive(Debug)]
-pub struct Kept(Bounded<Question, Arc<Answer>>);
+pub struct ConditionalCache(Bounded<RequestKey, Arc<Answer>>);
 
 /// What was asked: the URL, who asks, and all headers but the one for which that stands.
-type Question = [u8; 32];
+type RequestKey = [u8; 32];
 
 #[derive(Debug)]
 struct Answer {
@@ -52,14 +52,14 @@ enum Validator {
 
 /// A call's question, and the answer that is kept for it.
 #[derive(Debug)]
-pub struct Asked {
-    question: Question,
+pub struct ConditionalRequest {
+    question: RequestKey,
     answer: Option<Arc<Answer>>,
 }
 
-impl Default for Kept {
+impl Default for ConditionalCache {
     fn default() -> Self {
-        let weigh = |_: &Question, answer: &Arc<Answer>| {
+        let weigh = |_: &RequestKey, answer: &Arc<Answer>| {
             let headers: usize = answer.headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
             u32::try_from(answer.body.len() + headers + OVERHEAD).unwrap_or(u32::MAX)
         };
@@ -67,9 +67,9 @@ impl Default for Kept {
     }
 }
 
-impl Kept {
+impl ConditionalCache {
     /// Lets `call`, which `account` makes, ask whether the answer is still the one that is kept.
-    pub fn prepare(&self, call: &mut Call, account: &str) -> Option<Asked> {
+    pub fn prepare(&self, call: &mut Call, account: &str) -> Option<ConditionalRequest> {
         let has_own = [header::IF_NONE_MATCH, header::IF_MODIFIED_SINCE, header::RANGE]
             .iter()
             .any(|name| call.headers.contains_key(name));
@@ -83,14 +83,14 @@ impl Kept {
             Some(Validator::Date(date)) => _ = call.headers.insert(header::IF_MODIFIED_SINCE, date.clone()),
             None => {}
         }
-        Some(Asked { question, answer })
+        Some(ConditionalRequest { question, answer })
     }
 
     /// Keeps `reply`, or puts in its place the answer that it says still holds.
     ///
     /// # Errors
     /// When it says so of another answer.
-    pub fn settle(&self, asked: &Asked, mut reply: Reply) -> Result<Reply, BackendError> {
+    pub fn settle(&self, asked: &ConditionalRequest, mut reply: Reply) -> Result<Reply, BackendError> {
         if let (StatusCode::NOT_MODIFIED, Some(answer)) = (reply.status, &asked.answer) {
             let is_other = match &answer.validator {
                 Validator::Tag(known) => {
@@ -133,7 +133,7 @@ impl Kept {
     }
 }
 
-fn question(call: &Call, account: &str) -> Question {
+fn question(call: &Call, account: &str) -> RequestKey {
     let mut hash = Sha256::new();
     // A token that was bought changes, and whom it is for does not. Other secrets may decide what is answered.
     let headers = call.headers.iter().filter(|(name, _)| *name != header::AUTHORIZATION);
