@@ -13,7 +13,7 @@ use nix::fcntl::OFlag;
 use zeroize::{Zeroize as _, Zeroizing};
 
 /// The largest file that is read, in MiB: what a `ConfigMap` or a `Secret` can hold.
-const MOST: u64 = 1;
+const MAX_FILE_MIB: u64 = 1;
 
 /// The text of `file`, which is no secret.
 ///
@@ -48,13 +48,13 @@ pub fn bytes(file: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
     if !data.is_file() {
         return Err("it is no regular file".to_owned());
     }
-    let most = MOST * 1024 * 1024;
+    let most = MAX_FILE_MIB * 1024 * 1024;
     // Room for all of it from the beginning: what grows leaves copies behind.
     let room = usize::try_from(data.len().min(most) + 1).unwrap_or_default();
     let mut bytes = Zeroizing::new(Vec::with_capacity(room));
     opened.take(most + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
     if bytes.len() as u64 > most {
-        return Err(format!("it is larger than {MOST} MiB"));
+        return Err(format!("it is larger than {MAX_FILE_MIB} MiB"));
     }
     Ok(bytes)
 }

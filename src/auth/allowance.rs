@@ -24,7 +24,7 @@ use tokio::{
 use crate::domain::problem::{Path, Problems};
 
 /// How many calls of one entry may wait for their turn.
-const MOST_WAITING: usize = 1000;
+const MAX_WAITING: usize = 1000;
 /// When to come again where it is not known when there is room.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -142,11 +142,11 @@ impl Allowance {
             // At least so long until those before it have had their turns.
             let all = Duration::from_secs(before as u64) / rate.most.get();
             let late = all.saturating_sub(until.saturating_duration_since(Instant::now()));
-            if !late.is_zero() || before >= MOST_WAITING {
+            if !late.is_zero() || before >= MAX_WAITING {
                 return Err(Excess::Rate(late.max(RETRY)));
             }
         }
-        if before >= MOST_WAITING { Err(Excess::Concurrency(RETRY)) } else { Ok(waiting) }
+        if before >= MAX_WAITING { Err(Excess::Concurrency(RETRY)) } else { Ok(waiting) }
     }
 
     fn limits(&self) -> (Option<NonZeroU32>, Option<usize>) {
@@ -225,7 +225,7 @@ mod tests {
         let allowance = build(None, Some(1));
         let until = Instant::now() + PATIENCE;
         let _turn = allowance.enter(until).await.unwrap();
-        let mut calls: Vec<_> = (0..=MOST_WAITING).map(|_| Box::pin(allowance.enter(until))).collect();
+        let mut calls: Vec<_> = (0..=MAX_WAITING).map(|_| Box::pin(allowance.enter(until))).collect();
         let refused: Vec<_> = calls.iter_mut().filter_map(FutureExt::now_or_never).map(Result::unwrap_err).collect();
         assert_eq!(refused, [Excess::Concurrency(RETRY)]);
     }

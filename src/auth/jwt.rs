@@ -32,7 +32,7 @@ use crate::{
 };
 
 /// How many verified tokens are remembered.
-const MOST_KNOWN: u64 = 4096;
+const MAX_KNOWN: u64 = 4096;
 
 /// All issuers, and the tokens of theirs that were verified.
 pub struct Issuers {
@@ -55,7 +55,7 @@ impl Issuers {
     pub fn build(configs: &[JwtConfig], means: AuthContext<'_>, path: &Path, problems: &mut Problems) -> Self {
         let issuers = configs.iter().enumerate();
         let issuers = issuers.filter_map(|(index, config)| Issuer::build(config, means, &path.index(index), problems));
-        Self { issuers: issuers.collect(), known: bounded_cache::new(MOST_KNOWN) }
+        Self { issuers: issuers.collect(), known: bounded_cache::new(MAX_KNOWN) }
     }
 
     /// The caller whose token has this hash, if it was verified before and that still holds at `now`.

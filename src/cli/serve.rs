@@ -36,7 +36,7 @@ const MARGIN: Duration = Duration::from_secs(1);
 const FLUSH: Duration = Duration::from_secs(5);
 
 /// More open files are of no use.
-const MOST_FILES: u64 = 65_536;
+const MAX_FILES: u64 = 65_536;
 
 /// What Kubernetes ends a container with.
 const TERMINATE: &str = "SIGTERM";
@@ -102,7 +102,7 @@ pub fn run(arguments: &ServeArgs) -> anyhow::Result<ExitCode> {
 /// Raises the limit of open files to what the system allows: a connection is one, and shells allow 1024.
 fn allow_connections() -> nix::Result<()> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
-    setrlimit(Resource::RLIMIT_NOFILE, soft.max(hard.min(MOST_FILES)), hard)
+    setrlimit(Resource::RLIMIT_NOFILE, soft.max(hard.min(MAX_FILES)), hard)
 }
 
 /// Prints what `file` would change in the gateway that runs.

@@ -62,7 +62,7 @@ use crate::{
 };
 
 /// How many destinations a line remembers; those that are asked least leave first.
-const MOST_DESTINATIONS: u64 = 10_000;
+const MAX_DESTINATIONS: u64 = 10_000;
 
 /// The ways out, shared by all backends.
 pub struct Outbound {
@@ -146,7 +146,7 @@ impl Outbound {
             client: Transport::new(terms.tls.clone(), self.proxy.clone(), self.addresses.clone())?,
             terms: terms.clone(),
             clock: Arc::clone(&self.clock),
-            destinations: bounded_cache::new(MOST_DESTINATIONS),
+            destinations: bounded_cache::new(MAX_DESTINATIONS),
             budgets: Budgets::default(),
             kept: ConditionalCache::default(),
             metrics: self.metrics.clone(),

@@ -11,7 +11,7 @@ use super::{
 use crate::domain::problem::{Path, Problem, Segment, Severity};
 
 /// The most errors that are looked for.
-const MOST: usize = 100;
+const MAX_ERRORS: usize = 100;
 
 /// Decodes what can be decoded of `tree`; what cannot is taken out of it and noted in `report`.
 /// `None` when not even the outermost mapping fits.
@@ -32,7 +32,7 @@ pub fn decode_knowing<T: DeserializeOwned>(
         return None;
     }
     let mut pruned: Vec<Path> = Vec::new();
-    for _ in 0..MOST {
+    for _ in 0..MAX_ERRORS {
         let value = tree.to_value();
         let error = match serde_path_to_error::deserialize::<_, T>(&value) {
             Ok(config) => return Some(config),

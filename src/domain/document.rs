@@ -20,7 +20,7 @@ pub use self::errors::{is_error_key, is_said, told_error};
 pub const NODE: usize = 64;
 
 /// The most values in one document. At some 40 bytes each they take 20 MB, however short the document is for its number of values.
-const MOST_VALUES: usize = 500_000;
+const MAX_VALUES: usize = 500_000;
 
 /// A JSON value whose texts lie where they were read, unless they have escapes. Most of what is read is looked at and left behind,
 /// and what stays becomes a [`Value`].
@@ -54,8 +54,8 @@ pub fn read(bytes: &[u8]) -> Result<Document<'_>, String> {
         return Err("it is blank".to_owned());
     }
     // A value takes two bytes at least: itself, and what parts it from the next.
-    if bytes.len() / 2 >= MOST_VALUES && scan::values(bytes) > MOST_VALUES {
-        return Err(format!("it holds more than {MOST_VALUES} values"));
+    if bytes.len() / 2 >= MAX_VALUES && scan::values(bytes) > MAX_VALUES {
+        return Err(format!("it holds more than {MAX_VALUES} values"));
     }
     let document = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
     digits::too_long(bytes).map_or(Ok(document), |number| {
@@ -314,10 +314,10 @@ mod tests {
     #[test]
     fn values_have_a_number() {
         let list = |count: usize| format!("[{}0]", "0,".repeat(count - 2));
-        assert!(read(list(MOST_VALUES).as_bytes()).is_ok());
-        let error = read(list(MOST_VALUES + 1).as_bytes()).unwrap_err();
+        assert!(read(list(MAX_VALUES).as_bytes()).is_ok());
+        let error = read(list(MAX_VALUES + 1).as_bytes()).unwrap_err();
         assert_eq!(error, "it holds more than 500000 values");
-        let text = format!("[\"{}\"]", ",".repeat(2 * MOST_VALUES));
+        let text = format!("[\"{}\"]", ",".repeat(2 * MAX_VALUES));
         assert!(read(text.as_bytes()).is_ok());
     }
 

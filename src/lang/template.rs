@@ -26,13 +26,13 @@ use crate::domain::{generator::Query, units::in_kib};
 const FUEL: u64 = 50_000;
 
 /// What a template may make in the gateway's own process, in bytes: more is made in an evaluator.
-const MOST_HERE: f64 = 1024.0 * 1024.0;
+const MAX_HERE: f64 = 1024.0 * 1024.0;
 /// What all templates that are rendered in this process make at most, in KiB, however many processors there are.
 static ROOM: Semaphore = Semaphore::const_new(4 * 1024);
 /// The largest text that a template may make, in bytes.
 pub const LARGEST: usize = 4 * 1024 * 1024;
 /// What a template may make whatever its variables are, in bytes: constants are worked out when it is parsed.
-const MOST_CONSTANT: f64 = 16.0 * 1024.0 * 1024.0;
+const MAX_CONSTANT: f64 = 16.0 * 1024.0 * 1024.0;
 
 /// The unreserved characters of RFC 3986, section 2.3; all others are percent-encoded in a URL.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -92,7 +92,7 @@ impl Template {
 
     fn compile(source: &str, place: ValueContext) -> Result<Self, String> {
         let bound = bound::of(source);
-        if bound.constant() > MOST_CONSTANT {
+        if bound.constant() > MAX_CONSTANT {
             return Err("it repeats a text too often: its constants alone take more than 16 MiB".to_owned());
         }
         let mut environment = Box::new(environment(place).clone());
@@ -124,7 +124,7 @@ impl Template {
         if let Some(text) = self.plain.as_ref().and_then(|plain| plain.render(context, self.place)) {
             return Some(Ok(text));
         }
-        let size = in_kib(self.bound.with(context), MOST_HERE)?;
+        let size = in_kib(self.bound.with(context), MAX_HERE)?;
         let _room = ROOM.try_acquire_many(size).ok()?;
         Some(self.try_render(context))
     }

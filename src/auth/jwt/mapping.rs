@@ -18,7 +18,7 @@ use crate::{
 /// The longest name of a caller, in characters.
 const LONGEST_NAME: usize = 200;
 /// The most globs that claims may make.
-const MOST_GLOBS: usize = 256;
+const MAX_GLOBS: usize = 256;
 
 /// From claims to a caller.
 #[derive(Debug)]
@@ -117,8 +117,8 @@ impl Mapping {
 fn scope_of(given: Value) -> Result<Scope, String> {
     let Given { routes, application_sets } = read_object(given)
         .map_err(|why| format!("it must give {{'routes': [globs], 'applicationSets': [globs]}}: {why}"))?;
-    if routes.len().max(application_sets.as_ref().map_or(0, Vec::len)) > MOST_GLOBS {
-        return Err(format!("it gives more than {MOST_GLOBS} globs"));
+    if routes.len().max(application_sets.as_ref().map_or(0, Vec::len)) > MAX_GLOBS {
+        return Err(format!("it gives more than {MAX_GLOBS} globs"));
     }
     let mut problems = Problems::default();
     let scope = Scope::build(Role::Caller, Some(&routes), application_sets.as_deref(), &Path::root(), &mut problems);

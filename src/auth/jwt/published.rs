@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// The largest set of keys that is read, in bytes.
-const MOST: usize = 1024 * 1024;
+const MAX_REPLY_BYTES: usize = 1024 * 1024;
 /// How often keys are asked for at most.
 const SHORTEST_REFRESH: Duration = Duration::from_secs(1);
 
@@ -105,7 +105,7 @@ impl Published {
         if let Some(token) = self.token.as_ref().filter(|_| stays(&self.url, url)) {
             headers.insert(header::AUTHORIZATION, token.header(&self.base, "Bearer ")?);
         }
-        let call = Call { headers, revalidate: true, ..Call::get(url.clone(), MOST, deadline) };
+        let call = Call { headers, revalidate: true, ..Call::get(url.clone(), MAX_REPLY_BYTES, deadline) };
         let shown = call.to_string();
         let reply = self.line.fetch(call).await?;
         let is_whole = if reply.status.as_u16() == 200 { reply.check_json() } else { Err(reply.refusal()) };

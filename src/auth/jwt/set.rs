@@ -11,7 +11,7 @@ use crate::domain::{
 };
 
 /// The most keys that a set may have: a token that names none is tried with each.
-const MOST: usize = 256;
+const MAX_KEYS: usize = 256;
 
 /// The keys of an issuer at one time.
 pub struct KeySet {
@@ -43,8 +43,8 @@ impl KeySet {
         let document = parse(body).map_err(|why| format!("it is not one JSON document: {why}"))?;
         let listed = document.get("keys").and_then(Value::as_array);
         let listed = listed.ok_or("it is no set of keys: it has no list `keys`")?;
-        if listed.len() > MOST {
-            return Err(format!("it has {} keys, and more than {MOST} are not looked at", listed.len()));
+        if listed.len() > MAX_KEYS {
+            return Err(format!("it has {} keys, and more than {MAX_KEYS} are not looked at", listed.len()));
         }
         let (mut keys, mut unusable) = (Vec::new(), Vec::new());
         for (index, jwk) in listed.iter().enumerate() {

@@ -26,7 +26,7 @@ pub const PLACES: usize = 6;
 /// How many about tokens that were good a short time ago.
 const PLACES_OF_KNOWN: usize = 4;
 /// The largest answer that is read, in bytes.
-const MOST: usize = 1024 * 1024;
+const MAX_REPLY_BYTES: usize = 1024 * 1024;
 
 /// Whom a question is about.
 #[derive(Debug, Clone, Copy)]
@@ -136,7 +136,8 @@ impl Api {
         let mut headers = HeaderMap::from_iter([(header::ACCEPT, json.clone()), (header::CONTENT_TYPE, json)]);
         headers.insert(header::AUTHORIZATION, self.token.header(&self.base, "Bearer ")?);
         let body = Some(asked.to_string().into());
-        let call = Call { method: Method::POST, headers, body, ..Call::get(self.url.clone(), MOST, deadline) };
+        let call =
+            Call { method: Method::POST, headers, body, ..Call::get(self.url.clone(), MAX_REPLY_BYTES, deadline) };
         let shown = call.to_string();
         let line = match about {
             About::Stranger(_) => &self.line,

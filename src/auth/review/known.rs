@@ -25,7 +25,7 @@ const RESTS_FOR: Duration = Duration::from_secs(5);
 /// How long a bad one is known.
 const BAD_FOR: Duration = Duration::from_secs(10);
 /// How many of each kind are remembered.
-const MOST: u64 = 4096;
+const MAX_TOKENS: u64 = 4096;
 
 /// What was said of tokens.
 #[derive(Debug)]
@@ -57,7 +57,7 @@ struct Bad {
 impl KnownTokens {
     /// Nothing yet.
     pub fn new() -> Self {
-        Self { good: bounded_cache::new(MOST), bad: bounded_cache::new(MOST) }
+        Self { good: bounded_cache::new(MAX_TOKENS), bad: bounded_cache::new(MAX_TOKENS) }
     }
 
     /// What holds of `token` at `now` without asking.
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn strangers_push_no_good_one_out() {
         let known = good(after(3600));
-        for n in 0..4 * MOST {
+        for n in 0..4 * MAX_TOKENS {
             let mut token = TOKEN;
             token[..8].copy_from_slice(&n.to_le_bytes());
             known.refuse(token, Refused::wrong("unknown"), NOW, after(3600));

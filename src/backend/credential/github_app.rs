@@ -38,7 +38,7 @@ const JWT_LIFE: u64 = 9 * 60;
 /// How long before its end a token is renewed.
 const MARGIN: Duration = Duration::from_mins(5);
 /// The largest answer with a token, in bytes.
-const MOST: usize = 256 * 1024;
+const MAX_REPLY_BYTES: usize = 256 * 1024;
 
 /// A GitHub App that is installed where the repository is.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -125,7 +125,8 @@ impl Seller for App {
         let mut headers = headers();
         headers.insert(header::AUTHORIZATION, self.jwt(now)?);
         let account = Some(self.account());
-        let call = Call { method: Method::POST, headers, account, ..Call::get(self.url.clone(), MOST, deadline) };
+        let call =
+            Call { method: Method::POST, headers, account, ..Call::get(self.url.clone(), MAX_REPLY_BYTES, deadline) };
         let shown = call.to_string();
         let reply = self.line.fetch(call).await?;
         let denied = |why: String| Err(BackendError::new(ErrorKind::Denied, why).within(&shown));

@@ -32,7 +32,7 @@ const TOKEN_LIFE: Duration = Duration::from_mins(5);
 /// The longest life that is believed.
 const LONGEST_LIFE: Duration = Duration::from_hours(24);
 /// The largest answer with a token, in bytes.
-const MOST: usize = 1024 * 1024;
+const MAX_REPLY_BYTES: usize = 1024 * 1024;
 
 /// Where a token is bought, and with what.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -149,7 +149,13 @@ impl Client {
         }
         let body = Some(Bytes::from(form.finish()));
         let account = Some(self.account());
-        Ok(Call { method: Method::POST, headers, body, account, ..Call::get(self.url.clone(), MOST, deadline) })
+        Ok(Call {
+            method: Method::POST,
+            headers,
+            body,
+            account,
+            ..Call::get(self.url.clone(), MAX_REPLY_BYTES, deadline)
+        })
     }
 
     fn read(reply: &Reply, now: Timestamp) -> Result<Token, BackendError> {

@@ -36,11 +36,11 @@ use crate::{
 };
 
 /// The most tags of one repository that are opened.
-const MOST_OPENED: usize = 500;
+const MAX_OPENED: usize = 500;
 /// How many are looked at in one go; the registry's own `concurrency` goes before this.
 const AT_ONCE: usize = 32;
 /// How many repositories are named in the proof that there is nothing.
-const MOST_NAMED: usize = 5;
+const MAX_NAMED: usize = 5;
 
 /// Which tags of which repositories.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -146,9 +146,9 @@ impl List {
         if self.inside.is_any() && !is_by_time {
             candidates.truncate(self.limit);
         }
-        if candidates.len() > MOST_OPENED {
+        if candidates.len() > MAX_OPENED {
             return Err(BackendError::invalid_output(format!(
-                "{repository}: {} tags must be opened, and {MOST_OPENED} are at most; narrow `tags`, or set a `limit`, \
+                "{repository}: {} tags must be opened, and {MAX_OPENED} are at most; narrow `tags`, or set a `limit`, \
                  which spares the rest where neither `sort: created` nor annotations nor an artifact type are asked for",
                 candidates.len()
             )));
@@ -213,8 +213,8 @@ fn reference(repository: &Repository, tag: &str) -> Result<Reference, BackendErr
 
 /// What was asked, for the proof that there is nothing.
 fn asked(repositories: &[Repository]) -> String {
-    let names: Vec<String> = repositories.iter().take(MOST_NAMED).map(ToString::to_string).collect();
-    match repositories.len().saturating_sub(MOST_NAMED) {
+    let names: Vec<String> = repositories.iter().take(MAX_NAMED).map(ToString::to_string).collect();
+    match repositories.len().saturating_sub(MAX_NAMED) {
         _ if names.is_empty() => "the catalogue".to_owned(),
         0 => format!("the tags of {}", names.join(", ")),
         more => format!("the tags of {} and {more} more", names.join(", ")),

@@ -37,7 +37,7 @@ use crate::{
 /// The name of what `forEach` gives.
 const EACH: &str = "each";
 /// How many questions one may become.
-const MOST: usize = 1000;
+const MAX_REQUESTS: usize = 1000;
 
 /// An API, ready to be asked.
 #[derive(Debug)]
@@ -133,8 +133,8 @@ impl Json {
         let invalid = |why: String| BackendError::invalid_input(format!("forEach: {why}"));
         let value = mapping::evaluate(&self.evaluator, expression, variables, Load::Bytes(0), deadline, invalid);
         match value.await? {
-            Value::Array(list) if list.len() > MOST => {
-                Err(invalid(format!("it gives {} items, more than {MOST}", list.len())))
+            Value::Array(list) if list.len() > MAX_REQUESTS => {
+                Err(invalid(format!("it gives {} items, more than {MAX_REQUESTS}", list.len())))
             }
             Value::Array(list) => Ok(Some(list)),
             other => Err(invalid(format!("it gives {}, not a list", kind_of(&other)))),

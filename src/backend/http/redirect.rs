@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// How often one question is sent on at most.
-const MOST: usize = 5;
+const MAX_REDIRECTS: usize = 5;
 
 /// What a redirect is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -43,8 +43,8 @@ pub fn target(from: &Url, reply: &Reply, hops: usize) -> Result<Option<Url>, Bac
             url.origin().ascii_serialization()
         ));
     }
-    if hops >= MOST {
-        return invalid(format!("it redirects more than {MOST} times"));
+    if hops >= MAX_REDIRECTS {
+        return invalid(format!("it redirects more than {MAX_REDIRECTS} times"));
     }
     Ok(Some(url))
 }

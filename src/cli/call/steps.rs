@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use crate::domain::{document::excerpt, generator::watch::Step, secret::Secrets};
 
 /// The most characters of a list that people are shown; JSON has all of it.
-const MOST: usize = 1000;
+const MAX_SHOWN_CHARS: usize = 1000;
 
 /// The steps as JSON, without `secrets`.
 pub fn tell(steps: &[Step], secrets: &Secrets) -> Value {
@@ -25,11 +25,13 @@ pub fn lines(steps: &Value) -> Vec<String> {
         head += &peak.unwrap_or_default();
         lines.push(head);
         for key in ["input", "output"] {
-            let list = step.get(key).map(|list| excerpt(list.to_string().as_bytes(), MOST));
+            let list = step.get(key).map(|list| excerpt(list.to_string().as_bytes(), MAX_SHOWN_CHARS));
             lines.extend(list.map(|list| format!("  {key:<8}{list}")));
         }
         lines.extend(step.get("error").map(|_| format!("  error   {}", text("error"))));
-        lines.extend(text("stderr").lines().map(|line| format!("  stderr  {}", excerpt(line.as_bytes(), MOST))));
+        lines.extend(
+            text("stderr").lines().map(|line| format!("  stderr  {}", excerpt(line.as_bytes(), MAX_SHOWN_CHARS))),
+        );
     }
     lines
 }

@@ -12,7 +12,7 @@ use nix::sys::resource::{Resource, getrlimit};
 use super::wire::Copied;
 
 /// The most files and folders that are copied.
-const MOST: usize = 20_000;
+const MAX_ENTRIES: usize = 20_000;
 
 /// Copies a folder to `to`, which is made.
 ///
@@ -32,8 +32,8 @@ pub fn copy(what: &Copied, to: &Path) -> Result<(), String> {
             let kind = entry.file_type().map_err(told)?;
             let path = folder.join(entry.file_name());
             run.count += 1;
-            if run.count > MOST {
-                return Err(format!("{} holds more than {MOST} files, too many to copy", run.from.display()));
+            if run.count > MAX_ENTRIES {
+                return Err(format!("{} holds more than {MAX_ENTRIES} files, too many to copy", run.from.display()));
             }
             if kind.is_dir() {
                 folders.push(path);

@@ -40,7 +40,7 @@ use super::{
 /// How long what a program left behind may go on: it may still be writing the end of the output.
 const AFTERLIFE: Duration = Duration::from_millis(250);
 /// How many processes are reaped before something else gets its turn.
-const MOST_AT_ONCE: usize = 1000;
+const MAX_AT_ONCE: usize = 1000;
 /// How long a process may take to end that was killed. One that waits for a disk takes its time.
 const KILLING: Duration = Duration::from_secs(3);
 
@@ -238,7 +238,7 @@ impl Launcher {
                     return Ok(GoingOn { is_served: true, is_stopped: false });
                 }
                 // What lost its parents and has ended would stay as long as the program, which may be a worker.
-                for _ in 0..MOST_AT_ONCE {
+                for _ in 0..MAX_AT_ONCE {
                     let Reaped::Child(ended, how) = reap(None) else { break };
                     seen(ended, how);
                     if ended == pid {

@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 /// stdin, stdout and stderr.
 pub const STREAMS: usize = 3;
 /// The largest frame, in bytes: more than the kernel takes as a program's arguments and environment.
-const MOST: usize = 32 * 1024 * 1024;
+const MAX_MESSAGE_BYTES: usize = 32 * 1024 * 1024;
 /// The bytes that say how long a frame is.
 const HEAD: usize = 4;
 /// Most frames are shorter, in bytes.
@@ -217,7 +217,7 @@ pub fn frame(message: &impl Serialize) -> io::Result<Vec<u8>> {
     room.extend([0; HEAD]);
     let mut frame = postcard::to_extend(message, room).map_err(io::Error::other)?;
     let length = frame.len() - HEAD;
-    let told = u32::try_from(length).ok().filter(|_| length <= MOST).ok_or(io::ErrorKind::FileTooLarge)?;
+    let told = u32::try_from(length).ok().filter(|_| length <= MAX_MESSAGE_BYTES).ok_or(io::ErrorKind::FileTooLarge)?;
     frame[..HEAD].copy_from_slice(&told.to_be_bytes());
     Ok(frame)
 }
@@ -228,7 +228,7 @@ pub fn frame(message: &impl Serialize) -> io::Result<Vec<u8>> {
 /// When it is longer than a frame may be.
 pub fn body(bytes: &[u8]) -> io::Result<Option<Range<usize>>> {
     let Some((head, _)) = bytes.split_first_chunk::<HEAD>() else { return Ok(None) };
-    let length = usize::try_from(u32::from_be_bytes(*head)).ok().filter(|length| *length <= MOST);
+    let length = usize::try_from(u32::from_be_bytes(*head)).ok().filter(|length| *length <= MAX_MESSAGE_BYTES);
     let length = length.ok_or(io::ErrorKind::InvalidData)?;
     Ok(Some(HEAD..HEAD + length))
 }

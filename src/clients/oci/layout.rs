@@ -9,7 +9,7 @@ use super::Digest;
 use crate::domain::{document, error::BackendError};
 
 /// The largest `index.json` or manifest that is read, in bytes.
-const MOST: u64 = 4 * 1024 * 1024;
+const MAX_FILE_BYTES: u64 = 4 * 1024 * 1024;
 
 /// A folder that holds images.
 #[derive(Debug, Clone)]
@@ -80,8 +80,8 @@ fn find(folder: &Path, name: &str) -> Result<Option<Digest>, BackendError> {
 
 fn read(path: &Path) -> Result<Vec<u8>, BackendError> {
     let cannot = |error: std::io::Error| BackendError::unavailable(format!("cannot read {}: {error}", path.display()));
-    if std::fs::metadata(path).map_err(cannot)?.len() > MOST {
-        return Err(BackendError::invalid_output(format!("{} is larger than {MOST} bytes", path.display())));
+    if std::fs::metadata(path).map_err(cannot)?.len() > MAX_FILE_BYTES {
+        return Err(BackendError::invalid_output(format!("{} is larger than {MAX_FILE_BYTES} bytes", path.display())));
     }
     std::fs::read(path).map_err(cannot)
 }

@@ -23,9 +23,9 @@ use crate::{
 /// How many names a page should have. Registries may give fewer: the last page is one without a `Link` that is not full.
 const PAGE: usize = 250;
 /// The most names in one list.
-const MOST: usize = 50_000;
+const MAX_NAMES: usize = 50_000;
 /// The most pages of one list, which a registry may leave empty.
-const MOST_PAGES: usize = 1000;
+const MAX_PAGES: usize = 1000;
 
 /// What a list holds, or that there is nothing to list.
 pub type Listed = Result<Vec<String>, Missing>;
@@ -97,8 +97,8 @@ impl Registry {
             is_linked = linked.is_some();
             query = linked.or_else(|| after_full_page(&asked, &page));
             names.extend(page);
-            if names.len() > MOST || seen.len() == MOST_PAGES {
-                let why = format!("it has more than {MOST} names or {MOST_PAGES} pages");
+            if names.len() > MAX_NAMES || seen.len() == MAX_PAGES {
+                let why = format!("it has more than {MAX_NAMES} names or {MAX_PAGES} pages");
                 return Err(BackendError::invalid_output(why));
             }
             if !seen.insert(asked) {

@@ -31,9 +31,9 @@ use crate::{
 };
 
 /// How much memory the contents of digests may take, in bytes.
-const MOST_CONTENTS: u64 = 16 * 1024 * 1024;
+const MAX_CONTENTS: u64 = 16 * 1024 * 1024;
 /// How many tags are remembered.
-const MOST_TAGS: u64 = 10_000;
+const MAX_TAGS: u64 = 10_000;
 /// How much longer a tag is believed when little is left of what its registry allows.
 const STRETCH: u32 = 4;
 
@@ -110,9 +110,9 @@ impl Registries {
             outbound: Arc::clone(outbound),
             clock,
             contents: bounded_cache::build(
-                Cache::builder().max_capacity(MOST_CONTENTS).weigher(|_, contents: &Arc<Contents>| contents.weight()),
+                Cache::builder().max_capacity(MAX_CONTENTS).weigher(|_, contents: &Arc<Contents>| contents.weight()),
             ),
-            tags: bounded_cache::new(MOST_TAGS),
+            tags: bounded_cache::new(MAX_TAGS),
             lookups: Flights::default(),
             readings: Flights::default(),
         }))

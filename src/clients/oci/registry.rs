@@ -22,11 +22,11 @@ use crate::{
 };
 
 /// The largest answer that is read, in bytes.
-const MOST: usize = 4 * 1024 * 1024;
+const MAX_REPLY_BYTES: usize = 4 * 1024 * 1024;
 /// How often a registry may send us elsewhere for one blob.
-const MOST_REDIRECTS: usize = 3;
+const MAX_REDIRECTS: usize = 3;
 /// For how many repositories it is remembered how to ask.
-const MOST_CHALLENGES: u64 = 10_000;
+const MAX_CHALLENGES: u64 = 10_000;
 
 /// What a 404 to a `HEAD` is worth.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -89,7 +89,7 @@ impl RegistryRequest<'_> {
 impl Registry {
     /// A registry that has not been asked yet, at `base`.
     pub fn new(name: String, base: Url, line: Arc<HttpClient>, credentials: Credentials, rules: Rules) -> Self {
-        let challenges = bounded_cache::new(MOST_CHALLENGES);
+        let challenges = bounded_cache::new(MAX_CHALLENGES);
         Self { name, rules, base, line, credentials, challenges, tokens: Tokens::default() }
     }
 
@@ -152,7 +152,7 @@ impl Registry {
         let question = RegistryRequest { method: Method::GET, repository, path: &path, query: None };
         let mut reply = self.ask(&question, deadline).await?;
         let mut from = self.url(&question)?;
-        for _ in 0..MOST_REDIRECTS {
+        for _ in 0..MAX_REDIRECTS {
             if !matches!(reply.status.as_u16(), 301 | 302 | 303 | 307 | 308) {
                 break;
             }
@@ -162,7 +162,7 @@ impl Registry {
             check_elsewhere(&to, &self.base).map_err(|why| wrong(&format!("its URL {why}")))?;
             from = to.clone();
             let account = Some(Arc::from("anonymous"));
-            reply = self.line.fetch(Call { account, ..Call::get(to, MOST, deadline) }).await?;
+            reply = self.line.fetch(Call { account, ..Call::get(to, MAX_REPLY_BYTES, deadline) }).await?;
         }
         if reply.status.as_u16() == 200 { Ok(reply) } else { Err(reply.refusal()) }
     }
@@ -200,7 +200,7 @@ impl Registry {
         headers.extend(pass.map(|pass| (header::AUTHORIZATION, pass.authorization.clone())));
         let (method, account) = (question.method.clone(), Some(self.account(credential)));
         let url = self.url(question)?;
-        self.line.fetch(Call { method, headers, account, ..Call::get(url, MOST, deadline) }).await
+        self.line.fetch(Call { method, headers, account, ..Call::get(url, MAX_REPLY_BYTES, deadline) }).await
     }
 
     /// What to send for `challenge`. Where `credential` is refused, the one that its source has now is tried, and put in

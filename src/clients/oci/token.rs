@@ -27,7 +27,7 @@ use crate::{
 /// A token's life when its server names none, in seconds (the token specification).
 const TOKEN_LIFE: u64 = 60;
 /// The largest answer of a token server, in bytes.
-const MOST: usize = 1024 * 1024;
+const MAX_REPLY_BYTES: usize = 1024 * 1024;
 
 /// What a token is for, and who gives it.
 #[derive(Debug, Clone)]
@@ -154,7 +154,7 @@ async fn buy(
     line: &HttpClient,
     deadline: Instant,
 ) -> Result<(HeaderValue, Duration), BackendError> {
-    let call = Call::get(purpose.realm.clone(), MOST, deadline);
+    let call = Call::get(purpose.realm.clone(), MAX_REPLY_BYTES, deadline);
     let service = purpose.service.iter().map(|service| ("service", service.as_str()));
     let mut secret = None;
     let call = match credential {

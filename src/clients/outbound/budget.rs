@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// How many accounts are remembered; those that asked longest ago leave first.
-const MOST: u64 = 10_000;
+const MAX_ACCOUNTS: u64 = 10_000;
 /// The pause of who says no time.
 const UNNAMED: Duration = Duration::from_mins(1);
 /// How long it is believed what is left, where no time is named.
@@ -60,7 +60,7 @@ pub struct AccountLimit {
 
 impl Default for Budgets {
     fn default() -> Self {
-        Self(bounded_cache::build_recent(Cache::builder().max_capacity(MOST)))
+        Self(bounded_cache::build_recent(Cache::builder().max_capacity(MAX_ACCOUNTS)))
     }
 }
 

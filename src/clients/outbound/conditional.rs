@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// How much is kept, in bytes.
-const MOST: u64 = 32 * 1024 * 1024;
+const MAX_CACHE_BYTES: u64 = 32 * 1024 * 1024;
 /// What an entry takes besides its texts, in bytes.
 const OVERHEAD: usize = 512;
 /// How long after its last change an answer must have been made, to be known by that time.
@@ -63,7 +63,7 @@ impl Default for ConditionalCache {
             let headers: usize = answer.headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
             u32::try_from(answer.body.len() + headers + OVERHEAD).unwrap_or(u32::MAX)
         };
-        Self(bounded_cache::build_recent(Cache::builder().max_capacity(MOST).weigher(weigh)))
+        Self(bounded_cache::build_recent(Cache::builder().max_capacity(MAX_CACHE_BYTES).weigher(weigh)))
     }
 }
 

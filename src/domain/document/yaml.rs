@@ -10,7 +10,7 @@ use serde_json::{Map, Number, Value};
 use serde_saphyr::{DuplicateKeyPolicy, Error, Options, Spanned, options::MergeKeyPolicy};
 
 /// The most nodes that a stream may hold, aliases spelt out.
-const MOST_NODES: usize = 2_000_000;
+const MAX_NODES: usize = 2_000_000;
 
 /// Parses a stream of documents. Those that hold nothing, or a bare `null`, are left out.
 ///
@@ -31,9 +31,9 @@ fn options() -> Options {
         reject_unsupported_tags: true,
         with_snippet: false,
         budget: serde_saphyr::budget! {
-            max_events: 2 * MOST_NODES,
-            max_nodes: MOST_NODES,
-            max_documents: MOST_NODES,
+            max_events: 2 * MAX_NODES,
+            max_nodes: MAX_NODES,
+            max_documents: MAX_NODES,
         },
     }
 }

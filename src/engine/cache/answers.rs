@@ -32,7 +32,7 @@ struct Behind {
 }
 
 /// How many invalidations are remembered.
-const MOST_INVALIDATED: usize = 1000;
+const MAX_INVALIDATED: usize = 1000;
 
 impl Answers {
     /// With nothing but memory.
@@ -154,7 +154,7 @@ impl Answers {
     #[must_use]
     pub fn expire_in_memory(&self, selector: &Selector, now: Timestamp) -> Vec<(Key, Question)> {
         let mut invalidated = self.behind.invalidated.lock().unwrap_or_else(PoisonError::into_inner);
-        invalidated.truncate(MOST_INVALIDATED - 1);
+        invalidated.truncate(MAX_INVALIDATED - 1);
         invalidated.push_front((selector.clone(), now));
         drop(invalidated);
         let mut expired = Vec::new();

@@ -19,7 +19,7 @@ const LONGEST: Duration = Duration::from_mins(1);
 /// The longest rest that a source may ask for.
 const LONGEST_ASKED: Duration = Duration::from_mins(10);
 /// How many questions are remembered; those looked at longest ago leave first.
-const MOST: u64 = 10_000;
+const MAX_QUESTIONS: u64 = 10_000;
 
 /// The failures, by question.
 #[derive(Debug, Clone)]
@@ -57,7 +57,7 @@ impl<F> Rest<F> {
 
 impl<F: Clone + Send + Sync + 'static> Default for Failing<F> {
     fn default() -> Self {
-        Self(bounded_cache::build_recent(Cache::builder().max_capacity(MOST)))
+        Self(bounded_cache::build_recent(Cache::builder().max_capacity(MAX_QUESTIONS)))
     }
 }
 

@@ -49,7 +49,7 @@ pub struct FileIn {
 }
 
 /// The most files and folders that are looked at to find one.
-const MOST: usize = 100_000;
+const MAX_ENTRIES: usize = 100_000;
 
 impl MatchConfig {
     /// Whether there is no condition.
@@ -165,8 +165,11 @@ fn holds(folder: &std::path::Path, glob: &GlobMatcher) -> Result<bool, String> {
                 return Ok(true);
             }
             count += 1;
-            if count > MOST {
-                return Err(format!("{} holds more than {MOST} files, too many to look for one", folder.display()));
+            if count > MAX_ENTRIES {
+                return Err(format!(
+                    "{} holds more than {MAX_ENTRIES} files, too many to look for one",
+                    folder.display()
+                ));
             }
             if entry.file_type().map_err(told)?.is_dir() {
                 folders.push(path);

@@ -51,9 +51,9 @@ use super::{
 };
 
 /// How many requests one HTTP/2 connection may have under way; RFC 9113, section 6.5.2, asks for no fewer.
-const MOST_STREAMS: u32 = 100;
+const MAX_STREAMS: u32 = 100;
 /// How large a request's head may be, in bytes.
-const MOST_HEAD: u32 = 16 * 1024;
+const MAX_HEAD: u32 = 16 * 1024;
 /// How many bytes an HTTP/2 client may send that were not read yet: as few as RFC 9113 allows to begin with (section 6.9.2).
 const WINDOW: u32 = 65_535;
 /// What TLS and HTTP/2 cost a connection besides, before a request, in bytes.
@@ -163,8 +163,8 @@ where
     // Who takes how long is decided here, by one timer that is looked at when it is due.
     let http = http1::Builder::new()
         .header_read_timeout(None)
-        .max_header_size(MOST_HEAD as usize)
-        .max_buf_size(MOST_HEAD as usize)
+        .max_header_size(MAX_HEAD as usize)
+        .max_buf_size(MAX_HEAD as usize)
         .serve_connection(TokioIo::new(stream), service);
     // A client is told with an answer that it is the last one: one that is cut off between two could have sent its next request.
     let leave = || {
@@ -191,10 +191,10 @@ where
     });
     let http = http2::Builder::new(PollFirst)
         .timer(TokioTimer::new())
-        .max_concurrent_streams(MOST_STREAMS)
+        .max_concurrent_streams(MAX_STREAMS)
         .initial_stream_window_size(WINDOW)
         .initial_connection_window_size(WINDOW)
-        .max_header_list_size(MOST_HEAD)
+        .max_header_list_size(MAX_HEAD)
         .keep_alive_interval(PING)
         .keep_alive_timeout(edge.limits.patience)
         .serve_connection(TokioIo::new(stream), service);

@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 /// What a connection costs that has sent nothing, in bytes.
 const CONNECTION: usize = 8 * 1024;
 /// The most that is kept of what one connection has sent, in bytes: as much as a TLS handshake may have.
-const MOST_RECEIVED: usize = 64 * 1024;
+const MAX_RECEIVED: usize = 64 * 1024;
 
 /// The connections on which nobody has authenticated yet.
 #[derive(Debug)]
@@ -111,7 +111,7 @@ impl Stranger {
 
     /// It has sent so many bytes more.
     pub fn received(&self, bytes: usize) {
-        self.change(|held| held.received = MOST_RECEIVED.min(held.received + bytes));
+        self.change(|held| held.received = MAX_RECEIVED.min(held.received + bytes));
     }
 
     /// What it sent is done with.
@@ -211,10 +211,10 @@ mod tests {
 
     #[test]
     fn no_connection_counts_for_more_than_its_buffers() {
-        let strangers = Arc::new(Strangers::new(2 * MOST_RECEIVED));
+        let strangers = Arc::new(Strangers::new(2 * MAX_RECEIVED));
         let stranger = strangers.enter();
-        (0..1000).for_each(|_| stranger.received(MOST_RECEIVED));
+        (0..1000).for_each(|_| stranger.received(MAX_RECEIVED));
         assert!(!is_crowded_out(&stranger));
-        assert_eq!(strangers.now().held, CONNECTION + MOST_RECEIVED / 2 * 3);
+        assert_eq!(strangers.now().held, CONNECTION + MAX_RECEIVED / 2 * 3);
     }
 }

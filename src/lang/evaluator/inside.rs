@@ -26,7 +26,7 @@ use crate::{
 /// The largest result, in bytes of memory.
 const LARGEST: usize = 48 * 1024 * 1024;
 /// How many expressions and templates stay compiled.
-const MOST_COMPILED: usize = 64;
+const MAX_COMPILED: usize = 64;
 /// How much less of the processor it gets than the gateway (nice(1)).
 const NICE: i32 = 10;
 
@@ -101,7 +101,7 @@ impl Compiled {
 
     fn expression(&mut self, source: &str) -> Result<&Expression, String> {
         if !self.expressions.contains_key(source) {
-            if self.expressions.len() >= MOST_COMPILED {
+            if self.expressions.len() >= MAX_COMPILED {
                 self.expressions.clear();
             }
             self.expressions.insert(source.to_owned(), Expression::compile(source)?);
@@ -112,7 +112,7 @@ impl Compiled {
     fn template(&mut self, source: &str, place: ValueContext) -> Result<&Template, String> {
         let key = (source.to_owned(), place);
         if !self.templates.contains_key(&key) {
-            if self.templates.len() >= MOST_COMPILED {
+            if self.templates.len() >= MAX_COMPILED {
                 self.templates.clear();
             }
             self.templates.insert(key.clone(), Template::parse_again(source, place)?);

@@ -18,7 +18,7 @@ use super::{
 const ALLOCATOR: (&str, &str) =
     ("_RJEM_MALLOC_CONF", "narenas:1,oversize_threshold:0,dirty_decay_ms:0,muzzy_decay_ms:0");
 /// So many tasks are given to one process.
-const MOST_TASKS: usize = 1000;
+const MAX_TASKS: usize = 1000;
 /// How much of what it says at its end is looked at, in bytes.
 const LAST_WORDS: u64 = 4096;
 
@@ -57,7 +57,7 @@ impl Process {
 
     /// This one, if it may be given another task.
     pub(super) fn if_fit(mut self) -> Option<Self> {
-        (self.given < MOST_TASKS && matches!(self.child.try_wait(), Ok(None))).then_some(self)
+        (self.given < MAX_TASKS && matches!(self.child.try_wait(), Ok(None))).then_some(self)
     }
 
     /// What comes of the task in `frame`.

@@ -19,11 +19,11 @@ use crate::domain::{
 };
 
 /// The most memory of the variables that are converted, in bytes.
-const MOST_READ: usize = 256 * 1024;
+const MAX_READ: usize = 256 * 1024;
 /// The most work and memory of an expression in this process, in bytes.
-const MOST_WORK: f64 = 4.0 * 1024.0 * 1024.0;
+const MAX_WORK: f64 = 4.0 * 1024.0 * 1024.0;
 /// The most loops in one another that are looked at: each doubles the time for that.
-const MOST_LOOPS: usize = 4;
+const MAX_LOOPS: usize = 4;
 /// What compiling a harmless regular expression costs at most, and all else that is done once per call.
 const REGEX: f64 = 64.0 * 1024.0;
 /// The longest regular expression that counts as harmless, in bytes.
@@ -58,14 +58,14 @@ struct Scope<'a> {
 
 /// What evaluating `expression` over `variables` takes at most, in KiB; `None` where that is not small.
 pub(super) fn of<'a>(expression: &'a IdedExpr, variables: &'a [(&'a str, &'a Document<'a>)]) -> Option<u32> {
-    let mut left = MOST_READ;
+    let mut left = MAX_READ;
     if !variables.iter().all(|(_, document)| document.spend(&mut left)) {
         return None;
     }
-    let total = as_size(MOST_READ - left) + ONE;
+    let total = as_size(MAX_READ - left) + ONE;
     let mut scope = Scope { variables, locals: Vec::new(), total, loops: 0 };
     let bound = scope.bound(expression);
-    in_kib(bound.work + bound.size + total, MOST_WORK)
+    in_kib(bound.work + bound.size + total, MAX_WORK)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a bound need not be exact to the byte")]
@@ -124,8 +124,8 @@ impl<'a> Scope<'a> {
         let Some(found) = self.found(root, &fields) else {
             return Some(if self.variables.iter().any(|(name, _)| *name == root) { ONE } else { self.total });
         };
-        let mut left = MOST_READ;
-        Some(if found.spend(&mut left) { ONE + as_size(MOST_READ - left) } else { self.total })
+        let mut left = MAX_READ;
+        Some(if found.spend(&mut left) { ONE + as_size(MAX_READ - left) } else { self.total })
     }
 
     fn found(&self, root: &str, fields: &[&str]) -> Option<&'a Document<'a>> {
@@ -190,7 +190,7 @@ impl<'a> Scope<'a> {
 
     /// A loop, such as `map` and `exists`, and `cel.bind`, which is one over nothing.
     fn each(&mut self, each: &'a ComprehensionExpr) -> Bound {
-        if each.iter_var2.is_some() || self.loops >= MOST_LOOPS {
+        if each.iter_var2.is_some() || self.loops >= MAX_LOOPS {
             return Bound::UNKNOWN;
         }
         let (range, start) = (self.bound(&each.iter_range), self.bound(&each.accu_init));

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use crate::domain::document::Document;
 
 /// The most memory that a result takes, in bytes. What is larger is evaluated elsewhere.
-const MOST: usize = 48 * 1024 * 1024;
+const MAX_RESULT_BYTES: usize = 48 * 1024 * 1024;
 
 /// An expression that only picks.
 #[derive(Debug)]
@@ -73,7 +73,7 @@ impl Plain {
 
     /// What it picks of `variables`; `None` where it does not fit them, or makes something very large of them.
     pub fn pick(&self, variables: &[(&str, &Document<'_>)]) -> Option<Value> {
-        let mut left = MOST;
+        let mut left = MAX_RESULT_BYTES;
         let start = |way: &Way| variables.iter().find(|(name, _)| *name == way.variable).map(|(_, value)| *value);
         match self {
             Self::One(way) => {

@@ -19,7 +19,7 @@ const NODE: usize = 48;
 /// What keeps a product from being nothing: between the characters of a text are as many places, and one more.
 const ONE: Formula = Formula::Fixed(1.0);
 /// What a variable may weigh before its bound does not matter any more, in bytes.
-const MOST: usize = 4 * 1024 * 1024;
+const MAX_WEIGHT_BYTES: usize = 4 * 1024 * 1024;
 
 /// How much is made, at most.
 #[derive(Debug)]
@@ -111,8 +111,8 @@ fn weigh(context: &Value, parts: &[String]) -> f64 {
 }
 
 fn size(value: &Value) -> f64 {
-    let mut left = MOST;
-    if spend(value, &mut left) { as_size(MOST - left) } else { f64::INFINITY }
+    let mut left = MAX_WEIGHT_BYTES;
+    if spend(value, &mut left) { as_size(MAX_WEIGHT_BYTES - left) } else { f64::INFINITY }
 }
 
 /// The number of a list's items, and the size of the largest.

@@ -8,9 +8,9 @@ use minijinja::{
 use super::refused;
 
 /// The most characters that a number may ask for.
-const MOST: usize = 1000;
+const MAX_WIDTH_CHARS: usize = 1000;
 
-/// `format`, with widths and precisions up to [`MOST`].
+/// `format`, with widths and precisions up to [`MAX_WIDTH_CHARS`].
 ///
 /// # Errors
 /// When one is larger, and as minijinja's own.
@@ -27,10 +27,10 @@ fn is_wide(text: &str) -> bool {
     let text = named.map_or(text, |(_, rest)| rest);
     let flags = text.split(|c: char| c.is_ascii_alphabetic()).next().unwrap_or_default();
     let mut numbers = flags.split(|c: char| !c.is_ascii_digit()).filter(|digits| !digits.is_empty());
-    flags.contains('*') || numbers.any(|digits| digits.parse::<usize>().map_or(true, |number| number > MOST))
+    flags.contains('*') || numbers.any(|digits| digits.parse::<usize>().map_or(true, |number| number > MAX_WIDTH_CHARS))
 }
 
-/// `indent`, by up to [`MOST`] characters.
+/// `indent`, by up to [`MAX_WIDTH_CHARS`] characters.
 ///
 /// # Errors
 /// When it is by more, and as minijinja's own.
@@ -42,14 +42,14 @@ pub(super) fn indent(
     named: Kwargs,
 ) -> Result<Value, Error> {
     let named_width: Option<usize> = named.peek("width")?;
-    if width.or(named_width).is_some_and(|width| width > MOST) {
+    if width.or(named_width).is_some_and(|width| width > MAX_WIDTH_CHARS) {
         return Err(too_wide("indent"));
     }
     filters::indent(text, width, first, blank, named)
 }
 
 fn too_wide(filter: &str) -> Error {
-    refused(format!("`{filter}` makes a text at most {MOST} characters wider"))
+    refused(format!("`{filter}` makes a text at most {MAX_WIDTH_CHARS} characters wider"))
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// The largest answer that is read, in bytes.
-const MOST: usize = 8 * 1024 * 1024;
+const MAX_REPLY_BYTES: usize = 8 * 1024 * 1024;
 
 /// Where an API is and how it is reached.
 #[derive(Debug)]
@@ -64,7 +64,7 @@ impl Api {
     /// When there is none by `deadline`.
     pub async fn get(&self, url: Url, headers: HeaderMap, deadline: Instant) -> Result<Reply, BackendError> {
         let asked = url.path().to_owned();
-        let mut call = Call { headers, revalidate: true, ..Call::get(url, MOST, deadline) };
+        let mut call = Call { headers, revalidate: true, ..Call::get(url, MAX_REPLY_BYTES, deadline) };
         call.headers.entry(header::ACCEPT).or_insert(HeaderValue::from_static("application/json"));
         let reply = self.line.fetch(call).await?;
         let refusal = match reply.status.as_u16() {

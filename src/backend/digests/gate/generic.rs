@@ -34,7 +34,7 @@ use crate::{
 };
 
 /// The largest answer that is read, in bytes.
-const MOST: usize = 8 * 1024 * 1024;
+const MAX_REPLY_BYTES: usize = 8 * 1024 * 1024;
 
 /// A request, and how to read its answer.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -154,7 +154,7 @@ impl System for Generic {
             Some(sha) => Some(Commit::render(sha, asked.context).await.map_err(|error| error.within("sha"))?),
             None => None,
         };
-        let mut call = self.request.call(asked.context, MOST, asked.deadline).await?;
+        let mut call = self.request.call(asked.context, MAX_REPLY_BYTES, asked.deadline).await?;
         call.revalidate = call.method == http::Method::GET;
         let parameters =
             if self.reading.verdict.mentions("params") { Arc::clone(asked.parameters) } else { Arc::default() };

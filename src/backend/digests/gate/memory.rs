@@ -27,7 +27,7 @@ const STRETCH: u32 = 4;
 /// Only then a pending commit is taken to be pending: for the time after which it is asked about again, stretched.
 const PENDING_FOR: Duration = Duration::from_secs(15);
 /// How many rulings are remembered; those looked at least leave first.
-const MOST: u64 = 4096;
+const MAX_RULINGS: u64 = 4096;
 
 type Key = [u8; 32];
 
@@ -80,7 +80,7 @@ impl<S: System> Remembered<S> {
     /// `system`, with a memory by `clock`.
     #[must_use]
     pub fn new(system: S, clock: &Arc<dyn Clock>) -> Self {
-        let kept = RememberedRulings { rulings: bounded_cache::new(MOST), clock: Arc::clone(clock) };
+        let kept = RememberedRulings { rulings: bounded_cache::new(MAX_RULINGS), clock: Arc::clone(clock) };
         Self { system: Arc::new(system), kept, flights: Flights::default() }
     }
 

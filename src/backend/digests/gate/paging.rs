@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// How many pages are followed. A list that goes on is not known whole.
-const MOST_PAGES: usize = 20;
+const MAX_PAGES: usize = 20;
 
 /// A part of a list.
 #[derive(Debug)]
@@ -40,9 +40,9 @@ where
             let why = "its pages lead in a circle, so the list is not known whole";
             return Err(fail(BackendError::invalid_output(why)));
         }
-        if seen.len() == MOST_PAGES {
+        if seen.len() == MAX_PAGES {
             let why =
-                format!("the list goes on after {MOST_PAGES} pages; one of more than {MOST_PAGES} pages is not read");
+                format!("the list goes on after {MAX_PAGES} pages; one of more than {MAX_PAGES} pages is not read");
             return Err(fail(BackendError::invalid_output(why)));
         }
         let reply = get(url.clone()).await?;

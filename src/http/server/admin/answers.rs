@@ -21,7 +21,7 @@ use crate::{
 /// How many answers are told unless more are asked for.
 const USUAL: usize = 1000;
 /// How many may be asked for.
-const MOST: usize = 1_000_000;
+const MAX_LISTED: usize = 1_000_000;
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -34,8 +34,8 @@ struct Wanted {
 pub(super) async fn list(app: Arc<App>, uri: &Uri) -> Result<Value, ApiError> {
     let invalid = |error: String| ApiError::new(Code::InvalidRequest, format!("the query: {error}"));
     let Query(wanted) = Query::<Wanted>::try_from_uri(uri).map_err(|error| invalid(error.body_text()))?;
-    if wanted.limit.is_some_and(|limit| limit > MOST) {
-        return Err(invalid(format!("`limit` is at most {MOST}")));
+    if wanted.limit.is_some_and(|limit| limit > MAX_LISTED) {
+        return Err(invalid(format!("`limit` is at most {MAX_LISTED}")));
     }
     let selector =
         Selector { route: wanted.route, application_set: wanted.application_set, parameters: Parameters::new() };

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// How many statuses are told of, the worst first.
-const MOST_TOLD: usize = 20;
+const MAX_TOLD: usize = 20;
 /// How much of a name or a word is told, in characters.
 const LONGEST: usize = 80;
 
@@ -81,8 +81,8 @@ impl Required {
             evidence.push(Evidence::absent(asked, "no status yet"));
         }
         evidence.extend(weighed.iter().map(|status| status.evidence(asked, secrets)));
-        if evidence.len() > MOST_TOLD {
-            let more = evidence.split_off(MOST_TOLD - 1);
+        if evidence.len() > MAX_TOLD {
+            let more = evidence.split_off(MAX_TOLD - 1);
             evidence.extend(
                 more.first().map(|first| Evidence { answered: format!("and {} more", more.len()), ..first.clone() }),
             );

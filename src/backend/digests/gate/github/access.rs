@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// The largest answer that is read, in bytes: a hundred runs with their repositories are about one mebibyte.
-const MOST: usize = 8 * 1024 * 1024;
+const MAX_REPLY_BYTES: usize = 8 * 1024 * 1024;
 
 /// The API, and who asks it: anybody, without a credential.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ impl Access {
 
     /// Reads the 200 at `url`.
     pub(super) async fn get(&self, url: Url, deadline: Instant) -> Result<Reply, BackendError> {
-        let call = Call { headers: headers(), revalidate: true, ..Call::get(url, MOST, deadline) };
+        let call = Call { headers: headers(), revalidate: true, ..Call::get(url, MAX_REPLY_BYTES, deadline) };
         let shown = call.to_string();
         let line = self.api.line();
         let reply = match &self.credential {

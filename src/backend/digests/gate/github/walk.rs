@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// How many lists of commits are read for one walk. Each goes on by one commit at least.
-const MOST_LISTS: usize = 5;
+const MAX_LISTS: usize = 5;
 /// How many commits GitHub lists at most.
 const LONGEST_LIST: usize = 100;
 
@@ -110,7 +110,7 @@ impl WalkBack {
         if let Some(parent) = history.parents.get(commit) {
             return Ok(Some(parent.clone()));
         }
-        if history.lists == MOST_LISTS {
+        if history.lists == MAX_LISTS {
             return Ok(None);
         }
         // Where nothing was merged in, the first list is long enough.
