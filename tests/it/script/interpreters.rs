@@ -76,7 +76,7 @@ async fn modules_beside_the_script_are_found_where_allow_names_them() {
     std::fs::copy(folder.path().join("lib/names.py"), format!("{packages}/names.py")).unwrap();
 
     let text = include_str!("../../../docs/scripts.md");
-    let section = text.split("\n## Modules beside the script\n").nth(1).unwrap();
+    let section = text.split("\n## Use modules beside the script\n").nth(1).unwrap();
     let block = section.split("```yaml\n").nth(1).unwrap().split("```").next().unwrap();
     let routes: Vec<Value> = serde_saphyr::from_str(block).unwrap();
     let has = |program: &str| process::Command::new(program).arg("--version").output().is_ok();
