@@ -1,7 +1,7 @@
 //! The wiring: from a configuration to everything that answers. No globals; clock and sockets are
 //! handed in.
 
-pub mod file_watch;
+pub(crate) mod file_watch;
 mod in_flight;
 mod outline;
 mod reload;
@@ -22,9 +22,10 @@ use arc_swap::ArcSwap;
 use futures_util::FutureExt as _;
 use tokio::sync::watch;
 
-pub use self::{
+pub use self::outline::Changes;
+pub(crate) use self::{
     in_flight::{InFlight, RequestSlot},
-    outline::{Changes, Outline},
+    outline::Outline,
     reload::{Attempt, Reloads},
     setup::Setup,
 };
@@ -62,11 +63,11 @@ pub struct App {
     /// Traces of what is done.
     pub traces: Traces,
     /// Where scripts are started.
-    pub launchers: Arc<Launchers>,
+    pub(crate) launchers: Arc<Launchers>,
     /// The requests under way.
     pub in_flight: InFlight,
     /// What came of attempts to take another configuration.
-    pub reloads: Reloads,
+    pub(crate) reloads: Reloads,
     setup: ArcSwap<Setup>,
     /// Tells that there is another setup.
     generation: watch::Sender<u64>,
@@ -209,7 +210,7 @@ impl App {
     }
 
     /// Asks again what is known, until the gateway is going to end.
-    pub async fn warm_up(&self) {
+    pub(crate) async fn warm_up(&self) {
         let draining = async {
             while !self.is_draining() {
                 tokio::time::sleep(Duration::from_millis(100)).await;
@@ -223,7 +224,7 @@ impl App {
     }
 
     /// Asks again about what is held, at the times that the guard says, for as long as the gateway serves.
-    pub async fn confirm_held(&self) {
+    pub(crate) async fn confirm_held(&self) {
         let mut ticks = tokio::time::interval(CONFIRM_EVERY);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         while !self.is_draining() {
@@ -233,7 +234,7 @@ impl App {
     }
 
     /// Brings those metrics up to date that are looked at rather than counted.
-    pub fn observe(&self) {
+    pub(crate) fn observe(&self) {
         self.engine.observe();
         self.engine.observe_routes(&self.setup().routes);
         self.metrics.process.observe();
@@ -249,7 +250,7 @@ impl App {
 
     /// Whether the gateway is going to end.
     #[must_use]
-    pub fn is_draining(&self) -> bool {
+    pub(crate) fn is_draining(&self) -> bool {
         self.is_draining.load(Ordering::Relaxed)
     }
 }

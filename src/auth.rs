@@ -17,6 +17,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
+pub use self::caller::{Caller, Refused};
 use self::{
     allowance::carry_over,
     budget::Budget,
@@ -26,12 +27,12 @@ use self::{
     review::Reviews,
     tokens::Tokens,
 };
-pub use self::{
+pub(crate) use self::{
     allowance::{Allowance, CallPermit, Excess},
-    caller::{Caller, Refused, Role},
+    caller::Role,
     certificates::CertificateConfig,
-    jwt::{Audience, JwksConfig, JwtConfig},
-    review::{ReviewedConfig, TokenReviewConfig},
+    jwt::JwtConfig,
+    review::TokenReviewConfig,
     scope::Scope,
     tokens::TokenConfig,
 };
@@ -58,15 +59,15 @@ const FAILURES_PER_SECOND: NonZeroU32 = NonZeroU32::new(10).expect("it is not 0"
 pub struct AuthConfig {
     /// Bearer tokens. Several may be valid at once, so that one can be rotated.
     #[serde(default)]
-    pub tokens: Vec<TokenConfig>,
+    pub(crate) tokens: Vec<TokenConfig>,
     /// Issuers whose tokens (JWT) are taken.
     #[serde(default)]
     pub jwt: Vec<JwtConfig>,
     /// A cluster's API server, which is asked whose the tokens are that nobody else knows.
-    pub token_review: Option<TokenReviewConfig>,
+    pub(crate) token_review: Option<TokenReviewConfig>,
     /// Callers by the certificate that they show, where `server.tls.clientCa` says which are believed.
     #[serde(default)]
-    pub certificates: Vec<CertificateConfig>,
+    pub(crate) certificates: Vec<CertificateConfig>,
 }
 
 impl AuthConfig {
@@ -138,7 +139,7 @@ impl Auth {
 
     /// The files that may be renewed while the gateway runs.
     #[must_use]
-    pub fn files(&self) -> Vec<PathBuf> {
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
         self.tokens.files().chain(self.issuers.files()).collect()
     }
 
@@ -150,13 +151,13 @@ impl Auth {
     }
 
     /// Keeps what issuers publish fresh, for as long as it is polled.
-    pub async fn keep_fresh(&self) {
+    pub(crate) async fn keep_fresh(&self) {
         self.issuers.keep_keys().await;
     }
 
     /// Takes over what `former` learned from those who vouch for callers and are still asked here, and how much was asked and failed
     /// of late.
-    pub fn take_over(&mut self, former: &Self) {
+    pub(crate) fn take_over(&mut self, former: &Self) {
         self.failures = Arc::clone(&former.failures);
         carry_over(former.tokens.allowances(), self.tokens.allowances_mut());
         carry_over(former.issuers.allowances(), self.issuers.allowances_mut());
@@ -170,13 +171,13 @@ impl Auth {
 
     /// The caller whose certificate, which was verified, has this subject or one of these URIs.
     #[must_use]
-    pub fn by_certificate(&self, subject: &str, uris: &[String]) -> Option<Arc<Caller>> {
+    pub(crate) fn by_certificate(&self, subject: &str, uris: &[String]) -> Option<Arc<Caller>> {
         self.certificates.find(subject, uris)
     }
 
     /// Notes that somebody at `peer` was refused. When that happened too often of late: after what time it did not.
     #[must_use]
-    pub fn failed(&self, peer: IpAddr) -> Option<Duration> {
+    pub(crate) fn failed(&self, peer: IpAddr) -> Option<Duration> {
         self.failures.spend(peer).err()
     }
 

@@ -4,17 +4,17 @@
 //! others and know them as [`step`]s. To add a kind: a file with its `Config`, `build` and `impl Backend`, and one line in
 //! [`BackendConfig`] and [`step::StepConfig`].
 
-pub mod credential;
+pub(crate) mod credential;
 pub mod digests;
-pub mod fixed;
+pub(crate) mod fixed;
 pub mod getparams;
 pub mod http;
 mod mapping;
-pub mod merge;
-pub mod pipeline;
+pub(crate) mod merge;
+pub(crate) mod pipeline;
 pub mod request;
 pub mod script;
-pub mod step;
+pub(crate) mod step;
 mod steps;
 mod total;
 
@@ -41,7 +41,7 @@ use crate::{
 
 /// A source of parameter sets.
 #[async_trait]
-pub trait Backend: Send + Sync + 'static {
+pub(crate) trait Backend: Send + Sync + 'static {
     /// Asks the source. Free of side effects (invariant I7), and done by the query's deadline.
     ///
     /// # Errors
@@ -74,7 +74,7 @@ pub trait Backend: Send + Sync + 'static {
 ///
 /// # Errors
 /// As [`Backend::resolve`].
-pub async fn ask(
+pub(crate) async fn ask(
     backend: &dyn Backend,
     name: &str,
     kind: &'static str,
@@ -92,7 +92,7 @@ pub async fn ask(
 /// Where a route's answers come from: exactly one kind.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub enum BackendConfig {
+pub(crate) enum BackendConfig {
     /// A list in this configuration.
     Fixed(fixed::Config),
     /// A program that is run for each question.
@@ -133,7 +133,7 @@ pub struct BuildContext<'a> {
 impl BackendConfig {
     /// The kind's name: the key in the configuration and the `backend` label of metrics.
     #[must_use]
-    pub const fn kind(&self) -> &'static str {
+    pub(crate) const fn kind(&self) -> &'static str {
         match self {
             Self::Fixed(_) => "fixed",
             Self::Script(_) => "script",
@@ -146,7 +146,7 @@ impl BackendConfig {
 
     /// Whether it, or a part of it, answers what was built before while a commit is not built yet.
     #[must_use]
-    pub fn takes_notes(&self) -> bool {
+    pub(crate) fn takes_notes(&self) -> bool {
         match self {
             Self::Fixed(_) | Self::Script(_) | Self::Http(_) => false,
             Self::Digests(config) => config.list.is_none(),
@@ -156,7 +156,12 @@ impl BackendConfig {
     }
 
     /// The backend, or `None` with what is wrong noted in `problems` below `path`.
-    pub fn build(&self, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Arc<dyn Backend>> {
+    pub(crate) fn build(
+        &self,
+        context: BuildContext<'_>,
+        path: &Path,
+        problems: &mut Problems,
+    ) -> Option<Arc<dyn Backend>> {
         let path = &path.key(self.kind());
         match self {
             Self::Fixed(config) => Some(Arc::new(fixed::Fixed::build(config))),
@@ -173,7 +178,7 @@ impl BackendConfig {
 ///
 /// # Errors
 /// When it is anything else; the text says what.
-pub fn parameter_sets(document: Value) -> Result<Vec<ParameterSet>, BackendError> {
+pub(crate) fn parameter_sets(document: Value) -> Result<Vec<ParameterSet>, BackendError> {
     let Value::Array(items) = document else {
         return Err(BackendError::invalid_output(format!("expected a list of objects, found {}", kind_of(&document))));
     };

@@ -9,11 +9,11 @@ use moka::{
 };
 
 /// A map with a bound, whose hash is seeded and cheaper than the standard library's.
-pub type Bounded<K, V> = Cache<K, V, RandomState>;
+pub(crate) type Bounded<K, V> = Cache<K, V, RandomState>;
 
 /// One of `most` entries.
 #[must_use]
-pub fn new<K, V>(most: u64) -> Bounded<K, V>
+pub(crate) fn new<K, V>(most: u64) -> Bounded<K, V>
 where
     K: Hash + Eq + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
@@ -24,7 +24,7 @@ where
 /// The one that `builder` describes, from which those leave first that were used longest ago: for [`get_rare`], which leaves no trace
 /// of what was looked for in vain, so that nothing new would ever have been used as often as what is there.
 #[must_use]
-pub fn build_recent<K, V>(builder: CacheBuilder<K, V, Cache<K, V>>) -> Bounded<K, V>
+pub(crate) fn build_recent<K, V>(builder: CacheBuilder<K, V, Cache<K, V>>) -> Bounded<K, V>
 where
     K: Hash + Eq + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
@@ -34,7 +34,7 @@ where
 
 /// The one that `builder` describes.
 #[must_use]
-pub fn build<K, V>(builder: CacheBuilder<K, V, Cache<K, V>>) -> Bounded<K, V>
+pub(crate) fn build<K, V>(builder: CacheBuilder<K, V, Cache<K, V>>) -> Bounded<K, V>
 where
     K: Hash + Eq + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
@@ -44,7 +44,7 @@ where
 
 /// What `map` holds under `key`, where there is hardly ever anything: moka writes down each `get`, those in vain too, and
 /// works that off later. Of a map that is asked in no other way, see [`build_recent`].
-pub fn get_rare<K, V, Q>(map: &Bounded<K, V>, key: &Q) -> Option<V>
+pub(crate) fn get_rare<K, V, Q>(map: &Bounded<K, V>, key: &Q) -> Option<V>
 where
     K: Borrow<Q> + Hash + Eq + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,

@@ -18,9 +18,9 @@ use crate::{auth::hash_token, clients::launcher, config, lang::evaluator, teleme
 /// Exit codes, of which 64 and above are sysexits.
 mod exit {
     /// The work failed.
-    pub const FAILED: u8 = 1;
+    pub(crate) const FAILED: u8 = 1;
     /// `EX_CONFIG`: the configuration is wrong.
-    pub const CONFIG: u8 = 78;
+    pub(crate) const CONFIG: u8 = 78;
 }
 
 /// The server behind Argo CD's ApplicationSet plugin generator.

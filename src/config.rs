@@ -1,10 +1,10 @@
 //! The configuration file: read, decoded and checked as a whole, with all problems at once, each with
 //! file, line and path. The sections belong to the modules that use them.
 
-pub mod decode;
-pub mod plugins;
-pub mod report;
-pub mod tree;
+pub(crate) mod decode;
+pub(crate) mod plugins;
+pub(crate) mod report;
+pub(crate) mod tree;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -42,33 +42,33 @@ use crate::{
 pub struct Config {
     /// The listeners and their limits.
     #[serde(default)]
-    pub server: ServerConfig,
+    pub(crate) server: ServerConfig,
     /// Log lines.
     #[serde(default)]
     pub log: LogConfig,
     /// Traces of what is done for a request, for an OpenTelemetry collector; none are sent unless this is set.
-    pub traces: Option<TracesConfig>,
+    pub(crate) traces: Option<TracesConfig>,
     /// Who may call.
     #[serde(default)]
-    pub auth: AuthConfig,
+    pub(crate) auth: AuthConfig,
     /// Where answers are remembered.
     #[serde(default)]
-    pub cache: CacheLimits,
+    pub(crate) cache: CacheLimits,
     /// What all requests that leave the gateway share.
     #[serde(default)]
-    pub outbound: OutboundConfig,
+    pub(crate) outbound: OutboundConfig,
     /// How registries are reached, by their host as it stands in image references.
     #[serde(default)]
-    pub registries: BTreeMap<String, RegistryConfig>,
+    pub(crate) registries: BTreeMap<String, RegistryConfig>,
     /// What all scripts share.
     #[serde(default)]
-    pub scripts: ScriptsConfig,
+    pub(crate) scripts: ScriptsConfig,
     /// Folders of plugins, whose routes come after those of this file.
     #[serde(default)]
-    pub plugins: PluginsConfig,
+    pub(crate) plugins: PluginsConfig,
     /// Who answers which calls; tried in this order.
     #[serde(default)]
-    pub routes: Vec<RouteConfig>,
+    pub(crate) routes: Vec<RouteConfig>,
 }
 
 /// The listeners and their limits.
@@ -80,35 +80,35 @@ pub struct ServerConfig {
     pub listen: SocketAddr,
     /// Where probes and metrics are.
     #[schemars(with = "String")]
-    pub admin: SocketAddr,
+    pub(crate) admin: SocketAddr,
     /// TLS for Argo CD's calls; without it they come in cleartext.
-    pub tls: Option<TlsConfig>,
+    pub(crate) tls: Option<TlsConfig>,
     /// When a call is given up. Argo CD gives up after 30 s and then shows no reason, so it is less.
-    pub deadline: HumanDuration,
+    pub(crate) deadline: HumanDuration,
     /// How long it serves on after SIGTERM, not ready any more: until Kubernetes has taken it out of its Services.
-    pub drain: HumanDuration,
+    pub(crate) drain: HumanDuration,
     /// How many requests are answered at once; more are refused with 503 and `Retry-After`.
     #[schemars(range(min = 1))]
     pub max_in_flight: usize,
     /// How many connections there may be, and how long they last.
-    pub connections: ConnectionsConfig,
+    pub(crate) connections: ConnectionsConfig,
 }
 
 /// How many connections there may be, and how long they last. A request's head has 10 s to arrive, its body 10 s more, and an answer 10 s
 /// to be taken.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct ConnectionsConfig {
+pub(crate) struct ConnectionsConfig {
     /// All of them, on each listener; more are refused with 503.
     #[schemars(range(min = 1))]
-    pub most: usize,
+    pub(crate) most: usize,
     /// Those of one address. Behind a proxy that is all there is.
     #[schemars(range(min = 1))]
-    pub per_peer: usize,
+    pub(crate) per_peer: usize,
     /// How long one may be silent after an answer. Argo CD keeps its own for 90 s.
-    pub idle: HumanDuration,
+    pub(crate) idle: HumanDuration,
     /// How long one lives; it then ends after an answer.
-    pub max_age: HumanDuration,
+    pub(crate) max_age: HumanDuration,
 }
 
 impl Default for ConnectionsConfig {
@@ -142,13 +142,13 @@ pub struct Loaded {
     /// What could be decoded; `None` when nothing could.
     pub config: Option<Config>,
     /// The file as it stands.
-    pub raw: Value,
+    pub(crate) raw: Value,
     /// The hash of all that was read.
-    pub hash: [u8; 32],
+    pub(crate) hash: [u8; 32],
     /// Where relative paths start.
-    pub base: BaseDir,
+    pub(crate) base: BaseDir,
     /// The plugins, in the order of their folders' names.
-    pub plugins: Vec<Plugin>,
+    pub(crate) plugins: Vec<Plugin>,
     report: Report,
     tree: Node,
 }
@@ -192,7 +192,7 @@ impl Loaded {
 
     /// The files that it was read from, if it came from `file`; a new plugin's is one that is beside them.
     #[must_use]
-    pub fn files(&self, file: &FilePath) -> Vec<PathBuf> {
+    pub(crate) fn files(&self, file: &FilePath) -> Vec<PathBuf> {
         let folder = self.config.as_ref().and_then(|config| config.plugins.path.as_ref());
         let any = folder.map(|folder| self.base.resolve(folder).join("any"));
         let sources = [&self.report].into_iter().chain(self.plugins.iter().map(|plugin| &plugin.report));
@@ -203,7 +203,7 @@ impl Loaded {
 
     /// All that is wrong, with `problems`, which the building of the parts found.
     #[must_use]
-    pub fn report(mut self, problems: Vec<Problem>) -> Report {
+    pub(crate) fn report(mut self, problems: Vec<Problem>) -> Report {
         for problem in problems {
             self.report.add(&self.tree, problem);
         }
@@ -217,7 +217,7 @@ impl Loaded {
 
 /// The JSON Schema (2020-12) of a configuration file.
 #[must_use]
-pub fn schema() -> Schema {
+pub(crate) fn schema() -> Schema {
     let mut schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<Config>();
     schema.insert("title".into(), "appset-gateway configuration".into());
     schema

@@ -6,4 +6,4 @@ pub mod error;
 pub mod generator;
 pub mod problem;
 pub mod secret;
-pub mod units;
+pub(crate) mod units;

@@ -19,7 +19,7 @@ const MAX_FILE_MIB: u64 = 1;
 ///
 /// # Errors
 /// When it is no regular file with up to 1 MiB of UTF-8, or cannot be read.
-pub fn read(file: &Path) -> Result<String, String> {
+pub(crate) fn read(file: &Path) -> Result<String, String> {
     Ok(std::mem::take(&mut *secret(file)?))
 }
 
@@ -27,7 +27,7 @@ pub fn read(file: &Path) -> Result<String, String> {
 ///
 /// # Errors
 /// When it is no regular file with up to 1 MiB of UTF-8, or cannot be read.
-pub fn secret(file: &Path) -> Result<Zeroizing<String>, String> {
+pub(crate) fn secret(file: &Path) -> Result<Zeroizing<String>, String> {
     match String::from_utf8(std::mem::take(&mut *bytes(file)?)) {
         Ok(text) => Ok(Zeroizing::new(text)),
         Err(error) => {
@@ -41,7 +41,7 @@ pub fn secret(file: &Path) -> Result<Zeroizing<String>, String> {
 ///
 /// # Errors
 /// When it is no regular file with up to 1 MiB, or cannot be read.
-pub fn bytes(file: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
+pub(crate) fn bytes(file: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
     let opened = OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(file);
     let opened = opened.map_err(|error| why(file, &error))?;
     let data = opened.metadata().map_err(|error| error.to_string())?;
@@ -61,7 +61,7 @@ pub fn bytes(file: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
 
 /// Why `file` could not be reached, with what a link leads to.
 #[must_use]
-pub fn why(file: &Path, error: &io::Error) -> String {
+pub(crate) fn why(file: &Path, error: &io::Error) -> String {
     match std::fs::read_link(file) {
         Ok(to) if error.kind() == io::ErrorKind::NotFound => {
             format!("it is a link to {}, which is not there", to.display())

@@ -1,7 +1,7 @@
 //! Single flight (invariant I5): however many callers wait for a key, the work runs once, detached
 //! from all of them. A caller that leaves neither stops nor repeats it.
 
-pub mod wait;
+pub(crate) mod wait;
 
 use std::{
     collections::HashMap,
@@ -22,11 +22,11 @@ use tokio::sync::oneshot;
 use crate::telemetry::trace;
 
 /// The end of a flight; `None` when its work panicked.
-pub type SharedResult<T> = Shared<BoxFuture<'static, Option<T>>>;
+pub(crate) type SharedResult<T> = Shared<BoxFuture<'static, Option<T>>>;
 
 /// The flights that are under way, by key `K`; each with a label `L` that says what it is about.
 #[derive(Debug)]
-pub struct Flights<K, L, T>(Arc<Table<K, L, T>>);
+pub(crate) struct Flights<K, L, T>(Arc<Table<K, L, T>>);
 
 #[derive(Debug)]
 struct Table<K, L, T> {
@@ -45,7 +45,7 @@ struct Flight<L, T> {
 
 /// How a caller gets its value.
 #[derive(Debug)]
-pub enum Join<T> {
+pub(crate) enum Join<T> {
     /// It was there already when the door closed.
     Landed(T),
     /// Others wait for it too.
@@ -69,7 +69,7 @@ where
     /// Joins the flight for `key`, or starts `work`, which is about `label`. `recheck` runs under the lock when
     /// there is no flight: one may have landed since the caller looked, and `work` must have recorded its result
     /// with [`FlightGuard::land`] before it ends.
-    pub fn join<W>(
+    pub(crate) fn join<W>(
         &self,
         key: K,
         recheck: impl FnOnce() -> Option<T>,
@@ -104,7 +104,7 @@ where
 
     /// Cuts off the flights whose label `is_meant`: who waits for them still gets their value, who comes from now on
     /// starts another. Runs `record` before any of them can land. The number of flights that were cut off.
-    pub fn supersede(&self, is_meant: impl Fn(&L) -> bool, record: impl FnOnce()) -> usize {
+    pub(crate) fn supersede(&self, is_meant: impl Fn(&L) -> bool, record: impl FnOnce()) -> usize {
         let mut under_way = self.0.lock();
         let before = under_way.len();
         under_way.retain(|_, flight| !is_meant(&flight.label));
@@ -114,14 +114,8 @@ where
 
     /// How many flights are under way.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.0.lock().len()
-    }
-
-    /// Whether no flight is under way.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 }
 
@@ -133,7 +127,7 @@ impl<K, L, T> Table<K, L, T> {
 
 /// A flight's place in the table, given up when it is dropped: however the flight ends, panics included.
 #[derive(Debug)]
-pub struct FlightGuard<K: Hash + Eq, L, T> {
+pub(crate) struct FlightGuard<K: Hash + Eq, L, T> {
     table: Arc<Table<K, L, T>>,
     key: K,
     turn: u64,
@@ -142,13 +136,13 @@ pub struct FlightGuard<K: Hash + Eq, L, T> {
 impl<K: Hash + Eq, L, T> FlightGuard<K, L, T> {
     /// A number that is higher the later the flight began.
     #[must_use]
-    pub const fn turn(&self) -> u64 {
+    pub(crate) const fn turn(&self) -> u64 {
         self.turn
     }
 
     /// Records the flight's end with `record`, which is told whether the flight was not cut off meanwhile. Nobody
     /// boards or cuts off a flight until it returns.
-    pub fn land<R>(&self, record: impl FnOnce(bool) -> R) -> R {
+    pub(crate) fn land<R>(&self, record: impl FnOnce(bool) -> R) -> R {
         let under_way = self.table.lock();
         record(under_way.get(&self.key).is_some_and(|flight| flight.turn == self.turn))
     }
@@ -205,7 +199,7 @@ mod tests {
             assert_eq!(caller.await.unwrap(), Some(1));
         }
         assert_eq!(runs.load(Ordering::SeqCst), 1);
-        assert!(flights.is_empty());
+        assert!(flights.len() == 0);
     }
 
     #[tokio::test]
@@ -249,6 +243,6 @@ mod tests {
         second_gate.notify_one();
         let (is_current, second_turn) = landed(second).await.unwrap();
         assert!(is_current && second_turn > first_turn);
-        assert!(flights.is_empty());
+        assert!(flights.len() == 0);
     }
 }

@@ -18,17 +18,19 @@
 //! Backends use [`clients`] (HTTP, registries, programs) and [`lang`] (templates and expressions). [`domain`] has the types that every room uses.
 //! [`app`] holds what lives as long as the process, [`config`] reads the configuration, [`cli`] starts it.
 
+#![warn(unreachable_pub)]
+
 pub mod app;
 pub mod auth;
 pub mod backend;
-pub mod bounded_cache;
+pub(crate) mod bounded_cache;
 pub mod cli;
 pub mod clients;
 pub mod config;
 pub mod domain;
 pub mod engine;
 pub mod file;
-pub mod flight;
+pub(crate) mod flight;
 pub mod http;
 pub mod lang;
 pub mod telemetry;

@@ -1,7 +1,7 @@
 //! Who the gateway is on its main listener, and which clients' certificates are believed there. The files are read at the start, and
 //! again when they may have been renewed.
 
-pub mod pem;
+pub(crate) mod pem;
 
 use std::{
     path::PathBuf,
@@ -31,22 +31,22 @@ use crate::{
 const PROTOCOLS: [&[u8]; 2] = [H2, b"http/1.1"];
 
 /// HTTP/2 over TLS (RFC 9113, section 3.1).
-pub const H2: &[u8] = b"h2";
+pub(crate) const H2: &[u8] = b"h2";
 
 /// TLS on the main listener. The files are watched: what is renewed is used for the next connection.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct TlsConfig {
+pub(crate) struct TlsConfig {
     /// The certificate, with those between it and its root, in PEM.
-    pub cert: PathBuf,
+    pub(crate) cert: PathBuf,
     /// Its private key, in PEM.
-    pub key: PathBuf,
+    pub(crate) key: PathBuf,
     /// A PEM file with the certificates that clients' certificates come from. A client may then show one, and be a caller by it; see
     /// `auth.certificates`.
-    pub client_ca: Option<PathBuf>,
+    pub(crate) client_ca: Option<PathBuf>,
     /// Whether a client must show a certificate, besides being a caller. Needs `clientCa`.
     #[serde(default)]
-    pub require_client_certificate: bool,
+    pub(crate) require_client_certificate: bool,
 }
 
 /// TLS on the main listener.
@@ -68,7 +68,7 @@ struct Loaded {
 
 impl TlsConfig {
     /// Reads the files. What is wrong is noted below `path`.
-    pub fn build(&self, base: &BaseDir, path: &Path, problems: &mut Problems) -> Option<Arc<Tls>> {
+    pub(crate) fn build(&self, base: &BaseDir, path: &Path, problems: &mut Problems) -> Option<Arc<Tls>> {
         if self.require_client_certificate && self.client_ca.is_none() {
             problems.error_with_help(
                 &path.key("requireClientCertificate"),
@@ -91,13 +91,13 @@ impl TlsConfig {
 impl Tls {
     /// The files, which may be renewed.
     #[must_use]
-    pub fn files(&self) -> Vec<PathBuf> {
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
         let Self { config: TlsConfig { cert, key, client_ca, .. }, .. } = self;
         [Some(cert), Some(key), client_ca.as_ref()].into_iter().flatten().cloned().collect()
     }
 
     /// Reads the files again. What can be used takes the place of what was before; what cannot changes nothing but a line in the log.
-    pub fn refresh(&self) {
+    pub(crate) fn refresh(&self) {
         let read = Loaded::read(&self.config);
         let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
         match read {
@@ -124,7 +124,7 @@ impl Tls {
 
     /// Until when the certificate is valid, in seconds since 1970; 0 when it does not say so in a way that is understood.
     #[must_use]
-    pub fn not_after(&self) -> u64 {
+    pub(crate) fn not_after(&self) -> u64 {
         self.now.load().not_after()
     }
 }

@@ -19,7 +19,7 @@ const SETTLE: Duration = Duration::from_millis(100);
 
 /// Tells when files may have been renewed.
 #[derive(Debug)]
-pub struct Renewals {
+pub(crate) struct Renewals {
     /// Those of the files' folders, where the system can watch.
     events: Option<EventStream<[u8; 4096]>>,
 }
@@ -27,13 +27,13 @@ pub struct Renewals {
 impl Renewals {
     /// Those of `files`. Where the system cannot watch, time alone counts, which is told in the log.
     #[must_use]
-    pub fn of(files: &[PathBuf]) -> Self {
+    pub(crate) fn of(files: &[PathBuf]) -> Self {
         let events = watch(files).inspect_err(unwatched);
         Self { events: events.ok() }
     }
 
     /// Waits until they may have been.
-    pub async fn next(&mut self) {
+    pub(crate) async fn next(&mut self) {
         let Some(events) = &mut self.events else { return sleep(POLL).await };
         match timeout(POLL, events.next()).await {
             Ok(Some(Ok(_))) => sleep(SETTLE).await,

@@ -8,7 +8,7 @@ pub struct InFlight(AtomicUsize);
 
 impl InFlight {
     /// A place for one more request, or `None` when `most` are taken.
-    pub fn enter(&self, most: usize) -> Option<RequestSlot<'_>> {
+    pub(crate) fn enter(&self, most: usize) -> Option<RequestSlot<'_>> {
         let place = RequestSlot(self);
         if self.0.fetch_add(1, Ordering::Relaxed) < most { Some(place) } else { None }
     }
@@ -22,7 +22,7 @@ impl InFlight {
 
 /// A request's place, free again when it is dropped.
 #[derive(Debug)]
-pub struct RequestSlot<'a>(&'a InFlight);
+pub(crate) struct RequestSlot<'a>(&'a InFlight);
 
 impl Drop for RequestSlot<'_> {
     fn drop(&mut self) {

@@ -24,7 +24,7 @@ type Leaves = BTreeMap<String, String>;
 /// How a value is otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Difference {
+pub(crate) enum Difference {
     /// It was not there.
     New,
     /// It is there no more.
@@ -38,7 +38,7 @@ type Differences = BTreeMap<String, Difference>;
 
 /// A configuration in outline.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Outline {
+pub(crate) struct Outline {
     /// All but the routes.
     general: Leaves,
     /// The routes, in their order, those of plugins at the end.
@@ -54,19 +54,19 @@ pub struct Changes {
     /// Routes that are there no more.
     pub gone: Vec<String>,
     /// Routes that are otherwise, and where.
-    pub changed: BTreeMap<String, Differences>,
+    pub(crate) changed: BTreeMap<String, Differences>,
     /// Routes that are as they were.
     pub same: usize,
     /// Whether routes that stay are tried in another order.
     pub is_reordered: bool,
     /// What else is otherwise.
-    pub general: Differences,
+    pub(crate) general: Differences,
 }
 
 impl Outline {
     /// The outline of what was read.
     #[must_use]
-    pub fn of(loaded: &Loaded) -> Self {
+    pub(crate) fn of(loaded: &Loaded) -> Self {
         let mut general = Leaves::new();
         let mut routes = IndexMap::new();
         for (name, value) in loaded.raw.as_object().into_iter().flatten() {
@@ -84,7 +84,7 @@ impl Outline {
 
     /// Whether the part `name` of the configuration `raw` is as it is here.
     #[must_use]
-    pub fn is_same(&self, name: &str, raw: &Value) -> bool {
+    pub(crate) fn is_same(&self, name: &str, raw: &Value) -> bool {
         let mut own = Leaves::new();
         if let Some(value) = raw.get(name) {
             add(value, &Path::root().key(name), &mut own);
@@ -94,7 +94,7 @@ impl Outline {
 
     /// What is otherwise in `other`.
     #[must_use]
-    pub fn changes(&self, other: &Self) -> Changes {
+    pub(crate) fn changes(&self, other: &Self) -> Changes {
         let only = |one: &Self, two: &Self| {
             one.routes.keys().filter(|name| !two.routes.contains_key(*name)).cloned().collect::<Vec<_>>()
         };
@@ -124,7 +124,7 @@ impl Outline {
 impl Changes {
     /// Whether nothing is otherwise.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         let Self { new, gone, changed, same: _, is_reordered, general } = self;
         new.is_empty() && gone.is_empty() && changed.is_empty() && !is_reordered && general.is_empty()
     }

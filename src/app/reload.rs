@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// What came of attempts to take another configuration.
-pub struct Reloads {
+pub(crate) struct Reloads {
     /// The configuration that the process began with.
     first: Outline,
     last: Mutex<Option<Attempt>>,
@@ -24,11 +24,11 @@ pub struct Reloads {
 
 /// What came of one attempt.
 #[derive(Debug, Clone)]
-pub struct Attempt {
+pub(crate) struct Attempt {
     /// When it was.
-    pub at: Timestamp,
+    pub(crate) at: Timestamp,
     /// Why the configuration before stays in use; else what is otherwise.
-    pub result: Result<Arc<Changes>, Vec<String>>,
+    pub(crate) result: Result<Arc<Changes>, Vec<String>>,
 }
 
 /// What there was to read: the hash of the files, or what was wrong with them.
@@ -41,7 +41,7 @@ impl Reloads {
 
     /// The last attempt; `None` when nothing ever changed.
     #[must_use]
-    pub fn last(&self) -> Option<Attempt> {
+    pub(crate) fn last(&self) -> Option<Attempt> {
         self.lock().clone()
     }
 
@@ -53,14 +53,14 @@ impl Reloads {
 impl App {
     /// What is in use, and what came of the last attempt to take another one; as they were at one time.
     #[must_use]
-    pub fn setup_and_last_attempt(&self) -> (Arc<Setup>, Option<Attempt>) {
+    pub(crate) fn setup_and_last_attempt(&self) -> (Arc<Setup>, Option<Attempt>) {
         let last = self.reloads.lock();
         (self.setup(), last.clone())
     }
 
     /// What of the configuration in use takes effect with the next start only.
     #[must_use]
-    pub fn at_the_next_start(&self) -> Vec<String> {
+    pub(crate) fn at_the_next_start(&self) -> Vec<String> {
         self.reloads.first.changes(&self.setup().outline).at_the_next_start()
     }
 
@@ -135,7 +135,7 @@ impl App {
 
     /// Takes the configuration in `file` whenever it, or a plugin's, has changed, and on each `hangup`, for as long as it is polled. One
     /// that cannot be used is tried again: what it names, such as a mounted Secret, may come after it.
-    pub async fn follow(self: &Arc<Self>, file: &FilePath, mut hangup: Signal) {
+    pub(crate) async fn follow(self: &Arc<Self>, file: &FilePath, mut hangup: Signal) {
         let mut known: ConfigSource = Ok(self.setup().hash);
         let mut watched = vec![file.to_owned()];
         let mut renewals = Renewals::of(&watched);

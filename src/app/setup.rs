@@ -37,15 +37,15 @@ pub struct Setup {
     /// Who answers what.
     pub routes: RouteTable,
     /// The configuration in outline, to see what another one changes.
-    pub outline: Outline,
+    pub(crate) outline: Outline,
     /// Its number, counted from 1 since the start.
-    pub generation: u64,
+    pub(crate) generation: u64,
     /// Since when it is in use.
-    pub since: Timestamp,
+    pub(crate) since: Timestamp,
     /// How many of its routes were taken over from the one before, with all that they hold.
     pub kept: usize,
     /// The hash of what it was read from.
-    pub hash: [u8; 32],
+    pub(crate) hash: [u8; 32],
     /// Where spans go; taken by the process with its first setup.
     pub(super) traces: Traces,
     /// Who we are on the main listener; taken by the process with its first setup.

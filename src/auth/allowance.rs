@@ -30,7 +30,7 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// How much those callers may ask together whom one entry of the configuration lets in.
 #[derive(Debug, Default)]
-pub struct Allowance {
+pub(crate) struct Allowance {
     rate: Option<Rate>,
     concurrency: Option<Concurrency>,
     waiting: AtomicUsize,
@@ -52,13 +52,13 @@ struct Concurrency {
 
 /// A call under way, until it is dropped.
 #[derive(Debug)]
-pub struct CallPermit {
+pub(crate) struct CallPermit {
     _permit: Option<OwnedSemaphorePermit>,
 }
 
 /// What a call is too much for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Excess {
+pub(crate) enum Excess {
     /// The entry's `rate`; with when there is room again.
     Rate(Duration),
     /// The entry's `concurrency`; with when to try again.
@@ -104,7 +104,12 @@ impl Drop for Waiting<'_> {
 impl Allowance {
     /// `rate` calls per second, as many of which may come at once, and `concurrency` calls under way; any unless set. They stand at `rate`
     /// and `concurrency` below `path`.
-    pub fn build(rate: Option<u32>, concurrency: Option<usize>, path: &Path, problems: &mut Problems) -> Arc<Self> {
+    pub(crate) fn build(
+        rate: Option<u32>,
+        concurrency: Option<usize>,
+        path: &Path,
+        problems: &mut Problems,
+    ) -> Arc<Self> {
         let given = [("rate", rate.map(u64::from)), ("concurrency", concurrency.map(|most| most as u64))];
         for (key, _) in given.into_iter().filter(|(_, most)| *most == Some(0)) {
             problems.error(&path.key(key), "with 0 every call would be refused");
@@ -119,7 +124,7 @@ impl Allowance {
     ///
     /// # Errors
     /// When it would have none `until` then, or too many wait already.
-    pub async fn enter(&self, until: Instant) -> Result<CallPermit, Excess> {
+    pub(crate) async fn enter(&self, until: Instant) -> Result<CallPermit, Excess> {
         let _waiting = self.queue(until)?;
         let permit = match &self.concurrency {
             None => None,
@@ -156,7 +161,7 @@ impl Allowance {
 
 /// Lets the entries of a new configuration go on where those `before` were that have the same name and the same limits, each with its
 /// own: what was asked counts on.
-pub fn carry_over<'a>(
+pub(crate) fn carry_over<'a>(
     before: impl Iterator<Item = (&'a str, &'a Arc<Allowance>)>,
     now: impl Iterator<Item = (&'a str, &'a mut Arc<Allowance>)>,
 ) {

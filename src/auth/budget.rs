@@ -17,14 +17,14 @@ const PLACE: u32 = 64;
 
 /// What each address may use up.
 #[derive(Debug)]
-pub struct Budget {
+pub(crate) struct Budget {
     by_peer: DefaultKeyedRateLimiter<IpAddr>,
     count: AtomicU32,
 }
 
 impl Budget {
     /// For each address `at_once`, of which `per_second` come back.
-    pub fn new(at_once: NonZeroU32, per_second: NonZeroU32) -> Self {
+    pub(crate) fn new(at_once: NonZeroU32, per_second: NonZeroU32) -> Self {
         let by_peer = RateLimiter::keyed(Quota::per_second(per_second).allow_burst(at_once));
         Self { by_peer, count: AtomicU32::new(0) }
     }
@@ -33,7 +33,7 @@ impl Budget {
     ///
     /// # Errors
     /// When it has none left: after what time it has.
-    pub fn spend(&self, peer: IpAddr) -> Result<(), Duration> {
+    pub(crate) fn spend(&self, peer: IpAddr) -> Result<(), Duration> {
         if self.count.fetch_add(1, Ordering::Relaxed) % SWEEP == SWEEP - 1 {
             self.by_peer.retain_recent();
         }
@@ -42,7 +42,7 @@ impl Budget {
 }
 
 /// What counts as the same place.
-pub fn place(peer: IpAddr) -> IpAddr {
+pub(crate) fn place(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() & (u128::MAX << (128 - PLACE))).into(),
         v4 @ IpAddr::V4(_) => v4,

@@ -12,7 +12,7 @@ use crate::domain::problem::{Path, Problems};
 /// What a token is for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub enum Role {
+pub(crate) enum Role {
     /// To ask routes, as Argo CD does.
     #[default]
     Caller,
@@ -26,7 +26,7 @@ pub struct Caller {
     /// What it is called in logs.
     pub name: String,
     /// What it is for.
-    pub role: Role,
+    pub(crate) role: Role,
     scope: Scope,
     allowance: Arc<Allowance>,
 }
@@ -34,7 +34,7 @@ pub struct Caller {
 impl Caller {
     /// The caller called `name`, which may ask what `scope` holds if its `role` lets it ask at all, and no more than `allowance`.
     #[must_use]
-    pub const fn new(name: String, role: Role, scope: Scope, allowance: Arc<Allowance>) -> Self {
+    pub(crate) const fn new(name: String, role: Role, scope: Scope, allowance: Arc<Allowance>) -> Self {
         Self { name, role, scope, allowance }
     }
 
@@ -42,7 +42,7 @@ impl Caller {
     ///
     /// # Errors
     /// When it would have none `until` then.
-    pub async fn enter(&self, until: Instant) -> Result<CallPermit, Excess> {
+    pub(crate) async fn enter(&self, until: Instant) -> Result<CallPermit, Excess> {
         self.allowance.enter(until).await
     }
 
@@ -58,13 +58,13 @@ impl Caller {
 
     /// Whether it may ask `route`.
     #[must_use]
-    pub fn may_ask(&self, route: &str) -> bool {
+    pub(crate) fn may_ask(&self, route: &str) -> bool {
         self.role == Role::Caller && self.scope.has_route(route)
     }
 
     /// Whether it may ask for the ApplicationSet that a call names.
     #[must_use]
-    pub fn may_ask_for(&self, application_set: &str) -> bool {
+    pub(crate) fn may_ask_for(&self, application_set: &str) -> bool {
         self.role == Role::Caller && self.scope.has_application_set(application_set)
     }
 }

@@ -12,26 +12,26 @@ use crate::domain::problem::{Path, Problems};
 /// One caller by its certificate: its name, and exactly one of `subject` and `uri`. A call that brings a token too is its token's.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct CertificateConfig {
+pub(crate) struct CertificateConfig {
     /// The caller's name in logs.
-    pub name: String,
+    pub(crate) name: String,
     /// The certificate's whole subject, as `openssl x509 -noout -subject -nameopt RFC2253` prints it: `CN=argocd,O=platform`;
     /// what stands in front of that (`subject=`) may stay.
-    pub subject: Option<String>,
+    pub(crate) subject: Option<String>,
     /// A URI among the certificate's names, such as a SPIFFE ID.
-    pub uri: Option<String>,
+    pub(crate) uri: Option<String>,
     /// The routes that it opens, as globs over their names; all of them unless set.
-    pub routes: Option<Vec<String>>,
+    pub(crate) routes: Option<Vec<String>>,
     /// The ApplicationSets that it may ask for, as globs over the name in the call; all of them unless set.
-    pub application_sets: Option<Vec<String>>,
+    pub(crate) application_sets: Option<Vec<String>>,
     /// How many calls per second they may make together; any unless set. More wait for their turn, and get a 429 when it
     /// would come after the deadline.
     #[schemars(range(min = 1))]
-    pub rate: Option<u32>,
+    pub(crate) rate: Option<u32>,
     /// How many of their calls may be under way at once; any unless set. More wait for their turn, and get a 429 when it
     /// would come after the deadline.
     #[schemars(range(min = 1))]
-    pub concurrency: Option<usize>,
+    pub(crate) concurrency: Option<usize>,
 }
 
 /// What to do about a subject that can be none's.
@@ -40,14 +40,14 @@ const SUBJECT_HELP: &str = "as `openssl x509 -noout -subject -nameopt RFC2253 -i
 
 /// All callers that certificates tell.
 #[derive(Debug, Default)]
-pub struct Certificates {
+pub(crate) struct Certificates {
     by_subject: HashMap<String, Arc<Caller>>,
     by_uri: HashMap<String, Arc<Caller>>,
 }
 
 impl Certificates {
     /// What is wrong is noted below `path`, which is that of the list.
-    pub fn build(configs: &[CertificateConfig], path: &Path, problems: &mut Problems) -> Self {
+    pub(crate) fn build(configs: &[CertificateConfig], path: &Path, problems: &mut Problems) -> Self {
         let mut built = Self::default();
         for (index, config) in configs.iter().enumerate() {
             let path = path.index(index);
@@ -83,18 +83,18 @@ impl Certificates {
     }
 
     /// What callers may ask, by name.
-    pub fn allowances(&self) -> impl Iterator<Item = (&str, &Arc<Allowance>)> {
+    pub(crate) fn allowances(&self) -> impl Iterator<Item = (&str, &Arc<Allowance>)> {
         self.by_subject.values().chain(self.by_uri.values()).map(|caller| caller.allowance())
     }
 
     /// The same, to be put in another's place.
-    pub fn allowances_mut(&mut self) -> impl Iterator<Item = (&str, &mut Arc<Allowance>)> {
+    pub(crate) fn allowances_mut(&mut self) -> impl Iterator<Item = (&str, &mut Arc<Allowance>)> {
         let callers = self.by_subject.values_mut().chain(self.by_uri.values_mut());
         callers.map(|caller| Arc::make_mut(caller).allowance_mut())
     }
 
     /// The caller with this subject, else the one with the first of `uris` that is one's.
-    pub fn find(&self, subject: &str, uris: &[String]) -> Option<Arc<Caller>> {
+    pub(crate) fn find(&self, subject: &str, uris: &[String]) -> Option<Arc<Caller>> {
         let by_subject = self.by_subject.get(subject);
         by_subject.or_else(|| uris.iter().find_map(|uri| self.by_uri.get(uri))).cloned()
     }

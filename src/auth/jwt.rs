@@ -17,10 +17,7 @@ use std::{path::PathBuf, sync::Arc};
 
 use futures_util::future::join_all;
 
-pub use self::{
-    compact::Compact,
-    config::{Audience, JwksConfig, JwtConfig},
-};
+pub(crate) use self::{compact::Compact, config::JwtConfig};
 use self::{issuer::Issuer, keys::Keys, set::KeySet};
 use super::{Allowance, AuthContext, Caller, Refused, TokenHash};
 use crate::{
@@ -35,7 +32,7 @@ use crate::{
 const MAX_KNOWN: u64 = 4096;
 
 /// All issuers, and the tokens of theirs that were verified.
-pub struct Issuers {
+pub(crate) struct Issuers {
     issuers: Vec<Issuer>,
     known: Bounded<TokenHash, KnownToken>,
 }
@@ -52,20 +49,20 @@ struct KnownToken {
 
 impl Issuers {
     /// Checks all of `configs`, the list at `path`, and reads keys that are on this machine.
-    pub fn build(configs: &[JwtConfig], means: AuthContext<'_>, path: &Path, problems: &mut Problems) -> Self {
+    pub(crate) fn build(configs: &[JwtConfig], means: AuthContext<'_>, path: &Path, problems: &mut Problems) -> Self {
         let issuers = configs.iter().enumerate();
         let issuers = issuers.filter_map(|(index, config)| Issuer::build(config, means, &path.index(index), problems));
         Self { issuers: issuers.collect(), known: bounded_cache::new(MAX_KNOWN) }
     }
 
     /// The caller whose token has this hash, if it was verified before and that still holds at `now`.
-    pub fn known(&self, token: &TokenHash, now: Timestamp) -> Option<Arc<Caller>> {
+    pub(crate) fn known(&self, token: &TokenHash, now: Timestamp) -> Option<Arc<Caller>> {
         let known = self.known.get(token)?;
         (now < known.expires && known.keys.is_current(&known.set)).then_some(known.caller)
     }
 
     /// Whether one of them issued `token`, by its own word.
-    pub fn name(&self, token: &Compact<'_>) -> bool {
+    pub(crate) fn name(&self, token: &Compact<'_>) -> bool {
         token.issuer().is_some_and(|named| self.issuers.iter().any(|issuer| issuer.is_called(named)))
     }
 
@@ -74,7 +71,12 @@ impl Issuers {
     ///
     /// # Errors
     /// When none takes it. What cannot be told now is told before what is wrong.
-    pub async fn admit(&self, token: &Compact<'_>, hash: TokenHash, clock: &dyn Clock) -> Result<Arc<Caller>, Refused> {
+    pub(crate) async fn admit(
+        &self,
+        token: &Compact<'_>,
+        hash: TokenHash,
+        clock: &dyn Clock,
+    ) -> Result<Arc<Caller>, Refused> {
         let mut refused = Refused::wrong("no entry of `auth.jwt` has its issuer");
         for issuer in self.issuers.iter().filter(|issuer| token.issuer().is_some_and(|named| issuer.is_called(named))) {
             match issuer.admit(token, clock).await {
@@ -90,32 +92,32 @@ impl Issuers {
     }
 
     /// Keeps the keys of all issuers fresh, for as long as it is polled.
-    pub async fn keep_keys(&self) {
+    pub(crate) async fn keep_keys(&self) {
         join_all(self.issuers.iter().map(|issuer| Arc::clone(issuer.keys()).keep())).await;
     }
 
     /// The files that hold keys.
-    pub fn files(&self) -> impl Iterator<Item = PathBuf> {
+    pub(crate) fn files(&self) -> impl Iterator<Item = PathBuf> {
         self.issuers.iter().filter_map(|issuer| issuer.keys().file())
     }
 
     /// Reads these files again.
-    pub fn reread(&self) {
+    pub(crate) fn reread(&self) {
         self.issuers.iter().for_each(|issuer| issuer.keys().reread());
     }
 
     /// What callers may ask, by issuer.
-    pub fn allowances(&self) -> impl Iterator<Item = (&str, &Arc<Allowance>)> {
+    pub(crate) fn allowances(&self) -> impl Iterator<Item = (&str, &Arc<Allowance>)> {
         self.issuers.iter().map(Issuer::allowance)
     }
 
     /// The same, to be put in another's place.
-    pub fn allowances_mut(&mut self) -> impl Iterator<Item = (&str, &mut Arc<Allowance>)> {
+    pub(crate) fn allowances_mut(&mut self) -> impl Iterator<Item = (&str, &mut Arc<Allowance>)> {
         self.issuers.iter_mut().map(Issuer::allowance_mut)
     }
 
     /// Takes over what `former` knows of the keys that are published, so that a new configuration waits for none of them.
-    pub fn take_over(&self, former: &Self) {
+    pub(crate) fn take_over(&self, former: &Self) {
         for own in &self.issuers {
             former.issuers.iter().for_each(|other| own.keys().take_over(other.keys()));
         }

@@ -25,7 +25,7 @@ use std::{
 
 use tokio::time::{Instant, timeout, timeout_at};
 
-pub use self::config::{ReviewedConfig, TokenReviewConfig};
+pub(crate) use self::config::TokenReviewConfig;
 use self::{
     answer::{ReviewAnswer, User},
     api::{About, Api, PLACES},
@@ -58,7 +58,7 @@ const AT_ONCE: NonZeroU32 = NonZeroU32::new(20).expect("it is not 0");
 const PER_SECOND: NonZeroU32 = NonZeroU32::new(2).expect("it is not 0");
 
 /// A cluster's API server, and the tokens that it was asked about.
-pub struct Reviews {
+pub(crate) struct Reviews {
     api: Api,
     callers: Vec<Reviewed>,
     known: KnownTokens,
@@ -78,7 +78,7 @@ type Answer = Result<Verdict, BackendError>;
 
 impl Reviews {
     /// Checks `config`, which stands at `path`. The API server is not asked.
-    pub fn build(
+    pub(crate) fn build(
         config: &TokenReviewConfig,
         means: AuthContext<'_>,
         path: &Path,
@@ -105,7 +105,7 @@ impl Reviews {
     }
 
     /// Takes over what addresses have spent, and what the same API server said of good tokens.
-    pub fn take_over(&mut self, former: &Self) {
+    pub(crate) fn take_over(&mut self, former: &Self) {
         self.budget = Arc::clone(&former.budget);
         if self.api.is_same(&former.api) {
             self.known.take_over(&former.known, |user| self.caller(user));
@@ -113,17 +113,17 @@ impl Reviews {
     }
 
     /// What its callers may ask, by what they are called in the configuration.
-    pub fn allowances(&self) -> impl Iterator<Item = (&str, &Arc<Allowance>)> {
+    pub(crate) fn allowances(&self) -> impl Iterator<Item = (&str, &Arc<Allowance>)> {
         self.callers.iter().map(Reviewed::allowance)
     }
 
     /// The same, to be put in another's place.
-    pub fn allowances_mut(&mut self) -> impl Iterator<Item = (&str, &mut Arc<Allowance>)> {
+    pub(crate) fn allowances_mut(&mut self) -> impl Iterator<Item = (&str, &mut Arc<Allowance>)> {
         self.callers.iter_mut().map(Reviewed::allowance_mut)
     }
 
     /// What was found out about the token with this hash, if that still holds at `now`.
-    pub fn known(&self, token: &TokenHash, now: Timestamp) -> Option<Verdict> {
+    pub(crate) fn known(&self, token: &TokenHash, now: Timestamp) -> Option<Verdict> {
         self.known.verdict(token, now)
     }
 
@@ -132,7 +132,7 @@ impl Reviews {
     ///
     /// # Errors
     /// When it is nobody's, for somebody else, or that is not known.
-    pub async fn admit(self: &Arc<Self>, token: &Compact<'_>, hash: TokenHash, peer: IpAddr) -> Verdict {
+    pub(crate) async fn admit(self: &Arc<Self>, token: &Compact<'_>, hash: TokenHash, peer: IpAddr) -> Verdict {
         let now = self.clock.now();
         if let Some(good) = self.known.good(&hash, now) {
             return self.ask_again(token, hash, &good).await;

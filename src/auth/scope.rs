@@ -10,21 +10,21 @@ use crate::domain::problem::{Path, Problems};
 
 /// What a caller may ask.
 #[derive(Debug, Clone)]
-pub struct Scope {
+pub(crate) struct Scope {
     routes: GlobSet,
     application_sets: GlobSet,
 }
 
 impl Scope {
     /// Everything.
-    #[must_use]
-    pub fn all() -> Self {
+    #[cfg(test)]
+    pub(crate) fn all() -> Self {
         Self { routes: any(), application_sets: any() }
     }
 
     /// What the globs name; everything where there are none. What is wrong is noted at its place: `routes` and
     /// `applicationSets` below `path`.
-    pub fn build(
+    pub(crate) fn build(
         role: Role,
         routes: Option<&[String]>,
         application_sets: Option<&[String]>,
@@ -48,13 +48,13 @@ impl Scope {
 
     /// Whether it holds the route of this name.
     #[must_use]
-    pub fn has_route(&self, route: &str) -> bool {
+    pub(crate) fn has_route(&self, route: &str) -> bool {
         self.routes.is_match(route)
     }
 
     /// Whether it holds the ApplicationSet of this name, which is empty where a call names none.
     #[must_use]
-    pub fn has_application_set(&self, name: &str) -> bool {
+    pub(crate) fn has_application_set(&self, name: &str) -> bool {
         self.application_sets.is_match(name)
     }
 }

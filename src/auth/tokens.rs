@@ -30,39 +30,39 @@ use crate::{
 /// One bearer token: its name, and exactly one of `file`, `env` and `sha256`.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct TokenConfig {
+pub(crate) struct TokenConfig {
     /// The caller's name in logs.
-    pub name: String,
+    pub(crate) name: String,
     /// A file that holds the token; one trailing newline is trimmed.
-    pub file: Option<PathBuf>,
+    pub(crate) file: Option<PathBuf>,
     /// An environment variable that holds the token.
-    pub env: Option<String>,
+    pub(crate) env: Option<String>,
     /// The token's SHA-256 in hexadecimal, as `appset-gateway hash-token` prints it.
-    pub sha256: Option<String>,
+    pub(crate) sha256: Option<String>,
     /// What it is for.
     #[serde(default)]
-    pub role: Role,
+    pub(crate) role: Role,
     /// The routes that it opens, as globs over their names; all of them unless set. Not with the role `admin`.
-    pub routes: Option<Vec<String>>,
+    pub(crate) routes: Option<Vec<String>>,
     /// The ApplicationSets that it may ask for, as globs over the name in the call, which is the caller's own word; all of them
     /// unless set. Not with the role `admin`.
-    pub application_sets: Option<Vec<String>>,
+    pub(crate) application_sets: Option<Vec<String>>,
     /// How many calls per second they may make together; any unless set. More wait for their turn, and get a 429 when it
     /// would come after the deadline.
     #[schemars(range(min = 1))]
-    pub rate: Option<u32>,
+    pub(crate) rate: Option<u32>,
     /// How many of their calls may be under way at once; any unless set. More wait for their turn, and get a 429 when it
     /// would come after the deadline.
     #[schemars(range(min = 1))]
-    pub concurrency: Option<usize>,
+    pub(crate) concurrency: Option<usize>,
     /// From when on it is valid, as `2026-11-21T10:00:00Z`.
-    pub not_before: Option<String>,
+    pub(crate) not_before: Option<String>,
     /// Until when it is valid.
-    pub not_after: Option<String>,
+    pub(crate) not_after: Option<String>,
 }
 
 /// All static tokens.
-pub struct Tokens {
+pub(crate) struct Tokens {
     entries: Vec<Token>,
     /// The hash of each token, in their order.
     hashes: ArcSwap<Vec<TokenHash>>,
@@ -82,7 +82,7 @@ enum Trouble {
 
 impl Tokens {
     /// Reads all tokens. What is wrong is noted below `path`, which is that of the list.
-    pub fn build(
+    pub(crate) fn build(
         configs: &[TokenConfig],
         base: &BaseDir,
         now: Timestamp,
@@ -119,23 +119,23 @@ impl Tokens {
     }
 
     /// What callers may ask, by token.
-    pub fn allowances(&self) -> impl Iterator<Item = (&str, &Arc<Allowance>)> {
+    pub(crate) fn allowances(&self) -> impl Iterator<Item = (&str, &Arc<Allowance>)> {
         self.entries.iter().map(|token| token.caller.allowance())
     }
 
     /// The same, to be put in another's place.
-    pub fn allowances_mut(&mut self) -> impl Iterator<Item = (&str, &mut Arc<Allowance>)> {
+    pub(crate) fn allowances_mut(&mut self) -> impl Iterator<Item = (&str, &mut Arc<Allowance>)> {
         self.entries.iter_mut().map(|token| Arc::make_mut(&mut token.caller).allowance_mut())
     }
 
     /// The files that hold tokens.
-    pub fn files(&self) -> impl Iterator<Item = PathBuf> {
+    pub(crate) fn files(&self) -> impl Iterator<Item = PathBuf> {
         self.entries.iter().filter_map(|token| token.file(&self.base))
     }
 
     /// Reads the files again. A token that can be used takes the place of the one before; what cannot be read changes
     /// nothing but a line in the log. Where one token would have two roles, all stay as they were.
-    pub fn refresh(&self) {
+    pub(crate) fn refresh(&self) {
         let known = self.hashes.load();
         let (mut hashes, mut found) = (Vec::clone(&known), Vec::new());
         let of_files = self.entries.iter().zip(&mut hashes).filter(|(token, _)| token.file(&self.base).is_some());
@@ -180,7 +180,7 @@ impl Tokens {
     ///
     /// # Errors
     /// When none is valid.
-    pub fn find(&self, presented: &TokenHash, now: Timestamp) -> Result<Option<Arc<Caller>>, Refused> {
+    pub(crate) fn find(&self, presented: &TokenHash, now: Timestamp) -> Result<Option<Arc<Caller>>, Refused> {
         const NONE: u32 = u32::MAX;
         let (mut valid, mut any) = (NONE, NONE);
         for ((index, hash), token) in (0_u32..).zip(self.hashes.load().iter()).zip(&self.entries) {

@@ -9,7 +9,7 @@ use crate::clients::outbound::fixed_url;
 ///
 /// # Errors
 /// When it may not.
-pub fn safe_url(text: &str) -> Result<Url, String> {
+pub(crate) fn safe_url(text: &str) -> Result<Url, String> {
     let url = fixed_url(text)?;
     if is_safe(&url) {
         Ok(url)
@@ -19,7 +19,7 @@ pub fn safe_url(text: &str) -> Result<Url, String> {
 }
 
 /// Whether nobody is in between: https, or this machine.
-pub fn is_safe(url: &Url) -> bool {
+pub(crate) fn is_safe(url: &Url) -> bool {
     let is_own = match url.host() {
         Some(Host::Domain(name)) => name == "localhost",
         Some(Host::Ipv4(ip)) => ip.is_loopback(),

@@ -1,8 +1,8 @@
 //! Who a request comes from: a secret that is read at each use, or a token that is bought with one.
 
 mod bought;
-pub mod github_app;
-pub mod oauth2;
+pub(crate) mod github_app;
+pub(crate) mod oauth2;
 
 use std::{fmt, sync::Arc};
 
@@ -27,7 +27,7 @@ use crate::{
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "HttpCredential")]
 #[serde(rename_all = "camelCase")]
-pub enum Config {
+pub(crate) enum Config {
     /// A token, read at each use.
     Bearer(SecretRef),
     /// A user name and a password, which is read at each use.
@@ -41,16 +41,16 @@ pub enum Config {
 /// A user name and a password.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Basic {
+pub(crate) struct Basic {
     /// The user name, without a colon.
-    pub username: String,
+    pub(crate) username: String,
     /// The password.
-    pub password: SecretRef,
+    pub(crate) password: SecretRef,
 }
 
 /// A credential, ready to be sent.
 #[derive(Debug)]
-pub enum Credential {
+pub(crate) enum Credential {
     /// A token.
     Bearer(SecretRef, BaseDir),
     /// A user name and a password.
@@ -61,7 +61,7 @@ pub enum Credential {
 
 impl Credential {
     /// Checks what can be checked without asking anybody. What it buys, it buys over `line`.
-    pub fn build(
+    pub(crate) fn build(
         config: &Config,
         line: Option<&Arc<HttpClient>>,
         around: BuildContext<'_>,
@@ -93,13 +93,13 @@ impl Credential {
     }
 
     /// The token at `reference`, the key at `path`.
-    pub fn bearer(reference: &SecretRef, base: &BaseDir, path: &Path, problems: &mut Problems) -> Self {
+    pub(crate) fn bearer(reference: &SecretRef, base: &BaseDir, path: &Path, problems: &mut Problems) -> Self {
         reference.check(base, path, problems);
         Self::Bearer(reference.clone(), base.clone())
     }
 
     /// What `seller` sells.
-    pub fn buying(seller: impl Seller + 'static, around: BuildContext<'_>) -> Self {
+    pub(crate) fn buying(seller: impl Seller + 'static, around: BuildContext<'_>) -> Self {
         Self::Bought(Box::new(Bought::new(Box::new(seller), around.clock)))
     }
 
@@ -107,7 +107,7 @@ impl Credential {
     ///
     /// # Errors
     /// When there is no credential, or no whole answer.
-    pub async fn send(&self, line: &HttpClient, call: Call) -> Result<Reply, BackendError> {
+    pub(crate) async fn send(&self, line: &HttpClient, call: Call) -> Result<Reply, BackendError> {
         let Self::Bought(bought) = self else {
             return line.fetch(with(call, self.secret()?)).await;
         };
@@ -124,7 +124,7 @@ impl Credential {
 
     /// Who asks, as limits are counted; `None` when that cannot be told now.
     #[must_use]
-    pub fn account(&self) -> Option<Arc<str>> {
+    pub(crate) fn account(&self) -> Option<Arc<str>> {
         match self {
             Self::Bought(bought) => Some(bought.account()),
             _ => Some(account_of(&HeaderMap::from_iter([(header::AUTHORIZATION, self.secret().ok()?)]))),
@@ -133,7 +133,7 @@ impl Credential {
 
     /// What of it may come back in an answer.
     #[must_use]
-    pub fn secrets(&self) -> Secrets {
+    pub(crate) fn secrets(&self) -> Secrets {
         match self {
             Self::Bearer(reference, base) | Self::Basic(_, reference, base) => {
                 reference.read(base).into_iter().collect()

@@ -6,10 +6,10 @@ pub mod commit;
 mod decision;
 mod fingerprint;
 pub mod gate;
-pub mod images;
+pub(crate) mod images;
 pub mod list;
 mod note;
-pub mod revision;
+pub(crate) mod revision;
 mod source;
 
 use std::time::Duration;
@@ -41,24 +41,24 @@ const SHARED_FOR: Duration = Duration::from_secs(30);
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "DigestsBackend")]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Config {
+pub(crate) struct Config {
     /// The images by the name that `output` uses for them: one parameter set with all of them.
     #[serde(default)]
-    pub images: IndexMap<String, ImageConfig>,
+    pub(crate) images: IndexMap<String, ImageConfig>,
     /// Repositories and tags: one parameter set for each that is selected. In place of `images`.
-    pub list: Option<ListConfig>,
+    pub(crate) list: Option<ListConfig>,
     /// For which commit the images must have been built, by their labels.
-    pub revision: Option<RevisionConfig>,
+    pub(crate) revision: Option<RevisionConfig>,
     /// Whether CI passed the commit; a digest of one that it did not pass is never answered.
-    pub gate: Option<GateConfig>,
+    pub(crate) gate: Option<GateConfig>,
     /// What to answer while the images are not built.
     #[serde(default)]
-    pub on_missing: OnMissing,
+    pub(crate) on_missing: OnMissing,
 }
 
 /// One of the two forms.
 #[derive(Debug)]
-pub enum Digests {
+pub(crate) enum Digests {
     /// Named images.
     Images(Images),
     /// A list of tags.
@@ -67,7 +67,12 @@ pub enum Digests {
 
 impl Digests {
     /// Parses what is configured.
-    pub fn build(config: &Config, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
+    pub(crate) fn build(
+        config: &Config,
+        context: BuildContext<'_>,
+        path: &Path,
+        problems: &mut Problems,
+    ) -> Option<Self> {
         let Some(list) = &config.list else {
             return Some(Self::Images(Images::build(config, context, path, problems)?));
         };

@@ -14,21 +14,21 @@ use crate::domain::{
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "FixedBackend")]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Config {
+pub(crate) struct Config {
     /// The parameter sets, one per Application.
-    pub parameters: Vec<Parameters>,
+    pub(crate) parameters: Vec<Parameters>,
 }
 
 /// A list that is always the same.
 #[derive(Debug)]
-pub struct Fixed {
+pub(crate) struct Fixed {
     sets: Vec<ParameterSet>,
 }
 
 impl Fixed {
     /// Keeps the list.
     #[must_use]
-    pub fn build(config: &Config) -> Self {
+    pub(crate) fn build(config: &Config) -> Self {
         Self { sets: config.parameters.iter().cloned().map(ParameterSet).collect() }
     }
 }

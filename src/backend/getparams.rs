@@ -16,7 +16,7 @@ use crate::domain::{
 /// The request, as Argo CD sent it, and the items of the step before, if there was one.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Request<'a> {
+pub(crate) struct Request<'a> {
     application_set_name: &'a str,
     input: Input<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -32,7 +32,7 @@ struct Input<'a> {
 impl<'a> Request<'a> {
     /// The one that asks `query`.
     #[must_use]
-    pub fn of(query: &'a Query) -> Self {
+    pub(crate) fn of(query: &'a Query) -> Self {
         Self {
             application_set_name: &query.application_set,
             input: Input { parameters: Some(&query.parameters) },
@@ -40,9 +40,9 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// The same as Argo CD writes it: without parameters there is no word of them.
+    /// The body as Argo CD writes it: Argo CD leaves out `parameters` where there are none.
     #[must_use]
-    pub fn as_sent(mut self) -> Self {
+    pub(crate) fn without_empty_parameters(mut self) -> Self {
         self.input.parameters = self.input.parameters.filter(|parameters| !parameters.is_empty());
         self
     }
@@ -87,7 +87,7 @@ pub fn read(body: &[u8], begins: impl FnOnce() -> String) -> Result<Vec<Paramete
 ///
 /// # Errors
 /// With what it says.
-pub fn refuse_error(answer: &Map<String, Value>) -> Result<(), BackendError> {
+pub(crate) fn refuse_error(answer: &Map<String, Value>) -> Result<(), BackendError> {
     let said = answer.iter().find(|(key, said)| document::is_error_key(key) && is_said(said));
     let told =
         |(key, said)| BackendError::invalid_output(format!("it holds `{key}`: {said}").replace(char::is_control, " "));
@@ -96,14 +96,14 @@ pub fn refuse_error(answer: &Map<String, Value>) -> Result<(), BackendError> {
 
 /// Whether there was an error: one who always writes an `error` may leave `value` blank.
 #[must_use]
-pub fn is_said(value: &Value) -> bool {
+pub(crate) fn is_said(value: &Value) -> bool {
     document::is_said(&value.into())
 }
 
 /// Whether `key` is `name`, in capitals or not, as Go's decoder matches keys. Unicode's folding, which Go's is, takes the long s of
 /// old print for an `s`.
 #[must_use]
-pub fn is_named(key: &str, name: &str) -> bool {
+pub(crate) fn is_named(key: &str, name: &str) -> bool {
     key.replace('ſ', "s").eq_ignore_ascii_case(name)
 }
 
@@ -111,7 +111,7 @@ pub fn is_named(key: &str, name: &str) -> bool {
 ///
 /// # Errors
 /// When two keys are `name`: Argo CD would take the last one.
-pub fn take(map: &mut Map<String, Value>, name: &str) -> Result<Option<Value>, BackendError> {
+pub(crate) fn take(map: &mut Map<String, Value>, name: &str) -> Result<Option<Value>, BackendError> {
     let found: Vec<String> = map.keys().filter(|key| is_named(key, name)).cloned().collect();
     match found.as_slice() {
         [] => Ok(None),

@@ -53,59 +53,59 @@ const AT_ONCE: usize = 16;
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "HttpBackend")]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Config {
+pub(crate) struct Config {
     /// The method. A call may be repeated at any time, so it must change nothing.
-    pub method: Option<Method>,
+    pub(crate) method: Option<Method>,
     /// The URL, a template over `params` and `applicationSet`, in a later step of a pipeline over `items`, and with `forEach` over `each`.
     /// Scheme and host stand in it as they are, but for `allowedHosts`; values are percent-encoded.
-    pub url: Option<String>,
+    pub(crate) url: Option<String>,
     /// The hosts that may be asked where a value is part of the URL's host: `inventory.example.com`, with a port if it is not
     /// the scheme's, or `*.example.com` for all names below it.
     #[serde(default)]
-    pub allowed_hosts: Vec<String>,
+    pub(crate) allowed_hosts: Vec<String>,
     /// In place of a URL: a plugin that speaks Argo CD's own protocol, called as Argo CD would call it.
-    pub plugin: Option<plugin::Config>,
+    pub(crate) plugin: Option<plugin::Config>,
     /// Who asks, sent as `Authorization`.
-    pub credential: Option<credential::Config>,
+    pub(crate) credential: Option<credential::Config>,
     /// Headers. A value is a template, or a secret reference.
     #[serde(default)]
-    pub headers: BTreeMap<String, TextOrSecret>,
+    pub(crate) headers: BTreeMap<String, TextOrSecret>,
     /// The body, sent as JSON. Strings in it are templates; `"{{ items }}"` alone is the list itself.
     #[serde(default)]
-    pub body: Option<Value>,
+    pub(crate) body: Option<Value>,
     /// A CEL expression over `params` and, in a later step of a pipeline, `items`, that gives a list: the source is asked once for each of
     /// its items, which is `each` in templates and in `parameters`, and all that it answers is the list. All of it, or nothing is
     /// known.
-    pub for_each: Option<String>,
+    pub(crate) for_each: Option<String>,
     /// A CEL expression over `body`, `status`, `headers`, `params`, with `forEach` over `each` and, in a later step of a pipeline, over
     /// `items`, that gives the list of objects; `body` unless set.
-    pub parameters: Option<String>,
+    pub(crate) parameters: Option<String>,
     /// Read a document that holds a non-empty `error` or `errors` at its top, which else is an error whatever else it holds.
     /// For an API where these keys mean something else.
     #[serde(default)]
-    pub allow_errors: bool,
+    pub(crate) allow_errors: bool,
     /// How a list goes on that comes in pages. All of them are read, or nothing is known.
-    pub paging: Option<paging::Config>,
+    pub(crate) paging: Option<paging::Config>,
     /// What a redirect is: an error (`refuse`), or followed where scheme, host and port stay (`sameOrigin`).
     #[serde(default)]
-    pub redirects: Redirects,
+    pub(crate) redirects: Redirects,
     /// Let the answer's `Cache-Control` say for how long it is fresh, in place of the route's `cache.ttl`.
     #[serde(default)]
-    pub honor_cache_control: bool,
+    pub(crate) honor_cache_control: bool,
     /// A PEM file with certificates of private CAs, relative to the configuration file. They are trusted besides the
     /// system's, and read again every 30 s.
-    pub ca: Option<PathBuf>,
+    pub(crate) ca: Option<PathBuf>,
     /// A certificate that shows who we are. Its files are read again every 30 s.
-    pub client_certificate: Option<ClientCertificate>,
+    pub(crate) client_certificate: Option<ClientCertificate>,
     /// Believe any certificate. Whoever is in between can then read the credential and decide what is answered.
     #[serde(default)]
-    pub insecure_skip_verify: bool,
+    pub(crate) insecure_skip_verify: bool,
     /// How long the whole exchange may take, waits and further attempts included.
     #[serde(default = "default_timeout")]
-    pub timeout: HumanDuration,
+    pub(crate) timeout: HumanDuration,
     /// The largest answer that is accepted.
     #[serde(default = "default_max_body")]
-    pub max_body: ByteSize,
+    pub(crate) max_body: ByteSize,
 }
 
 /// What an answer is made of, unless the configuration says it.
@@ -121,7 +121,7 @@ const fn default_max_body() -> ByteSize {
 
 /// A source, ready to be asked.
 #[derive(Debug)]
-pub struct Http {
+pub(crate) struct Http {
     line: Arc<HttpClient>,
     source: Api,
     honor_cache_control: bool,
@@ -148,7 +148,12 @@ struct Found {
 
 impl Http {
     /// Parses all templates and the expression.
-    pub fn build(config: &Config, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
+    pub(crate) fn build(
+        config: &Config,
+        context: BuildContext<'_>,
+        path: &Path,
+        problems: &mut Problems,
+    ) -> Option<Self> {
         problems.check_not_zero(&path.key("timeout"), config.timeout.0);
         let address = config.url.as_deref().or(config.plugin.as_ref().map(|plugin| plugin.base_url.as_str()));
         // A token may be bought elsewhere.

@@ -27,7 +27,7 @@ static TURNS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::ne
 
 /// How long work on a document may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Load {
+pub(crate) enum Load {
     /// By so many bytes.
     Bytes(usize),
     /// Nobody knows.
@@ -38,7 +38,7 @@ pub enum Load {
 ///
 /// # Errors
 /// Those of `work`, and when it panics.
-pub async fn work_on<T: Send + 'static>(
+pub(crate) async fn work_on<T: Send + 'static>(
     load: Load,
     work: impl FnOnce() -> Result<T, BackendError> + Send + 'static,
 ) -> Result<T, BackendError> {
@@ -59,7 +59,7 @@ pub async fn work_on<T: Send + 'static>(
 ///
 /// # Errors
 /// When it does not fit them, or takes too much time or memory; `wrong` makes the first of a text.
-pub async fn evaluate(
+pub(crate) async fn evaluate(
     evaluator: &Evaluator,
     expression: &Arc<Expression>,
     variables: Variables,
@@ -82,6 +82,6 @@ pub async fn evaluate(
 ///
 /// # Errors
 /// When it did not, or something else than a list of objects.
-pub fn mapped(value: Result<Value, BackendError>) -> Result<Vec<ParameterSet>, BackendError> {
+pub(crate) fn mapped(value: Result<Value, BackendError>) -> Result<Vec<ParameterSet>, BackendError> {
     value.and_then(parameter_sets).map_err(|error| error.within("parameters"))
 }

@@ -1,7 +1,7 @@
 //! `merge`: several backends at once, whose items are joined by the values of keys, as Argo CD's merge generator does.
 //! All or none: one backend that does not know makes the whole answer *unknown*.
 
-pub mod join;
+pub(crate) mod join;
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
@@ -22,7 +22,7 @@ use crate::domain::{
 
 /// The backends, ready to be asked.
 #[derive(Debug)]
-pub struct Merge {
+pub(crate) struct Merge {
     keys: Vec<String>,
     join: Join,
     steps: Steps,
@@ -30,7 +30,7 @@ pub struct Merge {
 
 impl Merge {
     /// Builds the backends.
-    pub fn build(
+    pub(crate) fn build(
         config: &MergeConfig,
         context: BuildContext<'_>,
         path: &Path,

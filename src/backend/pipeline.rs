@@ -1,7 +1,7 @@
 //! `pipeline`: steps, each of which gets the items that the one before found. A step that does not know makes the whole
 //! answer *unknown*; an explicit empty list goes on to the next step like any other.
 
-pub mod select;
+pub(crate) mod select;
 
 use std::sync::Arc;
 
@@ -22,11 +22,11 @@ use crate::domain::{
 
 /// The steps, ready to be asked.
 #[derive(Debug)]
-pub struct Pipeline(Steps);
+pub(crate) struct Pipeline(Steps);
 
 impl Pipeline {
     /// Builds the steps.
-    pub fn build(
+    pub(crate) fn build(
         steps: &[StepConfig],
         context: BuildContext<'_>,
         path: &Path,

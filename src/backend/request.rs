@@ -114,13 +114,13 @@ impl Request {
 
     /// The beginning of its URL, where no value can change the host.
     #[must_use]
-    pub fn fixed_destination(&self) -> Option<::url::Url> {
+    pub(crate) fn fixed_destination(&self) -> Option<::url::Url> {
         self.url.fixed_destination()
     }
 
     /// The secrets that it sends.
     #[must_use]
-    pub fn secrets(&self) -> Secrets {
+    pub(crate) fn secrets(&self) -> Secrets {
         let references = self.headers.iter().filter_map(|(_, source)| match source {
             HeaderSource::Template(_) => None,
             HeaderSource::Secret(reference) => reference.read(&self.base).ok(),
@@ -130,7 +130,7 @@ impl Request {
 
     /// Whether it looks at the ApplicationSet's name.
     #[must_use]
-    pub fn reads_application_set(&self) -> bool {
+    pub(crate) fn reads_application_set(&self) -> bool {
         let in_headers = self.headers.iter().any(|(_, source)| match source {
             HeaderSource::Template(template) => template.reads_application_set(),
             HeaderSource::Secret(_) => false,
@@ -156,7 +156,7 @@ impl HeaderSource {
 
 /// The headers of `reply` as an expression sees them: an object of texts, with names in lower case.
 #[must_use]
-pub fn headers_of(reply: &Reply) -> Document<'_> {
+pub(crate) fn headers_of(reply: &Reply) -> Document<'_> {
     let text = |name: &HeaderName| {
         reply.headers.get_all(name).iter().next_back().map(HeaderValue::as_bytes).unwrap_or_default()
     };

@@ -10,7 +10,7 @@ mod exit;
 mod interpreter;
 mod names;
 mod package;
-pub mod probe;
+pub(crate) mod probe;
 mod protocol;
 mod run;
 mod worker;
@@ -29,11 +29,11 @@ use bytes::Bytes;
 use serde_json::Value;
 use tokio::time::Instant;
 
-pub use self::{
+pub use self::protocol::Protocol;
+pub(crate) use self::{
     config::{CommandConfig, Config, ScriptsConfig},
     confinement::{AllowConfig, LimitsConfig},
     package::{Package, PackageSource},
-    protocol::Protocol,
     worker::{Mode, WorkerConfig},
 };
 use self::{
@@ -70,7 +70,7 @@ const SHORTEST_SECRET: usize = 8;
 
 /// A program, found and ready to run.
 #[derive(Debug)]
-pub struct Script {
+pub(crate) struct Script {
     program: Arc<Program>,
     package: Option<Package>,
     protocol: Protocol,
@@ -88,7 +88,12 @@ pub struct Script {
 
 impl Script {
     /// Finds the program and checks the environment.
-    pub fn build(config: &Config, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
+    pub(crate) fn build(
+        config: &Config,
+        context: BuildContext<'_>,
+        path: &Path,
+        problems: &mut Problems,
+    ) -> Option<Self> {
         for (name, value) in &config.env {
             if let TextOrSecret::Secret(secret) = value {
                 secret.check(context.base, &path.key("env").key(name), problems);

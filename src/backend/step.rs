@@ -17,42 +17,42 @@ use crate::domain::problem::{Path, Problems};
     {"required": ["pipeline"]}, {"required": ["merge"]}, {"required": ["select"]},
 ]))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct StepConfig {
+pub(crate) struct StepConfig {
     /// What it is called in messages; its number unless set.
-    pub name: Option<String>,
+    pub(crate) name: Option<String>,
     /// A list in this configuration.
-    pub fixed: Option<fixed::Config>,
+    pub(crate) fixed: Option<fixed::Config>,
     /// A program. From the second step on it reads the items of the step before as `items`.
-    pub script: Option<Box<script::Config>>,
+    pub(crate) script: Option<Box<script::Config>>,
     /// A JSON API. From the second step on its templates and its expression know the items of the step before as `items`.
-    pub http: Option<Box<http::Config>>,
+    pub(crate) http: Option<Box<http::Config>>,
     /// The digests of images.
-    pub digests: Option<Box<digests::Config>>,
+    pub(crate) digests: Option<Box<digests::Config>>,
     /// Several steps.
-    pub pipeline: Option<Vec<StepConfig>>,
+    pub(crate) pipeline: Option<Vec<StepConfig>>,
     /// Several backends at once.
-    pub merge: Option<MergeConfig>,
+    pub(crate) merge: Option<MergeConfig>,
     /// In a pipeline: a CEL expression over `items`, what the step before found, and `params`, that gives a list of
     /// objects.
-    pub select: Option<String>,
+    pub(crate) select: Option<String>,
 }
 
 /// Backends, and how their items are joined.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "MergeBackend")]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct MergeConfig {
+pub(crate) struct MergeConfig {
     /// Items belong together when the values of all these keys are equal. A dot leads into an object: `values.cluster`.
     /// Each item must have them, and no two of one backend the same.
     #[schemars(length(min = 1))]
-    pub merge_keys: Vec<String>,
+    pub(crate) merge_keys: Vec<String>,
     /// Which items there are in the end.
     #[serde(default)]
-    pub join: Join,
+    pub(crate) join: Join,
     /// The backends. What later ones say of an item overrides what earlier ones do, key by key, also within objects; a
     /// list is replaced.
     #[schemars(length(min = 2))]
-    pub backends: Vec<StepConfig>,
+    pub(crate) backends: Vec<StepConfig>,
 }
 
 impl StepConfig {

@@ -28,12 +28,12 @@ struct Step {
 }
 
 /// All parts of a backend, in their order.
-pub struct Steps(Vec<Step>);
+pub(crate) struct Steps(Vec<Step>);
 
 impl Steps {
     /// Builds the parts, each of which is a `word`, at `path`, where `raw` stands. With `is_sequence` each but the first
     /// has items.
-    pub fn build(
+    pub(crate) fn build(
         configs: &[StepConfig],
         word: &str,
         is_sequence: bool,
@@ -64,12 +64,12 @@ impl Steps {
     }
 
     /// How many there are.
-    pub const fn count(&self) -> usize {
+    pub(crate) const fn count(&self) -> usize {
         self.0.len()
     }
 
     /// What the part at `index` is called, such as `step 2 (script)`.
-    pub fn label(&self, index: usize) -> &str {
+    pub(crate) fn label(&self, index: usize) -> &str {
         &self.0[index].label
     }
 
@@ -77,7 +77,12 @@ impl Steps {
     ///
     /// # Errors
     /// As the part's backend; the message names the part, and holds no secret of any part.
-    pub async fn ask(&self, index: usize, query: &Query, items: Option<Arc<Value>>) -> Result<Outcome, BackendError> {
+    pub(crate) async fn ask(
+        &self,
+        index: usize,
+        query: &Query,
+        items: Option<Arc<Value>>,
+    ) -> Result<Outcome, BackendError> {
         let Step { name, label, kind, backend } = &self.0[index];
         let has_items = items.is_some();
         let asked = async {
@@ -116,7 +121,7 @@ impl Steps {
     }
 
     /// `outcome` with what all parts said of evidence, how long they last, and their notes.
-    pub fn conclude(&self, outcome: Outcome, said: Vec<StepReport>, ttl: Duration) -> Outcome {
+    pub(crate) fn conclude(&self, outcome: Outcome, said: Vec<StepReport>, ttl: Duration) -> Outcome {
         let mut notes = Parameters::new();
         let (mut lasting, mut evidence) = (Vec::new(), Vec::new());
         for (part, said) in self.0.iter().zip(said) {
@@ -132,27 +137,27 @@ impl Steps {
     }
 
     /// Whether one of them reads the ApplicationSet's name.
-    pub fn reads_application_set(&self) -> bool {
+    pub(crate) fn reads_application_set(&self) -> bool {
         self.0.iter().any(|part| part.backend.reads_application_set())
     }
 
     /// Whether one of them takes notes.
-    pub fn takes_notes(&self) -> bool {
+    pub(crate) fn takes_notes(&self) -> bool {
         self.0.iter().any(|part| part.backend.takes_notes())
     }
 
     /// Lets all of them forget.
-    pub fn forget(&self) {
+    pub(crate) fn forget(&self) {
         self.0.iter().for_each(|part| part.backend.forget());
     }
 
     /// Lets all of them start what they want ready.
-    pub fn start_ahead(&self) {
+    pub(crate) fn start_ahead(&self) {
         self.0.iter().for_each(|part| part.backend.start_ahead());
     }
 
     /// The secrets of all of them.
-    pub fn secrets(&self) -> Secrets {
+    pub(crate) fn secrets(&self) -> Secrets {
         let mut secrets = Secrets::default();
         self.0.iter().for_each(|part| secrets.extend(part.backend.secrets()));
         secrets
@@ -166,7 +171,7 @@ impl std::fmt::Debug for Steps {
 }
 
 /// What a part said besides its items.
-pub struct StepReport {
+pub(crate) struct StepReport {
     evidence: Vec<Evidence>,
     lasting: Option<Lasting>,
     note: Option<Arc<Value>>,
@@ -174,13 +179,13 @@ pub struct StepReport {
 
 impl StepReport {
     /// Takes an outcome apart, into its items and the rest.
-    pub fn apart(outcome: Outcome) -> (Vec<ParameterSet>, Self) {
+    pub(crate) fn apart(outcome: Outcome) -> (Vec<ParameterSet>, Self) {
         let Outcome { sets, evidence, lasting, note } = outcome;
         (sets, Self { evidence, lasting, note })
     }
 
     /// What belongs to a part alone in the outcome of the last one, which becomes that of the whole.
-    pub fn besides(last: &mut Outcome) -> Self {
+    pub(crate) fn besides(last: &mut Outcome) -> Self {
         Self { evidence: Vec::new(), lasting: last.lasting.take(), note: last.note.take() }
     }
 }

@@ -8,7 +8,7 @@ use crate::domain::error::BackendError;
 ///
 /// # Errors
 /// When it is no number.
-pub fn in_header(headers: &HeaderMap, name: &str) -> Result<Option<u64>, BackendError> {
+pub(crate) fn in_header(headers: &HeaderMap, name: &str) -> Result<Option<u64>, BackendError> {
     let Some(value) = headers.get(name) else { return Ok(None) };
     let total = value.to_str().ok().and_then(|text| text.trim().parse().ok());
     let wrong =
@@ -20,7 +20,7 @@ pub fn in_header(headers: &HeaderMap, name: &str) -> Result<Option<u64>, Backend
 ///
 /// # Errors
 /// When they differ from each other or from that.
-pub fn check(totals: &[u64], read: usize) -> Result<(), BackendError> {
+pub(crate) fn check(totals: &[u64], read: usize) -> Result<(), BackendError> {
     let Some(total) = totals.first() else { return Ok(()) };
     if totals.iter().any(|other| other != total) {
         let why =

@@ -25,7 +25,7 @@ Examples:
   kubectl exec deploy/appset-gateway -- appset-gateway answers list -o json
 
 Exit codes: 0 done, 1 not done.")]
-pub struct AnswersArgs {
+pub(crate) struct AnswersArgs {
     #[command(subcommand)]
     command: AnswersCommand,
     #[command(flatten)]
@@ -74,7 +74,7 @@ struct Of {
 }
 
 /// Does it and prints what came of it.
-pub fn run(arguments: &AnswersArgs) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(arguments: &AnswersArgs) -> anyhow::Result<ExitCode> {
     let gateway = Gateway::find(&arguments.admin, &arguments.file.path)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     match &arguments.command {

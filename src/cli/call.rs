@@ -38,7 +38,7 @@ Examples:
 The answer goes to standard output, everything else to standard error: what each backend found before the route shaped it,
 what a program wrote to stderr, and how long it took.
 Exit codes: 0 answered (also with an empty list), 1 no answer, 78 the configuration is wrong.")]
-pub struct CallArgs {
+pub(crate) struct CallArgs {
     /// The route. Without it, the first whose `match` takes the call.
     route: Option<String>,
     #[command(flatten)]
@@ -54,7 +54,7 @@ pub struct CallArgs {
 }
 
 /// Asks once and prints the answer.
-pub fn run(arguments: &CallArgs) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(arguments: &CallArgs) -> anyhow::Result<ExitCode> {
     let _flush = log::init(LogConfig { format: Format::Text, level: Severity::Warn }, Stream::Stderr);
     let built =
         Loaded::read(&arguments.file.path).and_then(|loaded| App::build(loaded, Arc::new(SystemClock), own_program()));

@@ -14,7 +14,7 @@ fn lacks(app: &App) -> anyhow::Result<Vec<String>> {
 }
 
 /// Checks `file` as a start would, and prints what was found.
-pub fn run(file: &Path, output: Output) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(file: &Path, output: Output) -> anyhow::Result<ExitCode> {
     let checked = Loaded::read(file).and_then(|loaded| App::build(loaded, Arc::new(SystemClock), own_program()));
     let (report, routes, lacks) = match checked {
         Ok((app, report)) => {

@@ -31,7 +31,7 @@ const LARGEST: usize = 64 * 1024 * 1024;
 
 /// Which gateway is meant, where it is not the one of the configuration.
 #[derive(Debug, Args)]
-pub struct AdminArgs {
+pub(crate) struct AdminArgs {
     /// The admin listener's URL or address, such as `http://localhost:4356`.
     #[arg(long, global = true, value_name = "URL", env = "APPSET_GATEWAY_ADMIN", value_parser = parse_admin)]
     admin: Option<Url>,
@@ -51,14 +51,14 @@ fn parse_admin(text: &str) -> Result<Url, String> {
 }
 
 /// A gateway that runs.
-pub struct Gateway {
+pub(crate) struct Gateway {
     admin: Url,
     token: Secret,
 }
 
 impl Gateway {
     /// The one that `arguments` name, or else the configuration file `path`.
-    pub fn find(arguments: &AdminArgs, path: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn find(arguments: &AdminArgs, path: &Path) -> anyhow::Result<Self> {
         let from_file = arguments.token_file.clone().map(SecretRef::File);
         let (admin, token) = match (&arguments.admin, from_file) {
             (Some(admin), Some(token)) => (admin.clone(), token.read(&crate::file::base_dir::BaseDir::default())),
@@ -91,7 +91,7 @@ impl Gateway {
     }
 
     /// What it says at `path` below `/admin`, with `query`.
-    pub async fn get(&self, path: &[&str], query: &[(&str, &str)]) -> anyhow::Result<Value> {
+    pub(crate) async fn get(&self, path: &[&str], query: &[(&str, &str)]) -> anyhow::Result<Value> {
         let mut url = self.url(path)?;
         if !query.is_empty() {
             url.query_pairs_mut().extend_pairs(query);
@@ -100,7 +100,7 @@ impl Gateway {
     }
 
     /// Tells it `body` at `path` below `/admin`.
-    pub async fn post(&self, path: &[&str], body: Option<&Value>) -> anyhow::Result<Value> {
+    pub(crate) async fn post(&self, path: &[&str], body: Option<&Value>) -> anyhow::Result<Value> {
         self.call(Method::POST, self.url(path)?, body).await
     }
 
@@ -133,12 +133,12 @@ impl Gateway {
 }
 
 /// What `told` says under `name`, fit for a terminal.
-pub fn text(told: &Value, name: &str) -> String {
+pub(crate) fn text(told: &Value, name: &str) -> String {
     told[name].as_str().unwrap_or_default().escape_debug().to_string()
 }
 
 /// The ApplicationSets that asked for what is `told`, as the end of a line; nothing where none is known.
-pub fn asked_by(told: &Value) -> String {
+pub(crate) fn asked_by(told: &Value) -> String {
     let names = told["askedBy"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let names: Vec<String> = names.map(|name| name.escape_debug().to_string()).collect();
     if names.is_empty() { String::new() } else { format!(", asked by {}", names.join(", ")) }

@@ -23,7 +23,7 @@ Examples:
   kubectl exec deploy/appset-gateway -- appset-gateway held release 3f1c0a…
 
 Exit codes: 0 done, 1 not done.")]
-pub struct HeldArgs {
+pub(crate) struct HeldArgs {
     #[command(subcommand)]
     command: HeldCommand,
     #[command(flatten)]
@@ -53,7 +53,7 @@ enum HeldCommand {
 }
 
 /// Does it and prints what came of it.
-pub fn run(arguments: &HeldArgs) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(arguments: &HeldArgs) -> anyhow::Result<ExitCode> {
     let gateway = Gateway::find(&arguments.admin, &arguments.file.path)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     match &arguments.command {

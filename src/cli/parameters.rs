@@ -8,7 +8,7 @@ use crate::domain::{document, generator::Parameters};
 
 /// Input parameters, each with `-p` or all as one JSON object.
 #[derive(Debug, Args)]
-pub struct ParameterArgs {
+pub(crate) struct ParameterArgs {
     /// A parameter with a text value; may be given several times.
     #[arg(long = "param", short, value_name = "NAME=VALUE", value_parser = parse_parameter)]
     parameters: Vec<(String, String)>,
@@ -27,7 +27,7 @@ impl ParameterArgs {
     ///
     /// # Errors
     /// When `--json` is no object.
-    pub fn read(&self) -> anyhow::Result<Parameters> {
+    pub(crate) fn read(&self) -> anyhow::Result<Parameters> {
         let mut parameters = match &self.json {
             Some(text) => match document::parse(text.as_bytes()).map_err(anyhow::Error::msg).context("--json")? {
                 Value::Object(map) => map,

@@ -49,7 +49,7 @@ gateway that runs (by `server.admin` and a token with `role: admin` of the confi
 what the file would change there. Nothing is changed.
 
 Exit codes: 0 ended by a signal, or checked; 1 failed; 78 the configuration is wrong.")]
-pub struct ServeArgs {
+pub(crate) struct ServeArgs {
     #[command(flatten)]
     file: ConfigFile,
     /// Say what the file would change in the gateway that runs, and end.
@@ -60,7 +60,7 @@ pub struct ServeArgs {
 }
 
 /// Serves what the arguments name until SIGTERM or SIGINT.
-pub fn run(arguments: &ServeArgs) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(arguments: &ServeArgs) -> anyhow::Result<ExitCode> {
     let file = &arguments.file.path;
     if arguments.check_reload {
         return check_reload(file, &arguments.admin);

@@ -48,24 +48,24 @@ const ENCODER: Option<Encoder> = None;
 /// Traces of what the gateway does, for an OpenTelemetry collector.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct TracesConfig {
+pub(crate) struct TracesConfig {
     /// The base URL of a collector that takes OTLP over HTTP: `http://otel-collector:4318`. `/v1/traces` is added.
-    pub endpoint: String,
+    pub(crate) endpoint: String,
     /// Which share of requests is traced, from 0 to 1, where whoever asks has not decided it (`traceparent`).
     #[serde(default = "all")]
     #[schemars(range(min = 0, max = 1))]
-    pub sample: f64,
+    pub(crate) sample: f64,
     /// Headers for the collector, values or secrets.
     #[serde(default)]
-    pub headers: BTreeMap<String, TextOrSecret>,
+    pub(crate) headers: BTreeMap<String, TextOrSecret>,
     /// Attributes of all spans, such as `deployment.environment.name`. `service.name` is `appset-gateway` unless it stands here.
     #[serde(default)]
-    pub resource: BTreeMap<String, String>,
+    pub(crate) resource: BTreeMap<String, String>,
     /// A PEM file with certificates of private CAs, relative to the configuration file. They are trusted besides the
     /// system's, and read again every 30 s.
-    pub ca: Option<PathBuf>,
+    pub(crate) ca: Option<PathBuf>,
     /// A certificate that shows who we are. Its files are read again every 30 s.
-    pub client_certificate: Option<ClientCertificate>,
+    pub(crate) client_certificate: Option<ClientCertificate>,
 }
 
 const fn all() -> f64 {
@@ -76,14 +76,14 @@ const fn all() -> f64 {
 #[derive(Debug, Default)]
 pub struct Traces {
     /// Begins them.
-    pub tracer: Tracer,
+    pub(crate) tracer: Tracer,
     /// Sends them, once it is started.
     exporter: Mutex<Option<Exporter>>,
 }
 
 impl Traces {
     /// What `config` describes; what is wrong with it is noted below `path`.
-    pub fn build(
+    pub(crate) fn build(
         config: &TracesConfig,
         base: &BaseDir,
         outbound: &Outbound,

@@ -33,12 +33,12 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-pub use self::{
+pub(crate) use self::{
     idle::Idle,
     inside::run,
     permits::RunPermit,
     pool::{LauncherPool, Running},
-    running::{KillOnDrop, RunningProcess},
+    running::KillOnDrop,
     terms::{Identities, LaunchOptions, Limits, Network, SYSTEM, User},
     usage::{Meter, Usage},
     wire::{Copied, Ended, Environment, First, How, Program},
@@ -47,7 +47,7 @@ use self::{root::Root, slot::Launcher};
 use crate::telemetry::metrics::ProgramMetrics;
 
 /// The argument with which the gateway's program lives as a launcher.
-pub const ARGUMENT: &str = "launch";
+pub(crate) const ARGUMENT: &str = "launch";
 
 /// Between the polite and the final signal.
 const GRACE: Duration = Duration::from_secs(2);
@@ -97,7 +97,7 @@ impl Launchers {
 
     /// Counts programs in `metrics` from now on.
     #[must_use]
-    pub fn counted(mut self, metrics: ProgramMetrics) -> Self {
+    pub(crate) fn counted(mut self, metrics: ProgramMetrics) -> Self {
         self.metrics = Some(metrics);
         self
     }
@@ -106,7 +106,7 @@ impl Launchers {
     ///
     /// # Errors
     /// When no program could be started.
-    pub async fn lacks(&self) -> Result<Vec<String>, String> {
+    pub(crate) async fn lacks(&self) -> Result<Vec<String>, String> {
         let wanted = *self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(network) = wanted else { return Ok(Vec::new()) };
         let (slot, lacks) = Launcher::open(self, &LaunchOptions { network, ..LaunchOptions::default() }).await?;
@@ -115,7 +115,7 @@ impl Launchers {
     }
 
     /// Ends all programs, first politely, then by force; starts no other; and leaves no folder behind.
-    pub async fn close(&self) {
+    pub(crate) async fn close(&self) {
         self.is_closed.send_replace(true);
         let mut running = self.running.subscribe();
         if timeout_at(Instant::now() + GRACE + ENDING, running.wait_for(|running| *running == 0)).await.is_err() {
@@ -167,7 +167,7 @@ impl Launchers {
 ///
 /// # Errors
 /// When a limit cannot be set.
-pub fn contain_evaluator(memory: u64) -> Result<(), String> {
+pub(crate) fn contain_evaluator(memory: u64) -> Result<(), String> {
     let limits = Limits { memory: Some(memory), file_size: Some(0), ..Limits::default() };
     let terms = LaunchOptions { limits, network: Network::None, ..LaunchOptions::default() };
     // It has no folder of its own.

@@ -5,23 +5,23 @@
 //! [`credentials`] and tokens that it wants; what comes back is read by `lookup`, `contents` and `listing`.
 
 pub mod challenge;
-pub mod config;
-pub mod contents;
+pub(crate) mod config;
+pub(crate) mod contents;
 pub mod credentials;
-pub mod digest;
-pub mod layout;
-pub mod listing;
+pub(crate) mod digest;
+pub(crate) mod layout;
+pub(crate) mod listing;
 pub mod lookup;
 pub mod manifest;
-pub mod reference;
-pub mod registries;
+pub(crate) mod reference;
+pub(crate) mod registries;
 mod registry;
 pub mod token;
 
 pub use config::RegistryConfig;
 pub use contents::Contents;
 pub use digest::Digest;
-pub use layout::Layout;
+pub(crate) use layout::Layout;
 pub use lookup::{Lookup, Missing, Target};
 pub use manifest::Platform;
 pub use reference::Reference;

@@ -125,7 +125,7 @@ impl Outbound {
 
     /// Tells the destination of `url`, which stands in the configuration as it is, by its name in metrics. All others are counted
     /// together: those of templates, which have none here.
-    pub fn name_destination(&self, url: Option<&Url>) {
+    pub(crate) fn name_destination(&self, url: Option<&Url>) {
         let Some(url) = url else { return };
         let name = self.named.add(url);
         if let Some(metrics) = &self.metrics {

@@ -15,13 +15,13 @@ const MAX_ERRORS: usize = 100;
 
 /// Decodes what can be decoded of `tree`; what cannot is taken out of it and noted in `report`.
 /// `None` when not even the outermost mapping fits.
-pub fn decode<T: DeserializeOwned>(tree: &mut Node, report: &mut Report) -> Option<T> {
+pub(crate) fn decode<T: DeserializeOwned>(tree: &mut Node, report: &mut Report) -> Option<T> {
     decode_knowing(tree, report, |_, _| ())
 }
 
 /// As [`decode`]. `knowing` is given the place of each mapping with an unknown key and the keys that are known there, and
 /// makes them what an advice should offer.
-pub fn decode_knowing<T: DeserializeOwned>(
+pub(crate) fn decode_knowing<T: DeserializeOwned>(
     tree: &mut Node,
     report: &mut Report,
     knowing: impl Fn(&Path, &mut Vec<&str>),
@@ -82,7 +82,7 @@ fn backticked<'a>(message: &'a str, what: &str) -> Option<&'a str> {
 
 /// What may help whoever wrote `given` where only `known` is known.
 #[must_use]
-pub fn advice(given: &str, known: &[&str]) -> String {
+pub(crate) fn advice(given: &str, known: &[&str]) -> String {
     match near(given, known) {
         Some(name) => format!("did you mean `{name}`?"),
         None if known.is_empty() => "nothing is known here".to_owned(),
@@ -92,7 +92,7 @@ pub fn advice(given: &str, known: &[&str]) -> String {
 
 /// The one of `known` that `given` may be a slip of.
 #[must_use]
-pub fn near<'a>(given: &str, known: &[&'a str]) -> Option<&'a str> {
+pub(crate) fn near<'a>(given: &str, known: &[&'a str]) -> Option<&'a str> {
     let far = |name: &str| strsim::damerau_levenshtein(name, given);
     known.iter().copied().filter(|name| far(name) <= given.len().div_ceil(3)).min_by_key(|name| far(name))
 }

@@ -16,7 +16,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-pub use self::settings::Settings;
+pub(crate) use self::settings::Settings;
 use self::{
     manifest::{Manifest, PluginKind},
     version::Version,
@@ -35,16 +35,16 @@ const FILE: &str = "plugin.yaml";
 /// Folders of plugins.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct PluginsConfig {
+pub(crate) struct PluginsConfig {
     /// A folder. Each folder in it with a `plugin.yaml` becomes the route of its name, and one of its name and version.
-    pub path: Option<PathBuf>,
+    pub(crate) path: Option<PathBuf>,
     /// Where plugins of the kind `ConfigManagementPlugin` run, and how, by their name, or name and version.
     #[serde(default)]
-    pub sources: BTreeMap<String, Settings>,
+    pub(crate) sources: BTreeMap<String, Settings>,
 }
 
 /// Makes `known` what is known at `path` in the gateway's own file: not what a `plugin.yaml` alone can say.
-pub fn known_of_sources(path: &Path, known: &mut Vec<&str>) {
+pub(crate) fn known_of_sources(path: &Path, known: &mut Vec<&str>) {
     if path.parent() == Some(Path::root().key("plugins").key("sources")) {
         known.retain(|key| !settings::OF_GENERATORS.contains(key));
     }
@@ -52,15 +52,15 @@ pub fn known_of_sources(path: &Path, known: &mut Vec<&str>) {
 
 /// A plugin, and the routes that it becomes.
 #[derive(Debug)]
-pub struct Plugin {
+pub(crate) struct Plugin {
     /// Its routes, the main one first, and what makes their answers what they are.
-    pub routes: Vec<(RouteConfig, Value)>,
+    pub(crate) routes: Vec<(RouteConfig, Value)>,
     /// Where its relative paths start.
-    pub base: BaseDir,
+    pub(crate) base: BaseDir,
     /// What its programs belong to.
-    pub package: Package,
+    pub(crate) package: Package,
     /// Its `plugin.yaml`.
-    pub report: Report,
+    pub(crate) report: Report,
     tree: Node,
     kind: PluginKind,
     /// Where its settings stand in the gateway's own file, if they do.
@@ -69,7 +69,7 @@ pub struct Plugin {
 
 /// Which file a problem is in, and where.
 #[derive(Debug, PartialEq, Eq)]
-pub enum ProblemFile {
+pub(crate) enum ProblemFile {
     /// The gateway's own.
     Main(Path),
     /// The `plugin.yaml`.
@@ -78,7 +78,7 @@ pub enum ProblemFile {
 
 impl Plugin {
     /// Notes a problem of one of its routes. One that stands in the gateway's own file is given back.
-    pub fn note(&mut self, problem: Problem) -> Option<Problem> {
+    pub(crate) fn note(&mut self, problem: Problem) -> Option<Problem> {
         match convert::place(&problem.path, self.kind, self.source.as_ref(), &self.tree) {
             ProblemFile::Main(path) => Some(Problem { path, ..problem }),
             ProblemFile::Own(path) => {
@@ -99,7 +99,7 @@ struct Candidate {
 
 /// Reads all plugins of `config`, in the order of their folders' names. What is wrong with `config` itself, whose place is
 /// `path`, is noted in `problems`; the reports of files that are no plugins come second.
-pub fn load(
+pub(crate) fn load(
     config: &PluginsConfig,
     base: &BaseDir,
     path: &Path,

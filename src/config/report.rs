@@ -47,38 +47,38 @@ struct Finding {
 impl Report {
     /// Nothing found yet in `source`, which came from the file `name`.
     #[must_use]
-    pub fn new(name: &str, source: String) -> Self {
+    pub(crate) fn new(name: &str, source: String) -> Self {
         Self { name: name.to_owned(), source, findings: Vec::new(), others: Vec::new() }
     }
 
     /// A file that cannot even be read.
     #[must_use]
-    pub fn unreadable(name: &str, why: &str) -> Self {
+    pub(crate) fn unreadable(name: &str, why: &str) -> Self {
         let mut report = Self::new(name, String::new());
         report.syntax(Position { line: 1, column: 1, offset: 0 }, format!("cannot read the configuration: {why}"));
         report
     }
 
     /// The names and texts of the file and of those that belong to it.
-    pub fn sources(&self) -> impl Iterator<Item = (&str, &str)> {
+    pub(crate) fn sources(&self) -> impl Iterator<Item = (&str, &str)> {
         let others = self.others.iter().map(|other| (&*other.name, &*other.source));
         [(&*self.name, &*self.source)].into_iter().chain(others)
     }
 
     /// The text of the file.
     #[must_use]
-    pub fn source(&self) -> &str {
+    pub(crate) fn source(&self) -> &str {
         &self.source
     }
 
     /// Notes an error at a place that has no path.
-    pub fn syntax(&mut self, at: Position, message: String) {
+    pub(crate) fn syntax(&mut self, at: Position, message: String) {
         self.push(at, crate::domain::problem::Path::root(), message, None, Severity::Error);
     }
 
     /// Notes `problem`, whose path counts as `tree` does. What is said of a part in which something
     /// was found before may only follow from that, and is left out.
-    pub fn add(&mut self, tree: &Node, mut problem: Problem) {
+    pub(crate) fn add(&mut self, tree: &Node, mut problem: Problem) {
         if let Some(Segment::Key(key)) = problem.path.segments().last()
             && SECRET_KEYS.iter().any(|end| key.to_ascii_lowercase().ends_with(end))
             && let Some(text) = tree.text(&problem.path)
@@ -95,7 +95,7 @@ impl Report {
     }
 
     /// Takes in the findings for a file that belongs to this one.
-    pub fn join(&mut self, mut other: Self) {
+    pub(crate) fn join(&mut self, mut other: Self) {
         other.sort();
         if !other.is_empty() {
             self.others.push(other);
@@ -108,7 +108,7 @@ impl Report {
     }
 
     /// Puts the findings in the order of the file, and other files in that of their names.
-    pub fn sort(&mut self) {
+    pub(crate) fn sort(&mut self) {
         self.others.sort_by(|one, other| one.name.cmp(&other.name));
         self.findings.sort_by_key(|finding| (finding.line, finding.column));
     }
@@ -144,7 +144,7 @@ impl Report {
 
     /// `2 errors, 1 warning`
     #[must_use]
-    pub fn summary(&self) -> String {
+    pub(crate) fn summary(&self) -> String {
         let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
         let (errors, warnings) = (self.count("error"), self.count("warning"));
         match (errors, warnings) {

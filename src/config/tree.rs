@@ -15,27 +15,27 @@ const DUPLICATES: u32 = 20;
 
 /// A place in the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Position {
+pub(crate) struct Position {
     /// From 1.
-    pub line: u64,
+    pub(crate) line: u64,
     /// In characters, from 1.
-    pub column: u64,
+    pub(crate) column: u64,
     /// In bytes, from 0.
-    pub offset: usize,
+    pub(crate) offset: usize,
 }
 
 /// A value and where it stands.
 #[derive(Debug, Clone)]
-pub struct Node {
+pub(crate) struct Node {
     /// Where it begins.
-    pub at: Position,
+    pub(crate) at: Position,
     /// What it is.
-    pub kind: NodeKind,
+    pub(crate) kind: NodeKind,
 }
 
 /// A YAML value.
 #[derive(Debug, Clone)]
-pub enum NodeKind {
+pub(crate) enum NodeKind {
     /// Neither list nor mapping.
     Scalar(Value),
     /// A list. Each item keeps the index that it has in the file, also when one before it was left out.
@@ -46,7 +46,7 @@ pub enum NodeKind {
 
 /// Reads the report's source; `None` when it is no YAML, which is then in the report. Repeated keys
 /// are reported too, all of them.
-pub fn parse(report: &mut Report) -> Option<Node> {
+pub(crate) fn parse(report: &mut Report) -> Option<Node> {
     let mut source = report.source().to_owned();
     for number in 0..=DUPLICATES {
         let error = match serde_saphyr::from_str_with_options::<Spanned<Tree>>(&source, options()) {
@@ -106,7 +106,7 @@ fn options() -> serde_saphyr::Options {
 impl Node {
     /// The value, without places.
     #[must_use]
-    pub fn to_value(&self) -> Value {
+    pub(crate) fn to_value(&self) -> Value {
         match &self.kind {
             NodeKind::Scalar(value) => value.clone(),
             NodeKind::List(items) => Value::Array(items.iter().map(|(_, item)| item.to_value()).collect()),
@@ -118,7 +118,7 @@ impl Node {
 
     /// The text of the value at `path`, if it is one that is neither list nor mapping.
     #[must_use]
-    pub fn text(&self, path: &Path) -> Option<String> {
+    pub(crate) fn text(&self, path: &Path) -> Option<String> {
         let node = path.segments().iter().try_fold(self, |node, segment| Some(node.child(segment)?.2))?;
         match &node.kind {
             NodeKind::Scalar(Value::String(text)) => Some(text.clone()).filter(|text| !text.is_empty()),
@@ -130,7 +130,7 @@ impl Node {
     /// Where `path` leads as far as it leads: the place of its last known key or item, and the path as
     /// it is in the file. `path` counts list items as they are in this tree.
     #[must_use]
-    pub fn locate(&self, path: &Path) -> (Position, Path) {
+    pub(crate) fn locate(&self, path: &Path) -> (Position, Path) {
         let (mut node, mut at, mut real) = (Some(self), self.at, Path::root());
         for segment in path.segments() {
             let step = node.and_then(|node| node.child(segment));
@@ -145,7 +145,7 @@ impl Node {
     }
 
     /// Takes out what `path` leads to; whether there was something.
-    pub fn prune(&mut self, path: &Path) -> bool {
+    pub(crate) fn prune(&mut self, path: &Path) -> bool {
         let Some((last, parents)) = path.segments().split_last() else { return false };
         let mut node = self;
         for segment in parents {
@@ -175,7 +175,7 @@ impl Node {
 
     /// The longest part of `path` that exists here.
     #[must_use]
-    pub fn existing(&self, path: &Path) -> Path {
+    pub(crate) fn existing(&self, path: &Path) -> Path {
         let (mut node, mut known) = (self, Path::root());
         for segment in path.segments() {
             let Some((_, _, child)) = node.child(segment) else { break };

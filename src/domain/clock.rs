@@ -20,13 +20,13 @@ impl Timestamp {
 
     /// The time for a message, in UTC and to the second (RFC 3339).
     #[must_use]
-    pub fn to_date(self) -> String {
+    pub(crate) fn to_date(self) -> String {
         humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_millis(self.0.min(LAST_DATE))).to_string()
     }
 
     /// So much later.
     #[must_use]
-    pub fn plus(self, time: Duration) -> Self {
+    pub(crate) fn plus(self, time: Duration) -> Self {
         Self(self.0.saturating_add(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)))
     }
 }

@@ -7,17 +7,17 @@ mod digits;
 mod errors;
 mod scan;
 mod strict;
-pub mod yaml;
+pub(crate) mod yaml;
 
 use std::borrow::Cow;
 
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Number, Value};
 
-pub use self::errors::{is_error_key, is_said, told_error};
+pub(crate) use self::errors::{is_error_key, is_said, told_error};
 
 /// What one value takes in memory, its content aside, in bytes: an estimate that what works on documents agrees on.
-pub const NODE: usize = 64;
+pub(crate) const NODE: usize = 64;
 
 /// The most values in one document. At some 40 bytes each they take 20 MB, however short the document is for its number of values.
 const MAX_VALUES: usize = 500_000;
@@ -49,7 +49,7 @@ pub struct Object<'a>(Vec<(Cow<'a, str>, Document<'a>)>);
 /// # Errors
 /// On blank input, anything after the value, a repeated key, more than 128 levels, more than 500,000 values, a number out of
 /// range, a whole number that 64 bits do not hold. The text gives line and column.
-pub fn read(bytes: &[u8]) -> Result<Document<'_>, String> {
+pub(crate) fn read(bytes: &[u8]) -> Result<Document<'_>, String> {
     if bytes.trim_ascii().is_empty() {
         return Err("it is blank".to_owned());
     }
@@ -68,7 +68,7 @@ pub fn read(bytes: &[u8]) -> Result<Document<'_>, String> {
 ///
 /// # Errors
 /// Those of [`read`].
-pub fn parse(bytes: &[u8]) -> Result<Value, String> {
+pub(crate) fn parse(bytes: &[u8]) -> Result<Value, String> {
     read(bytes).map(Value::from)
 }
 
@@ -76,7 +76,7 @@ pub fn parse(bytes: &[u8]) -> Result<Value, String> {
 ///
 /// # Errors
 /// When it is no such document, or not one of `T`'s.
-pub fn parse_object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
+pub(crate) fn parse_object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     parse(bytes).and_then(read_object)
 }
 
@@ -84,7 +84,7 @@ pub fn parse_object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
 ///
 /// # Errors
 /// When it is no object, or not one of `T`'s.
-pub fn read_object<T: DeserializeOwned>(value: Value) -> Result<T, String> {
+pub(crate) fn read_object<T: DeserializeOwned>(value: Value) -> Result<T, String> {
     if !value.is_object() {
         return Err(format!("expected an object, found {}", kind_of(&value)));
     }
@@ -94,25 +94,25 @@ pub fn read_object<T: DeserializeOwned>(value: Value) -> Result<T, String> {
 impl Document<'_> {
     /// What it holds under `key`, if it is an object that does.
     #[must_use]
-    pub fn get(&self, key: &str) -> Option<&Self> {
+    pub(crate) fn get(&self, key: &str) -> Option<&Self> {
         if let Self::Object(object) = self { object.get(key) } else { None }
     }
 
     /// Its items, if it is a list.
     #[must_use]
-    pub fn as_list(&self) -> Option<&[Self]> {
+    pub(crate) fn as_list(&self) -> Option<&[Self]> {
         if let Self::List(items) = self { Some(items) } else { None }
     }
 
     /// Its text, if it is one.
     #[must_use]
-    pub fn as_text(&self) -> Option<&str> {
+    pub(crate) fn as_text(&self) -> Option<&str> {
         if let Self::Text(text) = self { Some(text) } else { None }
     }
 
     /// What it is, in a message, in the words of [`kind_of`].
     #[must_use]
-    pub const fn kind(&self) -> &'static str {
+    pub(crate) const fn kind(&self) -> &'static str {
         match self {
             Self::Null => "null",
             Self::Bool(_) => "a boolean",
@@ -126,7 +126,7 @@ impl Document<'_> {
     /// Takes what it weighs off `left`, in bytes: [`NODE`] for each value and key in it, and the lengths of texts. Whether there
     /// was enough. It stops where there is not.
     #[must_use]
-    pub fn spend(&self, left: &mut usize) -> bool {
+    pub(crate) fn spend(&self, left: &mut usize) -> bool {
         let mut take = |bytes: usize| left.checked_sub(bytes).map(|rest| *left = rest).is_some();
         match self {
             Self::Null | Self::Bool(_) | Self::Number(_) => take(NODE),
@@ -143,7 +143,7 @@ impl Document<'_> {
 
     /// A copy with the keys of every object in alphabetical order.
     #[must_use]
-    pub fn to_sorted(&self) -> Value {
+    pub(crate) fn to_sorted(&self) -> Value {
         match self {
             Self::Null => Value::Null,
             Self::Bool(value) => Value::Bool(*value),
@@ -162,19 +162,19 @@ impl Document<'_> {
 impl<'a> Object<'a> {
     /// What it holds under `key`.
     #[must_use]
-    pub fn get(&self, key: &str) -> Option<&Document<'a>> {
+    pub(crate) fn get(&self, key: &str) -> Option<&Document<'a>> {
         self.iter().find(|(name, _)| *name == key).map(|(_, value)| value)
     }
 
     /// Takes out what it holds under `key`. The others' order is lost.
-    pub fn take(&mut self, key: &str) -> Option<Document<'a>> {
+    pub(crate) fn take(&mut self, key: &str) -> Option<Document<'a>> {
         let index = self.0.iter().position(|(name, _)| name == key)?;
         Some(self.0.swap_remove(index).1)
     }
 
     /// Its keys and values.
     #[must_use]
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &Document<'a>)> {
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &Document<'a>)> {
         self.0.iter().map(|(key, value)| (&**key, value))
     }
 }
@@ -226,7 +226,7 @@ impl<'a> From<&'a Map<String, Value>> for Document<'a> {
 
 /// What a JSON value is, in a message: `an object`, `a string`.
 #[must_use]
-pub const fn kind_of(value: &Value) -> &'static str {
+pub(crate) const fn kind_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",
@@ -242,7 +242,7 @@ pub const fn kind_of(value: &Value) -> &'static str {
 /// # Panics
 /// When one of its keys is no text.
 #[must_use]
-pub fn line(message: &impl Serialize) -> Vec<u8> {
+pub(crate) fn line(message: &impl Serialize) -> Vec<u8> {
     let mut line = text(message);
     line.push('\n');
     line.into_bytes()
@@ -253,7 +253,7 @@ pub fn line(message: &impl Serialize) -> Vec<u8> {
 /// # Panics
 /// When one of its keys is no text.
 #[must_use]
-pub fn text(message: &impl Serialize) -> String {
+pub(crate) fn text(message: &impl Serialize) -> String {
     #[expect(clippy::expect_used, reason = "only keys that are no texts cannot be written")]
     serde_json::to_string(message).expect("a document")
 }

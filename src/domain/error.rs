@@ -40,7 +40,7 @@ pub enum ErrorKind {
 impl ErrorKind {
     /// Whether the same question may find an answer soon.
     #[must_use]
-    pub const fn is_retryable(self) -> bool {
+    pub(crate) const fn is_retryable(self) -> bool {
         matches!(self, Self::Unavailable | Self::Timeout | Self::Throttled { .. })
     }
 
@@ -60,47 +60,47 @@ impl ErrorKind {
 
 impl BackendError {
     /// An error of the given kind.
-    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), evidence: Vec::new() }
     }
 
     /// The source cannot be reached or failed.
-    pub fn unavailable(message: impl Into<String>) -> Self {
+    pub(crate) fn unavailable(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Unavailable, message)
     }
 
     /// The source did not answer in time.
-    pub fn timeout(message: impl Into<String>) -> Self {
+    pub(crate) fn timeout(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Timeout, message)
     }
 
     /// The call's parameters cannot be used.
-    pub fn invalid_input(message: impl Into<String>) -> Self {
+    pub(crate) fn invalid_input(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::InvalidInput, message)
     }
 
     /// The source answered something that cannot be believed.
-    pub fn invalid_output(message: impl Into<String>) -> Self {
+    pub(crate) fn invalid_output(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::InvalidOutput, message)
     }
 
     /// Whether the call's parameters cannot be used.
     #[must_use]
-    pub fn is_invalid_input(&self) -> bool {
+    pub(crate) fn is_invalid_input(&self) -> bool {
         self.kind == ErrorKind::InvalidInput
     }
 
     /// The kind of `errors` together: where the parameters cannot be used, that, since it heals with another call only;
     /// else the first one's. `None` without errors.
     #[must_use]
-    pub fn kind_of_all(errors: &[Self]) -> Option<ErrorKind> {
+    pub(crate) fn kind_of_all(errors: &[Self]) -> Option<ErrorKind> {
         let invalid = errors.iter().find(|error| error.is_invalid_input());
         invalid.or_else(|| errors.first()).map(|error| error.kind)
     }
 
     /// The same error, told as part of something larger: `image front: …`.
     #[must_use]
-    pub fn within(mut self, context: impl fmt::Display) -> Self {
+    pub(crate) fn within(mut self, context: impl fmt::Display) -> Self {
         self.message = format!("{context}: {}", self.message);
         self
     }

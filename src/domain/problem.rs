@@ -9,7 +9,7 @@ pub struct Path(Vec<Segment>);
 
 /// One step of a [`Path`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Segment {
+pub(crate) enum Segment {
     /// A key of a mapping.
     Key(String),
     /// A place in a list, from 0.
@@ -33,7 +33,7 @@ impl Path {
 
     /// This path, one list item further.
     #[must_use]
-    pub fn index(&self, index: usize) -> Self {
+    pub(crate) fn index(&self, index: usize) -> Self {
         let mut path = self.clone();
         path.0.push(Segment::Index(index));
         path
@@ -41,20 +41,20 @@ impl Path {
 
     /// The steps from the root.
     #[must_use]
-    pub fn segments(&self) -> &[Segment] {
+    pub(crate) fn segments(&self) -> &[Segment] {
         &self.0
     }
 
     /// The path without its last step; `None` at the root.
     #[must_use]
-    pub fn parent(&self) -> Option<Self> {
+    pub(crate) fn parent(&self) -> Option<Self> {
         let (_, rest) = self.0.split_last()?;
         Some(Self(rest.to_vec()))
     }
 
     /// Whether `self` is `other` or lies below it.
     #[must_use]
-    pub fn is_within(&self, other: &Self) -> bool {
+    pub(crate) fn is_within(&self, other: &Self) -> bool {
         self.0.starts_with(&other.0)
     }
 }
@@ -106,34 +106,34 @@ pub struct Problems(Vec<Problem>);
 
 impl Problems {
     /// Notes an error at `path`.
-    pub fn error(&mut self, path: &Path, message: impl Into<String>) {
+    pub(crate) fn error(&mut self, path: &Path, message: impl Into<String>) {
         self.push(path, message.into(), None, Severity::Error);
     }
 
     /// Notes what was found elsewhere.
-    pub fn add(&mut self, problem: Problem) {
+    pub(crate) fn add(&mut self, problem: Problem) {
         self.0.push(problem);
     }
 
     /// Notes an error at `path` with advice.
-    pub fn error_with_help(&mut self, path: &Path, message: impl Into<String>, help: impl Into<String>) {
+    pub(crate) fn error_with_help(&mut self, path: &Path, message: impl Into<String>, help: impl Into<String>) {
         self.push(path, message.into(), Some(help.into()), Severity::Error);
     }
 
     /// Notes something that works but is probably not meant.
-    pub fn warning(&mut self, path: &Path, message: impl Into<String>, help: impl Into<String>) {
+    pub(crate) fn warning(&mut self, path: &Path, message: impl Into<String>, help: impl Into<String>) {
         self.push(path, message.into(), Some(help.into()), Severity::Warning);
     }
 
     /// Notes an error at `path` when `time` is none at all.
-    pub fn check_not_zero(&mut self, path: &Path, time: Duration) {
+    pub(crate) fn check_not_zero(&mut self, path: &Path, time: Duration) {
         if time.is_zero() {
             self.error(path, "with no time at all nothing is answered");
         }
     }
 
     /// `Ok`'s value, or `None` with the error noted at `path`.
-    pub fn note<T, E: fmt::Display>(&mut self, path: &Path, result: Result<T, E>) -> Option<T> {
+    pub(crate) fn note<T, E: fmt::Display>(&mut self, path: &Path, result: Result<T, E>) -> Option<T> {
         result.map_err(|error| self.error(path, error.to_string())).ok()
     }
 

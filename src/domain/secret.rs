@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// What stands for a secret wherever text is shown.
-pub const REDACTED: &str = "[redacted]";
+pub(crate) const REDACTED: &str = "[redacted]";
 
 /// Where a secret's value comes from.
 #[derive(Debug, Clone, PartialEq, Eq, JsonSchema)]
@@ -67,7 +67,7 @@ impl SecretRef {
     ///
     /// # Errors
     /// When the file or variable cannot be read or is empty; the text names it and never its content.
-    pub fn read(&self, base: &BaseDir) -> Result<Secret, String> {
+    pub(crate) fn read(&self, base: &BaseDir) -> Result<Secret, String> {
         let value = match self {
             Self::File(path) => {
                 let path = base.resolve(path);
@@ -90,7 +90,7 @@ impl SecretRef {
     ///
     /// # Errors
     /// When it cannot be read, or no header can carry it; the text names it and never its content.
-    pub fn header(&self, base: &BaseDir, scheme: &str) -> Result<HeaderValue, BackendError> {
+    pub(crate) fn header(&self, base: &BaseDir, scheme: &str) -> Result<HeaderValue, BackendError> {
         let secret = self.read(base).map_err(BackendError::unavailable)?;
         let mut value = HeaderValue::try_from(format!("{scheme}{}", secret.expose())).map_err(|_| {
             BackendError::new(ErrorKind::Denied, format!("{self} holds characters that no header can carry"))
@@ -100,7 +100,7 @@ impl SecretRef {
     }
 
     /// Notes a problem at `path` when the value cannot be read now, or is too short to be taken out of messages.
-    pub fn check(&self, base: &BaseDir, path: &Path, problems: &mut Problems) {
+    pub(crate) fn check(&self, base: &BaseDir, path: &Path, problems: &mut Problems) {
         let read = problems.note(path, self.read(base));
         if read.is_some_and(|secret| is_too_short(secret.expose())) {
             let message = format!(

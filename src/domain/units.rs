@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
 /// A duration written as `500ms`, `30s`, `5m`, `24h` or a sum such as `1h 30m`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct HumanDuration(pub Duration);
+pub(crate) struct HumanDuration(pub(crate) Duration);
 
 /// The longest duration: sums with it stay in range.
 const LONGEST: Duration = Duration::from_hours(365 * 24);
@@ -15,7 +15,7 @@ const LONGEST: Duration = Duration::from_hours(365 * 24);
 impl HumanDuration {
     /// `seconds` seconds.
     #[must_use]
-    pub const fn from_secs(seconds: u64) -> Self {
+    pub(crate) const fn from_secs(seconds: u64) -> Self {
         Self(Duration::from_secs(seconds))
     }
 }
@@ -61,18 +61,18 @@ impl JsonSchema for HumanDuration {
 
 /// A share written as `30%`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Percent(pub u8);
+pub(crate) struct Percent(pub(crate) u8);
 
 impl Percent {
     /// Whether `part` is more than this share of `whole`.
     #[must_use]
-    pub const fn is_exceeded(self, part: usize, whole: usize) -> bool {
+    pub(crate) const fn is_exceeded(self, part: usize, whole: usize) -> bool {
         part.saturating_mul(100) > whole.saturating_mul(self.0 as usize)
     }
 
     /// Whether nothing exceeds it.
     #[must_use]
-    pub const fn is_unlimited(self) -> bool {
+    pub(crate) const fn is_unlimited(self) -> bool {
         self.0 >= 100
     }
 }
@@ -117,18 +117,18 @@ impl JsonSchema for Percent {
 
 /// A number of bytes written as `64KiB`, `64MiB` or `1GiB`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ByteSize(pub u64);
+pub(crate) struct ByteSize(pub(crate) u64);
 
 impl ByteSize {
     /// `n` mebibytes.
     #[must_use]
-    pub const fn mib(n: u64) -> Self {
+    pub(crate) const fn mib(n: u64) -> Self {
         Self(n * 1024 * 1024)
     }
 
     /// The size as an index; saturates on a 32-bit machine.
     #[must_use]
-    pub fn as_usize(self) -> usize {
+    pub(crate) fn as_usize(self) -> usize {
         usize::try_from(self.0).unwrap_or(usize::MAX)
     }
 }
@@ -170,7 +170,7 @@ impl JsonSchema for ByteSize {
 
 /// `bytes` in KiB, rounded up; `None` where they are more than `most`, or no number.
 #[must_use]
-pub fn in_kib(bytes: f64, most: f64) -> Option<u32> {
+pub(crate) fn in_kib(bytes: f64, most: f64) -> Option<u32> {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is between nothing and `most`")]
     (bytes <= most).then(|| (bytes / 1024.0).ceil() as u32)
 }

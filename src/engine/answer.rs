@@ -2,7 +2,7 @@
 //! backend, shape, encode, record. What the backend does not know is answered with what it last knew.
 //! Knows neither HTTP nor status codes.
 
-pub mod admin_ops;
+pub(crate) mod admin_ops;
 mod askers;
 mod baselines;
 mod confirm;
@@ -10,7 +10,7 @@ mod confirm;
 mod model;
 mod run;
 mod served;
-pub mod warm;
+pub(crate) mod warm;
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -38,16 +38,16 @@ use crate::{
 
 /// A complete answer.
 #[derive(Debug, Clone)]
-pub struct Answer {
+pub(crate) struct Answer {
     /// What is answered.
-    pub entry: Arc<Entry>,
+    pub(crate) entry: Arc<Entry>,
     /// Where it came from.
-    pub source: AnswerSource,
+    pub(crate) source: AnswerSource,
 }
 
 /// Where an answer came from.
 #[derive(Debug, Clone)]
-pub enum AnswerSource {
+pub(crate) enum AnswerSource {
     /// From the cache, fresh.
     Hit {
         /// Since the backend had it.
@@ -68,18 +68,18 @@ pub enum AnswerSource {
 
 /// Why there is no new answer.
 #[derive(Debug, Clone)]
-pub struct Unknown {
+pub(crate) struct Unknown {
     /// What happened.
-    pub failure: Failure,
+    pub(crate) failure: Failure,
     /// That it happened to an earlier call, and when the backend is asked again at the earliest.
-    pub rests: Option<Duration>,
+    pub(crate) rests: Option<Duration>,
     /// The last good answer, where there is one that must not be served.
-    pub unusable: Option<Unusable>,
+    pub(crate) unusable: Option<Unusable>,
 }
 
 /// Why a last good answer is not served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unusable {
+pub(crate) enum Unusable {
     /// It is of this time, and older than `cache.staleIfError` allows.
     TooOld(Timestamp),
     /// It is of this time, and the route's configuration was another then.
@@ -94,7 +94,7 @@ impl Unknown {
 
 /// How a run ended that brought no answer.
 #[derive(Debug, Clone)]
-pub enum Failure {
+pub(crate) enum Failure {
     /// The backend does not know.
     Backend(BackendError),
     /// The deadline passed; the run may still end and be remembered.
@@ -108,7 +108,7 @@ pub enum Failure {
 impl Failure {
     /// What was learned of each item, where there are several.
     #[must_use]
-    pub fn evidence(&self) -> &[Evidence] {
+    pub(crate) fn evidence(&self) -> &[Evidence] {
         if let Self::Backend(error) = self { &error.evidence } else { &[] }
     }
 
@@ -119,7 +119,7 @@ impl Failure {
 
     /// The name in metrics and logs.
     #[must_use]
-    pub const fn as_str(&self) -> &'static str {
+    pub(crate) const fn as_str(&self) -> &'static str {
         match self {
             Self::Backend(error) => error.kind.as_str(),
             Self::Deadline => "timeout",
@@ -174,7 +174,7 @@ pub struct Engine {
 
 impl Engine {
     /// An engine that has answered nothing yet.
-    pub fn new(memory: Memory, clock: Arc<dyn Clock>, metrics: Arc<Metrics>) -> Self {
+    pub(crate) fn new(memory: Memory, clock: Arc<dyn Clock>, metrics: Arc<Metrics>) -> Self {
         Self {
             known: EngineState::new(Answers::new(memory)),
             flights: Flights::default(),
@@ -195,7 +195,7 @@ impl Engine {
     ///
     /// # Errors
     /// When no complete answer is known by the query's deadline.
-    pub async fn answer(&self, route: &Arc<Route>, query: Query) -> Result<Answer, Unknown> {
+    pub(crate) async fn answer(&self, route: &Arc<Route>, query: Query) -> Result<Answer, Unknown> {
         let key = route.key(&query);
         let now = self.clock.now();
         if !route.depends_on_application_set() {

@@ -1,21 +1,21 @@
 //! What is remembered: answers by [`Key`], judged by [`policy`], stored in [`Memory`].
 
-pub mod answers;
-pub mod disk;
-pub mod entry;
-pub mod evicted;
-pub mod failing;
-pub mod key;
+pub(crate) mod answers;
+pub(crate) mod disk;
+pub(crate) mod entry;
+pub(crate) mod evicted;
+pub(crate) mod failing;
+pub(crate) mod key;
 mod listed;
-pub mod memory;
-pub mod policy;
+pub(crate) mod memory;
+pub(crate) mod policy;
 
-pub use answers::Answers;
-pub use disk::{Disk, Trouble, Unreadable};
+pub(crate) use answers::Answers;
+pub(crate) use disk::{Disk, Trouble, Unreadable};
 pub use entry::{Encoded, Entry, PackedQuestion};
-pub use evicted::EvictedKeys;
-pub use failing::{Failing, Wish};
-pub use key::{Key, KeyPrefix, Revision};
-pub use listed::Listed;
-pub use memory::{CacheLimits, Memory};
-pub use policy::{CacheConfig, Freshness, Life, Policy, Stale};
+pub(crate) use evicted::EvictedKeys;
+pub(crate) use failing::{Failing, Wish};
+pub(crate) use key::{Key, KeyPrefix, Revision};
+pub(crate) use listed::Listed;
+pub(crate) use memory::{CacheLimits, Memory};
+pub(crate) use policy::{CacheConfig, Freshness, Life, Policy, Stale};

@@ -1,18 +1,17 @@
 //! The guard (invariant I4): an answer that would delete Applications is held until further runs agree with it, or an
 //! operator releases it. [`Guard::judge`] compares an answer with the [`Baseline`] and is pure; [`Ledger`] counts who agrees.
 
-pub mod baseline;
-pub mod identity;
+pub(crate) mod baseline;
+pub(crate) mod identity;
 mod judge;
 mod ledger;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use self::{
+pub(crate) use self::{
     baseline::Baseline,
     identity::Identity,
-    judge::{Judged, Loss},
     ledger::{Decision, Held, Ledger, Review, Standing},
 };
 use crate::domain::{
@@ -23,26 +22,26 @@ use crate::domain::{
 /// What a route's answers may lose from one to the next.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct GuardConfig {
+pub(crate) struct GuardConfig {
     /// What an empty answer means after one that was not.
-    pub on_empty: OnEmpty,
+    pub(crate) on_empty: OnEmpty,
     /// What an answer means that loses more than `maxShrink` allows, but is not empty.
-    pub on_shrink: OnShrink,
+    pub(crate) on_shrink: OnShrink,
     /// An answer with fewer parameter sets is held.
-    pub min_items: usize,
+    pub(crate) min_items: usize,
     /// An answer with more parameter sets is held.
-    pub max_items: Option<usize>,
+    pub(crate) max_items: Option<usize>,
     /// An answer is held if it loses more than this share of the last good answer, or of what was believed within the
     /// last hour.
-    pub max_shrink: Percent,
+    pub(crate) max_shrink: Percent,
     /// The keys that tell which Application a parameter set stands for. `auto`: the first of `name`, `id`, `number`,
     /// `branch`, `cluster`, `server`, `namespace`, `path` and `repository` that tells all sets apart, before and after. `[]`: sets are only
     /// counted.
-    pub identity: Identity,
+    pub(crate) identity: Identity,
     /// How many further runs must agree with a held answer before it is believed. The gateway makes these runs itself.
-    pub confirm_after: u32,
+    pub(crate) confirm_after: u32,
     /// How far apart those runs are.
-    pub confirm_for: HumanDuration,
+    pub(crate) confirm_for: HumanDuration,
 }
 
 impl Default for GuardConfig {
@@ -63,7 +62,7 @@ impl Default for GuardConfig {
 /// What an empty answer means after one that was not.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub enum OnEmpty {
+pub(crate) enum OnEmpty {
     /// It is believed at once.
     Allow,
     /// It is held until further runs agree.
@@ -78,7 +77,7 @@ pub enum OnEmpty {
 /// What an answer means that loses too much, but is not empty.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub enum OnShrink {
+pub(crate) enum OnShrink {
     /// It is held until further runs agree.
     #[default]
     Confirm,
@@ -88,25 +87,25 @@ pub enum OnShrink {
 
 /// A route's guard.
 #[derive(Debug)]
-pub struct Guard(GuardConfig);
+pub(crate) struct Guard(GuardConfig);
 
 /// Why an answer is held.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Breach {
+pub(crate) struct Breach {
     /// In words.
-    pub reason: String,
+    pub(crate) reason: String,
     /// The parameter sets that would be gone, by identity or name; a hundred of them at most.
-    pub gone: Vec<String>,
+    pub(crate) gone: Vec<String>,
     /// The keys that tell the sets apart; empty where they are counted.
     #[serde(default)]
-    pub identity: Vec<String>,
+    pub(crate) identity: Vec<String>,
     /// Whether agreement of further runs is enough.
-    pub can_be_confirmed: bool,
+    pub(crate) can_be_confirmed: bool,
 }
 
 impl Guard {
     /// Checks the rules against each other; `path` is the route's `guard`.
-    pub fn build(config: &GuardConfig, path: &Path, problems: &mut Problems) -> Self {
+    pub(crate) fn build(config: &GuardConfig, path: &Path, problems: &mut Problems) -> Self {
         if config.max_items.is_some_and(|most| most < config.min_items) {
             problems.error(&path.key("maxItems"), "is less than `minItems`, so that every answer would be held");
         }
@@ -126,7 +125,7 @@ impl Guard {
 
     /// The rules.
     #[must_use]
-    pub const fn config(&self) -> &GuardConfig {
+    pub(crate) const fn config(&self) -> &GuardConfig {
         &self.0
     }
 }

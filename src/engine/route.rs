@@ -2,9 +2,9 @@
 //! order of the configuration.
 
 mod announced;
-pub mod announcement;
-pub mod input;
-pub mod matching;
+pub(crate) mod announcement;
+pub(crate) mod input;
+pub(crate) mod matching;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -47,44 +47,44 @@ use crate::{
 /// One route: which calls it takes, who answers them and what the answer looks like.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct RouteConfig {
+pub(crate) struct RouteConfig {
     /// The name, by which `/{name}/api/v1/getparams.execute` goes there directly: lower-case letters,
     /// digits, `-`, `_` and `.`.
-    pub name: String,
+    pub(crate) name: String,
     /// Which calls to `/api/v1/getparams.execute` it takes. Without it the route is reached by name
     /// only; `match: {}` takes every call.
     #[serde(rename = "match")]
-    pub matches: Option<MatchConfig>,
+    pub(crate) matches: Option<MatchConfig>,
     /// The parameters that it understands. Without it, any are accepted; with it, others are refused.
-    pub input: Option<Vec<InputParameter>>,
+    pub(crate) input: Option<Vec<InputParameter>>,
     /// A program that announces more parameters: it prints a JSON list of them, in the words of a Config Management
     /// Plugin. It is asked once a minute at most, and runs as the route's script does.
-    pub dynamic_input: Option<CommandConfig>,
+    pub(crate) dynamic_input: Option<CommandConfig>,
     /// Where the answers come from.
-    pub backend: BackendConfig,
+    pub(crate) backend: BackendConfig,
     /// Each parameter set as templates over the backend's item and over `params` and `applicationSet`.
     /// Without it, the item is passed on as it is.
-    pub output: Option<IndexMap<String, String>>,
+    pub(crate) output: Option<IndexMap<String, String>>,
     /// Input parameters that are copied into each parameter set.
     #[serde(default)]
-    pub echo: Vec<String>,
+    pub(crate) echo: Vec<String>,
     /// Write numbers as text. Argo CD would print 1000000 as `1e+06`.
     #[serde(default = "default_stringify")]
-    pub stringify: bool,
+    pub(crate) stringify: bool,
     /// What a `null` means.
     #[serde(default)]
-    pub nulls: Nulls,
+    pub(crate) nulls: Nulls,
     /// How long answers live.
     #[serde(default)]
-    pub cache: CacheConfig,
+    pub(crate) cache: CacheConfig,
     /// The parameters that stay when a commit moves on, such as the branch: the answer to the commit before stands
     /// in for one that is not known yet. Without it, a question is followed by itself only.
-    pub lineage: Option<Vec<String>>,
+    pub(crate) lineage: Option<Vec<String>>,
     /// What an answer may lose before it is held.
     #[serde(default)]
-    pub guard: GuardConfig,
+    pub(crate) guard: GuardConfig,
     /// When a call is given up; the server's `deadline` unless set.
-    pub deadline: Option<HumanDuration>,
+    pub(crate) deadline: Option<HumanDuration>,
 }
 
 const fn default_stringify() -> bool {
@@ -96,19 +96,19 @@ pub struct Route {
     /// Its name.
     pub name: Arc<str>,
     /// Its backend's kind.
-    pub kind: &'static str,
+    pub(crate) kind: &'static str,
     /// Its backend.
-    pub backend: Arc<dyn Backend>,
+    pub(crate) backend: Arc<dyn Backend>,
     /// How answers look.
-    pub shape: Shape,
+    pub(crate) shape: Shape,
     /// How long they live.
-    pub policy: Policy,
+    pub(crate) policy: Policy,
     /// What they may lose.
-    pub guard: Guard,
+    pub(crate) guard: Guard,
     /// When a call is given up.
     pub deadline: Duration,
     /// What is counted.
-    pub metrics: RouteMetrics,
+    pub(crate) metrics: RouteMetrics,
     input: Accepts,
     lineage: Option<Vec<String>>,
     matcher: Option<Matcher>,
@@ -141,7 +141,11 @@ impl Route {
     ///
     /// # Errors
     /// With everything that is wrong with them, or when it is not known before `until` which there are.
-    pub async fn admit(&self, parameters: Arc<Parameters>, until: Instant) -> Result<Arc<Parameters>, BackendError> {
+    pub(crate) async fn admit(
+        &self,
+        parameters: Arc<Parameters>,
+        until: Instant,
+    ) -> Result<Arc<Parameters>, BackendError> {
         let accepted = match &self.input {
             Accepts::All => return Ok(parameters),
             Accepts::Declared(input) => input.accept(Arc::unwrap_or_clone(parameters)),
@@ -164,7 +168,7 @@ impl Route {
     /// Whether `parameters`, which an earlier configuration accepted, would be accepted as they are, as far as that is known
     /// without asking.
     #[must_use]
-    pub fn accepts(&self, parameters: &Parameters) -> bool {
+    pub(crate) fn accepts(&self, parameters: &Parameters) -> bool {
         match &self.input {
             Accepts::All | Accepts::Announced(_) => true,
             Accepts::Declared(input) => input.accept(parameters.clone()).is_ok_and(|same| same == *parameters),
@@ -173,20 +177,20 @@ impl Route {
 
     /// What makes its answers what they are.
     #[must_use]
-    pub const fn revision(&self) -> Revision {
+    pub(crate) const fn revision(&self) -> Revision {
         self.revision
     }
 
     /// The state at `now` of an answer that `revision` made at `stored_at`, and that is fresh for `life`. What another
     /// revision made is of no use to callers.
     #[must_use]
-    pub fn state(&self, revision: Revision, stored_at: Timestamp, life: Life, now: Timestamp) -> Freshness {
+    pub(crate) fn state(&self, revision: Revision, stored_at: Timestamp, life: Life, now: Timestamp) -> Freshness {
         if revision == self.revision { self.policy.state(stored_at, life, now) } else { Freshness::Expired }
     }
 
     /// What `query` is called in a message: its key, and the values of the parameters that the lineage names.
     #[must_use]
-    pub fn describe(&self, query: &Query) -> String {
+    pub(crate) fn describe(&self, query: &Query) -> String {
         let value = |name: &String| {
             let text = match query.parameters.get(name)? {
                 Value::String(text) => text.escape_debug().to_string(),
@@ -200,13 +204,13 @@ impl Route {
 
     /// Whether its answers may depend on the ApplicationSet that asks, whose name is then part of each question.
     #[must_use]
-    pub const fn depends_on_application_set(&self) -> bool {
+    pub(crate) const fn depends_on_application_set(&self) -> bool {
         self.prefix.has_application_set()
     }
 
     /// What is kept of `query` with its answer.
     #[must_use]
-    pub fn question(&self, query: &Query) -> Question {
+    pub(crate) fn question(&self, query: &Query) -> Question {
         Question {
             route: Arc::clone(&self.name),
             application_set: self.depends_on_application_set().then(|| Arc::clone(&query.application_set)),
@@ -216,7 +220,7 @@ impl Route {
 
     /// `question` asked again, now.
     #[must_use]
-    pub fn query(&self, question: &Question) -> Query {
+    pub(crate) fn query(&self, question: &Question) -> Query {
         let application_set = question.application_set.clone().unwrap_or_default();
         Query::new(application_set, Arc::clone(&question.parameters), Instant::now() + self.deadline)
     }
@@ -224,7 +228,7 @@ impl Route {
     /// What `query`, whose key is `key`, has in common with those that it follows: nothing, unless all the parameters are
     /// there that the lineage names.
     #[must_use]
-    pub fn lineage(&self, query: &Query, key: Key) -> Key {
+    pub(crate) fn lineage(&self, query: &Query, key: Key) -> Key {
         let Some(names) = &self.lineage else { return key };
         let is_there = |name: &String| {
             query.parameters.get(name).is_some_and(|value| !value.is_null() && value.as_str() != Some(""))
@@ -253,7 +257,7 @@ pub struct RouteTable {
 impl RouteTable {
     /// Builds all routes. `raw` is the list as it stands in the configuration: a route whose answers are made in another
     /// way serves none of its former ones.
-    pub fn build(
+    pub(crate) fn build(
         configs: &[RouteConfig],
         raw: &[Value],
         deadline: HumanDuration,
@@ -272,7 +276,7 @@ impl RouteTable {
 
     /// Builds one more route, which stands at `path`.
     #[expect(clippy::too_many_arguments, reason = "they are those of `build`")]
-    pub fn add(
+    pub(crate) fn add(
         &mut self,
         config: &RouteConfig,
         raw: &Value,
@@ -311,7 +315,7 @@ impl RouteTable {
     ///
     /// # Errors
     /// When a command does not say, with its route: one behind it must not answer in its place.
-    pub async fn by_match(&self, query: &Query) -> Result<Option<&Arc<Route>>, (Arc<Route>, BackendError)> {
+    pub(crate) async fn by_match(&self, query: &Query) -> Result<Option<&Arc<Route>>, (Arc<Route>, BackendError)> {
         let fits = |matcher: &Matcher| matcher.fits(&query.application_set, &query.parameters);
         let all = || self.routes.iter().filter_map(|route| Some((route, route.matcher.as_ref()?)));
         if let Some((route, _)) = all().find(|(_, matcher)| !matcher.must_look() && fits(matcher)) {
@@ -327,7 +331,7 @@ impl RouteTable {
     }
 
     /// Takes over the routes of `before` that were built from the same, with all that they hold. How many there are.
-    pub fn keep(&mut self, before: &Self) -> usize {
+    pub(crate) fn keep(&mut self, before: &Self) -> usize {
         let mut kept = 0;
         for route in &mut self.routes {
             if let Some(same) = before.by_name(&route.name).filter(|before| before.origin == route.origin) {
@@ -340,14 +344,14 @@ impl RouteTable {
     }
 
     /// The routes that were not taken over from `before`.
-    pub fn new_beside(&self, before: &Self) -> impl Iterator<Item = &Arc<Route>> {
+    pub(crate) fn new_beside(&self, before: &Self) -> impl Iterator<Item = &Arc<Route>> {
         let is_new = |route: &&Arc<Route>| before.by_name(&route.name).is_none_or(|before| !Arc::ptr_eq(before, route));
         self.routes.iter().filter(is_new)
     }
 
     /// Puts another backend behind all routes, which nobody may have taken yet.
     #[cfg(test)]
-    pub fn replace_backends(&mut self, backend: &Arc<dyn Backend>) {
+    pub(crate) fn replace_backends(&mut self, backend: &Arc<dyn Backend>) {
         self.by_name.clear();
         for route in &mut self.routes {
             if let Some(route) = Arc::get_mut(route) {
@@ -359,7 +363,7 @@ impl RouteTable {
 
     /// Whether nothing was ever added.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.names.is_empty()
     }
 
@@ -370,7 +374,7 @@ impl RouteTable {
 }
 
 /// Notes what is wrong with a deadline for Argo CD's calls.
-pub fn check_deadline(deadline: HumanDuration, path: &Path, problems: &mut Problems) {
+pub(crate) fn check_deadline(deadline: HumanDuration, path: &Path, problems: &mut Problems) {
     problems.check_not_zero(path, deadline.0);
     if deadline.0.as_secs() >= 30 {
         problems.warning(

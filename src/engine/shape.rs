@@ -107,14 +107,14 @@ impl Shape {
 
     /// The keys that its parameter sets have, where the configuration says: those of `output` and `echo`.
     #[must_use]
-    pub fn keys(&self) -> Option<Vec<&str>> {
+    pub(crate) fn keys(&self) -> Option<Vec<&str>> {
         let output = self.output.as_ref()?.iter().map(|(key, _)| key.as_str());
         Some(output.chain(self.echo.iter().map(String::as_str)).collect())
     }
 
     /// Whether a template of the mapping looks at the ApplicationSet's name.
     #[must_use]
-    pub fn reads_application_set(&self) -> bool {
+    pub(crate) fn reads_application_set(&self) -> bool {
         self.output.iter().flatten().any(|(_, template)| template.reads_application_set())
     }
 

@@ -14,19 +14,19 @@ impl BaseDir {
 
     /// The folder of the configuration file `file`.
     #[must_use]
-    pub fn of_file(file: &Path) -> Self {
+    pub(crate) fn of_file(file: &Path) -> Self {
         let dir = file.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
         Self(std::fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned()))
     }
 
     /// `path` itself when it is absolute, else below this folder.
-    pub fn resolve(&self, path: impl AsRef<Path>) -> PathBuf {
+    pub(crate) fn resolve(&self, path: impl AsRef<Path>) -> PathBuf {
         self.0.join(path)
     }
 
     /// The folder itself.
     #[must_use]
-    pub fn as_path(&self) -> &Path {
+    pub(crate) fn as_path(&self) -> &Path {
         &self.0
     }
 }

@@ -12,7 +12,7 @@ use crate::{
 ///
 /// # Errors
 /// Those of the flight, and when it does not land in time.
-pub async fn wait<T: Clone>(
+pub(crate) async fn wait<T: Clone>(
     join: impl Fn() -> Join<Result<T, BackendError>>,
     deadline: Instant,
 ) -> Result<T, BackendError> {

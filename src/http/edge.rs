@@ -25,7 +25,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-pub use self::client::{Client, ClientCertificate};
+pub(crate) use self::client::{Client, ClientCertificate};
 use self::{
     connection::Watched,
     peers::{ConnectionPermit, Peers},
@@ -70,13 +70,13 @@ pub enum Phase {
 #[derive(Debug, Clone)]
 pub struct Refusals {
     /// There are too many connections.
-    pub overloaded: Bytes,
+    pub(crate) overloaded: Bytes,
     /// This is no request, or none that is read.
-    pub malformed: Bytes,
+    pub(crate) malformed: Bytes,
     /// This request's head is too large.
-    pub large_head: Bytes,
+    pub(crate) large_head: Bytes,
     /// This is no TLS.
-    pub cleartext: Bytes,
+    pub(crate) cleartext: Bytes,
 }
 
 /// What connections are served with.

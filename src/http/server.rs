@@ -35,7 +35,7 @@ use crate::{
 };
 
 /// The HTTP contract, as it is served at `/openapi.yaml`.
-pub const OPENAPI: &str = include_str!("../../openapi.yaml");
+pub(crate) const OPENAPI: &str = include_str!("../../openapi.yaml");
 
 /// How long a request's head may take to arrive, and an answer to be taken.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -33,7 +33,7 @@ use crate::{
 };
 
 /// The argument with which the gateway's program lives as an evaluator.
-pub const ARGUMENT: &str = "evaluate";
+pub(crate) const ARGUMENT: &str = "evaluate";
 
 /// Evaluators of short tasks: how many, and how much memory each may map, in bytes. The allocator leaves some 8 MiB of it untouched.
 const SMALL: (usize, u64) = (2, 18 * 1024 * 1024);

@@ -72,7 +72,7 @@ impl Expression {
 
     /// Whether the text holds `name`, without which it cannot look at the variable of that name.
     #[must_use]
-    pub fn mentions(&self, name: &str) -> bool {
+    pub(crate) fn mentions(&self, name: &str) -> bool {
         self.source.contains(name)
     }
 
@@ -85,7 +85,7 @@ impl Expression {
     /// Evaluates with the given variables where that is provably cheap: `None` where it may take long, or much memory, or where too
     /// much is evaluated in this process already.
     #[must_use]
-    pub fn evaluate_small(&self, variables: &[(&str, &Document<'_>)]) -> Option<Result<Value, String>> {
+    pub(crate) fn evaluate_small(&self, variables: &[(&str, &Document<'_>)]) -> Option<Result<Value, String>> {
         self.evaluate_within(&ROOM, variables)
     }
 
@@ -107,7 +107,7 @@ impl Expression {
 
     /// The text as written.
     #[must_use]
-    pub fn source(&self) -> &str {
+    pub(crate) fn source(&self) -> &str {
         &self.source
     }
 
@@ -116,7 +116,7 @@ impl Expression {
     ///
     /// # Errors
     /// As [`Self::evaluate`].
-    pub fn evaluate_json(&self, variables: &[(&str, &[u8])], most: usize) -> Result<Option<String>, String> {
+    pub(crate) fn evaluate_json(&self, variables: &[(&str, &[u8])], most: usize) -> Result<Option<String>, String> {
         let mut context = Context::with_env(Arc::clone(environment()));
         for (name, json) in variables.iter().filter(|(name, _)| self.mentions(name)) {
             context.add_variable_as_val(*name, json::read(json).map_err(|error| self.told(&error))?);

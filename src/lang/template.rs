@@ -18,7 +18,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 
-pub use self::refusal::{Misfit, Refusal};
+pub(crate) use self::refusal::{Misfit, Refusal};
 use self::{bound::Formula, plain::Plain};
 use crate::domain::{generator::Query, units::in_kib};
 
@@ -30,7 +30,7 @@ const MAX_HERE: f64 = 1024.0 * 1024.0;
 /// What all templates that are rendered in this process make at most, in KiB, however many processors there are.
 static ROOM: Semaphore = Semaphore::const_new(4 * 1024);
 /// The largest text that a template may make, in bytes.
-pub const LARGEST: usize = 4 * 1024 * 1024;
+pub(crate) const LARGEST: usize = 4 * 1024 * 1024;
 /// What a template may make whatever its variables are, in bytes: constants are worked out when it is parsed.
 const MAX_CONSTANT: f64 = 16.0 * 1024.0 * 1024.0;
 
@@ -86,7 +86,7 @@ impl Template {
     ///
     /// # Errors
     /// On a syntax error.
-    pub fn parse_open(source: &str) -> Result<Self, String> {
+    pub(crate) fn parse_open(source: &str) -> Result<Self, String> {
         Self::compile(source, ValueContext::Text)
     }
 
@@ -107,13 +107,13 @@ impl Template {
     ///
     /// # Errors
     /// On a syntax error.
-    pub fn parse_again(source: &str, place: ValueContext) -> Result<Self, String> {
+    pub(crate) fn parse_again(source: &str, place: ValueContext) -> Result<Self, String> {
         Self::compile(source, place)
     }
 
     /// Where its values stand.
     #[must_use]
-    pub const fn place(&self) -> ValueContext {
+    pub(crate) const fn place(&self) -> ValueContext {
         self.place
     }
 
@@ -141,7 +141,7 @@ impl Template {
     ///
     /// # Errors
     /// Those of [`Self::render`].
-    pub fn try_render(&self, context: &Value) -> Result<String, Refusal> {
+    pub(crate) fn try_render(&self, context: &Value) -> Result<String, Refusal> {
         if let Some(text) = self.plain.as_ref().and_then(|plain| plain.render(context, self.place)) {
             return Ok(text);
         }
@@ -184,13 +184,13 @@ impl Template {
 
     /// Whether the template looks at the ApplicationSet's name.
     #[must_use]
-    pub fn reads_application_set(&self) -> bool {
+    pub(crate) fn reads_application_set(&self) -> bool {
         self.reads("applicationSet")
     }
 
     /// Whether the template looks at the top-level name `top`.
     #[must_use]
-    pub fn reads(&self, top: &str) -> bool {
+    pub(crate) fn reads(&self, top: &str) -> bool {
         self.names.iter().any(|name| name.split('.').next() == Some(top))
     }
 }
@@ -199,11 +199,11 @@ impl Template {
 pub const INPUT_SCOPE: &[&str] = &["params", "applicationSet"];
 
 /// The names that a template over the input and the items of the step before can use.
-pub const STEP_SCOPE: &[&str] = &["params", "applicationSet", "items"];
+pub(crate) const STEP_SCOPE: &[&str] = &["params", "applicationSet", "items"];
 
 /// The variables `params` and `applicationSet` for a query, and `items` if it has some.
 #[must_use]
-pub fn input_context(query: &Query) -> Value {
+pub(crate) fn input_context(query: &Query) -> Value {
     let input = minijinja::context! {
         params => Value::from(Serde(&*query.parameters)),
         applicationSet => &*query.application_set,

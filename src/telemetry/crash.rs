@@ -15,7 +15,7 @@ use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 const WITHHELD: &str = "a panic, whose text is withheld, since it may hold a secret";
 
 /// Tells panics in a line on standard error, until there is a log.
-pub fn tell_on_stderr() {
+pub(crate) fn tell_on_stderr() {
     panic::set_hook(Box::new(|panic| {
         let (text, place) = (text_of(panic.payload()), place_of(panic));
         let thread = thread::current();
@@ -25,7 +25,7 @@ pub fn tell_on_stderr() {
 }
 
 /// Tells panics in the log, like errors.
-pub fn tell_in_log() {
+pub(crate) fn tell_in_log() {
     panic::set_hook(Box::new(|panic| {
         let (text, location) = (text_of(panic.payload()), place_of(panic));
         tracing::error!(target: "panic", thread = thread::current().name(), location, "{text}");
@@ -36,7 +36,7 @@ pub fn tell_in_log() {
 ///
 /// # Errors
 /// When the system refuses.
-pub fn leave_no_memory() -> io::Result<()> {
+pub(crate) fn leave_no_memory() -> io::Result<()> {
     // The limit alone does not hold where the system hands cores to a program (core(5)), but is inherited by what is started.
     setrlimit(Resource::RLIMIT_CORE, 0, 0)?;
     Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)

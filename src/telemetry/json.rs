@@ -21,7 +21,7 @@ use crate::telemetry::trace::{self, SpanContext};
 /// `{"timestamp":…,"level":…,<the event's fields>,"target":…}` and a newline; where it is known in which trace something
 /// happened, also `trace_id` and `span_id`.
 #[derive(Debug)]
-pub struct JsonLine;
+pub(crate) struct JsonLine;
 
 impl<S, N> FormatEvent<S, N> for JsonLine
 where

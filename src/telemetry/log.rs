@@ -25,15 +25,15 @@ const FULL: usize = 64 * 1024;
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct LogConfig {
     /// The form of a line.
-    pub format: Format,
+    pub(crate) format: Format,
     /// The least severity that is logged. `info` logs one line per request.
-    pub level: Severity,
+    pub(crate) level: Severity,
 }
 
 /// The form of a log line.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Format {
+pub(crate) enum Format {
     /// One JSON object.
     #[default]
     Json,
@@ -44,7 +44,7 @@ pub enum Format {
 /// How severe a log line is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Severity {
+pub(crate) enum Severity {
     /// Everything.
     Debug,
     /// What happened.

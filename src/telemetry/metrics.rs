@@ -18,7 +18,7 @@ use prometheus::{
     Registry, TextEncoder,
 };
 
-pub use self::{
+pub(crate) use self::{
     callers::{CallerMetrics, KeySetMetrics, ReviewMetrics},
     connections::ConnectionMetrics,
     evaluations::EvaluationMetrics,
@@ -44,67 +44,67 @@ pub struct Metrics {
     lookups: IntCounterVec,
     failures: IntCounterVec,
     /// Requests that are being answered.
-    pub in_flight: IntGauge,
+    pub(crate) in_flight: IntGauge,
     /// Backend runs under way.
     pub flights: IntGauge,
     /// What each route answers with just now.
-    pub routes: RouteGauges,
+    pub(crate) routes: RouteGauges,
     /// What the process itself uses.
-    pub process: ProcessMetrics,
+    pub(crate) process: ProcessMetrics,
     /// What is counted of the disk.
     pub disk: DiskMetrics,
     /// What is counted of the way out.
     pub outbound: OutboundMetrics,
     /// What is counted of scripts.
-    pub programs: ProgramMetrics,
+    pub(crate) programs: ProgramMetrics,
     /// What is counted of evaluations in processes of their own.
     pub evaluations: EvaluationMetrics,
     /// What is counted of connections to the gateway.
-    pub connections: ConnectionMetrics,
+    pub(crate) connections: ConnectionMetrics,
     /// What is counted of configurations.
-    pub reloads: ReloadMetrics,
+    pub(crate) reloads: ReloadMetrics,
     /// What is counted of whoever vouches for callers.
-    pub callers: CallerMetrics,
+    pub(crate) callers: CallerMetrics,
     /// What is counted of spans.
-    pub spans: SpanMetrics,
+    pub(crate) spans: SpanMetrics,
     /// Answers in memory.
-    pub cache_entries: IntGauge,
+    pub(crate) cache_entries: IntGauge,
     /// Their size.
-    pub cache_bytes: IntGauge,
+    pub(crate) cache_bytes: IntGauge,
 }
 
 /// What is counted of the file of last good answers.
 #[derive(Debug, Clone)]
 pub struct DiskMetrics {
     /// Answers that are safe on disk.
-    pub writes: IntCounter,
+    pub(crate) writes: IntCounter,
     /// Reads and writes that failed.
     pub errors: IntCounter,
     /// Records that were lost one by one.
-    pub lost: IntCounter,
+    pub(crate) lost: IntCounter,
 }
 
 /// One route's metrics, looked up once.
 #[derive(Debug)]
-pub struct RouteMetrics {
+pub(crate) struct RouteMetrics {
     /// Requests answered with parameter sets.
-    pub answered: IntCounter,
+    pub(crate) answered: IntCounter,
     /// How long requests took.
-    pub seconds: Histogram,
+    pub(crate) seconds: Histogram,
     /// Fresh answers from the cache.
-    pub hits: IntCounter,
+    pub(crate) hits: IntCounter,
     /// Answers from the cache that were renewed in the background.
-    pub stale: IntCounter,
+    pub(crate) stale: IntCounter,
     /// Answers from the cache that stood in for a backend that did not know.
-    pub stale_if_error: IntCounter,
+    pub(crate) stale_if_error: IntCounter,
     /// Questions that the backend was not asked, since it failed just now.
-    pub failing: IntCounter,
+    pub(crate) failing: IntCounter,
     /// Answers that needed a run of the backend.
-    pub misses: IntCounter,
+    pub(crate) misses: IntCounter,
     /// Answers that waited for another call's run.
-    pub joined: IntCounter,
+    pub(crate) joined: IntCounter,
     /// What it answers with just now.
-    pub now: RouteNow,
+    pub(crate) now: RouteNow,
     present: Histogram,
     absent: Histogram,
     unknown: Histogram,
@@ -114,7 +114,7 @@ pub struct RouteMetrics {
 
 impl RouteMetrics {
     /// Notes a run of the backend.
-    pub fn ran(&self, outcome: Verdict, took: Duration) {
+    pub(crate) fn ran(&self, outcome: Verdict, took: Duration) {
         let histogram = match outcome {
             Verdict::Present => &self.present,
             Verdict::Absent => &self.absent,
@@ -124,7 +124,7 @@ impl RouteMetrics {
     }
 
     /// Notes that a run brought no answer, or none that is believed; `kind` says why.
-    pub fn failed(&self, kind: &str) {
+    pub(crate) fn failed(&self, kind: &str) {
         self.failures.with_label_values(&[&self.route, kind]).inc();
     }
 }
@@ -144,7 +144,7 @@ fn counters(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> Res
 }
 
 /// What stands for the route of a request that found none.
-pub const NO_ROUTE: &str = "none";
+pub(crate) const NO_ROUTE: &str = "none";
 
 impl Metrics {
     /// All metrics at zero.
@@ -223,7 +223,7 @@ impl Metrics {
 
     /// The metrics of one route.
     #[must_use]
-    pub fn route(&self, route: &str, backend: &str) -> RouteMetrics {
+    pub(crate) fn route(&self, route: &str, backend: &str) -> RouteMetrics {
         let lookups = |state: &str| self.lookups.with_label_values(&[route, state]);
         let ran = |outcome: &str| self.backend_seconds.with_label_values(&[route, backend, outcome]);
         RouteMetrics {
@@ -245,7 +245,7 @@ impl Metrics {
     }
 
     /// Counts a request that ended with `code`. `route` is a configured one or [`NO_ROUTE`].
-    pub fn ended(&self, route: &str, code: &str, took: Duration) {
+    pub(crate) fn ended(&self, route: &str, code: &str, took: Duration) {
         self.requests.with_label_values(&[route, code]).inc();
         self.request_seconds.with_label_values(&[route]).observe(took.as_secs_f64());
     }

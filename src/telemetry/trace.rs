@@ -14,11 +14,13 @@ mod tracer;
 use futures_util::future::Either;
 use tokio::task::futures::TaskLocalFuture;
 
-pub use self::{
+#[cfg(feature = "otlp")]
+pub(crate) use self::record::Value;
+pub(crate) use self::{
     context::{Context, HEADER},
-    record::{Record, SpanKind, Value},
+    record::{Record, SpanKind},
     span::{Span, SpanContext},
-    tracer::{Losses, Tracer},
+    tracer::Tracer,
 };
 
 tokio::task_local! {
@@ -27,22 +29,22 @@ tokio::task_local! {
 
 /// Where the present task is, if it works for a trace.
 #[must_use]
-pub fn current() -> Option<SpanContext> {
+pub(crate) fn current() -> Option<SpanContext> {
     PLACE.try_with(Clone::clone).ok()
 }
 
 /// `work` at the present place, to be done by another task.
-pub fn carry<F: Future>(work: F) -> Either<TaskLocalFuture<SpanContext, F>, F> {
+pub(crate) fn carry<F: Future>(work: F) -> Either<TaskLocalFuture<SpanContext, F>, F> {
     at(current(), work)
 }
 
 /// Begins a span of the present place. It is none where nobody collects them.
-pub fn begin(kind: SpanKind, name: impl FnOnce() -> String) -> Span {
+pub(crate) fn begin(kind: SpanKind, name: impl FnOnce() -> String) -> Span {
     PLACE.try_with(|place| place.begin(kind, name)).unwrap_or_default()
 }
 
 /// Notes that what the present span waits for is done for `other`, if that is another one.
-pub fn wait_for(other: Option<Context>) {
+pub(crate) fn wait_for(other: Option<Context>) {
     let Some(other) = other else { return };
     let _ = PLACE.try_with(|place| {
         if place.context() != other {
@@ -52,7 +54,7 @@ pub fn wait_for(other: Option<Context>) {
 }
 
 /// `work` at `place`, or where it is done anyhow.
-pub fn at<F: Future>(place: Option<SpanContext>, work: F) -> Either<TaskLocalFuture<SpanContext, F>, F> {
+pub(crate) fn at<F: Future>(place: Option<SpanContext>, work: F) -> Either<TaskLocalFuture<SpanContext, F>, F> {
     match place {
         Some(place) => Either::Left(PLACE.scope(place, work)),
         None => Either::Right(work),

@@ -16,7 +16,7 @@ use crate::file;
 ///
 /// # Errors
 /// When it cannot be read; the text names it.
-pub fn content(file: &Path, what: &str) -> Result<Zeroizing<Vec<u8>>, String> {
+pub(crate) fn content(file: &Path, what: &str) -> Result<Zeroizing<Vec<u8>>, String> {
     file::bytes(file).map_err(|error| format!("cannot read the {what} file {}: {error}", file.display()))
 }
 
@@ -24,7 +24,7 @@ pub fn content(file: &Path, what: &str) -> Result<Zeroizing<Vec<u8>>, String> {
 ///
 /// # Errors
 /// When there is none, or one that cannot be trusted; the text names the file.
-pub fn trusted(file: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
+pub(crate) fn trusted(file: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let shown = file.display();
     let mut store = RootCertStore::empty();
     let mut certificates = Vec::new();
@@ -47,7 +47,13 @@ pub fn trusted(file: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, 
 ///
 /// # Errors
 /// When they are no certificate and key, or not of each other; the text names the files.
-pub fn pair(whose: &str, cert: &Path, of_cert: &[u8], key: &Path, of_key: &[u8]) -> Result<CertifiedKey, String> {
+pub(crate) fn pair(
+    whose: &str,
+    cert: &Path,
+    of_cert: &[u8],
+    key: &Path,
+    of_key: &[u8],
+) -> Result<CertifiedKey, String> {
     let (cert, key) = (cert.display(), key.display());
     let chain = CertificateDer::pem_slice_iter(of_cert)
         .collect::<Result<Vec<_>, _>>()

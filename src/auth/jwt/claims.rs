@@ -15,11 +15,11 @@ const LEEWAY: Duration = Duration::from_secs(30);
 
 /// What a token must say.
 #[derive(Debug)]
-pub struct Expected {
+pub(crate) struct Expected {
     /// By whom it was issued.
-    pub issuer: String,
+    pub(crate) issuer: String,
     /// For whom: one of these.
-    pub audiences: Vec<String>,
+    pub(crate) audiences: Vec<String>,
 }
 
 impl Expected {
@@ -27,7 +27,7 @@ impl Expected {
     ///
     /// # Errors
     /// When it is for others, or not valid at `now`; the text says what is wrong.
-    pub fn check(&self, claims: &Value, now: Timestamp) -> Result<Timestamp, String> {
+    pub(crate) fn check(&self, claims: &Value, now: Timestamp) -> Result<Timestamp, String> {
         if claims.get("iss").and_then(Value::as_str) != Some(&self.issuer) {
             return Err("the token is of another issuer (`iss`)".to_owned());
         }
@@ -46,7 +46,7 @@ impl Expected {
 ///
 /// # Errors
 /// When it does not.
-pub fn check_audience(audiences: &[String], audience: Option<&Value>) -> Result<(), String> {
+pub(crate) fn check_audience(audiences: &[String], audience: Option<&Value>) -> Result<(), String> {
     let expected = || format!("`{}`", audiences.join("`, `"));
     let named: Vec<&str> = match audience {
         Some(Value::String(one)) => vec![one],
@@ -64,7 +64,7 @@ pub fn check_audience(audiences: &[String], audience: Option<&Value>) -> Result<
 ///
 /// # Errors
 /// When it never does, or has by `now`.
-pub fn check_expiry(claims: &Value, now: Timestamp) -> Result<Timestamp, String> {
+pub(crate) fn check_expiry(claims: &Value, now: Timestamp) -> Result<Timestamp, String> {
     let expires = time(claims, "exp")?.ok_or("the token never expires (`exp`), and such tokens are not taken")?;
     if now < expires.plus(LEEWAY) {
         return Ok(expires);
@@ -77,7 +77,7 @@ fn by_our_clock(now: Timestamp) -> String {
 }
 
 /// The claim `name`, seconds since 1970-01-01 UTC.
-pub fn time(claims: &Value, name: &str) -> Result<Option<Timestamp>, String> {
+pub(crate) fn time(claims: &Value, name: &str) -> Result<Option<Timestamp>, String> {
     let Some(value) = claims.get(name) else { return Ok(None) };
     let Value::Number(seconds) = value else {
         return Err(format!("the token's `{name}` is {}, not a number", kind_of(value)));

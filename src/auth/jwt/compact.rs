@@ -15,13 +15,13 @@ use crate::domain::{
 };
 
 /// A token that nobody has vouched for yet. It is not to be printed.
-pub struct Compact<'a> {
+pub(crate) struct Compact<'a> {
     /// What is signed.
-    pub signed: &'a str,
+    pub(crate) signed: &'a str,
     /// The signature, in base64url.
-    pub signature: &'a str,
+    pub(crate) signature: &'a str,
     /// All claims: an object.
-    pub claims: Value,
+    pub(crate) claims: Value,
     header: Header,
 }
 
@@ -38,7 +38,7 @@ impl<'a> Compact<'a> {
     ///
     /// # Errors
     /// When it is none; the text holds nothing of it.
-    pub fn parse(token: &'a [u8]) -> Result<Self, &'static str> {
+    pub(crate) fn parse(token: &'a [u8]) -> Result<Self, &'static str> {
         let text = std::str::from_utf8(token).map_err(|_| "it is no JWT")?;
         let (signed, signature) = text.rsplit_once('.').ok_or("it is no JWT")?;
         let (header, claims) = signed.split_once('.').ok_or("it is no JWT")?;
@@ -50,12 +50,12 @@ impl<'a> Compact<'a> {
     }
 
     /// By whom it says that it was issued.
-    pub fn issuer(&self) -> Option<&str> {
+    pub(crate) fn issuer(&self) -> Option<&str> {
         self.claims.get("iss")?.as_str()
     }
 
     /// When it says that it expires.
-    pub fn expires(&self) -> Option<Timestamp> {
+    pub(crate) fn expires(&self) -> Option<Timestamp> {
         time(&self.claims, "exp").ok().flatten()
     }
 
@@ -64,7 +64,7 @@ impl<'a> Compact<'a> {
     ///
     /// # Errors
     /// When it could not; the text is for the log.
-    pub fn check_likely(&self, audiences: &[String], now: Timestamp) -> Result<(), String> {
+    pub(crate) fn check_likely(&self, audiences: &[String], now: Timestamp) -> Result<(), String> {
         let is_signed = URL_SAFE_NO_PAD.decode(self.signature).is_ok_and(|signature| !signature.is_empty());
         if !is_signed || self.header.alg.eq_ignore_ascii_case("none") {
             return Err("the token is not signed".to_owned());
@@ -74,12 +74,12 @@ impl<'a> Compact<'a> {
     }
 
     /// All of it.
-    pub fn whole(&self) -> Secret {
+    pub(crate) fn whole(&self) -> Secret {
         format!("{}.{}", self.signed, self.signature).into()
     }
 
     /// Which key it says that it was signed with.
-    pub fn key_id(&self) -> Option<&str> {
+    pub(crate) fn key_id(&self) -> Option<&str> {
         self.header.kid.as_deref()
     }
 
@@ -87,7 +87,7 @@ impl<'a> Compact<'a> {
     ///
     /// # Errors
     /// When it is none of them, or something in it must be understood that is not.
-    pub fn algorithm(&self, pinned: &[Algorithm]) -> Result<Algorithm, String> {
+    pub(crate) fn algorithm(&self, pinned: &[Algorithm]) -> Result<Algorithm, String> {
         if self.header.crit.is_some() {
             return Err(
                 "its header says that something must be understood (`crit`), and nothing of that kind is".to_owned()

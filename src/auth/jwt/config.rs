@@ -16,36 +16,36 @@ use crate::{
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct JwtConfig {
     /// What `iss` must be, to the letter.
-    pub issuer: String,
+    pub(crate) issuer: String,
     /// One of these must stand in `aud`.
-    pub audience: Audience,
+    pub(crate) audience: Audience,
     /// With which algorithms a token may be signed. What a token says of itself picks one of these, and never another.
     #[schemars(schema_with = "algorithms")]
-    pub algorithms: Vec<Algorithm>,
+    pub(crate) algorithms: Vec<Algorithm>,
     /// The issuer's set of public keys.
-    pub jwks: Option<JwksConfig>,
+    pub(crate) jwks: Option<JwksConfig>,
     /// A PEM file with one public key, RSA, EC or Ed25519; read again when it may have changed.
-    pub public_key: Option<PathBuf>,
+    pub(crate) public_key: Option<PathBuf>,
     /// What issuer and gateway both know, for HS256 and its kind: at least 32 bytes of it (RFC 7518, section 3.2).
-    pub secret: Option<SecretRef>,
+    pub(crate) secret: Option<SecretRef>,
     /// What the caller is called: CEL over `claims`.
     #[serde(default = "subject")]
     pub name: String,
     /// What its tokens are for.
     #[serde(default)]
-    pub role: Role,
+    pub(crate) role: Role,
     /// The routes that they open, as globs; all of them unless set.
-    pub routes: Option<Vec<String>>,
+    pub(crate) routes: Option<Vec<String>>,
     /// The ApplicationSets that they may ask for, as globs over the name in the call; all of them unless set.
-    pub application_sets: Option<Vec<String>>,
+    pub(crate) application_sets: Option<Vec<String>>,
     /// How many calls per second they may make together; any unless set. More wait for their turn, and get a 429 when it
     /// would come after the deadline.
     #[schemars(range(min = 1))]
-    pub rate: Option<u32>,
+    pub(crate) rate: Option<u32>,
     /// How many of their calls may be under way at once; any unless set. More wait for their turn, and get a 429 when it
     /// would come after the deadline.
     #[schemars(range(min = 1))]
-    pub concurrency: Option<usize>,
+    pub(crate) concurrency: Option<usize>,
     /// Both of these by token: CEL over `claims` that gives `{'routes': [globs], 'applicationSets': [globs]}`. Without `applicationSets`
     /// in it, all of them.
     pub scopes: Option<String>,
@@ -54,27 +54,27 @@ pub struct JwtConfig {
 /// Where an issuer's public keys are (RFC 7517): exactly one of `url`, `file` and `discovery`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct JwksConfig {
+pub(crate) struct JwksConfig {
     /// Where they are, by https; by http on this machine only.
-    pub url: Option<String>,
+    pub(crate) url: Option<String>,
     /// A file with them; read again when it may have changed.
-    pub file: Option<PathBuf>,
+    pub(crate) file: Option<PathBuf>,
     /// Whether the issuer says itself where they are, at `<issuer>/.well-known/openid-configuration`.
     #[serde(default)]
-    pub discovery: bool,
+    pub(crate) discovery: bool,
     /// How often they are asked for. A key that the issuer has dropped is taken for so long; a new one is asked for when it is first seen.
     #[serde(default = "refresh")]
-    pub refresh: HumanDuration,
+    pub(crate) refresh: HumanDuration,
     /// A PEM file with certificates that are trusted there besides the system's.
-    pub ca: Option<PathBuf>,
+    pub(crate) ca: Option<PathBuf>,
     /// A token for whoever has them, where not everybody may read them; read at each use.
-    pub token: Option<SecretRef>,
+    pub(crate) token: Option<SecretRef>,
 }
 
 /// One audience or several.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "text, or a list of texts")]
-pub enum Audience {
+pub(crate) enum Audience {
     /// The only one.
     One(String),
     /// Any of these.
@@ -84,7 +84,7 @@ pub enum Audience {
 impl Audience {
     /// All of them.
     #[must_use]
-    pub fn into_vec(self) -> Vec<String> {
+    pub(crate) fn into_vec(self) -> Vec<String> {
         match self {
             Self::One(audience) => vec![audience],
             Self::Any(audiences) => audiences,

@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// One entry of `auth.jwt`.
-pub struct Issuer {
+pub(crate) struct Issuer {
     /// Where it stands in the configuration.
     place: String,
     expected: Expected,
@@ -33,7 +33,12 @@ pub struct Issuer {
 
 impl Issuer {
     /// The issuer of `config`, which stands at `path`.
-    pub fn build(config: &JwtConfig, means: AuthContext<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
+    pub(crate) fn build(
+        config: &JwtConfig,
+        means: AuthContext<'_>,
+        path: &Path,
+        problems: &mut Problems,
+    ) -> Option<Self> {
         if config.issuer.is_empty() {
             problems.error(&path.key("issuer"), "an issuer has a name, to which `iss` is compared");
         }
@@ -58,22 +63,22 @@ impl Issuer {
     }
 
     /// Whether this is its name.
-    pub fn is_called(&self, name: &str) -> bool {
+    pub(crate) fn is_called(&self, name: &str) -> bool {
         self.expected.issuer == name
     }
 
     /// What it is called, and how much its callers may ask.
-    pub fn allowance(&self) -> (&str, &Arc<Allowance>) {
+    pub(crate) fn allowance(&self) -> (&str, &Arc<Allowance>) {
         (&self.expected.issuer, self.mapping.allowance())
     }
 
     /// The same, to be put in another's place.
-    pub fn allowance_mut(&mut self) -> (&str, &mut Arc<Allowance>) {
+    pub(crate) fn allowance_mut(&mut self) -> (&str, &mut Arc<Allowance>) {
         (&self.expected.issuer, self.mapping.allowance_mut())
     }
 
     /// Its keys.
-    pub const fn keys(&self) -> &Arc<Keys> {
+    pub(crate) const fn keys(&self) -> &Arc<Keys> {
         &self.keys
     }
 
@@ -81,7 +86,7 @@ impl Issuer {
     ///
     /// # Errors
     /// When it is not. Only of a genuine token it is told what is wrong with it.
-    pub async fn admit(&self, token: &Compact<'_>, clock: &dyn Clock) -> Result<KnownToken, Refused> {
+    pub(crate) async fn admit(&self, token: &Compact<'_>, clock: &dyn Clock) -> Result<KnownToken, Refused> {
         let place = &self.place;
         let algorithm = token.algorithm(&self.algorithms).map_err(|why| Refused::wrong(format!("{place}: {why}")))?;
         let set = self.verify(token, algorithm).await?;

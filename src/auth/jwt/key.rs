@@ -21,9 +21,9 @@ const ED25519: usize = 32;
 
 /// A key that tokens are verified with.
 #[derive(Debug)]
-pub struct Key {
+pub(crate) struct Key {
     /// What it is called, if it is.
-    pub id: Option<String>,
+    pub(crate) id: Option<String>,
     algorithms: Vec<Algorithm>,
     material: DecodingKey,
 }
@@ -33,7 +33,7 @@ impl Key {
     ///
     /// # Errors
     /// With what keeps it from being used.
-    pub fn of_jwk(jwk: &Value, pinned: &[Algorithm]) -> Result<Self, String> {
+    pub(crate) fn of_jwk(jwk: &Value, pinned: &[Algorithm]) -> Result<Self, String> {
         let jwk: Jwk =
             serde_json::from_value(jwk.clone()).map_err(|_| "it is malformed, or of a kind that is not known")?;
         let common = &jwk.common;
@@ -54,7 +54,7 @@ impl Key {
     ///
     /// # Errors
     /// With what keeps it from being used.
-    pub fn of_pem(pem: &str, pinned: &[Algorithm]) -> Result<Self, String> {
+    pub(crate) fn of_pem(pem: &str, pinned: &[Algorithm]) -> Result<Self, String> {
         // A certificate's or a private key's bytes would be taken for a key that verifies nothing.
         if !["-----BEGIN PUBLIC KEY-----", "-----BEGIN RSA PUBLIC KEY-----"].iter().any(|begin| pem.contains(begin)) {
             return Err("it holds no public key in PEM form, with `-----BEGIN PUBLIC KEY-----`".to_owned());
@@ -71,7 +71,7 @@ impl Key {
     ///
     /// # Errors
     /// When it is shorter than the longest of its algorithms' hashes.
-    pub fn of_secret(secret: &Secret, pinned: &[Algorithm]) -> Result<Self, String> {
+    pub(crate) fn of_secret(secret: &Secret, pinned: &[Algorithm]) -> Result<Self, String> {
         let secret = secret.expose().as_bytes();
         let least = |algorithm: &Algorithm| match algorithm {
             Algorithm::HS512 => 64,
@@ -101,7 +101,7 @@ impl Key {
     }
 
     /// Whether it signed `token` by `algorithm`.
-    pub fn verifies(&self, token: &Compact<'_>, algorithm: Algorithm) -> bool {
+    pub(crate) fn verifies(&self, token: &Compact<'_>, algorithm: Algorithm) -> bool {
         self.algorithms.contains(&algorithm)
             && crypto::verify(token.signature, token.signed.as_bytes(), &self.material, algorithm).unwrap_or(false)
     }

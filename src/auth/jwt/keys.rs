@@ -33,7 +33,7 @@ const FAILED_REST: Duration = Duration::from_secs(5);
 const LONGEST_RETRY: Duration = Duration::from_mins(1);
 
 /// The keys of an issuer.
-pub struct Keys {
+pub(crate) struct Keys {
     /// Who is told of in the log.
     issuer: String,
     source: KeySource,
@@ -57,7 +57,7 @@ struct Rests {
 
 impl Keys {
     /// The keys that `config`, at `path`, names. Those on this machine are read now; what is wrong with them is noted.
-    pub fn build(
+    pub(crate) fn build(
         config: &JwtConfig,
         means: AuthContext<'_>,
         path: &Path,
@@ -86,7 +86,7 @@ impl Keys {
     }
 
     /// Whether `set` is what is in use.
-    pub fn is_current(&self, set: &Arc<KeySet>) -> bool {
+    pub(crate) fn is_current(&self, set: &Arc<KeySet>) -> bool {
         self.current.load().as_ref().is_some_and(|current| Arc::ptr_eq(current, set))
     }
 
@@ -94,7 +94,7 @@ impl Keys {
     ///
     /// # Errors
     /// When there never were any, and none come.
-    pub async fn get(self: &Arc<Self>) -> Fetched {
+    pub(crate) async fn get(self: &Arc<Self>) -> Fetched {
         if let Some(set) = self.current.load_full() {
             return Ok(set);
         }
@@ -110,7 +110,7 @@ impl Keys {
     ///
     /// # Errors
     /// When their source fails.
-    pub async fn newer(self: &Arc<Self>, seen: &Arc<KeySet>) -> Fetched {
+    pub(crate) async fn newer(self: &Arc<Self>, seen: &Arc<KeySet>) -> Fetched {
         if matches!(self.source, KeySource::Local(_)) {
             return Ok(Arc::clone(seen));
         }
@@ -123,7 +123,7 @@ impl Keys {
     }
 
     /// Asks for the keys again and again, if somebody publishes them.
-    pub async fn keep(self: Arc<Self>) {
+    pub(crate) async fn keep(self: Arc<Self>) {
         if matches!(self.source, KeySource::Local(_)) {
             return;
         }
@@ -141,7 +141,7 @@ impl Keys {
     }
 
     /// Reads those on this machine again. The same trouble is told once, and not at every look.
-    pub fn reread(&self) {
+    pub(crate) fn reread(&self) {
         let KeySource::Local(local) = &self.source else { return };
         let read = local.read(&self.algorithms).map_err(BackendError::unavailable);
         let before = self.rests().failed.as_ref().map(|(_, error)| error.message.clone());
@@ -153,12 +153,12 @@ impl Keys {
     }
 
     /// The file that they are read from.
-    pub fn file(&self) -> Option<PathBuf> {
+    pub(crate) fn file(&self) -> Option<PathBuf> {
         self.source.file()
     }
 
     /// Takes what `former` knows, if both have the same source and nothing is known here yet.
-    pub fn take_over(&self, former: &Self) {
+    pub(crate) fn take_over(&self, former: &Self) {
         if let (KeySource::Published(own), KeySource::Published(other)) = (&self.source, &former.source)
             && own.is_same(other)
             && self.algorithms == former.algorithms

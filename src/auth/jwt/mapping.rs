@@ -22,7 +22,7 @@ const MAX_GLOBS: usize = 256;
 
 /// From claims to a caller.
 #[derive(Debug)]
-pub struct Mapping {
+pub(crate) struct Mapping {
     name: Expression,
     role: Role,
     scope: ScopeOf,
@@ -48,7 +48,7 @@ struct Given {
 
 impl Mapping {
     /// Checks what `config` says of names and scopes.
-    pub fn build(config: &JwtConfig, path: &Path, problems: &mut Problems) -> Option<Self> {
+    pub(crate) fn build(config: &JwtConfig, path: &Path, problems: &mut Problems) -> Option<Self> {
         let name = expression(&config.name, &path.key("name"), problems);
         let scope = match &config.scopes {
             None => {
@@ -71,12 +71,12 @@ impl Mapping {
     }
 
     /// How much its callers may ask.
-    pub const fn allowance(&self) -> &Arc<Allowance> {
+    pub(crate) const fn allowance(&self) -> &Arc<Allowance> {
         &self.allowance
     }
 
     /// The same, to be put in another's place.
-    pub const fn allowance_mut(&mut self) -> &mut Arc<Allowance> {
+    pub(crate) const fn allowance_mut(&mut self) -> &mut Arc<Allowance> {
         &mut self.allowance
     }
 
@@ -84,7 +84,7 @@ impl Mapping {
     ///
     /// # Errors
     /// When they do not fit; the text, which may repeat them, is for the log.
-    pub fn name(&self, claims: &Value) -> Result<String, String> {
+    pub(crate) fn name(&self, claims: &Value) -> Result<String, String> {
         let name = evaluate(&self.name, claims).map_err(|why| format!("`name`: {why}"))?;
         let Value::String(name) = name else {
             return Err(format!("`name` gives {}, not a string", kind_of(&name)));
@@ -101,7 +101,7 @@ impl Mapping {
     ///
     /// # Errors
     /// When they do not fit; the text, which may repeat them, is for the log.
-    pub fn caller(&self, claims: &Value) -> Result<Caller, String> {
+    pub(crate) fn caller(&self, claims: &Value) -> Result<Caller, String> {
         let name = self.name(claims)?;
         let scope = match &self.scope {
             ScopeOf::Issuer(scope) => scope.clone(),

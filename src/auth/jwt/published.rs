@@ -32,7 +32,7 @@ const SHORTEST_REFRESH: Duration = Duration::from_secs(1);
 
 /// Keys that somebody publishes.
 #[derive(Debug)]
-pub struct Published {
+pub(crate) struct Published {
     url: Url,
     /// Who must speak at the URL, if it says where the keys are and does not hold them.
     discovered: Option<String>,
@@ -50,7 +50,7 @@ struct Discovery {
 
 impl Published {
     /// Those of `issuer`, by `url` or `discovery` of `config`, which stands at `path`.
-    pub fn build(
+    pub(crate) fn build(
         config: &JwksConfig,
         issuer: &str,
         means: AuthContext<'_>,
@@ -85,7 +85,7 @@ impl Published {
     ///
     /// # Errors
     /// When there are none by `deadline`; the message says who was asked.
-    pub async fn fetch(&self, pinned: &[Algorithm], deadline: Instant) -> Result<KeySet, BackendError> {
+    pub(crate) async fn fetch(&self, pinned: &[Algorithm], deadline: Instant) -> Result<KeySet, BackendError> {
         let found = match &self.discovered {
             None => self.url.clone(),
             Some(issuer) => self.get(&self.url, deadline, |reply| keys_of(reply, issuer, &self.url)).await?,
@@ -114,7 +114,7 @@ impl Published {
     }
 
     /// Whether `other` asks the same.
-    pub fn is_same(&self, other: &Self) -> bool {
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.url == other.url && self.discovered == other.discovered
     }
 }

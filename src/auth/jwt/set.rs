@@ -14,17 +14,17 @@ use crate::domain::{
 const MAX_KEYS: usize = 256;
 
 /// The keys of an issuer at one time.
-pub struct KeySet {
+pub(crate) struct KeySet {
     keys: Vec<Key>,
     /// The hash of what they were read from, to see what is new.
     digest: [u8; 32],
     /// What could not be used, and why.
-    pub unusable: Vec<String>,
+    pub(crate) unusable: Vec<String>,
 }
 
 /// What a set makes of a token's signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub(crate) enum Verdict {
     /// One of its keys signed it.
     Genuine,
     /// None did, and a newer set would not hold another of that name.
@@ -39,7 +39,7 @@ impl KeySet {
     ///
     /// # Errors
     /// When it is none, or holds no key that can be used.
-    pub fn of_jwks(body: &[u8], pinned: &[Algorithm]) -> Result<Self, String> {
+    pub(crate) fn of_jwks(body: &[u8], pinned: &[Algorithm]) -> Result<Self, String> {
         let document = parse(body).map_err(|why| format!("it is not one JSON document: {why}"))?;
         let listed = document.get("keys").and_then(Value::as_array);
         let listed = listed.ok_or("it is no set of keys: it has no list `keys`")?;
@@ -66,7 +66,7 @@ impl KeySet {
     ///
     /// # Errors
     /// When it cannot be used.
-    pub fn of_pem(pem: &str, pinned: &[Algorithm]) -> Result<Self, String> {
+    pub(crate) fn of_pem(pem: &str, pinned: &[Algorithm]) -> Result<Self, String> {
         Ok(Self::of_one(Key::of_pem(pem, pinned)?, pem.as_bytes()))
     }
 
@@ -74,7 +74,7 @@ impl KeySet {
     ///
     /// # Errors
     /// When it cannot be used.
-    pub fn of_secret(secret: &Secret, pinned: &[Algorithm]) -> Result<Self, String> {
+    pub(crate) fn of_secret(secret: &Secret, pinned: &[Algorithm]) -> Result<Self, String> {
         Ok(Self::of_one(Key::of_secret(secret, pinned)?, secret.expose().as_bytes()))
     }
 
@@ -84,7 +84,7 @@ impl KeySet {
 
     /// Whether one of these keys signed `token` by `algorithm`. A key without a name is tried with every token, and a token that names
     /// no key with every one.
-    pub fn verify(&self, token: &Compact<'_>, algorithm: Algorithm) -> Verdict {
+    pub(crate) fn verify(&self, token: &Compact<'_>, algorithm: Algorithm) -> Verdict {
         let named = token.key_id();
         let is_meant = |key: &&Key| named.is_none() || key.id.is_none() || key.id.as_deref() == named;
         if self.keys.iter().filter(is_meant).any(|key| key.verifies(token, algorithm)) {
@@ -95,12 +95,12 @@ impl KeySet {
     }
 
     /// Whether `other` was read from the same bytes.
-    pub fn is_same(&self, other: &Self) -> bool {
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.digest == other.digest
     }
 
     /// How many keys can be used.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.keys.len()
     }
 }

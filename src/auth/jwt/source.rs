@@ -20,7 +20,7 @@ use crate::{
 
 /// Where an issuer's keys come from.
 #[derive(Debug)]
-pub enum KeySource {
+pub(crate) enum KeySource {
     /// Whoever publishes them.
     Published(Box<Published>),
     /// This machine.
@@ -29,7 +29,7 @@ pub enum KeySource {
 
 /// Keys on this machine.
 #[derive(Debug)]
-pub enum Local {
+pub(crate) enum Local {
     /// A file with a set of keys.
     Set(PathBuf),
     /// A file with one public key.
@@ -40,7 +40,7 @@ pub enum Local {
 
 impl KeySource {
     /// The source that `config`, at `path`, names, and the place of its key.
-    pub fn build(
+    pub(crate) fn build(
         config: &JwtConfig,
         means: AuthContext<'_>,
         path: &Path,
@@ -91,7 +91,7 @@ impl KeySource {
     }
 
     /// The file that may be renewed while the gateway runs.
-    pub fn file(&self) -> Option<PathBuf> {
+    pub(crate) fn file(&self) -> Option<PathBuf> {
         match self {
             Self::Local(Local::Set(file) | Local::PublicKey(file)) => Some(file.clone()),
             Self::Local(Local::Secret(SecretRef::File(file), base)) => Some(base.resolve(file)),
@@ -105,7 +105,7 @@ impl Local {
     ///
     /// # Errors
     /// When they cannot be read or used; the text names where they are.
-    pub fn read(&self, pinned: &[Algorithm]) -> Result<KeySet, String> {
+    pub(crate) fn read(&self, pinned: &[Algorithm]) -> Result<KeySet, String> {
         match self {
             Self::Set(path) | Self::PublicKey(path) => {
                 let shown = path.display();

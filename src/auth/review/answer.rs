@@ -7,16 +7,16 @@ use crate::domain::document::{excerpt, parse_object};
 /// Who a token's holder is.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct User {
+pub(crate) struct User {
     /// The user's name.
-    pub username: String,
+    pub(crate) username: String,
     /// The user's groups.
-    pub groups: Vec<String>,
+    pub(crate) groups: Vec<String>,
 }
 
 /// What an API server says of a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ReviewAnswer {
+pub(crate) enum ReviewAnswer {
     /// It is this user's, and for one of the audiences that were asked for.
     Theirs(User),
     /// It is good, but nobody says that it is for the gateway.
@@ -46,7 +46,7 @@ impl ReviewAnswer {
     ///
     /// # Errors
     /// When it is no such answer.
-    pub fn read(body: &[u8], audiences: &[String]) -> Result<Self, String> {
+    pub(crate) fn read(body: &[u8], audiences: &[String]) -> Result<Self, String> {
         let Review { status } = parse_object(body).map_err(|why| format!("the answer is no TokenReview: {why}"))?;
         if !status.authenticated {
             return Ok(Self::Nobodys(status.error));

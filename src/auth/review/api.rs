@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// How many questions about tokens that nobody knows may be under way.
-pub const PLACES: usize = 6;
+pub(crate) const PLACES: usize = 6;
 /// How many about tokens that were good a short time ago.
 const PLACES_OF_KNOWN: usize = 4;
 /// The largest answer that is read, in bytes.
@@ -30,7 +30,7 @@ const MAX_REPLY_BYTES: usize = 1024 * 1024;
 
 /// Whom a question is about.
 #[derive(Debug, Clone, Copy)]
-pub enum About {
+pub(crate) enum About {
     /// Somebody at this address whom nobody knows.
     Stranger(IpAddr),
     /// Somebody whose token was good.
@@ -38,7 +38,7 @@ pub enum About {
 }
 
 /// A cluster's API server.
-pub struct Api {
+pub(crate) struct Api {
     url: Url,
     token: SecretRef,
     base: BaseDir,
@@ -47,13 +47,13 @@ pub struct Api {
     /// The way for those who are known.
     reserved: Arc<HttpClient>,
     /// For whom a token must be: one of these.
-    pub audiences: Vec<String>,
+    pub(crate) audiences: Vec<String>,
     metrics: ReviewMetrics,
 }
 
 impl Api {
     /// Checks `config`, which stands at `path`. Nobody is asked.
-    pub fn build(
+    pub(crate) fn build(
         config: &TokenReviewConfig,
         means: AuthContext<'_>,
         path: &Path,
@@ -97,12 +97,12 @@ impl Api {
     }
 
     /// Whether `other` is the same server, asked for the same audiences.
-    pub fn is_same(&self, other: &Self) -> bool {
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.url == other.url && self.audiences == other.audiences
     }
 
     /// What is counted.
-    pub const fn metrics(&self) -> &ReviewMetrics {
+    pub(crate) const fn metrics(&self) -> &ReviewMetrics {
         &self.metrics
     }
 
@@ -110,7 +110,12 @@ impl Api {
     ///
     /// # Errors
     /// When no review arrives by `deadline`.
-    pub async fn ask(&self, about: About, token: &Secret, deadline: Instant) -> Result<ReviewAnswer, BackendError> {
+    pub(crate) async fn ask(
+        &self,
+        about: About,
+        token: &Secret,
+        deadline: Instant,
+    ) -> Result<ReviewAnswer, BackendError> {
         let asked = json!({
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenReview",

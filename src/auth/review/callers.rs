@@ -12,7 +12,7 @@ use crate::{
 
 /// Users, and what they may ask.
 #[derive(Debug)]
-pub struct Reviewed {
+pub(crate) struct Reviewed {
     /// What it is told from others by: its `name`, or its `user`.
     label: String,
     user: GlobSet,
@@ -25,7 +25,7 @@ pub struct Reviewed {
 
 impl Reviewed {
     /// Checks `config`, which stands at `path`.
-    pub fn build(config: &ReviewedConfig, path: &Path, problems: &mut Problems) -> Option<Self> {
+    pub(crate) fn build(config: &ReviewedConfig, path: &Path, problems: &mut Problems) -> Option<Self> {
         if let Some(name) = &config.name {
             check_name(name, &path.key("name"), problems);
         }
@@ -58,17 +58,17 @@ impl Reviewed {
     }
 
     /// What it is called, and how much its callers may ask.
-    pub fn allowance(&self) -> (&str, &Arc<Allowance>) {
+    pub(crate) fn allowance(&self) -> (&str, &Arc<Allowance>) {
         (&self.label, &self.allowance)
     }
 
     /// The same, to be put in another's place.
-    pub fn allowance_mut(&mut self) -> (&str, &mut Arc<Allowance>) {
+    pub(crate) fn allowance_mut(&mut self) -> (&str, &mut Arc<Allowance>) {
         (&self.label, &mut self.allowance)
     }
 
     /// The caller that `user` is, if it is one of these.
-    pub fn caller(&self, user: &User) -> Option<Arc<Caller>> {
+    pub(crate) fn caller(&self, user: &User) -> Option<Arc<Caller>> {
         let is_member = |groups: &GlobSet| user.groups.iter().any(|group| groups.is_match(group));
         let fits = self.user.is_match(&user.username) && self.groups.as_ref().is_none_or(is_member);
         let name = self.name.as_ref().unwrap_or(&user.username);

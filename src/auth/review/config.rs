@@ -13,48 +13,48 @@ const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 /// Tokens that a cluster's API server vouches for (`TokenReview`).
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct TokenReviewConfig {
+pub(crate) struct TokenReviewConfig {
     /// The API server, by https; by http on this machine only.
     #[serde(default = "api")]
-    pub api: String,
+    pub(crate) api: String,
     /// Who asks; read at each use. The service account of the gateway's pod unless set. It needs the
     /// cluster role `system:auth-delegator`.
     #[serde(default = "token")]
-    pub token: SecretRef,
+    pub(crate) token: SecretRef,
     /// A PEM file with the API server's CA. That of the pod unless set.
     #[serde(default = "ca")]
-    pub ca: PathBuf,
+    pub(crate) ca: PathBuf,
     /// For whom a token must be: one of these.
-    pub audiences: Vec<String>,
+    pub(crate) audiences: Vec<String>,
     /// Whose tokens are taken; the first that fits.
-    pub callers: Vec<ReviewedConfig>,
+    pub(crate) callers: Vec<ReviewedConfig>,
 }
 
 /// Users of the cluster, and what they may ask.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct ReviewedConfig {
+pub(crate) struct ReviewedConfig {
     /// A glob over the user's name: `system:serviceaccount:argocd:*`.
-    pub user: String,
+    pub(crate) user: String,
     /// Globs over the user's groups, of which one must fit; any groups, or none, unless set.
-    pub groups: Option<Vec<String>>,
+    pub(crate) groups: Option<Vec<String>>,
     /// What the caller is called; the user's name unless set.
-    pub name: Option<String>,
+    pub(crate) name: Option<String>,
     /// What their tokens are for.
     #[serde(default)]
-    pub role: Role,
+    pub(crate) role: Role,
     /// The routes that they open, as globs; all of them unless set.
-    pub routes: Option<Vec<String>>,
+    pub(crate) routes: Option<Vec<String>>,
     /// The ApplicationSets that they may ask for, as globs over the name in the call; all of them unless set.
-    pub application_sets: Option<Vec<String>>,
+    pub(crate) application_sets: Option<Vec<String>>,
     /// How many calls per second they may make together; any unless set. More wait for their turn, and get a 429 when it
     /// would come after the deadline.
     #[schemars(range(min = 1))]
-    pub rate: Option<u32>,
+    pub(crate) rate: Option<u32>,
     /// How many of their calls may be under way at once; any unless set. More wait for their turn, and get a 429 when it
     /// would come after the deadline.
     #[schemars(range(min = 1))]
-    pub concurrency: Option<usize>,
+    pub(crate) concurrency: Option<usize>,
 }
 
 fn api() -> String {

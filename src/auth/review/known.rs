@@ -29,18 +29,18 @@ const MAX_TOKENS: u64 = 4096;
 
 /// What was said of tokens.
 #[derive(Debug)]
-pub struct KnownTokens {
+pub(crate) struct KnownTokens {
     good: Bounded<TokenHash, Arc<Good>>,
     bad: Bounded<TokenHash, Bad>,
 }
 
 /// A token that was good.
 #[derive(Debug)]
-pub struct Good {
+pub(crate) struct Good {
     /// Whose it is.
-    pub caller: Arc<Caller>,
+    pub(crate) caller: Arc<Caller>,
     /// What the API server calls that.
-    pub user: User,
+    pub(crate) user: User,
     since: Timestamp,
     expires: Timestamp,
     /// When the API server was last asked in vain, in milliseconds since 1970; 0 when it was not.
@@ -56,12 +56,12 @@ struct Bad {
 
 impl KnownTokens {
     /// Nothing yet.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { good: bounded_cache::new(MAX_TOKENS), bad: bounded_cache::new(MAX_TOKENS) }
     }
 
     /// What holds of `token` at `now` without asking.
-    pub fn verdict(&self, token: &TokenHash, now: Timestamp) -> Option<Result<Arc<Caller>, Refused>> {
+    pub(crate) fn verdict(&self, token: &TokenHash, now: Timestamp) -> Option<Result<Arc<Caller>, Refused>> {
         if let Some(good) = self.good.get(token) {
             return good.is_believed(now).then(|| Ok(Arc::clone(&good.caller)));
         }
@@ -70,24 +70,31 @@ impl KnownTokens {
     }
 
     /// What was said of `token` when it was good, if it has not expired at `now`.
-    pub fn good(&self, token: &TokenHash, now: Timestamp) -> Option<Arc<Good>> {
+    pub(crate) fn good(&self, token: &TokenHash, now: Timestamp) -> Option<Arc<Good>> {
         self.good.get(token).filter(|good| now < good.expires)
     }
 
     /// Notes that `token` is that of `user`, by the API server's word of `since`.
-    pub fn admit(&self, token: TokenHash, caller: Arc<Caller>, user: User, since: Timestamp, expires: Timestamp) {
+    pub(crate) fn admit(
+        &self,
+        token: TokenHash,
+        caller: Arc<Caller>,
+        user: User,
+        since: Timestamp,
+        expires: Timestamp,
+    ) {
         self.good.insert(token, Arc::new(Good { caller, user, since, expires, failed: AtomicU64::new(0) }));
         self.bad.invalidate(&token);
     }
 
     /// Notes that `token` is no good.
-    pub fn refuse(&self, token: TokenHash, why: Refused, since: Timestamp, expires: Timestamp) {
+    pub(crate) fn refuse(&self, token: TokenHash, why: Refused, since: Timestamp, expires: Timestamp) {
         self.bad.insert(token, Bad { why, since, expires });
         self.good.invalidate(&token);
     }
 
     /// Takes over what `former` knows of good tokens, whose users are the callers that `caller` says.
-    pub fn take_over(&self, former: &Self, caller: impl Fn(&User) -> Option<Arc<Caller>>) {
+    pub(crate) fn take_over(&self, former: &Self, caller: impl Fn(&User) -> Option<Arc<Caller>>) {
         for (token, good) in &former.good {
             if let Some(caller) = caller(&good.user) {
                 self.admit(*token, caller, good.user.clone(), good.since, good.expires);
@@ -105,12 +112,12 @@ impl Good {
     }
 
     /// Whether it holds at `now` if the API server does not answer.
-    pub fn stands(&self, now: Timestamp) -> bool {
+    pub(crate) fn stands(&self, now: Timestamp) -> bool {
         now < self.expires && is_within(self.since, GOOD_FOR + STANDS_FOR, now)
     }
 
     /// Notes that the API server was asked again in vain at `now`.
-    pub fn failed(&self, now: Timestamp) {
+    pub(crate) fn failed(&self, now: Timestamp) {
         self.failed.store(now.0, Ordering::Relaxed);
     }
 }

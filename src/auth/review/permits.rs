@@ -13,7 +13,7 @@ use crate::auth::budget::place;
 
 /// The places that there are.
 #[derive(Debug)]
-pub struct ReviewPermits {
+pub(crate) struct ReviewPermits {
     all: Semaphore,
     most_per_peer: usize,
     by_peer: Mutex<HashMap<IpAddr, Arc<Semaphore>>>,
@@ -21,7 +21,7 @@ pub struct ReviewPermits {
 
 /// A place, free again when it is dropped.
 #[derive(Debug)]
-pub struct ReviewPermit<'a> {
+pub(crate) struct ReviewPermit<'a> {
     _of_all: SemaphorePermit<'a>,
     _of_peer: OwnedSemaphorePermit,
     /// The last one, since it looks whether the others are gone.
@@ -37,7 +37,7 @@ struct Interest<'a> {
 
 impl ReviewPermits {
     /// So many in all, and for each address.
-    pub fn new(most: usize, most_per_peer: usize) -> Self {
+    pub(crate) fn new(most: usize, most_per_peer: usize) -> Self {
         Self { all: Semaphore::new(most), most_per_peer, by_peer: Mutex::default() }
     }
 
@@ -45,7 +45,7 @@ impl ReviewPermits {
     ///
     /// # Errors
     /// Never: places are not closed.
-    pub async fn enter(&self, peer: IpAddr) -> Result<ReviewPermit<'_>, AcquireError> {
+    pub(crate) async fn enter(&self, peer: IpAddr) -> Result<ReviewPermit<'_>, AcquireError> {
         let interest = Interest { places: self, peer: place(peer) };
         let own = || Arc::new(Semaphore::new(self.most_per_peer));
         let of_peer = Arc::clone(self.by_peer().entry(interest.peer).or_insert_with(own));

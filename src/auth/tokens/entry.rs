@@ -17,9 +17,9 @@ use crate::{
 
 /// One token, but for what it is now.
 #[derive(Debug)]
-pub struct Token {
+pub(crate) struct Token {
     /// Whose it is.
-    pub caller: Arc<Caller>,
+    pub(crate) caller: Arc<Caller>,
     config: TokenConfig,
     not_before: Option<Timestamp>,
     not_after: Option<Timestamp>,
@@ -27,7 +27,7 @@ pub struct Token {
 
 impl Token {
     /// The token of `config`, which stands at `path`, and its hash as it is now.
-    pub fn build(
+    pub(crate) fn build(
         config: &TokenConfig,
         base: &BaseDir,
         now: Timestamp,
@@ -45,7 +45,7 @@ impl Token {
     }
 
     /// The file that it is read from.
-    pub fn file(&self, base: &BaseDir) -> Option<PathBuf> {
+    pub(crate) fn file(&self, base: &BaseDir) -> Option<PathBuf> {
         Some(base.resolve(self.config.file.as_ref()?))
     }
 
@@ -53,12 +53,12 @@ impl Token {
     ///
     /// # Errors
     /// When it cannot be read or is of no use; the text names the file.
-    pub fn read(&self, base: &BaseDir) -> Result<TokenHash, String> {
+    pub(crate) fn read(&self, base: &BaseDir) -> Result<TokenHash, String> {
         hash(&self.config, base)
     }
 
     /// Whether it lets in whom `other` lets in: to ask the same, as much.
-    pub fn is_like(&self, other: &Self) -> bool {
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
         let all = |globs: Option<Vec<String>>| globs.unwrap_or_else(|| vec!["*".to_owned()]);
         let opens = |token: &Self| {
             let TokenConfig { role, routes, application_sets, rate, concurrency, .. } = token.config.clone();
@@ -68,12 +68,12 @@ impl Token {
     }
 
     /// Whether it is valid at `now`.
-    pub fn is_valid(&self, now: Timestamp) -> bool {
+    pub(crate) fn is_valid(&self, now: Timestamp) -> bool {
         self.not_before.is_none_or(|from| from <= now) && self.not_after.is_none_or(|until| now < until)
     }
 
     /// Why it is not valid at `now`, if it is not.
-    pub fn refusal(&self, now: Timestamp) -> Refused {
+    pub(crate) fn refusal(&self, now: Timestamp) -> Refused {
         let (name, early) = (&self.caller.name, self.not_before.filter(|from| now < *from));
         let (when, limit) = early.map_or(("was valid until", self.not_after), |from| ("is valid from", Some(from)));
         let date = limit.map(Timestamp::to_date).unwrap_or_default();

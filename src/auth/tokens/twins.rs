@@ -8,17 +8,17 @@ use crate::auth::TokenHash;
 
 /// An entry that holds the token of an earlier one, and is not like it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Twin {
+pub(crate) struct Twin {
     /// Its place among all entries.
-    pub index: usize,
+    pub(crate) index: usize,
     /// Whether the two have different roles: a token has one.
-    pub is_serious: bool,
+    pub(crate) is_serious: bool,
     earlier: String,
     later: String,
 }
 
 /// The entries whose token is that of an earlier one, with which they differ in what it opens.
-pub fn twins(entries: &[Token], hashes: &[TokenHash]) -> Vec<Twin> {
+pub(crate) fn twins(entries: &[Token], hashes: &[TokenHash]) -> Vec<Twin> {
     let all = || entries.iter().zip(hashes).enumerate();
     let pairs = all().flat_map(|later| all().take(later.0).map(move |earlier| (earlier, later)));
     let equal = pairs.filter(|((_, (_, one)), (_, (_, two)))| one == two);

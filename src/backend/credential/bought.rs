@@ -14,7 +14,7 @@ use crate::domain::{
 
 /// Who sells tokens.
 #[async_trait]
-pub trait Seller: fmt::Debug + Send + Sync {
+pub(crate) trait Seller: fmt::Debug + Send + Sync {
     /// Buys one at `now`.
     ///
     /// # Errors
@@ -30,15 +30,15 @@ pub trait Seller: fmt::Debug + Send + Sync {
 
 /// A token, as it is sent.
 #[derive(Debug)]
-pub struct Token {
+pub(crate) struct Token {
     /// The whole `Authorization`, marked as sensitive.
-    pub authorization: HeaderValue,
+    pub(crate) authorization: HeaderValue,
     /// When it is time for another.
-    pub renew_at: Timestamp,
+    pub(crate) renew_at: Timestamp,
 }
 
 /// A token, bought when it is needed.
-pub struct Bought {
+pub(crate) struct Bought {
     seller: Box<dyn Seller>,
     clock: Arc<dyn Clock>,
     token: Mutex<Option<Token>>,
@@ -46,17 +46,17 @@ pub struct Bought {
 
 impl Bought {
     /// Nothing is bought yet.
-    pub fn new(seller: Box<dyn Seller>, clock: &Arc<dyn Clock>) -> Self {
+    pub(crate) fn new(seller: Box<dyn Seller>, clock: &Arc<dyn Clock>) -> Self {
         Self { seller, clock: Arc::clone(clock), token: Mutex::default() }
     }
 
     /// Who asks.
-    pub fn account(&self) -> Arc<str> {
+    pub(crate) fn account(&self) -> Arc<str> {
         self.seller.account()
     }
 
     /// What may come back: what it is bought with, and the token.
-    pub fn secrets(&self) -> Secrets {
+    pub(crate) fn secrets(&self) -> Secrets {
         let mut secrets = self.seller.secrets();
         let token = self.token.try_lock();
         let token = token.as_ref().ok().and_then(|token| token.as_ref()?.authorization.to_str().ok());
@@ -70,7 +70,11 @@ impl Bought {
     ///
     /// # Errors
     /// When there is none by `deadline`.
-    pub async fn token(&self, refused: Option<&HeaderValue>, deadline: Instant) -> Result<HeaderValue, BackendError> {
+    pub(crate) async fn token(
+        &self,
+        refused: Option<&HeaderValue>,
+        deadline: Instant,
+    ) -> Result<HeaderValue, BackendError> {
         let late = |_| BackendError::timeout("the token did not arrive in time");
         let mut token = tokio::time::timeout_at(deadline, self.token.lock()).await.map_err(late)?;
         if let Some(token) = &*token

@@ -44,19 +44,19 @@ const MAX_REPLY_BYTES: usize = 256 * 1024;
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "GithubApp")]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Config {
+pub(crate) struct Config {
     /// The App's id.
-    pub id: u64,
+    pub(crate) id: u64,
     /// The installation's id: the number at the end of its settings page's URL.
-    pub installation: u64,
+    pub(crate) installation: u64,
     /// The App's private key, in PEM form as GitHub hands it out.
-    pub private_key: SecretRef,
+    pub(crate) private_key: SecretRef,
     /// GitHub's API, if it is an Enterprise Server's: `https://ghe.example.com/api/v3`. A gate has a key of its own for it.
-    pub api: Option<String>,
+    pub(crate) api: Option<String>,
 }
 
 /// The App, ready to buy tokens for its installation.
-pub struct App {
+pub(crate) struct App {
     id: u64,
     installation: u64,
     key: SecretRef,
@@ -81,7 +81,7 @@ struct TokenReply {
 
 impl App {
     /// The App of `config`, which buys its tokens at `api` over `line`.
-    pub fn new(config: &Config, api: &Url, line: &Arc<HttpClient>, around: BuildContext<'_>) -> Self {
+    pub(crate) fn new(config: &Config, api: &Url, line: &Arc<HttpClient>, around: BuildContext<'_>) -> Self {
         let mut url = api.clone();
         around.outbound.name_destination(Some(api));
         if let Ok(mut path) = url.path_segments_mut() {
@@ -102,7 +102,7 @@ impl App {
     ///
     /// # Errors
     /// When it cannot be read, or is none; the text names its source and nothing of it.
-    pub fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), String> {
         self.jwt(Timestamp(0)).map(drop).map_err(|error| error.message)
     }
 
@@ -167,7 +167,7 @@ impl Seller for App {
 
 /// The headers of every question to GitHub.
 #[must_use]
-pub fn headers() -> HeaderMap {
+pub(crate) fn headers() -> HeaderMap {
     let mut headers = HeaderMap::new();
     headers.insert(header::ACCEPT, HeaderValue::from_static("application/vnd.github+json"));
     headers.insert("x-github-api-version", HeaderValue::from_static("2022-11-28"));
@@ -178,7 +178,7 @@ pub fn headers() -> HeaderMap {
 ///
 /// # Errors
 /// When it names none.
-pub fn api_url(api: Option<&str>) -> Result<Url, String> {
+pub(crate) fn api_url(api: Option<&str>) -> Result<Url, String> {
     fixed_url(api.unwrap_or(GITHUB))
 }
 

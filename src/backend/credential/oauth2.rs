@@ -38,28 +38,28 @@ const MAX_REPLY_BYTES: usize = 1024 * 1024;
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "Oauth2Credential")]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Config {
+pub(crate) struct Config {
     /// The token endpoint. It is reached with the same certificates as what the token is for.
-    pub token_url: String,
+    pub(crate) token_url: String,
     /// The client's id.
-    pub client_id: String,
+    pub(crate) client_id: String,
     /// The client's secret, read for each token.
-    pub client_secret: SecretRef,
+    pub(crate) client_secret: SecretRef,
     /// What the token shall allow. Without it, what the server gives by itself.
     #[serde(default)]
-    pub scopes: Vec<String>,
+    pub(crate) scopes: Vec<String>,
     /// What the server wants to know besides, such as `audience` or `resource`.
     #[serde(default)]
-    pub parameters: BTreeMap<String, String>,
+    pub(crate) parameters: BTreeMap<String, String>,
     /// Where id and secret are sent.
     #[serde(default)]
-    pub client_authentication: ClientAuthentication,
+    pub(crate) client_authentication: ClientAuthentication,
 }
 
 /// Where a client's id and secret are sent (RFC 6749, section 2.3.1).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub enum ClientAuthentication {
+pub(crate) enum ClientAuthentication {
     /// As `Authorization: Basic`, which every server must take.
     #[default]
     Basic,
@@ -69,7 +69,7 @@ pub enum ClientAuthentication {
 
 /// A client, ready to buy.
 #[derive(Debug)]
-pub struct Client {
+pub(crate) struct Client {
     url: Url,
     id: String,
     secret: SecretRef,
@@ -103,7 +103,7 @@ struct Refusal {
 
 impl Client {
     /// Checks URL and secret.
-    pub fn build(
+    pub(crate) fn build(
         config: &Config,
         line: Option<&Arc<HttpClient>>,
         around: BuildContext<'_>,

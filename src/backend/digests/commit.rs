@@ -16,7 +16,7 @@ impl Commit {
     ///
     /// # Errors
     /// When `text` is empty, shortened, or no commit at all; the text says what to use instead.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let is_hex = text.bytes().all(|byte| byte.is_ascii_hexdigit());
         match text.len() {
             40 | 64 if is_hex => Ok(Self(text.to_ascii_lowercase())),
@@ -36,7 +36,7 @@ impl Commit {
     ///
     /// # Errors
     /// When a value is missing, or the result is no full commit.
-    pub async fn render(template: &Template, context: &Context) -> Result<Self, BackendError> {
+    pub(crate) async fn render(template: &Template, context: &Context) -> Result<Self, BackendError> {
         let text = context.render(template).await;
         let parsed = text.and_then(|text| Ok(Self::parse(text.trim())?));
         parsed.map_err(|error| error.told(BackendError::invalid_input))
@@ -50,7 +50,7 @@ impl Commit {
 
     /// Its first 8 digits, for messages.
     #[must_use]
-    pub fn short(&self) -> &str {
+    pub(crate) fn short(&self) -> &str {
         &self.0[..8]
     }
 }

@@ -34,7 +34,7 @@ const ORIGIN: [&str; 3] = ["revision", "builtAt", "runUrl"];
 /// What to answer while the images are not built, and were never seen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub enum OnMissing {
+pub(crate) enum OnMissing {
     /// An explicit empty list: there is nothing to deploy yet.
     #[default]
     Omit,
@@ -48,13 +48,13 @@ pub enum OnMissing {
 #[derive(Debug)]
 pub(super) struct Finding {
     /// Its name.
-    pub name: String,
+    pub(crate) name: String,
     /// What there is of it.
-    pub is: ImageState,
+    pub(crate) is: ImageState,
     /// What the manifest under the tag holds, and those of its images that matter, by digest, where that was read.
-    pub holds: Vec<(Digest, Arc<Contents>)>,
+    pub(crate) holds: Vec<(Digest, Arc<Contents>)>,
     /// How that is known.
-    pub evidence: Vec<Evidence>,
+    pub(crate) evidence: Vec<Evidence>,
 }
 
 /// What there is of an image.
@@ -72,28 +72,28 @@ pub(super) enum ImageState {
 #[derive(Debug)]
 pub(super) struct Built {
     /// Its parts, under the names that templates use.
-    pub parts: Parameters,
+    pub(crate) parts: Parameters,
     /// When it was built, if that is known.
-    pub created: Option<String>,
+    pub(crate) created: Option<String>,
     /// The commit, by its own word.
-    pub revision: Option<String>,
+    pub(crate) revision: Option<String>,
 }
 
 /// All that was learned for one question.
 #[derive(Debug)]
 pub(super) struct Learned {
     /// Of each image.
-    pub findings: Vec<Finding>,
+    pub(crate) findings: Vec<Finding>,
     /// CI's word, where there is a gate.
-    pub ruling: Option<Ruling>,
+    pub(crate) ruling: Option<Ruling>,
     /// Whether `revision`, `builtAt` and `runUrl` are told.
-    pub tells_origin: bool,
+    pub(crate) tells_origin: bool,
     /// What was noted before.
-    pub before: Note,
+    pub(crate) before: Note,
     /// The configuration that asks.
-    pub made_by: String,
+    pub(crate) made_by: String,
     /// Now.
-    pub now: Timestamp,
+    pub(crate) now: Timestamp,
 }
 
 /// What to say when there is nothing.
@@ -112,7 +112,7 @@ impl Learned {
     ///
     /// # Errors
     /// When nothing is built, nothing was, and that is to be one.
-    pub fn decide(mut self, fallback: &Fallback) -> Result<Outcome, BackendError> {
+    pub(crate) fn decide(mut self, fallback: &Fallback) -> Result<Outcome, BackendError> {
         let mut evidence: Vec<Evidence> = Vec::new();
         for finding in &mut self.findings {
             evidence.extend(finding.evidence.drain(..).map(|each| each.of(&finding.name)));

@@ -3,18 +3,18 @@
 //!
 //! To add a system: a file with its `Config`, `build` and `impl System`, and one line in [`GateConfig`].
 
-pub mod address;
-pub mod api;
+pub(crate) mod address;
+pub(crate) mod api;
 pub mod bitbucket;
-pub mod combined;
-pub mod forge;
-pub mod generic;
+pub(crate) mod combined;
+pub(crate) mod forge;
+pub(crate) mod generic;
 pub mod gitea;
-pub mod github;
+pub(crate) mod github;
 pub mod gitlab;
 pub mod memory;
-pub mod paging;
-pub mod pattern;
+pub(crate) mod paging;
+pub(crate) mod pattern;
 
 use std::{fmt, sync::Arc};
 
@@ -102,7 +102,7 @@ pub enum RulingState {
 impl RulingState {
     /// The word itself.
     #[must_use]
-    pub const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Passed => "passed",
             Self::Pending => "pending",
@@ -144,7 +144,7 @@ impl GateConfig {
 
     /// Whether its word may go to an earlier commit than the one that is asked about.
     #[must_use]
-    pub fn walks_back(&self) -> bool {
+    pub(crate) fn walks_back(&self) -> bool {
         match self {
             Self::Github(config) => config.walk_back.is_some(),
             Self::All(members) | Self::Any(members) => members.iter().any(Self::walks_back),
@@ -154,7 +154,7 @@ impl GateConfig {
 
     /// Whether it says which commit its word is about.
     #[must_use]
-    pub fn knows_commit(&self) -> bool {
+    pub(crate) fn knows_commit(&self) -> bool {
         match self {
             Self::Http(config) => config.sha.is_some(),
             Self::All(members) => members.iter().any(Self::knows_commit),

@@ -34,7 +34,7 @@ use crate::{
 const OWN: [&str; 6] = ["stale", "revision", "builtAt", "runUrl", "params", "applicationSet"];
 
 /// The images, parsed, and those who vouch for them.
-pub struct Images {
+pub(crate) struct Images {
     named: Vec<(String, Image)>,
     expect: Option<Template>,
     policy: Policy,
@@ -51,7 +51,12 @@ pub struct Images {
 
 impl Images {
     /// Parses the references and templates.
-    pub fn build(config: &Config, around: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
+    pub(crate) fn build(
+        config: &Config,
+        around: BuildContext<'_>,
+        path: &Path,
+        problems: &mut Problems,
+    ) -> Option<Self> {
         let images_path = path.key("images");
         if config.images.is_empty() {
             problems.error_with_help(
@@ -99,7 +104,7 @@ impl Images {
     ///
     /// # Errors
     /// When one of them does not know.
-    pub async fn resolve(&self, query: &Query) -> Result<Outcome, BackendError> {
+    pub(crate) async fn resolve(&self, query: &Query) -> Result<Outcome, BackendError> {
         let context = Context::of_input(query, &self.evaluator);
         let before = Note::read(&query.before);
         let known = &before.known;
@@ -172,14 +177,14 @@ impl Images {
     }
 
     /// Whether what is asked depends on the ApplicationSet's name.
-    pub fn reads_application_set(&self) -> bool {
+    pub(crate) fn reads_application_set(&self) -> bool {
         self.named.iter().any(|(_, image)| image.reads_application_set())
             || self.expect.as_ref().is_some_and(Template::reads_application_set)
             || self.gate.as_ref().is_some_and(|gate| gate.reads_application_set())
     }
 
     /// Forgets what was learned for others.
-    pub fn forget(&self) {
+    pub(crate) fn forget(&self) {
         self.registries.forget_tags();
         self.gate.iter().for_each(|gate| gate.forget());
     }

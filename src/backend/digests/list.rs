@@ -14,14 +14,12 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+pub(crate) use self::repositories::MissingRepository;
+pub use self::selection::{Sort, TagsConfig};
 use self::{
     opened::{Inside, Opened},
     repositories::{Repositories, Repository},
     selection::{Candidate, Selection},
-};
-pub use self::{
-    repositories::MissingRepository,
-    selection::{Sort, TagsConfig},
 };
 use super::shared_for;
 use crate::{
@@ -45,35 +43,35 @@ const MAX_NAMED: usize = 5;
 /// Which tags of which repositories.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct ListConfig {
+pub(crate) struct ListConfig {
     /// `registry/repository` by name, or as a pattern over the registry's catalogue, in which `*` stands for text without a
     /// `/` and `**` for any number of folders; templates over `params` and `applicationSet`. The registry stands in them
     /// as it is.
-    pub repositories: Vec<String>,
+    pub(crate) repositories: Vec<String>,
     /// Which of their tags; all unless set. Those that tools keep beside an image, `sha256-` and its digest (signatures,
     /// attestations), are always left out.
     #[serde(default)]
-    pub tags: TagsConfig,
+    pub(crate) tags: TagsConfig,
     /// In which order, the newest first; `semver` where the tags are selected by it, else `alphabetical`.
-    pub sort: Option<Sort>,
+    pub(crate) sort: Option<Sort>,
     /// How many of each repository.
     #[schemars(range(min = 1))]
-    pub limit: Option<usize>,
+    pub(crate) limit: Option<usize>,
     /// Only what has these annotations on the index or manifest that its tag names, or on the first image of an index that
     /// has no annotations; `*` and `?` in a value are wildcards. An image's labels are none.
     #[serde(default)]
-    pub annotations: BTreeMap<String, String>,
+    pub(crate) annotations: BTreeMap<String, String>,
     /// Only artifacts of this type; an image's is the media type of its configuration, and an index for several platforms
     /// has one only if its builder gave it one.
-    pub artifact_type: Option<String>,
+    pub(crate) artifact_type: Option<String>,
     /// What it means that a repository does not exist, or that none fits a pattern.
     #[serde(default)]
-    pub missing_repository: MissingRepository,
+    pub(crate) missing_repository: MissingRepository,
 }
 
 /// A list, ready to be read.
 #[derive(Debug)]
-pub struct List {
+pub(crate) struct List {
     repositories: Repositories,
     selection: Selection,
     inside: Inside,
@@ -87,7 +85,7 @@ struct Vanished(Reference);
 
 impl List {
     /// Parses patterns and templates.
-    pub fn build(config: &ListConfig, around: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Self {
+    pub(crate) fn build(config: &ListConfig, around: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Self {
         if config.limit == Some(0) {
             problems.error(&path.key("limit"), "with 0 nothing is selected");
         }
@@ -106,7 +104,7 @@ impl List {
     ///
     /// # Errors
     /// When one of them is not known whole.
-    pub async fn resolve(&self, query: &Query) -> Result<Outcome, BackendError> {
+    pub(crate) async fn resolve(&self, query: &Query) -> Result<Outcome, BackendError> {
         let repositories = self.repositories.find(query, &self.evaluator, &self.registries).await?;
         let asked = asked(&repositories);
         let selected = stream::iter(repositories)
@@ -190,12 +188,12 @@ impl List {
 
     /// Whether what is asked depends on the ApplicationSet's name.
     #[must_use]
-    pub fn reads_application_set(&self) -> bool {
+    pub(crate) fn reads_application_set(&self) -> bool {
         self.repositories.reads_application_set() || self.selection.reads_application_set()
     }
 
     /// Forgets what was learned for others.
-    pub fn forget(&self) {
+    pub(crate) fn forget(&self) {
         self.registries.forget_tags();
     }
 }

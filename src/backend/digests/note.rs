@@ -22,21 +22,21 @@ pub(super) type Known = BTreeMap<Digest, Arc<Contents>>;
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Note {
     /// The last parameter set that was built.
-    pub item: Option<Parameters>,
+    pub(crate) item: Option<Parameters>,
     /// Whether that was for an earlier question, or of an earlier commit than the one asked about.
-    pub is_earlier: bool,
+    pub(crate) is_earlier: bool,
     /// Which configuration built it.
-    pub made_by: String,
+    pub(crate) made_by: String,
     /// Since when the tag is missing.
-    pub missing_since: Option<Timestamp>,
+    pub(crate) missing_since: Option<Timestamp>,
     /// What the images hold that were found.
-    pub known: Known,
+    pub(crate) known: Known,
 }
 
 impl Note {
     /// What was noted before: with the last answer to this very question, and where that had nothing, with its lineage's. A
     /// note that cannot be read is none: another version may have written it.
-    pub fn read(before: &Before) -> Self {
+    pub(crate) fn read(before: &Before) -> Self {
         let read = |note: &Option<Arc<Value>>| note.as_deref().and_then(|note| Self::deserialize(note).ok());
         let (mut own, lineage) = (read(&before.own).unwrap_or_default(), read(&before.lineage).unwrap_or_default());
         own.known.extend(lineage.known);

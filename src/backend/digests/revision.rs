@@ -9,18 +9,18 @@ use crate::{clients::oci::Contents, domain::error::BackendError};
 /// For which commit the images must have been built.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct RevisionConfig {
+pub(crate) struct RevisionConfig {
     /// The full commit, a template over `params` and `applicationSet`, such as `{{ params.head_sha }}`.
-    pub expect: String,
+    pub(crate) expect: String,
     /// What `org.opencontainers.image.revision` must be, of the annotations or else of the image's labels.
     #[serde(default)]
-    pub policy: Policy,
+    pub(crate) policy: Policy,
 }
 
 /// What an image's revision must be.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub enum Policy {
+pub(crate) enum Policy {
     /// The expected one; an image that names none is an error.
     #[default]
     Require,

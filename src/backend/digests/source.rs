@@ -36,17 +36,17 @@ const COMMIT_TAG: Duration = Duration::from_mins(10);
 /// One image.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct ImageConfig {
+pub(crate) struct ImageConfig {
     /// `registry/repository:tag`, or `oci:folder:name` for an OCI image layout; a template over `params` and
     /// `applicationSet`, and, with a `revision` or a `gate`, over `commit`. The registry or folder stands in it as it is.
-    pub image: String,
+    pub(crate) image: String,
     /// Take the image for this platform, such as `linux/amd64`, in place of the index of all.
-    pub platform: Option<String>,
+    pub(crate) platform: Option<String>,
     /// Platforms that the index must have; before that it is not built.
     #[serde(default)]
-    pub require_platforms: Vec<String>,
+    pub(crate) require_platforms: Vec<String>,
     /// With `onMissing: placeholder`, the image to run meanwhile: `registry/repository:tag@sha256:…`.
-    pub placeholder: Option<String>,
+    pub(crate) placeholder: Option<String>,
 }
 
 /// An image, parsed as far as it goes without parameters.
@@ -61,15 +61,15 @@ pub(super) struct Image {
 
 /// With what an image is looked for.
 pub(super) struct Wanted<'a> {
-    pub context: &'a Context,
-    pub registries: &'a Registries,
+    pub(crate) context: &'a Context,
+    pub(crate) registries: &'a Registries,
     /// What was noted of digests.
-    pub known: &'a Known,
-    pub deadline: Instant,
+    pub(crate) known: &'a Known,
+    pub(crate) deadline: Instant,
     /// For how long the route's answers are fresh.
-    pub ttl: Duration,
+    pub(crate) ttl: Duration,
     /// Whether an image that cannot exist counts as missing, as `onMissing: omit` wants; else it is an error.
-    pub omits_impossible: bool,
+    pub(crate) omits_impossible: bool,
 }
 
 impl Wanted<'_> {
@@ -87,13 +87,13 @@ impl Wanted<'_> {
 /// By what an image is judged.
 pub(super) struct Rules<'a> {
     /// What its revision must be,
-    pub policy: Policy,
+    pub(crate) policy: Policy,
     /// of which commit, where one is expected.
-    pub expected: Option<&'a Commit>,
+    pub(crate) expected: Option<&'a Commit>,
     /// The commit before the one that was asked about, to which CI's word goes.
-    pub earlier: Option<&'a Commit>,
+    pub(crate) earlier: Option<&'a Commit>,
     /// Whether CI has nothing more to say of the commit.
-    pub is_ci_done: bool,
+    pub(crate) is_ci_done: bool,
 }
 
 /// What is known of one image.
@@ -114,7 +114,7 @@ pub(super) struct Found {
 impl Image {
     /// Parses the configuration of an image. With `is_judged` its revision is looked at; with `has_commit` its reference may
     /// hold a commit.
-    pub fn build(
+    pub(crate) fn build(
         config: &ImageConfig,
         is_judged: bool,
         has_commit: bool,
@@ -144,7 +144,7 @@ impl Image {
     ///
     /// # Errors
     /// When the parameters make no reference, or its source gives no clear answer in time. What was asked is the evidence.
-    pub async fn find(&self, wanted: &Wanted<'_>) -> Result<Found, BackendError> {
+    pub(crate) async fn find(&self, wanted: &Wanted<'_>) -> Result<Found, BackendError> {
         let is_tied = self.needs_commit();
         let text = match self.source.reference(wanted.context).await {
             Ok(text) => text,
@@ -225,17 +225,17 @@ impl Image {
     }
 
     /// Whether the reference depends on what the gate says.
-    pub fn needs_commit(&self) -> bool {
+    pub(crate) fn needs_commit(&self) -> bool {
         self.source.template().reads("commit")
     }
 
     /// Whether the reference holds a parameter that is called like a commit.
-    pub fn has_commit_parameter(&self) -> bool {
+    pub(crate) fn has_commit_parameter(&self) -> bool {
         self.source.has_commit_parameter()
     }
 
     /// Whether the reference depends on the ApplicationSet's name.
-    pub fn reads_application_set(&self) -> bool {
+    pub(crate) fn reads_application_set(&self) -> bool {
         self.source.template().reads_application_set()
     }
 }
@@ -247,7 +247,7 @@ impl Found {
     }
 
     /// How it is known that it is there, or not.
-    pub const fn evidence(&self) -> &Evidence {
+    pub(crate) const fn evidence(&self) -> &Evidence {
         &self.evidence
     }
 
@@ -255,7 +255,7 @@ impl Found {
     ///
     /// # Errors
     /// When it does not say of which commit it is, and must.
-    pub fn judge(self, name: &str, rules: &Rules<'_>) -> Result<Finding, BackendError> {
+    pub(crate) fn judge(self, name: &str, rules: &Rules<'_>) -> Result<Finding, BackendError> {
         let Self { parts, holds, judged, tag, lacking, is_tied, evidence } = self;
         let mut finding = Finding { name: name.to_owned(), is: ImageState::Missing, holds, evidence: vec![evidence] };
         let Some(parts) = parts else { return Ok(finding) };

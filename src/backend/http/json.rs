@@ -41,14 +41,14 @@ const MAX_REQUESTS: usize = 1000;
 
 /// An API, ready to be asked.
 #[derive(Debug)]
-pub struct Json {
+pub(crate) struct Json {
     request: Request,
     credential: Option<Credential>,
     for_each: Option<Arc<Expression>>,
     evaluator: Evaluator,
     mapping: Arc<Mapping>,
     /// What a redirect is.
-    pub redirects: Redirects,
+    pub(crate) redirects: Redirects,
 }
 
 /// How a page is read.
@@ -62,7 +62,7 @@ struct Mapping {
 
 impl Json {
     /// Parses all templates and expressions of `config`, whose `url` is `url`.
-    pub fn build(
+    pub(crate) fn build(
         config: &Config,
         url: &str,
         line: Option<&Arc<HttpClient>>,
@@ -127,7 +127,7 @@ impl Json {
     ///
     /// # Errors
     /// When it is no list, or a very long one.
-    pub async fn each(&self, query: &Query, deadline: Instant) -> Result<Option<Vec<Value>>, BackendError> {
+    pub(crate) async fn each(&self, query: &Query, deadline: Instant) -> Result<Option<Vec<Value>>, BackendError> {
         let Some(expression) = &self.for_each else { return Ok(None) };
         let variables = of_call(query, expression);
         let invalid = |why: String| BackendError::invalid_input(format!("forEach: {why}"));
@@ -145,7 +145,7 @@ impl Json {
     ///
     /// # Errors
     /// When a value is missing or may not stand where it would, or a secret cannot be read.
-    pub async fn call(
+    pub(crate) async fn call(
         &self,
         query: &Query,
         each: Option<&Value>,
@@ -163,7 +163,7 @@ impl Json {
     ///
     /// # Errors
     /// When there is no whole answer, or no credential.
-    pub async fn send(&self, line: &HttpClient, call: Call) -> Result<Reply, BackendError> {
+    pub(crate) async fn send(&self, line: &HttpClient, call: Call) -> Result<Reply, BackendError> {
         match &self.credential {
             None => line.fetch(call).await,
             Some(credential) => credential.send(line, call).await,
@@ -174,7 +174,7 @@ impl Json {
     ///
     /// # Errors
     /// When it is not what the expressions expect.
-    pub async fn read(
+    pub(crate) async fn read(
         &self,
         reply: Reply,
         query: &Query,
@@ -210,7 +210,7 @@ impl Json {
                         Some(value.map_err(|error| error.told(invalid)))
                     }
                 };
-                paging.said(&page.reply, said)?
+                Paging::said(&page.reply, said)?
             }
         };
         if next.is_none() {
@@ -221,19 +221,19 @@ impl Json {
 
     /// How a list goes on.
     #[must_use]
-    pub fn paging(&self) -> Option<&Paging> {
+    pub(crate) fn paging(&self) -> Option<&Paging> {
         self.mapping.paging.as_ref()
     }
 
     /// Whether it looks at the ApplicationSet's name.
     #[must_use]
-    pub fn reads_application_set(&self) -> bool {
+    pub(crate) fn reads_application_set(&self) -> bool {
         self.request.reads_application_set()
     }
 
     /// What it sends that may come back.
     #[must_use]
-    pub fn secrets(&self) -> Secrets {
+    pub(crate) fn secrets(&self) -> Secrets {
         let mut secrets = self.request.secrets();
         if let Some(credential) = &self.credential {
             secrets.extend(credential.secrets());

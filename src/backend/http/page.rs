@@ -24,29 +24,29 @@ const TOTAL_COUNT: &str = "total_count";
 
 /// What a page says.
 #[derive(Debug)]
-pub struct Page {
+pub(crate) struct Page {
     /// Its part of the list.
-    pub sets: Vec<ParameterSet>,
+    pub(crate) sets: Vec<ParameterSet>,
     /// How the list goes on, if it does: a URL, or a value for the parameter.
-    pub next: Option<String>,
+    pub(crate) next: Option<String>,
     /// What it counts.
-    pub counted: Option<Counted>,
+    pub(crate) counted: Option<Counted>,
 }
 
 /// A total that the API documents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Counted {
+pub(crate) struct Counted {
     /// How many items there are on all pages.
-    pub total: u64,
+    pub(crate) total: u64,
     /// How many of them stand on this page.
-    pub here: usize,
+    pub(crate) here: usize,
 }
 
 /// What the page counts: only GitLab's and GitHub's totals are known to be of the whole list.
 ///
 /// # Errors
 /// When a total cannot be read.
-pub fn counted(headers: &HeaderMap, body: &Document<'_>) -> Result<Option<Counted>, BackendError> {
+pub(crate) fn counted(headers: &HeaderMap, body: &Document<'_>) -> Result<Option<Counted>, BackendError> {
     match body {
         Document::List(items) if BESIDE_TOTAL.iter().any(|name| headers.contains_key(*name)) => {
             let total = total::in_header(headers, TOTAL)?;
@@ -72,7 +72,7 @@ pub fn counted(headers: &HeaderMap, body: &Document<'_>) -> Result<Option<Counte
 ///
 /// # Errors
 /// When they are not the whole list.
-pub fn check_counted(pages: &[Option<Counted>]) -> Result<(), BackendError> {
+pub(crate) fn check_counted(pages: &[Option<Counted>]) -> Result<(), BackendError> {
     // Where a page names no total, as GitLab's do beyond 10,000 items, there is none for the whole.
     let Some(counted) = pages.iter().copied().collect::<Option<Vec<_>>>() else { return Ok(()) };
     let totals: Vec<u64> = counted.iter().map(|page| page.total).collect();
@@ -83,7 +83,7 @@ pub fn check_counted(pages: &[Option<Counted>]) -> Result<(), BackendError> {
 ///
 /// # Errors
 /// When something does.
-pub fn check_last(reply: &Reply, body: &Document<'_>, paging: Option<&Paging>) -> Result<(), BackendError> {
+pub(crate) fn check_last(reply: &Reply, body: &Document<'_>, paging: Option<&Paging>) -> Result<(), BackendError> {
     let Some((sign, advice)) = sign_of_more(reply, body)? else { return Ok(()) };
     let why = match paging {
         None => format!("it is one page of several ({sign}); {advice}"),

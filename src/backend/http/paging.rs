@@ -70,7 +70,7 @@ impl Paging {
 
     /// What is asked of a page, but for the `Link` header.
     #[must_use]
-    pub fn expression(&self) -> Option<&Expression> {
+    pub(crate) fn expression(&self) -> Option<&Expression> {
         self.next.as_ref().map(|(next, _)| next)
     }
 
@@ -78,8 +78,7 @@ impl Paging {
     ///
     /// # Errors
     /// When the expression does not fit the page, or says neither that nor an end.
-    pub fn said(
-        &self,
+    pub(crate) fn said(
         reply: &Reply,
         next: Option<Result<Value, BackendError>>,
     ) -> Result<Option<String>, BackendError> {
@@ -130,7 +129,7 @@ impl Paging {
 ///
 /// # Errors
 /// When it cannot be read.
-pub fn next_link(reply: &Reply) -> Result<Option<String>, BackendError> {
+pub(crate) fn next_link(reply: &Reply) -> Result<Option<String>, BackendError> {
     link::next(&reply.headers).map_err(|link| {
         let shown = reply.secrets.excerpt(link.as_bytes(), 120);
         BackendError::invalid_output(format!("its `Link` cannot be read: `{shown}`"))

@@ -26,16 +26,16 @@ const PATH: &str = "api/v1/getparams.execute";
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "HttpPlugin")]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Config {
+pub(crate) struct Config {
     /// Where it is; `/api/v1/getparams.execute` is added.
-    pub base_url: String,
+    pub(crate) base_url: String,
     /// The token that it expects. None is sent unless set.
-    pub token: Option<SecretRef>,
+    pub(crate) token: Option<SecretRef>,
 }
 
 /// A plugin, ready to be called.
 #[derive(Debug)]
-pub struct Plugin {
+pub(crate) struct Plugin {
     url: Url,
     token: Option<SecretRef>,
     base: BaseDir,
@@ -43,7 +43,12 @@ pub struct Plugin {
 
 impl Plugin {
     /// Checks the URL and the token.
-    pub fn build(config: &Config, around: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
+    pub(crate) fn build(
+        config: &Config,
+        around: BuildContext<'_>,
+        path: &Path,
+        problems: &mut Problems,
+    ) -> Option<Self> {
         let base = around.base;
         if let Some(token) = &config.token {
             token.check(base, &path.key("token"), problems);
@@ -57,19 +62,19 @@ impl Plugin {
     ///
     /// # Errors
     /// When the token cannot be read.
-    pub fn call(&self, query: &Query, most: usize, deadline: Instant) -> Result<Call, BackendError> {
+    pub(crate) fn call(&self, query: &Query, most: usize, deadline: Instant) -> Result<Call, BackendError> {
         let mut headers = HeaderMap::new();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if let Some(token) = &self.token {
             headers.insert(header::AUTHORIZATION, token.header(&self.base, "Bearer ")?);
         }
-        let body = Some(document::line(&getparams::Request::of(query).as_sent()).into());
+        let body = Some(document::line(&getparams::Request::of(query).without_empty_parameters()).into());
         Ok(Call { method: Method::POST, headers, body, ..Call::get(self.url.clone(), most, deadline) })
     }
 
     /// The token.
     #[must_use]
-    pub fn secrets(&self) -> Secrets {
+    pub(crate) fn secrets(&self) -> Secrets {
         self.token.iter().filter_map(|token| token.read(&self.base).ok()).collect()
     }
 }

@@ -16,7 +16,7 @@ const MAX_REDIRECTS: usize = 5;
 /// What a redirect is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub enum Redirects {
+pub(crate) enum Redirects {
     /// An error that names where it leads.
     #[default]
     Refuse,
@@ -28,7 +28,7 @@ pub enum Redirects {
 ///
 /// # Errors
 /// When that is elsewhere, or goes on and on.
-pub fn target(from: &Url, reply: &Reply, hops: usize) -> Result<Option<Url>, BackendError> {
+pub(crate) fn target(from: &Url, reply: &Reply, hops: usize) -> Result<Option<Url>, BackendError> {
     if !matches!(reply.status.as_u16(), 301 | 302 | 303 | 307 | 308) {
         return Ok(None);
     }

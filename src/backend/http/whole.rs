@@ -11,7 +11,7 @@ use crate::{clients::outbound::Reply, domain::error::BackendError};
 const LONGEST_LIFE: Duration = Duration::from_hours(24);
 
 /// A whole answer, or why the page that has this `number` is none; of a plugin, there is one.
-pub fn check_whole(reply: &Reply, number: usize, is_plugin: bool) -> Result<(), BackendError> {
+pub(crate) fn check_whole(reply: &Reply, number: usize, is_plugin: bool) -> Result<(), BackendError> {
     if !reply.status.is_success() {
         let error = reply.refusal();
         let advice = if is_plugin { advice_on_plugin(reply) } else { advice(reply, number) };
@@ -57,7 +57,7 @@ fn advice(reply: &Reply, number: usize) -> String {
 /// For how long a reply says that it is fresh: `max-age` less its `Age` (RFC 9111, section 4.2), nothing at all with
 /// `no-store` and `no-cache`. `s-maxage` and `private` are for caches that answer several users; here all answers
 /// belong to the one whose credential was sent.
-pub fn time_to_live(headers: &HeaderMap) -> Option<Duration> {
+pub(crate) fn time_to_live(headers: &HeaderMap) -> Option<Duration> {
     let control: CacheControl = headers.typed_get()?;
     if control.no_store() || control.no_cache() {
         return Some(Duration::ZERO);

@@ -15,7 +15,7 @@ use crate::domain::{
 /// Which items there are in the end.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub enum Join {
+pub(crate) enum Join {
     /// Those of the first backend, as in Argo CD's merge generator.
     #[default]
     Left,
@@ -28,7 +28,7 @@ pub enum Join {
 impl Join {
     /// The name in the configuration.
     #[must_use]
-    pub const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Left => "left",
             Self::Inner => "inner",
@@ -44,7 +44,11 @@ type Key = Vec<String>;
 ///
 /// # Errors
 /// Which list holds an item without one of the keys, or two with the same; and why.
-pub fn join(lists: Vec<Vec<ParameterSet>>, keys: &[String], join: Join) -> Result<Vec<ParameterSet>, (usize, String)> {
+pub(crate) fn join(
+    lists: Vec<Vec<ParameterSet>>,
+    keys: &[String],
+    join: Join,
+) -> Result<Vec<ParameterSet>, (usize, String)> {
     let count = lists.len();
     let mut joined: IndexMap<Key, (Parameters, usize)> = IndexMap::new();
     for (number, list) in lists.into_iter().enumerate() {

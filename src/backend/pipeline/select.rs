@@ -26,7 +26,7 @@ const MANY: usize = 100;
 
 /// An expression, compiled.
 #[derive(Debug)]
-pub struct Select {
+pub(crate) struct Select {
     expression: Arc<Expression>,
     evaluator: Evaluator,
 }
@@ -36,7 +36,7 @@ impl Select {
     ///
     /// # Errors
     /// When it is no expression.
-    pub fn compile(source: &str, evaluator: &Evaluator) -> Result<Self, String> {
+    pub(crate) fn compile(source: &str, evaluator: &Evaluator) -> Result<Self, String> {
         let expression = Arc::new(Expression::compile(source)?);
         Ok(Self { expression, evaluator: evaluator.clone() })
     }

@@ -9,16 +9,16 @@ const PIPE: usize = 64 * 1024;
 
 /// One of a program's pipes, which never blocks, and what came out of it.
 #[derive(Debug)]
-pub struct Capture {
+pub(crate) struct Capture {
     pipe: Option<PipeReader>,
     /// What came out of it, but for what was dropped.
-    pub bytes: Vec<u8>,
+    pub(crate) bytes: Vec<u8>,
     keep: Keep,
 }
 
 /// How much of it is kept, in bytes.
 #[derive(Debug, Clone, Copy)]
-pub enum Keep {
+pub(crate) enum Keep {
     /// All, and more than so much is too much.
     AtMost(usize),
     /// About so much of its end.
@@ -27,7 +27,7 @@ pub enum Keep {
 
 /// Why not all of it is known.
 #[derive(Debug)]
-pub enum Lost {
+pub(crate) enum Lost {
     /// It is more than it may be.
     TooMuch,
     /// The system did not let it be read.
@@ -36,7 +36,7 @@ pub enum Lost {
 
 impl Capture {
     /// The one of `pipe`, of which most programs fill `room` bytes at most.
-    pub fn new(pipe: PipeReader, room: usize, keep: Keep) -> Self {
+    pub(crate) fn new(pipe: PipeReader, room: usize, keep: Keep) -> Self {
         Self { pipe: Some(pipe), bytes: Vec::with_capacity(room), keep }
     }
 
@@ -44,7 +44,7 @@ impl Capture {
     ///
     /// # Errors
     /// When it is too much, or cannot be read.
-    pub fn look(&mut self) -> Result<bool, Lost> {
+    pub(crate) fn look(&mut self) -> Result<bool, Lost> {
         let Some(pipe) = &self.pipe else { return Ok(true) };
         // What was read before an error is kept.
         let is_over = match pipe.take(PIPE as u64).read_to_end(&mut self.bytes) {
@@ -63,7 +63,7 @@ impl Capture {
     ///
     /// # Errors
     /// When it is too much, or cannot be read.
-    pub async fn read(&mut self) -> Result<(), Lost> {
+    pub(crate) async fn read(&mut self) -> Result<(), Lost> {
         let Some(pipe) = self.pipe.take() else { return Ok(()) };
         let mut pipe = watched(pipe).map_err(Lost::Unread)?;
         while pipe.read_buf(&mut self.bytes).await.map_err(Lost::Unread)? > 0 {
@@ -88,7 +88,7 @@ impl Capture {
 ///
 /// # Errors
 /// When no more can be watched.
-pub fn watched(pipe: PipeReader) -> io::Result<pipe::Receiver> {
+pub(crate) fn watched(pipe: PipeReader) -> io::Result<pipe::Receiver> {
     pipe::Receiver::from_owned_fd_unchecked(pipe.into())
 }
 

@@ -22,60 +22,60 @@ use crate::{
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "ScriptBackend")]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Config {
+pub(crate) struct Config {
     /// The program and its arguments. No shell is involved. A bare name is looked up in `PATH` at the
     /// start; the program runs in the folder of the configuration file.
     #[schemars(length(min = 1))]
-    pub command: Vec<String>,
+    pub(crate) command: Vec<String>,
     /// Whether it is started for each question, or stays.
     #[serde(default)]
-    pub mode: Mode,
+    pub(crate) mode: Mode,
     /// How workers live, with `mode: worker`.
-    pub worker: Option<WorkerConfig>,
+    pub(crate) worker: Option<WorkerConfig>,
     /// What runs before it, in the same run, folder and environment. When it fails, the whole run has failed.
-    pub init: Option<CommandConfig>,
+    pub(crate) init: Option<CommandConfig>,
     /// The language of its stdin and stdout.
     #[serde(default)]
-    pub protocol: Protocol,
+    pub(crate) protocol: Protocol,
     /// A CEL expression over `items`, the list that was read, and `params` that gives the list of objects. Without
     /// it, the items are passed on as they are.
     #[serde(default)]
-    pub parameters: Option<String>,
+    pub(crate) parameters: Option<String>,
     /// Environment variables. A value is text, or a secret reference. Each is passed on as `ARGOCD_ENV_<name>` too.
     #[serde(default)]
-    pub env: BTreeMap<String, TextOrSecret>,
+    pub(crate) env: BTreeMap<String, TextOrSecret>,
     /// Variables of the gateway's own environment that are passed on. All others are not. Like those of `env`,
     /// their values never show in a message.
     #[serde(default = "default_inherit_env")]
-    pub inherit_env: Vec<String>,
+    pub(crate) inherit_env: Vec<String>,
     /// How long a run may take.
     #[serde(default = "default_timeout")]
-    pub timeout: HumanDuration,
+    pub(crate) timeout: HumanDuration,
     /// The largest output that is accepted.
     #[serde(default = "default_max_output")]
-    pub max_output: ByteSize,
+    pub(crate) max_output: ByteSize,
     /// How many runs of it there may be at once; others wait for their turn, as long as their deadline allows.
     #[serde(default = "default_concurrency")]
     #[schemars(range(min = 1))]
-    pub concurrency: usize,
+    pub(crate) concurrency: usize,
     /// Files and folders that it may use, besides those of the system, of its program and of its own work folder.
     #[serde(default)]
-    pub allow: AllowConfig,
+    pub(crate) allow: AllowConfig,
     /// What each of its processes may use.
     #[serde(default)]
-    pub limits: LimitsConfig,
+    pub(crate) limits: LimitsConfig,
     /// As whom it runs, by name or number (`nobody`, `65534`, `1000:1000`); the gateway must be root for that. As the
     /// gateway unless set.
-    pub user: Option<String>,
+    pub(crate) user: Option<String>,
     /// Whether it has a network.
     #[serde(default)]
-    pub network: Network,
+    pub(crate) network: Network,
 }
 
 impl Config {
     /// A script with all defaults.
     #[must_use]
-    pub fn of(command: Vec<String>) -> Self {
+    pub(crate) fn of(command: Vec<String>) -> Self {
         Self {
             command,
             mode: Mode::default(),
@@ -100,19 +100,19 @@ impl Config {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[schemars(rename = "Command")]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct CommandConfig {
+pub(crate) struct CommandConfig {
     /// The program and its arguments. No shell is involved.
     #[schemars(length(min = 1))]
-    pub command: Vec<String>,
+    pub(crate) command: Vec<String>,
     /// More arguments.
     #[serde(default)]
-    pub args: Vec<String>,
+    pub(crate) args: Vec<String>,
 }
 
 impl CommandConfig {
     /// The program and all its arguments.
     #[must_use]
-    pub fn words(&self) -> Vec<String> {
+    pub(crate) fn words(&self) -> Vec<String> {
         self.command.iter().chain(&self.args).cloned().collect()
     }
 }
@@ -120,10 +120,10 @@ impl CommandConfig {
 /// What all scripts share.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct ScriptsConfig {
+pub(crate) struct ScriptsConfig {
     /// How many runs of all scripts there may be at once.
     #[schemars(range(min = 1))]
-    pub concurrency: usize,
+    pub(crate) concurrency: usize,
 }
 
 impl Default for ScriptsConfig {

@@ -24,31 +24,31 @@ const INSTALLED: [&str; 3] = ["bin", "sbin", "shims"];
 /// Files and folders that a script may use besides those of the system, of its program and of its own work folder.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct AllowConfig {
+pub(crate) struct AllowConfig {
     /// It may read and run these, and what is below them.
     #[serde(default)]
-    pub read: Vec<PathBuf>,
+    pub(crate) read: Vec<PathBuf>,
     /// It may read, run, change and remove these, and what is below them.
     #[serde(default)]
-    pub write: Vec<PathBuf>,
+    pub(crate) write: Vec<PathBuf>,
 }
 
 /// What each process of a script may use.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct LimitsConfig {
+pub(crate) struct LimitsConfig {
     /// Processor time; no limit unless set, since `timeout` ends it anyway.
-    pub cpu: Option<HumanDuration>,
+    pub(crate) cpu: Option<HumanDuration>,
     /// Memory.
-    pub memory: ByteSize,
+    pub(crate) memory: ByteSize,
     /// The largest file that it may write.
-    pub file_size: ByteSize,
+    pub(crate) file_size: ByteSize,
     /// How many files it may have open.
     #[schemars(range(min = 16))]
-    pub open_files: u64,
+    pub(crate) open_files: u64,
     /// How many processes its user may have, those of the gateway and of others with the same number included; no limit
     /// unless set. Has no effect on root.
-    pub processes: Option<u64>,
+    pub(crate) processes: Option<u64>,
 }
 
 impl Default for LimitsConfig {
@@ -59,20 +59,20 @@ impl Default for LimitsConfig {
 
 /// Who runs a script and what with, as the configuration says it.
 #[derive(Debug, Clone, Copy)]
-pub struct Confinement<'a> {
+pub(crate) struct Confinement<'a> {
     /// What it may use besides what everybody may.
-    pub allow: &'a AllowConfig,
+    pub(crate) allow: &'a AllowConfig,
     /// What each process may use.
-    pub limits: LimitsConfig,
+    pub(crate) limits: LimitsConfig,
     /// As whom it runs.
-    pub user: Option<&'a str>,
+    pub(crate) user: Option<&'a str>,
     /// Whether it has a network.
-    pub network: Network,
+    pub(crate) network: Network,
 }
 
 impl Confinement<'_> {
     /// The terms for `program` with `arguments`, which belong to it as far as they name files.
-    pub fn terms(
+    pub(crate) fn terms(
         self,
         program: &FilePath,
         arguments: &[String],
@@ -127,7 +127,7 @@ impl Confinement<'_> {
 }
 
 /// What belongs to a program and its arguments, as far as they name files.
-pub fn belongings(program: &FilePath, arguments: &[String], base: &BaseDir) -> Vec<PathBuf> {
+pub(crate) fn belongings(program: &FilePath, arguments: &[String], base: &BaseDir) -> Vec<PathBuf> {
     let mut found = of_program(program, base);
     found.extend(arguments.iter().filter_map(|argument| of_argument(argument, base)));
     found

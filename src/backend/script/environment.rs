@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// All parameters as JSON.
-pub const PARAMETERS: &str = "ARGOCD_APP_PARAMETERS";
+pub(crate) const PARAMETERS: &str = "ARGOCD_APP_PARAMETERS";
 /// Where in a trace the run is, in the words of the header `traceparent`: a convention that tools know.
 const PLACE: &str = "TRACEPARENT";
 /// Before a parameter's name.
@@ -33,13 +33,13 @@ const OVERHEAD: usize = 10;
 
 /// The name under which a configured variable is passed on once more.
 #[must_use]
-pub fn alias(name: &str) -> String {
+pub(crate) fn alias(name: &str) -> String {
     format!("ARGOCD_ENV_{name}")
 }
 
 /// The variable of the parameter, or the part of one, called `name`.
 #[must_use]
-pub fn variable(name: &str) -> String {
+pub(crate) fn variable(name: &str) -> String {
     format!("{PARAMETER}{}", escaped(name))
 }
 
@@ -53,7 +53,7 @@ fn escaped(name: &str) -> String {
 
 /// A value as text: strings as they are, others as JSON; null is none.
 #[must_use]
-pub fn text(value: &Value) -> Option<Cow<'_, str>> {
+pub(crate) fn text(value: &Value) -> Option<Cow<'_, str>> {
     match value {
         Value::Null => None,
         Value::String(text) => Some(text.into()),
@@ -66,7 +66,7 @@ pub fn text(value: &Value) -> Option<Cow<'_, str>> {
 ///
 /// # Errors
 /// When two values would stand in one variable, or one cannot stand in any.
-pub fn add<'a>(variables: &mut Environment<'a>, parameters: &'a Parameters) -> Result<(), BackendError> {
+pub(crate) fn add<'a>(variables: &mut Environment<'a>, parameters: &'a Parameters) -> Result<(), BackendError> {
     let all: Vec<Vec<TextPart<'a>>> = parameters.iter().map(|(name, value)| parts(name, value)).collect();
     // First whether the names go together at all: that must not depend on how large a value is.
     let mut owners: BTreeMap<&str, Option<&str>> = variables.iter().map(|(name, _)| (&**name, None)).collect();
@@ -112,7 +112,7 @@ fn os(text: Cow<'_, str>) -> Cow<'_, OsStr> {
 }
 
 /// Adds [`PLACE`], if the run belongs to a trace and the configuration sets nothing of that name.
-pub fn add_place(variables: &mut Environment<'_>) {
+pub(crate) fn add_place(variables: &mut Environment<'_>) {
     if let Some(place) = trace::current()
         && variables.iter().all(|(name, _)| name != PLACE)
     {
@@ -138,7 +138,7 @@ fn shown(name: &str) -> String {
 /// How the variables of `parameters` look where a program lists its environment on stderr: no message holds a whole body.
 /// What it says of a value in its own words is its own business.
 #[must_use]
-pub fn dumped(parameters: &Parameters) -> &'static Regex {
+pub(crate) fn dumped(parameters: &Parameters) -> &'static Regex {
     static LINE: LazyLock<Regex> = LazyLock::new(|| pattern(".*"));
     static ALL: LazyLock<Regex> = LazyLock::new(|| pattern("(?s:.*)"));
     let has_lines = |value: &Value| match value {

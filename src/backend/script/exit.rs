@@ -40,7 +40,7 @@ const FOREIGN: &str = "; 32-bit programs, or programs of another architecture, c
 ///
 /// # Errors
 /// When it did not; the text says how, and what stood on stderr.
-pub fn check(run: &Run, secrets: &Secrets) -> Result<(), BackendError> {
+pub(crate) fn check(run: &Run, secrets: &Secrets) -> Result<(), BackendError> {
     if run.ended.how == How::Code(0) {
         return Ok(());
     }

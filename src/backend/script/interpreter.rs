@@ -18,7 +18,7 @@ const LOOKED_AT: u64 = 256;
 const SHOWN: usize = 120;
 
 /// Notes at `path` that `program`, which starts in `folder`, cannot start for its first line.
-pub fn check(program: &FilePath, folder: &FilePath, path: &Path, problems: &mut Problems) {
+pub(crate) fn check(program: &FilePath, folder: &FilePath, path: &Path, problems: &mut Problems) {
     if let Some((why, help)) = start(program).and_then(|start| trouble(&start, folder)) {
         problems.warning(path, format!("{}: {why}", program.display()), help);
     }
@@ -26,7 +26,7 @@ pub fn check(program: &FilePath, folder: &FilePath, path: &Path, problems: &mut 
 
 /// `error` with what the first line of `program` has to do with it, where it could not be started.
 #[must_use]
-pub fn explain(error: BackendError, program: &FilePath, folder: &FilePath) -> BackendError {
+pub(crate) fn explain(error: BackendError, program: &FilePath, folder: &FilePath) -> BackendError {
     if !error.message.starts_with("cannot start: ") {
         return error;
     }

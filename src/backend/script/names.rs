@@ -8,7 +8,7 @@ use super::{Config, environment, worker::Mode};
 use crate::domain::problem::{Path, Problems};
 
 /// Notes what is wrong with the names in `config`, which stands at `path` in a route that stands as `route` in the file.
-pub fn check(config: &Config, route: &Value, path: &Path, problems: &mut Problems) {
+pub(crate) fn check(config: &Config, route: &Value, path: &Path, problems: &mut Problems) {
     let env = path.key("env");
     for name in config.env.keys() {
         if name.is_empty() || name.contains(['=', '\0']) {

@@ -32,26 +32,26 @@ const UNKNOWN: [&str; 9] = [
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Package {
     /// Where it is.
-    pub folder: PathBuf,
+    pub(crate) folder: PathBuf,
     /// What its programs work on a copy of; they work in the package's folder unless set.
-    pub source: Option<PackageSource>,
+    pub(crate) source: Option<PackageSource>,
 }
 
 /// A folder that programs work on a copy of.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PackageSource {
+pub(crate) struct PackageSource {
     /// The folder.
-    pub folder: PathBuf,
+    pub(crate) folder: PathBuf,
     /// As it stands in the configuration.
-    pub name: String,
+    pub(crate) name: String,
     /// The most that it may hold.
-    pub most: ByteSize,
+    pub(crate) most: ByteSize,
 }
 
 impl Package {
     /// The program called `name`, where it is the package's business: one of its own, or one in the copy.
     #[must_use]
-    pub fn find(&self, name: &str) -> Option<Result<PathBuf, String>> {
+    pub(crate) fn find(&self, name: &str) -> Option<Result<PathBuf, String>> {
         if name.contains('/') {
             let source = self.source.as_ref().filter(|_| !FilePath::new(name).is_absolute())?;
             let program = source.folder.join(name);
@@ -64,25 +64,25 @@ impl Package {
 
     /// The folder that its programs run in, or in a copy of.
     #[must_use]
-    pub fn working(&self) -> &FilePath {
+    pub(crate) fn working(&self) -> &FilePath {
         self.source.as_ref().map_or(&self.folder, |source| &source.folder)
     }
 
     /// What its programs may read.
     #[must_use]
-    pub fn readable(&self) -> Vec<PathBuf> {
+    pub(crate) fn readable(&self) -> Vec<PathBuf> {
         let source = self.source.as_ref().map(|source| source.folder.clone());
         source.into_iter().chain([self.folder.clone()]).collect()
     }
 
     /// What is copied for a run.
     #[must_use]
-    pub fn copied(&self) -> Option<Copied> {
+    pub(crate) fn copied(&self) -> Option<Copied> {
         self.source.as_ref().map(|source| Copied { from: source.folder.clone(), bytes: source.most.0 })
     }
 
     /// Puts the package's programs before all others.
-    pub fn add_to_path(&self, variables: &mut Environment<'_>) {
+    pub(crate) fn add_to_path(&self, variables: &mut Environment<'_>) {
         let bin = self.folder.join(BIN);
         if !bin.is_dir() {
             return;
@@ -100,7 +100,7 @@ impl Package {
     ///
     /// # Errors
     /// When the ApplicationSet's name can stand in no variable.
-    pub fn tell<'a>(&'a self, variables: &mut Environment<'a>, query: &'a Query) -> Result<(), BackendError> {
+    pub(crate) fn tell<'a>(&'a self, variables: &mut Environment<'a>, query: &'a Query) -> Result<(), BackendError> {
         let Some(source) = &self.source else { return Ok(()) };
         if query.application_set.contains('\0') {
             return Err(BackendError::invalid_input("the ApplicationSet's name holds a NUL character"));

@@ -15,11 +15,11 @@ use crate::{
 
 /// The command, ready to run.
 #[derive(Debug)]
-pub struct Probe(Script);
+pub(crate) struct Probe(Script);
 
 impl Probe {
     /// Finds the program. It runs as the script of `backend` does, and as a script with all defaults where that is none.
-    pub fn build(
+    pub(crate) fn build(
         command: &CommandConfig,
         backend: &BackendConfig,
         around: BuildContext<'_>,
@@ -45,7 +45,7 @@ impl Probe {
     ///
     /// # Errors
     /// When that is not known.
-    pub async fn wants(&self, query: &Query) -> Result<bool, BackendError> {
+    pub(crate) async fn wants(&self, query: &Query) -> Result<bool, BackendError> {
         Ok(!self.output(query).await?.trim_ascii().is_empty())
     }
 
@@ -53,14 +53,14 @@ impl Probe {
     ///
     /// # Errors
     /// When it does not.
-    pub async fn output(&self, query: &Query) -> Result<Bytes, BackendError> {
+    pub(crate) async fn output(&self, query: &Query) -> Result<Bytes, BackendError> {
         let (run, _) = self.0.run(query).await?;
         Ok(run.output)
     }
 
     /// `text` without the secrets that it knows.
     #[must_use]
-    pub fn redact(&self, text: &str) -> String {
+    pub(crate) fn redact(&self, text: &str) -> String {
         self.0.secrets().redact(text)
     }
 }

@@ -1,7 +1,7 @@
 //! What a program reads on stdin and how its stdout becomes a list: one language each, and in all of them nothing but an
 //! explicit list says that there is nothing (invariant I2).
 
-pub mod json;
+pub(crate) mod json;
 mod krm;
 
 use std::time::Duration;
@@ -42,7 +42,7 @@ pub struct Reading {
     /// The list, whole.
     pub items: Vec<ParameterSet>,
     /// For how long the program says that it lasts.
-    pub ttl: Option<Duration>,
+    pub(crate) ttl: Option<Duration>,
 }
 
 impl From<Vec<ParameterSet>> for Reading {
@@ -54,7 +54,7 @@ impl From<Vec<ParameterSet>> for Reading {
 impl Protocol {
     /// What stands on stdin.
     #[must_use]
-    pub fn input(self, query: &Query) -> Vec<u8> {
+    pub(crate) fn input(self, query: &Query) -> Vec<u8> {
         if self == Self::Krm {
             document::line(&krm::input(query))
         } else {
@@ -64,19 +64,19 @@ impl Protocol {
 
     /// Whether the program is told which ApplicationSet asks.
     #[must_use]
-    pub fn tells_application_set(self) -> bool {
+    pub(crate) fn tells_application_set(self) -> bool {
         self != Self::Krm
     }
 
     /// Whether a short text may take long to read, as with YAML's aliases.
     #[must_use]
-    pub fn expands(self) -> bool {
+    pub(crate) fn expands(self) -> bool {
         matches!(self, Self::Yaml | Self::Krm)
     }
 
     /// Whether the output itself says where it ends, so that more could only have spoilt it.
     #[must_use]
-    pub fn has_end(self) -> bool {
+    pub(crate) fn has_end(self) -> bool {
         self == Self::Json
     }
 

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// What of stderr is kept: its end.
-pub const STDERR_TAIL: usize = 64 * 1024;
+pub(crate) const STDERR_TAIL: usize = 64 * 1024;
 /// What of stderr is shown, in characters.
 const LONGEST_TAIL: usize = 600;
 /// What most programs write to stdout fits into it, in bytes.
@@ -30,56 +30,56 @@ const AFTER_EXIT: Duration = Duration::from_millis(250);
 
 /// What a program is given, and its limits.
 #[derive(Debug)]
-pub struct Job<'a> {
+pub(crate) struct Job<'a> {
     /// Where it runs.
-    pub bay: &'a LauncherPool,
+    pub(crate) bay: &'a LauncherPool,
     /// What it reads on stdin.
-    pub input: Vec<u8>,
+    pub(crate) input: Vec<u8>,
     /// The most it may write to stdout, in bytes.
-    pub most: usize,
+    pub(crate) most: usize,
     /// What no message may repeat of its stderr.
-    pub secrets: &'a Secrets,
+    pub(crate) secrets: &'a Secrets,
     /// When it must be done.
-    pub until: Instant,
+    pub(crate) until: Instant,
     /// What ends it then, in words.
-    pub limit: Cow<'static, str>,
+    pub(crate) limit: Cow<'static, str>,
     /// Who wants to see its stderr.
-    pub watch: Option<&'a Watch>,
+    pub(crate) watch: Option<&'a Watch>,
 }
 
 /// A run that ended by itself.
 #[derive(Debug)]
-pub struct Run {
+pub(crate) struct Run {
     /// What it wrote to stdout.
-    pub output: Bytes,
+    pub(crate) output: Bytes,
     /// Whether that is all: nothing was ended that could have written more.
-    pub is_whole: bool,
+    pub(crate) is_whole: bool,
     /// The end of what it wrote to stderr.
-    pub told: Stderr,
+    pub(crate) told: Stderr,
     /// How it ended.
-    pub ended: Ended,
+    pub(crate) ended: Ended,
 }
 
 /// The end of what a program wrote to stderr.
 #[derive(Debug, Default)]
-pub struct Stderr(Vec<u8>);
+pub(crate) struct Stderr(Vec<u8>);
 
 impl Stderr {
     /// What ends with `bytes`.
     #[must_use]
-    pub fn of(bytes: &[u8]) -> Self {
+    pub(crate) fn of(bytes: &[u8]) -> Self {
         Self(bytes.into())
     }
 
     /// All that is kept of it, without `secrets`.
     #[must_use]
-    pub fn whole(&self, secrets: &Secrets) -> String {
+    pub(crate) fn whole(&self, secrets: &Secrets) -> String {
         secrets.redact(&String::from_utf8_lossy(&self.0))
     }
 
     /// The end of it in one line for a message, without `secrets`: `; stderr: …`, or nothing.
     #[must_use]
-    pub fn tail(&self, secrets: &Secrets) -> String {
+    pub(crate) fn tail(&self, secrets: &Secrets) -> String {
         let text = self.whole(secrets);
         let tail = excerpt(last(&text, LONGEST_TAIL).as_bytes(), LONGEST_TAIL);
         if tail.is_empty() { String::new() } else { format!("; stderr: {tail}") }
@@ -87,14 +87,14 @@ impl Stderr {
 
     /// Whether it speaks of something that was not allowed.
     #[must_use]
-    pub fn is_about_permission(&self) -> bool {
+    pub(crate) fn is_about_permission(&self) -> bool {
         let text = String::from_utf8_lossy(&self.0);
         ["Permission denied", "EACCES", "PermissionError"].iter().any(|words| text.contains(words))
     }
 
     /// Its last line that is not blank, without `secrets`.
     #[must_use]
-    pub fn last_line(&self, secrets: &Secrets) -> Option<String> {
+    pub(crate) fn last_line(&self, secrets: &Secrets) -> Option<String> {
         let text = self.whole(secrets);
         let line = text.lines().rfind(|line| !line.trim().is_empty())?;
         Some(excerpt(line.as_bytes(), LONGEST_TAIL))
@@ -105,7 +105,7 @@ impl Stderr {
 ///
 /// # Errors
 /// When it cannot start, writes too much or takes too long.
-pub async fn run(program: &Program, environment: &Environment<'_>, job: Job<'_>) -> Result<Run, BackendError> {
+pub(crate) async fn run(program: &Program, environment: &Environment<'_>, job: Job<'_>) -> Result<Run, BackendError> {
     let running = job.bay.start(program, environment, &job.input, job.until).await?;
     let Running { stdin, stdout, stderr, mut charge, .. } = running;
     let mut output = Capture::new(stdout, OUTPUT, Keep::AtMost(job.most));

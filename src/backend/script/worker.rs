@@ -12,7 +12,7 @@ mod tail;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-pub use self::pool::Pool;
+pub(crate) use self::pool::Pool;
 use super::{Config, protocol::Protocol};
 use crate::domain::{
     problem::{Path, Problems},
@@ -22,7 +22,7 @@ use crate::domain::{
 /// When a program is started.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub enum Mode {
+pub(crate) enum Mode {
     /// For each question.
     #[default]
     Once,
@@ -34,15 +34,15 @@ pub enum Mode {
 /// How workers live. There are `concurrency` of them at most.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct WorkerConfig {
+pub(crate) struct WorkerConfig {
     /// How many there are before anybody asks. Others start when they are needed, and end when they have nothing to do for
     /// a minute.
-    pub ahead: usize,
+    pub(crate) ahead: usize,
     /// After how many questions one is replaced.
     #[schemars(range(min = 1))]
-    pub recycle_after: u64,
+    pub(crate) recycle_after: u64,
     /// With how much memory one is replaced, all that it started included, once it has answered; never unless set.
-    pub max_memory: Option<ByteSize>,
+    pub(crate) max_memory: Option<ByteSize>,
 }
 
 impl Default for WorkerConfig {
@@ -52,7 +52,7 @@ impl Default for WorkerConfig {
 }
 
 /// Notes what does not go together in `config`, which stands at `path`.
-pub fn check(config: &Config, path: &Path, problems: &mut Problems) {
+pub(crate) fn check(config: &Config, path: &Path, problems: &mut Problems) {
     let at = path.key("worker");
     if config.mode == Mode::Once {
         if config.worker.is_some() {

@@ -8,12 +8,12 @@ use crate::domain::{document::excerpt, generator::watch::Step, secret::Secrets};
 const MAX_SHOWN_CHARS: usize = 1000;
 
 /// The steps as JSON, without `secrets`.
-pub fn tell(steps: &[Step], secrets: &Secrets) -> Value {
+pub(crate) fn tell(steps: &[Step], secrets: &Secrets) -> Value {
     steps.iter().map(|step| redacted(of_step(step), secrets)).collect()
 }
 
 /// The steps as [`tell`] told them, as lines.
-pub fn lines(steps: &Value) -> Vec<String> {
+pub(crate) fn lines(steps: &Value) -> Vec<String> {
     let mut lines = Vec::new();
     for step in steps.as_array().into_iter().flatten() {
         let text = |key: &str| step[key].as_str().unwrap_or_default();

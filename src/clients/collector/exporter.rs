@@ -43,31 +43,31 @@ const TOLD_EVERY: Duration = Duration::from_mins(1);
 
 /// Writes spans down as a collector wants them.
 #[derive(Debug, Clone, Copy)]
-pub struct Encoder {
+pub(crate) struct Encoder {
     /// The content type of what it writes.
-    pub content_type: &'static str,
+    pub(crate) content_type: &'static str,
     /// The request for a batch of spans, with the attributes that all of them have.
-    pub encode: fn(&BTreeMap<String, String>, Vec<Record>) -> Vec<u8>,
+    pub(crate) encode: fn(&BTreeMap<String, String>, Vec<Record>) -> Vec<u8>,
     /// How many spans a collector refuses that answers so with a 200.
-    pub refused: fn(&[u8]) -> u64,
+    pub(crate) refused: fn(&[u8]) -> u64,
 }
 
 /// Where spans are sent.
 #[derive(Debug)]
-pub struct Target {
+pub(crate) struct Target {
     /// The way there.
-    pub line: Arc<HttpClient>,
+    pub(crate) line: Arc<HttpClient>,
     /// The endpoint.
-    pub url: Url,
+    pub(crate) url: Url,
     /// What the collector wants to be told besides.
-    pub headers: Vec<(HeaderName, TextOrSecret)>,
+    pub(crate) headers: Vec<(HeaderName, TextOrSecret)>,
     /// Where paths of secrets start.
-    pub base: BaseDir,
+    pub(crate) base: BaseDir,
 }
 
 /// Sends spans until the end.
 #[derive(Debug)]
-pub struct Exporter {
+pub(crate) struct Exporter {
     encoder: Encoder,
     resource: BTreeMap<String, String>,
     target: Target,
@@ -85,7 +85,7 @@ struct Told {
 
 impl Exporter {
     /// One that has sent nothing yet.
-    pub fn new(
+    pub(crate) fn new(
         encoder: Encoder,
         resource: BTreeMap<String, String>,
         target: Target,
@@ -96,7 +96,7 @@ impl Exporter {
     }
 
     /// Sends spans until it is `over`, and then what is left.
-    pub async fn run(mut self, mut over: watch::Receiver<bool>) {
+    pub(crate) async fn run(mut self, mut over: watch::Receiver<bool>) {
         loop {
             let batch = self.gather(&mut over).await;
             if batch.is_empty() {

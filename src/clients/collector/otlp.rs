@@ -14,7 +14,7 @@ use super::exporter::Encoder;
 use crate::telemetry::trace::{Context, Record, SpanKind, Value};
 
 /// OTLP over HTTP, binary.
-pub const ENCODER: Encoder = Encoder { content_type: "application/x-protobuf", encode, refused };
+pub(crate) const ENCODER: Encoder = Encoder { content_type: "application/x-protobuf", encode, refused };
 
 /// The parent's flags are told too, and whether it is another program's (`SPAN_FLAGS_CONTEXT_HAS_IS_REMOTE_MASK`).
 const KNOWS_REMOTE: u32 = 0x100;

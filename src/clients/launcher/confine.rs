@@ -30,7 +30,7 @@ use super::{
 ///
 /// # Errors
 /// When it would be more than it may, or not what it must be.
-pub fn confine(terms: &LaunchOptions, folder: &Path) -> Result<(Vec<String>, Tree), String> {
+pub(crate) fn confine(terms: &LaunchOptions, folder: &Path) -> Result<(Vec<String>, Tree), String> {
     let (mut lacks, gateway) = (Vec::new(), getppid());
     setsid().map_err(|error| format!("cannot begin a session: {error}"))?;
     if let Err(error) = prctl::set_child_subreaper(true) {

@@ -18,7 +18,7 @@ const MAX_ENTRIES: usize = 20_000;
 ///
 /// # Errors
 /// When it cannot be copied whole: it is too large, cannot be read, or a link leads out of it.
-pub fn copy(what: &Copied, to: &Path) -> Result<(), String> {
+pub(crate) fn copy(what: &Copied, to: &Path) -> Result<(), String> {
     let from = what.from.canonicalize().map_err(|error| format!("{}: {error}", what.from.display()))?;
     let (_, largest) = getrlimit(Resource::RLIMIT_FSIZE).map_err(|error| error.to_string())?;
     let mut run = Run { from, to: to.to_owned(), room: what.bytes, most: what.bytes, largest, count: 0 };

@@ -17,9 +17,9 @@ const SETTLED: Duration = Duration::from_secs(2);
 
 /// A launcher's own.
 #[derive(Debug)]
-pub struct Work {
+pub(crate) struct Work {
     /// Where it is.
-    pub path: PathBuf,
+    pub(crate) path: PathBuf,
     /// The folder itself, which tells more quickly how it is than its path.
     opened: File,
     /// When it was last changed, as of a look that found it as it was made, and so long before that look that another change would
@@ -31,7 +31,7 @@ pub struct Work {
 ///
 /// # Errors
 /// When it cannot be made.
-pub fn make(folder: &Path) -> io::Result<()> {
+pub(crate) fn make(folder: &Path) -> io::Result<()> {
     DirBuilder::new().mode(OWN).create(folder)
 }
 
@@ -40,17 +40,17 @@ impl Work {
     ///
     /// # Errors
     /// When it cannot be opened.
-    pub fn new(path: PathBuf) -> io::Result<Self> {
+    pub(crate) fn new(path: PathBuf) -> io::Result<Self> {
         Ok(Self { opened: File::open(&path)?, path, changed: None })
     }
 
     /// Whether somebody removed it.
-    pub fn is_gone(&self) -> bool {
+    pub(crate) fn is_gone(&self) -> bool {
         self.opened.metadata().map_or(true, |data| data.nlink() == 0)
     }
 
     /// Whether its path still leads to it.
-    pub fn is_in_place(&self) -> bool {
+    pub(crate) fn is_in_place(&self) -> bool {
         let place = |data: Metadata| (data.dev(), data.ino());
         let (Ok(there), Ok(own)) = (self.path.symlink_metadata(), self.opened.metadata()) else { return false };
         place(there) == place(own)
@@ -58,7 +58,7 @@ impl Work {
 
     /// Whether it is as it was made. The time of a change is the kernel's: a program cannot set it, so where it stays what it was
     /// when somebody looked inside, and was long past even then, nobody need look again.
-    pub fn is_as_made(&mut self, now: impl FnOnce() -> SystemTime) -> bool {
+    pub(crate) fn is_as_made(&mut self, now: impl FnOnce() -> SystemTime) -> bool {
         let Ok(data) = self.opened.metadata() else { return false };
         let changed = changed(&data);
         if changed.is_some() && changed == self.changed {
@@ -83,7 +83,7 @@ fn is_own(data: &Metadata) -> bool {
 }
 
 /// Empties one; whether it is as it was made.
-pub fn empty(folder: &Path) -> bool {
+pub(crate) fn empty(folder: &Path) -> bool {
     let is_own = folder.symlink_metadata().is_ok_and(|data| is_own(&data));
     if !is_own && fs::set_permissions(folder, Permissions::from_mode(OWN)).is_err() {
         return false;
@@ -97,7 +97,7 @@ pub fn empty(folder: &Path) -> bool {
 ///
 /// # Errors
 /// When something stays.
-pub fn remove(path: &Path) -> io::Result<()> {
+pub(crate) fn remove(path: &Path) -> io::Result<()> {
     if !path.symlink_metadata()?.is_dir() {
         return fs::remove_file(path);
     }

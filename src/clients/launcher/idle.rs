@@ -12,7 +12,7 @@ const LONGEST: Duration = Duration::from_mins(1);
 
 /// Those that wait, the first to be used again last.
 #[derive(Debug)]
-pub struct Idle<T>(Mutex<Waiting<T>>);
+pub(crate) struct Idle<T>(Mutex<Waiting<T>>);
 
 #[derive(Debug)]
 struct Waiting<T> {
@@ -29,12 +29,12 @@ impl<T> Default for Idle<T> {
 
 impl<T> Idle<T> {
     /// The one that was in use last.
-    pub fn pop(&self) -> Option<T> {
+    pub(crate) fn pop(&self) -> Option<T> {
         self.lock().all.pop().map(|(one, _)| one)
     }
 
     /// All of them.
-    pub fn take(&self) -> Vec<T> {
+    pub(crate) fn take(&self) -> Vec<T> {
         self.lock().all.drain(..).map(|(one, _)| one).collect()
     }
 
@@ -55,7 +55,7 @@ impl<T> Idle<T> {
 
 impl<T: Send + 'static> Idle<T> {
     /// Lets `one` wait. What waits for too long is given to `end`, but for as many as are to be there `ahead`.
-    pub fn push(self: &Arc<Self>, one: T, ahead: usize, end: impl Fn(T) + Send + 'static) {
+    pub(crate) fn push(self: &Arc<Self>, one: T, ahead: usize, end: impl Fn(T) + Send + 'static) {
         let mut waiting = self.lock();
         waiting.all.push((one, Instant::now()));
         if waiting.is_swept || waiting.all.len() <= ahead {

@@ -46,7 +46,7 @@ const KILLING: Duration = Duration::from_secs(3);
 
 /// Lives as a launcher; standard input is the socket to the gateway.
 #[must_use]
-pub fn run() -> ExitCode {
+pub(crate) fn run() -> ExitCode {
     match live() {
         Ok(()) => ExitCode::SUCCESS,
         // The gateway is gone, and with it whoever would want to know.

@@ -25,7 +25,7 @@ pub(super) struct PoolState {
 
 /// The right to run a program, or to have one do something.
 #[derive(Debug)]
-pub struct RunPermit {
+pub(crate) struct RunPermit {
     _of_own: OwnedSemaphorePermit,
     _of_all: OwnedSemaphorePermit,
 }

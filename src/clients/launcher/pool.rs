@@ -21,27 +21,27 @@ use crate::domain::error::BackendError;
 
 /// The launchers for programs on one set of terms.
 #[derive(Debug, Clone)]
-pub struct LauncherPool(Arc<PoolState>);
+pub(crate) struct LauncherPool(Arc<PoolState>);
 
 /// A program that runs. When its [`RunningProcess`] is dropped, it is ended.
 #[derive(Debug)]
-pub struct Running {
+pub(crate) struct Running {
     /// What it reads, unless it has been given all of it.
-    pub stdin: Option<pipe::Sender>,
+    pub(crate) stdin: Option<pipe::Sender>,
     /// What it writes, which never blocks.
-    pub stdout: PipeReader,
+    pub(crate) stdout: PipeReader,
     /// What it tells people, in the same way.
-    pub stderr: PipeReader,
+    pub(crate) stderr: PipeReader,
     /// What it uses.
-    pub meter: Meter,
+    pub(crate) meter: Meter,
     /// Who looks after it.
-    pub charge: RunningProcess,
+    pub(crate) charge: RunningProcess,
 }
 
 impl LauncherPool {
     /// A bay for programs on `terms`, of which at most `most` run at once.
     #[must_use]
-    pub fn new(launchers: &Arc<Launchers>, terms: LaunchOptions, most: usize) -> Self {
+    pub(crate) fn new(launchers: &Arc<Launchers>, terms: LaunchOptions, most: usize) -> Self {
         let most = most.clamp(1, Semaphore::MAX_PERMITS);
         launchers.want(terms.network);
         Self(PoolState::new(launchers, terms, most))
@@ -52,7 +52,7 @@ impl LauncherPool {
     ///
     /// # Errors
     /// When that is not before `deadline`, or there is no launcher for it.
-    pub async fn start(
+    pub(crate) async fn start(
         &self,
         program: &Program,
         environment: &Environment<'_>,
@@ -67,7 +67,7 @@ impl LauncherPool {
     ///
     /// # Errors
     /// When there is no launcher for it before `deadline`.
-    pub async fn start_staying(
+    pub(crate) async fn start_staying(
         &self,
         program: &Program,
         environment: &Environment<'_>,
@@ -80,18 +80,18 @@ impl LauncherPool {
     ///
     /// # Errors
     /// When there is none before `deadline`.
-    pub async fn turn(&self, deadline: Instant) -> Result<RunPermit, BackendError> {
+    pub(crate) async fn turn(&self, deadline: Instant) -> Result<RunPermit, BackendError> {
         self.0.turn(deadline).await
     }
 
     /// Which files its programs may use now, but for `known`: one that was started with others sees the old ones.
     #[must_use]
-    pub fn identities_but(&self, known: &Path) -> Identities {
+    pub(crate) fn identities_but(&self, known: &Path) -> Identities {
         self.0.terms.identities_but(known)
     }
 
     /// Notes that a worker is not asked any more; `why` says it.
-    pub fn worker_ended(&self, why: &'static str) {
+    pub(crate) fn worker_ended(&self, why: &'static str) {
         if let Some(metrics) = &self.0.launchers.metrics {
             metrics.worker_ended(why);
         }

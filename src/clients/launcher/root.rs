@@ -18,7 +18,7 @@ const LOCK: &str = "lock";
 
 /// A gateway's folder for its launchers.
 #[derive(Debug)]
-pub struct Root {
+pub(crate) struct Root {
     path: PathBuf,
     count: AtomicU64,
     _lock: File,
@@ -29,7 +29,7 @@ impl Root {
     ///
     /// # Errors
     /// When it cannot be made.
-    pub fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         let temporary = std::env::temp_dir();
         let left = std::fs::read_dir(&temporary).into_iter().flatten().flatten();
         left.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX))
@@ -50,7 +50,7 @@ impl Root {
     ///
     /// # Errors
     /// When it cannot be made.
-    pub fn folder(&self, user: Option<User>) -> io::Result<PathBuf> {
+    pub(crate) fn folder(&self, user: Option<User>) -> io::Result<PathBuf> {
         let own = self.path.join(self.count.fetch_add(1, Ordering::Relaxed).to_string());
         folder::make(&own)?;
         if let Some(User { uid, gid }) = user {

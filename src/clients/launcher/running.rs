@@ -19,11 +19,11 @@ use crate::domain::error::BackendError;
 
 /// A launcher and its program. Dropped before the program's end, it ends the program: first politely, then by force.
 #[derive(Debug)]
-pub struct RunningProcess(Option<Held>);
+pub(crate) struct RunningProcess(Option<Held>);
 
 /// What keeps a program running: when it is lost, the program is ended.
 #[derive(Debug)]
-pub struct KillOnDrop(#[expect(dead_code, reason = "its loss is the sign")] oneshot::Sender<()>);
+pub(crate) struct KillOnDrop(#[expect(dead_code, reason = "its loss is the sign")] oneshot::Sender<()>);
 
 #[derive(Debug)]
 struct Held {
@@ -54,7 +54,7 @@ impl RunningProcess {
     ///
     /// # Errors
     /// When nobody knows, or it could not be started.
-    pub async fn over(&mut self) -> Result<Ended, BackendError> {
+    pub(crate) async fn over(&mut self) -> Result<Ended, BackendError> {
         let report = match &mut self.0 {
             Some(held) => held.report().await,
             None => Err(io::ErrorKind::NotConnected.into()),
@@ -64,7 +64,7 @@ impl RunningProcess {
 
     /// Looks after the program in a task of its own, for who cannot wait for its end all the time. That is told when nothing is
     /// left of it.
-    pub fn watched(mut self) -> (oneshot::Receiver<Result<Ended, BackendError>>, KillOnDrop) {
+    pub(crate) fn watched(mut self) -> (oneshot::Receiver<Result<Ended, BackendError>>, KillOnDrop) {
         let ((stop, stopped), (end, ended)) = (oneshot::channel(), oneshot::channel());
         tokio::spawn(async move {
             let report = match &mut self.0 {

@@ -31,7 +31,7 @@ use super::{
 
 /// A launcher, and the socket to it. Dropped, it ends by itself.
 #[derive(Debug)]
-pub struct Launcher {
+pub(crate) struct Launcher {
     process: Child,
     reports: Reports,
     requests: OwnedWriteHalf,
@@ -41,7 +41,7 @@ pub struct Launcher {
 
 /// What the launcher tells.
 #[derive(Debug)]
-pub struct Reports {
+pub(crate) struct Reports {
     socket: OwnedReadHalf,
     /// What has come and is not whole yet.
     taken: Vec<u8>,
@@ -52,7 +52,7 @@ impl Launcher {
     ///
     /// # Errors
     /// When there is none that does.
-    pub async fn open(launchers: &Launchers, terms: &LaunchOptions) -> Result<(Self, Vec<String>), String> {
+    pub(crate) async fn open(launchers: &Launchers, terms: &LaunchOptions) -> Result<(Self, Vec<String>), String> {
         let folder = launchers.folder(terms.user).map_err(|error| format!("cannot make a folder for it: {error}"))?;
         let failed = |error: io::Error| format!("its launcher: {error}");
         let mut slot = Self::launch(launchers, folder, terms.identities()).map_err(failed)?;
@@ -83,7 +83,7 @@ impl Launcher {
     ///
     /// # Errors
     /// When the launcher has ended.
-    pub async fn start(&mut self, frame: &[u8], streams: &[OwnedFd; STREAMS]) -> io::Result<()> {
+    pub(crate) async fn start(&mut self, frame: &[u8], streams: &[OwnedFd; STREAMS]) -> io::Result<()> {
         let socket: &UnixStream = self.requests.as_ref();
         let sent = loop {
             socket.writable().await?;
@@ -96,7 +96,7 @@ impl Launcher {
     }
 
     /// What it tells.
-    pub const fn reports(&mut self) -> &mut Reports {
+    pub(crate) const fn reports(&mut self) -> &mut Reports {
         &mut self.reports
     }
 
@@ -104,7 +104,7 @@ impl Launcher {
     ///
     /// # Errors
     /// When the launcher has ended.
-    pub async fn stop(&mut self, grace: Duration) -> io::Result<()> {
+    pub(crate) async fn stop(&mut self, grace: Duration) -> io::Result<()> {
         let frame = wire::frame(&Request::Stop(grace))?;
         loop {
             self.requests.writable().await?;
@@ -122,22 +122,22 @@ impl Launcher {
     }
 
     /// What its program uses.
-    pub fn meter(&self) -> Meter {
+    pub(crate) fn meter(&self) -> Meter {
         Meter { launcher: self.process.id() }
     }
 
     /// Whether it still gives programs what `terms` allow.
-    pub fn is_good(&self, terms: &LaunchOptions) -> bool {
+    pub(crate) fn is_good(&self, terms: &LaunchOptions) -> bool {
         self.identities == terms.identities()
     }
 
     /// Ends it, while it has nothing to do.
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         let _ = self.process.start_kill();
     }
 
     /// Ends it and all that is left of its program by force, and removes its folder.
-    pub async fn destroy(mut self) {
+    pub(crate) async fn destroy(mut self) {
         let leader = self.process.id().and_then(|id| i32::try_from(id).ok());
         let _ = self.process.kill().await;
         let work = std::mem::take(&mut self.folder);
@@ -155,7 +155,7 @@ impl Reports {
     ///
     /// # Errors
     /// When the launcher has ended.
-    pub async fn next(&mut self) -> io::Result<Report> {
+    pub(crate) async fn next(&mut self) -> io::Result<Report> {
         loop {
             if let Some(body) = wire::body(&self.taken)?.filter(|body| body.end <= self.taken.len()) {
                 let report = wire::message(&self.taken[body.clone()])?;
@@ -174,13 +174,13 @@ const SHORT: usize = 4096;
 
 /// The gateway's ends of the pipes to a program.
 #[derive(Debug)]
-pub struct Ends {
+pub(crate) struct Ends {
     /// What it reads.
-    pub stdin: PipeWriter,
+    pub(crate) stdin: PipeWriter,
     /// What it writes. Reading never blocks.
-    pub stdout: PipeReader,
+    pub(crate) stdout: PipeReader,
     /// What it tells people, in the same way.
-    pub stderr: PipeReader,
+    pub(crate) stderr: PipeReader,
 }
 
 impl Ends {
@@ -188,7 +188,7 @@ impl Ends {
     ///
     /// # Errors
     /// When no more files may be opened.
-    pub fn new() -> io::Result<([OwnedFd; STREAMS], Self)> {
+    pub(crate) fn new() -> io::Result<([OwnedFd; STREAMS], Self)> {
         let (their_in, stdin) = io::pipe()?;
         let (stdout, their_out) = io::pipe()?;
         let (stderr, their_err) = io::pipe()?;
@@ -197,7 +197,7 @@ impl Ends {
     }
 
     /// Writes `input`, if it is short and the first that is written; whether that is done.
-    pub fn feed(&mut self, input: &[u8]) -> bool {
+    pub(crate) fn feed(&mut self, input: &[u8]) -> bool {
         input.len() <= SHORT && self.stdin.write(input).is_ok_and(|written| written == input.len())
     }
 }

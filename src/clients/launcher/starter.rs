@@ -29,7 +29,7 @@ const USUAL: usize = 32;
 
 /// What all programs of a launcher are started with.
 #[derive(Debug)]
-pub struct Starter {
+pub(crate) struct Starter {
     attributes: PosixSpawnAttr,
     homes: [CString; HOMES.len()],
     /// The launcher's own streams, while none of a program's are in their place.
@@ -39,7 +39,7 @@ pub struct Starter {
 
 /// One program to start.
 #[derive(Debug)]
-pub struct Command<'a> {
+pub(crate) struct Command<'a> {
     words: Vec<Cow<'a, CStr>>,
     folder: Cow<'a, Path>,
     streams: [OwnedFd; STREAMS],
@@ -50,7 +50,7 @@ impl Starter {
     ///
     /// # Errors
     /// Those of the system.
-    pub fn new(work: &Path) -> io::Result<Self> {
+    pub(crate) fn new(work: &Path) -> io::Result<Self> {
         let mut attributes = PosixSpawnAttr::init()?;
         // A group of its own, and no signal blocked or ignored: the launcher blocks some, and Rust's programs ignore SIGPIPE.
         attributes.set_flags(
@@ -72,7 +72,7 @@ impl Starter {
     ///
     /// # Errors
     /// Those of the system.
-    pub fn start(&self, command: &Command<'_>, environment: &Texts<'_>) -> Result<Pid, String> {
+    pub(crate) fn start(&self, command: &Command<'_>, environment: &Texts<'_>) -> Result<Pid, String> {
         let folder = &command.folder;
         chdir(&**folder).map_err(|error| format!("{}: {}", folder.display(), io::Error::from(error)))?;
         let [stdin, stdout, stderr] = &command.streams;
@@ -108,7 +108,11 @@ impl<'a> Command<'a> {
     ///
     /// # Errors
     /// When there is no program.
-    pub fn new(words: &'a Texts<'_>, folder: Cow<'a, Path>, streams: [OwnedFd; STREAMS]) -> Result<Self, String> {
+    pub(crate) fn new(
+        words: &'a Texts<'_>,
+        folder: Cow<'a, Path>,
+        streams: [OwnedFd; STREAMS],
+    ) -> Result<Self, String> {
         let mut words: Vec<Cow<'a, CStr>> = words.iter().map(Cow::Borrowed).collect();
         let program = words.first_mut().ok_or_else(|| "there is no program".to_owned())?;
         if !program.to_bytes().starts_with(b"/") {

@@ -9,33 +9,33 @@ use serde::{Deserialize, Serialize};
 
 /// What a program may do. Programs on equal terms take turns in the same launchers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LaunchOptions {
+pub(crate) struct LaunchOptions {
     /// The resources of each process.
-    pub limits: Limits,
+    pub(crate) limits: Limits,
     /// Files and folders that it may read and run, besides the system's.
-    pub readable: Vec<PathBuf>,
+    pub(crate) readable: Vec<PathBuf>,
     /// Files and folders that it may change, besides its work folder.
-    pub writable: Vec<PathBuf>,
+    pub(crate) writable: Vec<PathBuf>,
     /// As whom it runs; as the gateway unless set.
-    pub user: Option<User>,
+    pub(crate) user: Option<User>,
     /// Whether it has a network.
-    pub network: Network,
+    pub(crate) network: Network,
 }
 
 /// Which file each path leads to: its device and number, if it is there.
-pub type Identities = Vec<Option<(u64, u64)>>;
+pub(crate) type Identities = Vec<Option<(u64, u64)>>;
 
 impl LaunchOptions {
     /// What the paths lead to now. Permissions are for what was there when they were given, and editors and Kubernetes
     /// put new files in the place of old ones.
     #[must_use]
-    pub fn identities(&self) -> Identities {
+    pub(crate) fn identities(&self) -> Identities {
         self.paths().map(identity).collect()
     }
 
     /// What the paths lead to now, but for `known`, at which somebody else looks.
     #[must_use]
-    pub fn identities_but(&self, known: &Path) -> Identities {
+    pub(crate) fn identities_but(&self, known: &Path) -> Identities {
         self.paths().filter(|path| *path != known).map(identity).collect()
     }
 
@@ -50,32 +50,32 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
 
 /// The resources of each process of a program; unlimited unless set.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Limits {
+pub(crate) struct Limits {
     /// Processor time, in seconds.
-    pub cpu: Option<u64>,
+    pub(crate) cpu: Option<u64>,
     /// Memory that it may write, in bytes.
-    pub memory: Option<u64>,
+    pub(crate) memory: Option<u64>,
     /// The largest file that it may write, in bytes.
-    pub file_size: Option<u64>,
+    pub(crate) file_size: Option<u64>,
     /// Files that it may have open.
-    pub open_files: Option<u64>,
+    pub(crate) open_files: Option<u64>,
     /// Processes that its user may have in all.
-    pub processes: Option<u64>,
+    pub(crate) processes: Option<u64>,
 }
 
 /// A user of the system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct User {
+pub(crate) struct User {
     /// The user's number.
-    pub uid: u32,
+    pub(crate) uid: u32,
     /// The number of the only group.
-    pub gid: u32,
+    pub(crate) gid: u32,
 }
 
 /// Which network a program sees.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub enum Network {
+pub(crate) enum Network {
     /// The gateway's.
     #[default]
     Host,
@@ -85,7 +85,7 @@ pub enum Network {
 
 /// Folders and files of the system that every program may read: programs, libraries, certificates, names and time zones.
 /// `/etc` as a whole is not among them, since keys and configurations are there too.
-pub const SYSTEM: &[&str] = &[
+pub(crate) const SYSTEM: &[&str] = &[
     "/bin",
     "/lib",
     "/lib32",
@@ -125,4 +125,4 @@ pub const SYSTEM: &[&str] = &[
 ];
 
 /// What may be written besides: what is written there is gone.
-pub const SINKS: &[&str] = &["/dev/full", "/dev/null", "/dev/zero"];
+pub(crate) const SINKS: &[&str] = &["/dev/full", "/dev/null", "/dev/zero"];

@@ -24,7 +24,7 @@ const PACE: Duration = Duration::from_millis(2);
 
 /// What can be reaped right now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reaped {
+pub(crate) enum Reaped {
     /// A child that has ended, and how.
     Child(Pid, How),
     /// All children are alive.
@@ -34,7 +34,7 @@ pub enum Reaped {
 }
 
 /// Reaps a child, or that one, if it has ended.
-pub fn reap(which: Option<Pid>) -> Reaped {
+pub(crate) fn reap(which: Option<Pid>) -> Reaped {
     loop {
         match waitpid(which, Some(WaitPidFlag::WNOHANG)) {
             Ok(WaitStatus::Exited(pid, code)) => return Reaped::Child(pid, How::Code(code)),
@@ -48,7 +48,7 @@ pub fn reap(which: Option<Pid>) -> Reaped {
 }
 
 /// Reaps until there are no children, or for as long as `patience`; `seen` is told each. Whether none is left.
-pub fn reap_all(patience: Duration, mut seen: impl FnMut(Pid, How)) -> bool {
+pub(crate) fn reap_all(patience: Duration, mut seen: impl FnMut(Pid, How)) -> bool {
     let mut until = None;
     loop {
         match reap(None) {
@@ -65,16 +65,16 @@ pub fn reap_all(patience: Duration, mut seen: impl FnMut(Pid, How)) -> bool {
 
 /// How the descendants of this process are reached.
 #[derive(Debug, Clone, Copy)]
-pub struct Tree {
+pub(crate) struct Tree {
     /// Whether this process can signal its own descendants and nobody else: then all of them are signalled at once, and
     /// nobody outruns it by forking.
-    pub is_alone: bool,
+    pub(crate) is_alone: bool,
 }
 
 impl Tree {
     /// Kills all descendants of this process until none is left, or for as long as `patience`; `seen` is told each child.
     /// Whether none is left.
-    pub fn kill_all(self, patience: Duration, mut seen: impl FnMut(Pid, How)) -> bool {
+    pub(crate) fn kill_all(self, patience: Duration, mut seen: impl FnMut(Pid, How)) -> bool {
         let began = Instant::now();
         loop {
             self.signal_all(Signal::SIGKILL);
@@ -89,7 +89,7 @@ impl Tree {
     }
 
     /// Sends `signal` to all descendants of this process.
-    pub fn signal_all(self, signal: Signal) {
+    pub(crate) fn signal_all(self, signal: Signal) {
         if self.is_alone {
             // All that may be signalled but this process itself (kill(2)).
             let _ = kill(Pid::from_raw(-1), signal);
@@ -103,7 +103,7 @@ impl Tree {
 }
 
 /// Whether a descendant of this process has `file` open, by its device and number; also when that cannot be seen.
-pub fn is_held(file: (u64, u64)) -> bool {
+pub(crate) fn is_held(file: (u64, u64)) -> bool {
     descendants().into_iter().any(|pid| match std::fs::read_dir(format!("/proc/{pid}/fd")) {
         Ok(open) => open
             .flatten()
@@ -130,7 +130,7 @@ fn descendants() -> Vec<Pid> {
 }
 
 /// Kills all processes of the session that `leader` made.
-pub fn kill_session(leader: i32) {
+pub(crate) fn kill_session(leader: i32) {
     for (pid, stat) in processes() {
         let session = stat.split_ascii_whitespace().nth(3).and_then(|field| field.parse::<i32>().ok());
         if session == Some(leader) {

@@ -9,18 +9,18 @@ use std::{
 
 /// What all processes of a program use together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Usage {
+pub(crate) struct Usage {
     /// The processor time of those that run, since they began.
-    pub cpu: Duration,
+    pub(crate) cpu: Duration,
     /// The memory that they have, in bytes.
-    pub memory: u64,
+    pub(crate) memory: u64,
     /// The most that one of them ever had, in bytes.
-    pub peak: u64,
+    pub(crate) peak: u64,
 }
 
 /// Whose use is measured: the program that a launcher runs.
 #[derive(Debug, Clone, Copy)]
-pub struct Meter {
+pub(crate) struct Meter {
     /// The launcher's process.
     pub(super) launcher: Option<u32>,
 }
@@ -28,7 +28,7 @@ pub struct Meter {
 impl Meter {
     /// What is used now; nothing where the kernel does not tell.
     #[must_use]
-    pub fn read(self) -> Usage {
+    pub(crate) fn read(self) -> Usage {
         let mut usage = Usage::default();
         let mut next = self.launcher.map(|launcher| children(&tasks(launcher))).unwrap_or_default();
         while let Some(process) = next.pop() {

@@ -24,7 +24,7 @@ use rustix::net::{
 use serde::{Deserialize, Serialize};
 
 /// stdin, stdout and stderr.
-pub const STREAMS: usize = 3;
+pub(crate) const STREAMS: usize = 3;
 /// The largest frame, in bytes: more than the kernel takes as a program's arguments and environment.
 const MAX_MESSAGE_BYTES: usize = 32 * 1024 * 1024;
 /// The bytes that say how long a frame is.
@@ -36,7 +36,7 @@ const ROOM: usize = 16 * 1024;
 
 /// What the gateway wants.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Request<'a> {
+pub(crate) enum Request<'a> {
     /// Start a program. Its streams come with it.
     #[serde(borrow)]
     Start(Start<'a>),
@@ -45,60 +45,60 @@ pub enum Request<'a> {
 }
 
 /// Environment variables and their values. Of two of a name the later one holds.
-pub type Environment<'a> = Vec<(Cow<'a, str>, Cow<'a, OsStr>)>;
+pub(crate) type Environment<'a> = Vec<(Cow<'a, str>, Cow<'a, OsStr>)>;
 
 /// A program that is run again and again, each time with another environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Program {
+pub(crate) struct Program {
     /// An absolute path, or one in the copy.
-    pub path: PathBuf,
+    pub(crate) path: PathBuf,
     /// Its arguments.
-    pub arguments: Vec<String>,
+    pub(crate) arguments: Vec<String>,
     /// Where it runs; its work folder unless set.
-    pub folder: Option<PathBuf>,
+    pub(crate) folder: Option<PathBuf>,
     /// What runs before it, with the same environment and in the same folder; only when it ends well does the program run.
-    pub first: Option<First>,
+    pub(crate) first: Option<First>,
     /// A folder that is copied into its work folder. It runs in the copy.
-    pub copy: Option<Copied>,
+    pub(crate) copy: Option<Copied>,
 }
 
 /// A program that runs before another. What it writes to stdout goes to stderr.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct First {
+pub(crate) struct First {
     /// An absolute path, or one in the copy.
-    pub path: PathBuf,
+    pub(crate) path: PathBuf,
     /// Its arguments.
-    pub arguments: Vec<String>,
+    pub(crate) arguments: Vec<String>,
 }
 
 /// A folder to copy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Copied {
+pub(crate) struct Copied {
     /// The folder.
-    pub from: PathBuf,
+    pub(crate) from: PathBuf,
     /// The most that all its files may hold, in bytes.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
 }
 
 /// A [`Program`] as a launcher hands it to the kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Start<'a> {
+pub(crate) struct Start<'a> {
     /// The program, then its arguments.
     #[serde(borrow)]
-    pub command: Texts<'a>,
+    pub(crate) command: Texts<'a>,
     /// The same of what runs before it.
-    pub first: Option<Texts<'a>>,
+    pub(crate) first: Option<Texts<'a>>,
     /// `NAME=value` each.
-    pub environment: Texts<'a>,
+    pub(crate) environment: Texts<'a>,
     /// Where it runs: the one path, if there is one.
-    pub folder: Texts<'a>,
+    pub(crate) folder: Texts<'a>,
     /// What is copied into its work folder.
-    pub copy: Option<Copied>,
+    pub(crate) copy: Option<Copied>,
 }
 
 /// Texts in a row, each with the zero byte at its end that the kernel wants.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-pub struct Texts<'a>(#[serde(borrow)] Cow<'a, [u8]>);
+pub(crate) struct Texts<'a>(#[serde(borrow)] Cow<'a, [u8]>);
 
 impl Serialize for Texts<'_> {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -112,7 +112,7 @@ impl Program {
     ///
     /// # Errors
     /// When a text holds a zero byte, and so cannot be passed on.
-    pub fn start(&self, environment: &Environment<'_>) -> io::Result<Request<'static>> {
+    pub(crate) fn start(&self, environment: &Environment<'_>) -> io::Result<Request<'static>> {
         let command = |path: &PathBuf, arguments: &[String]| {
             let mut texts = Texts::default();
             texts.push(&[path.as_os_str()])?;
@@ -153,14 +153,14 @@ impl Texts<'_> {
     }
 
     /// All of them.
-    pub fn iter(&self) -> impl Iterator<Item = &CStr> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &CStr> {
         self.0.split_inclusive(|byte| *byte == 0).filter_map(|text| CStr::from_bytes_with_nul(text).ok())
     }
 }
 
 /// What a launcher tells.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Report {
+pub(crate) enum Report {
     /// It is confined, but for what the kernel cannot do; also when it has emptied its folder, and may be used again.
     Ready(Vec<String>),
     /// The program could not be started.
@@ -171,24 +171,24 @@ pub enum Report {
 
 /// How a program ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ended {
+pub(crate) struct Ended {
     /// How.
-    pub how: How,
+    pub(crate) how: How,
     /// The processor time that it and its children took.
-    pub cpu: Duration,
+    pub(crate) cpu: Duration,
     /// The most memory that one of the programs that this launcher ran ever took, in bytes.
-    pub peak: u64,
+    pub(crate) peak: u64,
     /// Whether what it started was killed that could still write to its stdout.
-    pub is_cut: bool,
+    pub(crate) is_cut: bool,
     /// What becomes of the launcher.
-    pub fate: Fate,
+    pub(crate) fate: Fate,
     /// Whether it was [`Program::first`] that ended so, and the program itself did not run.
-    pub is_first: bool,
+    pub(crate) is_first: bool,
 }
 
 /// What becomes of a launcher whose program has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Fate {
+pub(crate) enum Fate {
     /// It is as good as new.
     Goes,
     /// It has a folder to empty, and is as good as new once it is ready.
@@ -199,7 +199,7 @@ pub enum Fate {
 
 /// How a program ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum How {
+pub(crate) enum How {
     /// With an exit code.
     Code(i32),
     /// By a signal.
@@ -212,7 +212,7 @@ pub enum How {
 ///
 /// # Errors
 /// When it is larger than a frame may be.
-pub fn frame(message: &impl Serialize) -> io::Result<Vec<u8>> {
+pub(crate) fn frame(message: &impl Serialize) -> io::Result<Vec<u8>> {
     let mut room = Vec::with_capacity(USUAL);
     room.extend([0; HEAD]);
     let mut frame = postcard::to_extend(message, room).map_err(io::Error::other)?;
@@ -226,7 +226,7 @@ pub fn frame(message: &impl Serialize) -> io::Result<Vec<u8>> {
 ///
 /// # Errors
 /// When it is longer than a frame may be.
-pub fn body(bytes: &[u8]) -> io::Result<Option<Range<usize>>> {
+pub(crate) fn body(bytes: &[u8]) -> io::Result<Option<Range<usize>>> {
     let Some((head, _)) = bytes.split_first_chunk::<HEAD>() else { return Ok(None) };
     let length = usize::try_from(u32::from_be_bytes(*head)).ok().filter(|length| *length <= MAX_MESSAGE_BYTES);
     let length = length.ok_or(io::ErrorKind::InvalidData)?;
@@ -237,7 +237,7 @@ pub fn body(bytes: &[u8]) -> io::Result<Option<Range<usize>>> {
 ///
 /// # Errors
 /// When it is none.
-pub fn message<'a, T: Deserialize<'a>>(body: &'a [u8]) -> io::Result<T> {
+pub(crate) fn message<'a, T: Deserialize<'a>>(body: &'a [u8]) -> io::Result<T> {
     postcard::from_bytes(body).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
@@ -245,7 +245,7 @@ pub fn message<'a, T: Deserialize<'a>>(body: &'a [u8]) -> io::Result<T> {
 ///
 /// # Errors
 /// Those of the socket.
-pub fn send_with(socket: impl AsFd, frame: &[u8], streams: &[OwnedFd; STREAMS]) -> io::Result<usize> {
+pub(crate) fn send_with(socket: impl AsFd, frame: &[u8], streams: &[OwnedFd; STREAMS]) -> io::Result<usize> {
     let streams = streams.each_ref().map(AsFd::as_fd);
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(STREAMS))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -255,7 +255,7 @@ pub fn send_with(socket: impl AsFd, frame: &[u8], streams: &[OwnedFd; STREAMS]) 
 
 /// A launcher's end of the socket.
 #[derive(Debug)]
-pub struct Inbox {
+pub(crate) struct Inbox {
     socket: UnixStream,
     /// What has come and was not taken yet is its first part.
     buffer: Vec<u8>,
@@ -265,7 +265,7 @@ pub struct Inbox {
 
 impl Inbox {
     /// What comes by `socket`.
-    pub fn new(socket: UnixStream) -> Self {
+    pub(crate) fn new(socket: UnixStream) -> Self {
         Self { socket, buffer: vec![0; ROOM], filled: 0, streams: Vec::new() }
     }
 
@@ -274,7 +274,7 @@ impl Inbox {
     ///
     /// # Errors
     /// Those of the socket, or when it is no frame.
-    pub fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
+    pub(crate) fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
         loop {
             let mut until = ROOM;
             if let Some(body) = body(&self.buffer[..self.filled])? {
@@ -296,7 +296,7 @@ impl Inbox {
     }
 
     /// The streams that came, which are those of the last [`Request::Start`].
-    pub fn streams(&mut self) -> Vec<OwnedFd> {
+    pub(crate) fn streams(&mut self) -> Vec<OwnedFd> {
         std::mem::take(&mut self.streams)
     }
 
@@ -319,7 +319,7 @@ impl Inbox {
     ///
     /// # Errors
     /// Those of the socket.
-    pub fn send(&mut self, message: &impl Serialize) -> io::Result<()> {
+    pub(crate) fn send(&mut self, message: &impl Serialize) -> io::Result<()> {
         self.socket.write_all(&frame(message)?)
     }
 }

@@ -25,33 +25,33 @@ const HUB: &str = "docker.io";
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct RegistryConfig {
     /// Host and port where it is reached, if those of image references are others.
-    pub endpoint: Option<String>,
+    pub(crate) endpoint: Option<String>,
     /// Speak `http://` instead of `https://`. For a registry on a trusted network only.
-    pub plain_http: bool,
+    pub(crate) plain_http: bool,
     /// A PEM file with certificates to trust besides the system's, relative to the configuration file.
-    pub ca: Option<PathBuf>,
+    pub(crate) ca: Option<PathBuf>,
     /// A certificate that shows who we are, for a registry that asks for one. Its files are read again every 30 s.
-    pub client_certificate: Option<ClientCertificate>,
+    pub(crate) client_certificate: Option<ClientCertificate>,
     /// Believe any certificate. Whoever is in between can then read the credential and decide what is deployed.
-    pub insecure_skip_verify: bool,
+    pub(crate) insecure_skip_verify: bool,
     /// A Docker `config.json` with the credential, relative to the configuration file; read again when it changes. Without
     /// it the registry is asked anonymously.
-    pub docker_config: Option<PathBuf>,
+    pub(crate) docker_config: Option<PathBuf>,
     /// Which of the credential helpers that the file names may run: `ecr-login` for the program
     /// `docker-credential-ecr-login`.
-    pub credential_helpers: Vec<String>,
+    pub(crate) credential_helpers: Vec<String>,
     /// The registry that this one mirrors: it is asked first, and what it does not have, or not tell, the other is asked for.
-    pub mirror_of: Option<String>,
+    pub(crate) mirror_of: Option<String>,
     /// What a 404 to a `HEAD` is worth, which has no body that says who sent it.
-    pub confirm404: Confirm404,
+    pub(crate) confirm404: Confirm404,
     /// Take a 403 for a missing tag, which is what Artifactory's virtual repositories mean by it. A right that is lost then
     /// looks like a tag that is gone.
-    pub denied_means_missing: bool,
+    pub(crate) denied_means_missing: bool,
     /// How many requests may be under way at once; 8 unless set, and 4 for Docker Hub.
     #[schemars(range(min = 1))]
-    pub concurrency: Option<usize>,
+    pub(crate) concurrency: Option<usize>,
     /// How many requests may begin per second; any unless set, and 10 for Docker Hub.
-    pub rate: Option<NonZeroU32>,
+    pub(crate) rate: Option<NonZeroU32>,
 }
 
 impl RegistryConfig {

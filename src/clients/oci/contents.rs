@@ -30,11 +30,11 @@ const VERSION: &str = "org.opencontainers.image.version";
 #[serde(rename_all = "camelCase", default)]
 pub struct Contents {
     /// What kind of artifact it is.
-    pub artifact_type: Option<String>,
+    pub(crate) artifact_type: Option<String>,
     /// What its builder wrote on the index or manifest.
-    pub annotations: Annotations,
+    pub(crate) annotations: Annotations,
     /// What its builder wrote on the first image of an index that has no annotations.
-    pub image_annotations: Annotations,
+    pub(crate) image_annotations: Annotations,
     /// The platforms of its images.
     pub platforms: Vec<Platform>,
     /// The commit, by its builder's word: of the annotations, else of the image's labels.
@@ -50,7 +50,7 @@ pub struct Contents {
 impl Contents {
     /// The same without the annotations, but for those that name the commit and the time.
     #[must_use]
-    pub fn without_annotations(&self) -> Self {
+    pub(crate) fn without_annotations(&self) -> Self {
         let told = [REVISION, CREATED].into_iter().filter_map(|name| self.annotations.get_key_value(name));
         let annotations = told.map(|(name, value)| (name.clone(), value.clone())).collect();
         let Self { artifact_type, platforms, revision, created, version, images, .. } = self.clone();
@@ -61,19 +61,19 @@ impl Contents {
     /// What its builder wrote on the index or manifest; on its first image, where an index has no annotations. Builders
     /// write on either.
     #[must_use]
-    pub fn told_annotations(&self) -> &Annotations {
+    pub(crate) fn told_annotations(&self) -> &Annotations {
         if self.annotations.is_empty() { &self.image_annotations } else { &self.annotations }
     }
 
     /// The commit that the index or manifest itself names, for all of its images.
     #[must_use]
-    pub fn own_revision(&self) -> Option<&str> {
+    pub(crate) fn own_revision(&self) -> Option<&str> {
         self.annotations.get(REVISION).map(String::as_str).filter(|revision| !revision.is_empty())
     }
 
     /// When it was built, as a time that can be compared; `None` where it does not say.
     #[must_use]
-    pub fn created_at(&self) -> Option<jiff::Timestamp> {
+    pub(crate) fn created_at(&self) -> Option<jiff::Timestamp> {
         self.created.as_deref()?.parse().ok()
     }
 

@@ -40,7 +40,7 @@ pub enum Credential {
 impl Credential {
     /// The value of an `Authorization` header with user name and password; `None` for an identity token.
     #[must_use]
-    pub fn basic(&self) -> Option<Secret> {
+    pub(crate) fn basic(&self) -> Option<Secret> {
         let Self::Password { username, password } = self else { return None };
         let pair = format!("{username}:{}", password.expose());
         Some(Secret::from(format!("Basic {}", STANDARD.encode(pair))))
@@ -48,7 +48,7 @@ impl Credential {
 
     /// What tells it from others, without showing it.
     #[must_use]
-    pub fn fingerprint(&self) -> [u8; 32] {
+    pub(crate) fn fingerprint(&self) -> [u8; 32] {
         let (kind, user, secret) = match self {
             Self::Password { username, password } => ("password", username.as_str(), password),
             Self::Identity(token) => ("identity", "", token),
@@ -59,7 +59,7 @@ impl Credential {
 
 /// Where the credentials of one registry come from.
 #[derive(Debug)]
-pub struct Credentials {
+pub(crate) struct Credentials {
     file: Option<PathBuf>,
     allowed_helpers: Vec<String>,
     read: Mutex<Option<Read>>,
@@ -76,7 +76,7 @@ struct Read {
 impl Credentials {
     /// The credentials in `file`; helpers that it names run only when they are in `allowed_helpers`.
     #[must_use]
-    pub fn new(file: Option<PathBuf>, allowed_helpers: Vec<String>) -> Self {
+    pub(crate) fn new(file: Option<PathBuf>, allowed_helpers: Vec<String>) -> Self {
         Self { file, allowed_helpers, read: Mutex::default(), helped: tokio::sync::Mutex::default() }
     }
 
@@ -85,7 +85,7 @@ impl Credentials {
     ///
     /// # Errors
     /// When the file or the helper gives no clear answer; the message holds nothing of their secrets.
-    pub async fn find(
+    pub(crate) async fn find(
         &self,
         registry: &str,
         repository: &str,

@@ -13,7 +13,7 @@ const MAX_FILE_BYTES: u64 = 4 * 1024 * 1024;
 
 /// A folder that holds images.
 #[derive(Debug, Clone)]
-pub struct Layout {
+pub(crate) struct Layout {
     folder: PathBuf,
 }
 
@@ -32,13 +32,13 @@ struct Descriptor {
 
 impl Layout {
     /// The layout in `folder`, which is read at each question.
-    pub fn new(folder: impl Into<PathBuf>) -> Self {
+    pub(crate) fn new(folder: impl Into<PathBuf>) -> Self {
         Self { folder: folder.into() }
     }
 
     /// The folder.
     #[must_use]
-    pub fn folder(&self) -> &Path {
+    pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
 
@@ -47,7 +47,7 @@ impl Layout {
     ///
     /// # Errors
     /// When the layout cannot be read, the name stands twice, or the manifest is missing or damaged.
-    pub async fn digest(&self, name: &str) -> Result<Option<Digest>, BackendError> {
+    pub(crate) async fn digest(&self, name: &str) -> Result<Option<Digest>, BackendError> {
         let (folder, name) = (self.folder.clone(), name.to_owned());
         tokio::task::spawn_blocking(move || find(&folder, &name))
             .await

@@ -28,7 +28,7 @@ const MAX_NAMES: usize = 50_000;
 const MAX_PAGES: usize = 1000;
 
 /// What a list holds, or that there is nothing to list.
-pub type Listed = Result<Vec<String>, Missing>;
+pub(crate) type Listed = Result<Vec<String>, Missing>;
 
 #[derive(Deserialize)]
 struct Tags {

@@ -33,7 +33,7 @@ pub struct Target {
     /// Its digest.
     pub digest: Digest,
     /// Its media type, as the registry says.
-    pub media_type: String,
+    pub(crate) media_type: String,
 }
 
 /// What is not there.
@@ -51,7 +51,7 @@ pub enum Missing {
 impl Missing {
     /// In words, for evidence.
     #[must_use]
-    pub const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Tag => "404, the registry has no such tag or no such repository",
             Self::Repository => "404, the registry has no such repository; is its name right?",

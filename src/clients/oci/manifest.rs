@@ -15,24 +15,22 @@ const CONFIGS: [&str; 2] =
     ["application/vnd.oci.image.config.v1+json", "application/vnd.docker.container.image.v1+json"];
 
 /// Key-value pairs of a manifest or the labels of an image.
-pub type Annotations = BTreeMap<String, String>;
+pub(crate) type Annotations = BTreeMap<String, String>;
 
 /// An image index, or the manifest of one image or artifact.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Manifest {
     schema_version: u32,
-    /// What it says itself to be; old OCI manifests do not.
-    pub media_type: Option<String>,
     /// What an artifact is.
-    pub artifact_type: Option<String>,
+    pub(crate) artifact_type: Option<String>,
     /// What its builder wrote on it.
     #[serde(default, deserialize_with = "null_is_empty")]
-    pub annotations: Annotations,
+    pub(crate) annotations: Annotations,
     /// The images of an index.
-    pub manifests: Option<Vec<Descriptor>>,
+    pub(crate) manifests: Option<Vec<Descriptor>>,
     /// The configuration of an image.
-    pub config: Option<Descriptor>,
+    pub(crate) config: Option<Descriptor>,
 }
 
 /// A pointer to content.
@@ -43,31 +41,31 @@ pub struct Descriptor {
     pub digest: Digest,
     /// Of what kind that is.
     #[serde(default)]
-    pub media_type: String,
+    pub(crate) media_type: String,
     /// For which machines.
-    pub platform: Option<Platform>,
+    pub(crate) platform: Option<Platform>,
     /// What its builder wrote on the pointer.
     #[serde(default, deserialize_with = "null_is_empty")]
-    pub annotations: Annotations,
+    pub(crate) annotations: Annotations,
 }
 
 /// Machines that an image runs on, written `linux/amd64` or `linux/arm/v7`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Platform {
     /// `linux`
-    pub os: String,
+    pub(crate) os: String,
     /// `amd64`
-    pub architecture: String,
+    pub(crate) architecture: String,
     /// `v7`
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub variant: Option<String>,
+    pub(crate) variant: Option<String>,
 }
 
 /// An image's configuration, as far as it matters here.
 #[derive(Debug, Clone, Deserialize)]
 pub struct ImageConfig {
     /// When it was built (RFC 3339), if its builder says.
-    pub created: Option<String>,
+    pub(crate) created: Option<String>,
     os: Option<String>,
     architecture: Option<String>,
     variant: Option<String>,
@@ -121,7 +119,7 @@ impl Manifest {
     /// What kind of artifact it is: its own word, else its configuration's kind (image specification 1.1, "Guidelines for
     /// Artifact Usage").
     #[must_use]
-    pub fn artifact_type(&self) -> Option<&str> {
+    pub(crate) fn artifact_type(&self) -> Option<&str> {
         let of_config = self.config.as_ref().map(|config| config.media_type.as_str());
         self.artifact_type.as_deref().or(of_config)
     }
@@ -137,7 +135,7 @@ impl ImageConfig {
     }
 
     /// What its builder wrote on it.
-    pub fn label(&self, name: &str) -> Option<&str> {
+    pub(crate) fn label(&self, name: &str) -> Option<&str> {
         self.config.as_ref()?.labels.as_ref()?.get(name).map(String::as_str)
     }
 

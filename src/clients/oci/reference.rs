@@ -14,7 +14,7 @@ pub struct Reference {
     /// The name within the registry: `org/front`. Docker Hub's official images are in `library/`.
     pub repository: String,
     /// The tag; `None` when only a digest is named.
-    pub tag: Option<String>,
+    pub(crate) tag: Option<String>,
     /// The digest that pins the reference, if it names one.
     pub digest: Option<Digest>,
 }
@@ -81,26 +81,26 @@ impl fmt::Display for Reference {
 
 /// Whether only the tag keeps `text` from being a reference: the name before it is one, and no tag may be written so.
 #[must_use]
-pub fn has_impossible_tag(text: &str) -> bool {
+pub(crate) fn has_impossible_tag(text: &str) -> bool {
     let Some((name, tag)) = text.rsplit_once(':') else { return false };
     !tag.is_empty() && !TAG.is_match(tag) && Reference::parse(&format!("{name}:x")).is_ok()
 }
 
 /// Docker Hub goes by several names; all others by one.
 #[must_use]
-pub fn canonical_registry(host: &str) -> &str {
+pub(crate) fn canonical_registry(host: &str) -> &str {
     if matches!(host, "index.docker.io" | "registry-1.docker.io") { "docker.io" } else { host }
 }
 
 /// Whether `text` can be a repository's name.
 #[must_use]
-pub fn is_repository(text: &str) -> bool {
+pub(crate) fn is_repository(text: &str) -> bool {
     REPOSITORY.is_match(text) && text.len() <= 255
 }
 
 /// Whether `text` is a host with an optional port: `localhost:5000`, `registry.example.com`, `[::1]:5000`.
 #[must_use]
-pub fn is_registry(text: &str) -> bool {
+pub(crate) fn is_registry(text: &str) -> bool {
     REGISTRY.is_match(text) && (text.contains(['.', ':']) || text == "localhost")
 }
 

@@ -31,7 +31,7 @@ const MAX_CHALLENGES: u64 = 10_000;
 /// What a 404 to a `HEAD` is worth.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub enum Confirm404 {
+pub(crate) enum Confirm404 {
     /// A `GET` must say the same, in the words of a registry.
     #[default]
     Get,
@@ -43,17 +43,17 @@ pub enum Confirm404 {
 /// What a registry means by its answers.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Rules {
-    pub confirm_404: Confirm404,
-    pub denied_means_missing: bool,
+    pub(crate) confirm_404: Confirm404,
+    pub(crate) denied_means_missing: bool,
 }
 
 /// A registry and what is known of it.
 #[derive(Debug)]
 pub(super) struct Registry {
     /// Its name, as it stands in image references.
-    pub name: String,
+    pub(crate) name: String,
     /// What it means by its answers.
-    pub rules: Rules,
+    pub(crate) rules: Rules,
     base: Url,
     line: Arc<HttpClient>,
     credentials: Credentials,
@@ -66,13 +66,13 @@ pub(super) struct Registry {
 #[derive(Debug, Clone)]
 pub(super) struct RegistryRequest<'a> {
     /// `HEAD` or `GET`.
-    pub method: Method,
+    pub(crate) method: Method,
     /// The repository that is asked about; empty for the catalogue.
-    pub repository: &'a str,
+    pub(crate) repository: &'a str,
     /// What follows `/v2/<name>/`, or `/v2/` for the catalogue.
-    pub path: &'a str,
+    pub(crate) path: &'a str,
     /// The query, if there is one.
-    pub query: Option<&'a str>,
+    pub(crate) query: Option<&'a str>,
 }
 
 impl RegistryRequest<'_> {
@@ -88,7 +88,7 @@ impl RegistryRequest<'_> {
 
 impl Registry {
     /// A registry that has not been asked yet, at `base`.
-    pub fn new(name: String, base: Url, line: Arc<HttpClient>, credentials: Credentials, rules: Rules) -> Self {
+    pub(crate) fn new(name: String, base: Url, line: Arc<HttpClient>, credentials: Credentials, rules: Rules) -> Self {
         let challenges = bounded_cache::new(MAX_CHALLENGES);
         Self { name, rules, base, line, credentials, challenges, tokens: Tokens::default() }
     }
@@ -98,7 +98,7 @@ impl Registry {
     ///
     /// # Errors
     /// When no whole answer arrives by `deadline`; any status is an answer.
-    pub async fn ask(&self, question: &RegistryRequest<'_>, deadline: Instant) -> Result<Reply, BackendError> {
+    pub(crate) async fn ask(&self, question: &RegistryRequest<'_>, deadline: Instant) -> Result<Reply, BackendError> {
         let (repository, scope) = (question.repository, question.scope());
         let mut credential = self.credentials.find(&self.name, repository, false).await?;
         let known = self.challenges.get(&scope);
@@ -147,7 +147,7 @@ impl Registry {
     ///
     /// # Errors
     /// When it cannot be had by `deadline`.
-    pub async fn blob(&self, repository: &str, digest: &str, deadline: Instant) -> Result<Reply, BackendError> {
+    pub(crate) async fn blob(&self, repository: &str, digest: &str, deadline: Instant) -> Result<Reply, BackendError> {
         let path = format!("blobs/{digest}");
         let question = RegistryRequest { method: Method::GET, repository, path: &path, query: None };
         let mut reply = self.ask(&question, deadline).await?;
@@ -168,13 +168,13 @@ impl Registry {
     }
 
     /// Whether little is left of what the registry allows us.
-    pub async fn is_low(&self, repository: &str) -> bool {
+    pub(crate) async fn is_low(&self, repository: &str) -> bool {
         let credential = self.credentials.find(&self.name, repository, false).await.ok().flatten();
         self.line.is_low(&self.base, &self.account(credential.as_ref()))
     }
 
     /// The URL of a question.
-    pub fn url(&self, question: &RegistryRequest<'_>) -> Result<Url, BackendError> {
+    pub(crate) fn url(&self, question: &RegistryRequest<'_>) -> Result<Url, BackendError> {
         let RegistryRequest { repository, path, .. } = question;
         let path = if repository.is_empty() { format!("v2/{path}") } else { format!("v2/{repository}/{path}") };
         let mut url = self

@@ -35,9 +35,9 @@ pub struct Purpose {
     /// The token server.
     pub realm: Url,
     /// For whom the token is.
-    pub service: Option<String>,
+    pub(crate) service: Option<String>,
     /// What it allows.
-    pub scope: String,
+    pub(crate) scope: String,
 }
 
 /// The tokens of one registry.
@@ -59,9 +59,9 @@ struct Token {
 #[derive(Debug, Clone)]
 pub(super) struct Pass {
     /// The header.
-    pub authorization: HeaderValue,
+    pub(crate) authorization: HeaderValue,
     /// Whether it was bought for an earlier request, and may have been revoked since.
-    pub was_kept: bool,
+    pub(crate) was_kept: bool,
 }
 
 #[derive(Deserialize)]
@@ -99,7 +99,7 @@ impl Tokens {
     ///
     /// # Errors
     /// When the token server gives none.
-    pub async fn get(
+    pub(crate) async fn get(
         &self,
         purpose: Purpose,
         credential: Option<Credential>,
@@ -133,7 +133,7 @@ impl Tokens {
     }
 
     /// Drops the token for `purpose`, unless it is another than the one that was refused.
-    pub fn forget(&self, purpose: &Purpose, credential: Option<&Credential>, refused: &HeaderValue) {
+    pub(crate) fn forget(&self, purpose: &Purpose, credential: Option<&Credential>, refused: &HeaderValue) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let key = purpose.key(credential);
         if kept.get(&key).is_some_and(|token| token.authorization == *refused) {

@@ -34,7 +34,7 @@ impl Names for SystemNames {
 
 /// Looks names up, and keeps the addresses that may be asked.
 #[derive(Debug, Clone)]
-pub struct Addresses {
+pub(crate) struct Addresses {
     names: Arc<dyn Names>,
     allowed: Arc<[IpNet]>,
     /// A proxy, which stands in the configuration to be asked wherever it is.
@@ -47,7 +47,7 @@ pub struct Addresses {
     "the name {name} is at {address}, {what}, and is not asked there unless that is allowed: \
      `outbound: {{ allowAddresses: [{address}] }}`{}", self.advice()
 )]
-pub struct Refused {
+pub(crate) struct Refused {
     name: String,
     address: IpAddr,
     what: Inner,
@@ -76,7 +76,7 @@ pub enum Inner {
 
 impl Addresses {
     /// Those of the world, and those in `allowed`. A `proxy` of this name may be anywhere.
-    pub fn new(names: Arc<dyn Names>, allowed: &[IpNet], proxy: Option<&str>) -> Self {
+    pub(crate) fn new(names: Arc<dyn Names>, allowed: &[IpNet], proxy: Option<&str>) -> Self {
         Self { names, allowed: allowed.into(), proxy: proxy.map(Into::into) }
     }
 
@@ -139,7 +139,7 @@ fn is_below(name: &str, zones: &[&str]) -> bool {
 impl Inner {
     /// The kind of `address`; `None` for one of the world.
     #[must_use]
-    pub fn of(address: IpAddr) -> Option<Self> {
+    pub(crate) fn of(address: IpAddr) -> Option<Self> {
         match address {
             IpAddr::V4(ip) => Self::of_v4(ip),
             IpAddr::V6(ip) => match embedded(ip) {

@@ -19,7 +19,7 @@ const LONGEST_ASKED: Duration = Duration::from_mins(10);
 
 /// What is known of one destination's health.
 #[derive(Debug, Default)]
-pub struct Breaker(Mutex<BreakerState>);
+pub(crate) struct Breaker(Mutex<BreakerState>);
 
 #[derive(Debug, Default)]
 struct BreakerState {
@@ -42,7 +42,7 @@ struct Open {
 
 /// How a call ended, as far as it tells about its destination.
 #[derive(Debug)]
-pub enum End {
+pub(crate) enum End {
     /// It answered.
     Well,
     /// It failed, this way.
@@ -55,7 +55,7 @@ pub enum End {
 
 /// Lets one call through. Dropped without an [`End`], it leaves everything as it was.
 #[derive(Debug)]
-pub struct Pass {
+pub(crate) struct Pass {
     breaker: Arc<Breaker>,
     era: u64,
     is_probe: bool,
@@ -66,7 +66,7 @@ impl Breaker {
     ///
     /// # Errors
     /// When it would not, with the reason.
-    pub fn check(&self, now: Timestamp) -> Result<(), BackendError> {
+    pub(crate) fn check(&self, now: Timestamp) -> Result<(), BackendError> {
         self.state().check(now)
     }
 
@@ -74,7 +74,7 @@ impl Breaker {
     ///
     /// # Errors
     /// When the destination is left alone, with the reason.
-    pub fn enter(self: &Arc<Self>, now: Timestamp) -> Result<Pass, BackendError> {
+    pub(crate) fn enter(self: &Arc<Self>, now: Timestamp) -> Result<Pass, BackendError> {
         let mut state = self.state();
         state.check(now)?;
         let is_probe = state.open.is_some();
@@ -91,12 +91,12 @@ impl Breaker {
 
 impl Pass {
     /// Whether this call finds out if the destination is well again.
-    pub const fn is_probe(&self) -> bool {
+    pub(crate) const fn is_probe(&self) -> bool {
         self.is_probe
     }
 
     /// Notes how the call ended.
-    pub fn end(mut self, end: End, now: Timestamp) {
+    pub(crate) fn end(mut self, end: End, now: Timestamp) {
         let mut state = self.breaker.state();
         if state.era == self.era {
             state.note(end, self.is_probe, now);

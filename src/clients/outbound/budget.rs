@@ -28,11 +28,11 @@ const KNOWN_FOR: Duration = Duration::from_hours(1);
 const FIRST_DATE: u64 = 1_000_000_000;
 
 /// Whose budget: the destination's origin and the account.
-pub type Owner = (Arc<str>, Arc<str>);
+pub(crate) type Owner = (Arc<str>, Arc<str>);
 
 /// The accounts' budgets.
 #[derive(Debug)]
-pub struct Budgets(Bounded<Owner, Budget>);
+pub(crate) struct Budgets(Bounded<Owner, Budget>);
 
 #[derive(Debug, Clone, Default)]
 struct Budget {
@@ -49,7 +49,7 @@ struct Pause {
 
 /// What an answer says about the budget, in the headers of GitHub, GitLab or Docker Hub.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct AccountLimit {
+pub(crate) struct AccountLimit {
     limit: Option<u64>,
     remaining: Option<u64>,
     /// In how long it begins anew.
@@ -69,7 +69,7 @@ impl Budgets {
     ///
     /// # Errors
     /// When it must wait, with the reason.
-    pub fn check(&self, owner: &Owner, now: Timestamp) -> Result<(), BackendError> {
+    pub(crate) fn check(&self, owner: &Owner, now: Timestamp) -> Result<(), BackendError> {
         let Some(pause) = bounded_cache::get_rare(&self.0, owner).and_then(|budget| budget.pause) else {
             return Ok(());
         };
@@ -81,7 +81,7 @@ impl Budgets {
     }
 
     /// Learns from `reply`, which `owner` got at `now`, and notes in it for how long it asks to be left alone.
-    pub fn learn(&self, owner: &Owner, reply: &mut Reply, now: Timestamp) {
+    pub(crate) fn learn(&self, owner: &Owner, reply: &mut Reply, now: Timestamp) {
         let told = AccountLimit::read(&reply.headers, now);
         reply.rest = rest(reply.status, told, retry::retry_after(&reply.headers, now));
         let pause = pause(reply.status, told, reply.rest, now);
@@ -105,7 +105,7 @@ impl Budgets {
     }
 
     /// Whether less than a tenth is left to `owner` by the destination's last words, if they still hold.
-    pub fn is_low(&self, owner: &Owner, now: Timestamp) -> bool {
+    pub(crate) fn is_low(&self, owner: &Owner, now: Timestamp) -> bool {
         let Some((told, then)) = self.0.get(owner).and_then(|budget| budget.told) else { return false };
         let holds_for = told.reset.or(told.window).unwrap_or(KNOWN_FOR);
         let holds = now.since(then).is_some_and(|age| age < holds_for);

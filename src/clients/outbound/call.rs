@@ -56,7 +56,7 @@ impl Call {
 
     /// Who asks, in words that hold no secret: as the call says, else by its credential, else [`ANONYMOUS`].
     #[must_use]
-    pub fn account(&self) -> Arc<str> {
+    pub(crate) fn account(&self) -> Arc<str> {
         if let Some(account) = &self.account {
             return Arc::clone(account);
         }

@@ -37,7 +37,7 @@ const RENEWED_EVERY: Duration = Duration::from_secs(30);
 
 /// A line's HTTP client, with what it is made of.
 #[derive(Debug)]
-pub struct Transport {
+pub(crate) struct Transport {
     tls: Tls,
     proxy: Option<Proxy>,
     addresses: Addresses,
@@ -55,16 +55,16 @@ struct Made {
 
 /// Why an exchange brought no whole answer.
 #[derive(Debug)]
-pub struct Failure {
+pub(crate) struct Failure {
     /// Which way.
-    pub how: How,
+    pub(crate) how: How,
     /// What happened, without its destination.
-    pub what: String,
+    pub(crate) what: String,
 }
 
 /// The ways in which an exchange ends without a whole answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum How {
+pub(crate) enum How {
     /// There was no connection, so nothing was asked.
     Connect,
     /// Its name is at an address that may not be asked.
@@ -84,7 +84,7 @@ impl Transport {
     ///
     /// # Errors
     /// When the certificates of `tls` cannot be used; the text names the file.
-    pub fn new(tls: Tls, proxy: Option<Proxy>, addresses: Addresses) -> Result<Self, String> {
+    pub(crate) fn new(tls: Tls, proxy: Option<Proxy>, addresses: Addresses) -> Result<Self, String> {
         let certificates = Certificates::read(&tls)?;
         let made = Made { certificates, password: None, read_at: Instant::now(), client: None };
         Ok(Self { tls, proxy, addresses, made: Mutex::new(made) })
@@ -173,7 +173,11 @@ impl Transport {
     ///
     /// # Errors
     /// When there is no client.
-    pub async fn exchange(&self, call: &Call, secrets: &Secrets) -> Result<Result<Reply, Failure>, BackendError> {
+    pub(crate) async fn exchange(
+        &self,
+        call: &Call,
+        secrets: &Secrets,
+    ) -> Result<Result<Reply, Failure>, BackendError> {
         let (client, shown) = self.ready()?;
         let mut exchanged = self.exchange_by(&client, call, secrets).await;
         if let (Ok(reply), Some(shown)) = (&mut exchanged, shown) {
@@ -258,7 +262,7 @@ impl Transport {
 
 impl Failure {
     /// The same for whoever asked. Without the number of attempts: a message is the same for the same cause.
-    pub fn into_error(self) -> BackendError {
+    pub(crate) fn into_error(self) -> BackendError {
         let kind = match self.how {
             How::Connect | How::Untrusted | How::Broken => ErrorKind::Unavailable,
             How::Timeout => ErrorKind::Timeout,

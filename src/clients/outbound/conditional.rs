@@ -29,7 +29,7 @@ const LONGEST_TAG: usize = 1024;
 
 /// The answers that are kept.
 #[derive(Debug)]
-pub struct ConditionalCache(Bounded<RequestKey, Arc<Answer>>);
+pub(crate) struct ConditionalCache(Bounded<RequestKey, Arc<Answer>>);
 
 /// What was asked: the URL, who asks, and all headers but the one for which that stands.
 type RequestKey = [u8; 32];
@@ -52,7 +52,7 @@ enum Validator {
 
 /// A call's question, and the answer that is kept for it.
 #[derive(Debug)]
-pub struct ConditionalRequest {
+pub(crate) struct ConditionalRequest {
     question: RequestKey,
     answer: Option<Arc<Answer>>,
 }
@@ -69,7 +69,7 @@ impl Default for ConditionalCache {
 
 impl ConditionalCache {
     /// Lets `call`, which `account` makes, ask whether the answer is still the one that is kept.
-    pub fn prepare(&self, call: &mut Call, account: &str) -> Option<ConditionalRequest> {
+    pub(crate) fn prepare(&self, call: &mut Call, account: &str) -> Option<ConditionalRequest> {
         let has_own = [header::IF_NONE_MATCH, header::IF_MODIFIED_SINCE, header::RANGE]
             .iter()
             .any(|name| call.headers.contains_key(name));
@@ -90,7 +90,7 @@ impl ConditionalCache {
     ///
     /// # Errors
     /// When it says so of another answer.
-    pub fn settle(&self, asked: &ConditionalRequest, mut reply: Reply) -> Result<Reply, BackendError> {
+    pub(crate) fn settle(&self, asked: &ConditionalRequest, mut reply: Reply) -> Result<Reply, BackendError> {
         if let (StatusCode::NOT_MODIFIED, Some(answer)) = (reply.status, &asked.answer) {
             let is_other = match &answer.validator {
                 Validator::Tag(known) => {

@@ -25,9 +25,9 @@ use crate::{
 pub struct OutboundConfig {
     /// Addresses and networks (`10.0.0.0/8`) that a name may be at although they are private, link-local or this machine's. Without
     /// it, names that only a cluster or an inner network can have may be at private ones, and `localhost` at this machine's.
-    pub allow_addresses: Vec<String>,
+    pub(crate) allow_addresses: Vec<String>,
     /// A proxy that all requests go through. None is taken from the environment.
-    pub proxy: Option<ProxyConfig>,
+    pub(crate) proxy: Option<ProxyConfig>,
 }
 
 /// A forward proxy.
@@ -35,39 +35,39 @@ pub struct OutboundConfig {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ProxyConfig {
     /// Where it is: `http://proxy.example.com:3128`. What is asked by https goes through a tunnel (`CONNECT`).
-    pub url: String,
+    pub(crate) url: String,
     /// Who is asked without it: names with all that is below them (`svc.cluster.local`), addresses, networks. `localhost` and its
     /// addresses always are.
     #[serde(default)]
-    pub except: Vec<String>,
+    pub(crate) except: Vec<String>,
     /// A user name, with `password`.
-    pub username: Option<String>,
+    pub(crate) username: Option<String>,
     /// The password of `username`.
-    pub password: Option<SecretRef>,
+    pub(crate) password: Option<SecretRef>,
 }
 
 /// A proxy, checked.
 #[derive(Debug, Clone)]
 pub struct Proxy {
     /// Where it is.
-    pub url: Url,
+    pub(crate) url: Url,
     /// Who is asked without it.
-    pub except: Vec<String>,
+    pub(crate) except: Vec<String>,
     /// Who we are to it.
-    pub credential: Option<(String, SecretRef)>,
+    pub(crate) credential: Option<(String, SecretRef)>,
     /// Where the password's path starts.
-    pub base: BaseDir,
+    pub(crate) base: BaseDir,
 }
 
 /// The keys that say how a destination's certificates are checked, where a backend or a registry has them.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TlsKeys<'a> {
     /// `ca`
-    pub ca: Option<&'a PathBuf>,
+    pub(crate) ca: Option<&'a PathBuf>,
     /// `clientCertificate`
-    pub client_certificate: Option<&'a ClientCertificate>,
+    pub(crate) client_certificate: Option<&'a ClientCertificate>,
     /// `insecureSkipVerify`
-    pub insecure_skip_verify: bool,
+    pub(crate) insecure_skip_verify: bool,
 }
 
 impl OutboundConfig {
@@ -110,7 +110,7 @@ impl ProxyConfig {
 
 impl TlsKeys<'_> {
     /// The way there on these terms and else the usual ones. What is wrong with the files is noted at their key below `path`.
-    pub fn line(
+    pub(crate) fn line(
         self,
         is_plain: bool,
         outbound: &Outbound,
@@ -125,7 +125,7 @@ impl TlsKeys<'_> {
 
     /// The same with resolved paths. What is of no use for something that is asked without TLS is noted below `path`, and so is what
     /// is dangerous.
-    pub fn build(self, is_plain: bool, base: &BaseDir, path: &Path, problems: &mut Problems) -> Tls {
+    pub(crate) fn build(self, is_plain: bool, base: &BaseDir, path: &Path, problems: &mut Problems) -> Tls {
         let keys = [
             ("ca", self.ca.is_some()),
             ("clientCertificate", self.client_certificate.is_some()),

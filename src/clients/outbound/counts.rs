@@ -7,7 +7,7 @@ use crate::{
 };
 
 /// How an attempt ended.
-pub fn sent(outcome: &Outcome) -> &'static str {
+pub(crate) fn sent(outcome: &Outcome) -> &'static str {
     match outcome {
         Ok(reply) if reply.is_limit() => "limited",
         Ok(reply) if is_failure(reply.status) => "failed",
@@ -25,7 +25,7 @@ pub fn sent(outcome: &Outcome) -> &'static str {
 }
 
 /// Tells a span how an attempt ended.
-pub fn note(outcome: &Outcome, record: &mut Record) {
+pub(crate) fn note(outcome: &Outcome, record: &mut Record) {
     match outcome {
         Ok(reply) => {
             record.set("http.response.status_code", reply.status.as_u16());
@@ -38,7 +38,7 @@ pub fn note(outcome: &Outcome, record: &mut Record) {
 }
 
 /// Why there was no attempt.
-pub const fn spared(error: &BackendError) -> &'static str {
+pub(crate) const fn spared(error: &BackendError) -> &'static str {
     match error.kind {
         ErrorKind::Throttled { .. } => "throttled",
         ErrorKind::Timeout => "no_turn",

@@ -24,11 +24,11 @@ const LEAST_RETRIES: u32 = 1;
 
 /// What the calls of one destination share.
 #[derive(Debug)]
-pub struct Destination {
+pub(crate) struct Destination {
     /// Whether it is well.
-    pub breaker: Arc<Breaker>,
+    pub(crate) breaker: Arc<Breaker>,
     /// How many requests may be sent again: where much fails at once, sending it all again would only add to it.
-    pub retries: TpsBudget,
+    pub(crate) retries: TpsBudget,
     permits: Semaphore,
     most: usize,
     rate: Option<Rate>,
@@ -43,11 +43,11 @@ struct Rate {
 }
 
 /// A request's place among those under way, free again when it is dropped.
-pub type RequestPermit<'a> = SemaphorePermit<'a>;
+pub(crate) type RequestPermit<'a> = SemaphorePermit<'a>;
 
 impl Destination {
     /// One that is reached on `terms`.
-    pub fn new(terms: &ClientOptions) -> Self {
+    pub(crate) fn new(terms: &ClientOptions) -> Self {
         let most = terms.concurrency.clamp(1, Semaphore::MAX_PERMITS);
         let rate = terms.rate.map(|most| Rate {
             most,
@@ -62,7 +62,7 @@ impl Destination {
     ///
     /// # Errors
     /// When that is not before `deadline`.
-    pub async fn turn(&self, deadline: Instant) -> Result<RequestPermit<'_>, BackendError> {
+    pub(crate) async fn turn(&self, deadline: Instant) -> Result<RequestPermit<'_>, BackendError> {
         let full = || {
             let (most, s) = (self.most, if self.most == 1 { "" } else { "s" });
             BackendError::timeout(format!("no turn in time: {most} request{s} to it were under way all the while"))

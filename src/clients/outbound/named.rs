@@ -16,18 +16,18 @@ const MAX_NAMES: usize = 1000;
 
 /// Destinations by host and port, as they stand in a URL.
 #[derive(Debug, Default)]
-pub struct Named(RwLock<HashSet<Box<str>>>);
+pub(crate) struct Named(RwLock<HashSet<Box<str>>>);
 
 impl Named {
     /// Takes in the destination of `url`, and returns its name.
-    pub fn add<'a>(&self, url: &'a Url) -> &'a str {
+    pub(crate) fn add<'a>(&self, url: &'a Url) -> &'a str {
         let name = name(url);
         let mut names = self.0.write().unwrap_or_else(PoisonError::into_inner);
         if names.contains(name) || names.len() < MAX_NAMES && names.insert(name.into()) { name } else { OTHER }
     }
 
     /// The name of the destination of `url`, or [`OTHER`].
-    pub fn of<'a>(&self, url: &'a Url) -> &'a str {
+    pub(crate) fn of<'a>(&self, url: &'a Url) -> &'a str {
         let name = name(url);
         if self.0.read().unwrap_or_else(PoisonError::into_inner).contains(name) { name } else { OTHER }
     }

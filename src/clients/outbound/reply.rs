@@ -30,7 +30,7 @@ pub struct Reply {
 impl Reply {
     /// The body's first words for a message, `most` characters of them.
     #[must_use]
-    pub fn excerpt(&self, most: usize) -> String {
+    pub(crate) fn excerpt(&self, most: usize) -> String {
         self.secrets.excerpt(&self.body, most)
     }
 
@@ -38,7 +38,7 @@ impl Reply {
     ///
     /// # Errors
     /// With what it is instead.
-    pub fn check_json(&self) -> Result<(), BackendError> {
+    pub(crate) fn check_json(&self) -> Result<(), BackendError> {
         let content_type = self.headers.get(header::CONTENT_TYPE).map_or_else(Default::default, HeaderValue::as_bytes);
         let content_type = String::from_utf8_lossy(content_type);
         let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
@@ -57,7 +57,7 @@ impl Reply {
     ///
     /// # Errors
     /// With what it is instead.
-    pub fn check_whole(&self) -> Result<(), BackendError> {
+    pub(crate) fn check_whole(&self) -> Result<(), BackendError> {
         let invalid = |why: String| Err(BackendError::invalid_output(why));
         if !matches!(self.status, StatusCode::OK | StatusCode::CREATED) {
             return invalid(format!("{} is no whole answer; an empty list must be an explicit 200", self.status));
@@ -77,7 +77,7 @@ impl Reply {
 
     /// Whether it says that too much was asked. A 403 that names a time is a limit, as GitHub tells it.
     #[must_use]
-    pub fn is_limit(&self) -> bool {
+    pub(crate) fn is_limit(&self) -> bool {
         self.status == StatusCode::TOO_MANY_REQUESTS || (self.status == StatusCode::FORBIDDEN && self.rest.is_some())
     }
 
@@ -110,6 +110,6 @@ impl Reply {
 }
 
 /// Whether a status says that the destination itself is in trouble, which may be over soon.
-pub fn is_failure(status: StatusCode) -> bool {
+pub(crate) fn is_failure(status: StatusCode) -> bool {
     status.is_server_error() || status == StatusCode::REQUEST_TIMEOUT
 }

@@ -20,14 +20,14 @@ const CAP: Duration = Duration::from_secs(2);
 /// What must be left for another attempt at least.
 const LEAST_ROOM: Duration = Duration::from_millis(100);
 /// The longest rest that a destination may ask for.
-pub const LONGEST_REST: Duration = Duration::from_hours(1);
+pub(crate) const LONGEST_REST: Duration = Duration::from_hours(1);
 
 /// How long to wait before the request is sent again, after `attempts` that ended with `outcome` and of which the last
 /// `took` that long, when `left` is left of its time; `None` when it is over.
 ///
 /// Only what was not asked, or not served, is asked again: an answer that broke off or did not come in time may cost
 /// its source as much again.
-pub fn wait(
+pub(crate) fn wait(
     outcome: &Result<Reply, Failure>,
     attempts: u32,
     took: Duration,
@@ -56,7 +56,7 @@ fn jitter(retry: u32, random: f64) -> Duration {
 }
 
 /// What `Retry-After` says, in seconds or as a date (RFC 9110, section 10.2.3), within reason.
-pub fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
+pub(crate) fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Some(text.parse().map_or(LONGEST_REST, Duration::from_secs).min(LONGEST_REST));
@@ -66,7 +66,7 @@ pub fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
 }
 
 /// How long it is until `date`; nothing when it is over.
-pub fn until(date: SystemTime, now: Timestamp) -> Duration {
+pub(crate) fn until(date: SystemTime, now: Timestamp) -> Duration {
     let date = date.duration_since(UNIX_EPOCH).unwrap_or_default();
     date.saturating_sub(Duration::from_millis(now.0))
 }

@@ -43,7 +43,7 @@ impl Default for Tls {
 
 /// What the files of a [`Tls`] hold.
 #[derive(Debug, Clone, Default)]
-pub struct Certificates {
+pub(crate) struct Certificates {
     /// The hashes of the files, to see what is new.
     files: Vec<[u8; 32]>,
     trusted: Vec<Certificate>,
@@ -53,7 +53,7 @@ pub struct Certificates {
 impl Tls {
     /// Where below `path` the key is that names the files which may be of no use.
     #[must_use]
-    pub fn at(&self, path: &problem::Path) -> problem::Path {
+    pub(crate) fn at(&self, path: &problem::Path) -> problem::Path {
         match self {
             Self { ca: Some(_), client: None, .. } => path.key("ca"),
             Self { ca: None, client: Some(_), .. } => path.key("clientCertificate"),
@@ -63,7 +63,7 @@ impl Tls {
 
     /// Whether there are files that may be renewed.
     #[must_use]
-    pub const fn has_files(&self) -> bool {
+    pub(crate) const fn has_files(&self) -> bool {
         self.ca.is_some() || self.client.is_some()
     }
 }
@@ -73,7 +73,7 @@ impl Certificates {
     ///
     /// # Errors
     /// When one cannot be used; the text names it.
-    pub fn read(tls: &Tls) -> Result<Self, String> {
+    pub(crate) fn read(tls: &Tls) -> Result<Self, String> {
         let mut read = Self::default();
         if let Some(file) = &tls.ca {
             let pem = content(file, "CA")?;
@@ -95,17 +95,17 @@ impl Certificates {
     }
 
     /// Whether `other` was read from the same bytes.
-    pub fn is_same(&self, other: &Self) -> bool {
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.files == other.files
     }
 
     /// Certificates that are trusted besides the system's.
-    pub fn trusted(&self) -> &[Certificate] {
+    pub(crate) fn trusted(&self) -> &[Certificate] {
         &self.trusted
     }
 
     /// Who we are.
-    pub const fn identity(&self) -> Option<&Identity> {
+    pub(crate) const fn identity(&self) -> Option<&Identity> {
         self.identity.as_ref()
     }
 }

@@ -32,7 +32,7 @@ const MAX_SIZE: ByteSize = ByteSize::mib(64);
 
 /// The route, what its programs belong to, and what makes its answers what they are. `own` gets the problems of the
 /// `plugin.yaml`, `main` those of the gateway's own file, where the plugin's settings stand at `source`.
-pub fn convert(
+pub(crate) fn convert(
     manifest: &Manifest,
     settings: Option<&Settings>,
     source: Option<&Path>,
@@ -141,7 +141,7 @@ const fn kind_name(kind: Type) -> &'static str {
 }
 
 /// Where a problem at `path` in a plugin's route stands.
-pub fn place(path: &Path, kind: PluginKind, source: Option<&Path>, tree: &Node) -> ProblemFile {
+pub(crate) fn place(path: &Path, kind: PluginKind, source: Option<&Path>, tree: &Node) -> ProblemFile {
     let keys: Vec<&str> = path
         .segments()
         .iter()

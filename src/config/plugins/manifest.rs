@@ -26,7 +26,7 @@ const WITHOUT_EFFECT: [&str; 4] = ["lockRepo", "allowConcurrency", "preserveFile
 
 /// The kinds of plugins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PluginKind {
+pub(crate) enum PluginKind {
     /// The gateway's own.
     Generator,
     /// Argo CD's.
@@ -35,28 +35,28 @@ pub enum PluginKind {
 
 /// What both kinds come to.
 #[derive(Debug)]
-pub struct Manifest {
-    pub kind: PluginKind,
-    pub name: String,
-    pub version: Option<String>,
-    pub init: Option<CommandConfig>,
-    pub generate: CommandConfig,
+pub(crate) struct Manifest {
+    pub(crate) kind: PluginKind,
+    pub(crate) name: String,
+    pub(crate) version: Option<String>,
+    pub(crate) init: Option<CommandConfig>,
+    pub(crate) generate: CommandConfig,
     /// Which calls it wants.
-    pub discover: Option<MatchConfig>,
+    pub(crate) discover: Option<MatchConfig>,
     /// A glob over the files of the folder that it works on: one must be there for it to want a call.
-    pub file: Option<String>,
-    pub announced: Option<Vec<Announcement>>,
+    pub(crate) file: Option<String>,
+    pub(crate) announced: Option<Vec<Announcement>>,
     /// What announces more parameters.
-    pub dynamic: Option<CommandConfig>,
+    pub(crate) dynamic: Option<CommandConfig>,
     /// What stands in the file itself.
-    pub settings: Settings,
+    pub(crate) settings: Settings,
     /// All of it.
-    pub raw: serde_json::Value,
+    pub(crate) raw: serde_json::Value,
 }
 
 impl Manifest {
     /// The names of its routes, the main one first.
-    pub fn names(&self, is_owner: bool) -> Vec<String> {
+    pub(crate) fn names(&self, is_owner: bool) -> Vec<String> {
         let full = self.version.as_ref().map(|version| format!("{}-{version}", self.name));
         let plain = (is_owner || full.is_none()).then(|| self.name.clone());
         plain.into_iter().chain(full).collect()
@@ -64,7 +64,7 @@ impl Manifest {
 }
 
 /// Decodes `tree`, or notes in `report` why not.
-pub fn decode(tree: &Node, report: &mut Report) -> Option<Manifest> {
+pub(crate) fn decode(tree: &Node, report: &mut Report) -> Option<Manifest> {
     let mut problems = Problems::default();
     let root = Path::root();
     let value = tree.to_value();

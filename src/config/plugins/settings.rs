@@ -17,9 +17,9 @@ use crate::{
 };
 
 /// The settings that only a `GeneratorPlugin` has.
-pub const OF_GENERATORS: [&str; 2] = ["mode", "worker"];
+pub(crate) const OF_GENERATORS: [&str; 2] = ["mode", "worker"];
 /// The settings that only a `ConfigManagementPlugin` has.
-pub const OF_CONFIG_MANAGEMENT: [&str; 3] = ["folder", "maxSize", "match"];
+pub(crate) const OF_CONFIG_MANAGEMENT: [&str; 3] = ["folder", "maxSize", "match"];
 
 /// Where a plugin of the kind `ConfigManagementPlugin` runs, and how its answers look. In the `plugin.yaml` of a
 /// `GeneratorPlugin` the same words but for `folder`, `maxSize`, `match` and `parameters` stand under `spec`, and `mode` and
@@ -27,72 +27,77 @@ pub const OF_CONFIG_MANAGEMENT: [&str; 3] = ["folder", "maxSize", "match"];
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[schemars(rename = "PluginSource")]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Settings {
+pub(crate) struct Settings {
     /// The folder that it works on: each run gets a fresh copy of it.
-    pub folder: Option<PathBuf>,
+    pub(crate) folder: Option<PathBuf>,
     /// The most that the folder may hold; 64 MiB unless set.
-    pub max_size: Option<ByteSize>,
+    pub(crate) max_size: Option<ByteSize>,
     /// Which calls it takes where no route is named, besides what its `discover` says.
     #[serde(rename = "match")]
-    pub matches: Option<MatchConfig>,
+    pub(crate) matches: Option<MatchConfig>,
     /// As of the `script` backend: a CEL expression over `items` and `params` that gives the list of objects.
-    pub parameters: Option<String>,
+    pub(crate) parameters: Option<String>,
     /// As of the `script` backend, of a `GeneratorPlugin` only.
     #[schemars(skip)]
-    pub mode: Option<Mode>,
+    pub(crate) mode: Option<Mode>,
     /// As of the `script` backend, of a `GeneratorPlugin` only.
     #[schemars(skip)]
-    pub worker: Option<WorkerConfig>,
+    pub(crate) worker: Option<WorkerConfig>,
     /// As of the `script` backend; `yaml` unless set.
-    pub protocol: Option<Protocol>,
+    pub(crate) protocol: Option<Protocol>,
     /// As of the `script` backend.
     #[serde(default)]
-    pub env: BTreeMap<String, TextOrSecret>,
+    pub(crate) env: BTreeMap<String, TextOrSecret>,
     /// As of the `script` backend.
-    pub inherit_env: Option<Vec<String>>,
+    pub(crate) inherit_env: Option<Vec<String>>,
     /// As of the `script` backend.
-    pub timeout: Option<HumanDuration>,
+    pub(crate) timeout: Option<HumanDuration>,
     /// As of the `script` backend.
-    pub max_output: Option<ByteSize>,
+    pub(crate) max_output: Option<ByteSize>,
     /// As of the `script` backend.
-    pub concurrency: Option<usize>,
-    /// As of the `script` backend.
-    #[serde(default)]
-    pub allow: AllowConfig,
+    pub(crate) concurrency: Option<usize>,
     /// As of the `script` backend.
     #[serde(default)]
-    pub limits: LimitsConfig,
-    /// As of the `script` backend.
-    pub user: Option<String>,
+    pub(crate) allow: AllowConfig,
     /// As of the `script` backend.
     #[serde(default)]
-    pub network: Network,
+    pub(crate) limits: LimitsConfig,
+    /// As of the `script` backend.
+    pub(crate) user: Option<String>,
+    /// As of the `script` backend.
+    #[serde(default)]
+    pub(crate) network: Network,
     /// As of a route.
-    pub output: Option<IndexMap<String, String>>,
+    pub(crate) output: Option<IndexMap<String, String>>,
     /// As of a route.
     #[serde(default)]
-    pub echo: Vec<String>,
+    pub(crate) echo: Vec<String>,
     /// As of a route.
-    pub stringify: Option<bool>,
-    /// As of a route.
-    #[serde(default)]
-    pub nulls: Nulls,
+    pub(crate) stringify: Option<bool>,
     /// As of a route.
     #[serde(default)]
-    pub cache: CacheConfig,
-    /// As of a route.
-    pub lineage: Option<Vec<String>>,
+    pub(crate) nulls: Nulls,
     /// As of a route.
     #[serde(default)]
-    pub guard: GuardConfig,
+    pub(crate) cache: CacheConfig,
     /// As of a route.
-    pub deadline: Option<HumanDuration>,
+    pub(crate) lineage: Option<Vec<String>>,
+    /// As of a route.
+    #[serde(default)]
+    pub(crate) guard: GuardConfig,
+    /// As of a route.
+    pub(crate) deadline: Option<HumanDuration>,
 }
 
 impl Settings {
     /// The script that runs `generate` after `init`.
     #[must_use]
-    pub fn script(&self, generate: &CommandConfig, init: Option<&CommandConfig>, protocol: Protocol) -> script::Config {
+    pub(crate) fn script(
+        &self,
+        generate: &CommandConfig,
+        init: Option<&CommandConfig>,
+        protocol: Protocol,
+    ) -> script::Config {
         let usual = script::Config::of(generate.words());
         script::Config {
             mode: self.mode.unwrap_or(usual.mode),

@@ -2,7 +2,7 @@
 
 /// A version's rank: none at all is the highest, then what is a version, by its numbers, then all else, by its letters.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Version {
+pub(crate) enum Version {
     /// No number at all: `main`.
     Other(String),
     /// `v1.0`, `1.2.3-rc.1`.
@@ -14,7 +14,7 @@ pub enum Version {
 impl Version {
     /// The rank of `version`.
     #[must_use]
-    pub fn of(version: Option<&str>) -> Self {
+    pub(crate) fn of(version: Option<&str>) -> Self {
         let Some(version) = version else { return Self::None };
         let text = version.strip_prefix('v').unwrap_or(version);
         let end = text.find(['-', '+']).unwrap_or(text.len());

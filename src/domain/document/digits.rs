@@ -7,7 +7,7 @@ const LONG: usize = 19;
 
 /// The first whole number in the JSON text `bytes` that is below -2^63 or at least 2^64, as it is written.
 #[must_use]
-pub fn too_long(bytes: &[u8]) -> Option<&str> {
+pub(crate) fn too_long(bytes: &[u8]) -> Option<&str> {
     if has_long_run(bytes) { numbers(bytes).find(|number| is_too_long(number)) } else { None }
 }
 

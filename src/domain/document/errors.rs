@@ -5,20 +5,20 @@ use super::Document;
 /// The key at the top of `document` that tells of an error, and what stands there. Whoever always writes such a key leaves
 /// it blank where all is well.
 #[must_use]
-pub fn told_error<'d>(document: &'d Document<'_>) -> Option<(&'d str, &'d Document<'d>)> {
+pub(crate) fn told_error<'d>(document: &'d Document<'_>) -> Option<(&'d str, &'d Document<'d>)> {
     let Document::Object(object) = document else { return None };
     object.iter().find(|(key, value)| is_error_key(key) && is_said(value))
 }
 
 /// Whether `key` names errors, in capitals or not.
 #[must_use]
-pub fn is_error_key(key: &str) -> bool {
+pub(crate) fn is_error_key(key: &str) -> bool {
     ["error", "errors"].iter().any(|name| key.eq_ignore_ascii_case(name))
 }
 
 /// Whether `value` says anything: `null`, `false`, `0`, `""`, `[]` and `{}` do not.
 #[must_use]
-pub fn is_said(value: &Document<'_>) -> bool {
+pub(crate) fn is_said(value: &Document<'_>) -> bool {
     match value {
         Document::Null | Document::Bool(false) => false,
         Document::Bool(true) => true,

@@ -16,7 +16,7 @@ const MAX_NODES: usize = 2_000_000;
 ///
 /// # Errors
 /// On the first document that is none; the text gives line and column.
-pub fn parse(bytes: &[u8]) -> Result<Vec<Value>, String> {
+pub(crate) fn parse(bytes: &[u8]) -> Result<Vec<Value>, String> {
     let text = std::str::from_utf8(bytes).map_err(|error| format!("not UTF-8: {error}"))?;
     let documents = serde_saphyr::from_multiple_with_options::<Spanned<Tree>>(text, options());
     let documents = documents.map_err(|error| message(&error))?;

@@ -11,30 +11,30 @@ use super::ParameterSet;
 
 /// One backend's part in an answer. Without output and error it was not done in time.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Step {
+pub(crate) struct Step {
     /// Which: `step 2`, `step 2, backend 1`, or the route's name.
-    pub name: String,
+    pub(crate) name: String,
     /// The backend's kind.
-    pub kind: &'static str,
+    pub(crate) kind: &'static str,
     /// The items of the step before, if there was one.
-    pub input: Option<Arc<Value>>,
+    pub(crate) input: Option<Arc<Value>>,
     /// How long it took.
-    pub took: Option<Duration>,
+    pub(crate) took: Option<Duration>,
     /// What it found.
-    pub output: Option<Vec<Value>>,
+    pub(crate) output: Option<Vec<Value>>,
     /// Why it does not know.
-    pub error: Option<String>,
+    pub(crate) error: Option<String>,
     /// What a program wrote to stderr: its end, without secrets.
-    pub stderr: Option<String>,
+    pub(crate) stderr: Option<String>,
     /// The CPU time that a program and its children used.
-    pub cpu: Option<Duration>,
+    pub(crate) cpu: Option<Duration>,
     /// The most memory that a program had at once, in bytes.
-    pub peak_memory: Option<u64>,
+    pub(crate) peak_memory: Option<u64>,
 }
 
 /// Notes the steps of one question. Its clones note to the same list; each stands at one step.
 #[derive(Debug, Clone, Default)]
-pub struct Watch {
+pub(crate) struct Watch {
     steps: Arc<Mutex<Vec<Step>>>,
     at: Option<usize>,
 }
@@ -42,7 +42,7 @@ pub struct Watch {
 impl Watch {
     /// Begins a step within this one.
     #[must_use]
-    pub fn begin(&self, name: &str, kind: &'static str, input: Option<Arc<Value>>) -> Self {
+    pub(crate) fn begin(&self, name: &str, kind: &'static str, input: Option<Arc<Value>>) -> Self {
         let mut steps = self.lock();
         // The first one is the whole, whose name says nothing.
         let within = self.at.filter(|at| *at > 0).and_then(|at| steps.get(at));
@@ -64,7 +64,7 @@ impl Watch {
     }
 
     /// Ends the step with what it found, or why it does not know.
-    pub fn end(&self, took: Duration, found: Result<&[ParameterSet], &str>) {
+    pub(crate) fn end(&self, took: Duration, found: Result<&[ParameterSet], &str>) {
         let (output, error) = match found {
             Ok(sets) => (Some(sets.iter().map(|set| Value::Object(set.0.clone())).collect()), None),
             Err(error) => (None, Some(error.to_owned())),
@@ -77,7 +77,7 @@ impl Watch {
     }
 
     /// Adds to what is known of the step.
-    pub fn note(&self, add: impl FnOnce(&mut Step)) {
+    pub(crate) fn note(&self, add: impl FnOnce(&mut Step)) {
         let mut steps = self.lock();
         if let Some(step) = self.at.and_then(|at| steps.get_mut(at)) {
             add(step);
@@ -86,7 +86,7 @@ impl Watch {
 
     /// All steps in the order of their beginning; the whole only where it has no parts.
     #[must_use]
-    pub fn steps(&self) -> Vec<Step> {
+    pub(crate) fn steps(&self) -> Vec<Step> {
         let mut steps = self.lock().clone();
         if steps.len() > 1 {
             steps.remove(0);

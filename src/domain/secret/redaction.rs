@@ -17,10 +17,10 @@ use super::{REDACTED, Secret};
 use crate::domain::{document::excerpt, error::BackendError};
 
 /// Secrets and parts of them that have fewer characters are not looked for: such texts are everywhere.
-pub const SHORTEST: usize = 4;
+pub(crate) const SHORTEST: usize = 4;
 
 /// Whether a secret has too few characters to be taken out of messages.
-pub fn is_too_short(secret: &str) -> bool {
+pub(crate) fn is_too_short(secret: &str) -> bool {
     secret.chars().count() < SHORTEST
 }
 
@@ -40,24 +40,24 @@ impl FromIterator<Secret> for Secrets {
 impl Secrets {
     /// What stands in the headers that are marked as sensitive.
     #[must_use]
-    pub fn of_headers(headers: &HeaderMap) -> Self {
+    pub(crate) fn of_headers(headers: &HeaderMap) -> Self {
         let sensitive = headers.values().filter(|value| value.is_sensitive());
         let texts = sensitive.filter_map(|value| value.to_str().ok());
         texts.map(|text| Secret::from(text.to_owned())).collect()
     }
 
     /// One more.
-    pub fn push(&mut self, secret: Secret) {
+    pub(crate) fn push(&mut self, secret: Secret) {
         self.known.push(secret);
     }
 
     /// Hides what matches, but for the first group of `pattern`, too: what is known by its place and not by its text.
-    pub const fn hide(&mut self, pattern: &'static Regex) {
+    pub(crate) const fn hide(&mut self, pattern: &'static Regex) {
         self.hidden = Some(pattern);
     }
 
     /// And `others`.
-    pub fn extend(&mut self, others: Self) {
+    pub(crate) fn extend(&mut self, others: Self) {
         self.known.extend(others.known);
         self.hidden = self.hidden.or(others.hidden);
     }
@@ -67,7 +67,7 @@ impl Secrets {
     /// [`SHORTEST`] characters is left: its places would tell it, and spoil the text. To be used before a text is cut, since half a
     /// secret is not recognised.
     #[must_use]
-    pub fn redact(&self, text: &str) -> String {
+    pub(crate) fn redact(&self, text: &str) -> String {
         let mut redacted = String::with_capacity(text.len());
         let mut end = 0;
         for place in self.places(text) {
@@ -107,13 +107,13 @@ impl Secrets {
 
     /// `error`, without the secrets in its message.
     #[must_use]
-    pub fn clean(&self, error: &BackendError) -> BackendError {
+    pub(crate) fn clean(&self, error: &BackendError) -> BackendError {
         BackendError { message: self.redact(&error.message), ..error.clone() }
     }
 
     /// The first `most` characters of `bytes` for a message, without the secrets.
     #[must_use]
-    pub fn excerpt(&self, bytes: &[u8], most: usize) -> String {
+    pub(crate) fn excerpt(&self, bytes: &[u8], most: usize) -> String {
         excerpt(self.redact(&String::from_utf8_lossy(bytes)).as_bytes(), most)
     }
 }

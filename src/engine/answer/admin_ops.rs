@@ -17,50 +17,50 @@ type Failed = (run::Failed, Duration);
 
 /// What is known of a question.
 #[derive(Debug)]
-pub struct Overview {
+pub(crate) struct Overview {
     /// Its key.
-    pub key: Key,
+    pub(crate) key: Key,
     /// What it has in common with those that it follows, as a key.
-    pub lineage: Key,
+    pub(crate) lineage: Key,
     /// The question.
-    pub question: Question,
+    pub(crate) question: Question,
     /// The answer that is remembered.
-    pub answer: Option<Listed>,
+    pub(crate) answer: Option<Listed>,
     /// The answer's state, as it is told.
-    pub state: &'static str,
+    pub(crate) state: &'static str,
     /// Since the answer was stored; `None` when the clock was put back.
-    pub age: Option<Duration>,
+    pub(crate) age: Option<Duration>,
     /// For how long the answer is fresh.
-    pub fresh_for: Option<Duration>,
+    pub(crate) fresh_for: Option<Duration>,
     /// Why the last run brought nothing, and when the backend is asked again at the earliest.
-    pub failing: Option<(Failure, Duration)>,
+    pub(crate) failing: Option<(Failure, Duration)>,
     /// What is held.
-    pub held: Option<Held>,
+    pub(crate) held: Option<Held>,
     /// The ApplicationSets that asked of late, the last one first.
-    pub asked_by: Vec<Arc<str>>,
+    pub(crate) asked_by: Vec<Arc<str>>,
 }
 
 /// Who does something, and by which request: for the log.
 #[derive(Debug)]
-pub struct Operator {
+pub(crate) struct Operator {
     /// The caller's name.
-    pub caller: String,
+    pub(crate) caller: String,
     /// The request's id.
-    pub request_id: String,
+    pub(crate) request_id: String,
 }
 
 /// What an invalidation met.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Invalidated {
+pub(crate) struct Invalidated {
     /// Answers that are asked for again before they are served.
-    pub answers: usize,
+    pub(crate) answers: usize,
     /// Runs under way that were cut off: their answers are not served to those who come later.
-    pub runs: usize,
+    pub(crate) runs: usize,
 }
 
 impl Engine {
     /// Keeps answers on `disk` too, from now on, and takes over what was held on it.
-    pub fn keep_on(&self, disk: Disk, routes: &RouteTable) {
+    pub(crate) fn keep_on(&self, disk: Disk, routes: &RouteTable) {
         for (lineage, held) in disk.held::<Held>() {
             // What no route answers any more is nobody's.
             if live(routes, &held.question).is_some_and(|(_, key, now)| key == held.key && now == lineage) {
@@ -81,7 +81,7 @@ impl Engine {
     }
 
     /// What each of `routes` holds and answers with, for metrics.
-    pub fn observe_routes(&self, routes: &RouteTable) {
+    pub(crate) fn observe_routes(&self, routes: &RouteTable) {
         let now = self.clock.now();
         let mut held = HashMap::new();
         for route in self.known.held.routes(now) {
@@ -101,7 +101,7 @@ impl Engine {
     /// What is known of the questions to `routes` that `selector` selects, in the order of their keys. Reads the whole
     /// file, if there is one.
     #[must_use]
-    pub fn list(&self, routes: &RouteTable, selector: &Selector) -> Vec<Overview> {
+    pub(crate) fn list(&self, routes: &RouteTable, selector: &Selector) -> Vec<Overview> {
         let now = self.clock.now();
         let mut failing: HashMap<Key, Failed> =
             self.known.failing.resting_all(now).map(|(key, rest, left)| (key, (rest.failure, left))).collect();
@@ -148,7 +148,7 @@ impl Engine {
     /// The ApplicationSets that asked `question`, whose key is `key`, of late: the last one first. The only one, where the answer
     /// depends on it.
     #[must_use]
-    pub fn asked_by(&self, question: &Question, key: &Key) -> Vec<Arc<str>> {
+    pub(crate) fn asked_by(&self, question: &Question, key: &Key) -> Vec<Arc<str>> {
         match &question.application_set {
             Some(name) if !name.is_empty() => vec![Arc::clone(name)],
             Some(_) => Vec::new(),
@@ -158,7 +158,7 @@ impl Engine {
 
     /// Lets no answer that `selector` selects be served before its backend was asked again. The answers stay as last good
     /// ones: an invalidation never makes a loss pass. Waits until that is on disk.
-    pub fn invalidate(&self, routes: &RouteTable, selector: &Selector, by: &Operator) -> Invalidated {
+    pub(crate) fn invalidate(&self, routes: &RouteTable, selector: &Selector, by: &Operator) -> Invalidated {
         // Before anything else, so that no run which begins now finds what is not to be trusted.
         let is_meant = |route: &&Arc<Route>| selector.route.as_deref().is_none_or(|name| *name == *route.name);
         routes.iter().filter(is_meant).for_each(|route| route.backend.forget());
@@ -185,19 +185,25 @@ impl Engine {
     }
 
     /// Lets the routes that `is_meant` be asked at once what failed before, since they ask in another way now.
-    pub fn forget_failures(&self, is_meant: impl Fn(&str) -> bool) {
+    pub(crate) fn forget_failures(&self, is_meant: impl Fn(&str) -> bool) {
         self.known.failing.forget(|failed| is_meant(&failed.question.route));
     }
 
     /// What is held, by lineage.
     #[must_use]
-    pub fn held(&self) -> Vec<(Key, Held)> {
+    pub(crate) fn held(&self) -> Vec<(Key, Held)> {
         self.known.held.list(self.clock.now())
     }
 
     /// Writes `decision` on what is held under `id`; after a release asks the backend once more. What is then still
     /// held under `id` and why nothing new is known, or `None` when there is no such `id`.
-    pub async fn decide(&self, routes: &RouteTable, id: &str, decision: Decision, by: &Operator) -> Option<Decided> {
+    pub(crate) async fn decide(
+        &self,
+        routes: &RouteTable,
+        id: &str,
+        decision: Decision,
+        by: &Operator,
+    ) -> Option<Decided> {
         let decided = self.known.held.decide(id, decision, self.clock.now());
         self.known.erase_forgotten();
         let (lineage, held) = decided?;
@@ -227,13 +233,13 @@ impl Engine {
 
 /// What a decision led to.
 #[derive(Debug)]
-pub struct Decided {
+pub(crate) struct Decided {
     /// What was held.
-    pub was: Held,
+    pub(crate) was: Held,
     /// What is held now.
-    pub is: Option<Held>,
+    pub(crate) is: Option<Held>,
     /// Why the backend's answer is not known, or not believed.
-    pub unknown: Option<Unknown>,
+    pub(crate) unknown: Option<Unknown>,
 }
 
 /// The route of `question`, with the question's key and lineage on it.

@@ -65,7 +65,7 @@ impl Default for Askers {
 
 impl Askers {
     /// Notes that the ApplicationSet `name` asked the question with `key` at `now`.
-    pub fn note(&self, key: &Key, name: &str, now: Timestamp) {
+    pub(crate) fn note(&self, key: &Key, name: &str, now: Timestamp) {
         // Never 0, which is what an unused slot holds.
         let hash = self.hasher.hash_one((key, name, now.0 / RENEWED_EVERY_MS)) | 1;
         let slot = usize::try_from(hash >> (u64::BITS - SLOT_BITS)).unwrap_or_default();
@@ -86,7 +86,7 @@ impl Askers {
     }
 
     /// Who asked the question with `key` in the day before `now`: the last one first.
-    pub fn of(&self, key: &Key, now: Timestamp) -> Vec<Arc<str>> {
+    pub(crate) fn of(&self, key: &Key, now: Timestamp) -> Vec<Arc<str>> {
         let book = self.book.lock().unwrap_or_else(PoisonError::into_inner);
         let askers = book.young.get(key).or_else(|| book.old.get(key)).into_iter().flatten();
         let recent = askers.filter(|asker| now.since(asker.at).is_none_or(|passed| passed < TOLD_FOR));

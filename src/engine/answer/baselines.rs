@@ -46,7 +46,13 @@ impl Baselines {
     ///
     /// # Errors
     /// When there may have been an answer, and its record is lost.
-    pub fn get(&self, lineage: &Key, key: &Key, answers: &Answers, guard: &Guard) -> Result<Arc<Baseline>, Unreadable> {
+    pub(crate) fn get(
+        &self,
+        lineage: &Key,
+        key: &Key,
+        answers: &Answers,
+        guard: &Guard,
+    ) -> Result<Arc<Baseline>, Unreadable> {
         if let Some(baseline) = bounded_cache::get_rare(&self.memory, lineage) {
             return Ok(baseline);
         }
@@ -67,13 +73,13 @@ impl Baselines {
 
     /// Loses the record of `lineage`, as a bad disk or too little memory would.
     #[cfg(test)]
-    pub fn lose(&self, lineage: &Key) {
+    pub(crate) fn lose(&self, lineage: &Key) {
         self.memory.invalidate(lineage);
         self.evicted.lock().unwrap_or_else(PoisonError::into_inner).insert(lineage);
     }
 
     /// Remembers `baseline` for `lineage`, on disk too.
-    pub fn put(&self, lineage: Key, baseline: Baseline, answers: &Answers) {
+    pub(crate) fn put(&self, lineage: Key, baseline: Baseline, answers: &Answers) {
         if let Some(disk) = answers.disk() {
             disk.put_baseline(lineage, &baseline);
         }

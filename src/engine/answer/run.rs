@@ -38,25 +38,25 @@ const MARGIN: Duration = Duration::from_millis(100);
 /// A question that failed, and how.
 #[derive(Debug, Clone)]
 pub(super) struct Failed {
-    pub question: Question,
-    pub failure: Failure,
+    pub(crate) question: Question,
+    pub(crate) failure: Failure,
 }
 
 /// What is known of questions.
 #[derive(Clone)]
 pub(super) struct EngineState {
-    pub answers: Answers,
-    pub failing: Failing<Failed>,
-    pub held: Ledger,
-    pub baselines: Baselines,
-    pub served: Served,
+    pub(crate) answers: Answers,
+    pub(crate) failing: Failing<Failed>,
+    pub(crate) held: Ledger,
+    pub(crate) baselines: Baselines,
+    pub(crate) served: Served,
     /// Held from the look at what came before to the record of what comes now, so that two commits that land together are
     /// not both measured against a third.
     judging: Arc<Mutex<()>>,
 }
 
 impl EngineState {
-    pub fn new(answers: Answers) -> Self {
+    pub(crate) fn new(answers: Answers) -> Self {
         Self {
             answers,
             failing: Failing::default(),
@@ -68,7 +68,7 @@ impl EngineState {
     }
 
     /// Drops from the disk what was held for too long, as it was dropped in memory.
-    pub fn erase_forgotten(&self) {
+    pub(crate) fn erase_forgotten(&self) {
         self.held.take_forgotten().into_iter().for_each(|lineage| self.erase(lineage));
     }
 
@@ -80,7 +80,7 @@ impl EngineState {
     }
 
     /// What is remembered under `key`, unless it has expired.
-    pub fn usable(&self, route: &Route, key: &Key, now: Timestamp) -> Option<(Arc<Entry>, Freshness)> {
+    pub(crate) fn usable(&self, route: &Route, key: &Key, now: Timestamp) -> Option<(Arc<Entry>, Freshness)> {
         let entry = self.answers.get(key)?;
         let state = route.state(entry.revision, entry.stored_at, entry.life, now);
         (state != Freshness::Expired).then_some((entry, state))
@@ -90,7 +90,7 @@ impl EngineState {
 impl EngineState {
     /// Whether `entry`, the answer to the question with `key`, says that there is nothing, and the same `lineage` got
     /// something since: it must not be taken away by what was true before.
-    pub fn is_outshone(&self, route: &Route, key: &Key, lineage: &Key, entry: &Entry, now: Timestamp) -> bool {
+    pub(crate) fn is_outshone(&self, route: &Route, key: &Key, lineage: &Key, entry: &Entry, now: Timestamp) -> bool {
         entry.encoded.sets() == 0
             && lineage != key
             && self
@@ -101,13 +101,13 @@ impl EngineState {
 
 /// A run and all that it needs.
 pub(super) struct Run {
-    pub route: Arc<Route>,
-    pub key: Key,
-    pub lineage: Key,
-    pub question: Question,
-    pub query: Query,
-    pub wanted: Wanted,
-    pub seat: FlightGuard<(Key, Revision), Question, Landed>,
+    pub(crate) route: Arc<Route>,
+    pub(crate) key: Key,
+    pub(crate) lineage: Key,
+    pub(crate) question: Question,
+    pub(crate) query: Query,
+    pub(crate) wanted: Wanted,
+    pub(crate) seat: FlightGuard<(Key, Revision), Question, Landed>,
 }
 
 /// What a run found, in the form that Argo CD gets.
@@ -120,7 +120,7 @@ struct Found {
 }
 
 impl Run {
-    pub async fn fly(self, known: EngineState, clock: Arc<dyn Clock>) -> Landed {
+    pub(crate) async fn fly(self, known: EngineState, clock: Arc<dyn Clock>) -> Landed {
         let started = StdInstant::now();
         let span = self.span();
         let result = span.instrument(self.resolve(self.before(&known))).await;

@@ -31,7 +31,7 @@ struct Size {
 
 impl Served {
     /// Notes the last answer of `lineage` on `route`. When too many are counted, new ones are not.
-    pub fn note(&self, lineage: Key, route: &Arc<str>, entry: &Entry) {
+    pub(crate) fn note(&self, lineage: Key, route: &Arc<str>, entry: &Entry) {
         let mut sizes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if sizes.len() < MAX_COUNTED || sizes.contains_key(&lineage) {
             let Entry { revision, stored_at, life, .. } = *entry;
@@ -43,7 +43,7 @@ impl Served {
     }
 
     /// How many parameter sets each of `routes` answers with at `now`. Forgets what may not be served any more.
-    pub fn count(&self, routes: &RouteTable, now: Timestamp) -> HashMap<Arc<str>, usize> {
+    pub(crate) fn count(&self, routes: &RouteTable, now: Timestamp) -> HashMap<Arc<str>, usize> {
         let mut counts = HashMap::new();
         self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, size| {
             let state =

@@ -26,7 +26,7 @@ impl Engine {
     /// Renews what is remembered and not fresh, the latest first; what is too old, what nobody asked for in the last day,
     /// and what the route's `input` would not accept any more is left alone. A failure leaves everything as it is. How
     /// many answers were renewed.
-    pub async fn warm_up(&self, routes: &RouteTable) -> usize {
+    pub(crate) async fn warm_up(&self, routes: &RouteTable) -> usize {
         let now = self.clock.now();
         let is_wanted = |(key, answer): &(Key, Listed)| {
             let is_recent = now.since(answer.asked_at).is_none_or(|idle| idle < ASKED_WITHIN);

@@ -37,12 +37,12 @@ const MAX_INVALIDATED: usize = 1000;
 impl Answers {
     /// With nothing but memory.
     #[must_use]
-    pub fn new(memory: Memory) -> Self {
+    pub(crate) fn new(memory: Memory) -> Self {
         Self { memory, behind: Arc::default() }
     }
 
     /// Keeps answers on `disk` too, from now on, also those that were given before it could be opened.
-    pub fn keep_on(&self, disk: Disk) {
+    pub(crate) fn keep_on(&self, disk: Disk) {
         let _ = self.behind.disk.set(disk);
         self.behind.is_missing.store(false, Ordering::Relaxed);
         for (key, mut entry) in self.memory.iter() {
@@ -58,13 +58,13 @@ impl Answers {
     }
 
     /// Notes that there should be a disk, so that what is on it is not taken for what never was.
-    pub fn miss_disk(&self) {
+    pub(crate) fn miss_disk(&self) {
         self.behind.is_missing.store(true, Ordering::Relaxed);
     }
 
     /// What is remembered under `key`, as far as it can be read.
     #[must_use]
-    pub fn get(&self, key: &Key) -> Option<Arc<Entry>> {
+    pub(crate) fn get(&self, key: &Key) -> Option<Arc<Entry>> {
         self.try_get(key).ok().flatten()
     }
 
@@ -72,7 +72,7 @@ impl Answers {
     ///
     /// # Errors
     /// When there may have been something that is not in memory, and cannot be read.
-    pub fn try_get(&self, key: &Key) -> Result<Option<Arc<Entry>>, Unreadable> {
+    pub(crate) fn try_get(&self, key: &Key) -> Result<Option<Arc<Entry>>, Unreadable> {
         if let Some(entry) = self.memory.get(key) {
             return Ok(Some(entry));
         }
@@ -97,7 +97,7 @@ impl Answers {
     }
 
     /// Remembers `entry` under `key`, unless a later run brought what is there. Whether it did.
-    pub fn insert(&self, key: Key, entry: &Arc<Entry>) -> bool {
+    pub(crate) fn insert(&self, key: Key, entry: &Arc<Entry>) -> bool {
         let is_latest = self.memory.get_rare(&key).is_none_or(|other| other.turn <= entry.turn);
         if is_latest {
             self.put(key, entry);
@@ -107,7 +107,7 @@ impl Answers {
 
     /// Remembers `entry` for those that come after its question in `lineage`, unless a later question was answered: an
     /// earlier one that is asked again, as after a start, does not take them back. A clock that was put back begins anew. Whether it did.
-    pub fn set_lineage_head(&self, lineage: Key, entry: &Arc<Entry>) -> bool {
+    pub(crate) fn set_lineage_head(&self, lineage: Key, entry: &Arc<Entry>) -> bool {
         let is_later = |other: Arc<Entry>| {
             (other.first_at, other.turn) > (entry.first_at, entry.turn) && other.first_at <= entry.stored_at
         };
@@ -127,7 +127,7 @@ impl Answers {
 
     /// Makes the answer under `key` leave memory, as too little room would.
     #[cfg(test)]
-    pub fn evict(&self, key: &Key) {
+    pub(crate) fn evict(&self, key: &Key) {
         if let Some(disk) = self.disk() {
             disk.flush(Duration::from_secs(10));
         }
@@ -136,7 +136,7 @@ impl Answers {
 
     /// Loses all records under `key`, as a bad disk would.
     #[cfg(test)]
-    pub fn lose(&self, key: &Key) {
+    pub(crate) fn lose(&self, key: &Key) {
         self.evict(key);
         if let Some(disk) = self.disk() {
             disk.damage(key);
@@ -144,7 +144,7 @@ impl Answers {
     }
 
     /// Notes that the answer under `key` was of use, though it is old.
-    pub fn used(&self, key: Key) {
+    pub(crate) fn used(&self, key: Key) {
         if let Some(disk) = self.behind.disk.get() {
             disk.used(key);
         }
@@ -152,7 +152,7 @@ impl Answers {
 
     /// Lets no answer in memory that is selected be served before its backend was asked. Which those are.
     #[must_use]
-    pub fn expire_in_memory(&self, selector: &Selector, now: Timestamp) -> Vec<(Key, Question)> {
+    pub(crate) fn expire_in_memory(&self, selector: &Selector, now: Timestamp) -> Vec<(Key, Question)> {
         let mut invalidated = self.behind.invalidated.lock().unwrap_or_else(PoisonError::into_inner);
         invalidated.truncate(MAX_INVALIDATED - 1);
         invalidated.push_front((selector.clone(), now));
@@ -171,7 +171,7 @@ impl Answers {
 
     /// All remembered answers. Reads the whole file.
     #[must_use]
-    pub fn list(&self) -> HashMap<Key, Listed> {
+    pub(crate) fn list(&self) -> HashMap<Key, Listed> {
         let mut all: HashMap<Key, Listed> = self.behind.disk.get().map(Disk::list).into_iter().flatten().collect();
         all.extend(self.memory.iter().map(|(key, entry)| (key, Listed::remembered(&entry))));
         all
@@ -179,7 +179,7 @@ impl Answers {
 
     /// What is in memory.
     #[must_use]
-    pub const fn memory(&self) -> &Memory {
+    pub(crate) const fn memory(&self) -> &Memory {
         &self.memory
     }
 

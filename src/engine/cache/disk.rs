@@ -30,7 +30,7 @@ use std::{
 use redb::{Database, ReadOnlyTable, ReadableDatabase, ReadableTable};
 use serde::{Serialize, de::DeserializeOwned};
 
-pub use self::file::Trouble;
+pub(crate) use self::file::Trouble;
 use self::{
     file::File,
     journal::Journal,
@@ -64,7 +64,7 @@ fn records(database: &Database, kind: RecordKind) -> Result<Option<Readable>, re
 
 /// That the file, or a record in it, cannot be read or was lost, so that nobody knows what was there. The log says why.
 #[derive(Debug, Clone, Copy)]
-pub struct Unreadable;
+pub(crate) struct Unreadable;
 
 /// The store, once it is open.
 #[derive(Clone)]
@@ -89,7 +89,12 @@ impl Disk {
     ///
     /// # Errors
     /// When there can be no file.
-    pub fn open(path: &Path, most: ByteSize, metrics: DiskMetrics, clock: &Arc<dyn Clock>) -> Result<Self, Trouble> {
+    pub(crate) fn open(
+        path: &Path,
+        most: ByteSize,
+        metrics: DiskMetrics,
+        clock: &Arc<dyn Clock>,
+    ) -> Result<Self, Trouble> {
         Self::run(start(path, clock, &metrics)?, most, metrics)
     }
 
@@ -126,7 +131,7 @@ impl Disk {
     ///
     /// # Errors
     /// When there may have been something, and it is lost or cannot be read.
-    pub fn get(&self, key: &Key) -> Result<Option<Entry>, Unreadable> {
+    pub(crate) fn get(&self, key: &Key) -> Result<Option<Entry>, Unreadable> {
         self.read(RecordKind::Answer, key, decode)
     }
 
@@ -162,7 +167,7 @@ impl Disk {
 
     /// All answers that are kept.
     #[must_use]
-    pub fn list(&self) -> Vec<(Key, Listed)> {
+    pub(crate) fn list(&self) -> Vec<(Key, Listed)> {
         self.read_all::<Head, _>(RecordKind::Answer, |key, head, size| (key, Listed::kept(head, size)))
     }
 
@@ -170,7 +175,7 @@ impl Disk {
     ///
     /// # Errors
     /// When there may have been something, and it is lost or cannot be read.
-    pub fn baseline<T: DeserializeOwned>(&self, key: &Key) -> Result<Option<T>, Unreadable> {
+    pub(crate) fn baseline<T: DeserializeOwned>(&self, key: &Key) -> Result<Option<T>, Unreadable> {
         self.read(RecordKind::Baseline, key, |record| {
             record::open(record).map(|(stamp, baseline, _)| (stamp, baseline))
         })
@@ -178,7 +183,7 @@ impl Disk {
 
     /// What is held, by lineage.
     #[must_use]
-    pub fn held<T: DeserializeOwned>(&self) -> Vec<(Key, T)> {
+    pub(crate) fn held<T: DeserializeOwned>(&self) -> Vec<(Key, T)> {
         self.read_all::<T, _>(RecordKind::Held, |key, held, _| (key, held))
     }
 
@@ -217,7 +222,7 @@ impl Disk {
 
     /// Keeps `entry` under `key`. When it returns, the end of the process takes nothing away: the record is in the
     /// journal, or marked as lost.
-    pub fn put(&self, key: Key, entry: &Entry) {
+    pub(crate) fn put(&self, key: Key, entry: &Entry) {
         match encode(entry) {
             Some(draft) => self.change(RecordKind::Answer, key, Some(draft)),
             None => self.lose(RecordKind::Answer, &key),
@@ -225,7 +230,7 @@ impl Disk {
     }
 
     /// Keeps what the next answer under `key` is compared with, in the same way.
-    pub fn put_baseline<T: Serialize>(&self, key: Key, baseline: &T) {
+    pub(crate) fn put_baseline<T: Serialize>(&self, key: Key, baseline: &T) {
         match record::draft(baseline, &[]) {
             Some(draft) => self.change(RecordKind::Baseline, key, Some(draft)),
             None => self.lose(RecordKind::Baseline, &key),
@@ -233,7 +238,7 @@ impl Disk {
     }
 
     /// Keeps what is held under `key`, or forgets it, in the same way.
-    pub fn hold<T: Serialize>(&self, key: Key, held: Option<&T>) {
+    pub(crate) fn hold<T: Serialize>(&self, key: Key, held: Option<&T>) {
         match held.map(|held| record::draft(held, &[])) {
             Some(None) => self.lose(RecordKind::Held, &key),
             draft => self.change(RecordKind::Held, key, draft.flatten()),
@@ -241,7 +246,7 @@ impl Disk {
     }
 
     /// Notes that what is under `key` was of use.
-    pub fn used(&self, key: Key) {
+    pub(crate) fn used(&self, key: Key) {
         if self.journal.lock().unwrap_or_else(PoisonError::into_inner).admit(0) {
             let _ = self.queue.send(Order::Used(key));
         }
@@ -282,7 +287,7 @@ impl Disk {
     /// Lets no answer that is selected be served before its backend was asked, and waits until that is written. Which
     /// those are.
     #[must_use]
-    pub fn expire(&self, selector: Selector) -> Vec<(Key, Question)> {
+    pub(crate) fn expire(&self, selector: Selector) -> Vec<(Key, Question)> {
         let (told, expired) = sync_channel(1);
         let _ = self.queue.send(Order::Expire(selector, told));
         expired.recv().unwrap_or_default()

@@ -54,7 +54,7 @@ impl Encoded {
 
     /// A body that was encoded before, from a disk; `None` when it is not one with `sets` sets.
     #[must_use]
-    pub fn restore(body: Bytes, sets: usize) -> Option<Self> {
+    pub(crate) fn restore(body: Bytes, sets: usize) -> Option<Self> {
         let restored = Self { body, sets };
         (restored.decode_checked()?.len() == sets).then_some(restored)
     }
@@ -80,7 +80,7 @@ impl Encoded {
 
     /// The number of parameter sets in it.
     #[must_use]
-    pub const fn sets(&self) -> usize {
+    pub(crate) const fn sets(&self) -> usize {
         self.sets
     }
 }
@@ -107,7 +107,7 @@ impl From<&Question> for PackedQuestion {
 impl PackedQuestion {
     /// The question.
     #[must_use]
-    pub fn open(&self) -> Question {
+    pub(crate) fn open(&self) -> Question {
         Question {
             route: Arc::clone(&self.route),
             application_set: self.application_set.clone(),
@@ -120,33 +120,33 @@ impl PackedQuestion {
 #[derive(Debug, Clone)]
 pub struct Entry {
     /// The answer.
-    pub encoded: Encoded,
+    pub(crate) encoded: Encoded,
     /// What was asked.
-    pub question: PackedQuestion,
+    pub(crate) question: PackedQuestion,
     /// What made it.
-    pub revision: Revision,
+    pub(crate) revision: Revision,
     /// When the backend had it.
-    pub stored_at: Timestamp,
+    pub(crate) stored_at: Timestamp,
     /// When a caller last had to wait for it, or made it be renewed.
-    pub asked_at: Timestamp,
+    pub(crate) asked_at: Timestamp,
     /// When its question was answered for the first time: what came later moves a lineage on.
-    pub first_at: Timestamp,
+    pub(crate) first_at: Timestamp,
     /// The number of the run that brought it; a later run has a higher one. 0 after a restart.
-    pub turn: u64,
+    pub(crate) turn: u64,
     /// For how long it is fresh.
-    pub life: Life,
+    pub(crate) life: Life,
     /// How long the backend took.
-    pub took: Duration,
+    pub(crate) took: Duration,
     /// What was learned of each item, and why there is nothing where there is nothing.
-    pub evidence: Vec<Evidence>,
+    pub(crate) evidence: Vec<Evidence>,
     /// What the backend wants to be told with the questions that follow this one.
-    pub note: Option<Arc<Value>>,
+    pub(crate) note: Option<Arc<Value>>,
 }
 
 impl Entry {
     /// About how much memory it takes, in bytes.
     #[must_use]
-    pub fn weight(&self) -> usize {
+    pub(crate) fn weight(&self) -> usize {
         let evidence: usize = self.evidence.iter().map(|each| each.asked.len() + each.answered.len() + 96).sum();
         let parameters = PIECE + self.question.parameters.len();
         let note = self.note.as_deref().map_or(0, weight);

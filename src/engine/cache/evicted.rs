@@ -9,7 +9,7 @@ const MAX_KEYS: usize = 200_000;
 
 /// Keys that were evicted, by their first bytes.
 #[derive(Debug, Default)]
-pub struct EvictedKeys {
+pub(crate) struct EvictedKeys {
     keys: HashSet<[u8; 8]>,
     /// There were too many to know them all: any key may be one of them.
     is_full: bool,
@@ -17,7 +17,7 @@ pub struct EvictedKeys {
 
 impl EvictedKeys {
     /// Notes that `key` was evicted.
-    pub fn insert(&mut self, key: &Key) {
+    pub(crate) fn insert(&mut self, key: &Key) {
         self.is_full |= self.keys.len() >= MAX_KEYS;
         if !self.is_full {
             self.keys.insert(first_bytes(key));
@@ -26,7 +26,7 @@ impl EvictedKeys {
 
     /// Whether `key` may have been evicted.
     #[must_use]
-    pub fn contains(&self, key: &Key) -> bool {
+    pub(crate) fn contains(&self, key: &Key) -> bool {
         self.is_full || self.keys.contains(&first_bytes(key))
     }
 }

@@ -23,11 +23,11 @@ const MAX_QUESTIONS: u64 = 10_000;
 
 /// The failures, by question.
 #[derive(Debug, Clone)]
-pub struct Failing<F: Clone + Send + Sync + 'static>(Bounded<Key, Rest<F>>);
+pub(crate) struct Failing<F: Clone + Send + Sync + 'static>(Bounded<Key, Rest<F>>);
 
 /// How long a question should rest, if somebody knows better than the usual.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wish {
+pub(crate) enum Wish {
     /// Nobody does.
     Usual,
     /// The source wants to be left alone for so long.
@@ -38,11 +38,11 @@ pub enum Wish {
 
 /// One question's rest.
 #[derive(Debug, Clone)]
-pub struct Rest<F> {
+pub(crate) struct Rest<F> {
     /// How often in a row it failed.
-    pub times: u32,
+    pub(crate) times: u32,
     /// What happened the last time.
-    pub failure: F,
+    pub(crate) failure: F,
     since: Timestamp,
     lasts: Duration,
 }
@@ -50,7 +50,7 @@ pub struct Rest<F> {
 impl<F> Rest<F> {
     /// How long the rest lasts on; `None` when it is over, or the clock jumped.
     #[must_use]
-    pub fn left(&self, now: Timestamp) -> Option<Duration> {
+    pub(crate) fn left(&self, now: Timestamp) -> Option<Duration> {
         self.lasts.checked_sub(now.since(self.since)?).filter(|left| !left.is_zero())
     }
 }
@@ -64,14 +64,14 @@ impl<F: Clone + Send + Sync + 'static> Default for Failing<F> {
 impl<F: Clone + Send + Sync + 'static> Failing<F> {
     /// What is remembered of `key`, if it still rests at `now`.
     #[must_use]
-    pub fn resting(&self, key: &Key, now: Timestamp) -> Option<(Rest<F>, Duration)> {
+    pub(crate) fn resting(&self, key: &Key, now: Timestamp) -> Option<(Rest<F>, Duration)> {
         let rest = bounded_cache::get_rare(&self.0, key)?;
         let left = rest.left(now)?;
         Some((rest, left))
     }
 
     /// All that rests at `now`, and for how long on.
-    pub fn resting_all(&self, now: Timestamp) -> impl Iterator<Item = (Key, Rest<F>, Duration)> {
+    pub(crate) fn resting_all(&self, now: Timestamp) -> impl Iterator<Item = (Key, Rest<F>, Duration)> {
         self.0.iter().filter_map(move |(key, rest)| {
             let left = rest.left(now)?;
             Some((*key, rest, left))
@@ -79,14 +79,14 @@ impl<F: Clone + Send + Sync + 'static> Failing<F> {
     }
 
     /// Forgets the failures that `is_meant`.
-    pub fn forget(&self, is_meant: impl Fn(&F) -> bool) {
+    pub(crate) fn forget(&self, is_meant: impl Fn(&F) -> bool) {
         for (key, _) in self.0.iter().filter(|(_, rest)| is_meant(&rest.failure)) {
             self.0.invalidate(&*key);
         }
     }
 
     /// Notes a failure: one second of rest, then twice as long each time up to a minute, give or take a tenth.
-    pub fn failed(&self, key: Key, failure: F, wish: Wish, now: Timestamp) {
+    pub(crate) fn failed(&self, key: Key, failure: F, wish: Wish, now: Timestamp) {
         let times = self.0.get(&key).map_or(0, |rest| rest.times).saturating_add(1);
         let doubled = SHORTEST.saturating_mul(1_u32.checked_shl(times - 1).unwrap_or(u32::MAX)).min(LONGEST);
         let usual = doubled.mul_f64(0.9 + 0.2 * key.spread(now));
@@ -99,7 +99,7 @@ impl<F: Clone + Send + Sync + 'static> Failing<F> {
     }
 
     /// Forgets the failures of `key`, which is well again.
-    pub fn recovered(&self, key: &Key) {
+    pub(crate) fn recovered(&self, key: &Key) {
         if self.0.contains_key(key) {
             self.0.invalidate(key);
         }

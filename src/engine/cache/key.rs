@@ -19,19 +19,19 @@ pub struct Key([u8; 32]);
 impl Key {
     /// A key of known bytes.
     #[must_use]
-    pub const fn of_bytes(bytes: [u8; 32]) -> Self {
+    pub(crate) const fn of_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
     /// Its bytes.
     #[must_use]
-    pub const fn as_bytes(&self) -> &[u8; 32] {
+    pub(crate) const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
 
     /// A number in 0..=1 that looks random, but is the same for the same key and time.
     #[must_use]
-    pub fn spread(&self, now: Timestamp) -> f64 {
+    pub(crate) fn spread(&self, now: Timestamp) -> f64 {
         let [a, b, c, d, ..] = self.0;
         // Fibonacci hashing: neighbours in time lie far apart.
         let mixed = (u64::from(u32::from_le_bytes([a, b, c, d])) ^ now.0).wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -54,7 +54,7 @@ impl fmt::Debug for Key {
 /// What a route's answers are made by: a hash of the parts of its configuration that shape them. An answer of another
 /// revision is not served; what Argo CD made from it is still there, so a loss is measured against it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Revision(u64);
+pub(crate) struct Revision(u64);
 
 impl Revision {
     /// What decides who is asked, how often, and what is believed, but not what is answered.
@@ -62,7 +62,7 @@ impl Revision {
 
     /// Of a route's configuration as it stands in the file.
     #[must_use]
-    pub fn of(route: &Value) -> Self {
+    pub(crate) fn of(route: &Value) -> Self {
         let mut parts = route.clone();
         if let Value::Object(parts) = &mut parts {
             parts.retain(|name, _| !Self::NO_PART.contains(&name.as_str()));
@@ -77,7 +77,7 @@ impl Revision {
 
 /// The part of a key that all questions of one route share, hashed once.
 #[derive(Clone)]
-pub struct KeyPrefix {
+pub(crate) struct KeyPrefix {
     hasher: Sha256,
     with_application_set: bool,
 }
@@ -85,7 +85,7 @@ pub struct KeyPrefix {
 impl KeyPrefix {
     /// For the route `name`.
     #[must_use]
-    pub fn new(name: &str, with_application_set: bool) -> Self {
+    pub(crate) fn new(name: &str, with_application_set: bool) -> Self {
         let mut text = Vec::with_capacity(64);
         write_text(name, &mut text);
         Self { hasher: Sha256::new_with_prefix(&text), with_application_set }
@@ -93,19 +93,19 @@ impl KeyPrefix {
 
     /// Whether the ApplicationSet's name is part of the keys.
     #[must_use]
-    pub const fn has_application_set(&self) -> bool {
+    pub(crate) const fn has_application_set(&self) -> bool {
         self.with_application_set
     }
 
     /// The key of `query`.
     #[must_use]
-    pub fn key(&self, query: &Query) -> Key {
+    pub(crate) fn key(&self, query: &Query) -> Key {
         self.finish(Vec::with_capacity(256), query, &query.parameters)
     }
 
     /// The key that `query` shares with all others that agree with it in the parameters called `names`.
     #[must_use]
-    pub fn lineage(&self, query: &Query, names: &[String]) -> Key {
+    pub(crate) fn lineage(&self, query: &Query, names: &[String]) -> Key {
         let kept = query.parameters.iter().filter(|(name, _)| names.contains(name));
         let kept = kept.map(|(name, value)| (name.clone(), value.clone())).collect();
         // No question's own key begins so: neither an object nor a text's length does.

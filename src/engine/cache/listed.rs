@@ -10,25 +10,25 @@ use crate::{
 
 /// What is told of a remembered answer.
 #[derive(Debug, Clone)]
-pub struct Listed {
+pub(crate) struct Listed {
     /// What was asked.
-    pub question: Question,
+    pub(crate) question: Question,
     /// What made it.
-    pub revision: Revision,
+    pub(crate) revision: Revision,
     /// When the backend had it.
-    pub stored_at: Timestamp,
+    pub(crate) stored_at: Timestamp,
     /// When a caller last wanted it anew.
-    pub asked_at: Timestamp,
+    pub(crate) asked_at: Timestamp,
     /// For how long it is fresh.
-    pub life: Life,
+    pub(crate) life: Life,
     /// How long the backend took.
-    pub took: Duration,
+    pub(crate) took: Duration,
     /// About how many bytes it takes.
-    pub size: usize,
+    pub(crate) size: usize,
     /// How many parameter sets it holds.
-    pub sets: usize,
+    pub(crate) sets: usize,
     /// What was learned of each item.
-    pub evidence: Vec<Evidence>,
+    pub(crate) evidence: Vec<Evidence>,
 }
 
 impl Listed {

@@ -19,15 +19,15 @@ use crate::{
 /// How much is remembered.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct CacheLimits {
+pub(crate) struct CacheLimits {
     /// The most memory that answers take; those used least leave first.
-    pub memory: ByteSize,
+    pub(crate) memory: ByteSize,
     /// The file in which last good answers outlive a restart and `kill -9`, relative to the configuration file. Without
     /// it they live in memory only. Four more files stand beside it (`.journal`, `.journal-2`, `.lost`, and `.new` for a
     /// moment), so its folder must be writable. One gateway to a file.
-    pub path: Option<PathBuf>,
+    pub(crate) path: Option<PathBuf>,
     /// The most room that they take in the file, about; those used least recently leave first.
-    pub disk: ByteSize,
+    pub(crate) disk: ByteSize,
 }
 
 impl Default for CacheLimits {
@@ -38,7 +38,7 @@ impl Default for CacheLimits {
 
 /// A bounded map; the answers that are used least leave first.
 #[derive(Debug, Clone)]
-pub struct Memory {
+pub(crate) struct Memory {
     entries: Bounded<Key, Arc<Entry>>,
     evicted: Arc<Mutex<EvictedKeys>>,
 }
@@ -46,7 +46,7 @@ pub struct Memory {
 impl Memory {
     /// Room for about as many bytes of answers as `limits` allow.
     #[must_use]
-    pub fn new(limits: &CacheLimits) -> Self {
+    pub(crate) fn new(limits: &CacheLimits) -> Self {
         let weight = |_: &Key, entry: &Arc<Entry>| u32::try_from(size_of::<Key>() + entry.weight()).unwrap_or(u32::MAX);
         let evicted = Arc::<Mutex<EvictedKeys>>::default();
         let keys = Arc::clone(&evicted);
@@ -62,59 +62,53 @@ impl Memory {
 
     /// Whether an answer under `key` had to leave for want of room.
     #[must_use]
-    pub fn has_evicted(&self, key: &Key) -> bool {
+    pub(crate) fn has_evicted(&self, key: &Key) -> bool {
         self.evicted.lock().unwrap_or_else(PoisonError::into_inner).contains(key)
     }
 
     /// What is remembered under `key`.
     #[must_use]
-    pub fn get(&self, key: &Key) -> Option<Arc<Entry>> {
+    pub(crate) fn get(&self, key: &Key) -> Option<Arc<Entry>> {
         self.entries.get(key)
     }
 
     /// The same, where there is hardly ever anything.
     #[must_use]
-    pub fn get_rare(&self, key: &Key) -> Option<Arc<Entry>> {
+    pub(crate) fn get_rare(&self, key: &Key) -> Option<Arc<Entry>> {
         bounded_cache::get_rare(&self.entries, key)
     }
 
     /// Remembers `entry`.
-    pub fn insert(&self, key: Key, entry: Arc<Entry>) {
+    pub(crate) fn insert(&self, key: Key, entry: Arc<Entry>) {
         self.entries.insert(key, entry);
     }
 
     /// Remembers `entry`, unless something is there; what is there now.
-    pub fn restore(&self, key: Key, entry: Arc<Entry>) -> Arc<Entry> {
+    pub(crate) fn restore(&self, key: Key, entry: Arc<Entry>) -> Arc<Entry> {
         self.entries.entry(key).or_insert(entry).into_value()
     }
 
     /// Makes the answer under `key` leave, as too little room would.
     #[cfg(test)]
-    pub fn evict(&self, key: &Key) {
+    pub(crate) fn evict(&self, key: &Key) {
         self.entries.invalidate(key);
         self.evicted.lock().unwrap_or_else(PoisonError::into_inner).insert(key);
     }
 
     /// All that is remembered.
-    pub fn iter(&self) -> impl Iterator<Item = (Key, Arc<Entry>)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Key, Arc<Entry>)> {
         self.entries.iter().map(|(key, entry)| (*key, entry))
     }
 
     /// How many answers are remembered, about.
     #[must_use]
-    pub fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         self.entries.entry_count()
-    }
-
-    /// Whether nothing is remembered, about.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// How many bytes the answers take, about.
     #[must_use]
-    pub fn size(&self) -> u64 {
+    pub(crate) fn size(&self) -> u64 {
         self.entries.weighted_size()
     }
 }

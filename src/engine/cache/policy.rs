@@ -11,14 +11,14 @@ use crate::domain::{clock::Timestamp, generator::Lasting, units::HumanDuration};
 /// How long a route's answers live.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct CacheConfig {
+pub(crate) struct CacheConfig {
     /// For how long, give or take a tenth, an answer is served without asking the backend again. `0s` asks
     /// each time; concurrent calls still share one run.
-    pub ttl: HumanDuration,
+    pub(crate) ttl: HumanDuration,
     /// For how long after that it is still served at once, while one run in the background renews it.
-    pub stale_while_revalidate: HumanDuration,
+    pub(crate) stale_while_revalidate: HumanDuration,
     /// For how long after that it is served when the backend, asked first, does not know.
-    pub stale_if_error: HumanDuration,
+    pub(crate) stale_if_error: HumanDuration,
 }
 
 impl Default for CacheConfig {
@@ -33,7 +33,7 @@ impl Default for CacheConfig {
 
 /// The rules for a route's answers.
 #[derive(Debug, Clone, Copy)]
-pub struct Policy {
+pub(crate) struct Policy {
     ttl: Duration,
     while_revalidate: Duration,
     if_error: Duration,
@@ -41,7 +41,7 @@ pub struct Policy {
 
 /// For how long an answer is fresh.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Life {
+pub(crate) enum Life {
     /// For so long. One that was never fresh is asked about before it is served again.
     For(Duration),
     /// For so long, and then it is asked about before it is served again.
@@ -52,7 +52,7 @@ pub enum Life {
 
 /// What an answer's age makes of it (RFC 5861 names the windows).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Freshness {
+pub(crate) enum Freshness {
     /// Served at once.
     Fresh {
         /// Since it was stored.
@@ -70,17 +70,17 @@ pub enum Freshness {
 
 /// How old an answer is that is fresh no more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stale {
+pub(crate) struct Stale {
     /// Since it was stored.
-    pub age: Duration,
+    pub(crate) age: Duration,
     /// Since it was fresh.
-    pub over: Duration,
+    pub(crate) over: Duration,
 }
 
 impl Freshness {
     /// The name by which operators are told.
     #[must_use]
-    pub const fn as_str(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Fresh { .. } => "fresh",
             Self::StaleWhileRevalidate(_) => "stale_while_revalidate",
@@ -93,7 +93,7 @@ impl Freshness {
 impl Policy {
     /// The rules that `config` describes.
     #[must_use]
-    pub fn new(config: CacheConfig) -> Self {
+    pub(crate) fn new(config: CacheConfig) -> Self {
         // Whoever wants each call to ask does not want the answer of five minutes ago at once.
         let while_revalidate = if config.ttl.0.is_zero() { Duration::ZERO } else { config.stale_while_revalidate.0 };
         Self { ttl: config.ttl.0, while_revalidate, if_error: config.stale_if_error.0 }
@@ -102,7 +102,7 @@ impl Policy {
     /// For how long the answer to `key` that is stored at `now` is fresh: the `ttl`, give or take a tenth, so
     /// that answers that came together do not leave together; or, a tenth less at most, what its source says.
     #[must_use]
-    pub fn life(&self, key: &Key, own: Option<Lasting>, now: Timestamp) -> Life {
+    pub(crate) fn life(&self, key: &Key, own: Option<Lasting>, now: Timestamp) -> Life {
         let spread = key.spread(now);
         let usual = || self.ttl.mul_f64(0.9 + 0.2 * spread);
         match own {
@@ -115,7 +115,7 @@ impl Policy {
     /// The state at `now` of what was stored at `stored_at` and is fresh for `life`. An age below zero, as
     /// after a clock jump, says nothing about freshness: such an answer is renewed, and served meanwhile.
     #[must_use]
-    pub fn state(&self, stored_at: Timestamp, life: Life, now: Timestamp) -> Freshness {
+    pub(crate) fn state(&self, stored_at: Timestamp, life: Life, now: Timestamp) -> Freshness {
         let age = now.since(stored_at);
         let over = match (age, life) {
             (None, _) => Duration::ZERO,
@@ -146,7 +146,7 @@ impl Policy {
 
     /// For how long an answer is fresh, about.
     #[must_use]
-    pub const fn ttl(&self) -> Duration {
+    pub(crate) const fn ttl(&self) -> Duration {
         self.ttl
     }
 }

@@ -18,7 +18,7 @@ const MAX_COUNTS: usize = 16;
 
 /// The memory of what was believed in one lineage.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Baseline {
+pub(crate) struct Baseline {
     /// How many parameter sets the last believed answer had.
     count: usize,
     /// Larger counts of earlier answers and until when they were believed: the largest and oldest first.
@@ -34,7 +34,7 @@ pub struct Baseline {
 impl Baseline {
     /// The baseline after `sets`, with nothing known of earlier answers.
     #[must_use]
-    pub fn of(config: &GuardConfig, sets: &[ParameterSet]) -> Self {
+    pub(crate) fn of(config: &GuardConfig, sets: &[ParameterSet]) -> Self {
         let keys = match &config.identity {
             Identity::Keys(keys) => keys.clone(),
             Identity::Auto => usual_key(&[sets]).unwrap_or_default(),
@@ -55,19 +55,19 @@ impl Baseline {
 
     /// How many parameter sets the last believed answer had.
     #[must_use]
-    pub const fn count(&self) -> usize {
+    pub(crate) const fn count(&self) -> usize {
         self.count
     }
 
     /// The keys that tell its sets apart; none where sets are counted.
     #[must_use]
-    pub fn keys(&self) -> &[String] {
+    pub(crate) fn keys(&self) -> &[String] {
         &self.keys
     }
 
     /// The most sets that one answer had which was believed within the last hour.
     #[must_use]
-    pub fn peak(&self, now: Timestamp) -> usize {
+    pub(crate) fn peak(&self, now: Timestamp) -> usize {
         let recent = self.counts.iter().filter(|(_, until)| is_recent(*until, now)).map(|(count, _)| *count);
         recent.max().unwrap_or_default().max(self.count)
     }
@@ -89,7 +89,7 @@ impl Baseline {
 
     /// The baseline once an answer with `sets`, told apart by `keys`, is believed at `now`.
     #[must_use]
-    pub fn after(&self, sets: &[ParameterSet], keys: Vec<String>, now: Timestamp) -> Self {
+    pub(crate) fn after(&self, sets: &[ParameterSet], keys: Vec<String>, now: Timestamp) -> Self {
         let mut next = Self::anew(sets, keys);
         if sets.is_empty() {
             // Nothing at all begins anew.
@@ -104,7 +104,7 @@ impl Baseline {
 
     /// The baseline once a loss is believed: what came before it counts no more.
     #[must_use]
-    pub fn anew(sets: &[ParameterSet], keys: Vec<String>) -> Self {
+    pub(crate) fn anew(sets: &[ParameterSet], keys: Vec<String>) -> Self {
         Self { count: sets.len(), ..Self::default() }.told_apart_by(keys, sets)
     }
 
@@ -133,7 +133,7 @@ impl Baseline {
 
     /// About how many bytes it takes in memory.
     #[must_use]
-    pub fn weight(&self) -> usize {
+    pub(crate) fn weight(&self) -> usize {
         let keys: usize = self.keys.iter().map(|key| size_of::<String>() + key.len()).sum();
         size_of::<Self>() + keys + 8 * self.current.len() + 16 * (self.gone.len() + self.counts.len())
     }

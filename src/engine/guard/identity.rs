@@ -15,12 +15,12 @@ use crate::domain::generator::{ParameterSet, Parameters};
 
 /// The keys by which things are usually named, the best first. Not `tag`, `digest` or `url`: they change with each
 /// version of the same thing.
-pub const USUAL_KEYS: [&str; 9] =
+pub(crate) const USUAL_KEYS: [&str; 9] =
     ["name", "id", "number", "branch", "cluster", "server", "namespace", "path", "repository"];
 
 /// A route's `guard.identity`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Identity {
+pub(crate) enum Identity {
     /// The first of [`USUAL_KEYS`] that tells all sets of the old and of the new answer apart. Where none does, sets
     /// are counted.
     #[default]
@@ -71,7 +71,7 @@ impl JsonSchema for Identity {
 impl Identity {
     /// How parameter sets are told apart, in words, when their keys are `known` before there is an answer.
     #[must_use]
-    pub fn describe(&self, known: Option<&[&str]>) -> String {
+    pub(crate) fn describe(&self, known: Option<&[&str]>) -> String {
         let by = |keys: &[&str]| format!("`{}`", keys.join("`, `"));
         match (self, known) {
             (Self::Keys(keys), _) if keys.is_empty() => "counted".to_owned(),
@@ -88,7 +88,7 @@ impl Identity {
 /// The identities of `sets` by `keys`: one hash for each set, in its order. `None` when a set lacks a key, or two sets have
 /// one identity.
 #[must_use]
-pub fn identities(sets: &[ParameterSet], keys: &[String]) -> Option<Vec<u64>> {
+pub(crate) fn identities(sets: &[ParameterSet], keys: &[String]) -> Option<Vec<u64>> {
     let hashes: Vec<u64> = sets.iter().map(|set| identity(set, keys)).collect::<Option<_>>()?;
     let mut sorted = hashes.clone();
     sorted.sort_unstable();
@@ -111,7 +111,7 @@ fn identity(set: &ParameterSet, keys: &[String]) -> Option<u64> {
 /// The first of the usual keys that names each set of every one of `answers`, and no two of one answer alike. An answer of
 /// fewer than two sets says nothing about a key, so then there is none.
 #[must_use]
-pub fn usual_key(answers: &[&[ParameterSet]]) -> Option<Vec<String>> {
+pub(crate) fn usual_key(answers: &[&[ParameterSet]]) -> Option<Vec<String>> {
     if answers.iter().any(|sets| sets.len() < 2) {
         return None;
     }
@@ -139,7 +139,7 @@ pub(super) fn canonical(value: &Value) -> String {
 
 /// What `set` is called in a message: by `keys`, else by what usually names things. Never all of it, since it may hold anything.
 #[must_use]
-pub fn label(set: &ParameterSet, keys: &[String]) -> String {
+pub(crate) fn label(set: &ParameterSet, keys: &[String]) -> String {
     let shown = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let by = |names: &[&str]| {
         let parts: Vec<String> = names.iter().filter_map(|name| set.0.get(*name)).map(shown).collect();

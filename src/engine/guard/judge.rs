@@ -22,20 +22,20 @@ const MAX_NAMED: usize = 100;
 
 /// What the guard says of an answer.
 #[derive(Debug)]
-pub struct Judged {
+pub(crate) struct Judged {
     /// Why the answer is held; `None` when it may pass.
-    pub breach: Option<Breach>,
+    pub(crate) breach: Option<Breach>,
     /// The keys that tell its sets apart; empty where they are counted.
-    pub keys: Vec<String>,
+    pub(crate) keys: Vec<String>,
 }
 
 /// How much an answer loses against what was believed.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Loss {
+pub(crate) struct Loss {
     /// Sets of the last believed answer that are gone.
-    pub of_last: usize,
+    pub(crate) of_last: usize,
     /// Sets that were believed within the last hour and are gone.
-    pub of_hour: usize,
+    pub(crate) of_hour: usize,
 }
 
 impl Guard {
@@ -45,7 +45,7 @@ impl Guard {
     ///
     /// # Errors
     /// When the new answer cannot be meant at all: two sets with one identity, or none where it is needed.
-    pub fn judge(
+    pub(crate) fn judge(
         &self,
         baseline: Option<&Baseline>,
         last: impl Fn() -> Vec<ParameterSet>,

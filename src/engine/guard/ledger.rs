@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-pub use self::held::{Decision, Held};
+pub(crate) use self::held::{Decision, Held};
 use super::{Baseline, Guard};
 use crate::{
     domain::{
@@ -22,25 +22,25 @@ const MAX_HELD: usize = 10_000;
 
 /// Who asks for a review: a question and what it follows.
 #[derive(Debug, Clone, Copy)]
-pub struct Standing<'a> {
+pub(crate) struct Standing<'a> {
     /// What was asked.
-    pub question: &'a Question,
+    pub(crate) question: &'a Question,
     /// The key of that question.
-    pub key: Key,
+    pub(crate) key: Key,
     /// The key that it shares with those that it follows.
-    pub lineage: Key,
+    pub(crate) lineage: Key,
     /// When a caller last asked; `None` when one asks now.
-    pub asked_at: Option<Timestamp>,
+    pub(crate) asked_at: Option<Timestamp>,
     /// Whether it was never answered, and only follows others. That there is nothing for it yet, as while CI builds a
     /// commit, is no reason to take away what the others have, however often it is said.
-    pub is_new: bool,
+    pub(crate) is_new: bool,
     /// Whether it is not outdated: a run that an invalidation cut off decides nothing.
-    pub is_current: bool,
+    pub(crate) is_current: bool,
 }
 
 /// What a review came to.
 #[derive(Debug)]
-pub enum Review {
+pub(crate) enum Review {
     /// The answer may pass, and nothing was held.
     Passed(Baseline),
     /// The answer may pass; what was held is no more.
@@ -53,7 +53,7 @@ pub enum Review {
 
 /// The answers that are held, by lineage. What no caller has asked about for a day is forgotten.
 #[derive(Debug, Clone, Default)]
-pub struct Ledger(Arc<Mutex<Book>>);
+pub(crate) struct Ledger(Arc<Mutex<Book>>);
 
 #[derive(Debug, Default)]
 struct Book {
@@ -67,7 +67,7 @@ impl Ledger {
     ///
     /// # Errors
     /// As [`Guard::judge`].
-    pub fn review(
+    pub(crate) fn review(
         &self,
         of: Standing<'_>,
         guard: &Guard,
@@ -128,7 +128,7 @@ impl Ledger {
     /// Writes `decision` on what is held under `id`: the lineage's key as it is printed, or a beginning of it that only
     /// one has.
     #[must_use]
-    pub fn decide(&self, id: &str, decision: Decision, now: Timestamp) -> Option<(Key, Held)> {
+    pub(crate) fn decide(&self, id: &str, decision: Decision, now: Timestamp) -> Option<(Key, Held)> {
         let mut book = self.open(now);
         let mut meant = book.held.iter_mut().filter(|(lineage, _)| lineage.to_string().starts_with(id));
         let (Some((lineage, held)), None) = (meant.next(), meant.next()) else { return None };
@@ -137,7 +137,7 @@ impl Ledger {
     }
 
     /// Notes that a caller asks about what is held under `lineage`.
-    pub fn note_asked(&self, lineage: &Key, now: Timestamp) {
+    pub(crate) fn note_asked(&self, lineage: &Key, now: Timestamp) {
         if let Some(held) = self.lock().held.get_mut(lineage) {
             held.asked_at = now;
         }
@@ -145,7 +145,7 @@ impl Ledger {
 
     /// What is held at `now` and must be asked about again, the longest due first.
     #[must_use]
-    pub fn due(&self, now: Timestamp) -> Vec<Held> {
+    pub(crate) fn due(&self, now: Timestamp) -> Vec<Held> {
         if self.lock().held.is_empty() {
             return Vec::new();
         }
@@ -159,36 +159,36 @@ impl Ledger {
 
     /// What is held under `lineage`.
     #[must_use]
-    pub fn get(&self, lineage: &Key, now: Timestamp) -> Option<Held> {
+    pub(crate) fn get(&self, lineage: &Key, now: Timestamp) -> Option<Held> {
         self.open(now).held.get(lineage).cloned()
     }
 
     /// The route of each answer that is held.
     #[must_use]
-    pub fn routes(&self, now: Timestamp) -> Vec<Arc<str>> {
+    pub(crate) fn routes(&self, now: Timestamp) -> Vec<Arc<str>> {
         self.open(now).held.values().map(|held| Arc::clone(&held.question.route)).collect()
     }
 
     /// How many answers are held.
-    #[must_use]
-    pub fn count(&self, now: Timestamp) -> usize {
+    #[cfg(test)]
+    pub(crate) fn count(&self, now: Timestamp) -> usize {
         self.open(now).held.len()
     }
 
     /// What is held, by lineage.
     #[must_use]
-    pub fn list(&self, now: Timestamp) -> Vec<(Key, Held)> {
+    pub(crate) fn list(&self, now: Timestamp) -> Vec<(Key, Held)> {
         self.open(now).held.iter().map(|(key, held)| (*key, held.clone())).collect()
     }
 
     /// Takes over what was held before a restart.
-    pub fn restore(&self, lineage: Key, held: Held) {
+    pub(crate) fn restore(&self, lineage: Key, held: Held) {
         self.lock().held.entry(lineage).or_insert(held);
     }
 
     /// What was forgotten since this was last asked.
     #[must_use]
-    pub fn take_forgotten(&self) -> Vec<Key> {
+    pub(crate) fn take_forgotten(&self) -> Vec<Key> {
         std::mem::take(&mut self.lock().forgotten)
     }
 

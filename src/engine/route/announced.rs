@@ -29,7 +29,7 @@ const FRESH: Duration = Duration::from_mins(1);
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The parameters of a route of which a command announces some.
-pub struct Announced {
+pub(crate) struct Announced {
     probe: Probe,
     fixed: Vec<InputParameter>,
     clock: Arc<dyn Clock>,
@@ -48,7 +48,7 @@ struct Known {
 impl Announced {
     /// Nothing is asked yet. What `fixed` declares stands, whatever `probe` says of it.
     #[must_use]
-    pub fn new(probe: Probe, fixed: &[InputParameter], clock: &Arc<dyn Clock>) -> Self {
+    pub(crate) fn new(probe: Probe, fixed: &[InputParameter], clock: &Arc<dyn Clock>) -> Self {
         Self { probe, fixed: fixed.to_vec(), clock: Arc::clone(clock), known: Mutex::default() }
     }
 
@@ -56,7 +56,7 @@ impl Announced {
     ///
     /// # Errors
     /// When the command has never said, and does not before `until`.
-    pub async fn input(&self, until: Instant) -> Result<Arc<Input>, BackendError> {
+    pub(crate) async fn input(&self, until: Instant) -> Result<Arc<Input>, BackendError> {
         let late = |_| BackendError::timeout("another call waits for it already");
         let mut known = timeout_at(until, self.known.lock()).await.map_err(late)?;
         let is_fresh = |known: &&Known| self.clock.now().since(known.at).is_some_and(|age| age < known.rest);

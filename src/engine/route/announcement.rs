@@ -12,34 +12,34 @@ use crate::domain::problem::{Path, Problems};
 /// A parameter, as a Config Management Plugin announces it.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Announcement {
+pub(crate) struct Announcement {
     /// Its name.
-    pub name: String,
+    pub(crate) name: String,
     /// What it means, in a few words.
-    pub title: Option<String>,
+    pub(crate) title: Option<String>,
     /// The same in more words.
-    pub tooltip: Option<String>,
+    pub(crate) tooltip: Option<String>,
     /// Whether a call without it is refused.
     #[serde(default)]
-    pub required: bool,
+    pub(crate) required: bool,
     /// The type of its value, or of the values in it.
     #[serde(default)]
-    pub item_type: ItemType,
+    pub(crate) item_type: ItemType,
     /// What it is a collection of.
     #[serde(default)]
-    pub collection_type: CollectionType,
+    pub(crate) collection_type: CollectionType,
     /// The default of one that is no collection.
-    pub string: Option<String>,
+    pub(crate) string: Option<String>,
     /// The default of a list.
-    pub array: Option<Vec<String>>,
+    pub(crate) array: Option<Vec<String>>,
     /// The default of a map.
-    pub map: Option<BTreeMap<String, String>>,
+    pub(crate) map: Option<BTreeMap<String, String>>,
 }
 
 /// The type of a value, or of the values of a collection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum ItemType {
+pub(crate) enum ItemType {
     /// Text.
     #[default]
     #[serde(alias = "")]
@@ -53,7 +53,7 @@ pub enum ItemType {
 /// What a value is a collection of.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum CollectionType {
+pub(crate) enum CollectionType {
     /// It is none.
     #[default]
     #[serde(alias = "")]
@@ -66,7 +66,7 @@ pub enum CollectionType {
 
 impl Announcement {
     /// The parameter of a route; what is wrong with it is noted at its place, `at`.
-    pub fn parameter(&self, at: &Path, problems: &mut Problems) -> InputParameter {
+    pub(crate) fn parameter(&self, at: &Path, problems: &mut Problems) -> InputParameter {
         if self.name.is_empty() {
             problems.error(&at.key("name"), "a parameter's name is not empty");
         }

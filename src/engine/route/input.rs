@@ -15,28 +15,28 @@ use crate::domain::{
 /// One declared parameter.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct InputParameter {
+pub(crate) struct InputParameter {
     /// Its name.
-    pub name: String,
+    pub(crate) name: String,
     /// Its type. Interpolated parameters reach Argo CD's plugin as text, so `"3"` and `"true"` are
     /// taken for a number and a boolean where one is declared.
     #[serde(rename = "type", default)]
-    pub kind: Type,
+    pub(crate) kind: Type,
     /// Whether a call without it is refused.
     #[serde(default)]
-    pub required: bool,
+    pub(crate) required: bool,
     /// Its value where the call has none.
-    pub default: Option<Value>,
+    pub(crate) default: Option<Value>,
     /// A regular expression that the whole text must match. For strings only.
-    pub pattern: Option<String>,
+    pub(crate) pattern: Option<String>,
     /// What it means, in a few words; shown when it is missing or wrong.
-    pub title: Option<String>,
+    pub(crate) title: Option<String>,
 }
 
 /// Types of parameters, in the words of a Config Management Plugin (`map` is an object).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Type {
+pub(crate) enum Type {
     /// Text.
     #[default]
     String,
@@ -85,13 +85,13 @@ impl Type {
 
 /// All declared parameters of a route.
 #[derive(Debug)]
-pub struct Input {
+pub(crate) struct Input {
     declared: Vec<(InputParameter, Option<Regex>)>,
 }
 
 impl Input {
     /// Checks the declarations against each other and themselves.
-    pub fn build(config: &[InputParameter], path: &Path, problems: &mut Problems) -> Self {
+    pub(crate) fn build(config: &[InputParameter], path: &Path, problems: &mut Problems) -> Self {
         let mut declared = Vec::new();
         for (index, parameter) in config.iter().enumerate() {
             let path = path.index(index);
@@ -120,7 +120,7 @@ impl Input {
 
     /// Whether `name` is declared.
     #[must_use]
-    pub fn has(&self, name: &str) -> bool {
+    pub(crate) fn has(&self, name: &str) -> bool {
         self.declared.iter().any(|(parameter, _)| parameter.name == name)
     }
 
@@ -128,7 +128,7 @@ impl Input {
     ///
     /// # Errors
     /// Everything that is wrong with them, in one text.
-    pub fn accept(&self, mut given: Parameters) -> Result<Parameters, String> {
+    pub(crate) fn accept(&self, mut given: Parameters) -> Result<Parameters, String> {
         let mut accepted = Parameters::new();
         let mut wrong = Vec::new();
         for entry in &self.declared {

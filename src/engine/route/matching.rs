@@ -22,30 +22,30 @@ use crate::{
 /// Conditions that must all hold; none at all takes every call.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct MatchConfig {
+pub(crate) struct MatchConfig {
     /// A glob over the ApplicationSet's name.
-    pub application_set: Option<String>,
+    pub(crate) application_set: Option<String>,
     /// Parameters that must be there, each with a glob over its value; `"*"` takes any value.
     #[serde(default)]
-    pub parameters: BTreeMap<String, String>,
+    pub(crate) parameters: BTreeMap<String, String>,
     /// A program that wants the call when it ends well and prints something that is not blank. It is asked after all
     /// routes without one, and only when the other conditions hold; it runs as the route's script does.
-    pub command: Option<Vec<String>>,
+    pub(crate) command: Option<Vec<String>>,
     /// More arguments of `command`.
     #[serde(default)]
-    pub args: Vec<String>,
+    pub(crate) args: Vec<String>,
     /// A folder that must hold a certain file.
     #[serde(skip)]
-    pub file: Option<FileIn>,
+    pub(crate) file: Option<FileIn>,
 }
 
 /// A file that a folder must hold.
 #[derive(Debug, Clone)]
-pub struct FileIn {
+pub(crate) struct FileIn {
     /// The folder.
-    pub folder: PathBuf,
+    pub(crate) folder: PathBuf,
     /// A glob over paths in it; `*` is any text without a `/`, `**` any number of folders.
-    pub glob: String,
+    pub(crate) glob: String,
 }
 
 /// The most files and folders that are looked at to find one.
@@ -54,7 +54,7 @@ const MAX_ENTRIES: usize = 100_000;
 impl MatchConfig {
     /// Whether there is no condition.
     #[must_use]
-    pub fn takes_everything(&self) -> bool {
+    pub(crate) fn takes_everything(&self) -> bool {
         self.application_set.as_deref().is_none_or(|glob| glob == "*")
             && self.parameters.is_empty()
             && self.command.is_none()
@@ -64,7 +64,7 @@ impl MatchConfig {
 
 /// A compiled [`MatchConfig`].
 #[derive(Debug)]
-pub struct Matcher {
+pub(crate) struct Matcher {
     application_set: Option<GlobMatcher>,
     parameters: Vec<(String, GlobMatcher)>,
     file: Option<(PathBuf, GlobMatcher)>,
@@ -73,7 +73,7 @@ pub struct Matcher {
 
 impl Matcher {
     /// Compiles all globs and finds the command, or `None` with what is wrong noted.
-    pub fn build(
+    pub(crate) fn build(
         config: &MatchConfig,
         backend: &BackendConfig,
         around: BuildContext<'_>,
@@ -118,7 +118,7 @@ impl Matcher {
 
     /// Whether there is more to ask than what [`Self::fits`] says.
     #[must_use]
-    pub const fn must_look(&self) -> bool {
+    pub(crate) const fn must_look(&self) -> bool {
         self.file.is_some() || self.probe.is_some()
     }
 
@@ -126,7 +126,7 @@ impl Matcher {
     ///
     /// # Errors
     /// When that is not known.
-    pub async fn looks(&self, query: &Query) -> Result<bool, BackendError> {
+    pub(crate) async fn looks(&self, query: &Query) -> Result<bool, BackendError> {
         if let Some((folder, glob)) = self.file.clone() {
             let found = tokio::task::spawn_blocking(move || holds(&folder, &glob));
             let found = found.await.map_err(|error| BackendError::unavailable(error.to_string()))?;
@@ -142,7 +142,7 @@ impl Matcher {
 
     /// Whether all conditions hold that need no looking.
     #[must_use]
-    pub fn fits(&self, application_set: &str, parameters: &Parameters) -> bool {
+    pub(crate) fn fits(&self, application_set: &str, parameters: &Parameters) -> bool {
         self.application_set.as_ref().is_none_or(|glob| glob.is_match(application_set))
             && self.parameters.iter().all(|(name, glob)| {
                 parameters.get(name).is_some_and(|value| match value {

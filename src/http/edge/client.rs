@@ -13,31 +13,31 @@ use super::strangers::Stranger;
 
 /// Who is at the other end. Each request has it among its extensions.
 #[derive(Debug, Clone)]
-pub struct Client {
+pub(crate) struct Client {
     /// Its address; that of a proxy, if there is one in between.
-    pub peer: IpAddr,
+    pub(crate) peer: IpAddr,
     /// The same as text, for the log lines of all that it asks.
-    pub peer_text: Arc<str>,
+    pub(crate) peer_text: Arc<str>,
     /// The certificate that it showed, which comes from `server.tls.clientCa`.
-    pub certificate: Option<Arc<ClientCertificate>>,
+    pub(crate) certificate: Option<Arc<ClientCertificate>>,
     /// What its connection holds as long as nobody has authenticated on it.
     pub(super) stranger: Arc<Stranger>,
 }
 
 impl Client {
     /// Notes that it has shown who it is: what strangers may hold together no longer limits its connection.
-    pub fn admit(&self) {
+    pub(crate) fn admit(&self) {
         self.stranger.admit();
     }
 }
 
 /// What a client's certificate says of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ClientCertificate {
+pub(crate) struct ClientCertificate {
     /// Its subject as RFC 4514 writes it: `CN=argocd,O=platform`, the nearest part first.
-    pub subject: String,
+    pub(crate) subject: String,
     /// Its names of the kind URI, such as a SPIFFE ID.
-    pub uris: Vec<String>,
+    pub(crate) uris: Vec<String>,
 }
 
 impl ClientCertificate {
@@ -45,7 +45,7 @@ impl ClientCertificate {
     ///
     /// # Errors
     /// When it cannot be read.
-    pub fn read(certificate: &CertificateDer<'_>) -> Result<Self, x509_cert::der::Error> {
+    pub(crate) fn read(certificate: &CertificateDer<'_>) -> Result<Self, x509_cert::der::Error> {
         let certificate = Certificate::from_der(certificate)?;
         let certificate = certificate.tbs_certificate();
         let names = certificate.get_extension::<SubjectAltName>()?.map(|(_, names)| names.0).unwrap_or_default();

@@ -63,7 +63,7 @@ const HTTP2: usize = 8 * 1024;
 const PING: Duration = Duration::from_secs(20);
 
 /// A connection, and what it is served with.
-pub struct Watched {
+pub(crate) struct Watched {
     stream: TcpStream,
     client: Client,
     edge: Edge,
@@ -81,7 +81,7 @@ struct Stay {
 
 impl Watched {
     /// A connection that was accepted now.
-    pub fn new(
+    pub(crate) fn new(
         (stream, peer): (TcpStream, SocketAddr),
         edge: Edge,
         router: Router,
@@ -96,7 +96,7 @@ impl Watched {
     }
 
     /// Serves it until it ends, somebody took too long, or it is a stranger's and must make room for others.
-    pub async fn serve(self) {
+    pub(crate) async fn serve(self) {
         let metrics = self.edge.metrics.clone();
         let _open = metrics.open();
         let stranger = Arc::clone(&self.client.stranger);

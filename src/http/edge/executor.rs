@@ -6,7 +6,7 @@ use hyper::rt::Executor;
 /// Runs a request at once as far as it gets, and spawns what then remains. A hundred requests that come together and are refused at
 /// once so never wait side by side, each with its head.
 #[derive(Debug, Clone, Copy)]
-pub struct PollFirst;
+pub(crate) struct PollFirst;
 
 impl<F: Future<Output = ()> + Send + 'static> Executor<F> for PollFirst {
     fn execute(&self, request: F) {

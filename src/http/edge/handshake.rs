@@ -17,20 +17,20 @@ use crate::tls::H2;
 const HANDSHAKE: u8 = 22;
 
 /// A connection by TLS.
-pub struct Secured {
+pub(crate) struct Secured {
     /// What goes over it.
-    pub stream: TlsStream<Received>,
+    pub(crate) stream: TlsStream<Received>,
     /// The certificate that the client showed.
-    pub certificate: Option<Arc<ClientCertificate>>,
+    pub(crate) certificate: Option<Arc<ClientCertificate>>,
     /// Whether HTTP/2 was agreed on.
-    pub is_h2: bool,
+    pub(crate) is_h2: bool,
 }
 
 /// Shakes hands with the `stranger` at the other end of `stream`. Who speaks cleartext is told `cleartext`.
 ///
 /// # Errors
 /// When it does not come about.
-pub async fn shake(
+pub(crate) async fn shake(
     mut stream: TcpStream,
     stranger: &Arc<Stranger>,
     server: Arc<ServerConfig>,

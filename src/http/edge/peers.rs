@@ -8,7 +8,7 @@ use std::{
 
 /// The connections that there are.
 #[derive(Debug)]
-pub struct Peers {
+pub(crate) struct Peers {
     most: usize,
     most_per_peer: usize,
     now: Mutex<Now>,
@@ -22,19 +22,19 @@ struct Now {
 
 /// A connection's place, free again when it is dropped.
 #[derive(Debug)]
-pub struct ConnectionPermit {
+pub(crate) struct ConnectionPermit {
     peers: Arc<Peers>,
     peer: IpAddr,
 }
 
 impl Peers {
     /// None yet.
-    pub fn new(most: usize, most_per_peer: usize) -> Self {
+    pub(crate) fn new(most: usize, most_per_peer: usize) -> Self {
         Self { most, most_per_peer, now: Mutex::default() }
     }
 
     /// A place for one more of `peer`; `None` when there is none.
-    pub fn enter(self: &Arc<Self>, peer: IpAddr) -> Option<ConnectionPermit> {
+    pub(crate) fn enter(self: &Arc<Self>, peer: IpAddr) -> Option<ConnectionPermit> {
         // One address in either spelling, as a listener on `[::]` sees IPv4 peers.
         let peer = peer.to_canonical();
         let mut now = self.now();

@@ -19,7 +19,7 @@ use super::strangers::Stranger;
 const AT_ONCE: usize = 2 * 1024;
 
 /// A connection whose received bytes are counted.
-pub struct Received {
+pub(crate) struct Received {
     stream: TcpStream,
     stranger: Arc<Stranger>,
     /// Whether others are to have their turn before the next read.
@@ -28,7 +28,7 @@ pub struct Received {
 
 impl Received {
     /// `stream`, which is that of `stranger`.
-    pub const fn new(stream: TcpStream, stranger: Arc<Stranger>) -> Self {
+    pub(crate) const fn new(stream: TcpStream, stranger: Arc<Stranger>) -> Self {
         Self { stream, stranger, has_read: false }
     }
 }

@@ -20,7 +20,7 @@ const MAX_RECEIVED: usize = 64 * 1024;
 
 /// The connections on which nobody has authenticated yet.
 #[derive(Debug)]
-pub struct Strangers {
+pub(crate) struct Strangers {
     /// How many bytes they may hold together.
     budget: usize,
     now: Mutex<Now>,
@@ -53,7 +53,7 @@ impl Held {
 
 /// One connection, until it is dropped.
 #[derive(Debug)]
-pub struct Stranger {
+pub(crate) struct Stranger {
     strangers: Arc<Strangers>,
     number: u64,
     /// Whether it counts: nobody has authenticated on it, and it was not crowded out.
@@ -63,12 +63,12 @@ pub struct Stranger {
 
 impl Strangers {
     /// No connection yet; together they may hold `budget` bytes.
-    pub fn new(budget: usize) -> Self {
+    pub(crate) fn new(budget: usize) -> Self {
         Self { budget, now: Mutex::default() }
     }
 
     /// A new connection.
-    pub fn enter(self: &Arc<Self>) -> Stranger {
+    pub(crate) fn enter(self: &Arc<Self>) -> Stranger {
         let crowded_out = Arc::new(Notify::new());
         let mut now = self.now();
         now.count += 1;
@@ -98,39 +98,39 @@ impl Strangers {
 
 impl Stranger {
     /// Whether the connection counts: nobody has authenticated on it, and it is not to end.
-    pub fn counts(&self) -> bool {
+    pub(crate) fn counts(&self) -> bool {
         self.counts.load(Ordering::Relaxed)
     }
 
     /// Whoever is at the other end has shown who it is: the connection counts no more.
-    pub fn admit(&self) {
+    pub(crate) fn admit(&self) {
         if self.counts.swap(false, Ordering::Relaxed) {
             self.leave();
         }
     }
 
     /// It has sent so many bytes more.
-    pub fn received(&self, bytes: usize) {
+    pub(crate) fn received(&self, bytes: usize) {
         self.change(|held| held.received = MAX_RECEIVED.min(held.received + bytes));
     }
 
     /// What it sent is done with.
-    pub fn is_idle(&self) {
+    pub(crate) fn is_idle(&self) {
         self.change(|held| held.received = 0);
     }
 
     /// It holds so many bytes besides what it sent, until they are [released](Self::release).
-    pub fn hold(&self, bytes: usize) {
+    pub(crate) fn hold(&self, bytes: usize) {
         self.change(|held| held.other += bytes);
     }
 
     /// It holds so many bytes less.
-    pub fn release(&self, bytes: usize) {
+    pub(crate) fn release(&self, bytes: usize) {
         self.change(|held| held.other -= bytes);
     }
 
     /// Waits until it is to end in favour of newer ones.
-    pub async fn crowded_out(&self) {
+    pub(crate) async fn crowded_out(&self) {
         self.crowded_out.notified().await;
     }
 

@@ -20,7 +20,7 @@ const LARGE_HEAD: &[u8] = b"HTTP/1.1 431 ";
 
 /// Whose turn it is on a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ConnectionPhase {
+pub(crate) enum ConnectionPhase {
     /// The client's: it has sent nothing of its next request.
     Idle,
     /// The client's: its request's head is on its way.
@@ -33,7 +33,7 @@ pub enum ConnectionPhase {
 
 /// What is known of a connection.
 #[derive(Debug)]
-pub struct ConnectionState {
+pub(crate) struct ConnectionState {
     limits: Limits,
     stranger: Arc<Stranger>,
     now: Mutex<Now>,
@@ -50,7 +50,7 @@ struct Now {
 }
 
 /// A stream that notes whose turn it is, and says in our form what hyper says without a request.
-pub struct TimedStream<T> {
+pub(crate) struct TimedStream<T> {
     stream: T,
     state: Arc<ConnectionState>,
     refusals: Arc<Refusals>,
@@ -60,19 +60,19 @@ pub struct TimedStream<T> {
 
 impl ConnectionState {
     /// A new connection, whose first request is awaited as if it had begun.
-    pub fn new(limits: Limits, stranger: Arc<Stranger>) -> Self {
+    pub(crate) fn new(limits: Limits, stranger: Arc<Stranger>) -> Self {
         let now = Now { turn: ConnectionPhase::Head, since: Instant::now(), untaken: None, size: 0 };
         Self { limits, stranger, now: Mutex::new(now) }
     }
 
     /// It is somebody's turn from now on.
-    pub fn turn(&self, turn: ConnectionPhase) {
+    pub(crate) fn turn(&self, turn: ConnectionPhase) {
         let mut now = self.now();
         (now.turn, now.since) = (turn, Instant::now());
     }
 
     /// The client is to take an answer of `size` bytes.
-    pub fn answered(&self, size: usize) {
+    pub(crate) fn answered(&self, size: usize) {
         {
             let mut now = self.now();
             (now.turn, now.since) = (ConnectionPhase::Taking, Instant::now());
@@ -83,12 +83,12 @@ impl ConnectionState {
     }
 
     /// Whose turn it is.
-    pub fn whose(&self) -> ConnectionPhase {
+    pub(crate) fn whose(&self) -> ConnectionPhase {
         self.now().turn
     }
 
     /// Whose turn it is, and when that will have taken too long.
-    pub fn ends(&self) -> (ConnectionPhase, Option<Instant>) {
+    pub(crate) fn ends(&self) -> (ConnectionPhase, Option<Instant>) {
         let Now { turn, since, untaken, .. } = *self.now();
         if let Some(untaken) = untaken {
             return (ConnectionPhase::Taking, Some(untaken + self.limits.patience));
@@ -124,7 +124,7 @@ impl ConnectionState {
 
 impl<T> TimedStream<T> {
     /// `stream`, whose turns are noted in `state`.
-    pub const fn new(stream: T, state: Arc<ConnectionState>, refusals: Arc<Refusals>) -> Self {
+    pub(crate) const fn new(stream: T, state: Arc<ConnectionState>, refusals: Arc<Refusals>) -> Self {
         Self { stream, state, refusals, instead: None }
     }
 

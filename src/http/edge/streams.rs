@@ -13,7 +13,7 @@ const HEADER: usize = 128;
 
 /// What is known of the streams of a connection.
 #[derive(Debug)]
-pub struct Streams {
+pub(crate) struct Streams {
     limits: Limits,
     stranger: Arc<Stranger>,
     now: Mutex<Now>,
@@ -33,7 +33,7 @@ struct Now {
 
 /// A request under way, until it is dropped.
 #[derive(Debug)]
-pub struct Stream {
+pub(crate) struct Stream {
     streams: Arc<Streams>,
     number: u64,
     /// How many bytes it holds.
@@ -42,7 +42,7 @@ pub struct Stream {
 
 impl Streams {
     /// A new connection.
-    pub fn new(limits: Limits, stranger: Arc<Stranger>) -> Self {
+    pub(crate) fn new(limits: Limits, stranger: Arc<Stranger>) -> Self {
         Self {
             limits,
             stranger,
@@ -51,7 +51,7 @@ impl Streams {
     }
 
     /// A request with these `headers` begins.
-    pub fn begin(self: &Arc<Self>, headers: &HeaderMap) -> Stream {
+    pub(crate) fn begin(self: &Arc<Self>, headers: &HeaderMap) -> Stream {
         let texts: usize = headers.iter().map(|(name, value)| HEADER + name.as_str().len() + value.len()).sum();
         let held = REQUEST + texts;
         self.stranger.hold(held);
@@ -62,7 +62,7 @@ impl Streams {
     }
 
     /// Whose turn it is, and when that will have taken too long.
-    pub fn ends(&self) -> (ConnectionPhase, Option<Instant>) {
+    pub(crate) fn ends(&self) -> (ConnectionPhase, Option<Instant>) {
         let now = self.now();
         if let Some((_, since)) = now.untaken.first() {
             return (ConnectionPhase::Taking, Some(*since + self.limits.patience));
@@ -75,7 +75,7 @@ impl Streams {
     }
 
     /// Whether a request has come.
-    pub fn is_used(&self) -> bool {
+    pub(crate) fn is_used(&self) -> bool {
         self.now().count > 0
     }
 
@@ -86,7 +86,7 @@ impl Streams {
 
 impl Stream {
     /// Its answer of `size` bytes is there, and waits to be taken. Its head is done with.
-    pub fn answered(&mut self, size: usize) {
+    pub(crate) fn answered(&mut self, size: usize) {
         let held = REQUEST + size;
         self.streams.stranger.hold(held);
         self.streams.stranger.release(std::mem::replace(&mut self.held, held));
@@ -94,7 +94,7 @@ impl Stream {
     }
 
     /// `error`, with this request under way for as long as what holds it.
-    pub fn held_by<E>(self) -> impl FnMut(E) -> E {
+    pub(crate) fn held_by<E>(self) -> impl FnMut(E) -> E {
         move |error| {
             let _held = &self;
             error

@@ -41,7 +41,7 @@ const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 const OTHER: &str = "_OTHER";
 
 /// A request on its way to its end.
-pub struct Completion {
+pub(crate) struct Completion {
     app: Arc<App>,
     started: Instant,
     request_id: HeaderValue,
@@ -51,21 +51,21 @@ pub struct Completion {
     /// Method and path of what is no call of a generator.
     other: Option<(&'static str, String)>,
     /// Who asks, once that is known.
-    pub caller: Option<Arc<Caller>>,
+    pub(crate) caller: Option<Arc<Caller>>,
     /// Which route is asked, once that is known.
-    pub route: Option<Arc<Route>>,
+    pub(crate) route: Option<Arc<Route>>,
     /// Which route is meant, where it was not to be asked. For the log alone.
-    pub meant: Option<String>,
+    pub(crate) meant: Option<String>,
     /// For which ApplicationSet, once that is known.
-    pub application_set: Option<Arc<str>>,
+    pub(crate) application_set: Option<Arc<str>>,
     /// What is asked, as a hash, once that is known.
-    pub key: Option<Key>,
+    pub(crate) key: Option<Key>,
     is_over: bool,
 }
 
 impl Completion {
     /// Starts the clock for `request`, which came to the path of the `template`, or to one that is nothing's.
-    pub fn start(app: Arc<App>, request: &Request, template: Option<&'static str>) -> Self {
+    pub(crate) fn start(app: Arc<App>, request: &Request, template: Option<&'static str>) -> Self {
         app.metrics.in_flight.inc();
         let span = app.traces.tracer.request(request.headers(), || span_name(request.method(), template));
         span.note(|record| {
@@ -94,17 +94,17 @@ impl Completion {
     }
 
     /// Its id, which stands in its answer and in the log.
-    pub fn request_id(&self) -> &str {
+    pub(crate) fn request_id(&self) -> &str {
         self.request_id.to_str().unwrap_or_default()
     }
 
     /// Where what is done for the request belongs to a trace, if it does.
-    pub fn place(&self) -> Option<SpanContext> {
+    pub(crate) fn place(&self) -> Option<SpanContext> {
         self.span.place()
     }
 
     /// Ends with a complete answer: the only way to a 2xx on a plugin generator's path (invariant I1).
-    pub fn answer(mut self, answer: &Answer) -> Response {
+    pub(crate) fn answer(mut self, answer: &Answer) -> Response {
         let encoded = &answer.entry.encoded;
         let mut response = Response::new(Body::from(encoded.body().clone()));
         *response.status_mut() = StatusCode::OK;
@@ -169,7 +169,7 @@ impl Completion {
     }
 
     /// Ends with what an operator asked for.
-    pub fn tell(mut self, told: &Value) -> Response {
+    pub(crate) fn tell(mut self, told: &Value) -> Response {
         let elapsed = self.started.elapsed();
         self.app.metrics.ended(NO_ROUTE, "ok", elapsed);
         self.log(200, "none", None, None);
@@ -182,7 +182,7 @@ impl Completion {
     }
 
     /// Ends with a refusal.
-    pub fn refuse(mut self, error: ApiError) -> Response {
+    pub(crate) fn refuse(mut self, error: ApiError) -> Response {
         let route = self.route.as_ref().map(|route| &*route.name);
         let elapsed = self.started.elapsed();
         self.app.metrics.ended(route.unwrap_or(NO_ROUTE), error.code.as_str(), elapsed);

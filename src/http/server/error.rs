@@ -132,17 +132,17 @@ impl Code {
 
 /// A refusal: what the caller is told.
 #[derive(Debug, Clone)]
-pub struct ApiError {
+pub(crate) struct ApiError {
     /// What went wrong.
-    pub code: Code,
+    pub(crate) code: Code,
     /// For the operator; holds no secret (invariant I6).
-    pub message: String,
+    pub(crate) message: String,
     /// What the log says besides, and the caller is not told.
-    pub reason: Option<Cow<'static, str>>,
+    pub(crate) reason: Option<Cow<'static, str>>,
     /// Whose token it was that does not do, for the log.
-    pub caller: Option<String>,
+    pub(crate) caller: Option<String>,
     /// Whether it comes so often that the log says it on request only.
-    pub is_often: bool,
+    pub(crate) is_often: bool,
     retry_after: Option<Duration>,
     allow: Option<&'static str>,
 }
@@ -164,7 +164,7 @@ struct ErrorBody<'a> {
 
 impl ApiError {
     /// A refusal with `code`. What `message` quotes may hold control characters, some of which JSON does not escape.
-    pub fn new(code: Code, message: impl Into<String>) -> Self {
+    pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
         let message = message.into().replace(char::is_control, " ");
         Self {
             code,
@@ -179,21 +179,21 @@ impl ApiError {
 
     /// The same, with the methods that the path does answer.
     #[must_use]
-    pub const fn allow(mut self, methods: &'static str) -> Self {
+    pub(crate) const fn allow(mut self, methods: &'static str) -> Self {
         self.allow = Some(methods);
         self
     }
 
     /// The same, with advice when to try again.
     #[must_use]
-    pub const fn retry_after(mut self, after: Duration) -> Self {
+    pub(crate) const fn retry_after(mut self, after: Duration) -> Self {
         self.retry_after = Some(after);
         self
     }
 
     /// Who calls is nobody, or is not known. A stranger is `told` something, but not how close it came.
     #[must_use]
-    pub fn of_refused(refused: Refused, told: &str) -> Self {
+    pub(crate) fn of_refused(refused: Refused, told: &str) -> Self {
         match refused {
             Refused::Wrong(why) => Self::new(Code::Forbidden, told).because(why),
             Refused::Unfit { who, why } => Self { caller: who, ..Self::new(Code::Forbidden, why) },
@@ -212,7 +212,7 @@ impl ApiError {
 
     /// What `caller` wants is more than its entry in the configuration allows.
     #[must_use]
-    pub fn of_excess(caller: &str, excess: Excess) -> Self {
+    pub(crate) fn of_excess(caller: &str, excess: Excess) -> Self {
         let (key, after) = match excess {
             Excess::Rate(after) => ("rate", after),
             Excess::Concurrency(after) => ("concurrency", after),
@@ -223,20 +223,20 @@ impl ApiError {
 
     /// The same to somebody at an address from where too much is refused, as it will be until `after`.
     #[must_use]
-    pub fn too_often(self, after: Duration) -> Self {
+    pub(crate) fn too_often(self, after: Duration) -> Self {
         let message = "too many calls from this address were refused; one with a token that is good is answered";
         Self { reason: self.reason, is_often: true, ..Self::new(Code::Throttled, message).retry_after(after) }
     }
 
     /// The same, with what the log says besides.
     #[must_use]
-    pub fn because(self, reason: Cow<'static, str>) -> Self {
+    pub(crate) fn because(self, reason: Cow<'static, str>) -> Self {
         Self { reason: Some(reason), ..self }
     }
 
     /// What a failed answer of `route` means for the caller.
     #[must_use]
-    pub fn of(unknown: Unknown, route: &Route) -> Self {
+    pub(crate) fn of(unknown: Unknown, route: &Route) -> Self {
         let mut error = Self::of_failure(unknown.failure, route);
         // When it is asked again stands in `Retry-After` alone: a message that changes makes Argo CD write its condition anew.
         if let Some(rests) = unknown.rests {
@@ -247,7 +247,7 @@ impl ApiError {
 
     /// The same, when nothing stands in for the answer to `query`.
     #[must_use]
-    pub fn of_nothing(unknown: Unknown, route: &Route, query: &Query) -> Self {
+    pub(crate) fn of_nothing(unknown: Unknown, route: &Route, query: &Query) -> Self {
         let question = route.describe(query);
         let last = match unknown.unusable {
             None => "there is no last good answer".to_owned(),
@@ -266,13 +266,13 @@ impl ApiError {
 
     /// A route's command did not say whether it wants a call.
     #[must_use]
-    pub fn of_match(route: &Route, error: BackendError) -> Self {
+    pub(crate) fn of_match(route: &Route, error: BackendError) -> Self {
         Self::of_backend(error.within(format_args!("route {}: whether it wants this call is not known", route.name)))
     }
 
     /// What `route` understands of a call is not known, or the call is none of it.
     #[must_use]
-    pub fn of_input(route: &Route, error: BackendError) -> Self {
+    pub(crate) fn of_input(route: &Route, error: BackendError) -> Self {
         Self::of_backend(error.within(format_args!("route {}", route.name)))
     }
 
@@ -310,7 +310,7 @@ impl ApiError {
 
     /// The whole bytes of the response, for what is said without a request, and of a connection that then ends.
     #[must_use]
-    pub fn into_bytes(self) -> Bytes {
+    pub(crate) fn into_bytes(self) -> Bytes {
         let status = self.code.status();
         let reason = status.canonical_reason().unwrap_or_default();
         let body = self.body(None, NO_REQUEST);
@@ -332,7 +332,7 @@ impl ApiError {
 
     /// The response, for a request called `request_id`.
     #[must_use]
-    pub fn into_response(self, route: Option<&str>, request_id: &str) -> Response {
+    pub(crate) fn into_response(self, route: Option<&str>, request_id: &str) -> Response {
         let body = self.body(route, request_id);
         let mut response = Response::new(Body::from(body));
         *response.status_mut() = self.code.status();

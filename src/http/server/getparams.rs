@@ -31,7 +31,7 @@ const NO_TOKEN: &str = "the bearer token is missing or wrong; compare the Secret
                         whose log says more";
 
 /// Serves one call, to the route called `named` or to the first that takes it.
-pub async fn serve(app: Arc<App>, named: Option<String>, request: Request) -> Response {
+pub(crate) async fn serve(app: Arc<App>, named: Option<String>, request: Request) -> Response {
     let template = if named.is_some() { NAMED_GETPARAMS } else { GETPARAMS };
     let mut completion = Completion::start(Arc::clone(&app), &request, Some(template));
     let place = completion.place();

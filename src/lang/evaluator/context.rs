@@ -38,13 +38,13 @@ impl Context {
 
     /// The same with other values, made of its own.
     #[must_use]
-    pub fn map(self, change: impl FnOnce(TemplateValue) -> TemplateValue) -> Self {
+    pub(crate) fn map(self, change: impl FnOnce(TemplateValue) -> TemplateValue) -> Self {
         Self { values: change(self.values), ..self }
     }
 
     /// The variables.
     #[must_use]
-    pub const fn values(&self) -> &TemplateValue {
+    pub(crate) const fn values(&self) -> &TemplateValue {
         &self.values
     }
 

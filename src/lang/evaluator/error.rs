@@ -82,20 +82,20 @@ impl Cause {
 
 impl EvaluationError {
     /// The backend's error, as `wrong` makes it of a text; but for what has nothing to do with the input.
-    pub fn told(self, wrong: impl FnOnce(String) -> BackendError) -> BackendError {
+    pub(crate) fn told(self, wrong: impl FnOnce(String) -> BackendError) -> BackendError {
         let error = wrong(self.message);
         BackendError { kind: self.kind.unwrap_or(error.kind), ..error }
     }
 
     /// What is wrong with a value in an image's name, if that is the cause.
     #[must_use]
-    pub const fn misfit(&self) -> Option<Misfit> {
+    pub(crate) const fn misfit(&self) -> Option<Misfit> {
         self.misfit
     }
 
     /// The same, told as part of something larger.
     #[must_use]
-    pub fn within(self, context: impl std::fmt::Display) -> Self {
+    pub(crate) fn within(self, context: impl std::fmt::Display) -> Self {
         Self { message: format!("{context}: {}", self.message), ..self }
     }
 }

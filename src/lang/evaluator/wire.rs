@@ -112,7 +112,7 @@ impl Variables {
 
     /// What `expression` makes of them, where that is provably cheap.
     #[must_use]
-    pub fn evaluate_small(&self, expression: &Expression) -> Option<Result<Value, String>> {
+    pub(crate) fn evaluate_small(&self, expression: &Expression) -> Option<Result<Value, String>> {
         let mut documents = Vec::new();
         for (name, source) in self.mentioned(expression) {
             match source.read() {

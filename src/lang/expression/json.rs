@@ -101,9 +101,9 @@ impl<'de> Visitor<'de> for ReadVisitor {
 /// A value to be written as JSON, its maps' keys in alphabetical order, since CEL's have none.
 pub(super) struct Written<'a, 'v> {
     /// The value.
-    pub value: &'a (dyn Val + 'v),
+    pub(crate) value: &'a (dyn Val + 'v),
     /// How much memory what is written may take, in bytes. Nothing is left when it took too much.
-    pub left: &'a Cell<usize>,
+    pub(crate) left: &'a Cell<usize>,
 }
 
 impl Serialize for Written<'_, '_> {

@@ -15,7 +15,7 @@ const MAX_RESULT_BYTES: usize = 48 * 1024 * 1024;
 
 /// An expression that only picks.
 #[derive(Debug)]
-pub enum Plain {
+pub(crate) enum Plain {
     /// One value.
     One(Way),
     /// An object of each item of a list.
@@ -31,14 +31,14 @@ pub enum Plain {
 
 /// `body.items`: a variable, and the fields on the way from there.
 #[derive(Debug)]
-pub struct Way {
+pub(crate) struct Way {
     variable: String,
     fields: Vec<String>,
 }
 
 impl Plain {
     /// `expression`, if it only picks.
-    pub fn of(expression: &IdedExpr) -> Option<Self> {
+    pub(crate) fn of(expression: &IdedExpr) -> Option<Self> {
         match &expression.expr {
             Expr::Comprehension(each) => Self::each(each),
             _ => Way::of(expression).map(Self::One),
@@ -72,7 +72,7 @@ impl Plain {
     }
 
     /// What it picks of `variables`; `None` where it does not fit them, or makes something very large of them.
-    pub fn pick(&self, variables: &[(&str, &Document<'_>)]) -> Option<Value> {
+    pub(crate) fn pick(&self, variables: &[(&str, &Document<'_>)]) -> Option<Value> {
         let mut left = MAX_RESULT_BYTES;
         let start = |way: &Way| variables.iter().find(|(name, _)| *name == way.variable).map(|(_, value)| *value);
         match self {

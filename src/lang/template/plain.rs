@@ -9,7 +9,7 @@ use super::{LARGEST, RESERVED, ValueContext, printable, reference_part};
 
 /// A template of texts and names, in their order.
 #[derive(Debug)]
-pub struct Plain(Vec<Piece>);
+pub(crate) struct Plain(Vec<Piece>);
 
 #[derive(Debug)]
 enum Piece {
@@ -20,7 +20,7 @@ enum Piece {
 
 impl Plain {
     /// `source`, if it is no more than that; `is_name` tells a name from another word.
-    pub fn parse(source: &str, is_name: impl Fn(&str) -> bool) -> Option<Self> {
+    pub(crate) fn parse(source: &str, is_name: impl Fn(&str) -> bool) -> Option<Self> {
         // A template loses the newline at its end.
         if source.contains("{%") || source.contains("{#") || source.ends_with(['\n', '\r']) {
             return None;
@@ -41,7 +41,7 @@ impl Plain {
     }
 
     /// The text with the variables of `context`; `None` where that is an error, which the machine words, or very long.
-    pub fn render(&self, context: &Value, place: ValueContext) -> Option<String> {
+    pub(crate) fn render(&self, context: &Value, place: ValueContext) -> Option<String> {
         let mut text = String::new();
         for piece in &self.0 {
             match piece {
@@ -62,7 +62,7 @@ impl Plain {
 }
 
 /// Writes `value` as it stands in `place`.
-pub fn write(out: &mut impl Write, value: &Value, place: ValueContext) -> Result<(), Error> {
+pub(crate) fn write(out: &mut impl Write, value: &Value, place: ValueContext) -> Result<(), Error> {
     let text = printable(value)?;
     match place {
         ValueContext::Text => out.write_str(&text)?,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// What is wrong with a value that would be part of an image's name. It is the source of a template machine's error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Misfit {
+pub(crate) enum Misfit {
     /// No tag can be made of it.
     NoTag,
     /// It holds characters that no part of an image reference may have.
@@ -49,7 +49,7 @@ impl Misfit {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
     /// In words, for a message.
-    pub message: String,
+    pub(crate) message: String,
     /// What is wrong with a value in an image's name, if that is the cause.
-    pub misfit: Option<Misfit>,
+    pub(crate) misfit: Option<Misfit>,
 }

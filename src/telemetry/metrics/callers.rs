@@ -7,7 +7,7 @@ use crate::domain::clock::Timestamp;
 
 /// What is counted of whoever vouches for callers.
 #[derive(Debug, Clone)]
-pub struct CallerMetrics {
+pub(crate) struct CallerMetrics {
     reads: IntCounterVec,
     read_at: IntGaugeVec,
     keys: IntGaugeVec,
@@ -17,7 +17,7 @@ pub struct CallerMetrics {
 
 /// What is counted of one issuer's keys.
 #[derive(Debug, Clone)]
-pub struct KeySetMetrics {
+pub(crate) struct KeySetMetrics {
     read: IntCounter,
     failed: IntCounter,
     read_at: IntGauge,
@@ -26,14 +26,14 @@ pub struct KeySetMetrics {
 
 /// What is counted of an API server's reviews.
 #[derive(Debug, Clone)]
-pub struct ReviewMetrics {
+pub(crate) struct ReviewMetrics {
     done: IntCounterVec,
     spared: IntCounterVec,
 }
 
 impl CallerMetrics {
     /// None yet.
-    pub fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
+    pub(crate) fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
         let gauges = |name: &str, help: &str| -> Result<IntGaugeVec, prometheus::Error> {
             let gauges = IntGaugeVec::new(Opts::new(name, help), &["issuer"])?;
             registry.register(Box::new(gauges.clone()))?;
@@ -68,7 +68,7 @@ impl CallerMetrics {
 
     /// What is counted of an API server's reviews, from zero.
     #[must_use]
-    pub fn reviews(&self) -> ReviewMetrics {
+    pub(crate) fn reviews(&self) -> ReviewMetrics {
         for outcome in ["authenticated", "refused", "failed"] {
             self.reviews.with_label_values(&[outcome]);
         }
@@ -80,7 +80,7 @@ impl CallerMetrics {
 
     /// What is counted of the keys of `issuer`, which stands in the configuration.
     #[must_use]
-    pub fn keys(&self, issuer: &str) -> KeySetMetrics {
+    pub(crate) fn keys(&self, issuer: &str) -> KeySetMetrics {
         KeySetMetrics {
             read: self.reads.with_label_values(&[issuer, "ok"]),
             failed: self.reads.with_label_values(&[issuer, "failed"]),
@@ -92,26 +92,26 @@ impl CallerMetrics {
 
 impl ReviewMetrics {
     /// Notes a review that ended as `outcome`.
-    pub fn reviewed(&self, outcome: &'static str) {
+    pub(crate) fn reviewed(&self, outcome: &'static str) {
         self.done.with_label_values(&[outcome]).inc();
     }
 
     /// Notes that the API server was not asked, or its answer not waited for, because of `reason`.
-    pub fn spared(&self, reason: &'static str) {
+    pub(crate) fn spared(&self, reason: &'static str) {
         self.spared.with_label_values(&[reason]).inc();
     }
 }
 
 impl KeySetMetrics {
     /// Notes that so many keys were read at `now`.
-    pub fn read(&self, now: Timestamp, keys: usize) {
+    pub(crate) fn read(&self, now: Timestamp, keys: usize) {
         self.read.inc();
         self.read_at.set(i64::try_from(now.0 / 1000).unwrap_or(i64::MAX));
         self.keys.set(i64::try_from(keys).unwrap_or(i64::MAX));
     }
 
     /// Notes that they could not be read.
-    pub fn failed(&self) {
+    pub(crate) fn failed(&self) {
         self.failed.inc();
     }
 }

@@ -18,11 +18,11 @@ const CONNECTIONS_ENDED: [&str; 9] =
 
 /// A connection that is counted as open until it is dropped.
 #[derive(Debug)]
-pub struct Open(IntGauge);
+pub(crate) struct Open(IntGauge);
 
 impl ConnectionMetrics {
     /// None yet.
-    pub fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
+    pub(crate) fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
         let metrics = Self {
             open: gauge(registry, "appset_gateway_connections", "Connections to the gateway that are open.")?,
             ended: counters(
@@ -47,18 +47,18 @@ impl ConnectionMetrics {
 
     /// Counts one more that is open.
     #[must_use]
-    pub fn open(&self) -> Open {
+    pub(crate) fn open(&self) -> Open {
         self.open.inc();
         Open(self.open.clone())
     }
 
     /// Notes until when the gateway's certificate is valid, in seconds since 1970.
-    pub fn valid_until(&self, not_after: u64) {
+    pub(crate) fn valid_until(&self, not_after: u64) {
         self.not_after.set(i64::try_from(not_after).unwrap_or(i64::MAX));
     }
 
     /// Notes that one ended; `why` says how.
-    pub fn ended(&self, why: &'static str) {
+    pub(crate) fn ended(&self, why: &'static str) {
         self.ended.with_label_values(&[why]).inc();
     }
 }

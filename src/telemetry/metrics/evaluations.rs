@@ -13,7 +13,7 @@ const OUTCOMES: [&str; 8] = ["done", "wrong", "timeout", "share", "no_turn", "me
 
 impl EvaluationMetrics {
     /// None yet.
-    pub fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
+    pub(crate) fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
         let counters = counters(
             registry,
             "appset_gateway_evaluations_total",
@@ -28,7 +28,7 @@ impl EvaluationMetrics {
     }
 
     /// Notes one.
-    pub fn count(&self, outcome: &str) {
+    pub(crate) fn count(&self, outcome: &str) {
         self.0.with_label_values(&[outcome]).inc();
     }
 }

@@ -33,7 +33,7 @@ const OUTBOUND: [&str; 13] = [
 
 impl OutboundMetrics {
     /// None yet.
-    pub fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
+    pub(crate) fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
         let seconds = HistogramOpts::new(
             "appset_gateway_outbound_request_duration_seconds",
             "How long requests to other services took, each attempt, by destination, from its turn to the last byte of the answer.",
@@ -57,7 +57,7 @@ impl OutboundMetrics {
     }
 
     /// Counts `destination` from zero.
-    pub fn begin(&self, destination: &str) {
+    pub(crate) fn begin(&self, destination: &str) {
         for outcome in OUTBOUND {
             self.requests.with_label_values(&[destination, outcome]);
         }
@@ -65,13 +65,13 @@ impl OutboundMetrics {
     }
 
     /// Notes a request that was sent to `destination` and ended as `outcome`.
-    pub fn sent(&self, destination: &str, outcome: &'static str, took: Duration) {
+    pub(crate) fn sent(&self, destination: &str, outcome: &'static str, took: Duration) {
         self.requests.with_label_values(&[destination, outcome]).inc();
         self.seconds.with_label_values(&[destination]).observe(took.as_secs_f64());
     }
 
     /// Notes a request to `destination` that was not sent; `why` says it.
-    pub fn spared(&self, destination: &str, why: &'static str) {
+    pub(crate) fn spared(&self, destination: &str, why: &'static str) {
         self.requests.with_label_values(&[destination, why]).inc();
     }
 }

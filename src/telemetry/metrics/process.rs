@@ -12,7 +12,7 @@ use crate::domain::clock::Timestamp;
 
 /// What the process itself uses.
 #[derive(Debug, Clone)]
-pub struct ProcessMetrics {
+pub(crate) struct ProcessMetrics {
     cpu: Counter,
     resident: IntGauge,
     virtual_memory: IntGauge,
@@ -24,7 +24,7 @@ pub struct ProcessMetrics {
 
 impl ProcessMetrics {
     /// Nothing that was read yet.
-    pub fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
+    pub(crate) fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
         let cpu = Counter::new("process_cpu_seconds_total", "Processor time of the gateway, in seconds.")?;
         registry.register(Box::new(cpu.clone()))?;
         let gauge = |name: &str, help: &str| gauge(registry, name, help);
@@ -40,12 +40,12 @@ impl ProcessMetrics {
     }
 
     /// Notes that the process started at `at`.
-    pub fn started(&self, at: Timestamp) {
+    pub(crate) fn started(&self, at: Timestamp) {
         self.started.set(as_gauge(at.0 / 1000));
     }
 
     /// Reads them again. What cannot be read stays as it was.
-    pub fn observe(&self) {
+    pub(crate) fn observe(&self) {
         if let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) {
             let used = usage.user_time() + usage.system_time();
             let seconds =

@@ -6,9 +6,9 @@ use super::{counters, gauge};
 
 /// What is counted of the programs that backends start.
 #[derive(Debug, Clone)]
-pub struct ProgramMetrics {
+pub(crate) struct ProgramMetrics {
     /// Programs that run, workers without a question included.
-    pub running: IntGauge,
+    pub(crate) running: IntGauge,
     workers_ended: IntCounterVec,
 }
 
@@ -17,7 +17,7 @@ const WORKERS_ENDED: [&str; 5] = ["recycled", "memory", "outdated", "surplus", "
 
 impl ProgramMetrics {
     /// None yet.
-    pub fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
+    pub(crate) fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
         let metrics = Self {
             running: gauge(
                 registry,
@@ -39,7 +39,7 @@ impl ProgramMetrics {
     }
 
     /// Notes that a worker is not asked any more; `why` says it.
-    pub fn worker_ended(&self, why: &'static str) {
+    pub(crate) fn worker_ended(&self, why: &'static str) {
         self.workers_ended.with_label_values(&[why]).inc();
     }
 }

@@ -7,7 +7,7 @@ use crate::domain::clock::Timestamp;
 
 /// What is counted of configurations.
 #[derive(Debug, Clone)]
-pub struct ReloadMetrics {
+pub(crate) struct ReloadMetrics {
     generation: IntGauge,
     is_good: IntGauge,
     since: IntGauge,
@@ -16,7 +16,7 @@ pub struct ReloadMetrics {
 
 impl ReloadMetrics {
     /// No configuration yet.
-    pub fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
+    pub(crate) fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
         let metrics = Self {
             generation: gauge(
                 registry,
@@ -47,7 +47,7 @@ impl ReloadMetrics {
     }
 
     /// Notes that the configuration with this number is in use since `at`.
-    pub fn begun(&self, generation: u64, at: Timestamp) {
+    pub(crate) fn begun(&self, generation: u64, at: Timestamp) {
         let gauge = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         self.generation.set(gauge(generation));
         self.is_good.set(1);
@@ -55,13 +55,13 @@ impl ReloadMetrics {
     }
 
     /// Notes that another one took its place.
-    pub fn succeeded(&self, generation: u64, at: Timestamp) {
+    pub(crate) fn succeeded(&self, generation: u64, at: Timestamp) {
         self.begun(generation, at);
         self.total.with_label_values(&["ok"]).inc();
     }
 
     /// Notes that one could not be used.
-    pub fn failed(&self) {
+    pub(crate) fn failed(&self) {
         self.is_good.set(0);
         self.total.with_label_values(&["failed"]).inc();
     }

@@ -6,7 +6,7 @@ use crate::domain::clock::Timestamp;
 
 /// What each route answers with just now, by the names of the configuration.
 #[derive(Debug)]
-pub struct RouteGauges {
+pub(crate) struct RouteGauges {
     held: IntGaugeVec,
     parameter_sets: IntGaugeVec,
     last_success: IntGaugeVec,
@@ -14,17 +14,17 @@ pub struct RouteGauges {
 
 /// What one route answers with just now.
 #[derive(Debug)]
-pub struct RouteNow {
+pub(crate) struct RouteNow {
     /// Answers that the guard holds.
-    pub held: IntGauge,
+    pub(crate) held: IntGauge,
     /// Parameter sets in its answers.
-    pub parameter_sets: IntGauge,
+    pub(crate) parameter_sets: IntGauge,
     last_success: IntGauge,
 }
 
 impl RouteGauges {
     /// No route yet.
-    pub fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
+    pub(crate) fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
         let gauges = |name: &str, help: &str| -> Result<IntGaugeVec, prometheus::Error> {
             let gauges = IntGaugeVec::new(Opts::new(name, help), &["route"])?;
             registry.register(Box::new(gauges.clone()))?;
@@ -45,7 +45,7 @@ impl RouteGauges {
 
     /// Those of `route`.
     #[must_use]
-    pub fn route(&self, route: &str) -> RouteNow {
+    pub(crate) fn route(&self, route: &str) -> RouteNow {
         RouteNow {
             held: self.held.with_label_values(&[route]),
             parameter_sets: self.parameter_sets.with_label_values(&[route]),
@@ -54,7 +54,7 @@ impl RouteGauges {
     }
 
     /// Tells nothing more of `route`, which is no longer configured: its last values would be taken for what is.
-    pub fn forget(&self, route: &str) {
+    pub(crate) fn forget(&self, route: &str) {
         for gauges in [&self.held, &self.parameter_sets, &self.last_success] {
             // It fails where there is none.
             let _ = gauges.remove_label_values(&[route]);
@@ -64,7 +64,7 @@ impl RouteGauges {
 
 impl RouteNow {
     /// Notes that a run brought an answer at `now` that is believed.
-    pub fn succeeded(&self, now: Timestamp) {
+    pub(crate) fn succeeded(&self, now: Timestamp) {
         self.last_success.set(i64::try_from(now.0 / 1000).unwrap_or(i64::MAX));
     }
 }

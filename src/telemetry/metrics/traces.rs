@@ -6,18 +6,18 @@ use super::counters;
 
 /// What becomes of spans that are to be collected.
 #[derive(Debug, Clone)]
-pub struct SpanMetrics {
+pub(crate) struct SpanMetrics {
     /// The collector has them.
-    pub sent: IntCounter,
+    pub(crate) sent: IntCounter,
     /// There was no room for them, since those before them had not left yet.
-    pub dropped: IntCounter,
+    pub(crate) dropped: IntCounter,
     /// The collector could not be reached for too long, or refused them.
-    pub failed: IntCounter,
+    pub(crate) failed: IntCounter,
 }
 
 impl SpanMetrics {
     /// None yet.
-    pub fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
+    pub(crate) fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
         let spans = counters(
             registry,
             "appset_gateway_trace_spans_total",

@@ -5,7 +5,7 @@ use std::fmt;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 /// <https://www.w3.org/TR/trace-context-2/#traceparent-header>
-pub const HEADER: HeaderName = HeaderName::from_static("traceparent");
+pub(crate) const HEADER: HeaderName = HeaderName::from_static("traceparent");
 
 /// Somebody keeps the spans of this trace.
 const SAMPLED: u8 = 0b01;
@@ -16,7 +16,7 @@ const LENGTH: usize = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".
 
 /// A span's ids: `00-<trace>-<span>-<flags>`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Context {
+pub(crate) struct Context {
     trace: u128,
     span: u64,
     flags: u8,
@@ -25,14 +25,14 @@ pub struct Context {
 impl Context {
     /// The first span of a new trace.
     #[must_use]
-    pub fn new(is_sampled: bool) -> Self {
+    pub(crate) fn new(is_sampled: bool) -> Self {
         let flags = RANDOM | if is_sampled { SAMPLED } else { 0 };
         Self { trace: fastrand::u128(1..), span: fastrand::u64(1..), flags }
     }
 
     /// What `headers` name. Several headers, and one that is not as the standard wants it, are none.
     #[must_use]
-    pub fn of(headers: &HeaderMap) -> Option<Self> {
+    pub(crate) fn of(headers: &HeaderMap) -> Option<Self> {
         let header = headers.get(HEADER)?;
         let is_alone = headers.get_all(HEADER).iter().nth(1).is_none();
         is_alone.then(|| Self::parse(header.to_str().ok()?))?
@@ -40,7 +40,7 @@ impl Context {
 
     /// Reads `version-trace-span-flags`; later versions may have more behind it.
     #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let (fields, rest) = text.split_at_checked(LENGTH)?;
         let mut fields = fields.split('-');
         let mut field = |length: usize| fields.next().filter(|field| field.len() == length).and_then(hex);
@@ -55,37 +55,38 @@ impl Context {
 
     /// A span within this one.
     #[must_use]
-    pub fn child(self) -> Self {
+    pub(crate) fn child(self) -> Self {
         Self { span: fastrand::u64(1..), ..self }
     }
 
     /// Whether somebody keeps the spans of this trace.
     #[must_use]
-    pub const fn is_sampled(self) -> bool {
+    pub(crate) const fn is_sampled(self) -> bool {
         self.flags & SAMPLED != 0
     }
 
     /// The trace's id.
     #[must_use]
-    pub const fn trace(self) -> [u8; 16] {
+    pub(crate) const fn trace(self) -> [u8; 16] {
         self.trace.to_be_bytes()
     }
 
     /// The span's id.
     #[must_use]
-    pub const fn span(self) -> [u8; 8] {
+    pub(crate) const fn span(self) -> [u8; 8] {
         self.span.to_be_bytes()
     }
 
     /// The flags as they are passed on.
+    #[cfg_attr(not(feature = "otlp"), expect(dead_code, reason = "only `collector::otlp` reads them"))]
     #[must_use]
-    pub const fn flags(self) -> u8 {
+    pub(crate) const fn flags(self) -> u8 {
         self.flags
     }
 
     /// The value of [`HEADER`].
     #[must_use]
-    pub fn to_header(self) -> Option<HeaderValue> {
+    pub(crate) fn to_header(self) -> Option<HeaderValue> {
         self.to_string().try_into().ok()
     }
 }

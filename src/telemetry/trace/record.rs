@@ -9,7 +9,7 @@ use super::Context;
 
 /// Which part a span's work has in a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SpanKind {
+pub(crate) enum SpanKind {
     /// We are asked.
     Server,
     /// We ask.
@@ -20,7 +20,7 @@ pub enum SpanKind {
 
 /// An attribute's value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Value {
+pub(crate) enum Value {
     /// Text.
     Text(Cow<'static, str>),
     /// A number.
@@ -59,27 +59,28 @@ impl From<usize> for Value {
 
 /// A span, as it is told when it has ended.
 #[derive(Debug)]
-pub struct Record {
+#[cfg_attr(not(feature = "otlp"), expect(dead_code, reason = "only `collector::otlp` reads all of it"))]
+pub(crate) struct Record {
     /// Its ids.
-    pub context: Context,
+    pub(crate) context: Context,
     /// The span that it belongs to, unless it is the first of its trace.
-    pub parent: Option<Context>,
+    pub(crate) parent: Option<Context>,
     /// Whether that one is another program's.
-    pub is_entry: bool,
+    pub(crate) is_entry: bool,
     /// What is done, in few words that do not depend on who asks for what.
-    pub name: String,
+    pub(crate) name: String,
     /// Which part it has.
-    pub kind: SpanKind,
+    pub(crate) kind: SpanKind,
     /// Since when.
-    pub began: SystemTime,
+    pub(crate) began: SystemTime,
     /// For how long.
-    pub took: Duration,
+    pub(crate) took: Duration,
     /// What is known of it, by OpenTelemetry's names where there are some.
-    pub attributes: Vec<(&'static str, Value)>,
+    pub(crate) attributes: Vec<(&'static str, Value)>,
     /// Spans of other work that it waits for.
-    pub links: Vec<Context>,
+    pub(crate) links: Vec<Context>,
     /// Whether it failed.
-    pub is_failed: bool,
+    pub(crate) is_failed: bool,
     started: Instant,
 }
 
@@ -108,12 +109,12 @@ impl Record {
     }
 
     /// Adds an attribute.
-    pub fn set(&mut self, key: &'static str, value: impl Into<Value>) {
+    pub(crate) fn set(&mut self, key: &'static str, value: impl Into<Value>) {
         self.attributes.push((key, value.into()));
     }
 
     /// Says that it failed, and in which of few ways.
-    pub fn fail(&mut self, why: impl Into<Value>) {
+    pub(crate) fn fail(&mut self, why: impl Into<Value>) {
         self.is_failed = true;
         self.set("error.type", why);
     }

@@ -12,7 +12,7 @@ use super::{Context, PLACE, Record, SpanKind, at, tracer::Recorder};
 
 /// A place in a trace: a span of ours, or of whoever asks us.
 #[derive(Clone)]
-pub struct SpanContext {
+pub(crate) struct SpanContext {
     context: Context,
     /// Where a span of ours is written down.
     open: Option<Arc<Open>>,
@@ -38,18 +38,18 @@ impl SpanContext {
 
     /// Its ids.
     #[must_use]
-    pub const fn context(&self) -> Context {
+    pub(crate) const fn context(&self) -> Context {
         self.context
     }
 
     /// Whether it is a span of ours, that can be found where spans are collected.
     #[must_use]
-    pub const fn is_recorded(&self) -> bool {
+    pub(crate) const fn is_recorded(&self) -> bool {
         self.open.is_some()
     }
 
     /// Adds to what is known of the span, while it lasts.
-    pub fn note(&self, add: impl FnOnce(&mut Record)) {
+    pub(crate) fn note(&self, add: impl FnOnce(&mut Record)) {
         if let Some(open) = &self.open
             && let Some(record) = &mut *open.record.lock().unwrap_or_else(PoisonError::into_inner)
         {
@@ -76,29 +76,29 @@ impl fmt::Debug for SpanContext {
 /// A span; it ends when this is dropped. What still goes on then, in other tasks, may have spans within it.
 #[derive(Debug, Default)]
 #[must_use = "it ends when it is dropped"]
-pub struct Span(pub(super) Option<SpanContext>);
+pub(crate) struct Span(pub(super) Option<SpanContext>);
 
 impl Span {
     /// The place that it is, if it is one.
     #[must_use]
-    pub fn place(&self) -> Option<SpanContext> {
+    pub(crate) fn place(&self) -> Option<SpanContext> {
         self.0.clone()
     }
 
     /// Adds to what is known of it. Not called where nobody collects it.
-    pub fn note(&self, add: impl FnOnce(&mut Record)) {
+    pub(crate) fn note(&self, add: impl FnOnce(&mut Record)) {
         if let Some(place) = &self.0 {
             place.note(add);
         }
     }
 
     /// `work`, done within it.
-    pub fn instrument<F: Future>(&self, work: F) -> Either<TaskLocalFuture<SpanContext, F>, F> {
+    pub(crate) fn instrument<F: Future>(&self, work: F) -> Either<TaskLocalFuture<SpanContext, F>, F> {
         at(self.place(), work)
     }
 
     /// Does `work` within it.
-    pub fn enter<T>(&self, work: impl FnOnce() -> T) -> T {
+    pub(crate) fn enter<T>(&self, work: impl FnOnce() -> T) -> T {
         match &self.0 {
             Some(place) => PLACE.sync_scope(place.clone(), work),
             None => work(),

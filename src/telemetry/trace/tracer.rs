@@ -7,18 +7,18 @@ use tokio::sync::mpsc;
 use super::{Context, Record, Span, SpanContext, SpanKind};
 
 /// Spans that were not kept, since those before them had not left yet.
-pub type Losses = IntCounter;
+pub(crate) type Losses = IntCounter;
 
 /// Takes spans that have ended, without waiting.
 #[derive(Debug, Clone)]
-pub struct Recorder {
+pub(crate) struct Recorder {
     queue: mpsc::Sender<Record>,
     losses: Losses,
 }
 
 impl Recorder {
     /// Hands `record` on if there is room for it.
-    pub fn keep(&self, record: Record) {
+    pub(crate) fn keep(&self, record: Record) {
         if self.queue.try_send(record).is_err() {
             self.losses.inc();
         }
@@ -27,7 +27,7 @@ impl Recorder {
 
 /// Begins the spans of requests.
 #[derive(Debug, Default)]
-pub struct Tracer {
+pub(crate) struct Tracer {
     recorder: Option<Recorder>,
     sample: f64,
 }
@@ -36,12 +36,12 @@ impl Tracer {
     /// One that hands spans to `queue` and counts those for which there is no room. Where whoever asks has not decided whether a trace is
     /// kept, it is in the share `sample` of cases, from 0 to 1.
     #[must_use]
-    pub const fn new(queue: mpsc::Sender<Record>, losses: Losses, sample: f64) -> Self {
+    pub(crate) const fn new(queue: mpsc::Sender<Record>, losses: Losses, sample: f64) -> Self {
         Self { recorder: Some(Recorder { queue, losses }), sample }
     }
 
     /// The span of a request that came with `headers`. Without traces of our own it is the place that they name, if they do.
-    pub fn request(&self, headers: &HeaderMap, name: impl FnOnce() -> String) -> Span {
+    pub(crate) fn request(&self, headers: &HeaderMap, name: impl FnOnce() -> String) -> Span {
         let parent = Context::of(headers);
         let Some(recorder) = &self.recorder else { return Span(parent.map(SpanContext::passing)) };
         let context = parent.map_or_else(|| Context::new(fastrand::f64() < self.sample), Context::child);

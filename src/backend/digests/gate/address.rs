@@ -17,7 +17,7 @@ const ELSEWHERE: &str = "is another resource: it is not at the address of the fi
 ///
 /// # Errors
 /// When it is no URL that can be asked as it stands; the text says why.
-pub fn base_url(api: &str) -> Result<Url, String> {
+pub(crate) fn base_url(api: &str) -> Result<Url, String> {
     let wrong = |why: &str| format!("{why}; write it as in `https://git.example.com/api/v4`");
     if api.contains("{{") || api.contains("{%") {
         return Err(wrong("which API is asked is decided here, never by a parameter"));
@@ -39,7 +39,7 @@ pub fn base_url(api: &str) -> Result<Url, String> {
 ///
 /// # Errors
 /// When it is elsewhere, or cannot be read.
-pub fn follow_header(
+pub(crate) fn follow_header(
     headers: &HeaderMap,
     from: &Url,
     continues: impl Fn(&str) -> bool,
@@ -56,7 +56,7 @@ pub fn follow_header(
 ///
 /// # Errors
 /// When it is elsewhere.
-pub fn follow(from: &Url, link: &str, continues: impl Fn(&str) -> bool) -> Result<Url, BackendError> {
+pub(crate) fn follow(from: &Url, link: &str, continues: impl Fn(&str) -> bool) -> Result<Url, BackendError> {
     let wrong = |why: &str| {
         let link = link.split(['?', '#']).next().unwrap_or_default();
         BackendError::invalid_output(format!("the next page, `{}`, {why}", excerpt(link.as_bytes(), 120)))

@@ -22,15 +22,15 @@ const MAX_REPLY_BYTES: usize = 8 * 1024 * 1024;
 
 /// Where an API is and how it is reached.
 #[derive(Debug)]
-pub struct Api {
+pub(crate) struct Api {
     /// Its base URL.
-    pub base: Url,
+    pub(crate) base: Url,
     line: Arc<HttpClient>,
 }
 
 impl Api {
     /// The API at `api`, which trusts the certificates in `ca` too: keys of the gate at `path`.
-    pub fn build(
+    pub(crate) fn build(
         api: &str,
         ca: Option<&PathBuf>,
         around: BuildContext<'_>,
@@ -47,7 +47,7 @@ impl Api {
 
     /// `base` with `segments` after its path, each percent-encoded as one, and with `query`.
     #[must_use]
-    pub fn url(&self, segments: &[&str], query: &[(&str, &str)]) -> Url {
+    pub(crate) fn url(&self, segments: &[&str], query: &[(&str, &str)]) -> Url {
         let mut url = self.base.clone();
         if let Ok(mut path) = url.path_segments_mut() {
             path.pop_if_empty().extend(segments);
@@ -62,7 +62,7 @@ impl Api {
     ///
     /// # Errors
     /// When there is none by `deadline`.
-    pub async fn get(&self, url: Url, headers: HeaderMap, deadline: Instant) -> Result<Reply, BackendError> {
+    pub(crate) async fn get(&self, url: Url, headers: HeaderMap, deadline: Instant) -> Result<Reply, BackendError> {
         let asked = url.path().to_owned();
         let mut call = Call { headers, revalidate: true, ..Call::get(url, MAX_REPLY_BYTES, deadline) };
         call.headers.entry(header::ACCEPT).or_insert(HeaderValue::from_static("application/json"));
@@ -79,19 +79,19 @@ impl Api {
 
     /// The way there.
     #[must_use]
-    pub const fn line(&self) -> &Arc<HttpClient> {
+    pub(crate) const fn line(&self) -> &Arc<HttpClient> {
         &self.line
     }
 
     /// Whether less than a tenth is left of what the API allows who asks with `headers`.
     #[must_use]
-    pub fn is_low(&self, headers: &HeaderMap) -> bool {
+    pub(crate) fn is_low(&self, headers: &HeaderMap) -> bool {
         self.line.is_low(&self.base, &account_of(headers))
     }
 
     /// The path of the API itself, without a slash at its end.
     #[must_use]
-    pub fn path(&self) -> &str {
+    pub(crate) fn path(&self) -> &str {
         self.base.path().trim_end_matches('/')
     }
 }
@@ -100,7 +100,7 @@ impl Api {
 ///
 /// # Errors
 /// When it is not the JSON that the API documents; what it says is told without secrets.
-pub fn document<T: DeserializeOwned>(reply: &Reply) -> Result<T, BackendError> {
+pub(crate) fn document<T: DeserializeOwned>(reply: &Reply) -> Result<T, BackendError> {
     serde_json::from_slice(&reply.body).map_err(|error| {
         let why = format!("not the document that was expected: {error}: {}", reply.excerpt(120));
         BackendError::invalid_output(reply.secrets.redact(&why))

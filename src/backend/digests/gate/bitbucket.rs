@@ -34,27 +34,27 @@ use crate::{
 pub struct Config {
     /// The API's URL.
     #[serde(default = "default_api")]
-    pub api: String,
+    pub(crate) api: String,
     /// The repository, `workspace/name`; a template over `params` and `applicationSet`.
-    pub repository: String,
+    pub(crate) repository: String,
     /// The full commit that must have passed; a template.
-    pub sha: String,
+    pub(crate) sha: String,
     /// The keys of statuses that must be there and pass: names, or `/regular expressions/`, which match anywhere in a key.
     /// Without it all that are there must pass, and a status that is not reported yet is not missed.
     #[serde(default)]
-    pub keys: Option<Vec<String>>,
+    pub(crate) keys: Option<Vec<String>>,
     /// An access token of the repository, project or workspace (`repository` scope), sent as a bearer.
     #[serde(default)]
-    pub token: Option<SecretRef>,
+    pub(crate) token: Option<SecretRef>,
     /// In place of `token`: the user of `password`. For an API token that is an e-mail address.
     #[serde(default)]
-    pub username: Option<String>,
+    pub(crate) username: Option<String>,
     /// An API token or an app password of `username`.
     #[serde(default)]
-    pub password: Option<SecretRef>,
+    pub(crate) password: Option<SecretRef>,
     /// A PEM file with certificates that are trusted besides the system's, relative to the configuration file.
     #[serde(default)]
-    pub ca: Option<PathBuf>,
+    pub(crate) ca: Option<PathBuf>,
 }
 
 fn default_api() -> String {

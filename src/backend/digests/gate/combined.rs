@@ -17,7 +17,7 @@ use crate::{
 
 /// How many must have passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rule {
+pub(crate) enum Rule {
     /// Each one.
     All,
     /// One.
@@ -26,14 +26,14 @@ pub enum Rule {
 
 /// Gates that are asked at once.
 #[derive(Debug)]
-pub struct Combined {
+pub(crate) struct Combined {
     rule: Rule,
     members: Vec<Arc<dyn Gate>>,
 }
 
 impl Combined {
     /// Builds the members, and notes below `path` what is wrong with each.
-    pub fn build(
+    pub(crate) fn build(
         rule: Rule,
         members: &[GateConfig],
         around: BuildContext<'_>,
@@ -81,7 +81,7 @@ impl Rule {
     /// # Errors
     /// When a member does not know and it matters, those that passed passed different commits, or the parameters cannot be
     /// used, which with `all` no other member's failure hides.
-    pub fn decide(self, said: Vec<Result<Ruling, BackendError>>) -> Result<Ruling, BackendError> {
+    pub(crate) fn decide(self, said: Vec<Result<Ruling, BackendError>>) -> Result<Ruling, BackendError> {
         let (mut rulings, mut errors, mut evidence) = (Vec::new(), Vec::new(), Vec::new());
         for said in said {
             match said {

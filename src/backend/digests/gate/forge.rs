@@ -11,7 +11,7 @@ use http::HeaderMap;
 use reqwest::Url;
 use tokio::time::Instant;
 
-pub use self::{
+pub(crate) use self::{
     credential::{Credential, Form},
     field::Field,
     statuses::{Required, Status, unknown_word},
@@ -35,7 +35,7 @@ const LONGEST_LINK: usize = 2048;
 
 /// A forge's API and who asks there.
 #[derive(Debug)]
-pub struct Forge {
+pub(crate) struct Forge {
     name: String,
     api: Api,
     credential: Option<Credential>,
@@ -43,7 +43,7 @@ pub struct Forge {
 
 impl Forge {
     /// The forge of the given kind whose API is at `api`, a key of the gate at `path`.
-    pub fn build(
+    pub(crate) fn build(
         kind: &str,
         api: &str,
         ca: Option<&PathBuf>,
@@ -59,7 +59,7 @@ impl Forge {
 
     /// The API's address with `segments` after its path, each percent-encoded as one, and with `query`.
     #[must_use]
-    pub fn url(&self, segments: &[&str], query: &[(&str, &str)]) -> Url {
+    pub(crate) fn url(&self, segments: &[&str], query: &[(&str, &str)]) -> Url {
         self.api.url(segments, query)
     }
 
@@ -67,7 +67,7 @@ impl Forge {
     ///
     /// # Errors
     /// When a page is missing by `deadline`, or the list does not end.
-    pub async fn list<T: Send>(
+    pub(crate) async fn list<T: Send>(
         &self,
         first: Url,
         deadline: Instant,
@@ -79,7 +79,7 @@ impl Forge {
 
     /// Whether less than a tenth is left of what the forge allows us.
     #[must_use]
-    pub fn is_low(&self) -> bool {
+    pub(crate) fn is_low(&self) -> bool {
         self.headers().is_ok_and(|headers| self.api.is_low(&headers))
     }
 
@@ -96,13 +96,13 @@ impl Forge {
 
     /// `error`, told as what the list at `path` led to.
     #[must_use]
-    pub fn told(&self, path: &str, error: BackendError) -> BackendError {
+    pub(crate) fn told(&self, path: &str, error: BackendError) -> BackendError {
         error.within(format_args!("{}: GET {path}", self.name))
     }
 
     /// A run's page as the forge names it, which may be relative to its own address; `None` when that is no page.
     #[must_use]
-    pub fn link(&self, text: &str) -> Option<String> {
+    pub(crate) fn link(&self, text: &str) -> Option<String> {
         let text = text.trim();
         if text.is_empty() || text.len() > LONGEST_LINK {
             return None;
@@ -115,7 +115,7 @@ impl Forge {
 
 /// `text` if it is a time as RFC 3339 writes it, by its characters: what a forge writes is passed on as it is.
 #[must_use]
-pub fn time(text: &str) -> Option<String> {
+pub(crate) fn time(text: &str) -> Option<String> {
     let fits = |byte: u8| byte.is_ascii_digit() || matches!(byte, b'-' | b'+' | b':' | b'.' | b'T' | b'Z' | b' ');
     ((10..=40).contains(&text.len()) && text.bytes().all(fits)).then(|| text.to_owned())
 }

@@ -43,40 +43,40 @@ const MAX_REPLY_BYTES: usize = 8 * 1024 * 1024;
 pub struct Config {
     /// The method. A call may be repeated at any time, so it must change nothing.
     #[serde(default)]
-    pub method: Method,
+    pub(crate) method: Method,
     /// The URL, a template over `params` and `applicationSet`. Scheme and host stand in it as they are; values are
     /// percent-encoded.
-    pub url: String,
+    pub(crate) url: String,
     /// The hosts that may be asked where a value is part of the URL's host, as for `http` backends.
     #[serde(default)]
-    pub allowed_hosts: Vec<String>,
+    pub(crate) allowed_hosts: Vec<String>,
     /// Headers. A value is a template, or a secret reference.
     #[serde(default)]
-    pub headers: BTreeMap<String, TextOrSecret>,
+    pub(crate) headers: BTreeMap<String, TextOrSecret>,
     /// The body, sent as JSON. Strings in it are templates.
     #[serde(default)]
-    pub body: Option<Value>,
+    pub(crate) body: Option<Value>,
     /// The full commit that is asked about, a template. Without it, what passed is not bound to a commit.
     #[serde(default)]
-    pub sha: Option<String>,
+    pub(crate) sha: Option<String>,
     /// A CEL expression over `params`, `status`, `headers` and `body` that gives `"passed"`, `"pending"` or `"failed"`.
     /// `body` is null when the answer is not JSON. It sees 200 and 201, and if it looks at `status` also the 4xx that may
     /// speak of the commit, such as 404. All other answers are errors: redirects, other 2xx, 401, 403, 407, 408, 429 and 5xx.
-    pub verdict: String,
+    pub(crate) verdict: String,
     /// Show the verdict a 200 or 201 that holds a non-empty `error` or `errors` at its top, which else is an error. For an API
     /// where these keys mean something else.
     #[serde(default)]
-    pub allow_errors: bool,
+    pub(crate) allow_errors: bool,
     /// How long the whole exchange may take.
     #[serde(default = "default_timeout")]
-    pub timeout: HumanDuration,
+    pub(crate) timeout: HumanDuration,
     /// A PEM file with certificates that are trusted besides the system's, relative to the configuration file.
-    pub ca: Option<PathBuf>,
+    pub(crate) ca: Option<PathBuf>,
     /// A certificate that shows who we are. Its files are read again every 30 s.
-    pub client_certificate: Option<ClientCertificate>,
+    pub(crate) client_certificate: Option<ClientCertificate>,
     /// Believe any certificate. Whoever is in between can then read the credential and decide what is answered.
     #[serde(default)]
-    pub insecure_skip_verify: bool,
+    pub(crate) insecure_skip_verify: bool,
 }
 
 const fn default_timeout() -> HumanDuration {
@@ -85,7 +85,7 @@ const fn default_timeout() -> HumanDuration {
 
 /// The gate, with everything parsed.
 #[derive(Debug)]
-pub struct Generic {
+pub(crate) struct Generic {
     line: Arc<HttpClient>,
     request: Request,
     sha: Option<Template>,
@@ -103,7 +103,12 @@ struct Reading {
 
 impl Generic {
     /// Parses all templates and the expression.
-    pub fn build(config: &Config, around: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
+    pub(crate) fn build(
+        config: &Config,
+        around: BuildContext<'_>,
+        path: &Path,
+        problems: &mut Problems,
+    ) -> Option<Self> {
         let parts = Parts {
             method: config.method,
             url: &config.url,
@@ -138,7 +143,7 @@ impl Generic {
 
 /// A request, and what its answer is read with.
 #[derive(Debug)]
-pub struct GenericRequest {
+pub(crate) struct GenericRequest {
     commit: Option<Commit>,
     call: Call,
     /// Nothing where the verdict does not look at them.

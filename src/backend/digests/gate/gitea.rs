@@ -35,31 +35,31 @@ const TOTAL: &str = "x-total-count";
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Config {
     /// The API's URL, such as `https://git.example.com/api/v1`.
-    pub api: String,
+    pub(crate) api: String,
     /// The repository, `owner/name`; a template over `params` and `applicationSet`.
-    pub repository: String,
+    pub(crate) repository: String,
     /// The full commit that must have passed; a template.
-    pub sha: String,
+    pub(crate) sha: String,
     /// The contexts that must be there and pass: names, or `/regular expressions/`, which match anywhere in a name. Without
     /// it all that are there must pass, and a context that is not reported yet is not missed.
     #[serde(default)]
-    pub contexts: Option<Vec<String>>,
+    pub(crate) contexts: Option<Vec<String>>,
     /// What counts as passed besides `success`.
     #[serde(default)]
-    pub accept: Vec<Accept>,
+    pub(crate) accept: Vec<Accept>,
     /// A token that may read the repository (`read:repository`). Without it the forge is asked anonymously.
     #[serde(default)]
-    pub token: Option<SecretRef>,
+    pub(crate) token: Option<SecretRef>,
     /// A PEM file with certificates that are trusted besides the system's, relative to the configuration file.
     #[serde(default)]
-    pub ca: Option<PathBuf>,
+    pub(crate) ca: Option<PathBuf>,
 }
 
 /// A status that is no success by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[schemars(rename = "GiteaAccept")]
 #[serde(rename_all = "camelCase")]
-pub enum Accept {
+pub(crate) enum Accept {
     /// It was not run, as a job whose condition did not hold.
     Skipped,
     /// It succeeded, but not quite.

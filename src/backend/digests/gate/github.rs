@@ -18,7 +18,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::time::Instant;
 
-pub use self::walk::WalkBack;
+pub(crate) use self::walk::WalkBack;
 use self::{
     access::Access,
     repository::Repository,
@@ -48,47 +48,47 @@ use crate::{
 pub struct Config {
     /// The REST API. For GitHub Enterprise Server `https://ghe.example.com/api/v3`.
     #[serde(default = "default_api")]
-    pub api: String,
+    pub(crate) api: String,
     /// `owner/name`, a template over `params` and `applicationSet`.
-    pub repository: String,
+    pub(crate) repository: String,
     /// The full commit that is asked about, a template.
     #[serde(default = "default_sha")]
-    pub sha: String,
+    pub(crate) sha: String,
     /// Workflows of GitHub Actions, by file name (`build.yml`), path or display name.
     #[serde(default)]
-    pub workflows: Vec<String>,
+    pub(crate) workflows: Vec<String>,
     /// Check runs, by name: the jobs of GitHub Actions, and what other apps report. Where workflows have jobs of one name,
     /// those of all of them must pass.
     #[serde(default)]
-    pub checks: Vec<String>,
+    pub(crate) checks: Vec<String>,
     /// Commit statuses, by context.
     #[serde(default)]
-    pub statuses: Vec<String>,
+    pub(crate) statuses: Vec<String>,
     /// Only workflow runs that these events started, such as `push`. Without it those of any event.
     #[serde(default)]
-    pub events: Vec<String>,
+    pub(crate) events: Vec<String>,
     /// Conclusions that count as success besides `success`.
     #[serde(default)]
-    pub accept: Vec<Conclusion>,
+    pub(crate) accept: Vec<Conclusion>,
     /// A token that may read the repository's actions, checks and statuses.
     #[serde(default)]
-    pub token: Option<SecretRef>,
+    pub(crate) token: Option<SecretRef>,
     /// A GitHub App in place of a token.
     #[serde(default)]
-    pub app: Option<github_app::Config>,
+    pub(crate) app: Option<github_app::Config>,
     /// A PEM file with certificates that are trusted besides the system's, relative to the configuration file.
     #[serde(default)]
-    pub ca: Option<PathBuf>,
+    pub(crate) ca: Option<PathBuf>,
     /// While the commit has not passed, take the newest of this many commits before it that has, along first parents:
     /// from 1 to 50.
     #[serde(default)]
-    pub walk_back: Option<u8>,
+    pub(crate) walk_back: Option<u8>,
 }
 
 /// How a run may end without having done anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub enum Conclusion {
+pub(crate) enum Conclusion {
     /// A condition kept it from running.
     Skipped,
     /// It reports neither success nor failure.
@@ -105,7 +105,7 @@ fn default_sha() -> String {
 
 /// The gate, with everything parsed.
 #[derive(Debug)]
-pub struct Github {
+pub(crate) struct Github {
     access: Access,
     repository: Template,
     sha: Template,
@@ -118,7 +118,12 @@ pub struct Github {
 
 impl Github {
     /// Parses templates and names, and reads the App's key once.
-    pub fn build(config: &Config, around: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
+    pub(crate) fn build(
+        config: &Config,
+        around: BuildContext<'_>,
+        path: &Path,
+        problems: &mut Problems,
+    ) -> Option<Self> {
         let api = Api::build(&config.api, config.ca.as_ref(), around, path, problems);
         let template = |text: &str| Template::parse(text, ValueContext::Text, INPUT_SCOPE);
         let repository = problems.note(&path.key("repository"), template(&config.repository));
@@ -162,7 +167,7 @@ impl Github {
 
 /// A commit of a repository.
 #[derive(Debug, Clone)]
-pub struct GithubRequest {
+pub(crate) struct GithubRequest {
     repository: Repository,
     commit: Commit,
 }

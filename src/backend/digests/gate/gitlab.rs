@@ -43,43 +43,43 @@ const CHILD: &str = "parent_pipeline";
 pub struct Config {
     /// The API's URL.
     #[serde(default = "default_api")]
-    pub api: String,
+    pub(crate) api: String,
     /// The project: its path, such as `group/app`, or its number; a template over `params` and `applicationSet`.
-    pub project: String,
+    pub(crate) project: String,
     /// The full commit that must have passed; a template.
-    pub sha: String,
+    pub(crate) sha: String,
     /// Only pipelines of this branch or tag count; a template. Merge request pipelines have refs of their own, such as
     /// `refs/merge-requests/7/head`.
     #[serde(default, rename = "ref")]
-    pub reference: Option<String>,
+    pub(crate) reference: Option<String>,
     /// Only pipelines that began so count: `push`, `merge_request_event`, `schedule`, … Without it a commit's newest
     /// pipeline decides, however it began. GitLab shows child pipelines only to who asks for `parent_pipeline` alone, so
     /// that stands alone and without `mergeRequest`.
     #[serde(default)]
-    pub sources: Option<Vec<String>>,
+    pub(crate) sources: Option<Vec<String>>,
     /// The number of a merge request, whose pipelines are asked for in place of the project's; a template. Pipelines in a
     /// fork are found only so. Merged results pipelines build a merge commit, so they never count.
     #[serde(default)]
-    pub merge_request: Option<String>,
+    pub(crate) merge_request: Option<String>,
     /// What counts as passed besides `success`.
     #[serde(default)]
-    pub accept: Vec<Accept>,
+    pub(crate) accept: Vec<Accept>,
     /// A token that may read the project's pipelines (`read_api`). Without it GitLab is asked anonymously.
     #[serde(default)]
-    pub token: Option<SecretRef>,
+    pub(crate) token: Option<SecretRef>,
     /// How the token is sent.
     #[serde(default)]
-    pub token_kind: TokenKind,
+    pub(crate) token_kind: TokenKind,
     /// A PEM file with certificates that are trusted besides the system's, relative to the configuration file.
     #[serde(default)]
-    pub ca: Option<PathBuf>,
+    pub(crate) ca: Option<PathBuf>,
 }
 
 /// An end of a pipeline that is no success by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[schemars(rename = "GitlabAccept")]
 #[serde(rename_all = "camelCase")]
-pub enum Accept {
+pub(crate) enum Accept {
     /// Nothing was run, as for `[skip ci]`.
     Skipped,
 }
@@ -88,7 +88,7 @@ pub enum Accept {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[schemars(rename = "GitlabTokenKind")]
 #[serde(rename_all = "camelCase")]
-pub enum TokenKind {
+pub(crate) enum TokenKind {
     /// `PRIVATE-TOKEN`: personal, project and group access tokens.
     #[default]
     Private,

@@ -64,7 +64,7 @@ pub trait System: fmt::Debug + Send + Sync + 'static {
 #[derive(Debug)]
 pub struct Remembered<S> {
     /// The system itself.
-    pub system: Arc<S>,
+    pub(crate) system: Arc<S>,
     kept: RememberedRulings,
     flights: Flights<Key, Key, Result<Ruling, BackendError>>,
 }
@@ -89,7 +89,7 @@ impl<S: System> Remembered<S> {
     ///
     /// # Errors
     /// When the system gives no clear answer in time, which is not remembered.
-    pub async fn ruling(&self, question: S::Request, asked: GateQuery<'_>) -> Result<Ruling, BackendError> {
+    pub(crate) async fn ruling(&self, question: S::Request, asked: GateQuery<'_>) -> Result<Ruling, BackendError> {
         let key: Key = Sha256::digest(S::key(&question)).into();
         if !asked.may_reuse {
             // A question that began earlier may not know what this one is about.
@@ -311,7 +311,7 @@ mod tests {
             assert_eq!(caller.await.unwrap().unwrap(), RulingState::Pending);
         }
         assert_eq!(desk.asked(), 1);
-        assert!(desk.gate.flights.is_empty());
+        assert!(desk.gate.flights.len() == 0);
     }
 
     #[tokio::test(start_paused = true)]

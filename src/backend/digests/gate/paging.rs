@@ -12,11 +12,11 @@ const MAX_PAGES: usize = 20;
 
 /// A part of a list.
 #[derive(Debug)]
-pub struct ListPage<T> {
+pub(crate) struct ListPage<T> {
     /// What stands in it.
-    pub items: Vec<T>,
+    pub(crate) items: Vec<T>,
     /// Where the next part is, if there is one.
-    pub next: Option<Url>,
+    pub(crate) next: Option<Url>,
 }
 
 /// The list that begins at `first`, all of it, as `get` asks for its pages and `read` makes items of each; and what must
@@ -24,7 +24,7 @@ pub struct ListPage<T> {
 ///
 /// # Errors
 /// When a page is missing, or the list does not end.
-pub async fn list<T, GateQuery>(
+pub(crate) async fn list<T, GateQuery>(
     first: Url,
     get: impl Fn(Url) -> GateQuery,
     mut read: impl FnMut(&Reply, &Url) -> Result<ListPage<T>, BackendError>,

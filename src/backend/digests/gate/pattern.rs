@@ -6,7 +6,7 @@ use crate::domain::problem::{Path, Problems};
 
 /// What a name must be.
 #[derive(Debug, Clone)]
-pub enum Pattern {
+pub(crate) enum Pattern {
     /// Exactly this.
     Exact(String),
     /// `/…/`: anything that the expression finds a match in; it is anchored only by its own `^` and `$`.
@@ -18,7 +18,7 @@ impl Pattern {
     ///
     /// # Errors
     /// When it is empty, or no regular expression.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         if text.trim().is_empty() {
             return Err("a name is empty".to_owned());
         }
@@ -32,14 +32,14 @@ impl Pattern {
     }
 
     /// Reads the list at `path`, and notes there what is wrong with each.
-    pub fn parse_all(texts: &[String], path: &Path, problems: &mut Problems) -> Vec<Self> {
+    pub(crate) fn parse_all(texts: &[String], path: &Path, problems: &mut Problems) -> Vec<Self> {
         let parsed = texts.iter().enumerate().map(|(index, text)| problems.note(&path.index(index), Self::parse(text)));
         parsed.collect::<Vec<_>>().into_iter().flatten().collect()
     }
 
     /// Whether `name` is meant.
     #[must_use]
-    pub fn matches(&self, name: &str) -> bool {
+    pub(crate) fn matches(&self, name: &str) -> bool {
         match self {
             Self::Exact(exact) => exact == name,
             Self::Regex(regex) => regex.is_match(name),

@@ -24,7 +24,7 @@ pub(super) struct Inside {
 
 impl Inside {
     /// Parses the patterns; `path` is the list's.
-    pub fn build(
+    pub(crate) fn build(
         annotations: &BTreeMap<String, String>,
         artifact_type: Option<&str>,
         path: &Path,
@@ -46,12 +46,12 @@ impl Inside {
     }
 
     /// Whether anything will do, so that nobody need look.
-    pub const fn is_any(&self) -> bool {
+    pub(crate) const fn is_any(&self) -> bool {
         self.annotations.is_empty() && self.artifact_type.is_none()
     }
 
     /// Whether it is in `contents`.
-    pub fn fits(&self, contents: &Contents) -> bool {
+    pub(crate) fn fits(&self, contents: &Contents) -> bool {
         let has = |(name, pattern): &(String, Pattern)| {
             contents.told_annotations().get(name).is_some_and(|value| pattern.fits(value))
         };
@@ -63,15 +63,15 @@ impl Inside {
 /// A tag, what it stands for, and what that holds.
 #[derive(Debug)]
 pub(super) struct Opened {
-    pub candidate: Candidate,
-    pub reference: Reference,
-    pub target: Target,
-    pub contents: Arc<Contents>,
+    pub(crate) candidate: Candidate,
+    pub(crate) reference: Reference,
+    pub(crate) target: Target,
+    pub(crate) contents: Arc<Contents>,
 }
 
 impl Opened {
     /// What is answered of it.
-    pub fn into_set(self) -> ParameterSet {
+    pub(crate) fn into_set(self) -> ParameterSet {
         let Self { candidate, reference, target, contents } = self;
         let mut set = Map::new();
         if let Value::Object(parts) = source::parts(&reference, target.digest.as_str()) {

@@ -11,7 +11,7 @@ impl Pattern {
     ///
     /// # Errors
     /// When it is too long to be one.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let parts = text.chars().map(|c| match c {
             '*' => "(.*)".to_owned(),
             '?' => "(.)".to_owned(),
@@ -25,7 +25,7 @@ impl Pattern {
     ///
     /// # Errors
     /// When no tag can fit it.
-    pub fn of_tags(text: &str) -> Result<Self, String> {
+    pub(crate) fn of_tags(text: &str) -> Result<Self, String> {
         if text.is_empty() {
             return Err("the pattern is empty, and no tag is".to_owned());
         }
@@ -34,12 +34,12 @@ impl Pattern {
     }
 
     /// Whether `text` fits.
-    pub fn fits(&self, text: &str) -> bool {
+    pub(crate) fn fits(&self, text: &str) -> bool {
         self.0.is_match(text)
     }
 
     /// What the wildcards stand for in `text`, if it fits.
-    pub fn captures<'a>(&self, text: &'a str) -> Option<Vec<&'a str>> {
+    pub(crate) fn captures<'a>(&self, text: &'a str) -> Option<Vec<&'a str>> {
         let found = self.0.captures(text)?;
         Some(found.iter().skip(1).map(|part| part.map_or("", |part| part.as_str())).collect())
     }

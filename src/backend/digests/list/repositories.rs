@@ -26,7 +26,7 @@ use crate::{
 /// What it means that a repository does not exist, or that no repository fits a pattern.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub enum MissingRepository {
+pub(crate) enum MissingRepository {
     /// Its name is wrong, or a right is missing.
     #[default]
     Error,
@@ -45,16 +45,16 @@ pub(super) struct Repositories {
 #[derive(Debug, Clone)]
 pub(super) struct Repository {
     /// The registry's host.
-    pub registry: String,
+    pub(crate) registry: String,
     /// The name within it.
-    pub name: String,
+    pub(crate) name: String,
     /// Whether only the catalogue names it, which may be behind.
     is_found: bool,
 }
 
 impl Repositories {
     /// Parses names and patterns; `path` is the list's.
-    pub fn build(texts: &[String], missing: MissingRepository, path: &Path, problems: &mut Problems) -> Self {
+    pub(crate) fn build(texts: &[String], missing: MissingRepository, path: &Path, problems: &mut Problems) -> Self {
         let path = path.key("repositories");
         if texts.is_empty() {
             problems.error_with_help(&path, "there are no repositories", "name at least one");
@@ -70,7 +70,7 @@ impl Repositories {
     ///
     /// # Errors
     /// When the parameters make no name, or a catalogue is not known whole.
-    pub async fn find(
+    pub(crate) async fn find(
         &self,
         query: &Query,
         evaluator: &Evaluator,
@@ -134,7 +134,7 @@ impl Repositories {
     ///
     /// # Errors
     /// When it is one.
-    pub fn miss(&self, repository: &Repository, missing: Missing) -> Result<Vec<String>, BackendError> {
+    pub(crate) fn miss(&self, repository: &Repository, missing: Missing) -> Result<Vec<String>, BackendError> {
         if repository.is_found || self.missing == MissingRepository::Absent {
             return Ok(Vec::new());
         }
@@ -142,7 +142,7 @@ impl Repositories {
     }
 
     /// Whether they depend on the ApplicationSet's name.
-    pub fn reads_application_set(&self) -> bool {
+    pub(crate) fn reads_application_set(&self) -> bool {
         self.templates.iter().any(Template::reads_application_set)
     }
 }

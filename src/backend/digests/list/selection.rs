@@ -27,16 +27,16 @@ const BESIDE: &str = "sha256-";
 pub struct TagsConfig {
     /// A pattern in which `*` stands for any text and `?` for one character; a template over `params` and
     /// `applicationSet`. What they stand for is in `captures`, a list; of several `*` the first takes as much as it can.
-    pub glob: Option<String>,
+    pub(crate) glob: Option<String>,
     /// A regular expression for the whole tag. What its named groups hold is in `captures`, a map.
-    pub regex: Option<String>,
+    pub(crate) regex: Option<String>,
     /// A range of versions, such as `>=1.2, <2`. A tag is a version if it has all three numbers, with or without a `v` before
     /// them, and with a `_` where a version has a `+`; those that are none, such as `1.2`, are left out, and versions before
     /// a release too, unless the range names one.
-    pub semver: Option<String>,
+    pub(crate) semver: Option<String>,
     /// Patterns of tags that are left out, with `*` and `?` as in `glob`.
     #[serde(default)]
-    pub ignore: Vec<String>,
+    pub(crate) ignore: Vec<String>,
 }
 
 /// An order, the newest first.
@@ -59,7 +59,7 @@ pub struct Candidate {
     /// The version that it is, where that matters.
     pub version: Option<Version>,
     /// What the pattern's wildcards or groups stand for.
-    pub captures: Option<Value>,
+    pub(crate) captures: Option<Value>,
 }
 
 /// What selects tags.
@@ -153,7 +153,7 @@ impl Selection {
 
     /// Whether the pattern depends on the ApplicationSet's name.
     #[must_use]
-    pub fn reads_application_set(&self) -> bool {
+    pub(crate) fn reads_application_set(&self) -> bool {
         self.glob.as_ref().is_some_and(Template::reads_application_set)
     }
 }

@@ -20,7 +20,7 @@ const COMMIT_SCOPE: [&str; 3] = [INPUT_SCOPE[0], INPUT_SCOPE[1], "commit"];
 
 /// Where an image is looked up.
 #[derive(Debug)]
-pub enum ImageSource {
+pub(crate) enum ImageSource {
     /// `registry/repository:tag`
     Registry(Template),
     /// `oci:folder:name`, the name being the `org.opencontainers.image.ref.name` that is looked for.
@@ -28,11 +28,11 @@ pub enum ImageSource {
 }
 
 /// Why the parameters make no reference.
-pub struct RefusedReference {
+pub(crate) struct RefusedReference {
     /// What is told.
-    pub error: BackendError,
+    pub(crate) error: BackendError,
     /// Whether no image can have a name like that, since no tag may be written so.
-    pub is_impossible: bool,
+    pub(crate) is_impossible: bool,
 }
 
 impl ImageSource {
@@ -40,7 +40,7 @@ impl ImageSource {
     ///
     /// # Errors
     /// With what is wrong.
-    pub fn parse(image: &str, has_commit: bool, base: &BaseDir) -> Result<Self, String> {
+    pub(crate) fn parse(image: &str, has_commit: bool, base: &BaseDir) -> Result<Self, String> {
         let scope: &[&str] = if has_commit { &COMMIT_SCOPE } else { INPUT_SCOPE };
         if let Some(rest) = image.strip_prefix("oci:") {
             let (folder, name) = rest.split_once(':').ok_or("an image layout is written `oci:folder:name`")?;
@@ -75,7 +75,7 @@ impl ImageSource {
     ///
     /// # Errors
     /// When a value is missing, or may not stand in it.
-    pub async fn reference(&self, context: &Context) -> Result<String, RefusedReference> {
+    pub(crate) async fn reference(&self, context: &Context) -> Result<String, RefusedReference> {
         let text = context.render(self.template()).await.map_err(|error| RefusedReference {
             is_impossible: match error.misfit() {
                 Some(Misfit::NoTag) => true,
@@ -92,13 +92,13 @@ impl ImageSource {
     }
 
     /// Whether it holds a parameter that is called like a commit.
-    pub fn has_commit_parameter(&self) -> bool {
+    pub(crate) fn has_commit_parameter(&self) -> bool {
         let is_called_so = |name: &str| NAMES_OF_COMMITS.iter().any(|part| name.to_ascii_lowercase().contains(part));
         self.template().names().any(is_called_so)
     }
 
     /// The template of the reference, or of the name.
-    pub const fn template(&self) -> &Template {
+    pub(crate) const fn template(&self) -> &Template {
         let (Self::Registry(template) | Self::Layout { name: template, .. }) = self;
         template
     }

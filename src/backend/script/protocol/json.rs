@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// The parameter sets of an output, and for how long it says that they last.
-pub fn read(document: Value) -> Result<Reading, BackendError> {
+pub(crate) fn read(document: Value) -> Result<Reading, BackendError> {
     match document {
         Value::Object(mut map) => {
             getparams::refuse_error(&map)?;
@@ -40,7 +40,7 @@ pub fn read(document: Value) -> Result<Reading, BackendError> {
 }
 
 /// Reads `{"ttl": "30s"}`. A life that cannot be read is an error: whoever set one meant it.
-pub fn read_ttl(cache: Value) -> Result<Duration, BackendError> {
+pub(crate) fn read_ttl(cache: Value) -> Result<Duration, BackendError> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Cache {

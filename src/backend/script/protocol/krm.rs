@@ -15,7 +15,7 @@ const API_VERSION: &str = "config.kubernetes.io/v1";
 const KIND: &str = "ResourceList";
 
 /// The parameters as a `ConfigMap`, whose values are text. One that is null is left out.
-pub fn input(query: &Query) -> Value {
+pub(crate) fn input(query: &Query) -> Value {
     let data: Map<String, Value> = query
         .parameters
         .iter()
@@ -30,7 +30,7 @@ pub fn input(query: &Query) -> Value {
 }
 
 /// The items of the one `ResourceList` in `documents`, unless its results hold an error.
-pub fn read(documents: Vec<Value>) -> Result<Vec<ParameterSet>, BackendError> {
+pub(crate) fn read(documents: Vec<Value>) -> Result<Vec<ParameterSet>, BackendError> {
     let invalid = |why: String| Err(BackendError::invalid_output(why));
     let [document] = <[Value; 1]>::try_from(documents)
         .map_err(|documents| BackendError::invalid_output(format!("{} documents, not one", documents.len())))?;

@@ -18,13 +18,13 @@ use crate::{
 const LONGEST: usize = 600;
 
 /// What a worker in step says: a list, or why there is none.
-pub type WorkerAnswer = Result<Reading, BackendError>;
+pub(crate) type WorkerAnswer = Result<Reading, BackendError>;
 
 /// Reads the `line` that follows the question `id`.
 ///
 /// # Errors
 /// When it is no answer to that question: then nothing is known of what the worker writes next.
-pub fn read(line: &[u8], id: u64, secrets: &Secrets) -> Result<WorkerAnswer, BackendError> {
+pub(crate) fn read(line: &[u8], id: u64, secrets: &Secrets) -> Result<WorkerAnswer, BackendError> {
     let lost = |why: String| BackendError::invalid_output(format!("lost step: {why}; stopped"));
     let document = document::parse(line).map_err(|error| {
         let shown = secrets.excerpt(line, 120);

@@ -6,7 +6,7 @@ use crate::clients::launcher::{Environment, Identities, LauncherPool, Program};
 
 /// A program with its environment, secrets included, and the state of its files.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Basis<'a> {
+pub(crate) struct Basis<'a> {
     program: Arc<Program>,
     environment: Environment<'a>,
     usable: Identities,
@@ -18,7 +18,7 @@ type Version = (u64, u64, u64, i64, i64);
 
 impl<'a> Basis<'a> {
     /// What `program` would be started with now.
-    pub fn now(bay: &LauncherPool, program: &Arc<Program>, environment: Environment<'a>) -> Self {
+    pub(crate) fn now(bay: &LauncherPool, program: &Arc<Program>, environment: Environment<'a>) -> Self {
         let folder = program.folder.as_deref().unwrap_or(Path::new("/"));
         let version = |path: &Path| {
             let data = folder.join(path).metadata().ok().filter(std::fs::Metadata::is_file)?;
@@ -33,7 +33,7 @@ impl<'a> Basis<'a> {
     }
 
     /// The same, to be kept.
-    pub fn into_owned(self) -> Basis<'static> {
+    pub(crate) fn into_owned(self) -> Basis<'static> {
         let Self { program, environment, usable, files } = self;
         let owned =
             |(name, value): (Cow<'_, str>, Cow<'_, OsStr>)| (name.into_owned().into(), value.into_owned().into());
@@ -41,12 +41,12 @@ impl<'a> Basis<'a> {
     }
 
     /// What is started.
-    pub fn program(&self) -> &Program {
+    pub(crate) fn program(&self) -> &Program {
         &self.program
     }
 
     /// What it is given.
-    pub const fn environment(&self) -> &Environment<'a> {
+    pub(crate) const fn environment(&self) -> &Environment<'a> {
         &self.environment
     }
 }

@@ -14,7 +14,7 @@ const CHUNK: usize = 8 * 1024;
 
 /// Why there is no line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Broken {
+pub(crate) enum Broken {
     /// The other side has gone; before it wrote a byte or after.
     Gone { is_silent: bool },
     /// The line is longer than it may be.
@@ -27,7 +27,7 @@ pub enum Broken {
 ///
 /// # Errors
 /// When there is none, or more than that.
-pub async fn exchange(
+pub(crate) async fn exchange(
     stdin: &mut pipe::Sender,
     stdout: &mut pipe::Receiver,
     question: &[u8],
@@ -67,7 +67,7 @@ pub async fn exchange(
 }
 
 /// Whether `pipe` is open, and nothing waits in it.
-pub fn is_quiet(pipe: &pipe::Receiver) -> bool {
+pub(crate) fn is_quiet(pipe: &pipe::Receiver) -> bool {
     waiting(pipe).is_empty()
 }
 

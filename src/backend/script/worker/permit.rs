@@ -7,17 +7,17 @@ use std::sync::{
 
 /// A place among the living.
 #[derive(Debug)]
-pub struct WorkerPermit(Arc<AtomicUsize>);
+pub(crate) struct WorkerPermit(Arc<AtomicUsize>);
 
 impl WorkerPermit {
     /// One more.
-    pub fn new(live: &Arc<AtomicUsize>) -> Self {
+    pub(crate) fn new(live: &Arc<AtomicUsize>) -> Self {
         live.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(live))
     }
 
     /// One more, unless there are `most`.
-    pub fn take(live: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
+    pub(crate) fn take(live: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
         let one_more = |now| (now < most).then_some(now + 1);
         live.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).ok()?;
         Some(Self(Arc::clone(live)))

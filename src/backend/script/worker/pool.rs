@@ -24,7 +24,7 @@ const STARTING: Duration = Duration::from_secs(30);
 
 /// The workers of a route.
 #[derive(Debug)]
-pub struct Pool(Arc<Shared>);
+pub(crate) struct Pool(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
@@ -37,12 +37,12 @@ struct Shared {
 impl Pool {
     /// No worker yet. As many questions as have a turn in `bay` are asked at once.
     #[must_use]
-    pub fn new(bay: &LauncherPool, config: WorkerConfig) -> Self {
+    pub(crate) fn new(bay: &LauncherPool, config: WorkerConfig) -> Self {
         Self(Arc::new(Shared { bay: bay.clone(), config, idle: Arc::default(), live: Arc::default() }))
     }
 
     /// Starts what should be there before anybody asks.
-    pub fn start_ahead(&self, program: &Arc<Program>, environment: Environment<'_>) {
+    pub(crate) fn start_ahead(&self, program: &Arc<Program>, environment: Environment<'_>) {
         self.0.refill(Basis::now(&self.0.bay, program, environment).into_owned());
     }
 
@@ -50,7 +50,7 @@ impl Pool {
     ///
     /// # Errors
     /// When it does not know, or does not do as a worker should.
-    pub async fn ask(
+    pub(crate) async fn ask(
         &self,
         program: &Arc<Program>,
         environment: Environment<'_>,

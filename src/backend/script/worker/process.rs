@@ -42,7 +42,7 @@ const FLUSH_HINT: &str = "if it did answer, it must flush its output after each 
 
 /// Why a worker is of no use any more, and its question has no answer.
 #[derive(Debug)]
-pub enum Fault {
+pub(crate) enum Fault {
     /// It was gone before it wrote a byte: another may know.
     Silent(BackendError),
     /// Anything else.
@@ -51,11 +51,11 @@ pub enum Fault {
 
 /// A worker. Dropped, it is ended with all that it started.
 #[derive(Debug)]
-pub struct Worker {
+pub(crate) struct Worker {
     /// How many questions it was asked.
-    pub asked: u64,
+    pub(crate) asked: u64,
     /// What it uses.
-    pub meter: Meter,
+    pub(crate) meter: Meter,
     basis: Basis<'static>,
     stdin: pipe::Sender,
     stdout: pipe::Receiver,
@@ -70,7 +70,7 @@ impl Worker {
     ///
     /// # Errors
     /// When it cannot be before `deadline`.
-    pub async fn start(
+    pub(crate) async fn start(
         bay: &LauncherPool,
         basis: Basis<'_>,
         place: WorkerPermit,
@@ -88,7 +88,7 @@ impl Worker {
     }
 
     /// Why it must not be asked, if it has ended, wrote unasked, or is not what would be started now.
-    pub fn why_not(&self, basis: &Basis<'_>) -> Option<&'static str> {
+    pub(crate) fn why_not(&self, basis: &Basis<'_>) -> Option<&'static str> {
         if self.basis != *basis {
             return Some("outdated");
         }
@@ -99,7 +99,7 @@ impl Worker {
     ///
     /// # Errors
     /// When it does not do as a worker should.
-    pub async fn ask(&mut self, job: &Job<'_>) -> Result<WorkerAnswer, Fault> {
+    pub(crate) async fn ask(&mut self, job: &Job<'_>) -> Result<WorkerAnswer, Fault> {
         if self.asked > 0 {
             self.stderr.clear();
         }
@@ -165,7 +165,7 @@ impl Worker {
     }
 
     /// Ends it; what is given is over when nothing is left of it.
-    pub fn end(mut self) -> impl Future<Output = ()> + 'static {
+    pub(crate) fn end(mut self) -> impl Future<Output = ()> + 'static {
         let ended = self.ended.take();
         drop(self);
         async move {
@@ -176,7 +176,7 @@ impl Worker {
     }
 
     /// What it wrote to stderr since it was asked.
-    pub fn told(&self) -> Stderr {
+    pub(crate) fn told(&self) -> Stderr {
         self.stderr.told()
     }
 

@@ -14,7 +14,7 @@ use crate::backend::script::run::{STDERR_TAIL, Stderr};
 
 /// The end of stderr since a question began. Dropped, nothing is read any more.
 #[derive(Debug)]
-pub struct Tail {
+pub(crate) struct Tail {
     kept: Arc<Mutex<StderrTail>>,
     reading: JoinSet<()>,
 }
@@ -28,7 +28,7 @@ struct StderrTail {
 
 impl Tail {
     /// The end of what comes out of `stderr`.
-    pub fn of(stderr: pipe::Receiver) -> Self {
+    pub(crate) fn of(stderr: pipe::Receiver) -> Self {
         let kept = Arc::<Mutex<StderrTail>>::default();
         let mut reading = JoinSet::new();
         reading.spawn(read(stderr, Arc::clone(&kept)));
@@ -36,7 +36,7 @@ impl Tail {
     }
 
     /// A question begins: what was written before belongs to others.
-    pub fn clear(&self) {
+    pub(crate) fn clear(&self) {
         let mut kept = lock(&self.kept);
         if let Some(last) = kept.bytes.last() {
             // Half a secret would not be recognised.
@@ -46,12 +46,12 @@ impl Tail {
     }
 
     /// Waits for the end, no longer than to `until`: what was written may not have been read yet.
-    pub async fn settle(&mut self, until: Instant) {
+    pub(crate) async fn settle(&mut self, until: Instant) {
         let _ = timeout_at(until, self.reading.join_next()).await;
     }
 
     /// What was written since the question began.
-    pub fn told(&self) -> Stderr {
+    pub(crate) fn told(&self) -> Stderr {
         Stderr::of(&lock(&self.kept).bytes)
     }
 }

@@ -126,7 +126,7 @@ const SOCKET_TYPE: u64 = 0xf;
 ///
 /// # Errors
 /// When the kernel or its architecture has no such filters; the text says which.
-pub fn refuse(network: Network) -> Result<(), String> {
+pub(crate) fn refuse(network: Network) -> Result<(), String> {
     let arch = TargetArch::try_from(ARCH).map_err(|_| format!("seccomp filters are not supported on {ARCH}"))?;
     let program = program(network, arch).map_err(|error| error.to_string())?;
     apply_filter(&program).map_err(|error| format!("the kernel does not take a seccomp filter: {error}"))

@@ -46,7 +46,7 @@ impl DockerConfig {
     ///
     /// # Errors
     /// When it cannot be read or understood; the text holds nothing of its content.
-    pub fn read(file: &Path) -> Result<Self, String> {
+    pub(crate) fn read(file: &Path) -> Result<Self, String> {
         Self::parse(&file::bytes(file)?)
     }
 

@@ -11,56 +11,56 @@ use crate::{
 /// A file, but for what is not the plugin's own business.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct File<S> {
-    pub api_version: Option<String>,
+pub(crate) struct File<S> {
+    pub(crate) api_version: Option<String>,
     #[expect(dead_code, reason = "it must be there, and was looked at before")]
-    pub kind: String,
-    pub metadata: Metadata,
-    pub spec: S,
+    pub(crate) kind: String,
+    pub(crate) metadata: Metadata,
+    pub(crate) spec: S,
 }
 
 /// Labels and the like are a manifest's own business.
 #[derive(Deserialize)]
-pub struct Metadata {
-    pub name: String,
+pub(crate) struct Metadata {
+    pub(crate) name: String,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct GeneratorSpec {
-    pub version: Option<String>,
-    pub init: Option<CommandConfig>,
-    pub generate: Generate,
-    pub discover: Option<MatchConfig>,
-    pub parameters: Option<Announced>,
+pub(crate) struct GeneratorSpec {
+    pub(crate) version: Option<String>,
+    pub(crate) init: Option<CommandConfig>,
+    pub(crate) generate: Generate,
+    pub(crate) discover: Option<MatchConfig>,
+    pub(crate) parameters: Option<Announced>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Generate {
-    pub command: Vec<String>,
+pub(crate) struct Generate {
+    pub(crate) command: Vec<String>,
     #[serde(default)]
-    pub args: Vec<String>,
-    pub parameters: Option<String>,
+    pub(crate) args: Vec<String>,
+    pub(crate) parameters: Option<String>,
 }
 
 /// As Argo CD reads it: unknown keys are nothing to it.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ConfigManagementSpec {
-    pub version: Option<String>,
-    pub init: Option<Command>,
-    pub generate: Command,
-    pub discover: Option<ConfigManagementDiscover>,
-    pub parameters: Option<AnnouncedThere>,
+pub(crate) struct ConfigManagementSpec {
+    pub(crate) version: Option<String>,
+    pub(crate) init: Option<Command>,
+    pub(crate) generate: Command,
+    pub(crate) discover: Option<ConfigManagementDiscover>,
+    pub(crate) parameters: Option<AnnouncedThere>,
 }
 
 #[derive(Deserialize, Default)]
-pub struct Command {
+pub(crate) struct Command {
     #[serde(default)]
-    pub command: Vec<String>,
+    pub(crate) command: Vec<String>,
     #[serde(default)]
-    pub args: Vec<String>,
+    pub(crate) args: Vec<String>,
 }
 
 impl From<Command> for CommandConfig {
@@ -71,37 +71,37 @@ impl From<Command> for CommandConfig {
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase")]
-pub struct ConfigManagementDiscover {
-    pub file_name: Option<String>,
-    pub find: Option<Find>,
+pub(crate) struct ConfigManagementDiscover {
+    pub(crate) file_name: Option<String>,
+    pub(crate) find: Option<Find>,
 }
 
 #[derive(Deserialize, Default)]
-pub struct Find {
-    pub glob: Option<String>,
+pub(crate) struct Find {
+    pub(crate) glob: Option<String>,
     #[serde(default)]
-    pub command: Vec<String>,
+    pub(crate) command: Vec<String>,
     #[serde(default)]
-    pub args: Vec<String>,
+    pub(crate) args: Vec<String>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Announced {
+pub(crate) struct Announced {
     #[serde(rename = "static")]
-    pub fixed: Option<Vec<Announcement>>,
-    pub dynamic: Option<CommandConfig>,
+    pub(crate) fixed: Option<Vec<Announcement>>,
+    pub(crate) dynamic: Option<CommandConfig>,
 }
 
 #[derive(Deserialize)]
-pub struct AnnouncedThere {
+pub(crate) struct AnnouncedThere {
     #[serde(rename = "static")]
-    pub fixed: Option<Vec<Announcement>>,
-    pub dynamic: Option<Command>,
+    pub(crate) fixed: Option<Vec<Announcement>>,
+    pub(crate) dynamic: Option<Command>,
 }
 
 /// Only the settings of a file.
 #[derive(Deserialize)]
-pub struct Rest {
-    pub spec: Settings,
+pub(crate) struct Rest {
+    pub(crate) spec: Settings,
 }

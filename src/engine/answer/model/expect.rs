@@ -13,17 +13,17 @@ use crate::{
 
 /// Why there is nothing new: what happened, and whether it happened to an earlier call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Why(pub &'static str, pub bool);
+pub(crate) struct Why(pub(crate) &'static str, pub(crate) bool);
 
 impl Why {
-    pub fn of(unknown: &Unknown) -> Self {
+    pub(crate) fn of(unknown: &Unknown) -> Self {
         Self(unknown.failure.as_str(), unknown.rests.is_some())
     }
 }
 
 /// What a caller gets; an answer by its question and the time at which the source gave it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Got {
+pub(crate) enum Got {
     Hit(Asked, Timestamp),
     Stale(Asked, Timestamp),
     Instead(Asked, Timestamp, Why),
@@ -32,7 +32,7 @@ pub enum Got {
 }
 
 impl Got {
-    pub fn of(result: &Result<Answer, Unknown>) -> Self {
+    pub(crate) fn of(result: &Result<Answer, Unknown>) -> Self {
         let answer = match result {
             Ok(answer) => answer,
             Err(unknown) => return Self::Nothing(Why::of(unknown)),
@@ -49,33 +49,38 @@ impl Got {
 
 /// What is known when somebody asks.
 #[derive(Debug, Clone)]
-pub struct Before {
-    pub asked: Asked,
-    pub at: Timestamp,
-    pub worth: Worth,
+pub(crate) struct Before {
+    pub(crate) asked: Asked,
+    pub(crate) at: Timestamp,
+    pub(crate) worth: Worth,
     known: Option<EngineState>,
     resting: Option<&'static str>,
 }
 
 impl Before {
-    pub fn new(oracle: &Oracle, asked: Asked, at: Timestamp) -> Self {
+    pub(crate) fn new(oracle: &Oracle, asked: Asked, at: Timestamp) -> Self {
         let slot = Slot::Own(asked);
         let (worth, known) = (oracle.own_worth(asked, at), oracle.known.get(&slot).cloned());
         Self { asked, at, worth, known, resting: oracle.resting(asked, at) }
     }
 
     /// Whether there must be a run: one that flies already, or another.
-    pub fn wants_run(&self) -> bool {
+    pub(crate) fn wants_run(&self) -> bool {
         self.worth != Worth::Fresh && self.resting.is_none()
     }
 
     /// Whether it asks about what is held, and is answered without a run.
-    pub fn asks_about_what_is_held(&self) -> bool {
+    pub(crate) fn asks_about_what_is_held(&self) -> bool {
         self.worth != Worth::Fresh && self.resting == Some("held")
     }
 
     /// What the caller gets once the run that it waits for has `landed`; `None` while it waits.
-    pub fn expected(&self, oracle: &Oracle, run: Option<usize>, landed: &BTreeMap<usize, Landed>) -> Option<Got> {
+    pub(crate) fn expected(
+        &self,
+        oracle: &Oracle,
+        run: Option<usize>,
+        landed: &BTreeMap<usize, Landed>,
+    ) -> Option<Got> {
         let place = |known: &EngineState| (known.ran.asked, known.at);
         let known = self.known.as_ref().map(place);
         if let (Worth::Fresh, Some((asked, at))) = (self.worth, known) {

@@ -25,37 +25,37 @@ enum Event {
 
 /// Who holds the engine to the invariants.
 #[derive(Debug, Default)]
-pub struct Watch {
+pub(crate) struct Watch {
     accepted: BTreeMap<Slot, Ran>,
     events: BTreeMap<Slot, Vec<Event>>,
 }
 
 impl Watch {
     /// A run ended.
-    pub fn ended(&mut self, ran: &Ran) {
+    pub(crate) fn ended(&mut self, ran: &Ran) {
         if let (Some(_), Some((at, Ended::Said))) = (ran.names(), ran.ended) {
             self.events.entry(ran.asked.lineage()).or_default().push(Event::Said(ran.clone(), at));
         }
     }
 
     /// A caller asked about what is held, and was answered without a run.
-    pub fn asked(&mut self, lineage: Slot, at: Timestamp) {
+    pub(crate) fn asked(&mut self, lineage: Slot, at: Timestamp) {
         self.events.entry(lineage).or_default().push(Event::Asked(at));
     }
 
     /// An operator decided.
-    pub fn decided(&mut self, lineage: Slot, decision: Decision) {
+    pub(crate) fn decided(&mut self, lineage: Slot, decision: Decision) {
         self.events.entry(lineage).or_default().push(Event::Decided(decision));
     }
 
     /// Everything was forgotten.
-    pub fn forgotten(&mut self) {
+    pub(crate) fn forgotten(&mut self) {
         *self = Self::default();
     }
 
     /// I4: what is accepted now in `lineage` loses no more than it may, unless others agreed or an operator released it.
     /// How the loss was justified, if it was one. What was accepted of a run that is outdated leaves others' word as it was.
-    pub fn accepted(
+    pub(crate) fn accepted(
         &mut self,
         lineage: Slot,
         entry: &Entry,
@@ -85,7 +85,7 @@ impl Watch {
 
 /// I1 and I2: `entry` is a whole answer that the source once gave to this question, or to one of its lineage; and the
 /// empty list only if it had proof. The run that gave it.
-pub fn whole(asked: Asked, entry: &Entry, source: &AnswerSource) -> Result<Ran, String> {
+pub(crate) fn whole(asked: Asked, entry: &Entry, source: &AnswerSource) -> Result<Ran, String> {
     let from = Asked::of(&entry.question.open().parameters);
     if from.lineage() != asked.lineage() {
         return Err(format!("I1: {asked:?} is answered with what was said of {from:?}"));

@@ -8,22 +8,22 @@ use crate::domain::clock::Timestamp;
 
 /// An answer that was believed in a lineage.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Believed {
-    pub names: Vec<u8>,
+pub(crate) struct Believed {
+    pub(crate) names: Vec<u8>,
     /// When another took its place; `None` for the last one.
-    pub until: Option<Timestamp>,
+    pub(crate) until: Option<Timestamp>,
 }
 
 impl Believed {
     /// Whether it was the last one within the hour before `now`.
-    pub fn is_recent(&self, now: Timestamp) -> bool {
+    pub(crate) fn is_recent(&self, now: Timestamp) -> bool {
         self.until.is_none_or(|until| now.0 < until.0 + 3_600_000)
     }
 }
 
 /// What an answer is after another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Judgement {
+pub(crate) enum Judgement {
     Good,
     /// It must be seen again.
     Loss {
@@ -44,7 +44,7 @@ impl Rules {
     }
 
     /// What `new` is at `now` after what was believed, the last of it at the end; `None` where its record is lost.
-    pub fn judge(&self, before: Option<&[Believed]>, new: &Ran, now: Timestamp) -> Judgement {
+    pub(crate) fn judge(&self, before: Option<&[Believed]>, new: &Ran, now: Timestamp) -> Judgement {
         let after = new.names().unwrap_or_default();
         if new.says == Says::Twins || (after.is_empty() && self.on_empty == "error") {
             return Judgement::Nonsense;
@@ -91,7 +91,7 @@ impl Rules {
     }
 
     /// Whether two answers have the same parameter sets.
-    pub fn agree(&self, one: &Ran, other: &Ran) -> bool {
+    pub(crate) fn agree(&self, one: &Ran, other: &Ran) -> bool {
         let names = one.names();
         let are_alike = (one.asked, one.version) == (other.asked, other.version) || names == Some(Vec::new());
         let by_name = names.as_ref().is_some_and(|names| self.names_tell(names.len()));

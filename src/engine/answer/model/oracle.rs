@@ -5,7 +5,7 @@ mod held;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-pub use self::held::Held;
+pub(crate) use self::held::Held;
 use super::{
     judgement::Believed,
     rules::{Asked, Slot},
@@ -15,7 +15,7 @@ use crate::domain::{clock::Timestamp, error::ErrorKind};
 
 /// What an answer is worth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Worth {
+pub(crate) enum Worth {
     Fresh,
     WhileRevalidate,
     IfError,
@@ -24,7 +24,7 @@ pub enum Worth {
 
 /// For how many milliseconds an answer is fresh.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fresh {
+pub(crate) enum Fresh {
     For(u64),
     /// It was, before the restart.
     Before,
@@ -34,10 +34,10 @@ pub enum Fresh {
 
 /// A remembered answer.
 #[derive(Debug, Clone)]
-pub struct EngineState {
-    pub ran: Ran,
-    pub at: Timestamp,
-    pub fresh: Fresh,
+pub(crate) struct EngineState {
+    pub(crate) ran: Ran,
+    pub(crate) at: Timestamp,
+    pub(crate) fresh: Fresh,
     /// When its question was answered for the first time.
     first: Timestamp,
     /// Which runs began after it.
@@ -46,8 +46,8 @@ pub struct EngineState {
 
 /// A question that failed.
 #[derive(Debug, Clone, Copy)]
-pub struct Rest {
-    pub why: &'static str,
+pub(crate) struct Rest {
+    pub(crate) why: &'static str,
     times: u32,
     since: Timestamp,
     lasts: u64,
@@ -65,14 +65,14 @@ struct Flight {
 
 /// What a run came to.
 #[derive(Debug, Clone)]
-pub enum Landed {
+pub(crate) enum Landed {
     Good(EngineState),
     /// Why there is nothing.
     Bad(&'static str),
 }
 
 /// What the engine chose within its bounds, in milliseconds.
-pub trait Spread {
+pub(crate) trait Spread {
     /// For how long the answer to `asked` is fresh that was stored at `at`.
     fn life(&self, asked: Asked, at: Timestamp) -> Option<u64>;
     /// For how long `asked` rests, which failed at `since`.
@@ -81,10 +81,10 @@ pub trait Spread {
 
 /// All that is known.
 #[derive(Debug, Default)]
-pub struct Oracle {
-    pub known: BTreeMap<Slot, EngineState>,
-    pub rests: BTreeMap<Asked, Rest>,
-    pub held: BTreeMap<Slot, Held>,
+pub(crate) struct Oracle {
+    pub(crate) known: BTreeMap<Slot, EngineState>,
+    pub(crate) rests: BTreeMap<Asked, Rest>,
+    pub(crate) held: BTreeMap<Slot, Held>,
     /// What was believed, the last at the end.
     believed: BTreeMap<Slot, Vec<Believed>>,
     /// Where something may have been, and its record is lost.
@@ -98,7 +98,7 @@ pub struct Oracle {
 
 impl Oracle {
     /// What the answer in `slot` is worth.
-    pub fn worth(&self, slot: Slot, now: Timestamp) -> Worth {
+    pub(crate) fn worth(&self, slot: Slot, now: Timestamp) -> Worth {
         let Some(known) = self.known.get(&slot) else { return Worth::Nothing };
         let rules = slot.asked().rules();
         let is_meant_to_wait = known.fresh == Fresh::Never || rules.ttl == 0;
@@ -125,7 +125,7 @@ impl Oracle {
 
     /// What its own answer is worth to `asked`: nothing where it says that there is nothing, and its lineage got something
     /// since.
-    pub fn own_worth(&self, asked: Asked, now: Timestamp) -> Worth {
+    pub(crate) fn own_worth(&self, asked: Asked, now: Timestamp) -> Worth {
         let is_nothing = |known: &EngineState| known.ran.names().is_none_or(|names| names.is_empty());
         let lineage = self.known.get(&asked.lineage()).filter(|_| self.worth(asked.lineage(), now) != Worth::Nothing);
         let is_outshone = self
@@ -136,31 +136,31 @@ impl Oracle {
     }
 
     /// Why `asked` is not asked, if it failed of late.
-    pub fn resting(&self, asked: Asked, now: Timestamp) -> Option<&'static str> {
+    pub(crate) fn resting(&self, asked: Asked, now: Timestamp) -> Option<&'static str> {
         let rest = self.rests.get(&asked)?;
         let passed = now.0.checked_sub(rest.since.0)?;
         (passed < rest.lasts).then_some(rest.why)
     }
 
     /// The run that one who asks joins.
-    pub fn flight(&self, asked: Asked) -> Option<usize> {
+    pub(crate) fn flight(&self, asked: Asked) -> Option<usize> {
         self.flights.iter().find(|flight| flight.asked == asked && flight.is_current).map(|flight| flight.run)
     }
 
     /// `run` began, for a caller or by the gateway itself.
-    pub fn fly(&mut self, run: usize, asked: Asked, is_for_caller: bool) {
+    pub(crate) fn fly(&mut self, run: usize, asked: Asked, is_for_caller: bool) {
         let held = self.held.get(&asked.lineage());
         let asked_at = if is_for_caller { None } else { held.map(|held| held.asked_at) };
         self.flights.push(Flight { run, asked, is_current: true, asked_at });
     }
 
     /// Those under way, from the first.
-    pub fn flights(&self) -> impl Iterator<Item = usize> {
+    pub(crate) fn flights(&self) -> impl Iterator<Item = usize> {
         self.flights.iter().map(|flight| flight.run)
     }
 
     /// `run` ended: what became of it, and what is known now.
-    pub fn land(&mut self, run: usize, ran: Ran, spread: &impl Spread) -> Result<Landed, String> {
+    pub(crate) fn land(&mut self, run: usize, ran: Ran, spread: &impl Spread) -> Result<Landed, String> {
         let index = self.flights.iter().position(|flight| flight.run == run).ok_or("a run that never began")?;
         let flight = self.flights.remove(index);
         let Flight { asked, is_current, .. } = flight;
@@ -237,7 +237,7 @@ impl Oracle {
     }
 
     /// Says that nothing that `is_meant` is to be trusted: how many answers that are, and how many runs.
-    pub fn invalidate(&mut self, is_meant: impl Fn(Asked) -> bool, now: Timestamp) -> (usize, usize) {
+    pub(crate) fn invalidate(&mut self, is_meant: impl Fn(Asked) -> bool, now: Timestamp) -> (usize, usize) {
         self.invalidated.push((Asked::all().filter(|asked| is_meant(*asked)).collect(), now));
         let (mut answers, mut runs) = (0, 0);
         for (slot, known) in self.known.iter_mut().filter(|(_, known)| is_meant(known.ran.asked)) {
@@ -253,7 +253,7 @@ impl Oracle {
     }
 
     /// Ends the process and starts another.
-    pub fn restart(&mut self, has_disk: bool) {
+    pub(crate) fn restart(&mut self, has_disk: bool) {
         self.flights.clear();
         self.rests.clear();
         self.invalidated.clear();
@@ -267,7 +267,7 @@ impl Oracle {
     /// Where they were.
     /// Where they were. An answer of a time at which it was invalidated stays: whether it is from before or after is found out
     /// when it is read, and not when it is listed.
-    pub fn evict(&mut self, asked: Asked, has_disk: bool) -> BTreeSet<Slot> {
+    pub(crate) fn evict(&mut self, asked: Asked, has_disk: bool) -> BTreeSet<Slot> {
         let is_clear = |known: &EngineState| {
             let is_meant =
                 |(asked, at): &(BTreeSet<Asked>, Timestamp)| known.at <= *at && asked.contains(&known.ran.asked);
@@ -288,7 +288,7 @@ impl Oracle {
     }
 
     /// The records of `asked` and of its lineage are lost.
-    pub fn lose(&mut self, asked: Asked) {
+    pub(crate) fn lose(&mut self, asked: Asked) {
         for slot in [Slot::Own(asked), asked.lineage()] {
             self.known.remove(&slot);
             self.unreadable.insert(slot);

@@ -12,7 +12,7 @@ use crate::domain::{
 
 /// A clock on the wall: goes with the virtual time, and can be put forward or back.
 #[derive(Debug)]
-pub struct Wall {
+pub(crate) struct Wall {
     start: Instant,
     ahead: AtomicI64,
 }
@@ -24,7 +24,7 @@ impl Default for Wall {
 }
 
 impl Wall {
-    pub fn jump(&self, seconds: i64) {
+    pub(crate) fn jump(&self, seconds: i64) {
         self.ahead.fetch_add(seconds * 1000, Ordering::Relaxed);
     }
 }
@@ -38,44 +38,44 @@ impl Clock for Wall {
 
 /// A question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Asked {
-    pub route: usize,
-    pub branch: u8,
-    pub commit: u8,
+pub(crate) struct Asked {
+    pub(crate) route: usize,
+    pub(crate) branch: u8,
+    pub(crate) commit: u8,
 }
 
-pub const BRANCHES: u8 = 2;
-pub const COMMITS: u8 = 3;
+pub(crate) const BRANCHES: u8 = 2;
+pub(crate) const COMMITS: u8 = 3;
 
 impl Asked {
-    pub fn parameters(self) -> Parameters {
+    pub(crate) fn parameters(self) -> Parameters {
         let Self { route, branch, commit } = self;
         json!({"of": route, "branch": branch, "commit": commit}).as_object().unwrap().clone()
     }
 
-    pub fn of(parameters: &Parameters) -> Self {
+    pub(crate) fn of(parameters: &Parameters) -> Self {
         let number = |name: &str| u8::try_from(parameters[name].as_u64().unwrap()).unwrap();
         Self { route: number("of").into(), branch: number("branch"), commit: number("commit") }
     }
 
-    pub fn all() -> impl Iterator<Item = Self> {
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
         let of_branch = |route, branch| (0..COMMITS).map(move |commit| Self { route, branch, commit });
         (0..ROUTES.len()).flat_map(move |route| (0..BRANCHES).flat_map(move |branch| of_branch(route, branch)))
     }
 
-    pub const fn rules(self) -> &'static Rules {
+    pub(crate) const fn rules(self) -> &'static Rules {
         &ROUTES[self.route]
     }
 
     /// The place of what the next answer is held against.
-    pub const fn lineage(self) -> Slot {
+    pub(crate) const fn lineage(self) -> Slot {
         if self.rules().follows { Slot::Lineage(self.route, self.branch) } else { Slot::Own(self) }
     }
 }
 
 /// Where an answer is remembered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Slot {
+pub(crate) enum Slot {
     /// For its question.
     Own(Asked),
     /// For those on a route that come after it on its branch.
@@ -84,7 +84,7 @@ pub enum Slot {
 
 impl Slot {
     /// A question that looks there.
-    pub const fn asked(self) -> Asked {
+    pub(crate) const fn asked(self) -> Asked {
         match self {
             Self::Own(asked) => asked,
             Self::Lineage(route, branch) => Asked { route, branch, commit: 0 },
@@ -94,7 +94,7 @@ impl Slot {
 
 /// How a route tells its parameter sets apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Identity {
+pub(crate) enum Identity {
     /// Not at all: it counts them.
     Counted,
     /// By their names, as the configuration says.
@@ -105,22 +105,22 @@ pub enum Identity {
 
 /// What a route promises; times in seconds.
 #[derive(Debug)]
-pub struct Rules {
-    pub name: &'static str,
+pub(crate) struct Rules {
+    pub(crate) name: &'static str,
     /// Whether a commit follows the one before it on its branch.
-    pub follows: bool,
-    pub ttl: u64,
-    pub while_revalidate: u64,
-    pub if_error: u64,
-    pub on_empty: &'static str,
-    pub on_shrink: &'static str,
-    pub least: usize,
-    pub most: usize,
-    pub shrink: u8,
+    pub(crate) follows: bool,
+    pub(crate) ttl: u64,
+    pub(crate) while_revalidate: u64,
+    pub(crate) if_error: u64,
+    pub(crate) on_empty: &'static str,
+    pub(crate) on_shrink: &'static str,
+    pub(crate) least: usize,
+    pub(crate) most: usize,
+    pub(crate) shrink: u8,
     /// How sets are told apart.
-    pub identity: Identity,
-    pub confirm_after: u32,
-    pub confirm_for: u64,
+    pub(crate) identity: Identity,
+    pub(crate) confirm_after: u32,
+    pub(crate) confirm_for: u64,
 }
 
 const USUAL: Rules = Rules {
@@ -140,7 +140,7 @@ const USUAL: Rules = Rules {
 };
 
 /// The routes of the model.
-pub static ROUTES: [Rules; 7] = [
+pub(crate) static ROUTES: [Rules; 7] = [
     USUAL,
     Rules { name: "moving", follows: true, identity: Identity::Named, ..USUAL },
     Rules { name: "eager", follows: true, ttl: 0, on_empty: "keep", confirm_after: 1, confirm_for: 0, ..USUAL },
@@ -159,7 +159,7 @@ pub static ROUTES: [Rules; 7] = [
 ];
 
 impl Rules {
-    pub fn config(&self) -> Value {
+    pub(crate) fn config(&self) -> Value {
         let seconds = |n: u64| format!("{n}s");
         let mut config = json!({
             "name": self.name,

@@ -24,7 +24,7 @@ use crate::{
 
 /// What the source says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Says {
+pub(crate) enum Says {
     /// So many parameter sets, with consecutive names; and for how many seconds they last, if it knows.
     List { first: u8, count: u8, lasting: Option<u64> },
     /// Proof that there is nothing.
@@ -39,7 +39,7 @@ pub enum Says {
 
 /// Why it does not know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
+pub(crate) enum Fault {
     Unavailable,
     Timeout,
     Throttled,
@@ -51,7 +51,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    pub const fn kind(self) -> ErrorKind {
+    pub(crate) const fn kind(self) -> ErrorKind {
         match self {
             Self::Unavailable => ErrorKind::Unavailable,
             Self::Timeout => ErrorKind::Timeout,
@@ -66,7 +66,7 @@ impl Fault {
 
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
+pub(crate) enum Ended {
     /// The source said what it had to say.
     Said,
     /// Nobody waited for it any more.
@@ -75,19 +75,19 @@ pub enum Ended {
 
 /// One run.
 #[derive(Debug, Clone)]
-pub struct Ran {
-    pub asked: Asked,
-    pub says: Says,
+pub(crate) struct Ran {
+    pub(crate) asked: Asked,
+    pub(crate) says: Says,
     /// What else is in each parameter set.
-    pub version: u8,
-    pub began: Instant,
-    pub ended: Option<(Timestamp, Ended)>,
+    pub(crate) version: u8,
+    pub(crate) began: Instant,
+    pub(crate) ended: Option<(Timestamp, Ended)>,
     generation: usize,
 }
 
 impl Ran {
     /// The names of the parameter sets, if there is an answer.
-    pub fn names(&self) -> Option<Vec<u8>> {
+    pub(crate) fn names(&self) -> Option<Vec<u8>> {
         match self.says {
             Says::List { first, count, .. } => Some((first..first + count).collect()),
             Says::Nothing => Some(Vec::new()),
@@ -97,7 +97,7 @@ impl Ran {
     }
 
     /// The parameter sets, if there is an answer.
-    pub fn sets(&self) -> Option<Vec<Value>> {
+    pub(crate) fn sets(&self) -> Option<Vec<Value>> {
         let Asked { branch, commit, .. } = self.asked;
         let (of, version) = (format!("{branch}/{commit}"), self.version.to_string());
         let set = |name: u8| json!({"name": format!("n{name}"), "of": of, "version": version});
@@ -107,7 +107,7 @@ impl Ran {
 
 /// The source.
 #[derive(Debug, Default)]
-pub struct AnswerSource(Mutex<Freshness>);
+pub(crate) struct AnswerSource(Mutex<Freshness>);
 
 #[derive(Debug)]
 struct Freshness {
@@ -140,27 +140,27 @@ impl Default for Freshness {
 
 impl AnswerSource {
     /// Forgets everything: another case begins.
-    pub fn reset(&self, clock: &Arc<Wall>) {
+    pub(crate) fn reset(&self, clock: &Arc<Wall>) {
         *self.lock() = Freshness { clock: Arc::clone(clock), ..Freshness::default() };
     }
 
-    pub fn say(&self, says: Says, version: u8) {
+    pub(crate) fn say(&self, says: Says, version: u8) {
         let mut state = self.lock();
         (state.says, state.version) = (says, version);
     }
 
     /// Makes the runs that begin from now on wait, or not.
-    pub fn slow(&self, is_slow: bool) {
+    pub(crate) fn slow(&self, is_slow: bool) {
         self.lock().is_slow = is_slow;
     }
 
     /// Those that wait.
-    pub fn waiting(&self) -> Vec<usize> {
+    pub(crate) fn waiting(&self) -> Vec<usize> {
         self.lock().gates.iter().map(|(run, _)| *run).collect()
     }
 
     /// Lets a run that waits end.
-    pub fn open(&self, run: usize) {
+    pub(crate) fn open(&self, run: usize) {
         let mut state = self.lock();
         if let Some(index) = state.gates.iter().position(|(waiting, _)| *waiting == run) {
             let _ = state.gates.remove(index).1.send(());
@@ -168,34 +168,34 @@ impl AnswerSource {
     }
 
     /// Those that fly were cut off: another one may begin meanwhile.
-    pub fn cut(&self, asked: Vec<Asked>) {
+    pub(crate) fn cut(&self, asked: Vec<Asked>) {
         let mut state = self.lock();
         let runs = state.log.len();
         state.cuts.push((asked, runs));
     }
 
     /// Those that fly are gone with their process.
-    pub fn lose(&self, all: Vec<Asked>) {
+    pub(crate) fn lose(&self, all: Vec<Asked>) {
         self.lock().gates.clear();
         self.cut(all);
     }
 
     /// A run that `is_meant`.
-    pub fn find(&self, is_meant: impl Fn(&Ran) -> bool) -> Option<Ran> {
+    pub(crate) fn find(&self, is_meant: impl Fn(&Ran) -> bool) -> Option<Ran> {
         self.lock().log.iter().find(|ran| is_meant(ran)).cloned()
     }
 
-    pub fn run(&self, run: usize) -> Ran {
+    pub(crate) fn run(&self, run: usize) -> Ran {
         self.lock().log[run].clone()
     }
 
     /// How many runs have begun.
-    pub fn runs(&self) -> usize {
+    pub(crate) fn runs(&self) -> usize {
         self.lock().log.len()
     }
 
     /// Two runs of one question at once, if there ever were.
-    pub fn overlap(&self) -> Option<String> {
+    pub(crate) fn overlap(&self) -> Option<String> {
         self.lock().overlap.clone()
     }
 

@@ -31,10 +31,10 @@ use crate::{
 };
 
 /// What all cases of a test share.
-pub struct Stage {
-    pub source: Arc<AnswerSource>,
-    pub routes: Arc<RouteTable>,
-    pub metrics: Arc<Metrics>,
+pub(crate) struct Stage {
+    pub(crate) source: Arc<AnswerSource>,
+    pub(crate) routes: Arc<RouteTable>,
+    pub(crate) metrics: Arc<Metrics>,
     keys: BTreeMap<Slot, Key>,
 }
 
@@ -73,7 +73,7 @@ impl Default for Stage {
 
 impl Stage {
     /// A process starts.
-    pub fn start(&self, wall: &Arc<Wall>, disk: Option<&Disk>) -> Arc<Engine> {
+    pub(crate) fn start(&self, wall: &Arc<Wall>, disk: Option<&Disk>) -> Arc<Engine> {
         let clock = Arc::clone(wall) as Arc<dyn Clock>;
         let engine = Engine::new(Memory::new(&CacheLimits::default()), clock, Arc::clone(&self.metrics));
         if let Some(disk) = disk {
@@ -83,12 +83,12 @@ impl Stage {
     }
 
     /// The answers in `slots` leave memory.
-    pub fn evict(&self, engine: &Engine, slots: impl IntoIterator<Item = Slot>) {
+    pub(crate) fn evict(&self, engine: &Engine, slots: impl IntoIterator<Item = Slot>) {
         slots.into_iter().for_each(|slot| engine.answers().evict(&self.key(slot)));
     }
 
     /// All records of `asked` and of its lineage are lost.
-    pub fn lose(&self, engine: &Engine, asked: Asked) {
+    pub(crate) fn lose(&self, engine: &Engine, asked: Asked) {
         for slot in [Slot::Own(asked), asked.lineage()] {
             engine.answers().lose(&self.key(slot));
         }
@@ -96,12 +96,12 @@ impl Stage {
     }
 
     /// The key under which an answer is remembered.
-    pub fn key(&self, slot: Slot) -> Key {
+    pub(crate) fn key(&self, slot: Slot) -> Key {
         self.keys[&slot]
     }
 }
 
-pub fn question(asked: Asked) -> Question {
+pub(crate) fn question(asked: Asked) -> Question {
     let parameters = Arc::new(asked.parameters());
     Question { route: asked.rules().name.into(), application_set: None, parameters }
 }
@@ -114,15 +114,15 @@ fn key(routes: &RouteTable, slot: Slot) -> Key {
 }
 
 /// A look into the engine.
-pub struct Peek<'a> {
-    pub engine: &'a Engine,
-    pub stage: &'a Stage,
-    pub wall: &'a Wall,
+pub(crate) struct Peek<'a> {
+    pub(crate) engine: &'a Engine,
+    pub(crate) stage: &'a Stage,
+    pub(crate) wall: &'a Wall,
 }
 
 impl Peek<'_> {
     /// What is remembered in `slot`; unlike a caller, without bringing it from the disk to memory.
-    pub fn entry(&self, slot: Slot) -> Option<Arc<Entry>> {
+    pub(crate) fn entry(&self, slot: Slot) -> Option<Arc<Entry>> {
         let (key, answers) = (self.stage.key(slot), self.engine.answers());
         answers.memory().get(&key).or_else(|| answers.disk()?.get(&key).ok().flatten().map(Arc::new))
     }

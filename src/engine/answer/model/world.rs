@@ -53,7 +53,7 @@ struct Operator {
 }
 
 /// What happens on the stage.
-pub struct World<'a> {
+pub(crate) struct World<'a> {
     stage: &'a Stage,
     routes: [usize; 2],
     seen: &'a Seen,
@@ -78,7 +78,7 @@ const fn operator() -> admin_ops::Operator {
 
 impl<'a> World<'a> {
     /// Plays `ops`, on two routes.
-    pub fn play(stage: &'a Stage, has_disk: bool, routes: &[usize; 2], ops: &[Op], seen: &'a Seen) -> Checked {
+    pub(crate) fn play(stage: &'a Stage, has_disk: bool, routes: &[usize; 2], ops: &[Op], seen: &'a Seen) -> Checked {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         runtime.block_on(async {
             let wall = Arc::new(Wall::default());

@@ -58,7 +58,7 @@ impl File {
 
 /// Why there is no file.
 #[derive(Debug)]
-pub enum Trouble {
+pub(crate) enum Trouble {
     /// Another process has it open.
     Locked(String),
     /// What is in it makes no sense.

@@ -51,13 +51,13 @@ pub(super) struct Journal {
 #[derive(Debug, Default)]
 pub(super) struct Recovered {
     /// In the order in which they were made.
-    pub changes: Vec<Change>,
+    pub(crate) changes: Vec<Change>,
     /// Whose record is damaged.
-    pub damaged: Vec<(RecordKind, Key)>,
+    pub(crate) damaged: Vec<(RecordKind, Key)>,
     /// That something is damaged, and nobody knows which keys it was about.
-    pub has_gap: bool,
+    pub(crate) has_gap: bool,
     /// That there was something in the journal.
-    pub is_used: bool,
+    pub(crate) is_used: bool,
 }
 
 impl Journal {

@@ -50,12 +50,12 @@ impl RecordKind {
 /// A record to keep under a key, or the removal of the one that is there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Change {
-    pub kind: RecordKind,
-    pub key: Key,
+    pub(crate) kind: RecordKind,
+    pub(crate) key: Key,
     /// When it was made, see [`super::marks::Marks::next`].
-    pub stamp: u64,
+    pub(crate) stamp: u64,
     /// The sealed record; `None` removes.
-    pub record: Option<Vec<u8>>,
+    pub(crate) record: Option<Vec<u8>>,
 }
 
 impl Change {

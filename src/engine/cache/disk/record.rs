@@ -31,26 +31,26 @@ const STAMP: usize = 8;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::engine::cache) struct Head {
     /// What was asked.
-    pub question: Question,
+    pub(crate) question: Question,
     /// What made the answer.
-    pub revision: Revision,
+    pub(crate) revision: Revision,
     /// When the backend had the answer.
-    pub stored_at: Timestamp,
+    pub(crate) stored_at: Timestamp,
     /// When a caller last wanted it anew.
-    pub asked_at: Timestamp,
+    pub(crate) asked_at: Timestamp,
     /// When the question was answered for the first time.
-    pub first_at: Timestamp,
+    pub(crate) first_at: Timestamp,
     /// How long the backend took, in microseconds.
-    pub took_us: u64,
+    pub(crate) took_us: u64,
     /// How many parameter sets there are.
-    pub sets: usize,
+    pub(crate) sets: usize,
     /// Whether it must not be served before the backend was asked.
-    pub is_over: bool,
+    pub(crate) is_over: bool,
     /// What was learned of each item.
-    pub evidence: Vec<Evidence>,
+    pub(crate) evidence: Vec<Evidence>,
     /// The backend's note.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub note: Option<Arc<Value>>,
+    pub(crate) note: Option<Arc<Value>>,
 }
 
 impl Head {

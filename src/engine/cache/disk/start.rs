@@ -44,9 +44,9 @@ pub(super) const STAMP: &str = "stamp";
 
 /// The parts of a store, ready for use.
 pub(super) struct Parts {
-    pub file: File,
-    pub journal: Journal,
-    pub marks: Marks,
+    pub(crate) file: File,
+    pub(crate) journal: Journal,
+    pub(crate) marks: Marks,
 }
 
 /// Opens or makes everything at `path`.

@@ -45,16 +45,16 @@ type Expired = (SyncSender<Vec<(Key, Question)>>, Vec<(Key, Question)>);
 
 /// The one who writes.
 pub(super) struct Writer {
-    pub file: Arc<File>,
-    pub journal: Arc<Mutex<Journal>>,
-    pub marks: Arc<Marks>,
+    pub(crate) file: Arc<File>,
+    pub(crate) journal: Arc<Mutex<Journal>>,
+    pub(crate) marks: Arc<Marks>,
     /// The latest stamp that was given before this start.
-    pub last: u64,
+    pub(crate) last: u64,
     /// How many bytes of answers are kept, about.
-    pub most: u64,
-    pub metrics: DiskMetrics,
-    pub sizes: Sizes,
-    pub throttle: Throttle,
+    pub(crate) most: u64,
+    pub(crate) metrics: DiskMetrics,
+    pub(crate) sizes: Sizes,
+    pub(crate) throttle: Throttle,
 }
 
 impl Writer {

@@ -21,34 +21,34 @@ const MIN_INTERVAL: Duration = Duration::from_secs(1);
 
 /// An answer that waits for agreement.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Held {
+pub(crate) struct Held {
     /// What was asked, and under which key.
-    pub question: Question,
+    pub(crate) question: Question,
     /// The key of that question.
-    pub key: Key,
+    pub(crate) key: Key,
     /// The key that it shares with those that it follows, by which it is called.
-    pub lineage: Key,
+    pub(crate) lineage: Key,
     /// Why it is held.
-    pub breach: Breach,
+    pub(crate) breach: Breach,
     /// How many parameter sets it has.
-    pub sets: usize,
+    pub(crate) sets: usize,
     /// How many runs have agreed since the first.
-    pub agreed: u32,
+    pub(crate) agreed: u32,
     /// How many must.
-    pub wanted: u32,
+    pub(crate) wanted: u32,
     /// How far apart.
-    pub apart: Duration,
+    pub(crate) apart: Duration,
     /// When the first run brought it.
-    pub since: Timestamp,
+    pub(crate) since: Timestamp,
     /// When the last one did.
-    pub seen_at: Timestamp,
+    pub(crate) seen_at: Timestamp,
     /// When a caller last asked about it.
     #[serde(default = "long_ago")]
-    pub asked_at: Timestamp,
+    pub(crate) asked_at: Timestamp,
     /// What an operator decided.
-    pub decision: Option<Decision>,
+    pub(crate) decision: Option<Decision>,
     /// When.
-    pub decided_at: Timestamp,
+    pub(crate) decided_at: Timestamp,
     /// Whether runs were counted that may take something away.
     pub(super) counts: bool,
     pub(super) fingerprint: [u8; 32],
@@ -63,7 +63,7 @@ const fn long_ago() -> Timestamp {
 /// What an operator decides about a held answer. It goes for that answer only: another one is held anew.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Decision {
+pub(crate) enum Decision {
     /// The next run that agrees is believed, within the hour.
     Released,
     /// No number of runs that agree is enough.
@@ -74,7 +74,7 @@ impl Held {
     /// When the gateway asks the source again by itself, at the earliest; `None` when no number of runs that agree would
     /// be enough.
     #[must_use]
-    pub fn due_at(&self) -> Option<Timestamp> {
+    pub(crate) fn due_at(&self) -> Option<Timestamp> {
         let is_pending = self.breach.can_be_confirmed && self.counts && self.decision != Some(Decision::Rejected);
         is_pending.then(|| self.counted_at.plus(self.apart).max(self.seen_at.plus(MIN_INTERVAL)))
     }

@@ -15,7 +15,7 @@ use crate::{
 
 /// A secret and the header that carries it. It is read at each use, so that a renewed one needs no restart.
 #[derive(Debug)]
-pub struct Credential {
+pub(crate) struct Credential {
     header: HeaderName,
     form: Form,
     secret: SecretRef,
@@ -24,7 +24,7 @@ pub struct Credential {
 
 /// How the secret stands in its header.
 #[derive(Debug)]
-pub enum Form {
+pub(crate) enum Form {
     /// As it is.
     Plain,
     /// After a scheme: `Bearer` or `token`.
@@ -35,7 +35,7 @@ pub enum Form {
 
 impl Credential {
     /// Keeps where the secret is; a secret that cannot be read now is noted at `path`.
-    pub fn build(
+    pub(crate) fn build(
         header: HeaderName,
         form: Form,
         secret: &SecretRef,
@@ -51,7 +51,7 @@ impl Credential {
     ///
     /// # Errors
     /// When the secret cannot be read or sent.
-    pub fn header(&self) -> Result<(HeaderName, HeaderValue), BackendError> {
+    pub(crate) fn header(&self) -> Result<(HeaderName, HeaderValue), BackendError> {
         let secret = self.secret.read(&self.base).map_err(BackendError::unavailable)?;
         let text = Secret::from(match &self.form {
             Form::Plain => secret.expose().to_owned(),

@@ -14,14 +14,14 @@ use crate::{
 
 /// A template and the key that it stands at.
 #[derive(Debug)]
-pub struct Field {
+pub(crate) struct Field {
     key: &'static str,
     template: Template,
 }
 
 impl Field {
     /// Parses what stands at `key` of the gate at `path`.
-    pub fn build(source: &str, key: &'static str, path: &Path, problems: &mut Problems) -> Option<Self> {
+    pub(crate) fn build(source: &str, key: &'static str, path: &Path, problems: &mut Problems) -> Option<Self> {
         let path = path.key(key);
         if source.trim().is_empty() {
             problems.error(&path, "nothing stands here");
@@ -35,7 +35,7 @@ impl Field {
     ///
     /// # Errors
     /// When the call's parameters do not give one.
-    pub async fn text(&self, context: &Context) -> Result<String, BackendError> {
+    pub(crate) async fn text(&self, context: &Context) -> Result<String, BackendError> {
         let text = self.render(context).await?;
         if text.trim().is_empty() {
             return Err(self.wrong(&format!("`{}` is empty for this call", self.template.source())));
@@ -50,7 +50,7 @@ impl Field {
     ///
     /// # Errors
     /// When it is none; the text says what to use.
-    pub async fn commit(&self, context: &Context) -> Result<Commit, BackendError> {
+    pub(crate) async fn commit(&self, context: &Context) -> Result<Commit, BackendError> {
         let text = self.render(context).await?;
         Commit::parse(&text).map_err(|error| self.wrong(&error))
     }
@@ -59,7 +59,7 @@ impl Field {
     ///
     /// # Errors
     /// When one is.
-    pub async fn names(&self, context: &Context) -> Result<Vec<String>, BackendError> {
+    pub(crate) async fn names(&self, context: &Context) -> Result<Vec<String>, BackendError> {
         let text = self.text(context).await?;
         let names: Vec<String> = text.split('/').map(str::to_owned).collect();
         if names.iter().any(|name| matches!(name.trim(), "" | "." | "..")) {
@@ -73,7 +73,7 @@ impl Field {
     ///
     /// # Errors
     /// When it is not two names.
-    pub async fn owner_and_name(&self, context: &Context) -> Result<[String; 2], BackendError> {
+    pub(crate) async fn owner_and_name(&self, context: &Context) -> Result<[String; 2], BackendError> {
         <[String; 2]>::try_from(self.names(context).await?).map_err(|names| {
             let shown: String = names.join("/").chars().take(80).collect();
             self.wrong(&format!("`{shown}` is not written `owner/name`"))
@@ -82,7 +82,7 @@ impl Field {
 
     /// Whether it depends on the ApplicationSet's name.
     #[must_use]
-    pub fn reads_application_set(&self) -> bool {
+    pub(crate) fn reads_application_set(&self) -> bool {
         self.template.reads_application_set()
     }
 

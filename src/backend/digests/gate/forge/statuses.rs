@@ -18,22 +18,22 @@ const LONGEST: usize = 80;
 
 /// What was reported last under one name.
 #[derive(Debug, Clone)]
-pub struct Status {
+pub(crate) struct Status {
     /// The name.
-    pub name: String,
+    pub(crate) name: String,
     /// The forge's own word for its state.
-    pub word: String,
+    pub(crate) word: String,
     /// What that means.
-    pub state: RulingState,
+    pub(crate) state: RulingState,
     /// The page that tells more.
-    pub url: Option<String>,
+    pub(crate) url: Option<String>,
     /// When it was reported.
-    pub at: Option<String>,
+    pub(crate) at: Option<String>,
 }
 
 /// Which statuses must pass.
 #[derive(Debug)]
-pub enum Required {
+pub(crate) enum Required {
     /// All that there are, and at least one.
     All,
     /// Those that are listed, each of which must be there.
@@ -42,7 +42,7 @@ pub enum Required {
 
 impl Required {
     /// Reads the list at `path`: names, and expressions between slashes.
-    pub fn build(list: Option<&[String]>, path: &Path, problems: &mut Problems) -> Option<Self> {
+    pub(crate) fn build(list: Option<&[String]>, path: &Path, problems: &mut Problems) -> Option<Self> {
         let Some(list) = list else { return Some(Self::All) };
         if list.is_empty() {
             problems.error_with_help(
@@ -61,7 +61,7 @@ impl Required {
 
     /// What `statuses`, which are all that `asked` gave for `commit`, say together.
     #[must_use]
-    pub fn rule(&self, statuses: &[Status], commit: &Commit, asked: &str, secrets: &Secrets) -> Ruling {
+    pub(crate) fn rule(&self, statuses: &[Status], commit: &Commit, asked: &str, secrets: &Secrets) -> Ruling {
         let mut missing = Vec::new();
         let mut weighed: Vec<&Status> = match self {
             Self::All => statuses.iter().collect(),
@@ -110,7 +110,7 @@ impl Status {
 
 /// That the state of `what` is told in a word without a known meaning, which is neither good nor bad.
 #[must_use]
-pub fn unknown_word(what: &str, word: &str, secrets: &Secrets) -> BackendError {
+pub(crate) fn unknown_word(what: &str, word: &str, secrets: &Secrets) -> BackendError {
     let shown = secrets.excerpt(word.as_bytes(), LONGEST);
     BackendError::invalid_output(format!("the state of {what} is `{shown}`, a word that is not known here"))
 }

@@ -112,10 +112,10 @@ impl Judge<'_> {
         };
         Ok(match (self.kind, conclusion) {
             (_, "success") => (RulingState::Passed, conclusion.to_owned()),
-            (CheckKind::Status, "failure" | "error") => (RulingState::Failed, conclusion.to_owned()),
             (CheckKind::Workflow | CheckKind::Check, "skipped") => idle(Conclusion::Skipped),
             (CheckKind::Workflow | CheckKind::Check, "neutral") => idle(Conclusion::Neutral),
-            (
+            (CheckKind::Status, "failure" | "error")
+            | (
                 CheckKind::Workflow | CheckKind::Check,
                 "failure" | "cancelled" | "timed_out" | "startup_failure" | "stale",
             ) => (RulingState::Failed, conclusion.to_owned()),

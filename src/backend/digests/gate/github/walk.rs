@@ -24,7 +24,7 @@ const LONGEST_LIST: usize = 100;
 
 /// GitHub, and what it says of earlier commits while the one that is asked about has not passed.
 #[derive(Debug)]
-pub struct WalkBack {
+pub(crate) struct WalkBack {
     github: Remembered<Github>,
     steps: u8,
 }
@@ -49,7 +49,7 @@ impl Gate for WalkBack {
 impl WalkBack {
     /// `github`, which goes back by `steps` commits.
     #[must_use]
-    pub const fn new(github: Remembered<Github>, steps: u8) -> Self {
+    pub(crate) const fn new(github: Remembered<Github>, steps: u8) -> Self {
         Self { github, steps }
     }
 

@@ -30,13 +30,13 @@ pub(super) struct Pipeline {
 /// Which pipelines count.
 pub(super) struct Wanted<'a> {
     /// Of this commit.
-    pub commit: &'a Commit,
+    pub(crate) commit: &'a Commit,
     /// Of this branch or tag.
-    pub reference: Option<&'a str>,
+    pub(crate) reference: Option<&'a str>,
     /// Begun in one of these ways, or in any.
-    pub sources: &'a [String],
+    pub(crate) sources: &'a [String],
     /// What counts as passed besides `success`.
-    pub accept: &'a [Accept],
+    pub(crate) accept: &'a [Accept],
 }
 
 impl Wanted<'_> {

@@ -15,8 +15,8 @@ use crate::{
 
 /// An answer that waits for others that agree.
 #[derive(Debug, Clone)]
-pub struct Held {
-    pub ran: Ran,
+pub(crate) struct Held {
+    pub(crate) ran: Ran,
     agreed: u32,
     counted_at: Timestamp,
     since: Timestamp,
@@ -123,14 +123,14 @@ impl Oracle {
     }
 
     /// A caller asks about `asked`, which rests since its answer is held.
-    pub fn note_asked(&mut self, asked: Asked, now: Timestamp) {
+    pub(crate) fn note_asked(&mut self, asked: Asked, now: Timestamp) {
         if let Some(held) = self.held.get_mut(&asked.lineage()) {
             held.asked_at = now;
         }
     }
 
     /// When the gateway asks again by itself about what is held, and what.
-    pub fn confirmations(&self, now: Timestamp) -> Vec<(u64, Asked)> {
+    pub(crate) fn confirmations(&self, now: Timestamp) -> Vec<(u64, Asked)> {
         let due = |held: &Held| {
             let (asked, due) = (held.ran.asked, held.due_at()?);
             if self.flight(asked).is_some() {
@@ -146,7 +146,7 @@ impl Oracle {
     }
 
     /// An operator decides on what is held for `lineage`; the question that brought it, if there is any.
-    pub fn decide(&mut self, lineage: Slot, decision: Decision, now: Timestamp) -> Option<Asked> {
+    pub(crate) fn decide(&mut self, lineage: Slot, decision: Decision, now: Timestamp) -> Option<Asked> {
         self.forget(now);
         let held = self.held.get_mut(&lineage)?;
         (held.decision, held.decided_at) = (Some(decision), now);
@@ -158,7 +158,7 @@ impl Oracle {
     }
 
     /// What no caller has asked about for a day is no longer held.
-    pub fn forget(&mut self, now: Timestamp) {
+    pub(crate) fn forget(&mut self, now: Timestamp) {
         self.held.retain(|_, held| now.0 <= held.asked_at.max(held.since).0 + 24 * 3_600_000);
     }
 }

@@ -22,20 +22,20 @@ pub(super) const EVERY: u32 = 0;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Header {
     /// That the database beside the marks was made whole.
-    pub is_finished: bool,
+    pub(crate) is_finished: bool,
     /// When everything was lost; 0 if it never was.
-    pub everything: u64,
+    pub(crate) everything: u64,
 }
 
 /// A slot that is marked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Mark {
     /// When the record was lost, as a stamp.
-    pub at: u64,
+    pub(crate) at: u64,
     /// Whose record it was: a part of the key, or [`EVERY`].
-    pub tag: u32,
+    pub(crate) tag: u32,
     /// That an older record may still be in the database.
-    pub is_outdated: bool,
+    pub(crate) is_outdated: bool,
 }
 
 /// What a slot holds that was never marked. It is not all zeros, which a damaged file may be.
