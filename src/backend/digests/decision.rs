@@ -1,5 +1,5 @@
 //! What the witnesses say together, and what that makes of the answer. A pure function; the table that it follows stands in
-//! the README.
+//! docs/digests.md.
 
 use std::{sync::Arc, time::Duration};
 

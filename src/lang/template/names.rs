@@ -87,10 +87,10 @@ pub(super) fn sha8(commit: &str) -> Result<String, String> {
 mod tests {
     use super::*;
 
-    /// Each row of the README's table: what each filter makes of its first cell, or that it refuses it.
+    /// Each row of the table in docs/configuration.md: what each filter makes of its first cell, or that it refuses it.
     #[test]
-    fn the_table_of_the_readme() {
-        let lines = include_str!("../../../README.md").lines();
+    fn the_table_of_the_documentation() {
+        let lines = include_str!("../../../docs/configuration.md").lines();
         let table = lines.skip_while(|line| !line.starts_with("| branch or commit |")).skip(2);
         let mut rows = 0;
         for row in table.take_while(|line| line.starts_with('|')) {
