@@ -28,7 +28,7 @@ lint: ## Formatting, and clippy with warnings as errors
 
 .PHONY: unit
 unit: ## Unit and integration tests
-	@tools/need cc:gcc python3:python3 yaml:python3-yaml jq:jq docker-registry:docker-registry skopeo:skopeo openssl:openssl promtool:prometheus nginx:nginx wrk:wrk
+	@tools/need cc:gcc curl:curl python3:python3 yaml:python3-yaml jq:jq docker-registry:docker-registry skopeo:skopeo openssl:openssl promtool:prometheus nginx:nginx wrk:wrk
 	cargo test --locked
 
 .PHONY: contract
@@ -59,6 +59,12 @@ soak: ## Ask 10,000 questions round and round for ten minutes, and watch the mem
 fuzz: ## Look for bytes that break something: FUZZ_SECONDS (30) for each target, or for TARGET only
 	@tools/need cc:gcc c++:g++
 	@fuzz/run $(TARGET)
+
+.PHONY: docs
+docs: ## Build the documentation as a book with search: target/book/index.html
+	@tools/need cc:gcc
+	@tools/need-cargo mdbook 0.5.4
+	tools/book
 
 .PHONY: deny
 deny: ## Licences, versions and sources of the dependencies, and advisories where GitHub is reached

@@ -13,6 +13,7 @@ mod cache;
 mod cli;
 mod digests;
 mod disk;
+mod docs;
 mod edge;
 mod evaluations;
 mod faults;

@@ -31,7 +31,7 @@ const MISSING: [&str; 7] = [
 ];
 /// What may help then.
 const MODULES: &str = "; if it is there, the script may not read it: name its folder in `allow`, or put both in a folder of \
-                       their own (docs/scripts.md, Modules beside the script)";
+                       their own (docs/scripts.md, Use modules beside the script)";
 
 /// What may explain `SIGSYS`: the rules for scripts know the calls of the gateway's architecture only.
 const FOREIGN: &str = "; 32-bit programs, or programs of another architecture, cannot run as scripts";
