@@ -1,4 +1,4 @@
-# `make run` and `make test` do all their own set-up on a Debian machine with Rust.
+# On a Debian machine with Rust, `make run` and `make test` install everything that they need.
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
@@ -7,7 +7,7 @@ VENV := target/venv
 PIP_PACKAGES := kubernetes-validate==1.37.0 schemathesis==4.32.5
 
 .PHONY: help
-help: ## Show what there is to do
+help: ## List the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
 .PHONY: run
@@ -16,10 +16,10 @@ run: ## Build, and serve config/gateway.yaml on 127.0.0.1:4355
 	cargo run --release --locked -- serve --config config/gateway.yaml
 
 .PHONY: test
-test: lint unit contract manifests ## Everything that CI checks
+test: lint unit contract manifests ## Run everything that CI checks
 
 .PHONY: lint
-lint: ## Formatting, and clippy with warnings as errors
+lint: ## Check formatting, and run clippy with warnings as errors
 	@tools/need cc:gcc
 	cargo fmt --check
 	cargo fmt --check --manifest-path fuzz/Cargo.toml
@@ -27,17 +27,17 @@ lint: ## Formatting, and clippy with warnings as errors
 	cargo clippy --locked --no-default-features --lib -- -D warnings
 
 .PHONY: unit
-unit: ## Unit and integration tests
+unit: ## Run unit and integration tests
 	@tools/need cc:gcc curl:curl python3:python3 yaml:python3-yaml jq:jq docker-registry:docker-registry skopeo:skopeo openssl:openssl promtool:prometheus nginx:nginx wrk:wrk
 	cargo test --locked
 
 .PHONY: contract
-contract: $(VENV)/done ## openapi.yaml against the running server
+contract: $(VENV)/done ## Check openapi.yaml against the running server
 	cargo build --locked
 	tests/schemathesis target/debug/appset-gateway
 
 .PHONY: manifests
-manifests: $(VENV)/done ## The Kubernetes manifests against their schemas, and their configuration
+manifests: $(VENV)/done ## Check the Kubernetes manifests against their schemas, and their configuration
 	@tools/need kubectl:kubernetes-client
 	cargo build --locked
 	deploy/check
@@ -50,13 +50,13 @@ bench: ## Measure speed, in ratios to a bare reference server
 	  --json target/bench.json --markdown target/bench.md $(BENCH)
 
 .PHONY: soak
-soak: ## Ask 10,000 questions round and round for ten minutes, and watch the memory
+soak: ## Ask 10,000 questions in turn for ten minutes, and watch the memory
 	@tools/need cc:gcc python3:python3
 	cargo build --release --locked --bins --examples
 	python3 benches/soak.py --gateway target/release/appset-gateway --examples target/release/examples $(SOAK)
 
 .PHONY: fuzz
-fuzz: ## Look for bytes that break something: FUZZ_SECONDS (30) for each target, or for TARGET only
+fuzz: ## Look for bytes that break a property: FUZZ_SECONDS (30) for each target, or for TARGET only
 	@tools/need cc:gcc c++:g++
 	@fuzz/run $(TARGET)
 
@@ -67,7 +67,7 @@ docs: ## Build the documentation as a book with search: target/book/index.html
 	tools/book
 
 .PHONY: deny
-deny: ## Licences, versions and sources of the dependencies, and advisories where GitHub is reached
+deny: ## Check dependencies: licences, versions, sources, and advisories if GitHub can be reached
 	@tools/need cc:gcc
 	@tools/need-cargo cargo-deny 0.20.2
 	target/tools/bin/cargo-deny --locked check licenses bans sources
@@ -75,7 +75,7 @@ deny: ## Licences, versions and sources of the dependencies, and advisories wher
 	else echo "NOT CHECKED: advisories. Their database on GitHub cannot be reached from here." >&2; fi
 
 .PHONY: schema
-schema: ## Write config/schema.json anew
+schema: ## Write config/schema.json again, after a change of the configuration's types
 	cargo run --locked --quiet -- schema > config/schema.json.new
 	mv config/schema.json.new config/schema.json
 
