@@ -1,14 +1,14 @@
 //! A YAML document as a tree in which every node knows its place, so that what is found wrong later
 //! still has a line.
 
-use std::fmt;
-
-use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde_json::{Number, Value};
+use serde_json::Value;
 use serde_saphyr::{DuplicateKeyPolicy, Error, Location, Spanned, options::MergeKeyPolicy};
 
 use super::Report;
-use crate::domain::problem::{Path, Segment};
+use crate::domain::{
+    document::yaml_tree::Tree,
+    problem::{Path, Segment},
+};
 
 /// The most duplicate keys that are reported at once.
 const DUPLICATES: u32 = 20;
@@ -49,8 +49,8 @@ pub(crate) enum NodeKind {
 pub(crate) fn parse(report: &mut Report) -> Option<Node> {
     let mut source = report.source().to_owned();
     for number in 0..=DUPLICATES {
-        let error = match serde_saphyr::from_str_with_options::<Spanned<Tree>>(&source, options()) {
-            Ok(tree) => return Some(without_marks(node(tree))),
+        let error = match serde_saphyr::from_str_with_options::<Spanned<Tree<Spanned<String>>>>(&source, options()) {
+            Ok(tree) => return checked(report, tree),
             Err(error) => error,
         };
         let at = error.location().map(position).unwrap_or_default();
@@ -71,6 +71,18 @@ pub(crate) fn parse(report: &mut Report) -> Option<Node> {
         source.replace_range(at.offset..at.offset + key.len(), &mark);
     }
     None
+}
+
+/// The tree without marks; `None` when it holds a number that would lose digits, which the report then names.
+fn checked(report: &mut Report, tree: Spanned<Tree<Spanned<String>>>) -> Option<Node> {
+    match node(tree) {
+        Ok(node) => Some(without_marks(node)),
+        Err(at) => {
+            let message = "a number that is too large to be kept to the digit; write it as text, in quotes";
+            report.syntax(at, message.to_owned());
+            None
+        }
+    }
 }
 
 /// The first of the private-use characters that mark repeated keys.
@@ -216,84 +228,29 @@ fn message(error: &Error) -> String {
     text.split(" at line ").next().unwrap_or(text).to_owned()
 }
 
-fn node(tree: Spanned<Tree>) -> Node {
-    let at = position(tree.referenced);
-    let kind = match tree.value {
-        Tree::Scalar(value) => NodeKind::Scalar(value),
-        Tree::List(items) => NodeKind::List(items.into_iter().map(node).enumerate().collect()),
-        Tree::Mapping(entries) => NodeKind::Mapping(
-            entries.into_iter().map(|(key, value)| (key.value, position(key.referenced), node(value))).collect(),
-        ),
-    };
-    Node { at, kind }
-}
-
-enum Tree {
-    Scalar(Value),
-    List(Vec<Spanned<Tree>>),
-    Mapping(Vec<(Spanned<String>, Spanned<Tree>)>),
-}
-
-impl<'de> Deserialize<'de> for Tree {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(TreeVisitor)
-    }
-}
-
 /// 2^63: a smaller whole number is never a float.
 const TOO_LARGE: f64 = 9_223_372_036_854_775_808.0;
 
-struct TreeVisitor;
-
-impl<'de> Visitor<'de> for TreeVisitor {
-    type Value = Tree;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a YAML value")
-    }
-
-    fn visit_unit<E>(self) -> Result<Tree, E> {
-        Ok(Tree::Scalar(Value::Null))
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<Tree, E> {
-        Ok(Tree::Scalar(value.into()))
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Tree, E> {
-        Ok(Tree::Scalar(value.into()))
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Tree, E> {
-        Ok(Tree::Scalar(value.into()))
-    }
-
-    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Tree, E> {
-        // A whole number that 64 bits do not hold comes as a float too.
-        if value.abs() >= TOO_LARGE {
-            return Err(E::custom("a number that is too large to be kept to the digit; write it as text, in quotes"));
+/// The tree with its positions. Fails with the position of a number that does not keep all its digits: a whole number
+/// beyond 64 bits is a float here.
+fn node(tree: Spanned<Tree<Spanned<String>>>) -> Result<Node, Position> {
+    let at = position(tree.referenced);
+    let kind = match tree.value {
+        Tree::Scalar(Value::Number(number))
+            if number.is_f64() && number.as_f64().is_some_and(|n| n.abs() >= TOO_LARGE) =>
+        {
+            return Err(at);
         }
-        let number = Number::from_f64(value).ok_or_else(|| E::custom("a number that is not finite"))?;
-        Ok(Tree::Scalar(number.into()))
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<Tree, E> {
-        Ok(Tree::Scalar(value.into()))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Tree, A::Error> {
-        let mut items = Vec::new();
-        while let Some(item) = seq.next_element()? {
-            items.push(item);
+        Tree::Scalar(value) => NodeKind::Scalar(value),
+        Tree::List(items) => {
+            let items = items.into_iter().map(node).enumerate().map(|(index, item)| Ok((index, item?)));
+            NodeKind::List(items.collect::<Result<_, _>>()?)
         }
-        Ok(Tree::List(items))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Tree, A::Error> {
-        let mut entries = Vec::new();
-        while let Some(entry) = map.next_entry()? {
-            entries.push(entry);
+        Tree::Mapping(entries) => {
+            let entries = entries.into_iter();
+            let entries = entries.map(|(key, value)| Ok((key.value, position(key.referenced), node(value)?)));
+            NodeKind::Mapping(entries.collect::<Result<_, _>>()?)
         }
-        Ok(Tree::Mapping(entries))
-    }
+    };
+    Ok(Node { at, kind })
 }

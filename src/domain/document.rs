@@ -8,6 +8,7 @@ mod errors;
 mod scan;
 mod strict;
 pub(crate) mod yaml;
+pub(crate) mod yaml_tree;
 
 use std::borrow::Cow;
 

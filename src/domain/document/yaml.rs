@@ -1,24 +1,23 @@
-//! A stream of YAML documents, read as strictly as JSON is: no key twice, no merge keys, no tags of its own.
+//! Reads a stream of YAML documents as strictly as JSON: no repeated keys, no merge keys, no custom tags.
 //!
-//! Booleans are those of YAML 1.2, so that `no` is text. A number must be written as it is printed: `010`, `1_000` and
-//! `0x1F` are different things to different readers, and `1.10` or the commit `1234567e8` would be changed silently.
+//! Booleans are those of YAML 1.2, so `no` is a text. A number must be written as it is printed. YAML readers disagree
+//! about `010`, `1_000` and `0x1F`, and `1.10` or the commit `1234567e8` would change silently.
 
-use std::fmt;
+use serde_json::{Map, Value};
+use serde_saphyr::{DuplicateKeyPolicy, Error, Location, Options, Spanned, options::MergeKeyPolicy};
 
-use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
-use serde_json::{Map, Number, Value};
-use serde_saphyr::{DuplicateKeyPolicy, Error, Options, Spanned, options::MergeKeyPolicy};
+use super::yaml_tree::Tree;
 
-/// The most nodes that a stream may hold, aliases spelt out.
+/// The most nodes in a stream. Each use of an alias counts in full.
 const MAX_NODES: usize = 2_000_000;
 
-/// Parses a stream of documents. Those that hold nothing, or a bare `null`, are left out.
+/// Parses a stream of documents. Empty documents and a bare `null` are left out.
 ///
 /// # Errors
-/// On the first document that is none; the text gives line and column.
+/// On the first invalid document. The text gives line and column.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Vec<Value>, String> {
     let text = std::str::from_utf8(bytes).map_err(|error| format!("not UTF-8: {error}"))?;
-    let documents = serde_saphyr::from_multiple_with_options::<Spanned<Tree>>(text, options());
+    let documents = serde_saphyr::from_multiple_with_options::<Spanned<Tree<String>>>(text, options());
     let documents = documents.map_err(|error| message(&error))?;
     documents.into_iter().map(|document| settle(document, text)).collect()
 }
@@ -38,108 +37,55 @@ fn options() -> Options {
     }
 }
 
-/// The error in one line, and without advice on a program's options.
+/// The error in one line, without serde-saphyr's advice to programmers.
 fn message(error: &Error) -> String {
     if let (Error::DuplicateMappingKey { key: Some(key), .. }, Some(at)) = (error.without_snippet(), error.location()) {
-        let (line, column) = (at.line(), at.column());
-        return format!("the key `{}` stands twice at line {line}, column {column}", key.escape_debug());
+        return repeated_key(key, at);
     }
     error.without_snippet().to_string().replace(char::is_control, " ")
 }
 
-/// The value, with every number held against its text.
-fn settle(node: Spanned<Tree>, text: &str) -> Result<Value, String> {
+/// The value. Every number must be written as it is printed.
+fn settle(node: Spanned<Tree<String>>, text: &str) -> Result<Value, String> {
     let at = node.defined;
-    Ok(match node.value {
-        Tree::Number(number) => {
-            let [from, length] = [at.span().byte_offset(), at.span().byte_len()]
-                .map(|bytes| bytes.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or_default());
-            let written = text.get(from..from.saturating_add(length)).unwrap_or_default().trim();
-            if written != number.to_string() {
-                let (line, column) = (at.line(), at.column());
-                return Err(format!(
-                    "`{}` would be read as the number {number} at line {line}, column {column}; \
-                     write that, or put it in quotes",
-                    written.escape_debug()
-                ));
+    match node.value {
+        Tree::Scalar(Value::Number(number)) => {
+            let written = written(at, text);
+            if written == number.to_string() {
+                return Ok(Value::Number(number));
             }
-            Value::Number(number)
+            let (line, column) = (at.line(), at.column());
+            Err(format!(
+                "`{}` would be read as the number {number} at line {line}, column {column}; write that, or put it in quotes",
+                written.escape_debug()
+            ))
         }
-        Tree::Other(value) => value,
-        Tree::List(items) => Value::Array(items.into_iter().map(|item| settle(item, text)).collect::<Result<_, _>>()?),
+        Tree::Scalar(value) => Ok(value),
+        Tree::List(items) => items.into_iter().map(|item| settle(item, text)).collect(),
         Tree::Mapping(entries) => {
-            let entries = entries.into_iter().map(|(key, value)| Ok((key, settle(value, text)?)));
-            Value::Object(entries.collect::<Result<Map<_, _>, String>>()?)
-        }
-    })
-}
-
-/// A node, whose numbers are not believed yet.
-enum Tree {
-    Number(Number),
-    Other(Value),
-    List(Vec<Spanned<Tree>>),
-    Mapping(Vec<(String, Spanned<Tree>)>),
-}
-
-impl<'de> Deserialize<'de> for Tree {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(TreeVisitor)
-    }
-}
-
-struct TreeVisitor;
-
-impl<'de> Visitor<'de> for TreeVisitor {
-    type Value = Tree;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a YAML value")
-    }
-
-    fn visit_unit<E>(self) -> Result<Tree, E> {
-        Ok(Tree::Other(Value::Null))
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<Tree, E> {
-        Ok(Tree::Other(value.into()))
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Tree, E> {
-        Ok(Tree::Number(value.into()))
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Tree, E> {
-        Ok(Tree::Number(value.into()))
-    }
-
-    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Tree, E> {
-        Number::from_f64(value).map(Tree::Number).ok_or_else(|| E::custom("a number that is not finite"))
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<Tree, E> {
-        Ok(Tree::Other(value.into()))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Tree, A::Error> {
-        let mut list = Vec::new();
-        while let Some(item) = items.next_element()? {
-            list.push(item);
-        }
-        Ok(Tree::List(list))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Tree, A::Error> {
-        let (mut map, mut keys) = (Vec::new(), std::collections::HashSet::new());
-        while let Some((key, value)) = entries.next_entry::<String, _>()? {
-            // Also `1` and `"1"`, which are different keys in YAML.
-            if !keys.insert(key.clone()) {
-                return Err(A::Error::custom(format!("the key `{}` stands twice", key.escape_debug())));
+            let mut map = Map::new();
+            for (key, value) in entries {
+                // `1` and `"1"` are different keys in YAML, and the same key in JSON.
+                if map.contains_key(&key) {
+                    return Err(repeated_key(&key, value.referenced));
+                }
+                map.insert(key, settle(value, text)?);
             }
-            map.push((key, value));
+            Ok(Value::Object(map))
         }
-        Ok(Tree::Mapping(map))
     }
+}
+
+/// The text of the scalar at `at`.
+fn written(at: Location, text: &str) -> &str {
+    let span = at.span();
+    let number = |bytes: Option<u64>| bytes.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or_default();
+    let (from, length) = (number(span.byte_offset()), number(span.byte_len()));
+    text.get(from..from.saturating_add(length)).unwrap_or_default().trim()
+}
+
+fn repeated_key(key: &str, at: Location) -> String {
+    format!("the key `{}` stands twice at line {}, column {}", key.escape_debug(), at.line(), at.column())
 }
 
 #[cfg(test)]
@@ -178,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused() {
+    fn refuses_what_readers_disagree_about() {
         for (text, says) in [
             ("a: 1\nb: 2\na: 3\n", "the key `a` stands twice at line 3, column 1"),
             ("{1: x, '1': y}", "stands twice"),
@@ -205,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn work_has_an_end() {
+    fn deep_and_expanding_documents_are_refused() {
         for deep in ["[".repeat(100_000), "- ".repeat(100_000)] {
             parse(deep.as_bytes()).unwrap_err();
         }
