@@ -1,6 +1,7 @@
 //! The words of the domain, and what every room uses.
 
 pub mod clock;
+pub(crate) mod count;
 pub mod document;
 pub mod error;
 pub mod generator;

@@ -2,15 +2,19 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::domain::count::CountGuard;
+
 /// A count of the requests under way.
 #[derive(Debug, Default)]
 pub struct InFlight(AtomicUsize);
 
+/// A request that counts as under way until the slot is dropped.
+pub(crate) type RequestSlot<'a> = CountGuard<&'a AtomicUsize>;
+
 impl InFlight {
-    /// A place for one more request, or `None` when `most` are taken.
-    pub(crate) fn enter(&self, most: usize) -> Option<RequestSlot<'_>> {
-        let place = RequestSlot(self);
-        if self.0.fetch_add(1, Ordering::Relaxed) < most { Some(place) } else { None }
+    /// A slot for one more request, or `None` when `max` are taken.
+    pub(crate) fn enter(&self, max: usize) -> Option<RequestSlot<'_>> {
+        CountGuard::below(&self.0, max)
     }
 
     /// How many requests are under way.
@@ -20,22 +24,12 @@ impl InFlight {
     }
 }
 
-/// A request's place, free again when it is dropped.
-#[derive(Debug)]
-pub(crate) struct RequestSlot<'a>(&'a InFlight);
-
-impl Drop for RequestSlot<'_> {
-    fn drop(&mut self) {
-        self.0.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn places_are_limited_and_come_back() {
+    fn slots_are_limited_and_become_free_again() {
         let in_flight = InFlight::default();
         let (first, second) = (in_flight.enter(2), in_flight.enter(2));
         assert!(first.is_some() && second.is_some());

@@ -21,7 +21,10 @@ use tokio::{
     time::{Instant, sleep, timeout_at},
 };
 
-use crate::domain::problem::{Path, Problems};
+use crate::domain::{
+    count::CountGuard,
+    problem::{Path, Problems},
+};
 
 /// How many calls of one entry may wait for their turn.
 const MAX_WAITING: usize = 1000;
@@ -92,14 +95,8 @@ impl Rate {
     }
 }
 
-/// A call that waits, until it is dropped.
-struct Waiting<'a>(&'a AtomicUsize);
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
+/// A call that counts as waiting until the guard is dropped.
+type Waiting<'a> = CountGuard<&'a AtomicUsize>;
 
 impl Allowance {
     /// `rate` calls per second, as many of which may come at once, and `concurrency` calls under way; any unless set. They stand at `rate`
@@ -141,8 +138,8 @@ impl Allowance {
 
     /// A place in the queue, unless it is clear that the call's turn comes too late.
     fn queue(&self, until: Instant) -> Result<Waiting<'_>, Excess> {
-        let before = self.waiting.fetch_add(1, Ordering::Relaxed);
-        let waiting = Waiting(&self.waiting);
+        let waiting = Waiting::new(&self.waiting);
+        let before = self.waiting.load(Ordering::Relaxed).saturating_sub(1);
         if let Some(rate) = &self.rate {
             // At least so long until those before it have had their turns.
             let all = Duration::from_secs(before as u64) / rate.most.get();

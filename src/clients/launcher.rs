@@ -44,7 +44,7 @@ pub(crate) use self::{
     wire::{Copied, Ended, Environment, First, How, Program},
 };
 use self::{root::Root, slot::Launcher};
-use crate::telemetry::metrics::ProgramMetrics;
+use crate::{domain::count::Count, telemetry::metrics::ProgramMetrics};
 
 /// The argument with which the gateway's program lives as a launcher.
 pub(crate) const ARGUMENT: &str = "launch";
@@ -124,22 +124,6 @@ impl Launchers {
         drop(self.root.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 
-    /// Notes that a program runs.
-    fn begun(&self) {
-        self.running.send_modify(|running| *running += 1);
-        if let Some(metrics) = &self.metrics {
-            metrics.running.inc();
-        }
-    }
-
-    /// Notes that one runs no more.
-    fn ended(&self) {
-        self.running.send_modify(|running| *running -= 1);
-        if let Some(metrics) = &self.metrics {
-            metrics.running.dec();
-        }
-    }
-
     /// Notes what a bay wants.
     fn want(&self, network: Network) {
         let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
@@ -159,6 +143,23 @@ impl Launchers {
             }
         }
         root.insert(Root::new()?).folder(user)
+    }
+}
+
+/// The programs that run.
+impl Count for Launchers {
+    fn increment(&self) {
+        self.running.send_modify(|running| *running += 1);
+        if let Some(metrics) = &self.metrics {
+            metrics.running.inc();
+        }
+    }
+
+    fn decrement(&self) {
+        self.running.send_modify(|running| *running -= 1);
+        if let Some(metrics) = &self.metrics {
+            metrics.running.dec();
+        }
     }
 }
 

@@ -1,5 +1,8 @@
-//! Metrics in Prometheus' text format: `appset_gateway_<noun>_<unit>[_total]`, with labels only from
-//! closed sets (routes, kinds, codes, states), never from a request.
+//! Metrics in Prometheus' text format: `appset_gateway_<noun>_<unit>[_total]`. Labels have values of closed sets (routes, kinds,
+//! codes, states), never values of a request.
+//!
+//! To add a metric, add a field and the line that registers it to the struct of its topic, and a row to `docs/metrics.md`. The
+//! tests below name the metric that misses a row, or whose name or help text breaks the rules.
 
 mod callers;
 mod connections;
@@ -7,17 +10,18 @@ mod evaluations;
 mod outbound;
 mod process;
 mod programs;
+mod registry;
 mod reloads;
 mod routes;
+#[cfg(test)]
+mod tests;
 mod traces;
 
 use std::time::Duration;
 
-use prometheus::{
-    Encoder as _, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
-    Registry, TextEncoder,
-};
+use prometheus::{Encoder as _, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, Registry, TextEncoder};
 
+use self::registry::{Made, Meaning, MetricRegistry, is_explained};
 pub(crate) use self::{
     callers::{CallerMetrics, KeySetMetrics, ReviewMetrics},
     connections::ConnectionMetrics,
@@ -31,8 +35,25 @@ pub(crate) use self::{
 };
 use crate::domain::generator::Verdict;
 
-/// Bounds for answers that range from a cache hit to a deadline, in seconds.
-const BUCKETS: [f64; 12] = [0.000_1, 0.000_5, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 25.0];
+const LOOKUP_STATES: [Meaning; 6] = [
+    ("hit", "a fresh answer"),
+    ("stale", "an older answer, renewed in the background"),
+    ("stale_if_error", "an older answer, since the backend gave none"),
+    ("failing", "the backend was not asked, since it failed just before"),
+    ("miss", "a run of the backend"),
+    ("joined", "the run of another request"),
+];
+
+const FAILURE_KINDS: [Meaning; 8] = [
+    ("unavailable", "the backend or a service behind it did not work"),
+    ("timeout", "no answer in time"),
+    ("throttled", "a service asked for a pause"),
+    ("denied", "a service refused access"),
+    ("invalid_input", "the input is bad"),
+    ("invalid_output", "the answer is malformed"),
+    ("crashed", "a bug in the gateway"),
+    ("held", "the guard holds the answer"),
+];
 
 /// All metrics.
 #[derive(Debug)]
@@ -43,67 +64,84 @@ pub struct Metrics {
     backend_seconds: HistogramVec,
     lookups: IntCounterVec,
     failures: IntCounterVec,
-    /// Requests that are being answered.
+    /// Requests under way.
     pub(crate) in_flight: IntGauge,
     /// Backend runs under way.
     pub flights: IntGauge,
-    /// What each route answers with just now.
+    /// The current state of each route.
     pub(crate) routes: RouteGauges,
-    /// What the process itself uses.
+    /// What the gateway's process uses.
     pub(crate) process: ProcessMetrics,
-    /// What is counted of the disk.
+    /// Reads and writes of the file of last good answers.
     pub disk: DiskMetrics,
-    /// What is counted of the way out.
+    /// Requests to other services.
     pub outbound: OutboundMetrics,
-    /// What is counted of scripts.
+    /// Programs of scripts.
     pub(crate) programs: ProgramMetrics,
-    /// What is counted of evaluations in processes of their own.
+    /// Evaluations in evaluators.
     pub evaluations: EvaluationMetrics,
-    /// What is counted of connections to the gateway.
+    /// Connections to the gateway.
     pub(crate) connections: ConnectionMetrics,
-    /// What is counted of configurations.
+    /// The configuration in use, and reloads.
     pub(crate) reloads: ReloadMetrics,
-    /// What is counted of whoever vouches for callers.
+    /// Issuers of tokens, and token reviews.
     pub(crate) callers: CallerMetrics,
-    /// What is counted of spans.
+    /// What became of spans.
     pub(crate) spans: SpanMetrics,
     /// Answers in memory.
     pub(crate) cache_entries: IntGauge,
-    /// Their size.
+    /// The size of the answers in memory, in bytes.
     pub(crate) cache_bytes: IntGauge,
 }
 
-/// What is counted of the file of last good answers.
+/// Counts reads and writes of the file of last good answers.
 #[derive(Debug, Clone)]
 pub struct DiskMetrics {
     /// Answers that are safe on disk.
     pub(crate) writes: IntCounter,
     /// Reads and writes that failed.
     pub errors: IntCounter,
-    /// Records that were lost one by one.
+    /// Records that were lost. A lost record counts as unknown.
     pub(crate) lost: IntCounter,
 }
 
-/// One route's metrics, looked up once.
+impl DiskMetrics {
+    fn new(registry: &mut MetricRegistry) -> Made<Self> {
+        Ok(Self {
+            writes: registry
+                .counter("appset_gateway_disk_writes_total", "Last good answers that were written to disk.")?,
+            errors: registry.counter(
+                "appset_gateway_disk_errors_total",
+                "Reads and writes of last good answers that failed.",
+            )?,
+            lost: registry.counter(
+                "appset_gateway_disk_lost_total",
+                "Records that could not be written, or had to leave for want of room. What a lost record said is unknown.",
+            )?,
+        })
+    }
+}
+
+/// The metrics of one route, looked up once.
 #[derive(Debug)]
 pub(crate) struct RouteMetrics {
     /// Requests answered with parameter sets.
     pub(crate) answered: IntCounter,
-    /// How long requests took.
+    /// How long requests took, in seconds.
     pub(crate) seconds: Histogram,
     /// Fresh answers from the cache.
     pub(crate) hits: IntCounter,
-    /// Answers from the cache that were renewed in the background.
+    /// Older answers from the cache, renewed in the background.
     pub(crate) stale: IntCounter,
-    /// Answers from the cache that stood in for a backend that did not know.
+    /// Older answers from the cache, served since the backend gave none.
     pub(crate) stale_if_error: IntCounter,
-    /// Questions that the backend was not asked, since it failed just now.
+    /// Requests for which the backend was not asked, since it failed just before.
     pub(crate) failing: IntCounter,
     /// Answers that needed a run of the backend.
     pub(crate) misses: IntCounter,
-    /// Answers that waited for another call's run.
+    /// Answers that came from the run of another request.
     pub(crate) joined: IntCounter,
-    /// What it answers with just now.
+    /// The route's current state.
     pub(crate) now: RouteNow,
     present: Histogram,
     absent: Histogram,
@@ -113,7 +151,7 @@ pub(crate) struct RouteMetrics {
 }
 
 impl RouteMetrics {
-    /// Notes a run of the backend.
+    /// Counts a run of the backend.
     pub(crate) fn ran(&self, outcome: Verdict, took: Duration) {
         let histogram = match outcome {
             Verdict::Present => &self.present,
@@ -123,108 +161,86 @@ impl RouteMetrics {
         histogram.observe(took.as_secs_f64());
     }
 
-    /// Notes that a run brought no answer, or none that is believed; `kind` says why.
+    /// Counts a run without an accepted answer, by the `kind` of failure.
     pub(crate) fn failed(&self, kind: &str) {
+        debug_assert!(is_explained(&FAILURE_KINDS, kind), "{kind}");
         self.failures.with_label_values(&[&self.route, kind]).inc();
     }
 }
 
-/// A gauge at zero, registered.
-fn gauge(registry: &Registry, name: &str, help: &str) -> Result<IntGauge, prometheus::Error> {
-    let gauge = IntGauge::new(name, help)?;
-    registry.register(Box::new(gauge.clone()))?;
-    Ok(gauge)
-}
-
-/// Counters with labels, registered.
-fn counters(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> Result<IntCounterVec, prometheus::Error> {
-    let counters = IntCounterVec::new(Opts::new(name, help), labels)?;
-    registry.register(Box::new(counters.clone()))?;
-    Ok(counters)
-}
-
-/// What stands for the route of a request that found none.
+/// The label of a request for which no route was found.
 pub(crate) const NO_ROUTE: &str = "none";
 
 impl Metrics {
     /// All metrics at zero.
     ///
     /// # Errors
-    /// Never: names are constants and registered once.
+    /// Never: the names are constants, and each is registered once.
     pub fn new() -> Result<Self, prometheus::Error> {
-        let registry = Registry::new();
-        let gauge = |name: &str, help: &str| gauge(&registry, name, help);
-        let counters = |name: &str, help: &str, labels: &[&str]| counters(&registry, name, help, labels);
-        let histograms = |name: &str, help: &str, labels: &[&str]| -> Result<HistogramVec, prometheus::Error> {
-            let histograms = HistogramVec::new(HistogramOpts::new(name, help).buckets(BUCKETS.to_vec()), labels)?;
-            registry.register(Box::new(histograms.clone()))?;
-            Ok(histograms)
-        };
-        let disk_errors =
-            IntCounter::new("appset_gateway_disk_errors_total", "Reads and writes of last good answers that failed.")?;
-        registry.register(Box::new(disk_errors.clone()))?;
-        let disk_writes =
-            IntCounter::new("appset_gateway_disk_writes_total", "Last good answers that are safe on disk.")?;
-        registry.register(Box::new(disk_writes.clone()))?;
-        let disk_lost = IntCounter::new(
-            "appset_gateway_disk_lost_total",
-            "Records that could not be kept on disk or had to leave for want of room; what they were counts as unknown.",
+        Self::register(&mut MetricRegistry::default())
+    }
+
+    fn register(registry: &mut MetricRegistry) -> Made<Self> {
+        let build = registry.gauges(
+            "appset_gateway_build_info",
+            "Always 1. The label names the version of this build.",
+            "version",
         )?;
-        registry.register(Box::new(disk_lost.clone()))?;
-        let metrics = Self {
-            callers: CallerMetrics::new(&registry)?,
-            connections: ConnectionMetrics::new(&registry)?,
-            reloads: ReloadMetrics::new(&registry)?,
-            spans: SpanMetrics::new(&registry)?,
-            outbound: OutboundMetrics::new(&registry)?,
-            programs: ProgramMetrics::new(&registry)?,
-            evaluations: EvaluationMetrics::new(&registry)?,
-            requests: counters(
+        build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
+        Ok(Self {
+            callers: CallerMetrics::new(registry)?,
+            connections: ConnectionMetrics::new(registry)?,
+            reloads: ReloadMetrics::new(registry)?,
+            spans: SpanMetrics::new(registry)?,
+            outbound: OutboundMetrics::new(registry)?,
+            programs: ProgramMetrics::new(registry)?,
+            evaluations: EvaluationMetrics::new(registry)?,
+            requests: registry.counters(
                 "appset_gateway_requests_total",
-                "Requests, by route and code; the code is ok or that of the error.",
+                "Requests, by route and code. The code is ok, or that of the error.",
                 &["route", "code"],
             )?,
-            request_seconds: histograms(
+            request_seconds: registry.histograms(
                 "appset_gateway_request_duration_seconds",
                 "How long requests took, by route.",
                 &["route"],
             )?,
-            backend_seconds: histograms(
+            backend_seconds: registry.histograms(
                 "appset_gateway_backend_duration_seconds",
-                "How long runs of backends took, by route, kind and outcome (present, absent, unknown).",
+                "How long runs of backends took, by route, kind of backend and outcome (present, absent, unknown).",
                 &["route", "backend", "outcome"],
             )?,
-            lookups: counters(
+            lookups: registry.explained(
                 "appset_gateway_cache_lookups_total",
-                "Lookups of answers, by route and state (hit, stale, stale_if_error, failing, miss, joined).",
+                "Lookups of answers in the cache, by route.",
                 &["route", "state"],
+                &LOOKUP_STATES,
             )?,
-            failures: counters(
+            failures: registry.explained(
                 "appset_gateway_backend_failures_total",
-                "Runs of backends that brought no answer, by route and kind (unavailable, timeout, throttled, denied, \
-                 invalid_input, invalid_output, crashed, held).",
+                "Runs of backends without an accepted answer, by route.",
                 &["route", "kind"],
+                &FAILURE_KINDS,
             )?,
-            in_flight: gauge("appset_gateway_requests_in_flight", "Requests that are being answered.")?,
-            flights: gauge("appset_gateway_backend_runs_in_flight", "Runs of backends under way.")?,
-            routes: RouteGauges::new(&registry)?,
-            process: ProcessMetrics::new(&registry)?,
-            disk: DiskMetrics { writes: disk_writes, errors: disk_errors, lost: disk_lost },
-            cache_entries: gauge("appset_gateway_cache_entries", "Answers in memory.")?,
-            cache_bytes: gauge("appset_gateway_cache_size_bytes", "Size of the answers in memory.")?,
-            registry: registry.clone(),
-        };
-        let build = Opts::new("appset_gateway_build_info", "Always 1; the labels say which build this is.");
-        let build = IntGaugeVec::new(build, &["version"])?;
-        build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
-        registry.register(Box::new(build))?;
-        Ok(metrics)
+            in_flight: registry.gauge("appset_gateway_requests_in_flight", "Requests under way.")?,
+            flights: registry.gauge("appset_gateway_backend_runs_in_flight", "Runs of backends under way.")?,
+            routes: RouteGauges::new(registry)?,
+            process: ProcessMetrics::new(registry)?,
+            disk: DiskMetrics::new(registry)?,
+            cache_entries: registry.gauge("appset_gateway_cache_entries", "Answers in memory.")?,
+            cache_bytes: registry
+                .gauge("appset_gateway_cache_size_bytes", "Size of the answers in memory, in bytes.")?,
+            registry: registry.gatherer(),
+        })
     }
 
     /// The metrics of one route.
     #[must_use]
     pub(crate) fn route(&self, route: &str, backend: &str) -> RouteMetrics {
-        let lookups = |state: &str| self.lookups.with_label_values(&[route, state]);
+        let lookups = |state: &str| {
+            debug_assert!(is_explained(&LOOKUP_STATES, state), "{state}");
+            self.lookups.with_label_values(&[route, state])
+        };
         let ran = |outcome: &str| self.backend_seconds.with_label_values(&[route, backend, outcome]);
         RouteMetrics {
             answered: self.requests.with_label_values(&[route, "ok"]),
@@ -244,7 +260,7 @@ impl Metrics {
         }
     }
 
-    /// Counts a request that ended with `code`. `route` is a configured one or [`NO_ROUTE`].
+    /// Counts a request that ended with `code`. `route` is a configured name or [`NO_ROUTE`].
     pub(crate) fn ended(&self, route: &str, code: &str, took: Duration) {
         self.requests.with_label_values(&[route, code]).inc();
         self.request_seconds.with_label_values(&[route]).observe(took.as_secs_f64());

@@ -15,7 +15,7 @@ use super::{
     slot::Launcher,
     wire::{Ended, Fate, Report},
 };
-use crate::domain::error::BackendError;
+use crate::domain::{count::CountGuard, error::BackendError};
 
 /// A launcher and its program. Dropped before the program's end, it ends the program: first politely, then by force.
 #[derive(Debug)]
@@ -34,19 +34,17 @@ struct Held {
     until: Option<Instant>,
 }
 
-/// The place of a program that runs.
+/// A program that counts as running, and its turn.
 #[derive(Debug)]
 struct ProcessPermit {
-    launchers: Arc<Launchers>,
+    _running: CountGuard<Arc<Launchers>>,
     _turn: Option<RunPermit>,
 }
 
 impl RunningProcess {
     /// The one of `slot`, whose program was just started in its `turn`, if it takes one.
     pub(super) fn new(places: &Arc<PoolState>, slot: Launcher, turn: Option<RunPermit>) -> Self {
-        let launchers = Arc::clone(&places.launchers);
-        launchers.begun();
-        let place = ProcessPermit { launchers, _turn: turn };
+        let place = ProcessPermit { _running: CountGuard::new(Arc::clone(&places.launchers)), _turn: turn };
         Self(Some(Held { places: Arc::clone(places), slot, place, until: None }))
     }
 
@@ -103,7 +101,7 @@ impl Held {
     /// wait again.
     async fn report(&mut self) -> io::Result<Report> {
         if self.until.is_none() {
-            let mut closing = self.place.launchers.is_closed.subscribe();
+            let mut closing = self.places.launchers.is_closed.subscribe();
             tokio::select! {
                 report = self.slot.reports().next() => return report,
                 _ = closing.wait_for(|is_closed| *is_closed) => {}
@@ -150,10 +148,4 @@ fn told(report: &io::Result<Report>, held: Option<Held>) -> (Result<Ended, Backe
         }
     }
     (how.map_err(BackendError::unavailable), destroying)
-}
-
-impl Drop for ProcessPermit {
-    fn drop(&mut self) {
-        self.launchers.ended();
-    }
 }

@@ -13,7 +13,10 @@ use super::{
     process::Process,
     wire::{self, Answer, Task},
 };
-use crate::clients::launcher::Idle;
+use crate::{
+    clients::launcher::Idle,
+    domain::count::{Count, CountGuard},
+};
 
 /// How long an evaluation may take while others wait.
 const SHARE: Duration = Duration::from_secs(2);
@@ -26,21 +29,22 @@ pub(super) struct Pool {
     program: PathBuf,
     memory: u64,
     turns: Arc<Semaphore>,
-    waiting: watch::Sender<usize>,
+    waiting: Waiting,
     idle: Arc<Idle<Process>>,
 }
 
 /// An evaluator that has something to do, and its turn. Both end together.
 struct Busy(Option<(Process, OwnedSemaphorePermit)>);
 
-/// Somebody who waits for a turn.
-struct Waiting<'a>(&'a watch::Sender<usize>);
+/// How many callers wait for a turn.
+#[derive(Debug, Default)]
+struct Waiting(watch::Sender<usize>);
 
 impl Pool {
     /// At most `count` of them, each with so many bytes of memory.
     pub(super) fn new(program: PathBuf, count: usize, memory: u64) -> Self {
         let turns = Arc::new(Semaphore::new(count));
-        Self { program, memory, turns, waiting: watch::Sender::default(), idle: Arc::default() }
+        Self { program, memory, turns, waiting: Waiting::default(), idle: Arc::default() }
     }
 
     /// What comes of `task`. The evaluator is killed when there is nothing by the `deadline`, or when the caller stops to wait.
@@ -74,8 +78,7 @@ impl Pool {
         if let Ok(turn) = Arc::clone(&self.turns).try_acquire_owned() {
             return Ok(turn);
         }
-        self.waiting.send_modify(|waiting| *waiting += 1);
-        let _waiting = Waiting(&self.waiting);
+        let _waiting = CountGuard::new(&self.waiting);
         let turn = timeout_at(deadline, Arc::clone(&self.turns).acquire_owned()).await;
         turn.ok().and_then(Result::ok).ok_or(Cause::NoTurn)
     }
@@ -83,14 +86,18 @@ impl Pool {
     /// Waits until an evaluation had its share, and somebody waits.
     async fn is_wanted(&self) {
         sleep(SHARE).await;
-        let mut waiting = self.waiting.subscribe();
+        let mut waiting = self.waiting.0.subscribe();
         // The sender lives as long as `self`.
         let _ = waiting.wait_for(|waiting| *waiting > 0).await;
     }
 }
 
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
+impl Count for Waiting {
+    fn increment(&self) {
+        self.0.send_modify(|waiting| *waiting += 1);
+    }
+
+    fn decrement(&self) {
         self.0.send_modify(|waiting| *waiting -= 1);
     }
 }

@@ -1,11 +1,24 @@
-//! What is counted of whoever vouches for callers.
+//! Issuers of tokens and API servers, which say who callers are.
 
-use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
+use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 
-use super::counters;
+use super::registry::{Made, Meaning, MetricRegistry, is_explained};
 use crate::domain::clock::Timestamp;
 
-/// What is counted of whoever vouches for callers.
+const REVIEW_OUTCOMES: [Meaning; 3] = [
+    ("authenticated", "the token is valid"),
+    ("refused", "the token is not valid"),
+    ("failed", "the API server gave no answer"),
+];
+
+const SPARED_REASONS: [Meaning; 4] = [
+    ("unlikely", "it is not a signed JWT for the gateway that is still valid"),
+    ("throttled", "too many new tokens came from one address"),
+    ("busy", "no review slot was free in time"),
+    ("stood_in", "an earlier review was used, since the API server did not answer"),
+];
+
+/// Metrics of all issuers and API servers.
 #[derive(Debug, Clone)]
 pub(crate) struct CallerMetrics {
     reads: IntCounterVec,
@@ -15,7 +28,7 @@ pub(crate) struct CallerMetrics {
     reviews_spared: IntCounterVec,
 }
 
-/// What is counted of one issuer's keys.
+/// Metrics of one issuer's keys.
 #[derive(Debug, Clone)]
 pub(crate) struct KeySetMetrics {
     read: IntCounter,
@@ -24,7 +37,7 @@ pub(crate) struct KeySetMetrics {
     keys: IntGauge,
 }
 
-/// What is counted of an API server's reviews.
+/// Metrics of token reviews.
 #[derive(Debug, Clone)]
 pub(crate) struct ReviewMetrics {
     done: IntCounterVec,
@@ -32,53 +45,47 @@ pub(crate) struct ReviewMetrics {
 }
 
 impl CallerMetrics {
-    /// None yet.
-    pub(crate) fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
-        let gauges = |name: &str, help: &str| -> Result<IntGaugeVec, prometheus::Error> {
-            let gauges = IntGaugeVec::new(Opts::new(name, help), &["issuer"])?;
-            registry.register(Box::new(gauges.clone()))?;
-            Ok(gauges)
-        };
+    pub(super) fn new(registry: &mut MetricRegistry) -> Made<Self> {
         Ok(Self {
-            reads: counters(
-                registry,
+            reads: registry.counters(
                 "appset_gateway_issuer_key_reads_total",
                 "How often an issuer's keys were read, by issuer and outcome (ok, failed).",
                 &["issuer", "outcome"],
             )?,
-            read_at: gauges(
+            read_at: registry.gauges(
                 "appset_gateway_issuer_keys_read_timestamp_seconds",
-                "When an issuer's keys were last read well, in seconds since 1970; 0 when they never were.",
+                "When an issuer's keys were last read without an error, in seconds since 1970, or 0 before the first time.",
+                "issuer",
             )?,
-            keys: gauges("appset_gateway_issuer_keys", "How many keys of an issuer are in use.")?,
-            reviews: counters(
-                registry,
+            keys: registry.gauges("appset_gateway_issuer_keys", "Keys in use, by issuer.", "issuer")?,
+            reviews: registry.explained(
                 "appset_gateway_token_reviews_total",
-                "How often a cluster's API server was asked whose a token is, by outcome (authenticated, refused, failed).",
+                "Reviews of tokens by a cluster's API server.",
                 &["outcome"],
+                &REVIEW_OUTCOMES,
             )?,
-            reviews_spared: counters(
-                registry,
+            reviews_spared: registry.explained(
                 "appset_gateway_token_reviews_spared_total",
-                "How often a cluster's API server was not asked, or not waited for, by why (unlikely, throttled, busy, stood_in).",
+                "Tokens for which the gateway did not ask a cluster's API server, or did not wait for its answer.",
                 &["reason"],
+                &SPARED_REASONS,
             )?,
         })
     }
 
-    /// What is counted of an API server's reviews, from zero.
+    /// Metrics of token reviews, from zero.
     #[must_use]
     pub(crate) fn reviews(&self) -> ReviewMetrics {
-        for outcome in ["authenticated", "refused", "failed"] {
+        for (outcome, _) in REVIEW_OUTCOMES {
             self.reviews.with_label_values(&[outcome]);
         }
-        for reason in ["unlikely", "throttled", "busy", "stood_in"] {
+        for (reason, _) in SPARED_REASONS {
             self.reviews_spared.with_label_values(&[reason]);
         }
         ReviewMetrics { done: self.reviews.clone(), spared: self.reviews_spared.clone() }
     }
 
-    /// What is counted of the keys of `issuer`, which stands in the configuration.
+    /// Metrics of the keys of `issuer`, a name from the configuration.
     #[must_use]
     pub(crate) fn keys(&self, issuer: &str) -> KeySetMetrics {
         KeySetMetrics {
@@ -91,26 +98,28 @@ impl CallerMetrics {
 }
 
 impl ReviewMetrics {
-    /// Notes a review that ended as `outcome`.
+    /// Counts a review that ended as `outcome`.
     pub(crate) fn reviewed(&self, outcome: &'static str) {
+        debug_assert!(is_explained(&REVIEW_OUTCOMES, outcome), "{outcome}");
         self.done.with_label_values(&[outcome]).inc();
     }
 
-    /// Notes that the API server was not asked, or its answer not waited for, because of `reason`.
+    /// Counts a token for which the API server was not asked, or not waited for, because of `reason`.
     pub(crate) fn spared(&self, reason: &'static str) {
+        debug_assert!(is_explained(&SPARED_REASONS, reason), "{reason}");
         self.spared.with_label_values(&[reason]).inc();
     }
 }
 
 impl KeySetMetrics {
-    /// Notes that so many keys were read at `now`.
+    /// Notes that the keys were read at `now`, and how many there are.
     pub(crate) fn read(&self, now: Timestamp, keys: usize) {
         self.read.inc();
         self.read_at.set(i64::try_from(now.0 / 1000).unwrap_or(i64::MAX));
         self.keys.set(i64::try_from(keys).unwrap_or(i64::MAX));
     }
 
-    /// Notes that they could not be read.
+    /// Counts a failure to read the keys.
     pub(crate) fn failed(&self) {
         self.failed.inc();
     }

@@ -1,10 +1,23 @@
-//! What is counted of connections to the gateway.
+//! Connections to the gateway.
 
-use prometheus::{IntCounterVec, IntGauge, Registry};
+use prometheus::{IntCounterVec, IntGauge};
 
-use super::{counters, gauge};
+use super::registry::{Made, Meaning, MetricRegistry, is_explained};
+use crate::domain::count::CountGuard;
 
-/// What is counted of connections to the gateway.
+const REASONS: [Meaning; 9] = [
+    ("well", "it ended in order"),
+    ("refused", "too many connections, in all or of one address"),
+    ("malformed", "the bytes were no HTTP request"),
+    ("no_handshake", "no TLS handshake in time"),
+    ("broken", "it broke off"),
+    ("idle", "no further request came"),
+    ("slow_head", "the head of a request did not arrive in time"),
+    ("slow_reader", "the client did not take an answer in time"),
+    ("crowded_out", "nobody had authenticated on it, and newer connections needed its memory"),
+];
+
+/// Counts connections, and tells until when the certificate is valid.
 #[derive(Debug, Clone)]
 pub struct ConnectionMetrics {
     open: IntGauge,
@@ -12,59 +25,40 @@ pub struct ConnectionMetrics {
     not_after: IntGauge,
 }
 
-/// Why connections end.
-const CONNECTIONS_ENDED: [&str; 9] =
-    ["well", "refused", "malformed", "no_handshake", "broken", "idle", "slow_head", "slow_reader", "crowded_out"];
-
-/// A connection that is counted as open until it is dropped.
-#[derive(Debug)]
-pub(crate) struct Open(IntGauge);
-
 impl ConnectionMetrics {
-    /// None yet.
-    pub(crate) fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
+    pub(super) fn new(registry: &mut MetricRegistry) -> Made<Self> {
         let metrics = Self {
-            open: gauge(registry, "appset_gateway_connections", "Connections to the gateway that are open.")?,
-            ended: counters(
-                registry,
+            open: registry.gauge("appset_gateway_connections", "Open connections to the gateway.")?,
+            ended: registry.explained(
                 "appset_gateway_connections_ended_total",
-                "Connections to the gateway that ended: well, refused (too many, in all or of one address), malformed (what came was no \
-                 request), no_handshake (no TLS came about, or not in time), broken, idle (nothing came after an answer), slow_head (a request's head did not arrive), slow_reader (an \
-                 answer was not taken), crowded_out (nobody had authenticated on it, and newer ones needed its memory).",
+                "Connections to the gateway that ended.",
                 &["reason"],
+                &REASONS,
             )?,
-            not_after: gauge(
-                registry,
+            not_after: registry.gauge(
                 "appset_gateway_tls_certificate_not_after_seconds",
-                "Until when the gateway's certificate is valid, in seconds since 1970; 0 without TLS.",
+                "When the gateway's certificate expires, in seconds since 1970, or 0 without TLS.",
             )?,
         };
-        for why in CONNECTIONS_ENDED {
-            metrics.ended.with_label_values(&[why]);
+        for (reason, _) in REASONS {
+            metrics.ended.with_label_values(&[reason]);
         }
         Ok(metrics)
     }
 
-    /// Counts one more that is open.
-    #[must_use]
-    pub(crate) fn open(&self) -> Open {
-        self.open.inc();
-        Open(self.open.clone())
+    /// Counts a connection as open until the guard is dropped.
+    pub(crate) fn open(&self) -> CountGuard<IntGauge> {
+        CountGuard::new(self.open.clone())
     }
 
-    /// Notes until when the gateway's certificate is valid, in seconds since 1970.
+    /// Sets when the gateway's certificate expires, in seconds since 1970.
     pub(crate) fn valid_until(&self, not_after: u64) {
         self.not_after.set(i64::try_from(not_after).unwrap_or(i64::MAX));
     }
 
-    /// Notes that one ended; `why` says how.
-    pub(crate) fn ended(&self, why: &'static str) {
-        self.ended.with_label_values(&[why]).inc();
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.0.dec();
+    /// Counts a connection that ended because of `reason`.
+    pub(crate) fn ended(&self, reason: &'static str) {
+        debug_assert!(is_explained(&REASONS, reason), "{reason}");
+        self.ended.with_label_values(&[reason]).inc();
     }
 }

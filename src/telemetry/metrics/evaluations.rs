@@ -1,34 +1,41 @@
-//! What is counted of evaluations in processes of their own.
+//! Evaluations of expressions and templates in evaluators.
 
-use prometheus::{IntCounterVec, Registry};
+use prometheus::IntCounterVec;
 
-use super::counters;
+use super::registry::{Made, Meaning, MetricRegistry, is_explained};
 
-/// What is counted of evaluations in processes of their own.
+const OUTCOMES: [Meaning; 8] = [
+    ("done", "it gave a result"),
+    ("wrong", "an error in the expression or template"),
+    ("timeout", "the deadline passed"),
+    ("share", "it took 2 s while other routes waited"),
+    ("no_turn", "no evaluator was free before the deadline"),
+    ("memory", "it needed too much memory"),
+    ("crashed", "the evaluator ended"),
+    ("unavailable", "no evaluator could be started"),
+];
+
+/// Counts evaluations by [outcome](OUTCOMES).
 #[derive(Debug, Clone)]
 pub struct EvaluationMetrics(IntCounterVec);
 
-/// What comes of evaluations.
-const OUTCOMES: [&str; 8] = ["done", "wrong", "timeout", "share", "no_turn", "memory", "crashed", "unavailable"];
-
 impl EvaluationMetrics {
-    /// None yet.
-    pub(crate) fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
-        let counters = counters(
-            registry,
+    pub(super) fn new(registry: &mut MetricRegistry) -> Made<Self> {
+        let counters = registry.explained(
             "appset_gateway_evaluations_total",
-            "Evaluations of expressions and templates in a process of their own, by outcome: done, wrong (an error of the expression or \
-             template), timeout, share (2 s while other routes waited), no_turn, memory, crashed, unavailable (none could be started).",
+            "Evaluations of expressions and templates in a process of their own.",
             &["outcome"],
+            &OUTCOMES,
         )?;
-        for outcome in OUTCOMES {
+        for (outcome, _) in OUTCOMES {
             counters.with_label_values(&[outcome]);
         }
         Ok(Self(counters))
     }
 
-    /// Notes one.
+    /// Counts an evaluation that ended as `outcome`.
     pub(crate) fn count(&self, outcome: &str) {
+        debug_assert!(is_explained(&OUTCOMES, outcome), "{outcome}");
         self.0.with_label_values(&[outcome]).inc();
     }
 }

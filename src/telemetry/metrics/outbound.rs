@@ -1,77 +1,72 @@
-//! What is counted of the requests that leave.
+//! Requests that the gateway sends to other services.
 
 use std::time::Duration;
 
-use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Registry};
+use prometheus::{HistogramVec, IntCounterVec};
 
-use super::{BUCKETS, counters};
+use super::registry::{Made, Meaning, MetricRegistry, is_explained};
 
-/// What is counted of the requests that leave, by destination: those of the configuration, and `other` for what templates,
-/// redirects and answers lead to.
+const OUTCOMES: [Meaning; 13] = [
+    ("ok", "a status below 400"),
+    ("refused", "a 4xx, as registries often answer"),
+    ("limited", "429, or a 403 that asks for a pause"),
+    ("failed", "a 5xx or 408"),
+    ("connect", "no connection"),
+    ("forbidden", "an address that outbound.allowAddresses does not permit"),
+    ("untrusted", "a certificate that no trusted CA signed"),
+    ("timeout", "no whole answer in time"),
+    ("broken", "an answer that broke off"),
+    ("too_large", "an answer that is too large"),
+    ("throttled", "not sent, since the account pauses"),
+    ("resting", "not sent, since the destination rests after failures"),
+    ("no_turn", "not sent, since too many requests were under way until the deadline"),
+];
+
+/// Counts outgoing requests by destination: a host of the configuration, or `other` for hosts from templates, redirects and
+/// answers.
 #[derive(Debug, Clone)]
 pub struct OutboundMetrics {
     requests: IntCounterVec,
     seconds: HistogramVec,
 }
 
-/// What becomes of requests that leave, and of those that do not.
-const OUTBOUND: [&str; 13] = [
-    "ok",
-    "refused",
-    "limited",
-    "failed",
-    "connect",
-    "forbidden",
-    "untrusted",
-    "timeout",
-    "broken",
-    "too_large",
-    "throttled",
-    "resting",
-    "no_turn",
-];
-
 impl OutboundMetrics {
-    /// None yet.
-    pub(crate) fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
-        let seconds = HistogramOpts::new(
-            "appset_gateway_outbound_request_duration_seconds",
-            "How long requests to other services took, each attempt, by destination, from its turn to the last byte of the answer.",
-        );
+    pub(super) fn new(registry: &mut MetricRegistry) -> Made<Self> {
         let metrics = Self {
-            requests: counters(
-                registry,
+            requests: registry.explained(
                 "appset_gateway_outbound_requests_total",
-                "Requests to other services, each attempt, by destination (host and port as they stand in the configuration, or other) \
-                 and outcome: ok (below 400), refused (4xx; a registry's 401 and 404 are \
-                 its everyday words), limited (429, or a 403 that asks for a pause), failed (5xx, 408), connect, forbidden (an address that may not be asked), untrusted, timeout, \
-                 broken, too_large; and what was not sent: throttled (the account pauses), resting (the destination is left alone), \
-                 no_turn (too many before it).",
+                "Requests to other services. Each attempt counts. The destination is a host of the configuration, or other.",
                 &["destination", "outcome"],
+                &OUTCOMES,
             )?,
-            seconds: HistogramVec::new(seconds.buckets(BUCKETS.to_vec()), &["destination"])?,
+            seconds: registry.histograms(
+                "appset_gateway_outbound_request_duration_seconds",
+                "How long attempts to ask other services took, by destination, without the wait in the queue.",
+                &["destination"],
+            )?,
         };
-        registry.register(Box::new(metrics.seconds.clone()))?;
         metrics.begin("other");
         Ok(metrics)
     }
 
     /// Counts `destination` from zero.
     pub(crate) fn begin(&self, destination: &str) {
-        for outcome in OUTBOUND {
+        for (outcome, _) in OUTCOMES {
             self.requests.with_label_values(&[destination, outcome]);
         }
         self.seconds.with_label_values(&[destination]);
     }
 
-    /// Notes a request that was sent to `destination` and ended as `outcome`.
+    /// Counts a request that was sent to `destination` and ended as `outcome`.
     pub(crate) fn sent(&self, destination: &str, outcome: &'static str, took: Duration) {
+        debug_assert!(is_explained(&OUTCOMES, outcome), "{outcome}");
         self.requests.with_label_values(&[destination, outcome]).inc();
         self.seconds.with_label_values(&[destination]).observe(took.as_secs_f64());
     }
 
-    /// Notes a request to `destination` that was not sent; `why` says it.
-    pub(crate) fn spared(&self, destination: &str, why: &'static str) {
-        self.requests.with_label_values(&[destination, why]).inc();
+    /// Counts a request to `destination` that was not sent because of `reason`.
+    pub(crate) fn spared(&self, destination: &str, reason: &'static str) {
+        debug_assert!(is_explained(&OUTCOMES, reason), "{reason}");
+        self.requests.with_label_values(&[destination, reason]).inc();
     }
 }

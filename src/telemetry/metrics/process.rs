@@ -1,16 +1,16 @@
-//! What the process itself uses, under the names that Prometheus' client libraries have for it. Read when somebody looks.
-//! Programs of scripts are processes of their own, and not counted here.
+//! What the gateway's process uses, under the names of Prometheus' client libraries. Read at each scrape. Programs of scripts
+//! are processes of their own, and do not count here.
 
 use nix::sys::{
     resource::{Resource, UsageWho, getrlimit, getrusage},
     time::TimeValLike,
 };
-use prometheus::{Counter, IntGauge, Registry};
+use prometheus::{Counter, IntGauge};
 
-use super::gauge;
+use super::registry::{Made, MetricRegistry};
 use crate::domain::clock::Timestamp;
 
-/// What the process itself uses.
+/// What the gateway's process uses.
 #[derive(Debug, Clone)]
 pub(crate) struct ProcessMetrics {
     cpu: Counter,
@@ -23,19 +23,18 @@ pub(crate) struct ProcessMetrics {
 }
 
 impl ProcessMetrics {
-    /// Nothing that was read yet.
-    pub(crate) fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
-        let cpu = Counter::new("process_cpu_seconds_total", "Processor time of the gateway, in seconds.")?;
-        registry.register(Box::new(cpu.clone()))?;
-        let gauge = |name: &str, help: &str| gauge(registry, name, help);
+    pub(super) fn new(registry: &mut MetricRegistry) -> Made<Self> {
         Ok(Self {
-            cpu,
-            resident: gauge("process_resident_memory_bytes", "Resident memory of the gateway, in bytes.")?,
-            virtual_memory: gauge("process_virtual_memory_bytes", "Virtual memory of the gateway, in bytes.")?,
-            threads: gauge("process_threads", "Threads of the gateway.")?,
-            open_files: gauge("process_open_fds", "Files and connections that the gateway has open.")?,
-            max_files: gauge("process_max_fds", "The most files and connections that it may have open.")?,
-            started: gauge("process_start_time_seconds", "When the gateway started, in seconds since 1970.")?,
+            cpu: registry.seconds("process_cpu_seconds_total", "Processor time of the gateway, in seconds.")?,
+            resident: registry.gauge("process_resident_memory_bytes", "Resident memory of the gateway, in bytes.")?,
+            virtual_memory: registry
+                .gauge("process_virtual_memory_bytes", "Virtual memory of the gateway, in bytes.")?,
+            threads: registry.gauge("process_threads", "Threads of the gateway.")?,
+            open_files: registry.gauge("process_open_fds", "Open files and connections of the gateway.")?,
+            max_files: registry
+                .gauge("process_max_fds", "The most files and connections that the gateway may open.")?,
+            started: registry
+                .gauge("process_start_time_seconds", "When the gateway started, in seconds since 1970.")?,
         })
     }
 
@@ -44,7 +43,7 @@ impl ProcessMetrics {
         self.started.set(as_gauge(at.0 / 1000));
     }
 
-    /// Reads them again. What cannot be read stays as it was.
+    /// Reads all values again. A value that cannot be read stays as it was.
     pub(crate) fn observe(&self) {
         if let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) {
             let used = usage.user_time() + usage.system_time();
@@ -56,7 +55,7 @@ impl ProcessMetrics {
             self.max_files.set(as_gauge(soft));
         }
         if let Ok(files) = std::fs::read_dir("/proc/self/fd") {
-            // One of them is the folder that is read.
+            // The open folder itself is one of them.
             self.open_files.set(as_gauge(files.count().saturating_sub(1) as u64));
         }
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -70,7 +69,7 @@ impl ProcessMetrics {
     }
 }
 
-/// The number that `status` has in the line that begins with `name`.
+/// The number in the line of `status` that begins with `name`.
 fn number_of(status: &str, name: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_ascii_whitespace().next()?.parse().ok()
@@ -85,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_of_status_is_read() {
+    fn reads_a_line_of_status() {
         let status = "Name:\tgateway\nVmSize:\t   10240 kB\nVmRSS:\t    2048 kB\nThreads:\t4\n";
         assert_eq!(
             ["VmRSS:", "VmSize:", "Threads:", "Vm"].map(|name| number_of(status, name)),
@@ -94,8 +93,8 @@ mod tests {
     }
 
     #[test]
-    fn all_of_it_is_read_and_time_goes_on() {
-        let metrics = ProcessMetrics::new(&Registry::new()).unwrap();
+    fn reads_all_values_and_processor_time_grows() {
+        let metrics = ProcessMetrics::new(&mut MetricRegistry::default()).unwrap();
         metrics.observe();
         let before = metrics.cpu.get();
         for gauge in

@@ -1,45 +1,45 @@
-//! What is counted of the programs that backends start.
+//! Programs that backends start.
 
-use prometheus::{IntCounterVec, IntGauge, Registry};
+use prometheus::{IntCounterVec, IntGauge};
 
-use super::{counters, gauge};
+use super::registry::{Made, Meaning, MetricRegistry, is_explained};
 
-/// What is counted of the programs that backends start.
+const REASONS: [Meaning; 5] = [
+    ("recycled", "it had answered recycleAfter questions"),
+    ("memory", "it used more than maxMemory"),
+    ("outdated", "its program, a file or a secret has changed"),
+    ("surplus", "it had nothing to do"),
+    ("fault", "it broke the protocol of workers"),
+];
+
+/// Counts programs that run, and workers that ended.
 #[derive(Debug, Clone)]
 pub(crate) struct ProgramMetrics {
-    /// Programs that run, workers without a question included.
     pub(crate) running: IntGauge,
     workers_ended: IntCounterVec,
 }
 
-/// Why workers are ended, or have ended.
-const WORKERS_ENDED: [&str; 5] = ["recycled", "memory", "outdated", "surplus", "fault"];
-
 impl ProgramMetrics {
-    /// None yet.
-    pub(crate) fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
+    pub(super) fn new(registry: &mut MetricRegistry) -> Made<Self> {
         let metrics = Self {
-            running: gauge(
-                registry,
-                "appset_gateway_programs",
-                "Programs of scripts that run, workers that wait included.",
-            )?,
-            workers_ended: counters(
-                registry,
+            running: registry
+                .gauge("appset_gateway_programs", "Programs of scripts that run, idle workers included.")?,
+            workers_ended: registry.explained(
                 "appset_gateway_workers_ended_total",
-                "Workers that were replaced or given up, by reason: recycled (recycleAfter), memory (maxMemory), outdated (its \
-                 program, a file or a secret changed), surplus (nothing to do), fault (it did not do as a worker should).",
+                "Workers that were replaced or given up.",
                 &["reason"],
+                &REASONS,
             )?,
         };
-        for why in WORKERS_ENDED {
-            metrics.workers_ended.with_label_values(&[why]);
+        for (reason, _) in REASONS {
+            metrics.workers_ended.with_label_values(&[reason]);
         }
         Ok(metrics)
     }
 
-    /// Notes that a worker is not asked any more; `why` says it.
-    pub(crate) fn worker_ended(&self, why: &'static str) {
-        self.workers_ended.with_label_values(&[why]).inc();
+    /// Counts a worker that gets no further question, because of `reason`.
+    pub(crate) fn worker_ended(&self, reason: &'static str) {
+        debug_assert!(is_explained(&REASONS, reason), "{reason}");
+        self.workers_ended.with_label_values(&[reason]).inc();
     }
 }

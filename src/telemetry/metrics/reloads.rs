@@ -1,11 +1,11 @@
-//! What is counted of configurations.
+//! The configuration in use, and attempts to replace it.
 
-use prometheus::{IntCounterVec, IntGauge, Registry};
+use prometheus::{IntCounterVec, IntGauge};
 
-use super::{counters, gauge};
+use super::registry::{Made, MetricRegistry};
 use crate::domain::clock::Timestamp;
 
-/// What is counted of configurations.
+/// Tells which configuration is in use, and counts reloads.
 #[derive(Debug, Clone)]
 pub(crate) struct ReloadMetrics {
     generation: IntGauge,
@@ -15,28 +15,21 @@ pub(crate) struct ReloadMetrics {
 }
 
 impl ReloadMetrics {
-    /// No configuration yet.
-    pub(crate) fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
+    pub(super) fn new(registry: &mut MetricRegistry) -> Made<Self> {
         let metrics = Self {
-            generation: gauge(
-                registry,
-                "appset_gateway_config_generation",
-                "How many configurations were loaded since the start.",
-            )?,
-            is_good: gauge(
-                registry,
+            generation: registry
+                .gauge("appset_gateway_config_generation", "How many configurations were loaded since the start.")?,
+            is_good: registry.gauge(
                 "appset_gateway_config_last_reload_successful",
-                "Whether the last configuration that was found could be used: 1, or 0 while the one before it is in use.",
+                "1 if the latest configuration is in use, 0 if it was refused.",
             )?,
-            since: gauge(
-                registry,
+            since: registry.gauge(
                 "appset_gateway_config_last_reload_success_timestamp_seconds",
-                "Since when the configuration is in use, in seconds since 1970.",
+                "When the configuration in use was loaded, in seconds since 1970.",
             )?,
-            total: counters(
-                registry,
+            total: registry.counters(
                 "appset_gateway_config_reloads_total",
-                "Attempts to take another configuration, by outcome: ok, failed.",
+                "Attempts to load another configuration, by outcome (ok, failed).",
                 &["outcome"],
             )?,
         };
@@ -46,7 +39,7 @@ impl ReloadMetrics {
         Ok(metrics)
     }
 
-    /// Notes that the configuration with this number is in use since `at`.
+    /// Notes that the configuration with the number `generation` is in use since `at`.
     pub(crate) fn begun(&self, generation: u64, at: Timestamp) {
         let gauge = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         self.generation.set(gauge(generation));
@@ -54,13 +47,13 @@ impl ReloadMetrics {
         self.since.set(gauge(at.0 / 1000));
     }
 
-    /// Notes that another one took its place.
+    /// Counts a reload that put another configuration into use.
     pub(crate) fn succeeded(&self, generation: u64, at: Timestamp) {
         self.begun(generation, at);
         self.total.with_label_values(&["ok"]).inc();
     }
 
-    /// Notes that one could not be used.
+    /// Counts a configuration that was refused.
     pub(crate) fn failed(&self) {
         self.is_good.set(0);
         self.total.with_label_values(&["failed"]).inc();

@@ -1,10 +1,11 @@
-//! What each route answers with just now.
+//! The current state of each route.
 
-use prometheus::{IntGauge, IntGaugeVec, Opts, Registry};
+use prometheus::{IntGauge, IntGaugeVec};
 
+use super::registry::{Made, MetricRegistry};
 use crate::domain::clock::Timestamp;
 
-/// What each route answers with just now, by the names of the configuration.
+/// Gauges of all routes, by name.
 #[derive(Debug)]
 pub(crate) struct RouteGauges {
     held: IntGaugeVec,
@@ -12,38 +13,34 @@ pub(crate) struct RouteGauges {
     last_success: IntGaugeVec,
 }
 
-/// What one route answers with just now.
+/// Gauges of one route.
 #[derive(Debug)]
 pub(crate) struct RouteNow {
     /// Answers that the guard holds.
     pub(crate) held: IntGauge,
-    /// Parameter sets in its answers.
+    /// Parameter sets in the answers that may be served.
     pub(crate) parameter_sets: IntGauge,
     last_success: IntGauge,
 }
 
 impl RouteGauges {
-    /// No route yet.
-    pub(crate) fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
-        let gauges = |name: &str, help: &str| -> Result<IntGaugeVec, prometheus::Error> {
-            let gauges = IntGaugeVec::new(Opts::new(name, help), &["route"])?;
-            registry.register(Box::new(gauges.clone()))?;
-            Ok(gauges)
-        };
+    pub(super) fn new(registry: &mut MetricRegistry) -> Made<Self> {
         Ok(Self {
-            held: gauges("appset_gateway_held_answers", "Answers that the guard does not believe yet, by route.")?,
-            parameter_sets: gauges(
+            held: registry.gauges("appset_gateway_held_answers", "Answers that the guard holds, by route.", "route")?,
+            parameter_sets: registry.gauges(
                 "appset_gateway_route_parameter_sets",
-                "Parameter sets in the answers that may be served, by route; of questions with a lineage, the last answer.",
+                "Parameter sets in the answers that may be served, by route. Of each lineage only the last answer counts.",
+                "route",
             )?,
-            last_success: gauges(
+            last_success: registry.gauges(
                 "appset_gateway_route_last_success_timestamp_seconds",
-                "When a run of the route's backend last brought an answer that was believed, in seconds since 1970; 0 when none did since the start.",
+                "When a run of the route's backend last brought an accepted answer, in seconds since 1970, or 0 before the first.",
+                "route",
             )?,
         })
     }
 
-    /// Those of `route`.
+    /// The gauges of `route`.
     #[must_use]
     pub(crate) fn route(&self, route: &str) -> RouteNow {
         RouteNow {
@@ -53,17 +50,17 @@ impl RouteGauges {
         }
     }
 
-    /// Tells nothing more of `route`, which is no longer configured: its last values would be taken for what is.
+    /// Removes the gauges of `route`, which is no longer configured. Otherwise its last values would look current.
     pub(crate) fn forget(&self, route: &str) {
         for gauges in [&self.held, &self.parameter_sets, &self.last_success] {
-            // It fails where there is none.
+            // Fails only if there is no such gauge.
             let _ = gauges.remove_label_values(&[route]);
         }
     }
 }
 
 impl RouteNow {
-    /// Notes that a run brought an answer at `now` that is believed.
+    /// Notes that a run brought an accepted answer at `now`.
     pub(crate) fn succeeded(&self, now: Timestamp) {
         self.last_success.set(i64::try_from(now.0 / 1000).unwrap_or(i64::MAX));
     }

@@ -1,31 +1,32 @@
-//! What is counted of spans.
+//! What became of spans.
 
-use prometheus::{IntCounter, Registry};
+use prometheus::IntCounter;
 
-use super::counters;
+use super::registry::{Made, Meaning, MetricRegistry};
 
-/// What becomes of spans that are to be collected.
+const OUTCOMES: [Meaning; 3] = [
+    ("sent", "the collector has it"),
+    ("dropped", "the queue was full"),
+    ("failed", "the collector refused it, or was unreachable for too long"),
+];
+
+/// What became of the spans that a collector is to get, by [outcome](OUTCOMES).
 #[derive(Debug, Clone)]
 pub(crate) struct SpanMetrics {
-    /// The collector has them.
     pub(crate) sent: IntCounter,
-    /// There was no room for them, since those before them had not left yet.
     pub(crate) dropped: IntCounter,
-    /// The collector could not be reached for too long, or refused them.
     pub(crate) failed: IntCounter,
 }
 
 impl SpanMetrics {
-    /// None yet.
-    pub(crate) fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
-        let spans = counters(
-            registry,
+    pub(super) fn new(registry: &mut MetricRegistry) -> Made<Self> {
+        let spans = registry.explained(
             "appset_gateway_trace_spans_total",
-            "Spans of traces, by outcome: sent, dropped (no room, since those before them had not left yet), failed (the collector \
-             was away for too long, or refused them).",
+            "Spans that a collector of traces was to get.",
             &["outcome"],
+            &OUTCOMES,
         )?;
-        let of = |outcome| spans.with_label_values(&[outcome]);
-        Ok(Self { sent: of("sent"), dropped: of("dropped"), failed: of("failed") })
+        let [sent, dropped, failed] = OUTCOMES.map(|(outcome, _)| spans.with_label_values(&[outcome]));
+        Ok(Self { sent, dropped, failed })
     }
 }

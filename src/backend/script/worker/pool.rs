@@ -116,7 +116,7 @@ impl Shared {
     }
 
     async fn start(&self, basis: &Basis<'_>, deadline: Instant) -> Result<Worker, BackendError> {
-        Worker::start(&self.bay, basis.clone(), WorkerPermit::new(&self.live), deadline).await
+        Worker::start(&self.bay, basis.clone(), WorkerPermit::new(Arc::clone(&self.live)), deadline).await
     }
 
     fn keep(self: &Arc<Self>, worker: Worker) {
@@ -144,7 +144,7 @@ impl Shared {
         let pool = Arc::downgrade(self);
         tokio::spawn(async move {
             while let Some(pool) = pool.upgrade()
-                && let Some(place) = WorkerPermit::take(&pool.live, pool.config.ahead)
+                && let Some(place) = WorkerPermit::below(Arc::clone(&pool.live), pool.config.ahead)
             {
                 match Worker::start(&pool.bay, basis.clone(), place, Instant::now() + STARTING).await {
                     Ok(worker) => pool.keep(worker),
