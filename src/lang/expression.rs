@@ -4,6 +4,7 @@
 mod bound;
 mod json;
 mod plain;
+mod structure;
 
 use std::{
     cell::Cell,
@@ -14,7 +15,7 @@ use std::{
 use cel::{
     Context, Env, IdedExpr, Program,
     common::{
-        ast::{EntryExpr, Expr},
+        ast::Expr,
         types::{CelBool, CelDouble, CelInt, CelList, CelMap, CelMapKey, CelNull, CelString, CelUInt, Kind},
         value::{CowVal, Val},
     },
@@ -23,7 +24,11 @@ use cel::{
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
-use self::{json::Written, plain::Plain};
+use self::{
+    json::Written,
+    plain::Plain,
+    structure::{depth, nests, parts},
+};
 use crate::domain::document::Document;
 
 /// The longest expression that is compiled, in bytes: the parser's stack grows with its length.
@@ -176,48 +181,6 @@ fn check_ranges(expression: &IdedExpr, context: &Context<'_, '_>) -> Result<(), 
         return Err("an object, where a list is expected".to_owned());
     }
     parts(expression).into_iter().try_for_each(|part| check_ranges(part, context))
-}
-
-/// Whether a list is gone through within another.
-fn nests(expression: &IdedExpr, is_within: bool) -> bool {
-    match &expression.expr {
-        Expr::Comprehension(_) if is_within => true,
-        // What it goes through is made once.
-        Expr::Comprehension(inner) => {
-            nests(&inner.iter_range, false)
-                || [&inner.accu_init, &inner.loop_cond, &inner.loop_step, &inner.result]
-                    .iter()
-                    .any(|part| nests(part, true))
-        }
-        _ => parts(expression).into_iter().any(|part| nests(part, is_within)),
-    }
-}
-
-/// How many levels it has, itself included.
-fn depth(expression: &IdedExpr) -> usize {
-    1 + parts(expression).into_iter().map(depth).max().unwrap_or_default()
-}
-
-/// What `expression` is made of.
-fn parts(expression: &IdedExpr) -> Vec<&IdedExpr> {
-    match &expression.expr {
-        Expr::Comprehension(inner) => {
-            vec![&inner.iter_range, &inner.accu_init, &inner.loop_cond, &inner.loop_step, &inner.result]
-        }
-        Expr::Call(call) => call.target.as_deref().into_iter().chain(&call.args).collect(),
-        Expr::List(list) => list.elements.iter().collect(),
-        Expr::Select(select) => vec![&*select.operand],
-        Expr::Map(map) => map.entries.iter().flat_map(|entry| parts_of(&entry.expr)).collect(),
-        Expr::Struct(fields) => fields.entries.iter().flat_map(|entry| parts_of(&entry.expr)).collect(),
-        Expr::Ident(_) | Expr::Literal(_) | Expr::Unspecified => Vec::new(),
-    }
-}
-
-fn parts_of(entry: &EntryExpr) -> Vec<&IdedExpr> {
-    match entry {
-        EntryExpr::StructField(field) => vec![&field.value],
-        EntryExpr::MapEntry(entry) => vec![&entry.key, &entry.value],
-    }
 }
 
 fn environment() -> &'static Arc<Env> {

@@ -78,7 +78,7 @@ impl Package {
     /// What is copied for a run.
     #[must_use]
     pub(crate) fn copied(&self) -> Option<Copied> {
-        self.source.as_ref().map(|source| Copied { from: source.folder.clone(), bytes: source.most.0 })
+        self.source.as_ref().map(|source| Copied { from: source.folder.clone(), max_bytes: source.most.0 })
     }
 
     /// Puts the package's programs before all others.

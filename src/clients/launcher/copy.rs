@@ -21,7 +21,7 @@ const MAX_ENTRIES: usize = 20_000;
 pub(crate) fn copy(what: &Copied, to: &Path) -> Result<(), String> {
     let from = what.from.canonicalize().map_err(|error| format!("{}: {error}", what.from.display()))?;
     let (_, largest) = getrlimit(Resource::RLIMIT_FSIZE).map_err(|error| error.to_string())?;
-    let mut run = Run { from, to: to.to_owned(), room: what.bytes, most: what.bytes, largest, count: 0 };
+    let mut run = Run { from, to: to.to_owned(), room: what.max_bytes, most: what.max_bytes, largest, count: 0 };
     let mut folders = vec![PathBuf::new()];
     while let Some(folder) = folders.pop() {
         let shown = run.from.join(&folder);
@@ -134,7 +134,7 @@ mod tests {
         symlink("d/run", from.path().join("link")).unwrap();
         let attempt = |bytes: u64, name: &str| {
             let to = to.path().join(name);
-            copy(&Copied { from: from.path().to_owned(), bytes }, &to).map(|()| to)
+            copy(&Copied { from: from.path().to_owned(), max_bytes: bytes }, &to).map(|()| to)
         };
         let copied = attempt(5, "whole").unwrap();
         assert_eq!(std::fs::read_to_string(copied.join("link")).unwrap(), "12345");
