@@ -60,6 +60,11 @@ impl Page {
         Self { path: path.to_owned(), text }
     }
 
+    /// All of it.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
     /// Its fenced blocks.
     pub fn blocks(&self) -> Vec<Block> {
         let mut blocks = Vec::new();
