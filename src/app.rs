@@ -7,16 +7,7 @@ mod outline;
 mod reload;
 mod setup;
 
-use std::{
-    future::pending,
-    path::Path as FilePath,
-    pin::pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{future::pending, path::Path as FilePath, pin::pin, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use futures_util::FutureExt as _;
@@ -35,6 +26,7 @@ use crate::{
     config::{Loaded, Report},
     domain::{
         clock::Clock,
+        lifecycle::{Lifecycle, Phase},
         problem::{Path, Problems},
     },
     engine::{
@@ -68,13 +60,14 @@ pub struct App {
     pub in_flight: InFlight,
     /// What came of attempts to take another configuration.
     pub(crate) reloads: Reloads,
+    /// The phase of the process: serving, or on its way to the exit.
+    pub lifecycle: Lifecycle,
     setup: ArcSwap<Setup>,
     /// Tells that there is another setup.
     generation: watch::Sender<u64>,
     common: Common,
     limits: CacheLimits,
     base: BaseDir,
-    is_draining: AtomicBool,
 }
 
 /// What all configurations of a process share.
@@ -119,12 +112,12 @@ impl App {
             launchers: Arc::clone(&common.launchers),
             in_flight: InFlight::default(),
             reloads: Reloads::begin(&setup),
+            lifecycle: Lifecycle::default(),
             generation: watch::Sender::new(setup.generation),
             setup: ArcSwap::from_pointee(setup),
             common,
             limits: config.cache,
             base,
-            is_draining: AtomicBool::new(false),
         };
         Ok((app, report))
     }
@@ -211,15 +204,10 @@ impl App {
 
     /// Asks again what is known, until the gateway is going to end.
     pub(crate) async fn warm_up(&self) {
-        let draining = async {
-            while !self.is_draining() {
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
-        };
         let setup = self.setup();
         tokio::select! {
             _ = self.engine.warm_up(&setup.routes) => {}
-            () = draining => {}
+            () = self.lifecycle.reached(Phase::Draining) => {}
         }
     }
 
@@ -227,9 +215,12 @@ impl App {
     pub(crate) async fn confirm_held(&self) {
         let mut ticks = tokio::time::interval(CONFIRM_EVERY);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        while !self.is_draining() {
-            ticks.tick().await;
-            self.engine.confirm_due(&self.setup().routes);
+        let mut draining = pin!(self.lifecycle.reached(Phase::Draining));
+        loop {
+            tokio::select! {
+                _ = ticks.tick() => self.engine.confirm_due(&self.setup().routes),
+                () = &mut draining => return,
+            }
         }
     }
 
@@ -241,16 +232,5 @@ impl App {
         if let Some(tls) = &self.tls {
             self.metrics.connections.valid_until(tls.not_after());
         }
-    }
-
-    /// Makes `/readyz` say that no new calls are wanted.
-    pub fn start_draining(&self) {
-        self.is_draining.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether the gateway is going to end.
-    #[must_use]
-    pub(crate) fn is_draining(&self) -> bool {
-        self.is_draining.load(Ordering::Relaxed)
     }
 }

@@ -5,6 +5,7 @@ pub(crate) mod count;
 pub mod document;
 pub mod error;
 pub mod generator;
+pub mod lifecycle;
 pub mod problem;
 pub mod secret;
 pub(crate) mod units;

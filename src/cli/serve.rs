@@ -8,7 +8,6 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::{
     net::TcpListener,
     signal::unix::{Signal, SignalKind, signal},
-    sync::watch,
     time::sleep,
 };
 
@@ -21,8 +20,8 @@ use crate::{
     app::{App, Outline},
     clients::launcher::own_program,
     config::Loaded,
-    domain::clock::SystemClock,
-    http::{edge::Phase, server},
+    domain::{clock::SystemClock, lifecycle::Phase},
+    http::server,
     telemetry::{
         crash,
         log::{self, LogConfig, Stream},
@@ -163,12 +162,10 @@ async fn serve(app: Arc<App>, file: &Path) -> anyhow::Result<ExitCode> {
     tokio::spawn(async move { warming.warm_up().await });
     let confirming = Arc::clone(&app);
     tokio::spawn(async move { confirming.confirm_held().await });
-    let (phase, phases) = watch::channel(Phase::Serving);
-    let serving = tokio::spawn(answer(Arc::clone(&app), listener, admin, phases));
+    let serving = tokio::spawn(answer(Arc::clone(&app), listener, admin));
 
     let signal = signals.next().await;
-    phase.send_replace(Phase::Leaving);
-    app.start_draining();
+    app.lifecycle.enter(Phase::Draining);
     let end = async {
         // Who ends it by hand waits for it.
         let drain = app.setup().server.drain.0;
@@ -176,7 +173,7 @@ async fn serve(app: Arc<App>, file: &Path) -> anyhow::Result<ExitCode> {
             tracing::info!(signal, ?drain, "serving on, so that callers can find another gateway");
             sleep(drain).await;
         }
-        phase.send_replace(Phase::Ending);
+        app.lifecycle.enter(Phase::Closing);
         tracing::info!(signal, in_flight = app.in_flight.now(), "finishing what was started");
         serving.await
     };
@@ -198,16 +195,14 @@ async fn serve(app: Arc<App>, file: &Path) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Answers on both listeners until the phase is [`Phase::Ending`] and the last request is finished; whether all were in time.
-async fn answer(app: Arc<App>, main: TcpListener, admin: TcpListener, phase: watch::Receiver<Phase>) -> bool {
-    // The admin listener stays until then, so that probes see the drain.
-    let (over, is_over) = watch::channel(Phase::Serving);
+/// Answers on both listeners until [`Phase::Closing`] and until the last request is finished. Returns whether all were finished in time.
+async fn answer(app: Arc<App>, main: TcpListener, admin: TcpListener) -> bool {
     let (edge, admin_edge) = (server::edge(&app), server::admin::edge(&app));
-    let router = server::admin::router(Arc::clone(&app));
-    let admin = tokio::spawn(async move { admin_edge.serve(admin, router, is_over, || MARGIN).await });
+    let (router, phase) = (server::admin::router(Arc::clone(&app)), app.lifecycle.watch());
+    let admin = tokio::spawn(async move { admin_edge.serve(admin, router, phase, || MARGIN).await });
     let longest = || app.setup().routes.iter().map(|route| route.deadline).max().unwrap_or_default() + MARGIN;
-    let is_whole = edge.serve(main, server::router(Arc::clone(&app)), phase, longest).await;
-    over.send_replace(Phase::Ending);
+    let is_whole = edge.serve(main, server::router(Arc::clone(&app)), app.lifecycle.watch(), longest).await;
+    app.lifecycle.enter(Phase::Ended);
     let _ = admin.await;
     is_whole
 }

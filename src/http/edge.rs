@@ -31,7 +31,7 @@ use self::{
     peers::{ConnectionPermit, Peers},
     strangers::Strangers,
 };
-use crate::{telemetry::metrics::ConnectionMetrics, tls::Tls};
+use crate::{domain::lifecycle::Phase, telemetry::metrics::ConnectionMetrics, tls::Tls};
 
 /// How long to wait before accepting again when descriptors have run out.
 const BREATH: Duration = Duration::from_millis(100);
@@ -53,17 +53,6 @@ pub struct Limits {
     pub handshake: Duration,
     /// How much memory those connections may hold together on which nobody has authenticated yet, in bytes.
     pub strangers: usize,
-}
-
-/// How far the gateway is on its way to its end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Phase {
-    /// It serves.
-    Serving,
-    /// It serves, and lets each connection end after an answer, so that callers find another gateway.
-    Leaving,
-    /// It accepts no connection more, and finishes the requests under way.
-    Ending,
 }
 
 /// The whole bytes of what is said without a request.
@@ -90,11 +79,15 @@ pub struct Edge {
     pub refusals: Arc<Refusals>,
     /// What is counted of them.
     pub metrics: ConnectionMetrics,
+    /// From this phase on, each answer closes its connection.
+    pub drains_in: Phase,
+    /// From this phase on, no connection is accepted, and idle ones are closed.
+    pub closes_in: Phase,
 }
 
 impl Edge {
-    /// Serves `router` on `listener` through the phases that `phase` goes through, and in the last one finishes the requests under way
-    /// within `finish`. Whether all of them were finished. Who has dropped the other end of `phase` ends it.
+    /// Serves `router` on `listener` until `phase` reaches `closes_in` or its sender is dropped. Then finishes the requests under way, within
+    /// the time that `finish` gives. Returns whether all of them were finished.
     pub async fn serve(
         &self,
         listener: TcpListener,
@@ -106,11 +99,11 @@ impl Edge {
         let strangers = Arc::new(Strangers::new(self.limits.strangers));
         let mut connections = JoinSet::new();
         let of_connections = phase.clone();
-        let mut ending = pin!(phase.wait_for(|phase| *phase == Phase::Ending));
+        let mut closing = pin!(phase.wait_for(|phase| *phase >= self.closes_in));
         loop {
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
-                _ = &mut ending => break,
+                _ = &mut closing => break,
             };
             match accepted {
                 Ok((stream, peer)) => match self.enter(&peers, &stream, peer) {

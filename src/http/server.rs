@@ -31,6 +31,7 @@ use crate::{
     app::App,
     auth::{Auth, Refused},
     config::ConnectionsConfig,
+    domain::lifecycle::Phase,
     http::edge::{Client, Edge, Limits, Refusals},
 };
 
@@ -71,7 +72,14 @@ pub fn edge(app: &App) -> Edge {
         large_head: ApiError::new(Code::HeadTooLarge, large_head).into_bytes(),
         cleartext: ApiError::new(Code::InvalidRequest, cleartext).into_bytes(),
     };
-    Edge { limits, tls: app.tls.clone(), refusals: Arc::new(refusals), metrics: app.metrics.connections.clone() }
+    Edge {
+        limits,
+        tls: app.tls.clone(),
+        refusals: Arc::new(refusals),
+        metrics: app.metrics.connections.clone(),
+        drains_in: Phase::Draining,
+        closes_in: Phase::Closing,
+    }
 }
 
 /// The router of the main listener.

@@ -9,8 +9,9 @@ use std::{
 };
 
 use appset_gateway::{
+    domain::lifecycle::Phase,
     http::{
-        edge::{Edge, Limits, Phase},
+        edge::{Edge, Limits},
         server,
     },
     telemetry::metrics::Metrics,
@@ -352,7 +353,7 @@ async fn who_leaves_says_so_with_an_answer() {
     let served = serve(Limits { idle: Duration::from_mins(1), ..LIMITS }).await;
     let mut before = served.connect().await;
     ask(&mut before).await;
-    served.phase.send(Phase::Leaving).unwrap();
+    served.phase.send(Phase::Draining).unwrap();
     let mut after = served.connect().await;
     for stream in [&mut before, &mut after] {
         stream.write_all(GET).await.unwrap();
@@ -369,7 +370,7 @@ async fn what_was_started_is_finished() {
     ask(&mut silent).await;
     asking.write_all(b"GET /slow HTTP/1.1\r\nHost: h\r\n\r\n").await.unwrap();
     sleep(Duration::from_millis(100)).await;
-    served.phase.send(Phase::Ending).unwrap();
+    served.phase.send(Phase::Closing).unwrap();
     assert_eq!(rest(&mut silent).await, "");
     assert!(rest(&mut asking).await.starts_with("HTTP/1.1 200"));
     assert!(served.ended.await.unwrap(), "all were finished");

@@ -2,6 +2,7 @@
 
 use std::{os::unix::fs::MetadataExt as _, time::Duration};
 
+use appset_gateway::domain::lifecycle::Phase;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -218,7 +219,7 @@ async fn the_admin_listener_answers_probes_and_nothing_else() {
         let reply = app.admin(path).await;
         assert_eq!((reply.status, reply.code().as_str()), (404, "not_found"), "{path}");
     }
-    app.app.start_draining();
+    app.app.lifecycle.enter(Phase::Draining);
     assert_eq!(app.admin("/readyz").await.status, 503);
     assert_eq!(app.admin("/livez").await.status, 200);
 }

@@ -3,7 +3,10 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use appset_gateway::http::server::{self, error::Code};
+use appset_gateway::{
+    domain::lifecycle::Phase,
+    http::server::{self, error::Code},
+};
 use regex::Regex;
 use serde_json::{Value, json};
 use tokio::{
@@ -312,7 +315,7 @@ async fn every_kind_of_success_conforms() {
         let request = format!("GET {path} HTTP/1.1\r\nHost: gateway\r\n\r\n");
         assert_eq!(asked(&app, Listener::Admin, request.as_bytes()).await.status, 200, "{path}");
     }
-    app.app.start_draining();
+    app.app.lifecycle.enter(Phase::Draining);
     let draining = asked(&app, Listener::Admin, b"GET /readyz HTTP/1.1\r\nHost: gateway\r\n\r\n").await;
     assert_eq!((draining.status, draining.text().as_str()), (503, "draining\n"));
 }

@@ -41,7 +41,7 @@ use tokio::{
 use tower::Service;
 
 use super::{
-    Client, Edge, Limits, Phase,
+    Client, Edge, Limits,
     executor::PollFirst,
     handshake::{Secured, shake},
     received::Received,
@@ -49,6 +49,7 @@ use super::{
     stream::{ConnectionPhase, ConnectionState, TimedStream},
     streams::Streams,
 };
+use crate::domain::lifecycle::Phase;
 
 /// How many requests one HTTP/2 connection may have under way; RFC 9113, section 6.5.2, asks for no fewer.
 const MAX_STREAMS: u32 = 100;
@@ -77,6 +78,8 @@ struct Stay {
     old: Instant,
     limits: Limits,
     phase: watch::Receiver<Phase>,
+    drains_in: Phase,
+    closes_in: Phase,
 }
 
 impl Watched {
@@ -112,7 +115,13 @@ impl Watched {
         let Self { stream, client, edge, router, phase } = self;
         // Answers are small and written at once; without this the kernel could hold one back.
         let _ = stream.set_nodelay(true);
-        let stay = Stay { old: Instant::now() + lifetime(edge.limits.max_age), limits: edge.limits, phase };
+        let stay = Stay {
+            old: Instant::now() + lifetime(edge.limits.max_age),
+            limits: edge.limits,
+            phase,
+            drains_in: edge.drains_in,
+            closes_in: edge.closes_in,
+        };
         let Some(tls) = edge.tls.clone() else {
             let stream = Received::new(stream, Arc::clone(&client.stranger));
             return Box::pin(http1(stream, client, edge, router, stay)).await;
@@ -230,21 +239,21 @@ impl Stay {
     where
         C: GracefulConnection<Error = hyper::Error>,
     {
-        let Self { old, limits, phase } = self;
+        let Self { old, limits, phase, drains_in, closes_in } = self;
         let until = |wanted: Phase| {
             let mut phase = phase.clone();
             async move { drop(phase.wait_for(|phase| *phase >= wanted).await) }
         };
-        let (mut leaving, mut ending) = (pin!(until(Phase::Leaving).fuse()), pin!(until(Phase::Ending).fuse()));
+        let (mut draining, mut closing) = (pin!(until(drains_in).fuse()), pin!(until(closes_in).fuse()));
         let mut http = pin!(http);
         let mut timer = pin!(sleep_until(old.min(Instant::now() + limits.patience)));
-        let (mut is_leaving, mut is_ending, mut is_last) = (false, false, false);
+        let (mut is_draining, mut is_closing, mut is_last) = (false, false, false);
         poll_fn(|cx| {
             loop {
-                is_leaving |= leaving.as_mut().poll(cx).is_ready();
-                is_ending |= ending.as_mut().poll(cx).is_ready();
+                is_draining |= draining.as_mut().poll(cx).is_ready();
+                is_closing |= closing.as_mut().poll(cx).is_ready();
                 // Before an answer is made: it is to say so.
-                if !is_last && (is_leaving && leave() || is_ending) {
+                if !is_last && (is_draining && leave() || is_closing) {
                     is_last = true;
                     http.as_mut().graceful_shutdown();
                 }
@@ -262,9 +271,9 @@ impl Stay {
                 if end.is_some_and(|end| end <= now) {
                     return Poll::Ready(late(turn));
                 }
-                is_leaving |= old <= now;
+                is_draining |= old <= now;
                 let next = end.unwrap_or(now + limits.idle);
-                timer.as_mut().reset(if is_leaving { next } else { next.min(old) });
+                timer.as_mut().reset(if is_draining { next } else { next.min(old) });
             }
         })
         .await

@@ -32,7 +32,7 @@ use super::{
 use crate::{
     app::App,
     auth::Role,
-    domain::clock::Timestamp,
+    domain::{clock::Timestamp, lifecycle::Phase},
     engine::{answer::admin_ops::Operator, guard::Decision},
     http::edge::{Edge, Limits},
     telemetry::trace,
@@ -48,7 +48,9 @@ const STRANGERS: usize = 8 * 1024 * 1024;
 #[must_use]
 pub fn edge(app: &App) -> Edge {
     let edge = super::edge(app);
-    Edge { tls: None, limits: Limits { strangers: STRANGERS, ..edge.limits }, ..edge }
+    let limits = Limits { strangers: STRANGERS, ..edge.limits };
+    // Probes are answered until the end, so that they see the drain.
+    Edge { tls: None, limits, drains_in: Phase::Ended, closes_in: Phase::Ended, ..edge }
 }
 
 /// What is remembered.
@@ -91,7 +93,7 @@ async fn livez() -> &'static str {
 }
 
 async fn readyz(State(app): State<Arc<App>>) -> Response {
-    if app.is_draining() {
+    if app.lifecycle.phase() >= Phase::Draining {
         (StatusCode::SERVICE_UNAVAILABLE, "draining\n").into_response()
     } else {
         "ok\n".into_response()

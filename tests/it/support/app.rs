@@ -13,9 +13,12 @@ use std::{
 use appset_gateway::{
     app::App,
     config::{Loaded, Report},
-    domain::clock::{Clock, SystemClock, Timestamp},
+    domain::{
+        clock::{Clock, SystemClock, Timestamp},
+        lifecycle::Phase,
+    },
     file::base_dir::BaseDir,
-    http::{edge::Phase, server},
+    http::server,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -121,10 +124,8 @@ impl TestApp {
         let (edge, router) = (server::edge(&app), server::router(Arc::clone(&app)));
         let main = tokio::spawn(async move { edge.serve(main, router, phase, || Duration::from_secs(10)).await });
         let (edge, router) = (server::admin::edge(&app), server::admin::router(Arc::clone(&app)));
-        let admin_task = tokio::spawn(async move {
-            let (_forever, phase) = watch::channel(Phase::Serving);
-            edge.serve(admin, router, phase, || Duration::ZERO).await
-        });
+        let phase = app.lifecycle.watch();
+        let admin_task = tokio::spawn(async move { edge.serve(admin, router, phase, || Duration::ZERO).await });
         let config = config.to_owned();
         Self {
             app,

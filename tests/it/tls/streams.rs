@@ -2,9 +2,12 @@
 
 use std::net::SocketAddr;
 
-use appset_gateway::http::{
-    edge::{Edge, Limits, Phase},
-    server,
+use appset_gateway::{
+    domain::lifecycle::Phase,
+    http::{
+        edge::{Edge, Limits},
+        server,
+    },
 };
 use axum::{Router, routing::get};
 use h2::{
@@ -168,12 +171,12 @@ async fn who_leaves_finishes_what_was_started() {
         tokio::spawn(async move { get_of(&client, "/slow").await })
     };
     sleep(Duration::from_millis(100)).await;
-    served.phase.send(Phase::Leaving).unwrap();
+    served.phase.send(Phase::Draining).unwrap();
     assert_eq!(slow.await.unwrap().unwrap().1, "slowly");
     // Nothing of it was lost, and the client is to come back elsewhere.
     timeout(Duration::from_secs(20), connection).await.expect("it ends").unwrap().unwrap();
     let (client, _connection) = served.connect(65_535).await;
     assert_eq!(get_of(&client, "/").await.unwrap().1, "at once", "who comes nevertheless is answered");
-    served.phase.send(Phase::Ending).unwrap();
+    served.phase.send(Phase::Closing).unwrap();
     assert!(served.ended.await.unwrap(), "all were finished");
 }
