@@ -1,9 +1,9 @@
-//! The one way to start programs: each runs contained, is given what it needs and no more, and leaves nothing behind.
+//! The one way to start programs. Each program runs contained, gets only what it needs, and leaves nothing behind.
 //!
-//! Programs are started by *launchers*: small processes, the gateway's own program run again, that give up what programs
-//! must not have and then start them one after the other. The gateway itself could do so only by `fork`, which copies its
-//! page tables: tens of milliseconds for some gigabytes. A launcher is the reaper of all that its program starts, so that
-//! whatever leaves its parents is found and ended too; and it ends when the gateway does, even by `kill -9`.
+//! Programs are started by *launchers*: small processes of the gateway's own program. A launcher gives up the rights that
+//! programs must not have, and then starts them one after the other. The gateway itself would need `fork`, which copies its
+//! page tables: tens of milliseconds with some gigabytes of memory. A launcher reaps all descendants of its program, so it
+//! finds and ends every process that leaves its parent. A launcher ends with the gateway, even after `kill -9`.
 
 mod confine;
 mod copy;
@@ -46,12 +46,12 @@ pub(crate) use self::{
 use self::{root::Root, slot::Launcher};
 use crate::{domain::count::Count, telemetry::metrics::ProgramMetrics};
 
-/// The argument with which the gateway's program lives as a launcher.
+/// The subcommand that makes the gateway's program a launcher.
 pub(crate) const ARGUMENT: &str = "launch";
 
-/// Between the polite and the final signal.
+/// The time between TERM and KILL.
 const GRACE: Duration = Duration::from_secs(2);
-/// How long a launcher may take to end a program beyond the grace.
+/// How long a launcher may take to end a program, beyond the grace.
 const ENDING: Duration = Duration::from_secs(5);
 
 /// All launchers of a gateway.
@@ -62,15 +62,15 @@ pub struct Launchers {
     permits: Arc<Semaphore>,
     most: usize,
     metrics: Option<ProgramMetrics>,
-    /// Where the launchers' folders are, once there is one.
+    /// The folder of the work folders, once it exists.
     root: Mutex<Option<Root>>,
-    /// What the programs of all bays must not have, together.
+    /// The strictest network of all pools.
     wanted: Mutex<Option<Network>>,
     running: watch::Sender<usize>,
     is_closed: watch::Sender<bool>,
 }
 
-/// What a launcher is told first.
+/// The first message to a launcher.
 #[derive(Debug, Serialize, Deserialize)]
 struct Opening {
     terms: LaunchOptions,
@@ -78,7 +78,7 @@ struct Opening {
 }
 
 impl Launchers {
-    /// None yet. `program` is the gateway's own; at most `most` programs run at once.
+    /// No launchers yet. `program` is the gateway's own. At most `most` programs run at once.
     #[must_use]
     pub fn new(program: PathBuf, most: usize) -> Self {
         let most = most.clamp(1, Semaphore::MAX_PERMITS);
@@ -102,7 +102,7 @@ impl Launchers {
         self
     }
 
-    /// What the kernel cannot take from programs, though a bay wants it; nothing where there are no bays.
+    /// What the kernel cannot take away from programs, though a pool demands it. Empty if there are no pools.
     ///
     /// # Errors
     /// When no program could be started.
@@ -114,17 +114,17 @@ impl Launchers {
         Ok(lacks)
     }
 
-    /// Ends all programs, first politely, then by force; starts no other; and leaves no folder behind.
+    /// Ends all programs, first with TERM, then with KILL. No other program starts, and the folder is removed.
     pub(crate) async fn close(&self) {
         self.is_closed.send_replace(true);
         let mut running = self.running.subscribe();
         if timeout_at(Instant::now() + GRACE + ENDING, running.wait_for(|running| *running == 0)).await.is_err() {
-            tracing::warn!(running = *self.running.borrow(), "some programs have not ended, and are killed");
+            tracing::warn!(running = *self.running.borrow(), "some programs have not ended and are killed");
         }
         drop(self.root.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 
-    /// Notes what a bay wants.
+    /// Notes the network of a pool.
     fn want(&self, network: Network) {
         let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
         if *wanted != Some(Network::None) {
@@ -132,12 +132,12 @@ impl Launchers {
         }
     }
 
-    /// A folder of its own for a launcher, for `user`.
+    /// A work folder for a launcher of `user`.
     fn folder(&self, user: Option<User>) -> std::io::Result<PathBuf> {
         let mut root = self.root.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(root) = &*root {
             match root.folder(user) {
-                // Somebody cleaned up.
+                // The folder was removed meanwhile.
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
                 result => return result,
             }
@@ -146,7 +146,7 @@ impl Launchers {
     }
 }
 
-/// The programs that run.
+/// Counts the programs that run.
 impl Count for Launchers {
     fn increment(&self) {
         self.running.send_modify(|running| *running += 1);
@@ -163,19 +163,19 @@ impl Count for Launchers {
     }
 }
 
-/// Contains this process as a program of a launcher is, for an evaluator: no file but the system's, no network, and no more memory
-/// than `memory` bytes. What the kernel cannot take away is left.
+/// Contains this process as a launcher's programs are contained, for an evaluator: only files of the system, no network,
+/// and at most `memory` bytes. What the kernel cannot take away remains.
 ///
 /// # Errors
 /// When a limit cannot be set.
 pub(crate) fn contain_evaluator(memory: u64) -> Result<(), String> {
     let limits = Limits { memory: Some(memory), file_size: Some(0), ..Limits::default() };
     let terms = LaunchOptions { limits, network: Network::None, ..LaunchOptions::default() };
-    // It has no folder of its own.
+    // An evaluator has no work folder.
     confine::confine(&terms, Path::new("")).map(drop)
 }
 
-/// The file of the gateway's own program, even when its file has been replaced since.
+/// The gateway's own program, even if its file has been replaced.
 #[must_use]
 pub fn own_program() -> &'static Path {
     Path::new("/proc/self/exe")

@@ -1,8 +1,8 @@
-//! The one way out over HTTP: every request of every backend leaves here, with a deadline, a size cap
-//! while the body streams in, no redirects, no proxy from the environment and no decompression.
+//! The only way to send HTTP requests. Each request has a deadline and a size limit that holds while the body arrives.
+//! There are no redirects, no proxy from the environment, and no decompression.
 //!
-//! A destination is spared: what failed is sent again twice at most, only so many requests are under way, a
-//! destination in trouble is left alone for a while, and so is one whose budget is used up.
+//! Destinations are protected: a failed request is sent again at most twice, and only so many requests are under way at
+//! once. A failing destination rests for a while, and so does one whose rate limit is used up.
 
 mod addresses;
 mod breaker;
@@ -48,7 +48,7 @@ pub use self::{
     addresses::{Inner, Names, SystemNames},
     call::{ANONYMOUS, Call, account_of},
     config::{OutboundConfig, Proxy, ProxyConfig, TlsKeys, fixed_url, names_user, stays},
-    link_policy::check_elsewhere,
+    link_policy::check_link,
     reply::Reply,
     tls::{ClientCertificate, Tls},
 };
@@ -61,10 +61,10 @@ use crate::{
     },
 };
 
-/// How many destinations a line remembers; those that are asked least leave first.
+/// How many destinations a client remembers. The least used leave first.
 const MAX_DESTINATIONS: u64 = 10_000;
 
-/// The ways out, shared by all backends.
+/// The HTTP clients, shared by all backends.
 pub struct Outbound {
     clock: Arc<dyn Clock>,
     addresses: Addresses,
@@ -74,18 +74,18 @@ pub struct Outbound {
     lines: Mutex<HashMap<ClientOptions, Arc<HttpClient>>>,
 }
 
-/// How destinations are reached. Who asks on equal terms shares connections, limits and what was learned.
+/// How destinations are reached. Callers with equal options share connections, limits and what was learned.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ClientOptions {
-    /// How certificates are checked, and which one is shown.
+    /// The trusted certificates, and the client certificate.
     pub tls: Tls,
     /// How many requests may be under way to one destination.
     pub concurrency: usize,
-    /// How many requests may begin per second at one destination, and at once when it was left alone before.
+    /// How many requests to one destination may begin per second. After a pause, as many may begin at once.
     pub rate: Option<NonZeroU32>,
 }
 
-/// A way out on certain terms. A destination is a scheme, a host and a port.
+/// An HTTP client with certain options. A destination is a scheme, a host and a port.
 pub struct HttpClient {
     terms: ClientOptions,
     clock: Arc<dyn Clock>,
@@ -104,27 +104,27 @@ impl Default for ClientOptions {
 }
 
 impl Outbound {
-    /// No line yet; `clock` tells how long a destination wants to be left alone.
+    /// No clients yet. `clock` measures rests and pauses.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         let addresses = Addresses::new(Arc::new(SystemNames), &[], None);
         Self { clock, addresses, proxy: None, metrics: None, named: Arc::default(), lines: Mutex::default() }
     }
 
-    /// The same, that looks names up in `names`, may reach the `allowed` networks too, and goes through `proxy`.
+    /// Looks names up with `names`, may also reach the `allowed` networks, and uses `proxy`.
     #[must_use]
     pub fn reaching(self, names: Arc<dyn Names>, allowed: &[IpNet], proxy: Option<Proxy>) -> Self {
         let addresses = Addresses::new(names, allowed, proxy.as_ref().and_then(|proxy| proxy.url.host_str()));
         Self { addresses, proxy, ..self }
     }
 
-    /// The same, counted in `metrics`.
+    /// Counts requests in `metrics`.
     #[must_use]
     pub fn counted(self, metrics: OutboundMetrics) -> Self {
         Self { metrics: Some(metrics), ..self }
     }
 
-    /// Tells the destination of `url`, which stands in the configuration as it is, by its name in metrics. All others are counted
-    /// together: those of templates, which have none here.
+    /// Counts the destination of `url`, a URL from the configuration, under its own name in metrics. All other
+    /// destinations, such as those of templates, count as one.
     pub(crate) fn name_destination(&self, url: Option<&Url>) {
         let Some(url) = url else { return };
         let name = self.named.add(url);
@@ -133,10 +133,10 @@ impl Outbound {
         }
     }
 
-    /// The line for `terms`.
+    /// The client with the options `terms`.
     ///
     /// # Errors
-    /// When their certificates cannot be read; the text names the file.
+    /// When the certificates cannot be read. The text names the file.
     pub fn line(&self, terms: ClientOptions) -> Result<Arc<HttpClient>, String> {
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(line) = lines.get(&terms) {
@@ -157,7 +157,7 @@ impl Outbound {
     }
 }
 
-/// A call on its way, through all its attempts.
+/// The state of a call between its attempts.
 struct RetryState<'a> {
     call: &'a Call,
     secrets: Secrets,
@@ -165,26 +165,26 @@ struct RetryState<'a> {
     destination: Arc<Destination>,
     pass: Option<Pass>,
     attempts: u32,
-    /// How long the last attempt was on the wire.
+    /// How long the last attempt took.
     took: Duration,
 }
 
-/// What became of one attempt.
+/// The result of one attempt.
 type Outcome = Result<Reply, Failure>;
 
 impl HttpClient {
-    /// Whether less than a tenth is left of what the destination of `url` allows `account`, by its own words. Whoever
-    /// sends no credential is [`ANONYMOUS`].
+    /// Whether the destination of `url` says that less than a tenth of the rate limit of `account` is left. Without a
+    /// credential, the account is [`ANONYMOUS`].
     #[must_use]
     pub fn is_low(&self, url: &Url, account: &str) -> bool {
         self.budgets.is_low(&(origin(url), account.into()), self.clock.now())
     }
 
-    /// Sends `call` and reads the whole answer; again where that may help and there is time.
+    /// Sends `call` and reads the whole answer. Tries again if that may help and there is time.
     ///
     /// # Errors
-    /// When no whole answer arrives in time, or the destination is not to be asked now. The message names method
-    /// and URL, without the query.
+    /// When no whole answer arrives in time, or the destination must not be asked now. The message names the method and the
+    /// URL, without the query.
     pub async fn fetch(&self, mut call: Call) -> Result<Reply, BackendError> {
         let account = call.account();
         let kept = self.kept.prepare(&mut call, &account);
@@ -212,7 +212,7 @@ impl HttpClient {
                 break;
             }
             sleep(wait).await;
-            // What happened meanwhile may forbid another attempt; then the last one stands.
+            // Another call may have opened the breaker meanwhile. Then the last outcome stands.
             let Ok(next) = self.attempt(&mut journey).await else { break };
             outcome = next;
         }
@@ -225,10 +225,10 @@ impl HttpClient {
         }
     }
 
-    /// One attempt, as soon as there is a place for it.
+    /// Sends the request once, when it is its turn.
     async fn attempt(&self, journey: &mut RetryState<'_>) -> Result<Outcome, BackendError> {
         let destination = Arc::clone(&journey.destination);
-        // Before the wait, which would be in vain, and after it.
+        // Checked before the wait, which would be in vain, and again after it.
         self.check(journey)?;
         let _turn = destination.turn(journey.call.deadline).await?;
         self.check(journey)?;
@@ -258,7 +258,7 @@ impl HttpClient {
 }
 
 impl RetryState<'_> {
-    /// What an attempt is in the trace of whoever asks. Paths and queries may hold values, and are not told.
+    /// The span of an attempt. It does not name path and query, which may hold values.
     fn span(&self) -> Span {
         let span = trace::begin(SpanKind::Client, || self.call.method.to_string());
         span.note(|record| {
@@ -273,7 +273,7 @@ impl RetryState<'_> {
         span
     }
 
-    /// How long to wait before another attempt; `None` when `outcome` stands.
+    /// How long to wait before another attempt. `None` when `outcome` is final.
     fn wait(&self, outcome: &Outcome) -> Option<Duration> {
         // A probe is one request.
         let is_probe = self.pass.as_ref().is_some_and(Pass::is_probe);
@@ -283,8 +283,8 @@ impl RetryState<'_> {
     }
 }
 
-/// What a call's outcome says about its destination. Its words are told to all who ask there, so they hold nothing of
-/// the answer's body.
+/// What the outcome of a call says about its destination. All callers of that destination may read the text, so it holds
+/// nothing of the answer's body.
 fn end_of(outcome: &Outcome) -> End {
     match outcome {
         Ok(reply) if is_failure(reply.status) => {
@@ -300,7 +300,7 @@ fn end_of(outcome: &Outcome) -> End {
     }
 }
 
-/// Scheme, host and port.
+/// The scheme, host and port of `url`.
 fn origin(url: &Url) -> Arc<str> {
     [url.scheme(), "://", &url[Position::BeforeHost..Position::BeforePath]].concat().into()
 }

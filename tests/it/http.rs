@@ -328,7 +328,7 @@ async fn refusals_keep_their_meaning() {
     for (code, headers, expected, says) in [
         (401, "", (502, "backend_failed"), "access denied (401 Unauthorized): why"),
         (403, "", (502, "backend_failed"), "access denied (403 Forbidden): why"),
-        (407, "", (502, "backend_failed"), "the proxy wants to know who asks (407 Proxy Authentication Required): why"),
+        (407, "", (502, "backend_failed"), "the proxy demands a credential (407 Proxy Authentication Required): why"),
         (408, "", (502, "backend_failed"), "408"),
         (500, "", (502, "backend_failed"), "500 Internal Server Error: why"),
         (503, "Retry-After: 5", (502, "backend_failed"), "503 Service Unavailable: why"),

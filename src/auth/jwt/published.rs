@@ -15,7 +15,7 @@ use crate::{
         AuthContext,
         url_policy::{is_safe, safe_url},
     },
-    clients::outbound::{Call, HttpClient, Reply, TlsKeys, check_elsewhere, fixed_url, stays},
+    clients::outbound::{Call, HttpClient, Reply, TlsKeys, check_link, fixed_url, stays},
     domain::{
         document::{excerpt, parse_object},
         error::BackendError,
@@ -136,7 +136,7 @@ fn keys_of(reply: &Reply, issuer: &str, from: &Url) -> Result<Url, String> {
         return Err(format!("it speaks for the issuer `{shown}`, not for `{issuer}`"));
     }
     let url = Url::parse(&told.jwks_uri).map_err(|error| format!("its `jwks_uri` is no URL: {error}"))?;
-    check_elsewhere(&url, from).map_err(|why| format!("its `jwks_uri` {why}"))?;
+    check_link(&url, from).map_err(|why| format!("its `jwks_uri` {why}"))?;
     if is_safe(&url) { Ok(url) } else { Err("its `jwks_uri` is not https".to_owned()) }
 }
 

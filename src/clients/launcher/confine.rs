@@ -1,5 +1,5 @@
-//! What a launcher gives up for good before it starts the first program, so that no program gets it back. What the kernel
-//! cannot take away is told.
+//! A launcher gives up rights for good before it starts the first program, so that no program gets them back. It reports
+//! what the kernel cannot take away.
 
 mod syscalls;
 
@@ -26,22 +26,23 @@ use super::{
     tree::Tree,
 };
 
-/// Lives by `terms` from now on, with `folder` as its own; what could not be taken away, and how descendants are reached.
+/// Applies `terms` to this process, with `folder` as its work folder. Returns what could not be taken away, and how
+/// descendants are found.
 ///
 /// # Errors
-/// When it would be more than it may, or not what it must be.
+/// When the process would have more rights than `terms` permit, or fewer than it needs.
 pub(crate) fn confine(terms: &LaunchOptions, folder: &Path) -> Result<(Vec<String>, Tree), String> {
     let (mut lacks, gateway) = (Vec::new(), getppid());
     setsid().map_err(|error| format!("cannot begin a session: {error}"))?;
     if let Err(error) = prctl::set_child_subreaper(true) {
-        lacks.push(format!("processes that leave their parents are not found again: {error}"));
+        lacks.push(format!("processes that leave their parents cannot be found again: {error}"));
     }
-    // When memory is short, the kernel ends programs before the gateway.
+    // When memory is short, the kernel kills programs before the gateway.
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
     let is_cut_off = terms.network == Network::None && leave_network();
     limit(terms.limits)?;
     terms.user.map_or(Ok(()), become_user)?;
-    // A program of the same user could take the socket to the gateway from this process, and answer in its place.
+    // Otherwise a program of the same user could take this process's socket and answer in its place.
     if let Err(error) = prctl::set_dumpable(false) {
         lacks.push(format!("programs may look into the process that starts them: {error}"));
     }
@@ -49,15 +50,15 @@ pub(crate) fn confine(terms: &LaunchOptions, folder: &Path) -> Result<(Vec<Strin
         lacks.push(format!("programs may gain privileges: {error}"));
         return Ok((lacks, Tree { is_alone: false }));
     }
-    // A root without capabilities owns its files, and that is all. With them it could look into the gateway's memory,
-    // which landlock alone does not forbid to root.
+    // Root without capabilities only owns its files. With capabilities it could read the gateway's memory, which landlock
+    // alone does not forbid.
     let none = CapabilitySet::empty();
     set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })
         .map_err(|error| format!("cannot give up capabilities: {error}"))?;
     let walls = wall_in(terms, folder).map_err(|error| format!("landlock: {error}"))?;
-    // What the kernel promises is tried, too: a signal must not reach the gateway.
-    let is_alone = walls.stand && knows(|ruleset| ruleset.scope(Scope::Signal)) && kill(gateway, None).is_err();
-    // Last, since it refuses calls that are made above.
+    // Also test what the kernel promises: a signal must not reach the gateway.
+    let is_alone = walls.stand && supports(|ruleset| ruleset.scope(Scope::Signal)) && kill(gateway, None).is_err();
+    // Comes last, since the filter refuses calls that are made above.
     let refusal = syscalls::refuse(terms.network);
     lacks.extend(lacks_of_landlock(walls, is_alone));
     if let Err(why) = &refusal {
@@ -75,12 +76,12 @@ pub(crate) fn confine(terms: &LaunchOptions, folder: &Path) -> Result<(Vec<Strin
     Ok((lacks, Tree { is_alone }))
 }
 
-/// What landlock cannot take from programs here.
+/// What landlock on this kernel cannot take away from programs.
 fn lacks_of_landlock(walls: Walls, is_alone: bool) -> Vec<String> {
     let mut lacks = Vec::new();
     if !walls.stand {
         lacks.push("programs may read and write all files that the gateway may: the kernel has no landlock".to_owned());
-    } else if !knows(|ruleset| ruleset.handle_access(AccessFs::Truncate)) {
+    } else if !supports(|ruleset| ruleset.handle_access(AccessFs::Truncate)) {
         lacks.push("programs may empty files that they may not write: the kernel is older than 6.2".to_owned());
     }
     if !is_alone {
@@ -93,21 +94,21 @@ fn lacks_of_landlock(walls: Walls, is_alone: bool) -> Vec<String> {
     lacks
 }
 
-/// What landlock does.
+/// What landlock restricts.
 #[derive(Debug, Clone, Copy)]
 struct Walls {
-    /// Whether it stops anything.
+    /// Whether it restricts anything.
     stand: bool,
-    /// Whether it stops TCP where it should.
+    /// Whether it blocks TCP if the terms demand that.
     block_tcp: bool,
 }
 
-/// Whether the kernel's landlock can do what `ask` asks for.
-fn knows(ask: impl FnOnce(Ruleset) -> Result<Ruleset, RulesetError>) -> bool {
+/// Whether the kernel's landlock supports what `ask` asks for.
+fn supports(ask: impl FnOnce(Ruleset) -> Result<Ruleset, RulesetError>) -> bool {
     ask(Ruleset::default().set_compatibility(CompatLevel::HardRequirement)).is_ok()
 }
 
-/// Moves to a network without interfaces; whether that worked.
+/// Moves this process to a network without interfaces. Returns whether that worked.
 fn leave_network() -> bool {
     if unshare(CloneFlags::CLONE_NEWNET).is_ok() {
         return true;
@@ -116,7 +117,7 @@ fn leave_network() -> bool {
     if unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNET).is_err() {
         return false;
     }
-    // In the new user namespace everybody stays who they are.
+    // Users and groups keep their numbers in the new user namespace.
     let write = |file: &str, text: String| std::fs::write(format!("/proc/self/{file}"), text);
     let _ = write("setgroups", "deny".to_owned());
     let _ = write("uid_map", format!("{uid} {uid} 1"));
@@ -128,7 +129,7 @@ fn limit(limits: Limits) -> Result<(), String> {
     for (resource, name, most) in [
         (Resource::RLIMIT_CORE, "core", Some(0)),
         (Resource::RLIMIT_CPU, "cpu", limits.cpu),
-        // Not the address space, of which many runtimes reserve more than they ever use.
+        // Not the address space: many runtimes reserve far more than they use.
         (Resource::RLIMIT_DATA, "memory", limits.memory),
         (Resource::RLIMIT_FSIZE, "fileSize", limits.file_size),
         (Resource::RLIMIT_NOFILE, "openFiles", limits.open_files),
@@ -152,7 +153,7 @@ fn become_user(user: User) -> Result<(), String> {
     setuid(Uid::from_raw(user.uid)).map_err(failed)
 }
 
-/// Allows the files of `terms` and `folder` only, as far as the kernel can.
+/// Allows only `folder` and the files of `terms`, as far as the kernel can.
 fn wall_in(terms: &LaunchOptions, folder: &Path) -> Result<Walls, RulesetError> {
     let abi = ABI::V6;
     let (all, read) = (AccessFs::from_all(abi), AccessFs::from_read(abi));
@@ -172,7 +173,7 @@ fn wall_in(terms: &LaunchOptions, folder: &Path) -> Result<Walls, RulesetError> 
     Ok(Walls { stand: status != RulesetStatus::NotEnforced, block_tcp: status == RulesetStatus::FullyEnforced })
 }
 
-/// Allows `access` to `path` and what is below it. What is not there needs no permission.
+/// Allows `access` to `path` and everything below. A missing path needs no permission.
 fn allow(created: RulesetCreated, path: &Path, access: BitFlags<AccessFs>) -> Result<RulesetCreated, RulesetError> {
     let Ok(opened) = PathFd::new(path) else { return Ok(created) };
     let access = if path.is_dir() { access } else { access & AccessFs::from_file(ABI::V6) };

@@ -1,4 +1,4 @@
-//! A fresh copy of a folder, for programs that change what they work on.
+//! Copies a folder, for programs that change the folder they work in.
 
 use std::{
     fs::{DirBuilder, File, OpenOptions},
@@ -11,13 +11,13 @@ use nix::sys::resource::{Resource, getrlimit};
 
 use super::wire::Copied;
 
-/// The most files and folders that are copied.
+/// The most files and folders in a copy.
 const MAX_ENTRIES: usize = 20_000;
 
-/// Copies a folder to `to`, which is made.
+/// Copies a folder to the new folder `to`.
 ///
 /// # Errors
-/// When it cannot be copied whole: it is too large, cannot be read, or a link leads out of it.
+/// When the folder is too large, cannot be read, or has a link that leads out of it.
 pub(crate) fn copy(what: &Copied, to: &Path) -> Result<(), String> {
     let from = what.from.canonicalize().map_err(|error| format!("{}: {error}", what.from.display()))?;
     let (_, largest) = getrlimit(Resource::RLIMIT_FSIZE).map_err(|error| error.to_string())?;
@@ -49,7 +49,7 @@ pub(crate) fn copy(what: &Copied, to: &Path) -> Result<(), String> {
 struct Run {
     from: PathBuf,
     to: PathBuf,
-    /// The bytes that there is room for.
+    /// The bytes that may still be copied.
     room: u64,
     most: u64,
     /// The largest file that may be written, in bytes.
@@ -69,7 +69,7 @@ impl Run {
             }
             return symlink(target, to).map_err(told);
         }
-        // Not the file of another name that somebody put here meanwhile, and no pipe that waits for a writer.
+        // Neither a link that replaced the file meanwhile, nor a pipe that waits for a writer.
         let flags = nix::fcntl::OFlag::O_NOFOLLOW | nix::fcntl::OFlag::O_NONBLOCK;
         let file = OpenOptions::new().read(true).custom_flags(flags.bits()).open(&from).map_err(told)?;
         let data = file.metadata().map_err(told)?;
@@ -90,8 +90,8 @@ impl Run {
     }
 }
 
-/// Whether a link at `path`, relative to the folder, leads out of it, as far as its words say. What is outside a program
-/// may reach only as far as it may otherwise.
+/// Whether the link at `path`, relative to the folder, leads out of it by its text alone. Landlock decides what programs
+/// can reach outside.
 fn leads_out(path: &Path, target: &Path) -> bool {
     let mut depth = path.components().count() - 1;
     for component in target.components() {
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn links_stay_within() {
+    fn links_out_of_the_folder_are_found() {
         for (path, target, is_out) in [
             ("a", "b", false),
             ("a", "./b/../c", false),
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_copied_whole_or_not() {
+    fn a_folder_is_copied_whole_or_not_at_all() {
         let from = tempfile::tempdir().unwrap();
         let to = tempfile::tempdir().unwrap();
         std::fs::create_dir(from.path().join("d")).unwrap();

@@ -1,5 +1,5 @@
-//! The folder in which a program works: its own alone, empty when it begins, and emptied when it has ended, whatever it
-//! made of it.
+//! The work folder of a launcher's programs. Only its owner may enter it. It is empty when a program begins, and is emptied
+//! when the program has ended, whatever the program did to it.
 
 use std::{
     fs::{self, DirBuilder, File, Metadata, Permissions},
@@ -9,25 +9,25 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-/// The mode of a work folder: its owner's alone.
+/// The mode of a work folder: only its owner has access.
 const OWN: u32 = 0o700;
-/// How long after a change the next one is sure to have another time: some file systems count whole seconds, kernels before 6.13 in
-/// ticks, and a clock may stand still while a machine is busy elsewhere.
+/// Two changes that are this far apart surely have different times. Some file systems count whole seconds, kernels before
+/// 6.13 count in ticks, and a clock may stand still while a machine is busy.
 const SETTLED: Duration = Duration::from_secs(2);
 
-/// A launcher's own.
+/// A launcher's work folder.
 #[derive(Debug)]
 pub(crate) struct Work {
-    /// Where it is.
+    /// Its path.
     pub(crate) path: PathBuf,
-    /// The folder itself, which tells more quickly how it is than its path.
+    /// The open folder. Its state is quicker to read than through the path.
     opened: File,
-    /// When it was last changed, as of a look that found it as it was made, and so long before that look that another change would
-    /// have another time.
+    /// The time of its last change, when a check found the folder unchanged. Set only if the change was so long before the
+    /// check that a later change must have another time.
     changed: Option<SystemTime>,
 }
 
-/// Makes one.
+/// Makes a work folder.
 ///
 /// # Errors
 /// When it cannot be made.
@@ -36,7 +36,7 @@ pub(crate) fn make(folder: &Path) -> io::Result<()> {
 }
 
 impl Work {
-    /// The one at `path`, of which nothing else is known.
+    /// The folder at `path`, not checked yet.
     ///
     /// # Errors
     /// When it cannot be opened.
@@ -44,20 +44,20 @@ impl Work {
         Ok(Self { opened: File::open(&path)?, path, changed: None })
     }
 
-    /// Whether somebody removed it.
+    /// Whether the folder was removed.
     pub(crate) fn is_gone(&self) -> bool {
         self.opened.metadata().map_or(true, |data| data.nlink() == 0)
     }
 
-    /// Whether its path still leads to it.
+    /// Whether the path still leads to the folder.
     pub(crate) fn is_in_place(&self) -> bool {
-        let place = |data: Metadata| (data.dev(), data.ino());
+        let file = |data: Metadata| (data.dev(), data.ino());
         let (Ok(there), Ok(own)) = (self.path.symlink_metadata(), self.opened.metadata()) else { return false };
-        place(there) == place(own)
+        file(there) == file(own)
     }
 
-    /// Whether it is as it was made. The time of a change is the kernel's: a program cannot set it, so where it stays what it was
-    /// when somebody looked inside, and was long past even then, nobody need look again.
+    /// Whether the folder is empty and has its mode. The kernel sets the time of a change and a program cannot. If that
+    /// time is the one of an earlier check, the folder needs no second look.
     pub(crate) fn is_as_made(&mut self, now: impl FnOnce() -> SystemTime) -> bool {
         let Ok(data) = self.opened.metadata() else { return false };
         let changed = changed(&data);
@@ -82,7 +82,7 @@ fn is_own(data: &Metadata) -> bool {
     data.is_dir() && data.nlink() > 0 && data.permissions().mode() & 0o7777 == OWN
 }
 
-/// Empties one; whether it is as it was made.
+/// Empties a work folder and restores its mode. Returns whether that worked.
 pub(crate) fn empty(folder: &Path) -> bool {
     let is_own = folder.symlink_metadata().is_ok_and(|data| is_own(&data));
     if !is_own && fs::set_permissions(folder, Permissions::from_mode(OWN)).is_err() {
@@ -92,11 +92,10 @@ pub(crate) fn empty(folder: &Path) -> bool {
     entries.try_for_each(|entry| remove(&entry?.path())).is_ok()
 }
 
-/// Removes a file, or a folder with all that is in it; also folders in which nothing may be changed, as Go's module cache
-/// has them.
+/// Removes a file, or a folder with everything in it. Also removes read-only folders, such as those of Go's module cache.
 ///
 /// # Errors
-/// When something stays.
+/// When something cannot be removed.
 pub(crate) fn remove(path: &Path) -> io::Result<()> {
     if !path.symlink_metadata()?.is_dir() {
         return fs::remove_file(path);
@@ -110,7 +109,7 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Gives back to the owner what the folders below `path` denied.
+/// Gives the owner access to `path` and all folders below.
 fn open(path: &Path) -> io::Result<()> {
     let mut folders = vec![path.to_owned()];
     while let Some(folder) = folders.pop() {
@@ -132,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whatever_was_made_of_it_is_undone() {
+    fn everything_a_program_left_is_removed() {
         let outer = tempfile::tempdir().unwrap();
         let (folder, other) = (outer.path().join("work"), outer.path().join("other"));
         make(&folder).unwrap();
@@ -157,13 +156,13 @@ mod tests {
     }
 
     #[test]
-    fn who_changes_it_is_seen() {
+    fn every_change_is_noticed() {
         let outer = tempfile::tempdir().unwrap();
         let path = outer.path().join("work");
         make(&path).unwrap();
         let mut work = Work::new(path.clone()).unwrap();
         let mut ended = |change: &dyn Fn()| {
-            // A moment, so that it has another time; what is looked at is long past.
+            // Wait a moment, so that the change has another time. The check believes it comes much later.
             std::thread::sleep(Duration::from_millis(30));
             change();
             work.is_as_made(|| SystemTime::now() + 2 * SETTLED)
@@ -177,7 +176,7 @@ mod tests {
         assert!(!ended(&|| fs::write(&file, "x").unwrap()));
         assert!(!ended(&|| ()));
         assert!(empty(&path) && ended(&|| ()) && ended(&|| ()));
-        // A program may say when it was changed, but not when it said so.
+        // A program can set the time of modification, but not the time of that change.
         let long_ago = fs::FileTimes::new().set_modified(UNIX_EPOCH + Duration::from_hours(1));
         assert!(!ended(&|| {
             fs::write(&file, "x").unwrap();
@@ -194,13 +193,13 @@ mod tests {
     }
 
     #[test]
-    fn what_changed_just_now_is_looked_at_again() {
+    fn a_recent_change_is_checked_again() {
         let outer = tempfile::tempdir().unwrap();
         let path = outer.path().join("work");
         make(&path).unwrap();
         let mut work = Work::new(path).unwrap();
         assert!(work.is_as_made(SystemTime::now) && work.changed.is_none());
         assert!(work.is_as_made(|| SystemTime::now() + 2 * SETTLED) && work.changed.is_some());
-        assert!(work.is_as_made(|| panic!("it has not changed since")));
+        assert!(work.is_as_made(|| panic!("the folder has not changed since")));
     }
 }

@@ -1,4 +1,4 @@
-//! What is kept to be used again, and not for ever.
+//! Objects that are kept for reuse, for a limited time.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -7,17 +7,17 @@ use std::{
 
 use tokio::time::{Instant, sleep};
 
-/// How long something may wait to be used again.
-const LONGEST: Duration = Duration::from_mins(1);
+/// How long an object may wait to be used again.
+const MAX_IDLE: Duration = Duration::from_mins(1);
 
-/// Those that wait, the first to be used again last.
+/// Objects that wait for reuse. The last one in is the first one out.
 #[derive(Debug)]
 pub(crate) struct Idle<T>(Mutex<Waiting<T>>);
 
 #[derive(Debug)]
 struct Waiting<T> {
     all: Vec<(T, Instant)>,
-    /// Whether somebody looks for those that waited for too long.
+    /// Whether a task ends the objects that waited too long.
     is_swept: bool,
 }
 
@@ -28,12 +28,12 @@ impl<T> Default for Idle<T> {
 }
 
 impl<T> Idle<T> {
-    /// The one that was in use last.
+    /// The object that was used last.
     pub(crate) fn pop(&self) -> Option<T> {
         self.lock().all.pop().map(|(one, _)| one)
     }
 
-    /// All of them.
+    /// All objects.
     pub(crate) fn take(&self) -> Vec<T> {
         self.lock().all.drain(..).map(|(one, _)| one).collect()
     }
@@ -42,11 +42,11 @@ impl<T> Idle<T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Those beyond `ahead` that waited for too long; whether there may be more of them later.
+    /// Takes the objects beyond `ahead` that waited too long, and says whether more of them may come.
     fn old(&self, ahead: usize) -> (Vec<T>, bool) {
         let mut waiting = self.lock();
         let surplus = waiting.all.len().saturating_sub(ahead);
-        let old = waiting.all.iter().take(surplus).take_while(|(_, since)| since.elapsed() >= LONGEST).count();
+        let old = waiting.all.iter().take(surplus).take_while(|(_, since)| since.elapsed() >= MAX_IDLE).count();
         let ended = waiting.all.drain(..old).map(|(one, _)| one).collect();
         waiting.is_swept = waiting.all.len() > ahead;
         (ended, waiting.is_swept)
@@ -54,7 +54,7 @@ impl<T> Idle<T> {
 }
 
 impl<T: Send + 'static> Idle<T> {
-    /// Lets `one` wait. What waits for too long is given to `end`, but for as many as are to be there `ahead`.
+    /// Keeps `one` for reuse. Passes objects that waited too long to `end`, except for the newest `ahead`.
     pub(crate) fn push(self: &Arc<Self>, one: T, ahead: usize, end: impl Fn(T) + Send + 'static) {
         let mut waiting = self.lock();
         waiting.all.push((one, Instant::now()));
@@ -67,7 +67,7 @@ impl<T: Send + 'static> Idle<T> {
         tokio::spawn(async move {
             let mut is_more = true;
             while is_more {
-                sleep(LONGEST).await;
+                sleep(MAX_IDLE).await;
                 let Some(idle) = idle.upgrade() else { return };
                 let (old, more) = idle.old(ahead);
                 is_more = more;
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn what_waits_for_too_long_is_ended() {
+    async fn objects_that_wait_too_long_are_ended() {
         let (idle, (ended, mut gone)) = (Arc::new(Idle::default()), mpsc::unbounded_channel());
         let push = |one: u32| {
             let ended = ended.clone();
@@ -92,16 +92,16 @@ mod tests {
         };
         (1..=4).for_each(push);
         assert_eq!(idle.pop(), Some(4));
-        sleep(LONGEST / 2).await;
+        sleep(MAX_IDLE / 2).await;
         push(5);
-        sleep(LONGEST).await;
+        sleep(MAX_IDLE).await;
         assert_eq!((gone.try_recv(), gone.try_recv()), (Ok(1), Ok(2)));
-        assert_eq!(gone.try_recv(), Ok(3), "the one that is kept is the last");
+        assert_eq!(gone.try_recv(), Ok(3), "the newest object is kept");
         assert!(gone.try_recv().is_err());
-        sleep(LONGEST * 3).await;
+        sleep(MAX_IDLE * 3).await;
         assert!(gone.try_recv().is_err(), "one is kept ahead");
         push(6);
-        sleep(LONGEST * 2).await;
+        sleep(MAX_IDLE * 2).await;
         assert_eq!((gone.try_recv(), idle.pop(), idle.pop()), (Ok(5), Some(6), None));
         push(7);
         assert_eq!(idle.take(), [7]);

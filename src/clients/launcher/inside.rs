@@ -1,4 +1,4 @@
-//! A launcher's own life: it gives up what programs must not have, then starts one program after the other, and leaves
+//! The launcher process: it gives up what programs must not have, then starts one program after the other and leaves
 //! nothing of any of them behind. It ends when the gateway does.
 
 use std::{
@@ -37,14 +37,14 @@ use super::{
     wire::{self, Ended, Fate, How, Inbox, Report, Request, STREAMS, Start},
 };
 
-/// How long what a program left behind may go on: it may still be writing the end of the output.
+/// How long descendants may live on after their program: they may still write the end of the output.
 const AFTERLIFE: Duration = Duration::from_millis(250);
-/// How many processes are reaped before something else gets its turn.
+/// How many processes are reaped before anything else is done.
 const MAX_AT_ONCE: usize = 1000;
-/// How long a process may take to end that was killed. One that waits for a disk takes its time.
+/// How long a killed process may take to end. A process that waits for a disk takes its time.
 const KILLING: Duration = Duration::from_secs(3);
 
-/// Lives as a launcher; standard input is the socket to the gateway.
+/// Runs as a launcher. Standard input is the socket to the gateway.
 #[must_use]
 pub(crate) fn run() -> ExitCode {
     match live() {
@@ -79,11 +79,11 @@ fn live() -> std::io::Result<()> {
     Ok(())
 }
 
-/// What tells that a child has ended.
+/// A descriptor that becomes readable when a child has ended.
 fn children() -> std::io::Result<SignalFd> {
     let mut mask = SigSet::empty();
     mask.add(Signal::SIGCHLD);
-    // Programs begin without a mask again.
+    // Programs start without a mask.
     mask.thread_block()?;
     Ok(SignalFd::with_flags(&mask, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?)
 }
@@ -93,7 +93,7 @@ fn close_inherited() {
     let open = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
     let numbers: Vec<i32> = open.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
     for number in numbers.into_iter().filter(|number| *number > 2) {
-        // That of the list itself is closed already.
+        // The list's own descriptor is closed already.
         let _ = nix::unistd::close(number);
     }
 }
@@ -104,25 +104,25 @@ struct Launcher {
     starter: Starter,
     work: Work,
     tree: Tree,
-    /// The processor time that each process may use, this one included, in seconds.
+    /// The processor time that each process may use, the launcher included, in seconds.
     cpu: Option<u64>,
-    /// The processor time of all programs before.
+    /// The processor time of all earlier programs.
     used: Duration,
 }
 
-/// How things are when a program has ended.
+/// The state when a program has ended.
 struct GoingOn {
     /// Whether the gateway is still there.
     is_served: bool,
-    /// Whether it wanted the end.
+    /// Whether the gateway asked for the end.
     is_stopped: bool,
 }
 
 impl Launcher {
-    /// Runs the next program; whether there was one.
+    /// Runs the next program. Returns whether the launcher can run another one.
     fn serve(&mut self) -> std::io::Result<bool> {
         let Some(body) = self.gateway.next()? else { return Ok(false) };
-        // What has ended needs no stop.
+        // A stop that comes after its program's end needs no action.
         let Request::Start(start) = wire::message(&body)? else { return Ok(true) };
         let streams = self.gateway.streams();
         let (mut how, mut is_served, mut is_first, mut is_alone, mut is_cut) = (How::Unknown, true, false, true, false);
@@ -139,7 +139,7 @@ impl Launcher {
                 Ok(pid) => pid,
                 Err(why) => return self.refuse(format!("{of}{why}")),
             };
-            // Its ends of the pipes: who reads them waits for the last of them to be closed.
+            // Close the program's ends of the pipes: a reader waits until the last of them is closed.
             drop(command);
             how = How::Unknown;
             let mut seen = |ended: Pid, so: How| {
@@ -171,31 +171,31 @@ impl Launcher {
         let (used, peak) = usage();
         let cpu = used.saturating_sub(std::mem::replace(&mut self.used, used));
         self.gateway.send(&Report::Ended(Ended { how, cpu, peak, is_cut, fate, is_first }))?;
-        // Nobody waits for that. Where something stays, no program comes after this one.
+        // The gateway does not wait for this. If something stays, this launcher runs no other program.
         let is_emptied = fate == Fate::Waits && folder::empty(&self.work.path);
         if is_emptied {
             self.gateway.send(&Report::Ready(Vec::new()))?;
         }
-        // Whoever waits for the next program keeps no file system busy.
+        // An idle launcher keeps no file system busy.
         let _ = chdir("/");
         Ok(fate == Fate::Goes || is_emptied)
     }
 
-    /// Whether this process has used much of what processes may use: at its end it would be killed.
+    /// Whether this process has used so much processor time that the kernel may kill it at its limit.
     fn is_tired(&self) -> bool {
         let used = getrusage(UsageWho::RUSAGE_SELF).map(|usage| of(&usage));
         self.cpu.is_some_and(|most| used.is_ok_and(|used| used * 2 > Duration::from_secs(most)))
     }
 
-    /// Tells that the program could not be started. Whatever the reason is, the next one has another launcher.
+    /// Reports that the program could not be started. The next program gets another launcher, whatever the reason.
     fn refuse(&mut self, why: String) -> std::io::Result<bool> {
-        // It may have been, and only what follows failed.
+        // The program may run already, if only a later step failed.
         self.tree.kill_all(KILLING, |_, _| ());
         self.gateway.send(&Report::NotStarted(why))?;
         Ok(false)
     }
 
-    /// The program of `start`, and before it what runs before it.
+    /// The commands of `start`: the program to run first, and the program itself.
     fn prepare<'a>(&self, start: &'a Start<'_>, streams: Vec<OwnedFd>) -> Result<[Option<Command<'a>>; 2], String> {
         let streams = <[OwnedFd; STREAMS]>::try_from(streams).map_err(|_| "its streams did not arrive".to_owned())?;
         let work = &self.work.path;
@@ -219,7 +219,7 @@ impl Launcher {
         Ok([first, Some(Command::new(&start.command, folder, streams)?)])
     }
 
-    /// Waits until the program ends, by itself or as the gateway wishes.
+    /// Waits until the program ends, by itself or because the gateway asks for it.
     fn attend(&mut self, pid: Pid, seen: &mut impl FnMut(Pid, How)) -> std::io::Result<GoingOn> {
         loop {
             let mut awaited =
@@ -230,14 +230,14 @@ impl Launcher {
             };
             let [has_word, has_lost] = awaited.map(|one| one.any().unwrap_or(true));
             if has_lost {
-                // Before it is seen who has ended: whoever ends later is told anew.
+                // Comes before reaping: a process that ends later is announced again.
                 self.children.read_signal()?;
-                // It first: of others there may be ever more.
+                // The program comes first: of other processes there may be ever more.
                 if let Reaped::Child(ended, how) = reap(Some(pid)) {
                     seen(ended, how);
                     return Ok(GoingOn { is_served: true, is_stopped: false });
                 }
-                // What lost its parents and has ended would stay as long as the program, which may be a worker.
+                // Orphans that have ended would stay as long as the program, which may be a worker.
                 for _ in 0..MAX_AT_ONCE {
                     let Reaped::Child(ended, how) = reap(None) else { break };
                     seen(ended, how);
@@ -261,7 +261,7 @@ impl Launcher {
     }
 }
 
-/// The processor time of all children that were reaped, and the most memory that one of them took, in bytes.
+/// The processor time of all reaped children, and the most memory that one of them used, in bytes.
 fn usage() -> (Duration, u64) {
     let Ok(usage) = getrusage(UsageWho::RUSAGE_CHILDREN) else { return Default::default() };
     (of(&usage), u64::try_from(usage.max_rss()).unwrap_or(0) * 1024)

@@ -1,4 +1,4 @@
-//! How many programs of one kind may run, and the launchers that wait for the next one.
+//! How many programs of one kind may run, and the idle launchers of that kind.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,7 +13,7 @@ use crate::domain::error::BackendError;
 /// How long a launcher may take to empty its folder.
 const EMPTYING: Duration = Duration::from_mins(1);
 
-/// Launchers of one kind, and how many of their programs may run.
+/// The launchers of one kind, and the limit of their programs.
 #[derive(Debug)]
 pub(super) struct PoolState {
     pub(super) launchers: Arc<Launchers>,
@@ -23,7 +23,7 @@ pub(super) struct PoolState {
     idle: Arc<Idle<Launcher>>,
 }
 
-/// The right to run a program, or to have one do something.
+/// The right to run a program, or to ask a worker.
 #[derive(Debug)]
 pub(crate) struct RunPermit {
     _of_own: OwnedSemaphorePermit,
@@ -31,7 +31,7 @@ pub(crate) struct RunPermit {
 }
 
 impl PoolState {
-    /// With at most `most` programs at once.
+    /// At most `most` programs run at once.
     pub(super) fn new(launchers: &Arc<Launchers>, terms: LaunchOptions, most: usize) -> Arc<Self> {
         let (launchers, permits) = (Arc::clone(launchers), Arc::new(Semaphore::new(most)));
         Arc::new(Self { launchers, terms, permits, most, idle: Arc::default() })
@@ -40,11 +40,11 @@ impl PoolState {
     /// Waits for a turn.
     ///
     /// # Errors
-    /// When there is none before `deadline`.
+    /// When there is no turn before `deadline`.
     pub(super) async fn turn(&self, deadline: Instant) -> Result<RunPermit, BackendError> {
         let full = |most: usize, of: &str| {
             let s = if most == 1 { "" } else { "s" };
-            BackendError::timeout(format!("no turn in time: {most} run{s} {of} were under way all the while"))
+            BackendError::timeout(format!("no turn in time: {most} run{s} {of} were under way until the deadline"))
         };
         let wait = async |permits: &Arc<Semaphore>| timeout_at(deadline, Arc::clone(permits).acquire_owned()).await;
         let (of_own, of_all) = ("of it (`concurrency`)", "of all scripts (`scripts.concurrency`)");
@@ -54,7 +54,7 @@ impl PoolState {
         Ok(RunPermit { _of_own: own, _of_all: all })
     }
 
-    /// A launcher that waits for a program and may still be used.
+    /// An idle launcher that may still be used.
     pub(super) fn idle_slot(&self) -> Option<Launcher> {
         loop {
             let slot = self.idle.pop()?;
@@ -65,7 +65,7 @@ impl PoolState {
         }
     }
 
-    /// Keeps a launcher for the next program once it has emptied its folder.
+    /// Keeps a launcher for reuse once it has emptied its folder.
     pub(super) fn keep_emptied(self: Arc<Self>, mut slot: Launcher) {
         tokio::spawn(async move {
             match timeout_at(Instant::now() + EMPTYING, slot.reports().next()).await {
@@ -75,7 +75,7 @@ impl PoolState {
         });
     }
 
-    /// Keeps a launcher for the next program, for a while.
+    /// Keeps a launcher for reuse, for a minute.
     pub(super) fn keep(&self, slot: Launcher) {
         self.idle.push(slot, 0, |slot| drop(tokio::spawn(slot.destroy())));
     }
@@ -83,7 +83,7 @@ impl PoolState {
 
 impl Drop for PoolState {
     fn drop(&mut self) {
-        // They end by themselves, but for one that its last program stopped.
+        // They end by themselves, unless their last program stopped them.
         self.idle.take().iter_mut().for_each(Launcher::kill);
     }
 }

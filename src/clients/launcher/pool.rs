@@ -1,4 +1,4 @@
-//! Where programs are started that live by the same terms: with their turns, and with launchers that wait for the next one.
+//! Starts programs of one kind, on idle or new launchers, when it is their turn.
 
 use std::{io::PipeReader, path::Path, sync::Arc};
 
@@ -19,27 +19,27 @@ use super::{
 };
 use crate::domain::error::BackendError;
 
-/// The launchers for programs on one set of terms.
+/// The launchers for programs with the same terms.
 #[derive(Debug, Clone)]
 pub(crate) struct LauncherPool(Arc<PoolState>);
 
-/// A program that runs. When its [`RunningProcess`] is dropped, it is ended.
+/// A program that runs. Dropping its [`RunningProcess`] ends it.
 #[derive(Debug)]
 pub(crate) struct Running {
-    /// What it reads, unless it has been given all of it.
+    /// The program's standard input, unless all input is written already.
     pub(crate) stdin: Option<pipe::Sender>,
-    /// What it writes, which never blocks.
+    /// The program's standard output. Reading never blocks.
     pub(crate) stdout: PipeReader,
-    /// What it tells people, in the same way.
+    /// The program's standard error. Reading never blocks.
     pub(crate) stderr: PipeReader,
-    /// What it uses.
+    /// Measures what the program uses.
     pub(crate) meter: Meter,
-    /// Who looks after it.
+    /// The launcher that runs the program.
     pub(crate) charge: RunningProcess,
 }
 
 impl LauncherPool {
-    /// A bay for programs on `terms`, of which at most `most` run at once.
+    /// A pool for programs with `terms`, of which at most `most` run at once.
     #[must_use]
     pub(crate) fn new(launchers: &Arc<Launchers>, terms: LaunchOptions, most: usize) -> Self {
         let most = most.clamp(1, Semaphore::MAX_PERMITS);
@@ -47,11 +47,11 @@ impl LauncherPool {
         Self(PoolState::new(launchers, terms, most))
     }
 
-    /// Starts `program` with `environment`, as soon as it is its turn, to read `input`: what is not short is left to the caller
-    /// to write.
+    /// Starts `program` with `environment` when it is its turn. Writes `input` if it is short; otherwise the caller writes
+    /// it.
     ///
     /// # Errors
-    /// When that is not before `deadline`, or there is no launcher for it.
+    /// When there is no turn before `deadline`, or no launcher can start the program.
     pub(crate) async fn start(
         &self,
         program: &Program,
@@ -63,7 +63,7 @@ impl LauncherPool {
         self.launch(program, environment, Some((input, turn)), deadline).await
     }
 
-    /// Starts `program`, which stays: it takes no turn, but whoever has it do something needs one.
+    /// Starts `program` as a worker. The worker takes no turn, but each question to it needs one.
     ///
     /// # Errors
     /// When there is no launcher for it before `deadline`.
@@ -79,18 +79,18 @@ impl LauncherPool {
     /// Waits for a turn.
     ///
     /// # Errors
-    /// When there is none before `deadline`.
+    /// When there is no turn before `deadline`.
     pub(crate) async fn turn(&self, deadline: Instant) -> Result<RunPermit, BackendError> {
         self.0.turn(deadline).await
     }
 
-    /// Which files its programs may use now, but for `known`: one that was started with others sees the old ones.
+    /// Which files its programs may use now, without `known`. A program that started with other files sees the old ones.
     #[must_use]
     pub(crate) fn identities_but(&self, known: &Path) -> Identities {
         self.0.terms.identities_but(known)
     }
 
-    /// Notes that a worker is not asked any more; `why` says it.
+    /// Counts a worker that gets no further question, because of `why`.
     pub(crate) fn worker_ended(&self, why: &'static str) {
         if let Some(metrics) = &self.0.launchers.metrics {
             metrics.worker_ended(why);
@@ -106,7 +106,7 @@ impl LauncherPool {
     ) -> Result<Running, BackendError> {
         let cannot = |why: String| BackendError::unavailable(format!("cannot start: {why}"));
         if *self.0.launchers.is_closed.borrow() {
-            return Err(cannot("the gateway is about to end".to_owned()));
+            return Err(cannot("the gateway is shutting down".to_owned()));
         }
         let (streams, mut ends) = Ends::new().map_err(|error| cannot(error.to_string()))?;
         let is_fed = once.as_ref().is_some_and(|(input, _)| ends.feed(input));
@@ -114,7 +114,7 @@ impl LauncherPool {
         let request = request.map_err(|error| cannot(error.to_string()))?;
         let mut slot = None;
         if let Some(mut idle) = self.0.idle_slot() {
-            // One that ended just now has not read it.
+            // A launcher that has just ended did not read the request.
             if idle.start(&request, &streams).await.is_ok() {
                 slot = Some(idle);
             } else {
@@ -134,7 +134,7 @@ impl LauncherPool {
         let meter = slot.meter();
         let charge = RunningProcess::new(&self.0, slot, once.map(|(_, turn)| turn));
         let Ends { stdin, stdout, stderr } = ends;
-        // What is not left to write must be closed: its end is what the program waits for.
+        // The program waits for the end of its input, so a pipe with nothing left to write must be closed.
         let stdin = (!is_fed).then(|| pipe::Sender::from_owned_fd(stdin.into())).transpose();
         Ok(Running { stdin: stdin.map_err(|error| cannot(error.to_string()))?, stdout, stderr, meter, charge })
     }

@@ -1,5 +1,5 @@
-//! The folder that holds the launchers' folders. It is gone when the gateway ends; one that was left by `kill -9` is
-//! removed by the next gateway.
+//! The folder that holds all work folders of a gateway. It is removed when the gateway ends. A folder that `kill -9` left
+//! behind is removed by the next gateway.
 
 use std::{
     fs::{DirBuilder, File},
@@ -11,12 +11,12 @@ use std::{
 
 use super::{User, folder};
 
-/// What the folders' names begin with.
+/// The prefix of the folders' names.
 const PREFIX: &str = "appset-gateway-";
-/// Held locked as long as the gateway lives.
+/// This file is locked as long as the gateway lives.
 const LOCK: &str = "lock";
 
-/// A gateway's folder for its launchers.
+/// A gateway's folder for the work folders of its launchers.
 #[derive(Debug)]
 pub(crate) struct Root {
     path: PathBuf,
@@ -25,7 +25,7 @@ pub(crate) struct Root {
 }
 
 impl Root {
-    /// A new one in the system's folder for temporary files, where those of gateways that are gone are removed.
+    /// Makes a folder among the system's temporary files, and removes the folders of gateways that have ended.
     ///
     /// # Errors
     /// When it cannot be made.
@@ -33,12 +33,12 @@ impl Root {
         let temporary = std::env::temp_dir();
         let left = std::fs::read_dir(&temporary).into_iter().flatten().flatten();
         left.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX))
-            .filter(|entry| is_left(&entry.path()))
+            .filter(|entry| is_abandoned(&entry.path()))
             .for_each(|entry| _ = folder::remove(&entry.path()));
         let name = format!("{PREFIX}{}-{:016x}", std::process::id(), fastrand::u64(..));
-        // Under another name until it is locked: a gateway that starts meanwhile would take it for one that was left.
+        // The folder has another name until it is locked. Otherwise a gateway that starts meanwhile would remove it.
         let (new, path) = (temporary.join(format!(".{name}")), temporary.join(name));
-        // Others may pass through, to a folder that is theirs.
+        // Other users may pass through to their own folders.
         DirBuilder::new().mode(0o711).create(&new)?;
         let lock = File::create(new.join(LOCK))?;
         lock.lock()?;
@@ -46,7 +46,7 @@ impl Root {
         Ok(Self { path, count: AtomicU64::new(0), _lock: lock })
     }
 
-    /// A folder for a launcher of `user`, which nobody else can look into.
+    /// Makes a work folder for a launcher of `user`. No other user can read it.
     ///
     /// # Errors
     /// When it cannot be made.
@@ -66,8 +66,8 @@ impl Drop for Root {
     }
 }
 
-/// Whether nobody holds the lock of the folder `root`.
-fn is_left(root: &Path) -> bool {
+/// Whether the gateway of the folder `root` has ended: nobody holds its lock.
+fn is_abandoned(root: &Path) -> bool {
     File::open(root.join(LOCK)).is_ok_and(|lock| lock.try_lock().is_ok())
 }
 
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_left_is_removed_and_what_is_used_is_not() {
+    fn only_folders_of_ended_gateways_are_removed() {
         let used = Root::new().unwrap();
         let left = std::env::temp_dir().join(format!("{PREFIX}0-{:016x}", fastrand::u64(..)));
         std::fs::create_dir_all(left.join("0/work")).unwrap();

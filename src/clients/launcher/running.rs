@@ -1,4 +1,4 @@
-//! A launcher that has a program to look after, from the program's start to its end.
+//! A launcher with a program, from the program's start to its end.
 
 use std::{io, sync::Arc};
 
@@ -17,20 +17,20 @@ use super::{
 };
 use crate::domain::{count::CountGuard, error::BackendError};
 
-/// A launcher and its program. Dropped before the program's end, it ends the program: first politely, then by force.
+/// A launcher and its program. Dropping it before the program's end ends the program: first with TERM, then with KILL.
 #[derive(Debug)]
 pub(crate) struct RunningProcess(Option<Held>);
 
-/// What keeps a program running: when it is lost, the program is ended.
+/// Dropping this ends the program.
 #[derive(Debug)]
-pub(crate) struct KillOnDrop(#[expect(dead_code, reason = "its loss is the sign")] oneshot::Sender<()>);
+pub(crate) struct KillOnDrop(#[expect(dead_code, reason = "dropping it is the signal")] oneshot::Sender<()>);
 
 #[derive(Debug)]
 struct Held {
     places: Arc<PoolState>,
     slot: Launcher,
     place: ProcessPermit,
-    /// Until when the program must have ended, once it was asked to.
+    /// When the program must have ended. Set when it was asked to end.
     until: Option<Instant>,
 }
 
@@ -42,26 +42,26 @@ struct ProcessPermit {
 }
 
 impl RunningProcess {
-    /// The one of `slot`, whose program was just started in its `turn`, if it takes one.
+    /// The program that `slot` has just started. `turn` is `None` for a worker.
     pub(super) fn new(places: &Arc<PoolState>, slot: Launcher, turn: Option<RunPermit>) -> Self {
         let place = ProcessPermit { _running: CountGuard::new(Arc::clone(&places.launchers)), _turn: turn };
         Self(Some(Held { places: Arc::clone(places), slot, place, until: None }))
     }
 
-    /// How the program ended, once it has, and all that it started too. Who stops to wait may wait again.
+    /// Waits until the program and all its descendants have ended. A cancelled call loses nothing.
     ///
     /// # Errors
-    /// When nobody knows, or it could not be started.
+    /// When the program could not be started, or the launcher failed.
     pub(crate) async fn over(&mut self) -> Result<Ended, BackendError> {
         let report = match &mut self.0 {
             Some(held) => held.report().await,
             None => Err(io::ErrorKind::NotConnected.into()),
         };
-        told(&report, self.0.take()).0
+        settle(&report, self.0.take()).0
     }
 
-    /// Looks after the program in a task of its own, for who cannot wait for its end all the time. That is told when nothing is
-    /// left of it.
+    /// Moves the program to a task of its own, for a caller that cannot always wait for it. The receiver gets the result
+    /// when nothing of the program is left.
     pub(crate) fn watched(mut self) -> (oneshot::Receiver<Result<Ended, BackendError>>, KillOnDrop) {
         let ((stop, stopped), (end, ended)) = (oneshot::channel(), oneshot::channel());
         tokio::spawn(async move {
@@ -74,11 +74,11 @@ impl RunningProcess {
                 }
                 None => Err(io::ErrorKind::NotConnected.into()),
             };
-            let (how, destroying) = told(&report, self.0.take());
+            let (ended_as, destroying) = settle(&report, self.0.take());
             if let Some(destroying) = destroying {
                 let _ = destroying.await;
             }
-            let _ = end.send(how);
+            let _ = end.send(ended_as);
         });
         (ended, KillOnDrop(stop))
     }
@@ -86,19 +86,19 @@ impl RunningProcess {
 
 impl Drop for RunningProcess {
     fn drop(&mut self) {
-        // Without a runtime the launcher sees its socket closed, and does the same at once.
+        // Without a runtime, the launcher sees its socket closed and ends the program at once.
         if let (Some(mut held), Ok(runtime)) = (self.0.take(), Handle::try_current()) {
             runtime.spawn(async move {
                 let report = held.stop().await;
-                told(&report, Some(held))
+                settle(&report, Some(held))
             });
         }
     }
 }
 
 impl Held {
-    /// What the launcher says of the program's end, which comes by itself or when the gateway ends. Who stops to wait may
-    /// wait again.
+    /// Waits until the launcher reports the program's end. When the gateway shuts down, asks for that end. A cancelled call
+    /// loses nothing.
     async fn report(&mut self) -> io::Result<Report> {
         if self.until.is_none() {
             let mut closing = self.places.launchers.is_closed.subscribe();
@@ -118,19 +118,19 @@ impl Held {
         Ok(())
     }
 
-    /// Ends the program, and says what the launcher says of that.
+    /// Asks for the program's end and waits for the report.
     async fn stop(&mut self) -> io::Result<Report> {
         self.ask_to_end().await?;
         self.report().await
     }
 }
 
-/// What `report` says of the program. Its launcher is kept, or destroyed, which is done when the task is.
-fn told(report: &io::Result<Report>, held: Option<Held>) -> (Result<Ended, BackendError>, Option<JoinHandle<()>>) {
-    let (how, fate) = match report {
+/// Turns `report` into the program's result. Keeps the launcher, or destroys it in the returned task.
+fn settle(report: &io::Result<Report>, held: Option<Held>) -> (Result<Ended, BackendError>, Option<JoinHandle<()>>) {
+    let (result, fate) = match report {
         Ok(Report::Ended(ended)) => (Ok(ended.clone()), ended.fate),
         Ok(Report::NotStarted(why)) => (Err(format!("cannot start: {why}")), Fate::Ends),
-        Ok(Report::Ready(_)) => (Err("its launcher lost count".to_owned()), Fate::Ends),
+        Ok(Report::Ready(_)) => (Err("its launcher sent an unexpected message".to_owned()), Fate::Ends),
         Err(error) => (Err(format!("its launcher has ended: {error}")), Fate::Ends),
     };
     let mut destroying = None;
@@ -141,11 +141,11 @@ fn told(report: &io::Result<Report>, held: Option<Held>) -> (Result<Ended, Backe
             Fate::Ends => {
                 destroying = Some(tokio::spawn(async move {
                     slot.destroy().await;
-                    // It is free when nothing is left.
+                    // The program counts as running until nothing of it is left.
                     drop(place);
                 }));
             }
         }
     }
-    (how.map_err(BackendError::unavailable), destroying)
+    (result.map_err(BackendError::unavailable), destroying)
 }

@@ -1,4 +1,4 @@
-//! One launcher, as the gateway sees it.
+//! One launcher, from the gateway's side.
 
 use std::{
     io::{self, PipeReader, PipeWriter, Write},
@@ -29,7 +29,7 @@ use super::{
     wire::{self, Report, Request, STREAMS},
 };
 
-/// A launcher, and the socket to it. Dropped, it ends by itself.
+/// A launcher process and the socket to it. The launcher ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Launcher {
     process: Child,
@@ -39,19 +39,19 @@ pub(crate) struct Launcher {
     identities: Identities,
 }
 
-/// What the launcher tells.
+/// The messages from a launcher.
 #[derive(Debug)]
 pub(crate) struct Reports {
     socket: OwnedReadHalf,
-    /// What has come and is not whole yet.
+    /// Received bytes that are not a whole frame yet.
     taken: Vec<u8>,
 }
 
 impl Launcher {
-    /// A launcher that lives by `terms`, and what the kernel could not take from it.
+    /// Starts a launcher with `terms`. Also returns what the kernel could not take away from it.
     ///
     /// # Errors
-    /// When there is none that does.
+    /// When no launcher with these terms can be started.
     pub(crate) async fn open(launchers: &Launchers, terms: &LaunchOptions) -> Result<(Self, Vec<String>), String> {
         let folder = launchers.folder(terms.user).map_err(|error| format!("cannot make a folder for it: {error}"))?;
         let failed = |error: io::Error| format!("its launcher: {error}");
@@ -61,7 +61,7 @@ impl Launcher {
         match slot.reports.next().await.map_err(failed)? {
             Report::Ready(lacks) => Ok((slot, lacks)),
             Report::NotStarted(why) => Err(why),
-            Report::Ended(_) => Err("its launcher lost count".to_owned()),
+            Report::Ended(_) => Err("its launcher sent an unexpected message".to_owned()),
         }
     }
 
@@ -79,7 +79,7 @@ impl Launcher {
         Ok(Self { process, reports: Reports { socket: reports, taken: Vec::new() }, requests, folder, identities })
     }
 
-    /// Starts a program with `streams`; `frame` is the [`Request::Start`].
+    /// Starts a program with `streams`. `frame` holds the [`Request::Start`].
     ///
     /// # Errors
     /// When the launcher has ended.
@@ -95,12 +95,12 @@ impl Launcher {
         self.requests.write_all(&frame[sent..]).await
     }
 
-    /// What it tells.
+    /// The messages from the launcher.
     pub(crate) const fn reports(&mut self) -> &mut Reports {
         &mut self.reports
     }
 
-    /// Asks for the program's end. Who stops to wait has not asked.
+    /// Asks the launcher to end the program. A cancelled call has sent nothing.
     ///
     /// # Errors
     /// When the launcher has ended.
@@ -121,29 +121,29 @@ impl Launcher {
         self.requests.write_all(&wire::frame(message)?).await
     }
 
-    /// What its program uses.
+    /// Measures what the program uses.
     pub(crate) fn meter(&self) -> Meter {
         Meter { launcher: self.process.id() }
     }
 
-    /// Whether it still gives programs what `terms` allow.
+    /// Whether `terms` still lead to the same files as when the launcher started.
     pub(crate) fn is_good(&self, terms: &LaunchOptions) -> bool {
         self.identities == terms.identities()
     }
 
-    /// Ends it, while it has nothing to do.
+    /// Kills the launcher. For idle launchers only.
     pub(crate) fn kill(&mut self) {
         let _ = self.process.start_kill();
     }
 
-    /// Ends it and all that is left of its program by force, and removes its folder.
+    /// Kills the launcher and all remaining processes of its program, and removes its folder.
     pub(crate) async fn destroy(mut self) {
         let leader = self.process.id().and_then(|id| i32::try_from(id).ok());
         let _ = self.process.kill().await;
         let work = std::mem::take(&mut self.folder);
         let clear = tokio::task::spawn_blocking(move || {
             leader.into_iter().for_each(tree::kill_session);
-            // What cannot be removed is in the way of nobody: no other program can look into it.
+            // A folder that cannot be removed does no harm: no other program can read it.
             let _ = folder::remove(&work);
         });
         let _ = clear.await;
@@ -151,7 +151,7 @@ impl Launcher {
 }
 
 impl Reports {
-    /// The next one. Who stops to wait may wait again.
+    /// Waits for the next message. A cancelled call loses nothing.
     ///
     /// # Errors
     /// When the launcher has ended.
@@ -169,25 +169,25 @@ impl Reports {
     }
 }
 
-/// What a pipe that is empty takes at once, in bytes (pipe(7), `PIPE_BUF`).
-const SHORT: usize = 4096;
+/// How much an empty pipe takes at once, in bytes (pipe(7), `PIPE_BUF`).
+const MAX_SHORT_INPUT: usize = 4096;
 
 /// The gateway's ends of the pipes to a program.
 #[derive(Debug)]
 pub(crate) struct Ends {
-    /// What it reads.
+    /// The program's standard input.
     pub(crate) stdin: PipeWriter,
-    /// What it writes. Reading never blocks.
+    /// The program's standard output. Reading never blocks.
     pub(crate) stdout: PipeReader,
-    /// What it tells people, in the same way.
+    /// The program's standard error. Reading never blocks.
     pub(crate) stderr: PipeReader,
 }
 
 impl Ends {
-    /// The pipes for a program: its ends, in the order stdin, stdout, stderr, and ours.
+    /// New pipes: the program's ends in the order stdin, stdout, stderr, and the gateway's ends.
     ///
     /// # Errors
-    /// When no more files may be opened.
+    /// When the process has too many open files.
     pub(crate) fn new() -> io::Result<([OwnedFd; STREAMS], Self)> {
         let (their_in, stdin) = io::pipe()?;
         let (stdout, their_out) = io::pipe()?;
@@ -196,8 +196,8 @@ impl Ends {
         Ok(([their_in.into(), their_out.into(), their_err.into()], Self { stdin, stdout, stderr }))
     }
 
-    /// Writes `input`, if it is short and the first that is written; whether that is done.
+    /// Writes `input` if it is short. Must be the first write. Returns whether it wrote.
     pub(crate) fn feed(&mut self, input: &[u8]) -> bool {
-        input.len() <= SHORT && self.stdin.write(input).is_ok_and(|written| written == input.len())
+        input.len() <= MAX_SHORT_INPUT && self.stdin.write(input).is_ok_and(|written| written == input.len())
     }
 }

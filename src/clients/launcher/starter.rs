@@ -1,5 +1,5 @@
-//! The start of one program by a launcher: by `posix_spawn`, for which the kernel copies nothing of the launcher, and with
-//! texts that lie as the kernel takes them.
+//! Starts one program by `posix_spawn`, for which the kernel copies nothing of the launcher. The texts lie in memory as the
+//! kernel takes them.
 
 use std::{
     borrow::Cow,
@@ -24,15 +24,15 @@ use super::wire::{STREAMS, Texts};
 /// Variables that name the work folder.
 const HOMES: [&str; 2] = ["HOME", "TMPDIR"];
 
-/// Most programs are given fewer variables.
+/// Space for variables. Most programs have fewer.
 const USUAL: usize = 32;
 
-/// What all programs of a launcher are started with.
+/// What all programs of a launcher have in common.
 #[derive(Debug)]
 pub(crate) struct Starter {
     attributes: PosixSpawnAttr,
     homes: [CString; HOMES.len()],
-    /// The launcher's own streams, while none of a program's are in their place.
+    /// The launcher's own streams, for the time between programs.
     nothing: File,
     stderr: OwnedFd,
 }
@@ -46,13 +46,14 @@ pub(crate) struct Command<'a> {
 }
 
 impl Starter {
-    /// The one of the launcher whose folder is `work`.
+    /// The starter of the launcher whose work folder is `work`.
     ///
     /// # Errors
     /// Those of the system.
     pub(crate) fn new(work: &Path) -> io::Result<Self> {
         let mut attributes = PosixSpawnAttr::init()?;
-        // A group of its own, and no signal blocked or ignored: the launcher blocks some, and Rust's programs ignore SIGPIPE.
+        // A process group of its own, and no blocked or ignored signals: the launcher blocks some, and Rust's programs
+        // ignore SIGPIPE.
         attributes.set_flags(
             PosixSpawnFlags::POSIX_SPAWN_SETPGROUP
                 | PosixSpawnFlags::POSIX_SPAWN_SETSIGMASK
@@ -67,8 +68,8 @@ impl Starter {
         Ok(Self { attributes, homes: [home?, temporary?], nothing, stderr })
     }
 
-    /// Starts `command` with `environment`, and with [`HOMES`] where that does not set them. Its streams are put in the place
-    /// of the launcher's own for so long: as actions of the spawn they might fail unseen.
+    /// Starts `command` with `environment`, and with [`HOMES`] if they are not set. Its streams replace the launcher's own
+    /// meanwhile: as actions of the spawn they might fail unnoticed.
     ///
     /// # Errors
     /// Those of the system.
@@ -104,10 +105,10 @@ impl Starter {
 }
 
 impl<'a> Command<'a> {
-    /// The program and arguments that are `words`, in `folder`, with these standard streams.
+    /// The program and arguments in `words`, in `folder`, with these standard streams.
     ///
     /// # Errors
-    /// When there is no program.
+    /// When `words` is empty.
     pub(crate) fn new(
         words: &'a Texts<'_>,
         folder: Cow<'a, Path>,

@@ -1,4 +1,4 @@
-//! What a program may do: the limits under which it runs.
+//! What a program may do, and its limits.
 
 use std::{
     os::unix::fs::MetadataExt,
@@ -7,33 +7,32 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// What a program may do. Programs on equal terms take turns in the same launchers.
+/// What a program may do. Programs with equal options share launchers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LaunchOptions {
-    /// The resources of each process.
+    /// The limits of each process.
     pub(crate) limits: Limits,
-    /// Files and folders that it may read and run, besides the system's.
+    /// Files and folders that it may read and run, besides those of the system.
     pub(crate) readable: Vec<PathBuf>,
     /// Files and folders that it may change, besides its work folder.
     pub(crate) writable: Vec<PathBuf>,
-    /// As whom it runs; as the gateway unless set.
+    /// The user that it runs as. The gateway's own user unless set.
     pub(crate) user: Option<User>,
-    /// Whether it has a network.
+    /// Its network.
     pub(crate) network: Network,
 }
 
-/// Which file each path leads to: its device and number, if it is there.
+/// The device and inode number of the file behind each path, if it exists.
 pub(crate) type Identities = Vec<Option<(u64, u64)>>;
 
 impl LaunchOptions {
-    /// What the paths lead to now. Permissions are for what was there when they were given, and editors and Kubernetes
-    /// put new files in the place of old ones.
+    /// The files behind the paths now. Landlock permits files, not paths, while editors and Kubernetes replace files.
     #[must_use]
     pub(crate) fn identities(&self) -> Identities {
         self.paths().map(identity).collect()
     }
 
-    /// What the paths lead to now, but for `known`, at which somebody else looks.
+    /// The files behind the paths now, without `known`, which the caller watches itself.
     #[must_use]
     pub(crate) fn identities_but(&self, known: &Path) -> Identities {
         self.paths().filter(|path| *path != known).map(identity).collect()
@@ -48,18 +47,18 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
     path.metadata().ok().map(|data| (data.dev(), data.ino()))
 }
 
-/// The resources of each process of a program; unlimited unless set.
+/// Limits of each process. None unless set.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Limits {
     /// Processor time, in seconds.
     pub(crate) cpu: Option<u64>,
-    /// Memory that it may write, in bytes.
+    /// Memory that it may write to, in bytes.
     pub(crate) memory: Option<u64>,
     /// The largest file that it may write, in bytes.
     pub(crate) file_size: Option<u64>,
-    /// Files that it may have open.
+    /// Open files.
     pub(crate) open_files: Option<u64>,
-    /// Processes that its user may have in all.
+    /// Processes of its user.
     pub(crate) processes: Option<u64>,
 }
 
@@ -68,23 +67,23 @@ pub(crate) struct Limits {
 pub(crate) struct User {
     /// The user's number.
     pub(crate) uid: u32,
-    /// The number of the only group.
+    /// The number of its only group.
     pub(crate) gid: u32,
 }
 
-/// Which network a program sees.
+/// The network of a program.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Network {
-    /// The gateway's.
+    /// The gateway's network.
     #[default]
     Host,
-    /// None: no socket, also none to a file.
+    /// No network: no sockets, not even to files.
     None,
 }
 
 /// Folders and files of the system that every program may read: programs, libraries, certificates, names and time zones.
-/// `/etc` as a whole is not among them, since keys and configurations are there too.
+/// Not the whole of `/etc`, since keys and configurations are there too.
 pub(crate) const SYSTEM: &[&str] = &[
     "/bin",
     "/lib",
@@ -124,5 +123,5 @@ pub(crate) const SYSTEM: &[&str] = &[
     "/etc/timezone",
 ];
 
-/// What may be written besides: what is written there is gone.
+/// Devices that every program may write to. They discard what is written.
 pub(crate) const SINKS: &[&str] = &["/dev/full", "/dev/null", "/dev/zero"];

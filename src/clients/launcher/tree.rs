@@ -1,5 +1,5 @@
-//! The processes that a program leaves behind. The launcher is their reaper: whatever they do to get away from their
-//! parents, they become its children when those end, so that none of them is overlooked.
+//! The processes that a program leaves behind. The launcher is their reaper: when their parents end, they become children
+//! of the launcher, whatever they do. So none is overlooked.
 
 use std::{
     collections::HashMap,
@@ -19,13 +19,13 @@ use nix::{
 
 use super::wire::How;
 
-/// Between two looks at those that are left.
+/// The time between two checks for remaining processes.
 const PACE: Duration = Duration::from_millis(2);
 
-/// What can be reaped right now.
+/// The result of one attempt to reap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reaped {
-    /// A child that has ended, and how.
+    /// A child that has ended.
     Child(Pid, How),
     /// All children are alive.
     NoneYet,
@@ -33,7 +33,7 @@ pub(crate) enum Reaped {
     Alone,
 }
 
-/// Reaps a child, or that one, if it has ended.
+/// Reaps `which`, or any child, if it has ended.
 pub(crate) fn reap(which: Option<Pid>) -> Reaped {
     loop {
         match waitpid(which, Some(WaitPidFlag::WNOHANG)) {
@@ -47,7 +47,7 @@ pub(crate) fn reap(which: Option<Pid>) -> Reaped {
     }
 }
 
-/// Reaps until there are no children, or for as long as `patience`; `seen` is told each. Whether none is left.
+/// Reaps children until there are none, or until `patience` is over. Calls `seen` for each. Returns whether none is left.
 pub(crate) fn reap_all(patience: Duration, mut seen: impl FnMut(Pid, How)) -> bool {
     let mut until = None;
     loop {
@@ -56,29 +56,29 @@ pub(crate) fn reap_all(patience: Duration, mut seen: impl FnMut(Pid, How)) -> bo
             Reaped::Alone => return true,
             Reaped::NoneYet => sleep(PACE),
         }
-        // Also while there is always another one: who forks fast leaves them without end.
+        // Checked even if there is always another child: a fork bomb makes them without end.
         if Instant::now() >= *until.get_or_insert_with(|| Instant::now() + patience) {
             return false;
         }
     }
 }
 
-/// How the descendants of this process are reached.
+/// How the descendants of this process are found.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Tree {
-    /// Whether this process can signal its own descendants and nobody else: then all of them are signalled at once, and
-    /// nobody outruns it by forking.
+    /// Whether this process can signal its own descendants and no other process. Then one call signals all of them, and
+    /// they cannot outrun it by forking.
     pub(crate) is_alone: bool,
 }
 
 impl Tree {
-    /// Kills all descendants of this process until none is left, or for as long as `patience`; `seen` is told each child.
-    /// Whether none is left.
+    /// Kills all descendants of this process until none is left, or until `patience` is over. Calls `seen` for each child.
+    /// Returns whether none is left.
     pub(crate) fn kill_all(self, patience: Duration, mut seen: impl FnMut(Pid, How)) -> bool {
         let began = Instant::now();
         loop {
             self.signal_all(Signal::SIGKILL);
-            // Whoever was started meanwhile is seen in the next round.
+            // A process that was started meanwhile is found in the next round.
             if reap_all(PACE * 5, &mut seen) {
                 return true;
             }
@@ -91,18 +91,19 @@ impl Tree {
     /// Sends `signal` to all descendants of this process.
     pub(crate) fn signal_all(self, signal: Signal) {
         if self.is_alone {
-            // All that may be signalled but this process itself (kill(2)).
+            // Every process that this one may signal, except itself (kill(2)).
             let _ = kill(Pid::from_raw(-1), signal);
             return;
         }
         for pid in descendants() {
-            // Fails for those that have ended.
+            // Fails for processes that have ended.
             let _ = kill(pid, signal);
         }
     }
 }
 
-/// Whether a descendant of this process has `file` open, by its device and number; also when that cannot be seen.
+/// Whether a descendant of this process has `file` open, given as device and inode number. Also true if that cannot be
+/// read.
 pub(crate) fn is_held(file: (u64, u64)) -> bool {
     descendants().into_iter().any(|pid| match std::fs::read_dir(format!("/proc/{pid}/fd")) {
         Ok(open) => open
@@ -129,7 +130,7 @@ fn descendants() -> Vec<Pid> {
     found.into_iter().map(Pid::from_raw).collect()
 }
 
-/// Kills all processes of the session that `leader` made.
+/// Kills all processes of the session of `leader`.
 pub(crate) fn kill_session(leader: i32) {
     for (pid, stat) in processes() {
         let session = stat.split_ascii_whitespace().nth(3).and_then(|field| field.parse::<i32>().ok());
@@ -139,7 +140,7 @@ pub(crate) fn kill_session(leader: i32) {
     }
 }
 
-/// All processes, each with what follows its name in `/proc/…/stat` (proc(5)): state, parent, group, session.
+/// All processes, each with the fields after its name in `/proc/…/stat` (proc(5)): state, parent, group, session.
 fn processes() -> impl Iterator<Item = (i32, String)> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| {

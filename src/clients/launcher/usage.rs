@@ -1,5 +1,5 @@
-//! What a program that runs uses, with all that it started. The kernel tells it of each process and thread (proc(5)); it
-//! needs no word from the program or its launcher.
+//! What a running program and its descendants use. The kernel reports that for each process and thread (proc(5)), without
+//! help from the program or its launcher.
 
 use std::{
     fs,
@@ -10,23 +10,23 @@ use std::{
 /// What all processes of a program use together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
-    /// The processor time of those that run, since they began.
+    /// The processor time of the living processes since they began.
     pub(crate) cpu: Duration,
-    /// The memory that they have, in bytes.
+    /// Their memory, in bytes.
     pub(crate) memory: u64,
-    /// The most that one of them ever had, in bytes.
+    /// The most memory that one of them ever had, in bytes.
     pub(crate) peak: u64,
 }
 
-/// Whose use is measured: the program that a launcher runs.
+/// Measures the program of one launcher.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Meter {
-    /// The launcher's process.
+    /// The launcher's process id.
     pub(super) launcher: Option<u32>,
 }
 
 impl Meter {
-    /// What is used now; nothing where the kernel does not tell.
+    /// What is used now. Zero if the kernel does not report it.
     #[must_use]
     pub(crate) fn read(self) -> Usage {
         let mut usage = Usage::default();
@@ -55,7 +55,7 @@ fn children(tasks: &[PathBuf]) -> Vec<u32> {
     listed.flat_map(|list| list.split_ascii_whitespace().filter_map(|id| id.parse().ok()).collect::<Vec<_>>()).collect()
 }
 
-/// The processor time of a thread. Its first number is in nanoseconds, where `stat` counts hundredths of a second.
+/// The processor time of a thread. `schedstat` counts nanoseconds, `stat` only hundredths of a second.
 fn time(task: &Path) -> Duration {
     let told = fs::read_to_string(task.join("schedstat")).ok();
     let nanos = told.and_then(|told| told.split_ascii_whitespace().next()?.parse().ok());

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     bounded_cache::{self, Bounded},
-    clients::outbound::{Call, HttpClient, Reply, check_elsewhere},
+    clients::outbound::{Call, HttpClient, Reply, check_link},
     domain::error::{BackendError, ErrorKind},
 };
 
@@ -159,7 +159,7 @@ impl Registry {
             let location = reply.headers.get(header::LOCATION).and_then(|value| value.to_str().ok());
             let wrong = |why: &str| BackendError::invalid_output(format!("it sends us elsewhere for {digest}: {why}"));
             let to = location.and_then(|location| from.join(location).ok()).ok_or_else(|| wrong("to no URL"))?;
-            check_elsewhere(&to, &self.base).map_err(|why| wrong(&format!("its URL {why}")))?;
+            check_link(&to, &self.base).map_err(|why| wrong(&format!("its URL {why}")))?;
             from = to.clone();
             let account = Some(Arc::from("anonymous"));
             reply = self.line.fetch(Call { account, ..Call::get(to, MAX_REPLY_BYTES, deadline) }).await?;

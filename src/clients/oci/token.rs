@@ -16,7 +16,7 @@ use url::form_urlencoded;
 
 use super::credentials::Credential;
 use crate::{
-    clients::outbound::{Call, HttpClient, check_elsewhere},
+    clients::outbound::{Call, HttpClient, check_link},
     domain::{
         error::{BackendError, ErrorKind},
         secret::Secret,
@@ -79,7 +79,7 @@ impl Purpose {
     /// When it may not be asked.
     pub fn check(realm: &str, service: Option<String>, scope: String, registry: &Url) -> Result<Self, String> {
         let realm = Url::parse(realm).map_err(|error| format!("its token realm is not a URL: {error}"))?;
-        check_elsewhere(&realm, registry).map_err(|why| format!("its token realm {why}"))?;
+        check_link(&realm, registry).map_err(|why| format!("its token realm {why}"))?;
         Ok(Self { realm, service, scope })
     }
 

@@ -1,5 +1,5 @@
-//! Which addresses may be asked. A name of the configuration is looked up where it is used, and only addresses that passed here are
-//! connected to, so that a name cannot come to mean something else after it was checked (DNS rebinding).
+//! Which addresses may be asked. A name is looked up when it is used, and the client connects only to addresses that passed
+//! the check here. So a name cannot change its address after the check (DNS rebinding).
 
 use std::{
     fmt, io,
@@ -11,17 +11,17 @@ use async_trait::async_trait;
 use ipnet::IpNet;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
-/// Looks names up. Handed in, so that tests can let a name mean anything.
+/// Looks names up. Handed in, so that tests can give a name any address.
 #[async_trait]
 pub trait Names: fmt::Debug + Send + Sync {
     /// The addresses of `host`.
     ///
     /// # Errors
-    /// When there are none, or none can be told now.
+    /// When the name has no address, or the lookup fails.
     async fn lookup(&self, host: &str) -> io::Result<Vec<IpAddr>>;
 }
 
-/// The operating system's names: `/etc/hosts`, DNS, and whatever else it is set up with.
+/// The names of the operating system: `/etc/hosts`, DNS and so on.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemNames;
 
@@ -37,11 +37,11 @@ impl Names for SystemNames {
 pub(crate) struct Addresses {
     names: Arc<dyn Names>,
     allowed: Arc<[IpNet]>,
-    /// A proxy, which stands in the configuration to be asked wherever it is.
+    /// The host of the configured proxy, which may have any address.
     proxy: Option<Arc<str>>,
 }
 
-/// What is told of a name that is at no address which may be asked.
+/// The error for a name without an address that may be asked.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "the name {name} is at {address}, {what}, and is not asked there unless that is allowed: \
@@ -54,28 +54,28 @@ pub(crate) struct Refused {
 }
 
 impl Refused {
-    /// A service of a cluster is often called by its name and namespace, which looks like a name of the world.
+    /// A service of a cluster is often called by its name and namespace, which looks like a public name.
     fn advice(&self) -> String {
         let is_short = self.what == Inner::Private && self.name.matches('.').count() == 1;
         if is_short { format!("; a service of this cluster is called {}.svc", self.name) } else { String::new() }
     }
 }
 
-/// Kinds of addresses that only an inner network has.
+/// The kinds of addresses inside a network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Inner {
     /// The machine itself.
     Loopback,
-    /// The same cable: clouds have their metadata services there.
+    /// The local link. Clouds have their metadata services there.
     LinkLocal,
-    /// Networks of one's own, and those that are shared within a provider's (RFC 1918, 4193, 6598).
+    /// Private networks, and networks shared within a provider (RFC 1918, 4193, 6598).
     Private,
-    /// None that a server can have.
+    /// Addresses that no server can have.
     Reserved,
 }
 
 impl Addresses {
-    /// Those of the world, and those in `allowed`. A `proxy` of this name may be anywhere.
+    /// Permits public addresses and those in `allowed`. The host `proxy` may have any address.
     pub(crate) fn new(names: Arc<dyn Names>, allowed: &[IpNet], proxy: Option<&str>) -> Self {
         Self { names, allowed: allowed.into(), proxy: proxy.map(Into::into) }
     }
@@ -123,8 +123,8 @@ impl Resolve for Addresses {
     }
 }
 
-/// Whether only an inner network's own DNS can answer for `name`: it has no dot, or ends as names in a cluster do, or as those that
-/// are set aside for private use (`.internal`, RFC 8375's `home.arpa`, RFC 6762's `.local`).
+/// Whether only the DNS of an inner network can answer for `name`: it has no dot, ends as names in a cluster do, or ends
+/// with a suffix for private use (`.internal`, RFC 8375's `home.arpa`, RFC 6762's `.local`).
 fn is_inner_name(name: &str) -> bool {
     let name = name.trim_end_matches('.');
     !name.contains('.') || is_below(name, &["svc", "local", "internal", "home.arpa"])
@@ -137,7 +137,7 @@ fn is_below(name: &str, zones: &[&str]) -> bool {
 }
 
 impl Inner {
-    /// The kind of `address`; `None` for one of the world.
+    /// The kind of `address`. `None` for a public address.
     #[must_use]
     pub(crate) fn of(address: IpAddr) -> Option<Self> {
         match address {
@@ -155,7 +155,8 @@ impl Inner {
             // The second is Alibaba's metadata service, inside the shared network.
             [169, 254, ..] | [100, 100, 100, 200] => Self::LinkLocal,
             [10, ..] | [172, 16..=31, ..] | [192, 168, ..] | [100, 64..=127, ..] | [198, 18..=19, ..] => Self::Private,
-            // "This network" (Linux takes 0.0.0.0 for itself), protocol assignments, multicast, broadcast and what has no use.
+            // "This network" (Linux takes 0.0.0.0 for itself), protocol assignments, multicast, broadcast, and unused
+            // networks.
             [0 | 224..=255, ..] | [192, 0, 0, _] => Self::Reserved,
             _ => return None,
         })
@@ -169,7 +170,7 @@ impl Inner {
         } else if ip.is_unicast_link_local() || ip == METADATA {
             Some(Self::LinkLocal)
         } else if ip.is_unique_local() || matches!(ip.segments(), [0xfec0..=0xfeff, ..] | [0x64, 0xff9b, 1, ..]) {
-            // The last is what a network of one's own translates to IPv4, whatever that is there (RFC 8215).
+            // The last prefix is translated to IPv4 inside a private network, to any address (RFC 8215).
             Some(Self::Private)
         } else if ip.is_unspecified() || ip.is_multicast() {
             Some(Self::Reserved)
@@ -179,11 +180,11 @@ impl Inner {
     }
 }
 
-/// The IPv4 address that `ip` leads to: mapped, translated (`64:ff9b::/96`, RFC 6052) or tunnelled (`2002::/16`, RFC 3056).
+/// The IPv4 address inside `ip`: mapped, translated (`64:ff9b::/96`, RFC 6052) or tunnelled (`2002::/16`, RFC 3056).
 fn embedded(ip: Ipv6Addr) -> Option<Ipv4Addr> {
     let (high, low) = match ip.segments() {
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] => (high, low),
-        // `::` and `::1` are no IPv4 addresses.
+        // `::` and `::1` hold no IPv4 address.
         [0, 0, 0, 0, 0, 0, high, low] if high != 0 => (high, low),
         _ => return ip.to_ipv4_mapped(),
     };
@@ -206,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn inner_addresses_are_known_in_every_spelling() {
+    fn inner_addresses_are_found_in_every_spelling() {
         use Inner::{LinkLocal, Loopback, Private, Reserved};
         for (address, kind) in [
             ("93.184.215.14", None),
@@ -246,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_name_of_a_cluster_is_advised() {
+    fn a_short_name_gets_advice_to_add_svc() {
         let told = |name: &str, address: &str| {
             let (name, address) = (name.to_owned(), address.parse().unwrap());
             Refused { name, address, what: Inner::of(address).unwrap() }.to_string()
@@ -258,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_says_where_it_may_be() {
+    fn an_inner_name_may_have_a_private_address() {
         let allowed: Vec<IpNet> = ["10.1.0.0/16", "169.254.170.2/32"].map(|net| net.parse().unwrap()).into();
         let addresses = Addresses::new(Arc::new(SystemNames), &allowed, Some("proxy.example.com"));
         for (name, address, may) in [

@@ -1,4 +1,4 @@
-//! The HTTP client of a line, and one exchange with it: the request once, and its whole answer.
+//! Sends one request and reads its whole answer.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -30,12 +30,12 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long an answer may take to begin.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Who is never asked through a proxy.
+/// Hosts that are never reached through a proxy.
 const NEVER_PROXIED: &str = "localhost,127.0.0.0/8,::1";
-/// How often files and secrets that may be renewed are looked at.
+/// How often files and secrets are checked for changes.
 const RENEWED_EVERY: Duration = Duration::from_secs(30);
 
-/// A line's HTTP client, with what it is made of.
+/// reqwest's client, and what it is built from.
 #[derive(Debug)]
 pub(crate) struct Transport {
     tls: Tls,
@@ -49,50 +49,50 @@ struct Made {
     certificates: Certificates,
     password: Option<Secret>,
     read_at: Instant,
-    /// Built at its first use, since reading the system's certificates takes longer than the start of everything else.
+    /// Built at its first use: reading the system's certificates takes longer than the rest of the start.
     client: Option<reqwest::Client>,
 }
 
-/// Why an exchange brought no whole answer.
+/// Why there is no whole answer.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    /// Which way.
+    /// The kind of failure.
     pub(crate) how: How,
-    /// What happened, without its destination.
+    /// What happened, without the destination.
     pub(crate) what: String,
 }
 
-/// The ways in which an exchange ends without a whole answer.
+/// The kinds of failures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum How {
-    /// There was no connection, so nothing was asked.
+    /// No connection, so nothing was sent.
     Connect,
-    /// Its name is at an address that may not be asked.
+    /// The host has only addresses that may not be asked.
     Refused,
-    /// It showed a certificate that is not trusted.
+    /// The server's certificate is not trusted.
     Untrusted,
     /// It took too long.
     Timeout,
-    /// It ended in the middle, or was no HTTP.
+    /// The answer broke off, or was no HTTP.
     Broken,
-    /// It is larger than it may be.
+    /// The answer is too large.
     TooLarge,
 }
 
 impl Transport {
-    /// One that reaches `addresses`, by way of `proxy` if there is one.
+    /// A client that reaches `addresses`, through `proxy` if there is one.
     ///
     /// # Errors
-    /// When the certificates of `tls` cannot be used; the text names the file.
+    /// When the certificates of `tls` cannot be used. The text names the file.
     pub(crate) fn new(tls: Tls, proxy: Option<Proxy>, addresses: Addresses) -> Result<Self, String> {
         let certificates = Certificates::read(&tls)?;
         let made = Made { certificates, password: None, read_at: Instant::now(), client: None };
         Ok(Self { tls, proxy, addresses, made: Mutex::new(made) })
     }
 
-    /// The client, with what its files hold now, and what it shows a proxy.
+    /// The client with the current content of its files, and the header for the proxy.
     fn ready(&self) -> Result<(reqwest::Client, Option<Secret>), BackendError> {
-        // Held while it is built, so that those who ask first do not build one each.
+        // Locked while the client is built, so that the first callers do not each build one.
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         if made.client.is_some() && self.may_be_renewed() && made.read_at.elapsed() >= RENEWED_EVERY {
             made.read_at = Instant::now();
@@ -106,7 +106,7 @@ impl Transport {
                     }
                     (made.certificates, made.password) = (certificates, password);
                 }
-                Err(why) => tracing::warn!(%why, "what was read before stays in use"),
+                Err(why) => tracing::warn!(%why, "the certificates in use stay in use"),
             }
         }
         if let Some(client) = &made.client {
@@ -121,7 +121,7 @@ impl Transport {
         Ok((made.client.insert(client).clone(), self.shown(&made)))
     }
 
-    /// The header that a proxy gets, and that it, or whoever is behind it, could repeat.
+    /// The header for the proxy, a secret that the proxy or a server could repeat in an answer.
     fn shown(&self, made: &Made) -> Option<Secret> {
         let ((username, _), password) = self.proxy.as_ref()?.credential.as_ref().zip(made.password.as_ref())?;
         let pair = Zeroizing::new(format!("{username}:{}", password.expose()));
@@ -145,7 +145,7 @@ impl Transport {
         let mut builder = reqwest::Client::builder()
             .user_agent(concat!("appset-gateway/", env!("CARGO_PKG_VERSION")))
             .redirect(redirect::Policy::none())
-            // What may be sent again is known here, and it would copy each request.
+            // This module retries itself, and reqwest would copy each request.
             .retry(retry::never())
             .no_proxy()
             .connect_timeout(CONNECT_TIMEOUT)
@@ -172,7 +172,7 @@ impl Transport {
     /// Sends `call` once and reads the whole answer.
     ///
     /// # Errors
-    /// When there is no client.
+    /// When the client cannot be built.
     pub(crate) async fn exchange(
         &self,
         call: &Call,
@@ -190,7 +190,8 @@ impl Transport {
         let head_by = call.deadline.min(Instant::now() + HEAD_TIMEOUT);
         let mut request = reqwest::Request::new(call.method.clone(), call.url.clone());
         request.headers_mut().clone_from(&call.headers);
-        // After all that tells one question from another, since it belongs to none. A header of the configuration's own stays.
+        // Comes after everything that distinguishes requests, since trace headers do not. A configured header of this name
+        // wins.
         let place = trace::current().filter(|_| !call.headers.contains_key(trace::HEADER));
         if let Some(value) = place.and_then(|place| place.context().to_header()) {
             request.headers_mut().insert(trace::HEADER, value);
@@ -206,7 +207,7 @@ impl Transport {
         })?;
         let mut response = sent.map_err(|error| self.failure(&error))?;
         let (status, headers) = (response.status(), std::mem::take(response.headers_mut()));
-        // A buffer that grows by doubling may end half empty. Pages that nothing is written to take no memory.
+        // A growing buffer doubles, so up to half may stay empty. Memory pages that are never written cost nothing.
         let announced = response.content_length().and_then(|length| usize::try_from(length).ok()).unwrap_or_default();
         let mut body = BytesMut::with_capacity(announced.min(call.most));
         loop {
@@ -261,7 +262,7 @@ impl Transport {
 }
 
 impl Failure {
-    /// The same for whoever asked. Without the number of attempts: a message is the same for the same cause.
+    /// The error for the caller. It does not count attempts: the same cause has the same message.
     pub(crate) fn into_error(self) -> BackendError {
         let kind = match self.how {
             How::Connect | How::Untrusted | How::Broken => ErrorKind::Unavailable,
@@ -276,7 +277,7 @@ impl Failure {
 /// The cause of `error` that is a `T`.
 fn find<T: std::error::Error + 'static>(error: &reqwest::Error) -> Option<&T> {
     causes(error).find_map(|mut cause| {
-        // An I/O error passes over what it holds when it is asked for its source.
+        // The source of an I/O error skips the error that it wraps.
         while let Some(within) = cause.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref) {
             cause = within;
         }
@@ -289,7 +290,7 @@ fn causes<'a>(error: &'a reqwest::Error) -> impl Iterator<Item = &'a (dyn std::e
     std::iter::successors(Some(first), |error| error.source())
 }
 
-/// The innermost cause, which says what happened; the layers above repeat the URL.
+/// The innermost cause, which says what happened. The layers above repeat the URL.
 fn cause(error: &reqwest::Error) -> String {
     causes(error).last().map(ToString::to_string).unwrap_or_default()
 }

@@ -1,5 +1,5 @@
-//! Answers that are kept with their `ETag`, or with the time of their last change, so that a destination can say "as before":
-//! often free of charge, and always shorter.
+//! Conditional requests. Answers are kept with their `ETag` or `Last-Modified`, so that a server can answer 304. Such an
+//! answer is short, and often does not count against a rate limit.
 
 use std::{
     sync::Arc,
@@ -18,20 +18,20 @@ use crate::{
     domain::error::BackendError,
 };
 
-/// How much is kept, in bytes.
+/// The size of all kept answers, in bytes.
 const MAX_CACHE_BYTES: u64 = 32 * 1024 * 1024;
-/// What an entry takes besides its texts, in bytes.
+/// The size of an entry besides its texts, in bytes.
 const OVERHEAD: usize = 512;
-/// How long after its last change an answer must have been made, to be known by that time.
+/// An answer is kept by its `Last-Modified` only if it was made at least so long after that time.
 const SETTLED: Duration = Duration::from_secs(2);
-/// Longer tags are not kept.
-const LONGEST_TAG: usize = 1024;
+/// Longer tags are not kept, in bytes.
+const MAX_TAG_BYTES: usize = 1024;
 
-/// The answers that are kept.
+/// The kept answers.
 #[derive(Debug)]
 pub(crate) struct ConditionalCache(Bounded<RequestKey, Arc<Answer>>);
 
-/// What was asked: the URL, who asks, and all headers but the one for which that stands.
+/// A hash of the URL, the account and all headers, except credentials that the account stands for.
 type RequestKey = [u8; 32];
 
 #[derive(Debug)]
@@ -41,16 +41,16 @@ struct Answer {
     body: Bytes,
 }
 
-/// What tells one version of an answer from another.
+/// Distinguishes the versions of an answer.
 #[derive(Debug, Clone)]
 enum Validator {
-    /// Its `ETag`.
+    /// `ETag`
     Tag(HeaderValue),
-    /// Its `Last-Modified`.
+    /// `Last-Modified`
     Date(HeaderValue),
 }
 
-/// A call's question, and the answer that is kept for it.
+/// A conditional request, and the answer that is kept for it.
 #[derive(Debug)]
 pub(crate) struct ConditionalRequest {
     question: RequestKey,
@@ -68,7 +68,7 @@ impl Default for ConditionalCache {
 }
 
 impl ConditionalCache {
-    /// Lets `call`, which `account` makes, ask whether the answer is still the one that is kept.
+    /// Makes `call` conditional if an answer is kept for it and `account`.
     pub(crate) fn prepare(&self, call: &mut Call, account: &str) -> Option<ConditionalRequest> {
         let has_own = [header::IF_NONE_MATCH, header::IF_MODIFIED_SINCE, header::RANGE]
             .iter()
@@ -86,17 +86,17 @@ impl ConditionalCache {
         Some(ConditionalRequest { question, answer })
     }
 
-    /// Keeps `reply`, or puts in its place the answer that it says still holds.
+    /// Keeps `reply`. A 304 is replaced by the kept answer.
     ///
     /// # Errors
-    /// When it says so of another answer.
+    /// When a 304 speaks of another version.
     pub(crate) fn settle(&self, asked: &ConditionalRequest, mut reply: Reply) -> Result<Reply, BackendError> {
         if let (StatusCode::NOT_MODIFIED, Some(answer)) = (reply.status, &asked.answer) {
             let is_other = match &answer.validator {
                 Validator::Tag(known) => {
                     reply.headers.get(header::ETAG).is_some_and(|tag| opaque(tag) != opaque(known))
                 }
-                // A server may take what became older, such as a file from a backup, for unchanged.
+                // A server may answer 304 even if the file became older, for instance after a restore from a backup.
                 Validator::Date(known) => reply.headers.get(header::LAST_MODIFIED).is_some_and(|date| date != known),
             };
             if is_other {
@@ -105,8 +105,8 @@ impl ConditionalCache {
                     "304 Not Modified, but for another version than the one asked for",
                 ));
             }
-            // RFC 9111, section 3.2: newer headers take the place of older ones, but for those of the body. A name may stand on
-            // several lines, such as `Link`, and all of them count.
+            // RFC 9111, section 3.2: newer headers replace older ones, except those that describe the body. A header such as
+            // `Link` may have several lines, and all of them count.
             let mut headers = answer.headers.clone();
             let is_of_body =
                 |name: &HeaderName| name.as_str().starts_with("content-") || name == header::TRANSFER_ENCODING;
@@ -135,7 +135,7 @@ impl ConditionalCache {
 
 fn question(call: &Call, account: &str) -> RequestKey {
     let mut hash = Sha256::new();
-    // A token that was bought changes, and whom it is for does not. Other secrets may decide what is answered.
+    // A token that is bought again changes, but its account does not. Other secrets may decide about the answer.
     let headers = call.headers.iter().filter(|(name, _)| *name != header::AUTHORIZATION);
     let headers = headers.flat_map(|(name, value)| [name.as_str().as_bytes(), value.as_bytes()]);
     for part in [call.url.as_str().as_bytes(), account.as_bytes()].into_iter().chain(headers) {
@@ -145,11 +145,11 @@ fn question(call: &Call, account: &str) -> RequestKey {
     hash.finalize().into()
 }
 
-/// The tag of an answer, else the time of its last change. Times count whole seconds: an answer that was made in the second of
-/// its last change may have changed once more (RFC 9110, section 8.8.2.2).
+/// The tag of an answer, else its last change. Times count whole seconds: an answer that was made in the second of its last
+/// change may have changed again (RFC 9110, section 8.8.2.2).
 fn validator(headers: &HeaderMap) -> Option<Validator> {
     if let Some(tag) = headers.get(header::ETAG) {
-        return (tag.len() <= LONGEST_TAG).then(|| Validator::Tag(tag.clone()));
+        return (tag.len() <= MAX_TAG_BYTES).then(|| Validator::Tag(tag.clone()));
     }
     let (changed, made) = (headers.typed_get::<LastModified>()?, headers.typed_get::<Date>()?);
     let age = SystemTime::from(made).duration_since(changed.into()).ok()?;
@@ -162,7 +162,7 @@ fn may_be_kept(headers: &HeaderMap) -> bool {
     !forbids && !varies
 }
 
-/// A tag without the mark that it is weak, which a 304 may have lost or got (RFC 9110, section 8.8.3.2).
+/// A tag without the mark of a weak one, which a 304 may have lost or gained (RFC 9110, section 8.8.3.2).
 fn opaque(tag: &HeaderValue) -> &[u8] {
     tag.as_bytes().strip_prefix(b"W/").unwrap_or_else(|| tag.as_bytes())
 }

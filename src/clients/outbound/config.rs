@@ -1,4 +1,4 @@
-//! What the configuration says of the way out: for all of it, and for one destination's certificates.
+//! The configuration of outgoing requests: addresses, the proxy, and the certificates of one destination.
 
 use std::{net::IpAddr, path::PathBuf, sync::Arc};
 
@@ -19,14 +19,15 @@ use crate::{
     file::base_dir::BaseDir,
 };
 
-/// What all requests that leave the gateway share.
+/// Settings of all outgoing requests.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct OutboundConfig {
-    /// Addresses and networks (`10.0.0.0/8`) that a name may be at although they are private, link-local or this machine's. Without
-    /// it, names that only a cluster or an inner network can have may be at private ones, and `localhost` at this machine's.
+    /// Addresses and networks (`10.0.0.0/8`) that names may have although they are private, link-local or this machine's.
+    /// Not needed for names that only a cluster or an inner network can have: these may have private addresses, and `localhost`
+    /// may have this machine's.
     pub(crate) allow_addresses: Vec<String>,
-    /// A proxy that all requests go through. None is taken from the environment.
+    /// A proxy for all requests. No proxy is taken from the environment.
     pub(crate) proxy: Option<ProxyConfig>,
 }
 
@@ -34,32 +35,32 @@ pub struct OutboundConfig {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ProxyConfig {
-    /// Where it is: `http://proxy.example.com:3128`. What is asked by https goes through a tunnel (`CONNECT`).
+    /// The proxy's URL: `http://proxy.example.com:3128`. Requests to `https://` URLs go through a tunnel (`CONNECT`).
     pub(crate) url: String,
-    /// Who is asked without it: names with all that is below them (`svc.cluster.local`), addresses, networks. `localhost` and its
-    /// addresses always are.
+    /// Hosts to reach without the proxy: names with everything below them (`svc.cluster.local`), addresses, networks.
+    /// `localhost` and its addresses are always among them.
     #[serde(default)]
     pub(crate) except: Vec<String>,
-    /// A user name, with `password`.
+    /// The user name at the proxy. Needs `password`.
     pub(crate) username: Option<String>,
     /// The password of `username`.
     pub(crate) password: Option<SecretRef>,
 }
 
-/// A proxy, checked.
+/// A checked proxy.
 #[derive(Debug, Clone)]
 pub struct Proxy {
-    /// Where it is.
+    /// The proxy's URL.
     pub(crate) url: Url,
-    /// Who is asked without it.
+    /// Hosts that are reached without the proxy.
     pub(crate) except: Vec<String>,
-    /// Who we are to it.
+    /// The user name and password at the proxy.
     pub(crate) credential: Option<(String, SecretRef)>,
-    /// Where the password's path starts.
+    /// The folder to which the password's path is relative.
     pub(crate) base: BaseDir,
 }
 
-/// The keys that say how a destination's certificates are checked, where a backend or a registry has them.
+/// The keys of a backend or a registry that configure TLS.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TlsKeys<'a> {
     /// `ca`
@@ -71,7 +72,7 @@ pub struct TlsKeys<'a> {
 }
 
 impl OutboundConfig {
-    /// The networks and the proxy; what is wrong with them is noted below `path`.
+    /// The networks and the proxy. Problems are noted below `path`.
     pub fn build(&self, base: &BaseDir, path: &Path, problems: &mut Problems) -> (Vec<IpNet>, Option<Proxy>) {
         let at = path.key("allowAddresses");
         let nets = self.allow_addresses.iter().enumerate();
@@ -95,7 +96,7 @@ impl ProxyConfig {
         };
         for (index, name) in self.except.iter().enumerate() {
             if name.is_empty() || name.contains([',', '*', '/', ' ']) && network(name).is_err() {
-                let help = "write a name, which stands for all below it too (`example.com`), an address or a network (`10.0.0.0/8`)";
+                let help = "write a name, which includes everything below it (`example.com`), an address or a network (`10.0.0.0/8`)";
                 problems.error_with_help(
                     &path.key("except").index(index),
                     format!("`{name}` is neither a name nor a network"),
@@ -109,7 +110,8 @@ impl ProxyConfig {
 }
 
 impl TlsKeys<'_> {
-    /// The way there on these terms and else the usual ones. What is wrong with the files is noted at their key below `path`.
+    /// The client with these TLS options, and otherwise with the defaults. Problems of the files are noted at their key
+    /// below `path`.
     pub(crate) fn line(
         self,
         is_plain: bool,
@@ -123,8 +125,7 @@ impl TlsKeys<'_> {
         problems.note(&at, outbound.line(ClientOptions { tls, ..ClientOptions::default() }))
     }
 
-    /// The same with resolved paths. What is of no use for something that is asked without TLS is noted below `path`, and so is what
-    /// is dangerous.
+    /// The TLS options with resolved paths. Notes options without effect and dangerous ones below `path`.
     pub(crate) fn build(self, is_plain: bool, base: &BaseDir, path: &Path, problems: &mut Problems) -> Tls {
         let keys = [
             ("ca", self.ca.is_some()),
@@ -132,7 +133,11 @@ impl TlsKeys<'_> {
             ("insecureSkipVerify", self.insecure_skip_verify),
         ];
         for (key, _) in keys.into_iter().filter(|(_, is_there)| *is_there && is_plain) {
-            problems.warning(&path.key(key), "it is of no use: this is asked by http://, without TLS", "use https");
+            problems.warning(
+                &path.key(key),
+                "it has no effect: the URL begins with http://, so there is no TLS",
+                "use https",
+            );
         }
         if is_plain {
             return Tls::default();
@@ -146,7 +151,7 @@ impl TlsKeys<'_> {
             );
         }
         if self.insecure_skip_verify && self.ca.is_some() {
-            problems.error(&path.key("ca"), "with `insecureSkipVerify` no certificate is looked at");
+            problems.error(&path.key("ca"), "it has no effect: with `insecureSkipVerify` no certificate is checked");
         }
         Tls {
             ca: self.ca.map(|file| base.resolve(file)),
@@ -171,24 +176,24 @@ pub fn names_user(url: &Url) -> bool {
     !url.username().is_empty() || url.password().is_some()
 }
 
-/// Whether `url`, to which an answer of `from` leads, may be asked with the same credential: scheme, host and port stay, and it names
-/// nobody else.
+/// Whether an answer of `from` may lead to `url` with the same credential: scheme, host and port are equal, and `url` holds
+/// no user.
 #[must_use]
 pub fn stays(from: &Url, url: &Url) -> bool {
     url.origin() == from.origin() && !names_user(url)
 }
 
-/// A URL that stands in the configuration as it is.
+/// A URL of the configuration that is no template.
 ///
 /// # Errors
-/// When it is none that can be asked.
+/// When it is no URL that can be asked.
 pub fn fixed_url(text: &str) -> Result<Url, String> {
     let url = Url::parse(text).map_err(|error| format!("`{text}` is no URL: {error}"))?;
     if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
         return Err("it must begin with `http://` or `https://` and a host".to_owned());
     }
     if names_user(&url) {
-        return Err("it holds a user or a password, which have keys of their own".to_owned());
+        return Err("it holds a user or a password; use the keys for credentials instead".to_owned());
     }
     Ok(url)
 }

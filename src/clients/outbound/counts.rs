@@ -1,4 +1,4 @@
-//! What is counted of each attempt, and of the calls that were not made.
+//! Counts attempts, and the calls that were not sent.
 
 use super::{Outcome, client::How, reply::is_failure};
 use crate::{
@@ -24,7 +24,7 @@ pub(crate) fn sent(outcome: &Outcome) -> &'static str {
     }
 }
 
-/// Tells a span how an attempt ended.
+/// Writes into a span how an attempt ended.
 pub(crate) fn note(outcome: &Outcome, record: &mut Record) {
     match outcome {
         Ok(reply) => {
@@ -37,7 +37,7 @@ pub(crate) fn note(outcome: &Outcome, record: &mut Record) {
     }
 }
 
-/// Why there was no attempt.
+/// Why a call was not sent.
 pub(crate) const fn spared(error: &BackendError) -> &'static str {
     match error.kind {
         ErrorKind::Throttled { .. } => "throttled",

@@ -1,4 +1,4 @@
-//! One destination: how many requests may be under way to it, how many may begin per second, and whether it is well.
+//! One destination: how many requests may be under way, how many may begin per second, and whether it works.
 
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
@@ -15,19 +15,19 @@ use tower::retry::budget::TpsBudget;
 use super::{ClientOptions, breaker::Breaker};
 use crate::domain::error::BackendError;
 
-/// For how long a call counts among those of which a share may be sent again.
+/// The window in which calls and retries are counted.
 const RETRY_WINDOW: Duration = Duration::from_secs(10);
-/// How many calls of all may be sent again.
+/// The share of calls that may be sent again.
 const RETRY_SHARE: f32 = 0.2;
-/// How many may be in any case, per second of the window.
-const LEAST_RETRIES: u32 = 1;
+/// The number of retries that are always allowed, per second of the window.
+const MIN_RETRIES: u32 = 1;
 
-/// What the calls of one destination share.
+/// The state that all calls to one destination share.
 #[derive(Debug)]
 pub(crate) struct Destination {
-    /// Whether it is well.
+    /// Whether the destination works.
     pub(crate) breaker: Arc<Breaker>,
-    /// How many requests may be sent again: where much fails at once, sending it all again would only add to it.
+    /// How many requests may be sent again. If much fails at once, retries of everything would only add load.
     pub(crate) retries: TpsBudget,
     permits: Semaphore,
     most: usize,
@@ -38,15 +38,15 @@ pub(crate) struct Destination {
 struct Rate {
     most: NonZeroU32,
     limiter: DefaultDirectRateLimiter,
-    /// Held by whoever waits for the next place, so that all get theirs in the order in which they came.
+    /// Locked by the next request in the queue, so that requests begin in the order in which they came.
     queue: Mutex<()>,
 }
 
-/// A request's place among those under way, free again when it is dropped.
+/// The right of one request to be under way, until it is dropped.
 pub(crate) type RequestPermit<'a> = SemaphorePermit<'a>;
 
 impl Destination {
-    /// One that is reached on `terms`.
+    /// A destination that is reached with `terms`.
     pub(crate) fn new(terms: &ClientOptions) -> Self {
         let most = terms.concurrency.clamp(1, Semaphore::MAX_PERMITS);
         let rate = terms.rate.map(|most| Rate {
@@ -54,18 +54,18 @@ impl Destination {
             limiter: DefaultDirectRateLimiter::direct(Quota::per_second(most)),
             queue: Mutex::default(),
         });
-        let retries = TpsBudget::new(RETRY_WINDOW, LEAST_RETRIES, RETRY_SHARE);
+        let retries = TpsBudget::new(RETRY_WINDOW, MIN_RETRIES, RETRY_SHARE);
         Self { breaker: Arc::default(), retries, permits: Semaphore::new(most), most, rate }
     }
 
     /// Waits until a request may begin.
     ///
     /// # Errors
-    /// When that is not before `deadline`.
+    /// When there is no turn before `deadline`.
     pub(crate) async fn turn(&self, deadline: Instant) -> Result<RequestPermit<'_>, BackendError> {
         let full = || {
             let (most, s) = (self.most, if self.most == 1 { "" } else { "s" });
-            BackendError::timeout(format!("no turn in time: {most} request{s} to it were under way all the while"))
+            BackendError::timeout(format!("no turn in time: {most} request{s} to it were under way until the deadline"))
         };
         let permit = timeout_at(deadline, self.permits.acquire()).await.map_err(|_| full())?.map_err(|_| full())?;
         if let Some(rate) = &self.rate {
@@ -78,7 +78,7 @@ impl Destination {
 impl Rate {
     async fn turn(&self, deadline: Instant) -> Result<(), BackendError> {
         let late = || {
-            BackendError::timeout(format!("no turn in time: more than {} requests per second are wanted", self.most))
+            BackendError::timeout(format!("no turn in time: more than {} requests per second were waiting", self.most))
         };
         let _first = timeout_at(deadline, self.queue.lock()).await.map_err(|_| late())?;
         loop {
@@ -107,7 +107,7 @@ mod tests {
         assert_eq!(again(), 0);
         (0..100).for_each(|_| destination.retries.deposit());
         assert_eq!(again(), 20);
-        // What was called long ago counts no more, and what always may comes back.
+        // Old calls no longer count, and the minimum is available again.
         (0..100).for_each(|_| destination.retries.deposit());
         advance(RETRY_WINDOW * 2).await;
         assert_eq!(again(), 10);

@@ -1,4 +1,4 @@
-//! `Link` headers (RFC 8288): where a list goes on.
+//! `Link` headers (RFC 8288): the next page of a list.
 
 use http::{HeaderMap, header};
 
@@ -8,8 +8,8 @@ type Link<'a> = (&'a str, Vec<(String, String)>);
 /// The target of `Link: <…>; rel="next"`.
 ///
 /// # Errors
-/// When the list may go on and nobody can tell where, which is not the same as its end: the header cannot be read, uses
-/// `rel*`, or names several next pages. The error is that header.
+/// When the header cannot be read, uses `rel*`, or names several next pages. The list may then go on, so this is not its
+/// end. The error is that header.
 pub fn next(headers: &HeaderMap) -> Result<Option<String>, String> {
     let mut next: Option<String> = None;
     for value in headers.get_all(header::LINK) {
@@ -33,7 +33,7 @@ pub fn next(headers: &HeaderMap) -> Result<Option<String>, String> {
     Ok(next)
 }
 
-/// The links in `text`; `None` when it does not follow the grammar of RFC 8288, section 3. Then a link may be lost.
+/// The links in `text`. `None` when `text` does not follow the grammar of RFC 8288, section 3: a link could be lost.
 fn read(text: &str) -> Option<Vec<Link<'_>>> {
     let (mut links, mut rest) = (Vec::new(), text);
     loop {
@@ -60,7 +60,7 @@ fn read(text: &str) -> Option<Vec<Link<'_>>> {
     }
 }
 
-/// The parameter at the beginning of `text`, and what follows it.
+/// The parameter at the start of `text`, and the rest.
 fn parameter(text: &str) -> Option<((String, String), &str)> {
     let is_token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
     let end = text.find(|c| !is_token(c)).unwrap_or(text.len());
@@ -75,14 +75,14 @@ fn parameter(text: &str) -> Option<((String, String), &str)> {
         let (value, rest) = unquote(quoted)?;
         return Some(((name, value), rest));
     }
-    // Some write more than a token without quotes, such as a media type.
+    // Some servers write more than a token without quotes, such as a media type.
     let end = rest.find([' ', '\t', ';', ',']).unwrap_or(rest.len());
     let (value, rest) = rest.split_at(end);
     let is_whole = !value.is_empty() && !value.contains(['"', '<', '>']);
     is_whole.then(|| ((name, value.to_owned()), rest))
 }
 
-/// The text up to the closing quote, and what follows it.
+/// The text up to the closing quote, and the rest.
 fn unquote(text: &str) -> Option<(String, &str)> {
     let (mut value, mut characters) = (String::new(), text.char_indices());
     while let Some((position, c)) = characters.next() {
@@ -95,7 +95,7 @@ fn unquote(text: &str) -> Option<(String, &str)> {
     None
 }
 
-/// Whether one of its relations is `next`. Some write it in single quotes, which no relation has.
+/// Whether the parameter names the relation `next`. Some servers put single quotes around it.
 fn is_next((name, value): &(String, String)) -> bool {
     let mut relations = value.split_ascii_whitespace().map(|relation| relation.trim_matches('\''));
     name == "rel" && relations.any(|relation| relation.eq_ignore_ascii_case("next"))
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn links_are_read_as_their_standard_says() {
+    fn links_are_read_by_their_standard() {
         for (links, next) in [
             (r#"<https://h/a?page=2>; rel="next""#, Some("https://h/a?page=2")),
             (
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_next_page_that_cannot_be_read_is_not_none() {
+    fn an_unreadable_next_page_is_an_error() {
         for links in [
             &b"rel=next"[..],
             b"/a?page=2; rel=\"next\"",
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn links_may_stand_in_several_headers() {
+    fn links_may_come_in_several_headers() {
         let of = |links: &[&'static str]| {
             let values = links.iter().map(|links| (header::LINK, HeaderValue::from_static(links)));
             next(&values.collect()).map_err(drop)

@@ -1,16 +1,16 @@
-//! Where an answer may lead: a redirect, a token server, a set of keys that it names.
+//! Where an answer may lead the gateway: a redirect, a token server, or a set of keys that an answer names.
 
 use reqwest::Url;
 use url::Host;
 
 use super::{Inner, names_user};
 
-/// Refuses a URL to which an answer of `from` leads, unless it is as safe as `from` itself: https where that is, nobody's password,
-/// and no address of the inner network but on the same host.
+/// Checks a URL to which an answer of `from` leads. It must be as safe as `from`: https if `from` is, without a user or
+/// password, and with no inner address except on the same host.
 ///
 /// # Errors
-/// With what is wrong with it.
-pub fn check_elsewhere(url: &Url, from: &Url) -> Result<(), String> {
+/// With what is wrong with the URL.
+pub fn check_link(url: &Url, from: &Url) -> Result<(), String> {
     let host = url.host().ok_or("names no host")?;
     if names_user(url) {
         return Err("holds a user or a password".to_owned());
@@ -31,7 +31,7 @@ pub fn check_elsewhere(url: &Url, from: &Url) -> Result<(), String> {
         Host::Ipv6(ip) => Inner::of(ip.into()).is_some(),
     };
     if is_inner {
-        return Err(format!("is at the inner address {host}, and not on the host that leads there"));
+        return Err(format!("has the inner address {host}, which is another host than the one that leads there"));
     }
     Ok(())
 }
@@ -41,8 +41,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_leads_nowhere_that_is_not_safe() {
-        let check = |url: &str, from: &str| check_elsewhere(&Url::parse(url).unwrap(), &Url::parse(from).unwrap());
+    fn an_answer_leads_only_to_safe_urls() {
+        let check = |url: &str, from: &str| check_link(&Url::parse(url).unwrap(), &Url::parse(from).unwrap());
         let public = "https://r.example";
         for good in ["https://auth.example/token", "https://r.example:8443/token", "https://8.8.8.8/token"] {
             assert_eq!(check(good, public), Ok(()), "{good}");

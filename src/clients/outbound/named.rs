@@ -1,5 +1,5 @@
-//! The destinations that stand in the configuration as they are. Only these are told in metrics, so that no request can make up
-//! a label; all others are [`OTHER`].
+//! The destinations that are written in the configuration. Only these have names in metrics, so that no request can make up
+//! a label. All others are [`OTHER`].
 
 use std::{
     collections::HashSet,
@@ -9,17 +9,17 @@ use std::{
 use reqwest::Url;
 use url::Position;
 
-/// What templates, redirects and answers lead to.
+/// The name of destinations from templates, redirects and answers.
 const OTHER: &str = "other";
-/// The number of names that are told; a configuration has far fewer.
+/// The most names. A configuration has far fewer.
 const MAX_NAMES: usize = 1000;
 
-/// Destinations by host and port, as they stand in a URL.
+/// Destinations by host and port, as a URL writes them.
 #[derive(Debug, Default)]
 pub(crate) struct Named(RwLock<HashSet<Box<str>>>);
 
 impl Named {
-    /// Takes in the destination of `url`, and returns its name.
+    /// Adds the destination of `url`, and returns its name.
     pub(crate) fn add<'a>(&self, url: &'a Url) -> &'a str {
         let name = name(url);
         let mut names = self.0.write().unwrap_or_else(PoisonError::into_inner);
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_was_named_is_told() {
+    fn only_configured_destinations_have_names() {
         let url = |text: &str| Url::parse(text).unwrap();
         let named = Named::default();
         assert_eq!(named.add(&url("https://user@h.example:8443/a?b=c")), "h.example:8443");

@@ -1,4 +1,4 @@
-//! One whole answer, and what an unwelcome one means.
+//! One whole answer, and the meaning of an unwelcome status.
 
 use std::time::Duration;
 
@@ -13,31 +13,31 @@ use crate::domain::{
 /// A whole answer.
 #[derive(Debug)]
 pub struct Reply {
-    /// Any status: judging it is the caller's business.
+    /// Any status. The caller judges it.
     pub status: StatusCode,
     /// The headers.
     pub headers: HeaderMap,
-    /// The complete body, at most the call's `most` bytes.
+    /// The complete body, at most `Call::most` bytes.
     pub body: Bytes,
-    /// What the call's sensitive headers held, which nothing that is told of this answer may repeat.
+    /// The secrets of the call's headers, which no message about this answer may repeat.
     pub secrets: Secrets,
-    /// For how long it asks to be left alone.
+    /// For how long the answer asks the gateway to pause.
     pub rest: Option<Duration>,
-    /// How often the request was sent for it.
+    /// How often the request was sent.
     pub attempts: u32,
 }
 
 impl Reply {
-    /// The body's first words for a message, `most` characters of them.
+    /// The first `most` characters of the body, for a message.
     #[must_use]
     pub(crate) fn excerpt(&self, most: usize) -> String {
         self.secrets.excerpt(&self.body, most)
     }
 
-    /// Whether it is JSON by its content type.
+    /// Whether the content type is JSON.
     ///
     /// # Errors
-    /// With what it is instead.
+    /// When it is another content type, which the error names.
     pub(crate) fn check_json(&self) -> Result<(), BackendError> {
         let content_type = self.headers.get(header::CONTENT_TYPE).map_or_else(Default::default, HeaderValue::as_bytes);
         let content_type = String::from_utf8_lossy(content_type);
@@ -52,18 +52,18 @@ impl Reply {
         )))
     }
 
-    /// Whether it is a whole answer by its status and headers: a 200 or 201, and no part of one. 202 is not done yet, 206 a part,
-    /// 207 several answers, 204 nothing at all.
+    /// Whether status and headers are those of a whole answer: 200 or 201, without `Content-Range`. 202 is not finished,
+    /// 206 is a part, 207 is several answers, 204 is none.
     ///
     /// # Errors
-    /// With what it is instead.
+    /// When the answer is not whole. The error says why.
     pub(crate) fn check_whole(&self) -> Result<(), BackendError> {
         let invalid = |why: String| Err(BackendError::invalid_output(why));
         if !matches!(self.status, StatusCode::OK | StatusCode::CREATED) {
-            return invalid(format!("{} is no whole answer; an empty list must be an explicit 200", self.status));
+            return invalid(format!("{} is not a whole answer; an empty list must be an explicit 200", self.status));
         }
         if self.headers.contains_key(header::CONTENT_RANGE) {
-            return invalid("it is a part (`Content-Range`), and a part is no answer".to_owned());
+            return invalid("it is only a part of the answer (`Content-Range`)".to_owned());
         }
         let encoding = self.headers.get(header::CONTENT_ENCODING).map_or_else(Default::default, HeaderValue::as_bytes);
         if !encoding.is_empty() && !encoding.eq_ignore_ascii_case(b"identity") {
@@ -75,14 +75,13 @@ impl Reply {
         Ok(())
     }
 
-    /// Whether it says that too much was asked. A 403 that names a time is a limit, as GitHub tells it.
+    /// Whether the answer says that too much was asked. GitHub uses a 403 that names a time.
     #[must_use]
     pub(crate) fn is_limit(&self) -> bool {
         self.status == StatusCode::TOO_MANY_REQUESTS || (self.status == StatusCode::FORBIDDEN && self.rest.is_some())
     }
 
-    /// What a reply with an unwelcome status means. Its body's first words are told, since they often
-    /// name the reason.
+    /// The error for an unwelcome status. It quotes the start of the body, which often names the reason.
     #[must_use]
     pub fn refusal(&self) -> BackendError {
         let status = self.status;
@@ -100,7 +99,7 @@ impl Reply {
                 let advice = "check `username` and `password` of `outbound.proxy`";
                 BackendError::new(
                     ErrorKind::Denied,
-                    format!("the proxy wants to know who asks ({status}){said}; {advice}"),
+                    format!("the proxy demands a credential ({status}){said}; {advice}"),
                 )
             }
             _ if is_failure(status) => BackendError::unavailable(format!("it failed with {status}{said}")),
@@ -109,7 +108,7 @@ impl Reply {
     }
 }
 
-/// Whether a status says that the destination itself is in trouble, which may be over soon.
+/// Whether `status` says that the destination itself has trouble, which may soon be over.
 pub(crate) fn is_failure(status: StatusCode) -> bool {
     status.is_server_error() || status == StatusCode::REQUEST_TIMEOUT
 }

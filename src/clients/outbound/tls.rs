@@ -1,5 +1,5 @@
-//! The certificates of a line: which are trusted, and which one shows who we are. Their files are read at the start, and again from
-//! time to time, since they are renewed while the gateway runs.
+//! Trusted certificates and the client certificate. Their files are read at the start, and again while the gateway runs,
+//! since they are renewed.
 
 use std::path::PathBuf;
 
@@ -14,24 +14,24 @@ use crate::{
     tls::pem::{content, pair, trusted},
 };
 
-/// A certificate that shows who we are.
+/// A client certificate.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ClientCertificate {
-    /// A PEM file with the certificate and those between it and its CA, relative to the configuration file.
+    /// A PEM file with the certificate and its intermediate certificates, relative to the configuration file.
     pub cert: PathBuf,
     /// A PEM file with its private key.
     pub key: PathBuf,
 }
 
-/// How the other side's certificates are checked, and which one we show. Paths are whole.
+/// How the server's certificate is checked, and the client certificate. Paths are complete.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Tls {
-    /// A PEM file with certificates that are trusted besides the system's.
+    /// A PEM file with certificates that are trusted besides those of the system.
     pub ca: Option<PathBuf>,
-    /// Who we are.
+    /// The client certificate.
     pub client: Option<ClientCertificate>,
-    /// Whether the other side's certificate is checked at all.
+    /// Whether the server's certificate is checked.
     pub is_checked: bool,
 }
 
@@ -41,17 +41,17 @@ impl Default for Tls {
     }
 }
 
-/// What the files of a [`Tls`] hold.
+/// The content of the files of a [`Tls`].
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Certificates {
-    /// The hashes of the files, to see what is new.
+    /// The hashes of the files, to notice changes.
     files: Vec<[u8; 32]>,
     trusted: Vec<Certificate>,
     identity: Option<Identity>,
 }
 
 impl Tls {
-    /// Where below `path` the key is that names the files which may be of no use.
+    /// The path below `path` of the key that names the faulty file.
     #[must_use]
     pub(crate) fn at(&self, path: &problem::Path) -> problem::Path {
         match self {
@@ -61,7 +61,7 @@ impl Tls {
         }
     }
 
-    /// Whether there are files that may be renewed.
+    /// Whether there are files that may change.
     #[must_use]
     pub(crate) const fn has_files(&self) -> bool {
         self.ca.is_some() || self.client.is_some()
@@ -72,7 +72,7 @@ impl Certificates {
     /// Reads the files of `tls`.
     ///
     /// # Errors
-    /// When one cannot be used; the text names it.
+    /// When a file cannot be used. The text names it.
     pub(crate) fn read(tls: &Tls) -> Result<Self, String> {
         let mut read = Self::default();
         if let Some(file) = &tls.ca {
@@ -99,12 +99,12 @@ impl Certificates {
         self.files == other.files
     }
 
-    /// Certificates that are trusted besides the system's.
+    /// Certificates that are trusted besides those of the system.
     pub(crate) fn trusted(&self) -> &[Certificate] {
         &self.trusted
     }
 
-    /// Who we are.
+    /// The client certificate and its key.
     pub(crate) const fn identity(&self) -> Option<&Identity> {
         self.identity.as_ref()
     }
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ca_file_that_is_none_is_named() {
+    fn an_invalid_ca_file_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("ca.crt");
         assert!(Certificates::read(&Tls::default()).is_ok());
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_certificate_goes_with_its_key() {
+    fn a_client_certificate_needs_its_key() {
         let folder = tempfile::tempdir().unwrap();
         let (cert, key) = (folder.path().join("tls.crt"), folder.path().join("tls.key"));
         let tls = Tls { client: Some(ClientCertificate { cert: cert.clone(), key: key.clone() }), ..Tls::default() };

@@ -84,7 +84,7 @@ async fn what_argo_cd_would_take_for_nothing_is_not_known() {
         ("braces", "it has no `output`: Argo CD would"),
         ("null", "found null: Argo CD would"),
         ("top", "`parameters` stands at the top, and belongs under `output`: Argo CD would"),
-        ("204", "204 No Content is no whole answer"),
+        ("204", "204 No Content is not a whole answer"),
         ("302", "write the address that answers as `baseUrl`"),
         ("half", "not one JSON document"),
     ] {

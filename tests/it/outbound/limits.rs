@@ -63,7 +63,7 @@ async fn waiting_for_a_turn_ends_with_the_deadline() {
     // Those who wait say nothing about the destination, however many they are.
     for _ in 0..8 {
         let late = line.fetch(get(&upstream, "/", 0.03)).await;
-        fails(late, ErrorKind::Timeout, "no turn in time: 2 requests to it were under way all the while");
+        fails(late, ErrorKind::Timeout, "no turn in time: 2 requests to it were under way until the deadline");
     }
     assert_eq!(asked(&upstream), 2);
     // A caller who leaves takes no place with him.
@@ -88,7 +88,7 @@ async fn only_so_many_begin_per_second() {
         .into_iter()
         .filter_map(Result::err)
         .collect();
-    let says = "no turn in time: more than 10 requests per second are wanted";
+    let says = "no turn in time: more than 10 requests per second were waiting";
     assert!(late.iter().all(|error| error.kind == ErrorKind::Timeout), "{late:?}");
     assert!(late.iter().any(|error| error.message.ends_with(says)), "{late:?}");
 }

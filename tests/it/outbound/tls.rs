@@ -135,7 +135,7 @@ async fn a_ca_file_that_is_none_is_found_at_the_start() {
         panic!("a warning is no error")
     };
     let text = report.lines().join("\n");
-    assert!(text.contains("it is of no use: this is asked by http://"), "{text}");
+    assert!(text.contains("it has no effect: the URL begins with http://"), "{text}");
 }
 
 #[tokio::test]

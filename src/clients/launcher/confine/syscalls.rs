@@ -31,7 +31,7 @@ use seccompiler::{
 
 use crate::clients::launcher::Network;
 
-/// Calls that are refused whatever their arguments are.
+/// Calls that are refused whatever their arguments.
 const REFUSED: &[i64] = &[
     // Other processes.
     SYS_kcmp,
@@ -51,7 +51,7 @@ const REFUSED: &[i64] = &[
     SYS_add_key,
     SYS_keyctl,
     SYS_request_key,
-    // Ways to make calls that no filter sees, or to run code in the kernel.
+    // Calls that bypass the filter, or run code in the kernel.
     SYS_bpf,
     SYS_io_uring_enter,
     SYS_io_uring_register,
@@ -72,7 +72,7 @@ const REFUSED: &[i64] = &[
     SYS_setns,
     SYS_umount2,
     SYS_unshare,
-    // The machine. The kernel asks for capabilities for most of these, and programs have none.
+    // The machine. Most of these need capabilities, which programs do not have.
     SYS_acct,
     SYS_adjtimex,
     SYS_clock_adjtime,
@@ -92,7 +92,7 @@ const REFUSED: &[i64] = &[
     SYS_swapon,
 ];
 
-/// Calls whose first argument is a process; 0 is the caller, and all else is refused.
+/// Calls whose first argument is a process. Only 0, the caller, is allowed.
 const OF_A_PROCESS: [i64; 6] = [
     SYS_migrate_pages,
     SYS_move_pages,
@@ -102,38 +102,39 @@ const OF_A_PROCESS: [i64; 6] = [
     SYS_sched_setscheduler,
 ];
 
-/// What makes `clone` enter new namespaces.
+/// The flags with which `clone` enters new namespaces.
 const NAMESPACES: [i32; 7] =
     [CLONE_NEWCGROUP, CLONE_NEWIPC, CLONE_NEWNET, CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER, CLONE_NEWUTS];
 
-/// `open_tree_attr` of Linux 6.15, which libc does not name yet.
+/// `open_tree_attr` of Linux 6.15, which the libc crate does not name yet.
 const OPEN_TREE_ATTR: i64 = 467;
-/// `file_setattr` of Linux 6.17 is the last call that was looked at. Later ones may do anything, so they do not exist here.
-/// Nor do those of x32, whose numbers are larger still. Since 424 calls have the same number on all architectures.
+/// The first unknown call. `file_setattr` of Linux 6.17 is the last one that was reviewed. Later calls may do anything, so
+/// they do not exist for programs. Nor do calls of x32, whose numbers are larger still. From 424 on, calls have the same number
+/// on all architectures.
 const FIRST_UNKNOWN: u32 = 470;
 
-/// `PRIO_PROCESS`: `setpriority` is about one process.
+/// `PRIO_PROCESS`: `setpriority` changes one process.
 const PRIO_PROCESS: u64 = 0;
-/// `IOPRIO_WHO_PROCESS`: `ioprio_set` is about one process.
+/// `IOPRIO_WHO_PROCESS`: `ioprio_set` changes one process.
 const IOPRIO_WHO_PROCESS: u64 = 1;
 /// `PR_SCHED_CORE`: `prctl` sets which processes may share a processor's core.
 const PR_SCHED_CORE: u64 = 62;
 /// The bits of a socket's type that are not flags (`SOCK_TYPE_MASK` of the kernel).
 const SOCKET_TYPE: u64 = 0xf;
 
-/// Refuses the calls from now on, in this process and all that it starts; with [`Network::None`] also all sockets but
-/// connected pairs.
+/// Refuses the calls from now on, in this process and its descendants. With [`Network::None`] also refuses all sockets
+/// except connected pairs.
 ///
 /// # Errors
-/// When the kernel or its architecture has no such filters; the text says which.
+/// When the kernel or its architecture has no such filters. The text says which.
 pub(crate) fn refuse(network: Network) -> Result<(), String> {
     let arch = TargetArch::try_from(ARCH).map_err(|_| format!("seccomp filters are not supported on {ARCH}"))?;
     let program = program(network, arch).map_err(|error| error.to_string())?;
     apply_filter(&program).map_err(|error| format!("the kernel does not take a seccomp filter: {error}"))
 }
 
-/// The filter: what is new or of x32 first, then the rules. Calls of another architecture, as 32-bit programs make them,
-/// end the program (`SIGSYS`).
+/// The filter: first unknown calls and calls of x32, then the rules. Calls of another architecture, as 32-bit programs make
+/// them, end the program (`SIGSYS`).
 fn program(network: Network, arch: TargetArch) -> Result<BpfProgram, BackendError> {
     let refusal = SeccompAction::Errno(EPERM.unsigned_abs());
     let filter = SeccompFilter::new(rules(network)?, SeccompAction::Allow, refusal, arch)?;
@@ -142,7 +143,7 @@ fn program(network: Network, arch: TargetArch) -> Result<BpfProgram, BackendErro
     Ok(program)
 }
 
-/// Answers `ENOSYS` to `clone3`, whose flags a filter cannot see, and to all calls that are not known here.
+/// Answers `ENOSYS` to `clone3`, whose flags a filter cannot see, and to all unknown calls.
 fn missing() -> BpfProgram {
     let step = |code: u32, k: u32, jt: u8, jf: u8| {
         // All codes are below 256.
@@ -151,7 +152,7 @@ fn missing() -> BpfProgram {
     };
     let clone3 = u32::try_from(SYS_clone3).unwrap_or(u32::MAX);
     vec![
-        // The number is the first field of `struct seccomp_data`.
+        // The call's number is the first field of `struct seccomp_data`.
         step(BPF_LD | BPF_W | BPF_ABS, 0, 0, 0),
         step(BPF_JMP | BPF_JGE | BPF_K, FIRST_UNKNOWN, 1, 0),
         step(BPF_JMP | BPF_JEQ | BPF_K, clone3, 0, 1),
@@ -159,7 +160,8 @@ fn missing() -> BpfProgram {
     ]
 }
 
-/// Which calls are refused, and by which arguments: one of a call's rules suffices, and a call without rules always is.
+/// The refused calls and the arguments for which they are refused. One matching rule suffices; a call without rules is
+/// always refused.
 fn rules(network: Network) -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
     let is = |index: u8, mask: u64, value: u64| {
         SeccompRule::new(vec![SeccompCondition::new(index, Width::Dword, Compare::MaskedEq(mask), value)?])
