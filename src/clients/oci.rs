@@ -1,8 +1,8 @@
-//! A client for image registries (OCI distribution specification) and image layouts: from a
-//! reference to a digest, telling *missing* from *unknown*. Knows nothing of routes or answers.
+//! A client for image registries (OCI distribution specification) and image layouts. It turns a reference into a digest, and
+//! distinguishes *missing* from *unknown*. It knows nothing of routes or answers.
 //!
-//! From the outside in: [`registries`] shares what is known and goes by mirrors, a registry asks one host, with the
-//! [`credentials`] and tokens that it wants; what comes back is read by `lookup`, `contents` and `listing`.
+//! [`registries`] shares what is known and asks mirrors first. A registry is one host, with its [`credentials`] and tokens.
+//! `lookup`, `contents` and `listing` read its answers.
 
 pub mod challenge;
 pub(crate) mod config;

@@ -1,9 +1,9 @@
-//! `WWW-Authenticate`: what a registry asks for. Source: RFC 9110, section 11.6.1, and the
-//! distribution project's token authentication.
+//! `WWW-Authenticate`: the authentication that a registry asks for. Source: RFC 9110, section 11.6.1, and the distribution
+//! project's token authentication.
 
 use std::collections::HashMap;
 
-/// How a registry wants to be asked.
+/// The authentication that a registry asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Challenge {
     /// User name and password with each request.
@@ -12,16 +12,16 @@ pub enum Challenge {
     Bearer {
         /// The token server's URL.
         realm: String,
-        /// For whom the token is.
+        /// The service that the token is for.
         service: Option<String>,
-        /// What it allows.
+        /// The rights that the token must have.
         scope: Option<String>,
     },
 }
 
 impl Challenge {
-    /// Reads one header value; `None` when it asks for nothing that is known. Several challenges in
-    /// one value are not split: registries send one.
+    /// Reads one header value. `None` when it asks for nothing known. Several challenges in one value are not split: registries
+    /// send one.
     #[must_use]
     pub fn parse(header: &str) -> Option<Self> {
         let (scheme, rest) = header.trim().split_once(' ').unwrap_or((header.trim(), ""));
@@ -40,7 +40,7 @@ impl Challenge {
     }
 }
 
-/// `a="b, c", d=e` as a map; names in lower case.
+/// `a="b, c", d=e` as a map. Names are in lower case.
 fn parameters(mut text: &str) -> HashMap<String, String> {
     let mut found = HashMap::new();
     while let Some((name, rest)) = text.split_once('=') {
@@ -57,7 +57,7 @@ fn parameters(mut text: &str) -> HashMap<String, String> {
     found
 }
 
-/// The text up to the closing quote, escapes resolved, and what follows.
+/// The text up to the closing quote with escapes resolved, and the rest.
 fn unquote(text: &str) -> (String, &str) {
     let mut value = String::new();
     let mut chars = text.char_indices();

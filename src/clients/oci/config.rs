@@ -17,45 +17,44 @@ use crate::{
     file::base_dir::BaseDir,
 };
 
-/// Docker Hub, as it stands in image references.
+/// Docker Hub's name in image references.
 const HUB: &str = "docker.io";
 
-/// How one registry is reached, and what it means by its answers.
+/// How one registry is reached, and what its answers mean.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct RegistryConfig {
-    /// Host and port where it is reached, if those of image references are others.
+    /// The host and port where the registry is reached, if they differ from those in image references.
     pub(crate) endpoint: Option<String>,
-    /// Speak `http://` instead of `https://`. For a registry on a trusted network only.
+    /// Use `http://` instead of `https://`. Only for a registry on a trusted network.
     pub(crate) plain_http: bool,
-    /// A PEM file with certificates to trust besides the system's, relative to the configuration file.
+    /// A PEM file with certificates to trust besides those of the system, relative to the configuration file.
     pub(crate) ca: Option<PathBuf>,
-    /// A certificate that shows who we are, for a registry that asks for one. Its files are read again every 30 s.
+    /// A client certificate, for a registry that asks for one. Its files are read again every 30 s.
     pub(crate) client_certificate: Option<ClientCertificate>,
-    /// Believe any certificate. Whoever is in between can then read the credential and decide what is deployed.
+    /// Accept any certificate. An attacker on the network can then read the credential and decide what is deployed.
     pub(crate) insecure_skip_verify: bool,
-    /// A Docker `config.json` with the credential, relative to the configuration file; read again when it changes. Without
-    /// it the registry is asked anonymously.
+    /// A Docker `config.json` with the credential, relative to the configuration file. Read again when it changes. Without this
+    /// key the registry is asked anonymously.
     pub(crate) docker_config: Option<PathBuf>,
-    /// Which of the credential helpers that the file names may run: `ecr-login` for the program
-    /// `docker-credential-ecr-login`.
+    /// The credential helpers of that file that may run: `ecr-login` for the program `docker-credential-ecr-login`.
     pub(crate) credential_helpers: Vec<String>,
-    /// The registry that this one mirrors: it is asked first, and what it does not have, or not tell, the other is asked for.
+    /// The registry that this one mirrors. The mirror is asked first. If it has no answer, the other registry is asked.
     pub(crate) mirror_of: Option<String>,
-    /// What a 404 to a `HEAD` is worth, which has no body that says who sent it.
+    /// Whether a 404 to a `HEAD` is believed. Such a 404 has no body that shows who sent it.
     pub(crate) confirm404: Confirm404,
-    /// Take a 403 for a missing tag, which is what Artifactory's virtual repositories mean by it. A right that is lost then
-    /// looks like a tag that is gone.
+    /// Take a 403 for a missing tag. Artifactory's virtual repositories answer so. A lost permission then looks like a deleted
+    /// tag.
     pub(crate) denied_means_missing: bool,
-    /// How many requests may be under way at once; 8 unless set, and 4 for Docker Hub.
+    /// The most requests under way at once. 8 unless set, 4 for Docker Hub.
     #[schemars(range(min = 1))]
     pub(crate) concurrency: Option<usize>,
-    /// How many requests may begin per second; any unless set, and 10 for Docker Hub.
+    /// The most requests that may begin per second. No limit unless set, 10 for Docker Hub.
     pub(crate) rate: Option<NonZeroU32>,
 }
 
 impl RegistryConfig {
-    /// The registry called `host`; `path` is its entry's.
+    /// The registry called `host`. `path` is the path of its entry.
     pub(super) fn build(
         &self,
         host: &str,
@@ -111,7 +110,7 @@ impl RegistryConfig {
         Some(Registry::new(name.to_owned(), url, line, credentials, rules))
     }
 
-    /// On what terms the registry called `name` is asked.
+    /// The client options for the registry called `name`.
     fn terms(&self, name: &str, tls: Tls) -> ClientOptions {
         let (concurrency, rate) = if name == HUB { (4, NonZeroU32::new(10)) } else { (8, None) };
         ClientOptions { tls, concurrency: self.concurrency.unwrap_or(concurrency), rate: self.rate.or(rate) }
@@ -162,7 +161,7 @@ mod tests {
         }
         assert_eq!(terms("ghcr.io", json!({})), of(8, 0));
         assert_eq!(terms("ghcr.io", json!({"concurrency": 2, "rate": 3})), of(2, 3));
-        // A mirror of Docker Hub is somebody else.
+        // A mirror of Docker Hub is another host.
         assert_eq!(terms("mirror.example", json!({"mirrorOf": "docker.io"})), of(8, 0));
     }
 }

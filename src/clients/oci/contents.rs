@@ -1,5 +1,5 @@
-//! What a digest contains: annotations, platforms, the revision and the time of the build. A digest never changes, so what
-//! was read once is kept.
+//! What a digest contains: annotations, platforms, the commit and the time of the build. A digest never changes, so its
+//! contents are kept.
 
 use std::sync::Arc;
 
@@ -20,35 +20,35 @@ use crate::{
 
 /// The annotation and label that names the commit (image specification 1.1, "Pre-Defined Annotation Keys").
 const REVISION: &str = "org.opencontainers.image.revision";
-/// The one that names the time.
+/// The annotation and label that names the time of the build.
 const CREATED: &str = "org.opencontainers.image.created";
-/// The one that names what was built: a version, or the branch or pull request.
+/// The annotation and label that names what was built: a version, or the branch or pull request.
 const VERSION: &str = "org.opencontainers.image.version";
 
-/// What is known of one digest.
+/// The contents of one digest.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Contents {
-    /// What kind of artifact it is.
+    /// The kind of the artifact.
     pub(crate) artifact_type: Option<String>,
-    /// What its builder wrote on the index or manifest.
+    /// The annotations of the index or manifest.
     pub(crate) annotations: Annotations,
-    /// What its builder wrote on the first image of an index that has no annotations.
+    /// The annotations of the first image of an index that has none itself.
     pub(crate) image_annotations: Annotations,
     /// The platforms of its images.
     pub platforms: Vec<Platform>,
-    /// The commit, by its builder's word: of the annotations, else of the image's labels.
+    /// The commit, by the annotations or else by the image's labels.
     pub revision: Option<String>,
     /// When it was built (RFC 3339).
     pub created: Option<String>,
-    /// The version that its builder gave it.
+    /// The version, by the annotations or else by the image's labels.
     pub version: Option<String>,
-    /// The digest for each platform, where it is an index.
+    /// The digest for each platform of an index.
     pub images: Vec<(Platform, Digest)>,
 }
 
 impl Contents {
-    /// The same without the annotations, but for those that name the commit and the time.
+    /// The contents without annotations, except those that name the commit and the time.
     #[must_use]
     pub(crate) fn without_annotations(&self) -> Self {
         let told = [REVISION, CREATED].into_iter().filter_map(|name| self.annotations.get_key_value(name));
@@ -58,8 +58,7 @@ impl Contents {
         Self { artifact_type, annotations, image_annotations, platforms, revision, created, version, images }
     }
 
-    /// What its builder wrote on the index or manifest; on its first image, where an index has no annotations. Builders
-    /// write on either.
+    /// The annotations of the index or manifest, or those of its first image if it has none. Builders use either.
     #[must_use]
     pub(crate) fn told_annotations(&self) -> &Annotations {
         if self.annotations.is_empty() { &self.image_annotations } else { &self.annotations }
@@ -71,13 +70,13 @@ impl Contents {
         self.annotations.get(REVISION).map(String::as_str).filter(|revision| !revision.is_empty())
     }
 
-    /// When it was built, as a time that can be compared; `None` where it does not say.
+    /// When it was built. `None` if that is not known.
     #[must_use]
     pub(crate) fn created_at(&self) -> Option<jiff::Timestamp> {
         self.created.as_deref()?.parse().ok()
     }
 
-    /// The weight in memory, in bytes, about.
+    /// The approximate weight in memory, in bytes.
     pub(super) fn weight(&self) -> u32 {
         let all = self.annotations.iter().chain(&self.image_annotations);
         let annotations: usize = all.map(|(key, value)| key.len() + value.len() + 64).sum();
@@ -86,11 +85,11 @@ impl Contents {
 }
 
 impl Registry {
-    /// Reads what `digest` contains. What the index does not say is read from its first image, and what that one's manifest
+    /// Reads what `digest` contains. What the index does not say is read from its first image, and what that image's manifest
     /// does not say from its configuration.
     ///
     /// # Errors
-    /// When one of them cannot be had by `deadline`.
+    /// When one of them is not read by `deadline`.
     pub(super) async fn contents(
         &self,
         repository: &str,
@@ -116,7 +115,7 @@ impl Registry {
             None => top,
         };
         contents.add(&image);
-        // Such an index does not say when it was built either, so that its first image has just been read.
+        // Such an index does not name the time of the build either, so its first image has just been read.
         if contents.annotations.is_empty() {
             contents.image_annotations.clone_from(&image.annotations);
         }
@@ -178,5 +177,5 @@ fn check(wanted: &Digest, got: &Digest) -> Result<(), BackendError> {
     Err(BackendError::invalid_output(format!("the content of {wanted} has the digest {got}")))
 }
 
-/// What [`Contents`] are kept as.
+/// The cached contents of digests.
 pub(super) type CachedContents = Bounded<Digest, Arc<Contents>>;

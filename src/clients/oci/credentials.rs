@@ -1,5 +1,5 @@
-//! Credentials from a Docker `config.json`, as `docker login` and Kubernetes' pull secrets write it: matched by host, by
-//! host and path, or by a pattern, the longest first. The file is read again when it changes.
+//! Credentials from a Docker `config.json`, as `docker login` and Kubernetes' pull secrets write it. Entries match by host, by
+//! host and path, or by a pattern; the longest match wins. The file is read again when it changes.
 
 mod docker_config;
 mod helper;
@@ -20,10 +20,10 @@ use crate::domain::{
     secret::Secret,
 };
 
-/// For how long a helper's credential is used before the helper is asked again.
+/// How long a helper's credential is used before the helper is asked again.
 const HELPER_LIFE: Duration = Duration::from_mins(5);
 
-/// What opens a registry.
+/// A credential for a registry.
 #[derive(Debug, Clone)]
 pub enum Credential {
     /// User name and password.
@@ -33,12 +33,12 @@ pub enum Credential {
         /// The password or token.
         password: Secret,
     },
-    /// A token that buys tokens at the registry's token server (OAuth 2.0 `refresh_token`).
+    /// An identity token: the registry's token server sells tokens for it (OAuth 2.0 `refresh_token`).
     Identity(Secret),
 }
 
 impl Credential {
-    /// The value of an `Authorization` header with user name and password; `None` for an identity token.
+    /// The value of an `Authorization` header. `None` for an identity token.
     #[must_use]
     pub(crate) fn basic(&self) -> Option<Secret> {
         let Self::Password { username, password } = self else { return None };
@@ -46,7 +46,7 @@ impl Credential {
         Some(Secret::from(format!("Basic {}", STANDARD.encode(pair))))
     }
 
-    /// What tells it from others, without showing it.
+    /// A hash of the credential.
     #[must_use]
     pub(crate) fn fingerprint(&self) -> [u8; 32] {
         let (kind, user, secret) = match self {
@@ -57,7 +57,7 @@ impl Credential {
     }
 }
 
-/// Where the credentials of one registry come from.
+/// The source of the credentials of one registry.
 #[derive(Debug)]
 pub(crate) struct Credentials {
     file: Option<PathBuf>,
@@ -66,7 +66,7 @@ pub(crate) struct Credentials {
     helped: tokio::sync::Mutex<Option<(String, Instant, Credential)>>,
 }
 
-/// A file as it was read, and what tells that it is still the same.
+/// The content of a file, and what shows that the file has not changed.
 #[derive(Debug)]
 struct Read {
     stamp: (SystemTime, u64),
@@ -74,17 +74,17 @@ struct Read {
 }
 
 impl Credentials {
-    /// The credentials in `file`; helpers that it names run only when they are in `allowed_helpers`.
+    /// The credentials in `file`. A helper that it names runs only if `allowed_helpers` lists it.
     #[must_use]
     pub(crate) fn new(file: Option<PathBuf>, allowed_helpers: Vec<String>) -> Self {
         Self { file, allowed_helpers, read: Mutex::default(), helped: tokio::sync::Mutex::default() }
     }
 
-    /// What opens `repository` on `registry`; `None` when the file holds nothing for it, or there is no file. With `afresh`
-    /// nothing that is remembered is used.
+    /// The credential for `repository` on `registry`. `None` when there is no file, or it has no entry. With `afresh`, ignores
+    /// what is remembered.
     ///
     /// # Errors
-    /// When the file or the helper gives no clear answer; the message holds nothing of their secrets.
+    /// When the file or the helper gives no clear answer. The message holds no secret.
     pub(crate) async fn find(
         &self,
         registry: &str,

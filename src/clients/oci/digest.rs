@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-/// A digest in its canonical, lower-case form.
+/// A digest in its canonical form, in lower case.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Digest(String);
@@ -14,7 +14,7 @@ impl Digest {
     /// Reads `sha256:<64 lower-case hexadecimal digits>`.
     ///
     /// # Errors
-    /// On anything else: other algorithms are not in use by registries.
+    /// On anything else. Registries use no other algorithms.
     pub fn parse(text: &str) -> Result<Self, String> {
         let hex = text.strip_prefix("sha256:").unwrap_or_default();
         let is_hex = hex.len() == 64 && hex.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_whole_sha256_digests() {
+    fn only_whole_sha256_digests_are_accepted() {
         let empty = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
         assert_eq!(Digest::of(b"").as_str(), empty);
         assert_eq!(Digest::parse(empty).unwrap().hex().len(), 64);

@@ -1,5 +1,5 @@
-//! An OCI image layout: a folder with `oci-layout`, `index.json` and `blobs/`, as `skopeo` and
-//! `buildah` write it. Source: OCI image specification 1.1, "Image Layout".
+//! An OCI image layout: a folder with `oci-layout`, `index.json` and `blobs/`, as `skopeo` and `buildah` write it. Source: OCI
+//! image specification 1.1, "Image Layout".
 
 use std::path::{Path, PathBuf};
 
@@ -8,10 +8,10 @@ use serde::Deserialize;
 use super::Digest;
 use crate::domain::{document, error::BackendError};
 
-/// The largest `index.json` or manifest that is read, in bytes.
+/// The largest `index.json` or manifest, in bytes.
 const MAX_FILE_BYTES: u64 = 4 * 1024 * 1024;
 
-/// A folder that holds images.
+/// A folder with images.
 #[derive(Debug, Clone)]
 pub(crate) struct Layout {
     folder: PathBuf,
@@ -31,7 +31,7 @@ struct Descriptor {
 }
 
 impl Layout {
-    /// The layout in `folder`, which is read at each question.
+    /// The layout in `folder`. It is read again for each question.
     pub(crate) fn new(folder: impl Into<PathBuf>) -> Self {
         Self { folder: folder.into() }
     }
@@ -42,11 +42,10 @@ impl Layout {
         &self.folder
     }
 
-    /// The digest of the manifest whose `org.opencontainers.image.ref.name` is `name`; `None` when
-    /// the index names no such reference.
+    /// The digest of the manifest whose `org.opencontainers.image.ref.name` is `name`. `None` when the index does not name it.
     ///
     /// # Errors
-    /// When the layout cannot be read, the name stands twice, or the manifest is missing or damaged.
+    /// When the layout cannot be read, the name occurs twice, or the manifest is missing or damaged.
     pub(crate) async fn digest(&self, name: &str) -> Result<Option<Digest>, BackendError> {
         let (folder, name) = (self.folder.clone(), name.to_owned());
         tokio::task::spawn_blocking(move || find(&folder, &name))

@@ -1,5 +1,5 @@
-//! Lists: a repository's tags, a registry's repositories. All pages or none (invariant I3). Source: OCI distribution
-//! specification 1.1, "Listing Tags", and the distribution project's catalogue.
+//! Lists: the tags of a repository, and the repositories of a registry. All pages or none (invariant I3). Source: OCI
+//! distribution specification 1.1, "Listing Tags", and the distribution project's catalogue.
 
 use std::collections::HashSet;
 
@@ -20,19 +20,19 @@ use crate::{
     domain::{document, error::BackendError},
 };
 
-/// How many names a page should have. Registries may give fewer: the last page is one without a `Link` that is not full.
+/// The number of names to ask for per page. Registries may give fewer. The last page has no `Link` and is not full.
 const PAGE: usize = 250;
 /// The most names in one list.
 const MAX_NAMES: usize = 50_000;
-/// The most pages of one list, which a registry may leave empty.
+/// The most pages of one list. A registry may send empty ones.
 const MAX_PAGES: usize = 1000;
 
-/// What a list holds, or that there is nothing to list.
+/// The names in a list, or why there is no list.
 pub(crate) type Listed = Result<Vec<String>, Missing>;
 
 #[derive(Deserialize)]
 struct Tags {
-    // An empty repository has `null`, where the field is there all the same.
+    // An empty repository has `null` here; the key itself is required.
     #[serde(deserialize_with = "Option::deserialize")]
     tags: Option<Vec<String>>,
 }
@@ -43,10 +43,10 @@ struct Catalogue {
 }
 
 impl Registries {
-    /// All tags of `repository` on `registry`, from the registry itself: a mirror has only what passed through it.
+    /// All tags of `repository`, from the registry itself: a mirror only has what passed through it.
     ///
     /// # Errors
-    /// When they are not known whole by `deadline`.
+    /// When the whole list is not known by `deadline`.
     pub async fn tags(&self, registry: &str, repository: &str, deadline: Instant) -> Result<Listed, BackendError> {
         let within = |error: BackendError| error.within(format_args!("registry {registry}: the tags of {repository}"));
         let origin = self.origin(registry).map_err(within)?;
@@ -57,7 +57,7 @@ impl Registries {
     /// All repositories of `registry`.
     ///
     /// # Errors
-    /// When they are not known whole by `deadline`. Many registries do not tell them.
+    /// When the whole list is not known by `deadline`. Many registries do not list their repositories.
     pub async fn repositories(&self, registry: &str, deadline: Instant) -> Result<Vec<String>, BackendError> {
         let within = |error: BackendError| error.within(format_args!("registry {registry}: its catalogue"));
         let origin = self.origin(registry).map_err(within)?;
@@ -66,7 +66,7 @@ impl Registries {
     }
 
     fn origin(&self, registry: &str) -> Result<std::sync::Arc<Registry>, BackendError> {
-        self.chain(registry)?.pop().ok_or_else(|| BackendError::unavailable("there is nobody to ask"))
+        self.chain(registry)?.pop().ok_or_else(|| BackendError::unavailable("there is no registry to ask"))
     }
 }
 
@@ -102,15 +102,15 @@ impl Registry {
                 return Err(BackendError::invalid_output(why));
             }
             if !seen.insert(asked) {
-                return Err(BackendError::invalid_output("its pages lead round in a circle"));
+                return Err(BackendError::invalid_output("its pages lead in a circle"));
             }
         }
         Ok(Ok(names.into_iter().collect()))
     }
 }
 
-/// The query for what follows `page`, where that has exactly as many names as `asked` wanted: the registry may have left out
-/// the `Link` to the next one. It wants one name more, which [`check_repeated`] relies on.
+/// The query for the page after `page`, if `page` is full: the registry may have left out the `Link`. Asks for one more name
+/// than `asked`, since [`check_repeated`] relies on that.
 fn after_full_page(asked: &str, page: &[String]) -> Option<String> {
     let (_, wanted) = form_urlencoded::parse(asked.as_bytes()).find(|(name, _)| name == "n")?;
     let last = page.last().filter(|_| wanted.parse() == Ok(page.len()))?;
@@ -118,8 +118,9 @@ fn after_full_page(asked: &str, page: &[String]) -> Option<String> {
     Some(form_urlencoded::Serializer::new(String::new()).append_pair("n", &more).append_pair("last", last).finish())
 }
 
-/// Checks the answer of a registry that was asked for what follows `names` and repeats some of them: it knows no `last`. All
-/// of them and no more, although one more was wanted, are the whole list; registries that know no `n` either answer so.
+/// Checks an answer that repeats some of `names` when asked for what follows them: the registry does not know `last`. If it
+/// repeats exactly all of them although one more name was asked for, they are the whole list. Registries that do not know `n`
+/// answer so, too.
 fn check_repeated(names: &IndexSet<String>, page: &[String]) -> Result<(), BackendError> {
     if names.iter().eq(page) {
         return Ok(());
@@ -128,7 +129,7 @@ fn check_repeated(names: &IndexSet<String>, page: &[String]) -> Result<(), Backe
     Err(BackendError::invalid_output(why))
 }
 
-/// The list in `reply`. What names errors beside it is not known to be whole.
+/// The list in `reply`. A list with errors beside it may be incomplete, and is refused.
 fn read<T: DeserializeOwned>(reply: &Reply) -> Result<T, BackendError> {
     let list = document::read(&reply.body).and_then(|list| match document::told_error(&list) {
         None => document::read_object(list.into()),
@@ -137,10 +138,10 @@ fn read<T: DeserializeOwned>(reply: &Reply) -> Result<T, BackendError> {
     list.map_err(|error| BackendError::invalid_output(format!("it answered no list: {error}: {}", reply.excerpt(120))))
 }
 
-/// The query of the next page, which must be one of the same list: only the query of a `Link` (RFC 8288) is followed.
+/// The query of the next page. Only the query of a `Link` (RFC 8288) is followed, and it must belong to the same list.
 fn next(reply: &Reply, here: &Url) -> Result<Option<String>, BackendError> {
     let wrong = |link: &str| {
-        // What follows the path may hold a secret.
+        // The query may hold a secret.
         let shown: String = link.split('?').next().unwrap_or_default().chars().take(120).collect();
         BackendError::invalid_output(format!("its next page `{}` is not of this list", shown.escape_debug()))
     };

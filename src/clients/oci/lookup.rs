@@ -1,4 +1,4 @@
-//! What a tag stands for now: a digest, *missing*, or not known. The three are kept apart (invariant I2).
+//! Looks a tag up: a digest, *missing*, or *unknown*. The three are kept apart (invariant I2).
 
 use http::{HeaderValue, Method, header};
 use serde_json::Value;
@@ -18,38 +18,38 @@ use crate::{
 
 const DIGEST: &str = "docker-content-digest";
 
-/// What a registry has under a reference.
+/// The result for a reference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Lookup {
     /// A manifest.
     There(Target),
-    /// Provably nothing.
+    /// There is provably no manifest.
     Missing(Missing),
 }
 
-/// A manifest that a reference leads to.
+/// The manifest of a reference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     /// Its digest.
     pub digest: Digest,
-    /// Its media type, as the registry says.
+    /// Its media type, by the registry.
     pub(crate) media_type: String,
 }
 
-/// What is not there.
+/// What is missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Missing {
-    /// The tag. Whether its repository exists is not said: some registries, such as the distribution project's, deny a manifest
-    /// in the same words where the whole repository is missing.
+    /// The tag. Its repository may be missing too: some registries, such as the distribution project's, use the same words for
+    /// both.
     Tag,
-    /// The whole repository, as when its name is misspelt.
+    /// The whole repository, for instance if its name is misspelt.
     Repository,
-    /// The tag, by a refusal that the configuration takes for it.
+    /// The tag, by a 403 that the configuration takes for a missing tag.
     Denied,
 }
 
 impl Missing {
-    /// In words, for evidence.
+    /// The evidence in words.
     #[must_use]
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
@@ -61,9 +61,9 @@ impl Missing {
 }
 
 impl Registry {
-    /// A `HEAD` where it tells enough, else a `GET`: `Docker-Content-Digest` is only a SHOULD in the distribution
-    /// specification 1.1, and a `HEAD`'s 404 has no body that shows who sent it. With a manifest comes what it holds, if it
-    /// had to be fetched.
+    /// Asks with a `HEAD`, and with a `GET` if that does not suffice: `Docker-Content-Digest` is only a SHOULD in the
+    /// distribution specification 1.1, and the 404 to a `HEAD` has no body that shows who sent it. Also returns the manifest if
+    /// it was fetched.
     ///
     /// # Errors
     /// When the registry gives no clear answer by `deadline`.
@@ -89,7 +89,7 @@ impl Registry {
             {
                 return Ok(Lookup::Missing(Missing::Tag));
             }
-            // 405 and 501: it knows no `HEAD`.
+            // 405 and 501: the registry does not support `HEAD`.
             404 | 405 | 501 => {}
             403 if self.rules.denied_means_missing && head.rest.is_none() => {}
             _ => return Err(head.refusal()),
@@ -114,7 +114,7 @@ impl Registry {
     }
 }
 
-/// Refuses another digest than the one that `reference` is pinned to.
+/// Refuses a digest other than the one that pins `reference`.
 fn check_pin(reference: &Reference, target: &Target) -> Result<(), BackendError> {
     match &reference.digest {
         Some(pinned) if *pinned != target.digest => {
@@ -125,11 +125,11 @@ fn check_pin(reference: &Reference, target: &Target) -> Result<(), BackendError>
     }
 }
 
-/// What a registry's 404 denies, by the error body of the distribution specification 1.1, "Error Codes"; `NOT_FOUND` is
-/// Harbor's word. A 404 by itself proves nothing: proxies send it too.
+/// What a 404 says is missing, by the error body of the distribution specification 1.1, "Error Codes". `NOT_FOUND` is Harbor's
+/// code. A 404 alone proves nothing: proxies send it too.
 ///
 /// # Errors
-/// When it says anything else, or nothing.
+/// When the body says anything else, or nothing.
 pub fn missing(reply: &Reply) -> Result<Missing, BackendError> {
     let errors = errors(reply);
     let is = |error: &Value, codes: &[&str]| error["code"].as_str().is_some_and(|code| codes.contains(&code));
@@ -143,7 +143,7 @@ pub fn missing(reply: &Reply) -> Result<Missing, BackendError> {
     Ok(if has_no_name { Missing::Repository } else { Missing::Tag })
 }
 
-/// The errors that a registry names in the body of a refusal; none where it has another form, as a proxy's page.
+/// The errors in the body of a refusal. None if it has another form, such as a proxy's page.
 fn errors(reply: &Reply) -> Vec<Value> {
     match document::parse(&reply.body).ok().as_mut().and_then(|body| body.get_mut("errors")).map(Value::take) {
         Some(Value::Array(errors)) => errors,
@@ -151,7 +151,7 @@ fn errors(reply: &Reply) -> Vec<Value> {
     }
 }
 
-/// A manifest that was fetched whole, which a sign-in page or a cut body is not.
+/// A whole manifest. A sign-in page or a cut body is refused.
 pub(super) fn vouched_for(reply: &Reply) -> Result<(Target, Manifest), BackendError> {
     let wrong = |why: String| BackendError::invalid_output(format!("it answered {}, but {why}", reply.status));
     let media_type = content_type(reply);

@@ -1,4 +1,4 @@
-//! Manifests and image configurations: what a digest contains, which never changes. Source: OCI image specification 1.1.
+//! Manifests and image configurations: what a digest contains. Source: OCI image specification 1.1.
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
@@ -7,10 +7,10 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::Digest;
 use crate::domain::document;
 
-/// Every manifest kind that an image reference may lead to.
+/// All kinds of manifests that an image reference may lead to.
 pub(super) const ACCEPT: &str = "application/vnd.oci.image.index.v1+json, application/vnd.docker.distribution.manifest.list.v2+json, \
                                  application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json";
-/// The kinds of an image's configuration, as opposed to an artifact's.
+/// The media types of image configurations. Other types are configurations of artifacts.
 const CONFIGS: [&str; 2] =
     ["application/vnd.oci.image.config.v1+json", "application/vnd.docker.container.image.v1+json"];
 
@@ -22,9 +22,9 @@ pub(crate) type Annotations = BTreeMap<String, String>;
 #[serde(rename_all = "camelCase")]
 pub struct Manifest {
     schema_version: u32,
-    /// What an artifact is.
+    /// The kind of an artifact.
     pub(crate) artifact_type: Option<String>,
-    /// What its builder wrote on it.
+    /// Its annotations.
     #[serde(default, deserialize_with = "null_is_empty")]
     pub(crate) annotations: Annotations,
     /// The images of an index.
@@ -37,19 +37,19 @@ pub struct Manifest {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Descriptor {
-    /// What it points to.
+    /// The digest of the content.
     pub digest: Digest,
-    /// Of what kind that is.
+    /// The media type of the content.
     #[serde(default)]
     pub(crate) media_type: String,
-    /// For which machines.
+    /// The platform of the content.
     pub(crate) platform: Option<Platform>,
-    /// What its builder wrote on the pointer.
+    /// The annotations of the pointer.
     #[serde(default, deserialize_with = "null_is_empty")]
     pub(crate) annotations: Annotations,
 }
 
-/// Machines that an image runs on, written `linux/amd64` or `linux/arm/v7`.
+/// A platform, written `linux/amd64` or `linux/arm/v7`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Platform {
     /// `linux`
@@ -61,10 +61,10 @@ pub struct Platform {
     pub(crate) variant: Option<String>,
 }
 
-/// An image's configuration, as far as it matters here.
+/// The parts of an image's configuration that matter here.
 #[derive(Debug, Clone, Deserialize)]
 pub struct ImageConfig {
-    /// When it was built (RFC 3339), if its builder says.
+    /// When it was built (RFC 3339), if that is given.
     pub(crate) created: Option<String>,
     os: Option<String>,
     architecture: Option<String>,
@@ -82,7 +82,7 @@ fn null_is_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Annotatio
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// Whether `content_type`, a header's value, is a manifest's.
+/// Whether `content_type`, the value of a header, is that of a manifest.
 pub(super) fn is_manifest(content_type: &str) -> bool {
     let essence = content_type.split(';').next().unwrap_or_default().trim();
     ACCEPT.split(", ").any(|known| known.eq_ignore_ascii_case(essence))
@@ -92,7 +92,7 @@ impl Manifest {
     /// Reads a manifest's bytes.
     ///
     /// # Errors
-    /// When they are none.
+    /// When they are no manifest.
     pub fn parse(bytes: &[u8]) -> Result<Self, String> {
         let manifest: Self = document::parse_object(bytes).map_err(|error| format!("no manifest: {error}"))?;
         match manifest.schema_version {
@@ -101,7 +101,7 @@ impl Manifest {
         }
     }
 
-    /// The images of an index that can run somewhere: no attestations, which builders put beside them.
+    /// The images of an index that can run. Builders also add attestations, which cannot.
     pub fn images(&self) -> impl Iterator<Item = &Descriptor> {
         let is_image = |descriptor: &&Descriptor| {
             !descriptor.annotations.contains_key("vnd.docker.reference.type")
@@ -110,13 +110,13 @@ impl Manifest {
         self.manifests.iter().flatten().filter(is_image)
     }
 
-    /// The configuration, where it is an image's.
+    /// The configuration, if it is that of an image.
     #[must_use]
     pub fn image_config(&self) -> Option<&Descriptor> {
         self.config.as_ref().filter(|config| CONFIGS.contains(&&*config.media_type))
     }
 
-    /// What kind of artifact it is: its own word, else its configuration's kind (image specification 1.1, "Guidelines for
+    /// The kind of the artifact: its own type, else the type of its configuration (image specification 1.1, "Guidelines for
     /// Artifact Usage").
     #[must_use]
     pub(crate) fn artifact_type(&self) -> Option<&str> {
@@ -129,17 +129,17 @@ impl ImageConfig {
     /// Reads a configuration's bytes.
     ///
     /// # Errors
-    /// When they are none.
+    /// When they are no configuration.
     pub fn parse(bytes: &[u8]) -> Result<Self, String> {
         document::parse_object(bytes).map_err(|error| format!("no image configuration: {error}"))
     }
 
-    /// What its builder wrote on it.
+    /// The label called `name`.
     pub(crate) fn label(&self, name: &str) -> Option<&str> {
         self.config.as_ref()?.labels.as_ref()?.get(name).map(String::as_str)
     }
 
-    /// Which machines it is for.
+    /// The platform of the image.
     #[must_use]
     pub fn platform(&self) -> Option<Platform> {
         let (os, architecture) = (self.os.clone()?, self.architecture.clone()?);
@@ -148,7 +148,7 @@ impl ImageConfig {
 }
 
 impl Platform {
-    /// Whether an image for `self` is one for `wanted`, which may leave the variant open.
+    /// Whether an image for `self` runs on `wanted`, which may leave the variant open.
     #[must_use]
     pub fn suits(&self, wanted: &Self) -> bool {
         self.os == wanted.os

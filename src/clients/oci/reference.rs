@@ -6,21 +6,21 @@ use regex::Regex;
 
 use super::Digest;
 
-/// A registry, a repository and what is wanted of it.
+/// A registry, a repository, and a tag or digest in it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Reference {
-    /// Host and, where it is not the scheme's own, port: `registry.example.com:5000`.
+    /// The host, and the port unless it is the default: `registry.example.com:5000`.
     pub registry: String,
     /// The name within the registry: `org/front`. Docker Hub's official images are in `library/`.
     pub repository: String,
-    /// The tag; `None` when only a digest is named.
+    /// The tag. `None` when only a digest is given.
     pub(crate) tag: Option<String>,
-    /// The digest that pins the reference, if it names one.
+    /// The digest that pins the reference, if there is one.
     pub digest: Option<Digest>,
 }
 
 impl Reference {
-    /// Parses a whole reference. The registry must be named: which one is asked is never a guess.
+    /// Parses a whole reference. The registry must be named: the gateway never guesses it.
     ///
     /// # Errors
     /// When a part does not follow the grammar of the OCI distribution specification 1.1.

@@ -1,4 +1,4 @@
-//! All registries: which one is asked, mirrors before their origin, and what is known already shared between those who ask.
+//! All registries. Mirrors are asked before their origin, and what is known is shared by all callers.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -30,20 +30,20 @@ use crate::{
     flight::{FlightGuard, Flights, wait::wait},
 };
 
-/// How much memory the contents of digests may take, in bytes.
+/// The most memory for the contents of digests, in bytes.
 const MAX_CONTENTS: u64 = 16 * 1024 * 1024;
 /// How many tags are remembered.
 const MAX_TAGS: u64 = 10_000;
-/// How much longer a tag is believed when little is left of what its registry allows.
+/// How much longer a remembered tag is used when little is left of its registry's rate limit.
 const STRETCH: u32 = 4;
 
-/// The registries that are configured, and what is known of each.
+/// The configured registries, and what is known of each.
 #[derive(Debug, Clone)]
 pub struct Registries(Arc<Shared>);
 
 struct Shared {
     registries: Mutex<HashMap<String, Arc<Registry>>>,
-    /// The mirrors of each registry, in the order of their names.
+    /// The mirrors of each registry, sorted by name.
     mirrors: HashMap<String, Vec<String>>,
     base: BaseDir,
     outbound: Arc<Outbound>,
@@ -54,12 +54,12 @@ struct Shared {
     readings: Flights<[u8; 32], (), Result<Arc<Contents>, BackendError>>,
 }
 
-/// On what terms a tag is looked up.
+/// How long a caller waits for a tag, and how old the answer may be.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
     /// When the answer must be here.
     pub deadline: Instant,
-    /// How old an answer may be that somebody else got.
+    /// The age up to which another caller's answer is used.
     pub max_age: Duration,
 }
 
@@ -99,7 +99,7 @@ impl Registries {
                 problems.error_with_help(
                     &path.key(host).key("mirrorOf"),
                     "that registry is a mirror itself",
-                    "name the origin, whose word counts when a mirror has nothing",
+                    "name the origin, which is asked when a mirror has no answer",
                 );
             }
         }
@@ -118,7 +118,7 @@ impl Registries {
         }))
     }
 
-    /// What `reference` stands for now. Asked once, however many want to know.
+    /// What `reference` stands for now. One request serves all callers who wait.
     ///
     /// # Errors
     /// When the registry gives no clear answer in time.
@@ -149,7 +149,7 @@ impl Registries {
     /// What `digest` contains.
     ///
     /// # Errors
-    /// When the registry does not give it whole by `deadline`.
+    /// When the whole content is not read by `deadline`.
     pub async fn contents(
         &self,
         registry: &str,
@@ -176,13 +176,12 @@ impl Registries {
         wait(ask, deadline).await.map_err(|error| error.within(format_args!("registry {registry}")))
     }
 
-    /// Drops what is remembered of tags, so that each is asked for again. What is being asked now counts for those who wait
-    /// for it already.
+    /// Forgets all tags, so that each is asked for again. Callers who already wait for an answer still get it.
     pub fn forget_tags(&self) {
         self.0.lookups.supersede(|()| true, || self.0.tags.invalidate_all());
     }
 
-    /// The registry called `name`, and its mirrors before it.
+    /// The registry called `name`, after its mirrors.
     pub(super) fn chain(&self, name: &str) -> Result<Vec<Arc<Registry>>, BackendError> {
         self.0.chain(name)
     }
@@ -212,9 +211,9 @@ impl Shared {
             let found = registry.look_up(reference, share(deadline, last - index)).await;
             match found {
                 Ok(found @ Lookup::There(_)) => return Ok(found),
-                // What a mirror does not have, or not tell, its origin may.
+                // If a mirror has no answer, its origin may have one.
                 _ if index < last => {
-                    tracing::debug!(mirror = registry.name, %reference, ?found, "not from the mirror");
+                    tracing::debug!(mirror = registry.name, %reference, ?found, "the mirror has no answer");
                 }
                 Ok(Lookup::Missing(missing)) => {
                     if missing == Missing::Repository {
@@ -229,7 +228,7 @@ impl Shared {
                 Err(error) => return Err(error),
             }
         }
-        Err(BackendError::unavailable("there is nobody to ask"))
+        Err(BackendError::unavailable("there is no registry to ask"))
     }
 
     async fn read(
@@ -241,7 +240,7 @@ impl Shared {
     ) -> Result<Contents, BackendError> {
         let chain = self.chain(name)?;
         let last = chain.len() - 1;
-        let mut result = Err(BackendError::unavailable("there is nobody to ask"));
+        let mut result = Err(BackendError::unavailable("there is no registry to ask"));
         for (index, registry) in chain.iter().enumerate() {
             result = registry.contents(repository, digest, share(deadline, last - index)).await;
             if result.is_ok() {
@@ -257,7 +256,7 @@ impl Shared {
         mirrors.map(String::as_str).chain([name]).map(|name| self.registry(name)).collect()
     }
 
-    /// The registry called `name`: as configured, else at that host over https, anonymously.
+    /// The registry called `name`: as configured, or else at that host over https, anonymously.
     fn registry(&self, name: &str) -> Result<Arc<Registry>, BackendError> {
         let mut registries = self.registries.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(registry) = registries.get(name) {
@@ -273,7 +272,7 @@ impl Shared {
     }
 }
 
-/// Half of the time that is left, as long as others are to be asked after this one.
+/// Half of the time that is left, if other registries are to be asked after this one.
 fn share(deadline: Instant, others: usize) -> Instant {
     if others == 0 {
         return deadline;

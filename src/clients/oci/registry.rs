@@ -1,5 +1,5 @@
-//! One registry: where it is, who we are there, and how it is asked. Source: OCI distribution specification 1.1, and the
-//! distribution project's authentication, which all registries speak.
+//! One registry: its host, the credential for it, and how it is asked. Source: OCI distribution specification 1.1, and the
+//! distribution project's authentication, which all registries support.
 
 use std::sync::Arc;
 
@@ -21,43 +21,43 @@ use crate::{
     domain::error::{BackendError, ErrorKind},
 };
 
-/// The largest answer that is read, in bytes.
+/// The largest answer, in bytes.
 const MAX_REPLY_BYTES: usize = 4 * 1024 * 1024;
-/// How often a registry may send us elsewhere for one blob.
+/// How many redirects are followed for one blob.
 const MAX_REDIRECTS: usize = 3;
-/// For how many repositories it is remembered how to ask.
+/// For how many repositories the challenge is remembered.
 const MAX_CHALLENGES: u64 = 10_000;
 
-/// What a 404 to a `HEAD` is worth.
+/// Whether a 404 to a `HEAD` is believed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Confirm404 {
-    /// A `GET` must say the same, in the words of a registry.
+    /// A `GET` must confirm it with a registry's error body.
     #[default]
     Get,
-    /// It is believed where the header `Docker-Distribution-Api-Version` shows that the registry itself sent it: a request
-    /// less for each tag that is missing.
+    /// It is believed if the header `Docker-Distribution-Api-Version` shows that the registry itself sent it. That saves one
+    /// request for each missing tag.
     Head,
 }
 
-/// What a registry means by its answers.
+/// What a registry's answers mean.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Rules {
     pub(crate) confirm_404: Confirm404,
     pub(crate) denied_means_missing: bool,
 }
 
-/// A registry and what is known of it.
+/// A registry, and what is known of it.
 #[derive(Debug)]
 pub(super) struct Registry {
-    /// Its name, as it stands in image references.
+    /// Its name in image references.
     pub(crate) name: String,
-    /// What it means by its answers.
+    /// What its answers mean.
     pub(crate) rules: Rules,
     base: Url,
     line: Arc<HttpClient>,
     credentials: Credentials,
-    /// How each scope has to be asked for, since its first refusal.
+    /// The challenge for each scope, since its first 401.
     challenges: Bounded<String, Challenge>,
     tokens: Tokens,
 }
@@ -67,16 +67,16 @@ pub(super) struct Registry {
 pub(super) struct RegistryRequest<'a> {
     /// `HEAD` or `GET`.
     pub(crate) method: Method,
-    /// The repository that is asked about; empty for the catalogue.
+    /// The repository. Empty for the catalogue.
     pub(crate) repository: &'a str,
-    /// What follows `/v2/<name>/`, or `/v2/` for the catalogue.
+    /// The path after `/v2/<name>/`, or after `/v2/` for the catalogue.
     pub(crate) path: &'a str,
     /// The query, if there is one.
     pub(crate) query: Option<&'a str>,
 }
 
 impl RegistryRequest<'_> {
-    /// What a token must allow (token specification, "Requesting a Token").
+    /// The rights that a token needs (token specification, "Requesting a Token").
     fn scope(&self) -> String {
         if self.repository.is_empty() {
             "registry:catalog:*".to_owned()
@@ -87,24 +87,24 @@ impl RegistryRequest<'_> {
 }
 
 impl Registry {
-    /// A registry that has not been asked yet, at `base`.
+    /// A registry at `base` that has not been asked yet.
     pub(crate) fn new(name: String, base: Url, line: Arc<HttpClient>, credentials: Credentials, rules: Rules) -> Self {
         let challenges = bounded_cache::new(MAX_CHALLENGES);
         Self { name, rules, base, line, credentials, challenges, tokens: Tokens::default() }
     }
 
-    /// Asks, with the token flow where the registry wants it. A credential or a token that was remembered is renewed once
-    /// when it is refused.
+    /// Sends a request, and buys a token if the registry wants one. A remembered credential or token that is refused is renewed
+    /// once.
     ///
     /// # Errors
-    /// When no whole answer arrives by `deadline`; any status is an answer.
+    /// When no whole answer arrives by `deadline`. Any status is an answer.
     pub(crate) async fn ask(&self, question: &RegistryRequest<'_>, deadline: Instant) -> Result<Reply, BackendError> {
         let (repository, scope) = (question.repository, question.scope());
         let mut credential = self.credentials.find(&self.name, repository, false).await?;
         let known = self.challenges.get(&scope);
         let (challenge, pass, reply) = if let Some(challenge) = known {
             let pass = self.open(&challenge, question, &mut credential, deadline).await;
-            // Its token server may have moved, so that the next request goes without a token and learns where to.
+            // The token server may have moved. The next request goes without a token, and learns the new challenge.
             let pass = pass.inspect_err(|_| self.challenges.invalidate(&scope))?;
             let reply = self.send(question, Some(&pass), credential.as_ref(), deadline).await?;
             (challenge, pass, reply)
@@ -122,7 +122,7 @@ impl Registry {
             let reply = self.send(question, Some(&pass), credential.as_ref(), deadline).await?;
             (challenge, pass, reply)
         };
-        // Expired credentials are a 403 without a challenge at ECR, and a 400 at ECR Public.
+        // An expired credential is a 403 without a challenge at ECR, and a 400 at ECR Public.
         if !matches!(reply.status.as_u16(), 400 | 401 | 403) {
             return Ok(reply);
         }
@@ -142,11 +142,10 @@ impl Registry {
         self.send(question, Some(&fresh), now.as_ref(), deadline).await
     }
 
-    /// The content that `digest` names in the repository, wherever the registry keeps it: many send us to a store elsewhere,
-    /// which gets no credential of ours.
+    /// The content of `digest` in the repository. Many registries redirect to another store, which does not get the credential.
     ///
     /// # Errors
-    /// When it cannot be had by `deadline`.
+    /// When it is not read by `deadline`.
     pub(crate) async fn blob(&self, repository: &str, digest: &str, deadline: Instant) -> Result<Reply, BackendError> {
         let path = format!("blobs/{digest}");
         let question = RegistryRequest { method: Method::GET, repository, path: &path, query: None };
@@ -157,7 +156,7 @@ impl Registry {
                 break;
             }
             let location = reply.headers.get(header::LOCATION).and_then(|value| value.to_str().ok());
-            let wrong = |why: &str| BackendError::invalid_output(format!("it sends us elsewhere for {digest}: {why}"));
+            let wrong = |why: &str| BackendError::invalid_output(format!("it redirects for {digest}: {why}"));
             let to = location.and_then(|location| from.join(location).ok()).ok_or_else(|| wrong("to no URL"))?;
             check_link(&to, &self.base).map_err(|why| wrong(&format!("its URL {why}")))?;
             from = to.clone();
@@ -167,13 +166,13 @@ impl Registry {
         if reply.status.as_u16() == 200 { Ok(reply) } else { Err(reply.refusal()) }
     }
 
-    /// Whether little is left of what the registry allows us.
+    /// Whether little is left of the registry's rate limit.
     pub(crate) async fn is_low(&self, repository: &str) -> bool {
         let credential = self.credentials.find(&self.name, repository, false).await.ok().flatten();
         self.line.is_low(&self.base, &self.account(credential.as_ref()))
     }
 
-    /// The URL of a question.
+    /// The URL of a request.
     pub(crate) fn url(&self, question: &RegistryRequest<'_>) -> Result<Url, BackendError> {
         let RegistryRequest { repository, path, .. } = question;
         let path = if repository.is_empty() { format!("v2/{path}") } else { format!("v2/{repository}/{path}") };
@@ -203,8 +202,7 @@ impl Registry {
         self.line.fetch(Call { method, headers, account, ..Call::get(url, MAX_REPLY_BYTES, deadline) }).await
     }
 
-    /// What to send for `challenge`. Where `credential` is refused, the one that its source has now is tried, and put in
-    /// its place.
+    /// The header for `challenge`. If `credential` is refused, its source is read again, and the new credential replaces it.
     async fn open(
         &self,
         challenge: &Challenge,
@@ -225,7 +223,7 @@ impl Registry {
         self.authorize(challenge, &scope, credential.as_ref(), deadline).await
     }
 
-    /// What to send for `challenge`, by `credential`.
+    /// The header for `challenge` with `credential`.
     async fn authorize(
         &self,
         challenge: &Challenge,
@@ -243,7 +241,7 @@ impl Registry {
         self.tokens.get(purpose, credential.cloned(), &self.line, deadline).await
     }
 
-    /// What a token is to be bought for; `None` where none is wanted.
+    /// The token to buy. `None` where no token is wanted.
     fn purpose(&self, challenge: &Challenge, scope: &str) -> Result<Option<Purpose>, BackendError> {
         let Challenge::Bearer { realm, service, scope: told } = challenge else { return Ok(None) };
         let scope = told.clone().unwrap_or_else(|| scope.to_owned());
@@ -265,7 +263,7 @@ fn fingerprint(credential: Option<&Credential>) -> Option<[u8; 32]> {
     credential.map(Credential::fingerprint)
 }
 
-/// What `reply` asks for: parsed from that very answer, as the scope depends on it.
+/// The challenge in `reply`. It is read from each answer, since the scope depends on it.
 fn challenge_of(reply: &Reply) -> Option<Challenge> {
     reply.headers.get_all(header::WWW_AUTHENTICATE).iter().find_map(|value| Challenge::parse(value.to_str().ok()?))
 }

@@ -1,5 +1,6 @@
-//! Tokens: bought at the server that a registry's challenge names, kept for four fifths of their life, fetched once however
-//! many wait. Source: the distribution project's "Token Authentication Specification" and "`OAuth2` Token Authentication".
+//! Tokens. They are bought at the server that a registry's challenge names, and kept for four fifths of their life. One
+//! purchase serves all who wait. Source: the distribution project's "Token Authentication Specification" and "`OAuth2` Token
+//! Authentication".
 
 use std::{
     collections::HashMap,
@@ -24,19 +25,19 @@ use crate::{
     flight::{FlightGuard, Flights, wait::wait},
 };
 
-/// A token's life when its server names none, in seconds (the token specification).
+/// A token's life if its server names none, in seconds (the token specification).
 const TOKEN_LIFE: u64 = 60;
 /// The largest answer of a token server, in bytes.
 const MAX_REPLY_BYTES: usize = 1024 * 1024;
 
-/// What a token is for, and who gives it.
+/// What a token is for, and the server that sells it.
 #[derive(Debug, Clone)]
 pub struct Purpose {
     /// The token server.
     pub realm: Url,
-    /// For whom the token is.
+    /// The service that the token is for.
     pub(crate) service: Option<String>,
-    /// What it allows.
+    /// The rights of the token.
     pub(crate) scope: String,
 }
 
@@ -55,12 +56,12 @@ struct Token {
     renew_at: Instant,
 }
 
-/// What to send to a registry so that it answers.
+/// The authorization for a request.
 #[derive(Debug, Clone)]
 pub(super) struct Pass {
     /// The header.
     pub(crate) authorization: HeaderValue,
-    /// Whether it was bought for an earlier request, and may have been revoked since.
+    /// Whether it was bought for an earlier request. It may have been revoked since.
     pub(crate) was_kept: bool,
 }
 
@@ -72,11 +73,11 @@ struct TokenReply {
 }
 
 impl Purpose {
-    /// Reads a challenge. The realm comes from the answer of a registry and may receive our credential, so it must be https
-    /// and no address of the inner network, unless it is the registry's own host.
+    /// Reads a challenge. The realm comes from a registry's answer and may receive the credential. So it must use https and
+    /// have no inner address, unless it is the registry's own host.
     ///
     /// # Errors
-    /// When it may not be asked.
+    /// When the realm must not be asked.
     pub fn check(realm: &str, service: Option<String>, scope: String, registry: &Url) -> Result<Self, String> {
         let realm = Url::parse(realm).map_err(|error| format!("its token realm is not a URL: {error}"))?;
         check_link(&realm, registry).map_err(|why| format!("its token realm {why}"))?;
@@ -95,10 +96,10 @@ impl Purpose {
 }
 
 impl Tokens {
-    /// A token that is still good, bought now if there is none.
+    /// A valid token. Buys one if there is none.
     ///
     /// # Errors
-    /// When the token server gives none.
+    /// When the token server sells none.
     pub(crate) async fn get(
         &self,
         purpose: Purpose,
@@ -132,7 +133,7 @@ impl Tokens {
         Ok(Pass { authorization: wait(fetch, deadline).await?, was_kept: false })
     }
 
-    /// Drops the token for `purpose`, unless it is another than the one that was refused.
+    /// Drops the token for `purpose`, unless it is already another one than `refused`.
     pub(crate) fn forget(&self, purpose: &Purpose, credential: Option<&Credential>, refused: &HeaderValue) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let key = purpose.key(credential);
@@ -170,7 +171,7 @@ async fn buy(
         }
         Some(Credential::Password { .. }) | None => {
             let mut call = call;
-            // Several scopes are several parameters here, and one above.
+            // Several scopes are several parameters here, and one parameter above.
             let scopes = purpose.scope.split_ascii_whitespace().map(|scope| ("scope", scope));
             call.url.query_pairs_mut().extend_pairs(service).extend_pairs(scopes);
             if let Some(basic) = credential.and_then(Credential::basic) {
@@ -183,7 +184,7 @@ async fn buy(
     if let Some(secret) = secret {
         reply.secrets.push(secret);
     }
-    // OAuth 2.0's `invalid_grant` is a 400, and so is an expired credential at ECR Public.
+    // OAuth 2.0's `invalid_grant` is a 400, as is an expired credential at ECR Public.
     if reply.status.as_u16() == 400 && credential.is_some() {
         let why = format!("it refuses the credential (400): {}", reply.excerpt(200));
         return Err(BackendError::new(ErrorKind::Denied, why));
@@ -198,7 +199,7 @@ async fn buy(
     Ok((sensitive(&format!("Bearer {}", token.expose()))?, lasts))
 }
 
-/// `value` as a header that is never shown.
+/// `value` as a header that is never printed.
 ///
 /// # Errors
 /// When no header can carry it.

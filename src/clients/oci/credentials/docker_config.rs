@@ -1,4 +1,4 @@
-//! `config.json`: what it holds for which registry.
+//! Reads Docker's `config.json`.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 use super::Credential;
 use crate::{clients::oci::reference::canonical_registry, domain::secret::Secret, file};
 
-/// A Docker `config.json`, as far as registries go.
+/// The parts of a Docker `config.json` that concern registries.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DockerConfig {
@@ -45,20 +45,20 @@ impl DockerConfig {
     /// Reads `file`.
     ///
     /// # Errors
-    /// When it cannot be read or understood; the text holds nothing of its content.
+    /// When it cannot be read or parsed. The text holds nothing of its content.
     pub(crate) fn read(file: &Path) -> Result<Self, String> {
         Self::parse(&file::bytes(file)?)
     }
 
-    /// Reads a file's text.
+    /// Parses the text of a file.
     ///
     /// # Errors
-    /// When it cannot be understood; the text holds nothing of its content.
+    /// When it cannot be parsed. The text holds nothing of its content.
     pub fn parse(text: &[u8]) -> Result<Self, String> {
         serde_json::from_slice(text).map_err(|error| format!("line {}: not a Docker config.json", error.line()))
     }
 
-    /// The helper that has the credential for `registry`, if it is not in the file itself.
+    /// The helper for the credential of `registry`, if the file itself does not hold it.
     #[must_use]
     pub fn helper(&self, registry: &str) -> Option<&str> {
         let own = self.cred_helpers.iter().find(|(key, _)| Pattern::of(key).covers(registry, ""));
@@ -66,16 +66,16 @@ impl DockerConfig {
         own.map(|(_, name)| name.as_str()).or_else(store).filter(|name| !name.is_empty())
     }
 
-    /// Whether the file itself holds anything for `registry`, be it for some of its repositories.
+    /// Whether the file itself has an entry for `registry` or some of its repositories.
     #[must_use]
     pub fn knows(&self, registry: &str) -> bool {
         self.auths.iter().any(|(key, entry)| !entry.is_blank() && Pattern::of(key).is_host(registry))
     }
 
-    /// What the file itself holds for `repository` on `registry`.
+    /// The credential in the file itself for `repository` on `registry`.
     ///
     /// # Errors
-    /// When its entry cannot be understood.
+    /// When its entry cannot be parsed.
     pub fn find(&self, registry: &str, repository: &str) -> Result<Option<Credential>, String> {
         let Some((key, entry)) = self.entry(registry, repository) else { return Ok(None) };
         if let Some(token) = entry.identitytoken.as_ref().filter(|token| !token.expose().is_empty()) {
@@ -95,7 +95,7 @@ impl DockerConfig {
         Ok(Some(Credential::Password { username: username.to_owned(), password }))
     }
 
-    /// The entry that fits best: the longest path, then a host by name rather than by pattern, then the longest host.
+    /// The best entry: the longest path wins, then a host without a pattern, then the longest host.
     fn entry(&self, registry: &str, repository: &str) -> Option<(&str, &Entry)> {
         let fits = self.auths.iter().filter(|(_, entry)| !entry.is_blank()).filter_map(|(key, entry)| {
             let pattern = Pattern::of(key);
@@ -105,8 +105,8 @@ impl DockerConfig {
     }
 }
 
-/// A key of `auths`: `registry.example.com`, `https://registry.example.com/v1/`, `registry.example.com/org`,
-/// `*.example.com`. As Kubernetes reads it ("Interpretation of config.json"), a `*` stands for one part of the host.
+/// A key of `auths`: `registry.example.com`, `https://registry.example.com/v1/`, `registry.example.com/org`, `*.example.com`.
+/// As in Kubernetes ("Interpretation of config.json"), a `*` stands for one part of the host.
 struct Pattern<'a> {
     host: &'a str,
     path: &'a str,
@@ -117,7 +117,7 @@ impl<'a> Pattern<'a> {
         let key = key.strip_prefix("https://").or_else(|| key.strip_prefix("http://")).unwrap_or(key);
         let (host, path) = key.split_once('/').unwrap_or((key, ""));
         let path = path.trim_end_matches('/');
-        // What `docker login` writes for a registry's whole API.
+        // `docker login` writes this for a registry's whole API.
         Self { host: canonical_registry(host), path: if matches!(path, "v1" | "v2") { "" } else { path } }
     }
 
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn the_entry_that_fits_best() {
+    fn the_best_entry_wins() {
         let entry = |name: &str| json!({"username": name, "password": "p"});
         let config = json!({"auths": {
             "r.example": entry("host"),
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_that_cannot_be_read_says_so() {
+    fn an_unreadable_entry_is_an_error() {
         let config: DockerConfig = serde_json::from_value(json!({"auths": {"c.example": {"auth": "!"}}})).unwrap();
         let error = config.find("c.example", "x").unwrap_err();
         assert!(error.contains("base64") && error.contains("c.example"), "{error}");

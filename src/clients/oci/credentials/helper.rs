@@ -12,6 +12,8 @@ use crate::domain::secret::Secret;
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// The user name that marks an identity token.
 const IDENTITY: &str = "<token>";
+/// How a helper says that it has no credential, by Docker's protocol. The text is all that distinguishes this from a failure.
+const NOT_FOUND: &str = "credentials not found";
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
@@ -20,13 +22,13 @@ struct HelperAnswer {
     secret: Secret,
 }
 
-/// What the helper `name` has for `registry`; `None` when it says that it has nothing.
+/// The helper's credential for `registry`. `None` when the helper says that it has none.
 ///
 /// # Errors
-/// When it gives no clear answer. What it prints is never told, since it may be the secret.
+/// When the helper gives no clear answer. Its output may be the secret, so no message quotes it.
 pub(super) async fn ask(name: &str, registry: &str) -> Result<Option<Credential>, String> {
     let program = format!("docker-credential-{name}");
-    // The name under which Docker keeps its own registry.
+    // Docker's name for its own registry.
     let server = if registry == "docker.io" { "https://index.docker.io/v1/" } else { registry };
     let run = async {
         let mut child = Command::new(&program)
@@ -38,7 +40,7 @@ pub(super) async fn ask(name: &str, registry: &str) -> Result<Option<Credential>
             .spawn()
             .map_err(|error| format!("the credential helper `{program}` cannot run: {error}"))?;
         if let Some(mut stdin) = child.stdin.take() {
-            // A helper that does not read is judged by what it prints.
+            // A helper that does not read its input is judged by its output.
             let _ = stdin.write_all(server.as_bytes()).await;
         }
         child.wait_with_output().await.map_err(|error| format!("the credential helper `{program}` failed: {error}"))
@@ -46,7 +48,7 @@ pub(super) async fn ask(name: &str, registry: &str) -> Result<Option<Credential>
     let output =
         timeout(TIMEOUT, run).await.map_err(|_| format!("the credential helper `{program}` took too long"))??;
     if !output.status.success() {
-        let is_nothing = String::from_utf8_lossy(&output.stdout).contains("credentials not found");
+        let is_nothing = String::from_utf8_lossy(&output.stdout).contains(NOT_FOUND);
         return if is_nothing {
             Ok(None)
         } else {
