@@ -15,6 +15,12 @@ run: ## Build, and serve config/gateway.yaml on 127.0.0.1:4355
 	@tools/need cc:gcc python3:python3
 	cargo run --release --locked -- serve --config config/gateway.yaml
 
+.PHONY: check
+check: ## Check what you just wrote: formatting, clippy, and the unit tests with fewer random cases
+	cargo fmt --check
+	cargo clippy --locked --all-targets -- -D warnings
+	PROPTEST_CASES=$${PROPTEST_CASES:-32} cargo test --locked --quiet --lib
+
 .PHONY: test
 test: lint unit contract manifests ## Run everything that CI checks
 
@@ -29,7 +35,7 @@ lint: ## Check formatting, and run clippy with warnings as errors
 .PHONY: unit
 unit: ## Run unit and integration tests
 	@tools/need cc:gcc curl:curl python3:python3 yaml:python3-yaml jq:jq docker-registry:docker-registry skopeo:skopeo openssl:openssl promtool:prometheus nginx:nginx wrk:wrk
-	cargo test --locked
+	cargo test --locked --lib --test it
 
 .PHONY: contract
 contract: $(VENV)/done ## Check openapi.yaml against the running server
@@ -45,15 +51,15 @@ manifests: $(VENV)/done ## Check the Kubernetes manifests against their schemas,
 .PHONY: bench
 bench: ## Measure speed, in ratios to a bare reference server
 	@tools/need cc:gcc python3:python3 wrk:wrk docker-registry:docker-registry skopeo:skopeo openssl:openssl
-	cargo build --release --locked --bins --examples
-	python3 benches/run.py --gateway target/release/appset-gateway --examples target/release/examples \
+	cargo build --profile dist --locked --bins --examples
+	python3 benches/run.py --gateway target/dist/appset-gateway --examples target/dist/examples \
 	  --json target/bench.json --markdown target/bench.md $(BENCH)
 
 .PHONY: soak
 soak: ## Ask 10,000 questions in turn for ten minutes, and watch the memory
 	@tools/need cc:gcc python3:python3
-	cargo build --release --locked --bins --examples
-	python3 benches/soak.py --gateway target/release/appset-gateway --examples target/release/examples $(SOAK)
+	cargo build --profile dist --locked --bins --examples
+	python3 benches/soak.py --gateway target/dist/appset-gateway --examples target/dist/examples $(SOAK)
 
 .PHONY: fuzz
 fuzz: ## Look for bytes that break a property: FUZZ_SECONDS (30) for each target, or for TARGET only

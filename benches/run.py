@@ -94,12 +94,12 @@ def parse_arguments() -> argparse.Namespace:
         description="Measures the gateway beside a bare reference server.",
         epilog="Scenarios: " + ", ".join(SCENARIOS),
     )
-    parser.add_argument("--gateway", type=Path, required=True, help="the release binary")
+    parser.add_argument("--gateway", type=Path, required=True, help="the gateway, built with `cargo build --profile dist`")
     parser.add_argument(
         "--examples",
         type=Path,
         required=True,
-        help="where `cargo build --release --examples` put the others",
+        help="the folder of the other programs, built with `cargo build --profile dist --examples`",
     )
     parser.add_argument("--baseline", type=Path, help="an earlier gateway binary to compare with")
     parser.add_argument("--seconds", type=int, default=3, help="length of one run (default 3)")

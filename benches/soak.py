@@ -173,7 +173,7 @@ def main() -> int:
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Watches the gateway's memory under churn.")
-    parser.add_argument("--gateway", type=Path, required=True, help="the release binary")
+    parser.add_argument("--gateway", type=Path, required=True, help="the gateway, built with `cargo build --profile dist`")
     parser.add_argument(
         "--examples", type=Path, required=True, help="where cargo put the example `upstream`"
     )
