@@ -4,6 +4,7 @@ mod allowance;
 mod budget;
 mod caller;
 mod certificates;
+mod grants;
 mod jwt;
 mod review;
 mod scope;

@@ -2,36 +2,22 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use schemars::JsonSchema;
-use serde::Deserialize;
 use x509_cert::name::Name;
 
-use super::{Allowance, Caller, Role, Scope, check_name};
+use super::{Allowance, Caller, Role, check_name, grants::entry_config};
 use crate::domain::problem::{Path, Problems};
 
-/// One caller by its certificate: its name, and exactly one of `subject` and `uri`. A call that brings a token too is its token's.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(crate) struct CertificateConfig {
-    /// The caller's name in logs.
-    pub(crate) name: String,
-    /// The certificate's whole subject, as `openssl x509 -noout -subject -nameopt RFC2253` prints it: `CN=argocd,O=platform`;
-    /// what stands in front of that (`subject=`) may stay.
-    pub(crate) subject: Option<String>,
-    /// A URI among the certificate's names, such as a SPIFFE ID.
-    pub(crate) uri: Option<String>,
-    /// The routes that it opens, as globs over their names; all of them unless set.
-    pub(crate) routes: Option<Vec<String>>,
-    /// The ApplicationSets that it may ask for, as globs over the name in the call; all of them unless set.
-    pub(crate) application_sets: Option<Vec<String>>,
-    /// How many calls per second they may make together; any unless set. More wait for their turn, and get a 429 when it
-    /// would come after the deadline.
-    #[schemars(range(min = 1))]
-    pub(crate) rate: Option<u32>,
-    /// How many of their calls may be under way at once; any unless set. More wait for their turn, and get a 429 when it
-    /// would come after the deadline.
-    #[schemars(range(min = 1))]
-    pub(crate) concurrency: Option<usize>,
+entry_config! {
+    /// One caller by its certificate: its name, and exactly one of `subject` and `uri`. A call that brings a token too is its token's.
+    pub(crate) struct CertificateConfig {
+        /// The caller's name in logs.
+        pub(crate) name: String,
+        /// The certificate's whole subject, as `openssl x509 -noout -subject -nameopt RFC2253` prints it: `CN=argocd,O=platform`;
+        /// what stands in front of that (`subject=`) may stay.
+        pub(crate) subject: Option<String>,
+        /// A URI among the certificate's names, such as a SPIFFE ID.
+        pub(crate) uri: Option<String>,
+    }
 }
 
 /// What to do about a subject that can be none's.
@@ -52,9 +38,7 @@ impl Certificates {
         for (index, config) in configs.iter().enumerate() {
             let path = path.index(index);
             check_name(&config.name, &path.key("name"), problems);
-            let (routes, application_sets) = (config.routes.as_deref(), config.application_sets.as_deref());
-            let scope = Scope::build(Role::Caller, routes, application_sets, &path, problems);
-            let allowance = Allowance::build(config.rate, config.concurrency, &path, problems);
+            let caller = config.grants(Role::Caller).caller(&config.name, &path, problems);
             let (at, told, callers) = match (&config.subject, &config.uri) {
                 (Some(subject), None) => (path.key("subject"), canonical(subject), &mut built.by_subject),
                 (None, Some(uri)) => (path.key("uri"), Some(uri.clone()), &mut built.by_uri),
@@ -72,9 +56,8 @@ impl Certificates {
                 problems.error(&at, message);
                 continue;
             }
-            let caller = scope.map(|scope| Arc::new(Caller::new(config.name.clone(), Role::Caller, scope, allowance)));
             if let (Some(told), Some(caller)) = (told, caller)
-                && callers.insert(told, caller).is_some()
+                && callers.insert(told, Arc::new(caller)).is_some()
             {
                 problems.error(&at, "two callers are told by this");
             }

@@ -10,15 +10,13 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use schemars::JsonSchema;
-use serde::Deserialize;
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
 
 use self::{
     entry::{Token, source_path},
     twins::{Twin, twins},
 };
-use super::{Allowance, Caller, Refused, Role, TokenHash};
+use super::{Allowance, Caller, Refused, Role, TokenHash, grants::entry_config};
 use crate::{
     domain::{
         clock::Timestamp,
@@ -27,38 +25,25 @@ use crate::{
     file::base_dir::BaseDir,
 };
 
-/// One bearer token: its name, and exactly one of `file`, `env` and `sha256`.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(crate) struct TokenConfig {
-    /// The caller's name in logs.
-    pub(crate) name: String,
-    /// A file that holds the token; one trailing newline is trimmed.
-    pub(crate) file: Option<PathBuf>,
-    /// An environment variable that holds the token.
-    pub(crate) env: Option<String>,
-    /// The token's SHA-256 in hexadecimal, as `appset-gateway hash-token` prints it.
-    pub(crate) sha256: Option<String>,
-    /// What it is for.
-    #[serde(default)]
-    pub(crate) role: Role,
-    /// The routes that it opens, as globs over their names; all of them unless set. Not with the role `admin`.
-    pub(crate) routes: Option<Vec<String>>,
-    /// The ApplicationSets that it may ask for, as globs over the name in the call, which is the caller's own word; all of them
-    /// unless set. Not with the role `admin`.
-    pub(crate) application_sets: Option<Vec<String>>,
-    /// How many calls per second they may make together; any unless set. More wait for their turn, and get a 429 when it
-    /// would come after the deadline.
-    #[schemars(range(min = 1))]
-    pub(crate) rate: Option<u32>,
-    /// How many of their calls may be under way at once; any unless set. More wait for their turn, and get a 429 when it
-    /// would come after the deadline.
-    #[schemars(range(min = 1))]
-    pub(crate) concurrency: Option<usize>,
-    /// From when on it is valid, as `2026-11-21T10:00:00Z`.
-    pub(crate) not_before: Option<String>,
-    /// Until when it is valid.
-    pub(crate) not_after: Option<String>,
+entry_config! {
+    /// One bearer token: its name, and exactly one of `file`, `env` and `sha256`.
+    pub(crate) struct TokenConfig {
+        /// The caller's name in logs.
+        pub(crate) name: String,
+        /// A file that holds the token; one trailing newline is trimmed.
+        pub(crate) file: Option<PathBuf>,
+        /// An environment variable that holds the token.
+        pub(crate) env: Option<String>,
+        /// The token's SHA-256 in hexadecimal, as `appset-gateway hash-token` prints it.
+        pub(crate) sha256: Option<String>,
+        /// What it is for.
+        #[serde(default)]
+        pub(crate) role: Role,
+        /// From when on it is valid, as `2026-11-21T10:00:00Z`.
+        pub(crate) not_before: Option<String>,
+        /// Until when it is valid.
+        pub(crate) not_after: Option<String>,
+    }
 }
 
 /// All static tokens.

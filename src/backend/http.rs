@@ -208,10 +208,12 @@ impl Api {
                 Plugin::build(plugin, context, &path.key("plugin"), problems).map(Self::Plugin)
             }
             (url, _) => {
-                let what =
-                    if url.is_some() { "`url` and `plugin` do not go together" } else { "the key `url` is missing" };
                 let help = "write `url` for a JSON API, or `plugin: { baseUrl: … }` for a plugin that speaks Argo CD's protocol";
-                problems.error_with_help(path, what, help);
+                if url.is_some() {
+                    problems.error_with_help(path, "`url` and `plugin` do not go together", help);
+                } else {
+                    problems.missing_key(path, "url", Some(help));
+                }
                 None
             }
         }

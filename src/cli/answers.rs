@@ -8,23 +8,21 @@ use serde_json::{Map, Value};
 
 use super::{
     ConfigFile, Output,
-    gateway::{AdminArgs, Gateway, asked_by, text},
+    gateway::{AdminArgs, Gateway, HELP, asked_by, text},
     parameters::ParameterArgs,
     print,
 };
 
 /// What to do.
 #[derive(Debug, Args)]
-#[command(after_help = "\
-The gateway is found by `server.admin` of the configuration, and the token is the first with `role: admin` there whose \
-value the configuration names (`file` or `env`); --admin and --token-file say otherwise, for a gateway elsewhere.
+#[command(after_help = format!("{HELP}
 
 Examples:
   appset-gateway answers list --route pr-digests
   appset-gateway answers invalidate --route pr-digests -p branch=main
   kubectl exec deploy/appset-gateway -- appset-gateway answers list -o json
 
-Exit codes: 0 done, 1 not done.")]
+Exit codes: 0 done, 1 not done."))]
 pub(crate) struct AnswersArgs {
     #[command(subcommand)]
     command: AnswersCommand,

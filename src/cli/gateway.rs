@@ -29,6 +29,11 @@ const TIMEOUT: Duration = Duration::from_mins(1);
 /// The largest answer that is read, in bytes.
 const LARGEST: usize = 64 * 1024 * 1024;
 
+/// How a command finds the gateway: the first part of the help of each command that asks one.
+pub(crate) const HELP: &str = "\
+The gateway is the one of the configuration: its address is `server.admin`, and the token is the first one with `role: admin` that \
+has a `file` or `env`. --admin and --token-file override both, for a gateway elsewhere.";
+
 /// Which gateway is meant, where it is not the one of the configuration.
 #[derive(Debug, Args)]
 pub(crate) struct AdminArgs {

@@ -8,21 +8,19 @@ use serde_json::Value;
 
 use super::{
     ConfigFile, Output, exit,
-    gateway::{AdminArgs, Gateway, asked_by, text},
+    gateway::{AdminArgs, Gateway, HELP, asked_by, text},
     print,
 };
 
 /// What to do.
 #[derive(Debug, Args)]
-#[command(after_help = "\
-The gateway is found by `server.admin` of the configuration, and the token is the first with `role: admin` there whose \
-value the configuration names (`file` or `env`); --admin and --token-file say otherwise, for a gateway elsewhere.
+#[command(after_help = format!("{HELP}
 
 Examples:
   appset-gateway held list
   kubectl exec deploy/appset-gateway -- appset-gateway held release 3f1c0a…
 
-Exit codes: 0 done, 1 not done.")]
+Exit codes: 0 done, 1 not done."))]
 pub(crate) struct HeldArgs {
     #[command(subcommand)]
     command: HeldCommand,

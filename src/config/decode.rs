@@ -8,7 +8,7 @@ use super::{
     Report,
     tree::{Node, NodeKind},
 };
-use crate::domain::problem::{Path, Problem, Segment, Severity};
+use crate::domain::problem::{Path, Problem, ProblemKind, Segment, Severity};
 
 /// The most errors that are looked for.
 const MAX_ERRORS: usize = 100;
@@ -39,14 +39,15 @@ pub(crate) fn decode_knowing<T: DeserializeOwned>(
             Err(error) => error,
         };
         let message = error.inner().to_string();
+        let cause = DecodeCause::of(&message);
         let path = tree.existing(&own_path(error.path()));
-        let unknown = backticked(&message, "unknown field").or_else(|| backticked(&message, "unknown variant"));
-        let target = unknown.map_or(path.clone(), |key| tree.existing(&path.key(key)));
+        let target = match cause {
+            DecodeCause::UnknownKey(name) | DecodeCause::UnknownValue(name) => tree.existing(&path.key(name)),
+            DecodeCause::MissingKey(_) | DecodeCause::WrongType { .. } | DecodeCause::Other => path,
+        };
         let (_, real) = tree.locate(&target);
-        if !follows_from(&pruned, &real, &message) {
-            let parent = unknown.and_then(|_| target.parent()).unwrap_or_default();
-            let (message, help) = in_words(&message, |known| knowing(&parent, known));
-            report.add(tree, Problem { path: target.clone(), message, help, severity: Severity::Error });
+        if !follows_from(&pruned, &real, &cause) {
+            report.add(tree, problem(&target, &message, &cause, &knowing));
         }
         pruned.push(real);
         if !tree.prune(&target) {
@@ -56,11 +57,48 @@ pub(crate) fn decode_knowing<T: DeserializeOwned>(
     None
 }
 
-/// Whether the error is only there because something below was taken out.
-fn follows_from(pruned: &[Path], path: &Path, message: &str) -> bool {
-    match backticked(message, "missing field") {
-        Some(field) => pruned.contains(&path.key(field)),
-        None => pruned.iter().any(|below| below != path && below.is_within(path)),
+/// What serde found wrong. Its errors are text, so this is the one place that reads that text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum DecodeCause<'a> {
+    /// A mapping has a key that is not known there.
+    UnknownKey(&'a str),
+    /// A text is none of the values that are known there.
+    UnknownValue(&'a str),
+    /// A mapping lacks this key.
+    MissingKey(&'a str),
+    /// A value has another type than expected.
+    WrongType {
+        /// A text was expected, and a number or a boolean found.
+        is_unquoted_text: bool,
+    },
+    /// Anything else.
+    Other,
+}
+
+impl<'a> DecodeCause<'a> {
+    fn of(message: &'a str) -> Self {
+        // `name` of "unknown field `name`, expected …".
+        let name_after = |start: &str| message.strip_prefix(start)?.split('`').next();
+        if let Some(name) = name_after("unknown field `") {
+            Self::UnknownKey(name)
+        } else if let Some(name) = name_after("unknown variant `") {
+            Self::UnknownValue(name)
+        } else if let Some(name) = name_after("missing field `") {
+            Self::MissingKey(name)
+        } else if let Some(found) = message.strip_prefix("invalid type: ") {
+            let is_scalar = ["integer", "floating point", "boolean"].iter().any(|kind| found.starts_with(kind));
+            Self::WrongType { is_unquoted_text: is_scalar && found.ends_with("expected a string") }
+        } else {
+            Self::Other
+        }
+    }
+}
+
+/// Whether the error exists only because something below it was taken out.
+fn follows_from(pruned: &[Path], path: &Path, cause: &DecodeCause<'_>) -> bool {
+    match cause {
+        DecodeCause::MissingKey(key) => pruned.contains(&path.key(*key)),
+        _ => pruned.iter().any(|below| below != path && below.is_within(path)),
     }
 }
 
@@ -73,11 +111,6 @@ fn own_path(path: &serde_path_to_error::Path) -> Path {
             SerdeSegment::Unknown => None,
         })
         .collect()
-}
-
-/// `x` of "unknown field `x`, expected …".
-fn backticked<'a>(message: &'a str, what: &str) -> Option<&'a str> {
-    message.strip_prefix(what)?.trim_start().strip_prefix('`')?.split('`').next()
 }
 
 /// What may help whoever wrote `given` where only `known` is known.
@@ -97,31 +130,33 @@ pub(crate) fn near<'a>(given: &str, known: &[&'a str]) -> Option<&'a str> {
     known.iter().copied().filter(|name| far(name) <= given.len().div_ceil(3)).min_by_key(|name| far(name))
 }
 
-/// serde's message in the words of a configuration, and advice.
-fn in_words(message: &str, knowing: impl Fn(&mut Vec<&str>)) -> (String, Option<String>) {
-    for (serde, ours) in [("unknown field", "key"), ("unknown variant", "value")] {
-        if let Some(given) = backticked(message, serde) {
-            let mut known: Vec<&str> = message.split('`').skip(3).step_by(2).collect();
-            knowing(&mut known);
-            return (format!("unknown {ours} `{given}`"), Some(advice(given, &known)));
-        }
-    }
-    if let Some(field) = backticked(message, "missing field") {
-        return (format!("the key `{field}` is missing"), None);
-    }
-    let text = message
+/// The problem at `path`: serde's message in the words of a configuration, with advice.
+fn problem(path: &Path, message: &str, cause: &DecodeCause<'_>, knowing: &impl Fn(&Path, &mut Vec<&str>)) -> Problem {
+    let unknown = |what: &str, name: &str| {
+        // The message goes on with the names that serde knows there, each in backticks.
+        let mut known: Vec<&str> = message.split('`').skip(3).step_by(2).collect();
+        knowing(&path.parent().unwrap_or_default(), &mut known);
+        (format!("unknown {what} `{name}`"), Some(advice(name, &known)))
+    };
+    let (message, help) = match cause {
+        DecodeCause::MissingKey(key) => return Problem::missing_key(path.clone(), key),
+        DecodeCause::UnknownKey(name) => unknown("key", name),
+        DecodeCause::UnknownValue(name) => unknown("value", name),
+        DecodeCause::WrongType { is_unquoted_text: true } => (in_words(message), Some("write it in quotes".to_owned())),
+        DecodeCause::WrongType { is_unquoted_text: false } | DecodeCause::Other => (in_words(message), None),
+    };
+    Problem { path: path.clone(), message, help, severity: Severity::Error, kind: ProblemKind::Other }
+}
+
+/// serde's message with YAML's names for types.
+fn in_words(message: &str) -> String {
+    message
         .replace("invalid type: ", "wrong type: ")
         .replace("invalid value: ", "wrong value: ")
         .replace("a sequence", "a list")
         .replace("sequence", "list")
         .replace("a map", "a mapping")
-        .replace(": map,", ": a mapping,");
-    let is_scalar_for_string = message.ends_with("expected a string")
-        && ["integer", "floating point", "boolean"]
-            .iter()
-            .any(|kind| message.contains(&format!("invalid type: {kind}")));
-    let help = is_scalar_for_string.then(|| "write it in quotes".to_owned());
-    (text, help)
+        .replace(": map,", ": a mapping,")
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::tree::{Node, Position};
 use crate::domain::{
-    problem::{Problem, Segment, Severity},
+    problem::{Problem, ProblemKind, Segment, Severity},
     secret::REDACTED,
 };
 
@@ -87,8 +87,7 @@ impl Report {
         }
         let (at, real) = tree.locate(&problem.path);
         let is_echo = |finding: &Finding| finding.real != real && finding.real.is_within(&real);
-        let is_missing_key = problem.message.starts_with("the key `");
-        if !is_missing_key && self.findings.iter().any(is_echo) {
+        if problem.kind != ProblemKind::MissingKey && self.findings.iter().any(is_echo) {
             return;
         }
         self.push(at, real, problem.message, problem.help, problem.severity);

@@ -87,6 +87,15 @@ pub enum Severity {
     Warning,
 }
 
+/// What a [`Problem`] is about, as far as a report needs to know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProblemKind {
+    /// A required key is missing. This never follows from another problem.
+    MissingKey,
+    /// Anything else. It may follow from a problem in a part below it.
+    Other,
+}
+
 /// One thing that is wrong, where, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
@@ -98,6 +107,16 @@ pub struct Problem {
     pub help: Option<String>,
     /// Whether it stops the start.
     pub severity: Severity,
+    /// What it is about.
+    pub(crate) kind: ProblemKind,
+}
+
+impl Problem {
+    /// The key `key` is missing from the mapping at `path`.
+    pub(crate) fn missing_key(path: Path, key: &str) -> Self {
+        let message = format!("the key `{key}` is missing");
+        Self { path, message, help: None, severity: Severity::Error, kind: ProblemKind::MissingKey }
+    }
 }
 
 /// A growing list of problems.
@@ -118,6 +137,11 @@ impl Problems {
     /// Notes an error at `path` with advice.
     pub(crate) fn error_with_help(&mut self, path: &Path, message: impl Into<String>, help: impl Into<String>) {
         self.push(path, message.into(), Some(help.into()), Severity::Error);
+    }
+
+    /// Notes that the key `key` is missing from the mapping at `path`.
+    pub(crate) fn missing_key(&mut self, path: &Path, key: &str, help: Option<&str>) {
+        self.0.push(Problem { help: help.map(str::to_owned), ..Problem::missing_key(path.clone(), key) });
     }
 
     /// Notes something that works but is probably not meant.
@@ -144,6 +168,6 @@ impl Problems {
     }
 
     fn push(&mut self, path: &Path, message: String, help: Option<String>, severity: Severity) {
-        self.0.push(Problem { path: path.clone(), message, help, severity });
+        self.0.push(Problem { path: path.clone(), message, help, severity, kind: ProblemKind::Other });
     }
 }

@@ -7,48 +7,36 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
 use crate::{
-    auth::Role,
+    auth::{Role, grants::entry_config},
     domain::{secret::SecretRef, units::HumanDuration},
 };
 
-/// An issuer whose tokens (JWT) are taken, by exactly one of `jwks`, `publicKey` and `secret`.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct JwtConfig {
-    /// What `iss` must be, to the letter.
-    pub(crate) issuer: String,
-    /// One of these must stand in `aud`.
-    pub(crate) audience: Audience,
-    /// With which algorithms a token may be signed. What a token says of itself picks one of these, and never another.
-    #[schemars(schema_with = "algorithms")]
-    pub(crate) algorithms: Vec<Algorithm>,
-    /// The issuer's set of public keys.
-    pub(crate) jwks: Option<JwksConfig>,
-    /// A PEM file with one public key, RSA, EC or Ed25519; read again when it may have changed.
-    pub(crate) public_key: Option<PathBuf>,
-    /// What issuer and gateway both know, for HS256 and its kind: at least 32 bytes of it (RFC 7518, section 3.2).
-    pub(crate) secret: Option<SecretRef>,
-    /// What the caller is called: CEL over `claims`.
-    #[serde(default = "subject")]
-    pub name: String,
-    /// What its tokens are for.
-    #[serde(default)]
-    pub(crate) role: Role,
-    /// The routes that they open, as globs; all of them unless set.
-    pub(crate) routes: Option<Vec<String>>,
-    /// The ApplicationSets that they may ask for, as globs over the name in the call; all of them unless set.
-    pub(crate) application_sets: Option<Vec<String>>,
-    /// How many calls per second they may make together; any unless set. More wait for their turn, and get a 429 when it
-    /// would come after the deadline.
-    #[schemars(range(min = 1))]
-    pub(crate) rate: Option<u32>,
-    /// How many of their calls may be under way at once; any unless set. More wait for their turn, and get a 429 when it
-    /// would come after the deadline.
-    #[schemars(range(min = 1))]
-    pub(crate) concurrency: Option<usize>,
-    /// Both of these by token: CEL over `claims` that gives `{'routes': [globs], 'applicationSets': [globs]}`. Without `applicationSets`
-    /// in it, all of them.
-    pub scopes: Option<String>,
+entry_config! {
+    /// An issuer whose tokens (JWT) are taken, by exactly one of `jwks`, `publicKey` and `secret`.
+    pub struct JwtConfig {
+        /// What `iss` must be, to the letter.
+        pub(crate) issuer: String,
+        /// One of these must stand in `aud`.
+        pub(crate) audience: Audience,
+        /// With which algorithms a token may be signed. What a token says of itself picks one of these, and never another.
+        #[schemars(schema_with = "algorithms")]
+        pub(crate) algorithms: Vec<Algorithm>,
+        /// The issuer's set of public keys.
+        pub(crate) jwks: Option<JwksConfig>,
+        /// A PEM file with one public key, RSA, EC or Ed25519; read again when it may have changed.
+        pub(crate) public_key: Option<PathBuf>,
+        /// What issuer and gateway both know, for HS256 and its kind: at least 32 bytes of it (RFC 7518, section 3.2).
+        pub(crate) secret: Option<SecretRef>,
+        /// What the caller is called: CEL over `claims`.
+        #[serde(default = "subject")]
+        pub name: String,
+        /// What its tokens are for.
+        #[serde(default)]
+        pub(crate) role: Role,
+        /// Both of these by token: CEL over `claims` that gives `{'routes': [globs], 'applicationSets': [globs]}`. Without `applicationSets`
+        /// in it, all of them.
+        pub scopes: Option<String>,
+    }
 }
 
 /// Where an issuer's public keys are (RFC 7517): exactly one of `url`, `file` and `discovery`.

@@ -51,10 +51,7 @@ impl Mapping {
     pub(crate) fn build(config: &JwtConfig, path: &Path, problems: &mut Problems) -> Option<Self> {
         let name = expression(&config.name, &path.key("name"), problems);
         let scope = match &config.scopes {
-            None => {
-                let (routes, application_sets) = (config.routes.as_deref(), config.application_sets.as_deref());
-                Scope::build(config.role, routes, application_sets, path, problems).map(ScopeOf::Issuer)
-            }
+            None => config.grants(config.role).scope(path, problems).map(ScopeOf::Issuer),
             Some(scopes) => {
                 let at = path.key("scopes");
                 if config.routes.is_some() || config.application_sets.is_some() {
@@ -66,7 +63,7 @@ impl Mapping {
                 expression(scopes, &at, problems).map(ScopeOf::Claims)
             }
         };
-        let allowance = Allowance::build(config.rate, config.concurrency, path, problems);
+        let allowance = config.grants(config.role).allowance(path, problems);
         Some(Self { name: name?, role: config.role, scope: scope?, allowance })
     }
 

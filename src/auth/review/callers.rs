@@ -6,21 +6,19 @@ use globset::GlobSet;
 
 use super::{answer::User, config::ReviewedConfig};
 use crate::{
-    auth::{Allowance, Caller, Role, Scope, check_name, scope::build_globs},
+    auth::{Allowance, Caller, check_name, scope::build_globs},
     domain::problem::{Path, Problems},
 };
 
 /// Users, and what they may ask.
 #[derive(Debug)]
 pub(crate) struct Reviewed {
-    /// What it is told from others by: its `name`, or its `user`.
-    label: String,
     user: GlobSet,
     groups: Option<GlobSet>,
-    name: Option<String>,
-    role: Role,
-    scope: Scope,
-    allowance: Arc<Allowance>,
+    /// Called as the entry: its `name`, or else its `user`.
+    caller: Caller,
+    /// Whether all users have the caller's name. Otherwise each keeps its own.
+    is_named: bool,
 }
 
 impl Reviewed {
@@ -38,41 +36,36 @@ impl Reviewed {
         }
         let user = build_globs(std::slice::from_ref(&config.user), &path.key("user"), problems);
         let groups = config.groups.as_ref().map(|groups| build_globs(groups, &path.key("groups"), problems));
-        let (routes, application_sets) = (config.routes.as_deref(), config.application_sets.as_deref());
-        let scope = Scope::build(config.role, routes, application_sets, path, problems);
-        let allowance = Allowance::build(config.rate, config.concurrency, path, problems);
+        let label = config.name.as_ref().unwrap_or(&config.user);
+        let caller = config.grants(config.role).caller(label, path, problems);
         let groups = match groups {
             Some(groups) => Some(groups?),
             None => None,
         };
-        let label = config.name.as_ref().unwrap_or(&config.user).clone();
-        Some(Self {
-            label,
-            user: user?,
-            groups,
-            name: config.name.clone(),
-            role: config.role,
-            scope: scope?,
-            allowance,
-        })
+        Some(Self { user: user?, groups, caller: caller?, is_named: config.name.is_some() })
     }
 
     /// What it is called, and how much its callers may ask.
     pub(crate) fn allowance(&self) -> (&str, &Arc<Allowance>) {
-        (&self.label, &self.allowance)
+        self.caller.allowance()
     }
 
     /// The same, to be put in another's place.
     pub(crate) fn allowance_mut(&mut self) -> (&str, &mut Arc<Allowance>) {
-        (&self.label, &mut self.allowance)
+        self.caller.allowance_mut()
     }
 
     /// The caller that `user` is, if it is one of these.
     pub(crate) fn caller(&self, user: &User) -> Option<Arc<Caller>> {
         let is_member = |groups: &GlobSet| user.groups.iter().any(|group| groups.is_match(group));
-        let fits = self.user.is_match(&user.username) && self.groups.as_ref().is_none_or(is_member);
-        let name = self.name.as_ref().unwrap_or(&user.username);
-        fits.then(|| Arc::new(Caller::new(name.clone(), self.role, self.scope.clone(), Arc::clone(&self.allowance))))
+        if !self.user.is_match(&user.username) || !self.groups.as_ref().is_none_or(is_member) {
+            return None;
+        }
+        let mut caller = self.caller.clone();
+        if !self.is_named {
+            caller.name.clone_from(&user.username);
+        }
+        Some(Arc::new(caller))
     }
 }
 

@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::{auth::Role, domain::secret::SecretRef};
+use crate::{
+    auth::{Role, grants::entry_config},
+    domain::secret::SecretRef,
+};
 
 /// Where a pod finds its service account's token and the API server's CA.
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
@@ -30,31 +33,19 @@ pub(crate) struct TokenReviewConfig {
     pub(crate) callers: Vec<ReviewedConfig>,
 }
 
-/// Users of the cluster, and what they may ask.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(crate) struct ReviewedConfig {
-    /// A glob over the user's name: `system:serviceaccount:argocd:*`.
-    pub(crate) user: String,
-    /// Globs over the user's groups, of which one must fit; any groups, or none, unless set.
-    pub(crate) groups: Option<Vec<String>>,
-    /// What the caller is called; the user's name unless set.
-    pub(crate) name: Option<String>,
-    /// What their tokens are for.
-    #[serde(default)]
-    pub(crate) role: Role,
-    /// The routes that they open, as globs; all of them unless set.
-    pub(crate) routes: Option<Vec<String>>,
-    /// The ApplicationSets that they may ask for, as globs over the name in the call; all of them unless set.
-    pub(crate) application_sets: Option<Vec<String>>,
-    /// How many calls per second they may make together; any unless set. More wait for their turn, and get a 429 when it
-    /// would come after the deadline.
-    #[schemars(range(min = 1))]
-    pub(crate) rate: Option<u32>,
-    /// How many of their calls may be under way at once; any unless set. More wait for their turn, and get a 429 when it
-    /// would come after the deadline.
-    #[schemars(range(min = 1))]
-    pub(crate) concurrency: Option<usize>,
+entry_config! {
+    /// Users of the cluster, and what they may ask.
+    pub(crate) struct ReviewedConfig {
+        /// A glob over the user's name: `system:serviceaccount:argocd:*`.
+        pub(crate) user: String,
+        /// Globs over the user's groups, of which one must fit; any groups, or none, unless set.
+        pub(crate) groups: Option<Vec<String>>,
+        /// What the caller is called; the user's name unless set.
+        pub(crate) name: Option<String>,
+        /// What their tokens are for.
+        #[serde(default)]
+        pub(crate) role: Role,
+    }
 }
 
 fn api() -> String {

@@ -6,7 +6,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::TokenConfig;
 use crate::{
-    auth::{Allowance, Caller, Refused, Scope, TokenHash, check_name},
+    auth::{Caller, Refused, TokenHash, check_name},
     domain::{
         clock::Timestamp,
         problem::{Path, Problems},
@@ -35,13 +35,10 @@ impl Token {
         problems: &mut Problems,
     ) -> Option<(Self, TokenHash)> {
         check_name(&config.name, &path.key("name"), problems);
-        let (routes, application_sets) = (config.routes.as_deref(), config.application_sets.as_deref());
-        let scope = Scope::build(config.role, routes, application_sets, path, problems);
-        let allowance = Allowance::build(config.rate, config.concurrency, path, problems);
+        let caller = config.grants(config.role).caller(&config.name, path, problems);
         let hash = problems.note(&source_path(config, path), hash(config, base));
         let (not_before, not_after) = limits(config, now, path, problems);
-        let caller = Arc::new(Caller::new(config.name.clone(), config.role, scope?, allowance));
-        Some((Self { caller, config: config.clone(), not_before, not_after }, hash?))
+        Some((Self { caller: Arc::new(caller?), config: config.clone(), not_before, not_after }, hash?))
     }
 
     /// The file that it is read from.
@@ -59,12 +56,7 @@ impl Token {
 
     /// Whether it lets in whom `other` lets in: to ask the same, as much.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
-        let all = |globs: Option<Vec<String>>| globs.unwrap_or_else(|| vec!["*".to_owned()]);
-        let opens = |token: &Self| {
-            let TokenConfig { role, routes, application_sets, rate, concurrency, .. } = token.config.clone();
-            (role, all(routes), all(application_sets), rate, concurrency)
-        };
-        opens(self) == opens(other)
+        self.config.grants(self.config.role).is_same(other.config.grants(other.config.role))
     }
 
     /// Whether it is valid at `now`.

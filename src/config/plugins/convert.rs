@@ -54,7 +54,7 @@ pub(crate) fn convert(
         }
         (PluginKind::ConfigManagement, Some(settings), Some(at)) => {
             let Some(name) = &settings.folder else {
-                main.error(at, "the key `folder` is missing");
+                main.missing_key(at, "folder", None);
                 return None;
             };
             let from = base.resolve(name);
