@@ -220,12 +220,12 @@ fn position(location: Location) -> Position {
 
 /// serde-saphyr's message without the place, which the report shows in its own way.
 fn message(error: &Error) -> String {
-    let error = error.without_snippet();
-    if matches!(error, Error::Budget { .. }) {
+    let text = error.without_snippet().to_string();
+    let text = text.lines().next().unwrap_or_default();
+    // Not `Error::Budget`: inside an alias that error arrives as text in `Error::AliasError`.
+    if text.starts_with("budget breached") {
         return "the file is too large or too deep, perhaps by its aliases".to_owned();
     }
-    let text = error.to_string();
-    let text = text.lines().next().unwrap_or_default();
     text.split(" at line ").next().unwrap_or(text).to_owned()
 }
 

@@ -1,8 +1,8 @@
-//! The accept loop: connections in, a router behind, and an end that finishes what was started. HTTP/1.1 in cleartext; by TLS that or
-//! HTTP/2, as ALPN says.
+//! The accept loop. It limits connections, serves a router on each, and finishes the requests under way at shutdown. A cleartext connection
+//! speaks HTTP/1.1. A TLS connection speaks HTTP/1.1 or HTTP/2, by ALPN.
 //!
-//! `axum::serve` bounds neither how many connections there are nor how long one may say nothing, so this loop is our own. What it
-//! sends itself (a refusal) is handed in: it knows no status code.
+//! `axum::serve` limits neither the number of connections nor how long a connection may be silent, so this loop is our own. It knows no
+//! status codes: the refusals that it sends itself are handed in.
 
 mod client;
 mod connection;
@@ -33,51 +33,51 @@ use self::{
 };
 use crate::{domain::lifecycle::Phase, telemetry::metrics::ConnectionMetrics, tls::Tls};
 
-/// How long to wait before accepting again when descriptors have run out.
-const BREATH: Duration = Duration::from_millis(100);
+/// How long to wait before accepting again, when file descriptors have run out.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// How many connections there may be, and how long they may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// All of them.
+    /// The most connections of all addresses.
     pub most: usize,
-    /// Those of one address.
+    /// The most connections of one address.
     pub most_per_peer: usize,
-    /// How long a connection may be silent after an answer. Longer than clients keep theirs, so that it is they who close.
+    /// How long a connection may be silent after an answer. Longer than clients keep idle connections, so that clients close first.
     pub idle: Duration,
-    /// How long a connection lives; it ends after an answer.
+    /// The age at which a connection is closed, after its next answer.
     pub max_age: Duration,
-    /// How long a request's head may take to arrive, and an answer to be taken.
+    /// How long a client may take to send a request's head, and to take an answer.
     pub patience: Duration,
     /// How long a TLS handshake may take.
     pub handshake: Duration,
-    /// How much memory those connections may hold together on which nobody has authenticated yet, in bytes.
+    /// How many bytes all connections together may hold on which nobody has authenticated yet.
     pub strangers: usize,
 }
 
-/// The whole bytes of what is said without a request.
+/// The complete answers that are sent where no request reaches the router.
 #[derive(Debug, Clone)]
 pub struct Refusals {
-    /// There are too many connections.
+    /// For too many connections.
     pub(crate) overloaded: Bytes,
-    /// This is no request, or none that is read.
+    /// For bytes that are not a request.
     pub(crate) malformed: Bytes,
-    /// This request's head is too large.
+    /// For a request whose head is too large.
     pub(crate) large_head: Bytes,
-    /// This is no TLS.
+    /// For cleartext on a TLS port.
     pub(crate) cleartext: Bytes,
 }
 
 /// What connections are served with.
 #[derive(Debug, Clone)]
 pub struct Edge {
-    /// Their limits.
+    /// The limits of connections.
     pub limits: Limits,
-    /// Who we are, where clients want to know; cleartext without it.
+    /// The gateway's certificate and key. Connections are cleartext without it.
     pub tls: Option<Arc<Tls>>,
-    /// What is said without a request.
+    /// The answers to connections that do not reach the router.
     pub refusals: Arc<Refusals>,
-    /// What is counted of them.
+    /// Metrics of connections.
     pub metrics: ConnectionMetrics,
     /// From this phase on, each answer closes its connection.
     pub drains_in: Phase,
@@ -98,7 +98,7 @@ impl Edge {
         let peers = Arc::new(Peers::new(self.limits.most, self.limits.most_per_peer));
         let strangers = Arc::new(Strangers::new(self.limits.strangers));
         let mut connections = JoinSet::new();
-        let of_connections = phase.clone();
+        let connection_phase = phase.clone();
         let mut closing = pin!(phase.wait_for(|phase| *phase >= self.closes_in));
         loop {
             let accepted = tokio::select! {
@@ -106,50 +106,50 @@ impl Edge {
                 _ = &mut closing => break,
             };
             match accepted {
-                Ok((stream, peer)) => match self.enter(&peers, &stream, peer) {
-                    Some(place) => {
+                Ok((stream, peer)) => match self.admit(&peers, &stream, peer) {
+                    Some(permit) => {
                         let connection = Watched::new(
                             (stream, peer),
                             self.clone(),
                             router.clone(),
-                            of_connections.clone(),
+                            connection_phase.clone(),
                             &strangers,
                         );
                         connections.spawn(async move {
-                            let _place = place;
+                            let _permit = permit;
                             connection.serve().await;
                         });
                     }
                     None => self.metrics.ended("refused"),
                 },
-                Err(error) => rest_after(&error).await,
+                Err(error) => pause_after(&error).await,
             }
-            // What has ended is forgotten, else the set would grow for as long as there are connections.
+            // Removes ended connections from the set, which would grow without bound otherwise.
             while connections.try_join_next().is_some() {}
-            // Requests under way go first: a crowd of new connections must not hold them up.
+            // Requests under way go first: many new connections must not hold them up.
             yield_now().await;
         }
         drop(listener);
         timeout(finish(), async { while connections.join_next().await.is_some() {} }).await.is_ok()
     }
 
-    /// A place for a connection, or else it is told that there is none.
-    fn enter(&self, peers: &Arc<Peers>, stream: &TcpStream, peer: SocketAddr) -> Option<ConnectionPermit> {
-        let place = peers.enter(peer.ip());
-        if place.is_none() {
-            // Whoever does not take it at once has no use for it.
+    /// A permit for a connection of `peer`. At the limit there is none, and the connection gets the refusal.
+    fn admit(&self, peers: &Arc<Peers>, stream: &TcpStream, peer: SocketAddr) -> Option<ConnectionPermit> {
+        let permit = peers.enter(peer.ip());
+        if permit.is_none() {
+            // One attempt: a client that does not read must not hold up the accept loop.
             let _ = stream.try_write(&self.refusals.overloaded);
         }
-        place
+        permit
     }
 }
 
-/// Errors of one connection that was gone before it was accepted are of no interest; others are, and
-/// trying again at once would only burn a core.
-async fn rest_after(error: &io::Error) {
+/// Logs an error of the listener and pauses, because trying again at once would burn a core. Errors of a single connection that was
+/// gone before it was accepted are ignored.
+async fn pause_after(error: &io::Error) {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     if !matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset) {
         tracing::error!(%error, "cannot accept connections");
-        sleep(BREATH).await;
+        sleep(ACCEPT_PAUSE).await;
     }
 }

@@ -1,4 +1,4 @@
-//! Who is at the other end of a connection, as far as the connection tells.
+//! The client at the other end of a connection: its address and its certificate.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -11,37 +11,37 @@ use x509_cert::{
 
 use super::strangers::Stranger;
 
-/// Who is at the other end. Each request has it among its extensions.
+/// The client of a connection. Each request carries it in its extensions.
 #[derive(Debug, Clone)]
 pub(crate) struct Client {
-    /// Its address; that of a proxy, if there is one in between.
+    /// Its address, or the address of the proxy in between.
     pub(crate) peer: IpAddr,
-    /// The same as text, for the log lines of all that it asks.
+    /// The address as text, for log lines.
     pub(crate) peer_text: Arc<str>,
-    /// The certificate that it showed, which comes from `server.tls.clientCa`.
+    /// Its certificate, which was verified by `server.tls.clientCa`.
     pub(crate) certificate: Option<Arc<ClientCertificate>>,
-    /// What its connection holds as long as nobody has authenticated on it.
+    /// The connection's share of the strangers' memory budget.
     pub(super) stranger: Arc<Stranger>,
 }
 
 impl Client {
-    /// Notes that it has shown who it is: what strangers may hold together no longer limits its connection.
+    /// The client has authenticated: the strangers' memory budget no longer limits its connection.
     pub(crate) fn admit(&self) {
         self.stranger.admit();
     }
 }
 
-/// What a client's certificate says of it.
+/// The names in a client's certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ClientCertificate {
-    /// Its subject as RFC 4514 writes it: `CN=argocd,O=platform`, the nearest part first.
+    /// The subject in the form of RFC 4514: `CN=argocd,O=platform`, the most specific part first.
     pub(crate) subject: String,
-    /// Its names of the kind URI, such as a SPIFFE ID.
+    /// The alternative names of type URI, such as a SPIFFE ID.
     pub(crate) uris: Vec<String>,
 }
 
 impl ClientCertificate {
-    /// Reads a certificate that was verified before.
+    /// Reads a certificate that is already verified.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_certificate_says_who_it_is_for() {
+    fn the_names_of_a_certificate_are_read() {
         let mut params = CertificateParams::new(vec!["argocd.example.com".into()]).unwrap();
         let mut name = DistinguishedName::new();
         name.push(DnType::OrganizationName, "Platform, Inc.");

@@ -1,4 +1,4 @@
-//! One connection, from its first byte to its last.
+//! One connection: handshake, protocol, timeouts and the end.
 
 use std::{
     convert::Infallible,
@@ -55,15 +55,16 @@ use crate::domain::lifecycle::Phase;
 const MAX_STREAMS: u32 = 100;
 /// How large a request's head may be, in bytes.
 const MAX_HEAD: u32 = 16 * 1024;
-/// How many bytes an HTTP/2 client may send that were not read yet: as few as RFC 9113 allows to begin with (section 6.9.2).
+/// How many unread bytes an HTTP/2 client may send: the smallest initial window of RFC 9113 (section 6.9.2).
 const WINDOW: u32 = 65_535;
-/// What TLS and HTTP/2 cost a connection besides, before a request, in bytes.
-const TLS: usize = 16 * 1024;
-const HTTP2: usize = 8 * 1024;
+/// The memory of a TLS session before the first request, in bytes.
+const TLS_BYTES: usize = 16 * 1024;
+/// The memory of an HTTP/2 session before the first request, in bytes.
+const HTTP2_BYTES: usize = 8 * 1024;
 /// How often an HTTP/2 client is asked whether it is still there.
 const PING: Duration = Duration::from_secs(20);
 
-/// A connection, and what it is served with.
+/// A connection, and everything that serving it needs.
 pub(crate) struct Watched {
     stream: TcpStream,
     client: Client,
@@ -72,9 +73,9 @@ pub(crate) struct Watched {
     phase: watch::Receiver<Phase>,
 }
 
-/// How long a connection stays.
+/// When a connection is closed.
 struct Stay {
-    /// From when on it is to end after an answer.
+    /// When it reaches its maximum age. It is then closed after its next answer.
     old: Instant,
     limits: Limits,
     phase: watch::Receiver<Phase>,
@@ -83,7 +84,7 @@ struct Stay {
 }
 
 impl Watched {
-    /// A connection that was accepted now.
+    /// A connection that was just accepted.
     pub(crate) fn new(
         (stream, peer): (TcpStream, SocketAddr),
         edge: Edge,
@@ -91,29 +92,30 @@ impl Watched {
         phase: watch::Receiver<Phase>,
         strangers: &Arc<Strangers>,
     ) -> Self {
-        // One address in either spelling, as a listener on `[::]` sees IPv4 peers.
+        // A listener on `[::]` sees IPv4 peers as IPv6 addresses; both count as one address.
         let peer = peer.ip().to_canonical();
         let stranger = Arc::new(strangers.enter());
         let client = Client { peer, peer_text: peer.to_string().into(), certificate: None, stranger };
         Self { stream, client, edge, router, phase }
     }
 
-    /// Serves it until it ends, somebody took too long, or it is a stranger's and must make room for others.
+    /// Serves the connection until it ends, times out, or is closed to free memory of the strangers' budget.
     pub(crate) async fn serve(self) {
         let metrics = self.edge.metrics.clone();
         let _open = metrics.open();
         let stranger = Arc::clone(&self.client.stranger);
-        let how = tokio::select! {
-            how = self.serve_to_end() => how,
+        let reason = tokio::select! {
+            reason = self.serve_to_end() => reason,
             () = stranger.crowded_out() => "crowded_out",
         };
-        metrics.ended(how);
+        metrics.ended(reason);
     }
 
-    /// Each protocol has a future of its own size, so that a connection costs no more than the one that it speaks.
+    /// Serves the connection to its end, and returns the reason. Each protocol has a boxed future of its own, so that a connection
+    /// only pays for the protocol that it speaks.
     async fn serve_to_end(self) -> &'static str {
         let Self { stream, client, edge, router, phase } = self;
-        // Answers are small and written at once; without this the kernel could hold one back.
+        // Answers are small and written at once. Nagle's algorithm would delay them.
         let _ = stream.set_nodelay(true);
         let stay = Stay {
             old: Instant::now() + lifetime(edge.limits.max_age),
@@ -131,7 +133,7 @@ impl Watched {
         match shaken.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
             Ok(Secured { stream, certificate, is_h2 }) => {
                 let client = Client { certificate, ..client };
-                client.stranger.hold(TLS);
+                client.stranger.hold(TLS_BYTES);
                 if is_h2 {
                     Box::pin(http2(stream, client, edge, router, stay)).await
                 } else {
@@ -139,7 +141,7 @@ impl Watched {
                 }
             }
             Err(error) => {
-                tracing::debug!(%error, peer = %client.peer, "no TLS connection came about");
+                tracing::debug!(%error, peer = %client.peer, "the TLS handshake failed");
                 "no_handshake"
             }
         }
@@ -153,15 +155,15 @@ where
     let state = Arc::new(ConnectionState::new(edge.limits, Arc::clone(&client.stranger)));
     let stream = TimedStream::new(stream, Arc::clone(&state), Arc::clone(&edge.refusals));
     let is_last = Arc::new(AtomicBool::new(false));
-    let (turns, last) = (Arc::clone(&state), Arc::clone(&is_last));
+    let (service_state, service_is_last) = (Arc::clone(&state), Arc::clone(&is_last));
     let service = service_fn(move |request: Request<Incoming>| {
-        turns.turn(ConnectionPhase::Ours);
-        let (turns, last) = (Arc::clone(&turns), Arc::clone(&last));
+        service_state.enter(ConnectionPhase::Answering);
+        let (state, is_last) = (Arc::clone(&service_state), Arc::clone(&service_is_last));
         let answer = answer(&router, &client, request);
         async move {
             let mut answer = answer.await;
-            turns.answered(answer.as_ref().map_or(0, size));
-            if last.load(Ordering::Relaxed)
+            state.answered(answer.as_ref().map_or(0, size));
+            if is_last.load(Ordering::Relaxed)
                 && let Ok(answer) = &mut answer
             {
                 answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
@@ -169,18 +171,18 @@ where
             answer
         }
     });
-    // Who takes how long is decided here, by one timer that is looked at when it is due.
+    // hyper's own timer is off: `Stay::watch` has one timer for all timeouts of the connection.
     let http = http1::Builder::new()
         .header_read_timeout(None)
         .max_header_size(MAX_HEAD as usize)
         .max_buf_size(MAX_HEAD as usize)
         .serve_connection(TokioIo::new(stream), service);
-    // A client is told with an answer that it is the last one: one that is cut off between two could have sent its next request.
-    let leave = || {
+    // The last answer says `Connection: close`. A client that is cut off between two requests may just have sent the next one.
+    let announce_end = || {
         is_last.store(true, Ordering::Relaxed);
         false
     };
-    stay.watch(http, || state.ends(), leave).await
+    stay.watch(http, || state.deadline(), announce_end).await
 }
 
 async fn http2<S>(stream: S, client: Client, edge: Edge, router: Router, stay: Stay) -> &'static str
@@ -188,10 +190,10 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let streams = Arc::new(Streams::new(edge.limits, Arc::clone(&client.stranger)));
-    client.stranger.hold(HTTP2);
-    let begun = Arc::clone(&streams);
+    client.stranger.hold(HTTP2_BYTES);
+    let service_streams = Arc::clone(&streams);
     let service = service_fn(move |request: Request<Incoming>| {
-        let (mut stream, answer) = (begun.begin(request.headers()), answer(&router, &client, request));
+        let (mut stream, answer) = (service_streams.begin(request.headers()), answer(&router, &client, request));
         async move {
             let answer = answer.await;
             stream.answered(answer.as_ref().map_or(0, size));
@@ -207,8 +209,9 @@ where
         .keep_alive_interval(PING)
         .keep_alive_timeout(edge.limits.patience)
         .serve_connection(TokioIo::new(stream), service);
-    // What it has under way is finished, and what it sent meanwhile it may send again; but one request it shall have been answered.
-    stay.watch(http, || streams.ends(), || streams.is_used()).await
+    // GOAWAY lets requests under way finish, and the client may repeat later ones elsewhere. It waits for the first request, so that
+    // each connection gets at least one answer.
+    stay.watch(http, || streams.deadline(), || streams.is_used()).await
 }
 
 /// The answer of `router` to a request of `client`.
@@ -222,19 +225,19 @@ fn answer(
     router.clone().call(request)
 }
 
-/// How large the body of an answer is, in bytes.
+/// The size of an answer's body, in bytes.
 fn size(answer: &Response) -> usize {
     usize::try_from(answer.body().size_hint().lower()).unwrap_or(usize::MAX)
 }
 
 impl Stay {
-    /// Lets `http` run until it ends, or somebody took too long, which is the case at the time that `ends` tells. Once it is to end after an
-    /// answer, `leave` sees to that, or says that it can be shut down.
+    /// Runs `http` until it ends or times out, and returns the reason. `deadline` says what the connection waits for and until when. When
+    /// the connection is to end, `announce_end` is called; it returns whether the graceful shutdown may start now.
     async fn watch<C>(
         self,
         http: C,
-        ends: impl Fn() -> (ConnectionPhase, Option<Instant>),
-        leave: impl Fn() -> bool,
+        deadline: impl Fn() -> (ConnectionPhase, Option<Instant>),
+        announce_end: impl Fn() -> bool,
     ) -> &'static str
     where
         C: GracefulConnection<Error = hyper::Error>,
@@ -252,16 +255,18 @@ impl Stay {
             loop {
                 is_draining |= draining.as_mut().poll(cx).is_ready();
                 is_closing |= closing.as_mut().poll(cx).is_ready();
-                // Before an answer is made: it is to say so.
-                if !is_last && (is_draining && leave() || is_closing) {
+                // Before `http` is polled, because the answer that it writes may be the last one.
+                if !is_last && (is_draining && announce_end() || is_closing) {
                     is_last = true;
                     http.as_mut().graceful_shutdown();
                 }
                 if let Poll::Ready(ended) = http.as_mut().poll(cx) {
-                    return Poll::Ready(name_of(ended));
+                    return Poll::Ready(end_reason(ended));
                 }
-                let (turn, end) = ends();
-                if let Some(end) = end.filter(|end| *end < timer.deadline()) {
+                let (waits_for, end) = deadline();
+                if let Some(end) = end
+                    && end < timer.deadline()
+                {
                     timer.as_mut().reset(end);
                 }
                 if timer.as_mut().poll(cx).is_pending() {
@@ -269,7 +274,7 @@ impl Stay {
                 }
                 let now = Instant::now();
                 if end.is_some_and(|end| end <= now) {
-                    return Poll::Ready(late(turn));
+                    return Poll::Ready(timeout_reason(waits_for));
                 }
                 is_draining |= old <= now;
                 let next = end.unwrap_or(now + limits.idle);
@@ -280,8 +285,8 @@ impl Stay {
     }
 }
 
-/// How a connection ended that hyper is through with.
-fn name_of(ended: hyper::Result<()>) -> &'static str {
+/// The reason why hyper ended a connection.
+fn end_reason(ended: hyper::Result<()>) -> &'static str {
     match ended {
         Ok(()) => "well",
         Err(error) if error.is_parse() => "malformed",
@@ -292,16 +297,16 @@ fn name_of(ended: hyper::Result<()>) -> &'static str {
     }
 }
 
-/// How a connection ends of which somebody took too long.
-const fn late(turn: ConnectionPhase) -> &'static str {
-    match turn {
+/// The reason when a connection times out.
+const fn timeout_reason(waits_for: ConnectionPhase) -> &'static str {
+    match waits_for {
         ConnectionPhase::Idle => "idle",
         ConnectionPhase::Head => "slow_head",
-        ConnectionPhase::Taking | ConnectionPhase::Ours => "slow_reader",
+        ConnectionPhase::Sending | ConnectionPhase::Answering => "slow_reader",
     }
 }
 
-/// An age, spread a little, so that connections that began together do not end together.
+/// The maximum age, spread by 10 %, so that connections that began together do not end together.
 fn lifetime(max_age: Duration) -> Duration {
     max_age.mul_f64(fastrand::f64().mul_add(0.1, 0.9))
 }

@@ -1,4 +1,4 @@
-//! From bytes to TLS.
+//! The TLS handshake.
 
 use std::{io, sync::Arc};
 
@@ -18,18 +18,18 @@ const HANDSHAKE: u8 = 22;
 
 /// A connection by TLS.
 pub(crate) struct Secured {
-    /// What goes over it.
+    /// The decrypted bytes.
     pub(crate) stream: TlsStream<Received>,
-    /// The certificate that the client showed.
+    /// The client's certificate, if it sent one.
     pub(crate) certificate: Option<Arc<ClientCertificate>>,
     /// Whether HTTP/2 was agreed on.
     pub(crate) is_h2: bool,
 }
 
-/// Shakes hands with the `stranger` at the other end of `stream`. Who speaks cleartext is told `cleartext`.
+/// Runs the TLS handshake with the `stranger` at the other end of `stream`. A client that speaks cleartext gets the answer `cleartext`.
 ///
 /// # Errors
-/// When it does not come about.
+/// When the handshake fails.
 pub(crate) async fn shake(
     mut stream: TcpStream,
     stranger: &Arc<Stranger>,
@@ -41,9 +41,9 @@ pub(crate) async fn shake(
     if first != [HANDSHAKE] {
         stream.write_all(cleartext).await?;
         stream.shutdown().await?;
-        // Who closes on what is still to be read resets, and takes back what was said.
+        // Closing a socket with unread bytes sends a reset, and the client would lose the answer.
         while stream.read(&mut [0; 4096]).await? > 0 {}
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "what came was no TLS"));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "the client did not speak TLS"));
     }
     let stream = Received::new(stream, Arc::clone(stranger));
     let stream = TlsAcceptor::from(server).accept(stream).await?;

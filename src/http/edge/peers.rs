@@ -1,4 +1,4 @@
-//! How many connections there are, in all and by address.
+//! Limits the number of connections, in all and per address.
 
 use std::{
     collections::HashMap,
@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// The connections that there are.
+/// The open connections, counted.
 #[derive(Debug)]
 pub(crate) struct Peers {
     most: usize,
@@ -20,7 +20,7 @@ struct Now {
     by_peer: HashMap<IpAddr, usize>,
 }
 
-/// A connection's place, free again when it is dropped.
+/// The permit of an open connection, returned when it is dropped.
 #[derive(Debug)]
 pub(crate) struct ConnectionPermit {
     peers: Arc<Peers>,
@@ -28,14 +28,14 @@ pub(crate) struct ConnectionPermit {
 }
 
 impl Peers {
-    /// None yet.
+    /// No connections yet.
     pub(crate) fn new(most: usize, most_per_peer: usize) -> Self {
         Self { most, most_per_peer, now: Mutex::default() }
     }
 
-    /// A place for one more of `peer`; `None` when there is none.
+    /// A permit for one more connection of `peer`; `None` at a limit.
     pub(crate) fn enter(self: &Arc<Self>, peer: IpAddr) -> Option<ConnectionPermit> {
-        // One address in either spelling, as a listener on `[::]` sees IPv4 peers.
+        // A listener on `[::]` sees IPv4 peers as IPv6 addresses; both count as one address.
         let peer = peer.to_canonical();
         let mut now = self.now();
         let of_peer = now.by_peer.get(&peer).copied().unwrap_or_default();
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_limited_and_come_back() {
+    fn permits_are_limited_and_come_back() {
         let peers = Arc::new(Peers::new(3, 2));
         let [one, other]: [IpAddr; 2] = ["10.0.0.1", "10.0.0.2"].map(|ip| ip.parse().unwrap());
         let first = peers.enter(one).unwrap();

@@ -1,5 +1,5 @@
-//! The bytes of a connection below TLS. What a stranger sends counts against the budget of all strangers, and is read a little at a time:
-//! after each read others have their turn, so that thousands of strangers who send much hold up nobody.
+//! The bytes of a connection below TLS. Bytes that a stranger sends count against the memory budget of all strangers. They are read a
+//! little at a time, with a yield after each read, so that thousands of strangers who send much hold up nobody.
 
 use std::{
     io::{self, IoSlice},
@@ -15,19 +15,19 @@ use tokio::{
 
 use super::strangers::Stranger;
 
-/// How much of a stranger's bytes is read at once: enough for the whole request of most callers.
-const AT_ONCE: usize = 2 * 1024;
+/// How many bytes of a stranger are read at once: enough for the whole request of most callers.
+const MAX_READ_BYTES: usize = 2 * 1024;
 
 /// A connection whose received bytes are counted.
 pub(crate) struct Received {
     stream: TcpStream,
     stranger: Arc<Stranger>,
-    /// Whether others are to have their turn before the next read.
+    /// Whether the next read must yield first.
     has_read: bool,
 }
 
 impl Received {
-    /// `stream`, which is that of `stranger`.
+    /// Counts the bytes of `stream` for `stranger`.
     pub(crate) const fn new(stream: TcpStream, stranger: Arc<Stranger>) -> Self {
         Self { stream, stranger, has_read: false }
     }
@@ -42,7 +42,7 @@ impl AsyncRead for Received {
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
-        let size = buffer.remaining().min(AT_ONCE);
+        let size = buffer.remaining().min(MAX_READ_BYTES);
         let mut part = ReadBuf::new(buffer.initialize_unfilled_to(size));
         let polled = Pin::new(&mut self.stream).poll_read(cx, &mut part);
         let received = part.filled().len();

@@ -1,7 +1,7 @@
-//! How much memory connections hold on which nobody has authenticated yet. All of them together have a budget. When it is used up, the
-//! oldest of them ends: a good caller shows its token at once, so it is never among the oldest for long.
+//! A memory budget for all connections on which nobody has authenticated yet (strangers). When the budget is used up, the oldest such
+//! connection is closed. A good caller sends its token at once, so it is never among the oldest for long.
 //!
-//! The budget counts estimates, not allocations. They err upwards.
+//! The budget counts estimates, not allocations. The estimates err upwards.
 
 use std::{
     collections::BTreeMap,
@@ -13,26 +13,26 @@ use std::{
 
 use tokio::sync::Notify;
 
-/// What a connection costs that has sent nothing, in bytes.
-const CONNECTION: usize = 8 * 1024;
-/// The most that is kept of what one connection has sent, in bytes: as much as a TLS handshake may have.
-const MAX_RECEIVED: usize = 64 * 1024;
+/// The memory of a connection that has sent nothing, in bytes.
+const CONNECTION_BYTES: usize = 8 * 1024;
+/// The most received bytes that one connection keeps in memory: the size limit of a TLS handshake.
+const MAX_RECEIVED_BYTES: usize = 64 * 1024;
 
 /// The connections on which nobody has authenticated yet.
 #[derive(Debug)]
 pub(crate) struct Strangers {
-    /// How many bytes they may hold together.
+    /// How many bytes all strangers together may hold.
     budget: usize,
     now: Mutex<Now>,
 }
 
 #[derive(Debug, Default)]
 struct Now {
-    /// How many bytes they hold together.
+    /// How many bytes all strangers together hold.
     held: usize,
     /// How many connections there have been.
     count: u64,
-    /// By age: the oldest first.
+    /// The strangers' connections by number, so the oldest is first.
     connections: BTreeMap<u64, Held>,
 }
 
@@ -45,24 +45,24 @@ struct Held {
 }
 
 impl Held {
-    /// All of it. Buffers grow by doubling, so they hold more than what was received.
+    /// All bytes. Buffers grow by doubling, so they are larger than the bytes received.
     const fn sum(&self) -> usize {
         self.received + self.received / 2 + self.other
     }
 }
 
-/// One connection, until it is dropped.
+/// One connection's share of the budget, freed when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Stranger {
     strangers: Arc<Strangers>,
     number: u64,
-    /// Whether it counts: nobody has authenticated on it, and it was not crowded out.
+    /// Whether the connection counts: nobody has authenticated on it, and it was not crowded out.
     counts: AtomicBool,
     crowded_out: Arc<Notify>,
 }
 
 impl Strangers {
-    /// No connection yet; together they may hold `budget` bytes.
+    /// No connections yet. All strangers together may hold `budget` bytes.
     pub(crate) fn new(budget: usize) -> Self {
         Self { budget, now: Mutex::default() }
     }
@@ -73,15 +73,15 @@ impl Strangers {
         let mut now = self.now();
         now.count += 1;
         let number = now.count;
-        now.held += CONNECTION;
-        let held = Held { received: 0, other: CONNECTION, crowded_out: Arc::clone(&crowded_out) };
+        now.held += CONNECTION_BYTES;
+        let held = Held { received: 0, other: CONNECTION_BYTES, crowded_out: Arc::clone(&crowded_out) };
         now.connections.insert(number, held);
         self.make_room(&mut now);
         drop(now);
         Stranger { strangers: Arc::clone(self), number, counts: AtomicBool::new(true), crowded_out }
     }
 
-    /// Ends the oldest connections until the others fit into the budget.
+    /// Closes the oldest connections until the rest fits into the budget.
     fn make_room(&self, now: &mut Now) {
         while now.held > self.budget
             && let Some((_, oldest)) = now.connections.pop_first()
@@ -97,39 +97,39 @@ impl Strangers {
 }
 
 impl Stranger {
-    /// Whether the connection counts: nobody has authenticated on it, and it is not to end.
+    /// Whether the connection counts against the budget.
     pub(crate) fn counts(&self) -> bool {
         self.counts.load(Ordering::Relaxed)
     }
 
-    /// Whoever is at the other end has shown who it is: the connection counts no more.
+    /// The client has authenticated: the connection no longer counts.
     pub(crate) fn admit(&self) {
         if self.counts.swap(false, Ordering::Relaxed) {
             self.leave();
         }
     }
 
-    /// It has sent so many bytes more.
+    /// The client has sent so many more bytes.
     pub(crate) fn received(&self, bytes: usize) {
-        self.change(|held| held.received = MAX_RECEIVED.min(held.received + bytes));
+        self.change(|held| held.received = MAX_RECEIVED_BYTES.min(held.received + bytes));
     }
 
-    /// What it sent is done with.
+    /// The bytes that the client sent are no longer in memory.
     pub(crate) fn is_idle(&self) {
         self.change(|held| held.received = 0);
     }
 
-    /// It holds so many bytes besides what it sent, until they are [released](Self::release).
+    /// The connection holds so many bytes besides the received ones, until they are [released](Self::release).
     pub(crate) fn hold(&self, bytes: usize) {
         self.change(|held| held.other += bytes);
     }
 
-    /// It holds so many bytes less.
+    /// The connection holds so many bytes less.
     pub(crate) fn release(&self, bytes: usize) {
         self.change(|held| held.other -= bytes);
     }
 
-    /// Waits until it is to end in favour of newer ones.
+    /// Waits until the connection must be closed in favour of newer ones.
     pub(crate) async fn crowded_out(&self) {
         self.crowded_out.notified().await;
     }
@@ -178,24 +178,24 @@ mod tests {
 
     #[test]
     fn the_oldest_stranger_makes_room() {
-        let strangers = Arc::new(Strangers::new(5 * CONNECTION));
+        let strangers = Arc::new(Strangers::new(5 * CONNECTION_BYTES));
         let [first, second, third] = [(); 3].map(|()| strangers.enter());
-        second.received(CONNECTION);
+        second.received(CONNECTION_BYTES);
         assert!(!is_crowded_out(&first), "they fit");
-        third.received(CONNECTION);
+        third.received(CONNECTION_BYTES);
         assert!(is_crowded_out(&first) && !is_crowded_out(&second) && !is_crowded_out(&third));
         second.is_idle();
-        third.hold(CONNECTION);
-        assert!(!is_crowded_out(&second), "what it sent is done with");
-        third.release(CONNECTION);
+        third.hold(CONNECTION_BYTES);
+        assert!(!is_crowded_out(&second), "its received bytes are freed");
+        third.release(CONNECTION_BYTES);
         drop((first, second, third));
         let now = strangers.now();
         assert_eq!((now.held, now.connections.len()), (0, 0));
     }
 
     #[test]
-    fn who_has_authenticated_is_never_crowded_out() {
-        let strangers = Arc::new(Strangers::new(CONNECTION));
+    fn an_authenticated_client_is_never_crowded_out() {
+        let strangers = Arc::new(Strangers::new(CONNECTION_BYTES));
         let caller = strangers.enter();
         caller.received(100);
         assert!(is_crowded_out(&caller), "it was the only one, and too large");
@@ -206,15 +206,15 @@ mod tests {
         let stranger = strangers.enter();
         assert!(!is_crowded_out(&caller) && !is_crowded_out(&stranger));
         drop(caller);
-        assert_eq!(strangers.now().held, CONNECTION);
+        assert_eq!(strangers.now().held, CONNECTION_BYTES);
     }
 
     #[test]
     fn no_connection_counts_for_more_than_its_buffers() {
-        let strangers = Arc::new(Strangers::new(2 * MAX_RECEIVED));
+        let strangers = Arc::new(Strangers::new(2 * MAX_RECEIVED_BYTES));
         let stranger = strangers.enter();
-        (0..1000).for_each(|_| stranger.received(MAX_RECEIVED));
+        (0..1000).for_each(|_| stranger.received(MAX_RECEIVED_BYTES));
         assert!(!is_crowded_out(&stranger));
-        assert_eq!(strangers.now().held, CONNECTION + MAX_RECEIVED / 2 * 3);
+        assert_eq!(strangers.now().held, CONNECTION_BYTES + MAX_RECEIVED_BYTES / 2 * 3);
     }
 }

@@ -1,4 +1,4 @@
-//! The bytes of a connection, watched: whose turn it is, and since when.
+//! The bytes of a connection, and what the connection waits for: a request's head, our answer, or the client that reads the answer.
 
 use std::{
     io::{self, IoSlice},
@@ -15,23 +15,23 @@ use tokio::{
 
 use super::{Limits, Refusals, strangers::Stranger};
 
-/// How hyper begins to say that a head is too large.
+/// The beginning of hyper's own answer to a head that is too large.
 const LARGE_HEAD: &[u8] = b"HTTP/1.1 431 ";
 
-/// Whose turn it is on a connection.
+/// What a connection waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ConnectionPhase {
-    /// The client's: it has sent nothing of its next request.
+    /// The client's next request, of which nothing has arrived.
     Idle,
-    /// The client's: its request's head is on its way.
+    /// The rest of a request's head.
     Head,
-    /// Ours: a request is being answered, whose body has a limit of its own.
-    Ours,
-    /// The client's: it takes our answer.
-    Taking,
+    /// Our answer. The request's body has a time limit of its own.
+    Answering,
+    /// The client, which reads our answer.
+    Sending,
 }
 
-/// What is known of a connection.
+/// The phase of an HTTP/1.1 connection, and its answers that the client has not read.
 #[derive(Debug)]
 pub(crate) struct ConnectionState {
     limits: Limits,
@@ -41,74 +41,74 @@ pub(crate) struct ConnectionState {
 
 #[derive(Debug)]
 struct Now {
-    turn: ConnectionPhase,
+    phase: ConnectionPhase,
     since: Instant,
-    /// Since when there are answers that the client has not taken. Who asks on meanwhile is given no more time for them.
-    untaken: Option<Instant>,
-    /// How large these answers are, in bytes.
-    size: usize,
+    /// Since when there are answers that the client has not read. Sending more requests does not extend this time.
+    unread_since: Option<Instant>,
+    /// The size of these answers, in bytes.
+    unread_bytes: usize,
 }
 
-/// A stream that notes whose turn it is, and says in our form what hyper says without a request.
+/// A stream that tracks the connection's phase, and replaces the refusals that hyper writes by ours.
 pub(crate) struct TimedStream<T> {
     stream: T,
     state: Arc<ConnectionState>,
     refusals: Arc<Refusals>,
-    /// What stands in for what hyper wrote, and is still to be sent.
-    instead: Option<Bytes>,
+    /// What is left to send of our refusal, once there is one.
+    refusal: Option<Bytes>,
 }
 
 impl ConnectionState {
-    /// A new connection, whose first request is awaited as if it had begun.
+    /// A new connection. The time for the first request's head starts now.
     pub(crate) fn new(limits: Limits, stranger: Arc<Stranger>) -> Self {
-        let now = Now { turn: ConnectionPhase::Head, since: Instant::now(), untaken: None, size: 0 };
+        let now = Now { phase: ConnectionPhase::Head, since: Instant::now(), unread_since: None, unread_bytes: 0 };
         Self { limits, stranger, now: Mutex::new(now) }
     }
 
-    /// It is somebody's turn from now on.
-    pub(crate) fn turn(&self, turn: ConnectionPhase) {
+    /// The connection is in `phase` from now on.
+    pub(crate) fn enter(&self, phase: ConnectionPhase) {
         let mut now = self.now();
-        (now.turn, now.since) = (turn, Instant::now());
+        (now.phase, now.since) = (phase, Instant::now());
     }
 
-    /// The client is to take an answer of `size` bytes.
+    /// An answer of `size` bytes waits for the client to read it.
     pub(crate) fn answered(&self, size: usize) {
         {
             let mut now = self.now();
-            (now.turn, now.since) = (ConnectionPhase::Taking, Instant::now());
-            now.untaken = now.untaken.or(Some(now.since));
-            now.size += size;
+            (now.phase, now.since) = (ConnectionPhase::Sending, Instant::now());
+            now.unread_since = now.unread_since.or(Some(now.since));
+            now.unread_bytes += size;
         }
         self.stranger.hold(size);
     }
 
-    /// Whose turn it is.
-    pub(crate) fn whose(&self) -> ConnectionPhase {
-        self.now().turn
+    /// What the connection waits for.
+    pub(crate) fn phase(&self) -> ConnectionPhase {
+        self.now().phase
     }
 
-    /// Whose turn it is, and when that will have taken too long.
-    pub(crate) fn ends(&self) -> (ConnectionPhase, Option<Instant>) {
-        let Now { turn, since, untaken, .. } = *self.now();
-        if let Some(untaken) = untaken {
-            return (ConnectionPhase::Taking, Some(untaken + self.limits.patience));
+    /// What the connection waits for, and when it times out.
+    pub(crate) fn deadline(&self) -> (ConnectionPhase, Option<Instant>) {
+        let Now { phase, since, unread_since, .. } = *self.now();
+        if let Some(unread_since) = unread_since {
+            return (ConnectionPhase::Sending, Some(unread_since + self.limits.patience));
         }
-        let most = match turn {
+        let limit = match phase {
             ConnectionPhase::Idle => self.limits.idle,
-            ConnectionPhase::Head | ConnectionPhase::Taking => self.limits.patience,
-            ConnectionPhase::Ours => return (turn, None),
+            ConnectionPhase::Head | ConnectionPhase::Sending => self.limits.patience,
+            ConnectionPhase::Answering => return (phase, None),
         };
-        (turn, Some(since + most))
+        (phase, Some(since + limit))
     }
 
-    /// All that was answered is taken.
-    fn taken(&self) {
+    /// All answers are sent.
+    fn sent(&self) {
         let mut now = self.now();
-        now.untaken = None;
-        let size = std::mem::take(&mut now.size);
-        let is_idle = now.turn == ConnectionPhase::Taking;
+        now.unread_since = None;
+        let size = std::mem::take(&mut now.unread_bytes);
+        let is_idle = now.phase == ConnectionPhase::Sending;
         if is_idle {
-            (now.turn, now.since) = (ConnectionPhase::Idle, Instant::now());
+            (now.phase, now.since) = (ConnectionPhase::Idle, Instant::now());
         }
         drop(now);
         self.stranger.release(size);
@@ -123,36 +123,35 @@ impl ConnectionState {
 }
 
 impl<T> TimedStream<T> {
-    /// `stream`, whose turns are noted in `state`.
+    /// `stream`, whose phase is tracked in `state`.
     pub(crate) const fn new(stream: T, state: Arc<ConnectionState>, refusals: Arc<Refusals>) -> Self {
-        Self { stream, state, refusals, instead: None }
+        Self { stream, state, refusals, refusal: None }
     }
 
-    /// Whether what is written now answers a request. If none is being answered, these are hyper's own words about one
-    /// that is none.
+    /// Whether the bytes that are written now answer a request. If no request is being answered, they are hyper's own refusal.
     fn is_answer(&self) -> bool {
-        self.instead.is_none() && matches!(self.state.whose(), ConnectionPhase::Ours | ConnectionPhase::Taking)
+        self.refusal.is_none() && matches!(self.state.phase(), ConnectionPhase::Answering | ConnectionPhase::Sending)
     }
 }
 
 impl<T: AsyncWrite + Unpin> TimedStream<T> {
-    /// Says in our form what hyper says in `length` bytes, of which `first` are the first.
+    /// Sends our refusal in place of hyper's, which has `length` bytes and begins with `first`.
     fn refuse(&mut self, cx: &mut Context<'_>, first: &[u8], length: usize) -> Poll<io::Result<usize>> {
-        let instead = self.instead.get_or_insert_with(|| {
+        let refusal = self.refusal.get_or_insert_with(|| {
             if first.starts_with(LARGE_HEAD) {
                 self.refusals.large_head.clone()
             } else {
                 self.refusals.malformed.clone()
             }
         });
-        while instead.has_remaining() {
-            let sent = ready!(Pin::new(&mut self.stream).poll_write(cx, instead))?;
+        while refusal.has_remaining() {
+            let sent = ready!(Pin::new(&mut self.stream).poll_write(cx, refusal))?;
             if sent == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
-            instead.advance(sent);
+            refusal.advance(sent);
         }
-        // Nothing comes after it: the connection ends.
+        // Nothing follows: the connection ends.
         Poll::Ready(Ok(length))
     }
 }
@@ -161,8 +160,8 @@ impl<T: AsyncRead + Unpin> AsyncRead for TimedStream<T> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
-        if buffer.filled().len() > before && self.state.whose() == ConnectionPhase::Idle {
-            self.state.turn(ConnectionPhase::Head);
+        if buffer.filled().len() > before && self.state.phase() == ConnectionPhase::Idle {
+            self.state.enter(ConnectionPhase::Head);
         }
         polled
     }
@@ -188,15 +187,16 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for TimedStream<T> {
         self.refuse(cx, first, slices.iter().map(|slice| slice.len()).sum())
     }
 
-    /// Else hyper would copy all answers into one buffer, which has no limit where the client asks on and takes none.
+    /// Without vectored writes hyper copies all answers into one buffer. That buffer has no limit for a client that keeps asking and reads
+    /// nothing.
     fn is_write_vectored(&self) -> bool {
         self.stream.is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
-        // An answer is one piece, so it is taken whole.
-        self.state.taken();
+        // An answer is written in one piece, so a finished flush means that the client has taken all of it.
+        self.state.sent();
         Poll::Ready(Ok(()))
     }
 
@@ -215,7 +215,7 @@ mod tests {
     use crate::http::edge::strangers::Strangers;
 
     #[test]
-    fn an_answer_that_is_taken_costs_a_stranger_no_more() {
+    fn a_sent_answer_no_longer_counts_against_the_budget() {
         let second = Duration::from_secs(1);
         let limits = Limits {
             most: 1,
@@ -229,16 +229,16 @@ mod tests {
         let strangers = Arc::new(Strangers::new(limits.strangers));
         let stranger = Arc::new(strangers.enter());
         let state = ConnectionState::new(limits, Arc::clone(&stranger));
-        for next in [ConnectionPhase::Taking, ConnectionPhase::Ours] {
+        for next in [ConnectionPhase::Sending, ConnectionPhase::Answering] {
             state.answered(10 * 1024);
-            // The next request may be under way when the answer to the one before is taken.
-            state.turn(next);
-            state.taken();
+            // The next request may be under way when the previous answer is sent.
+            state.enter(next);
+            state.sent();
         }
         let other = strangers.enter();
         assert!(stranger.crowded_out().now_or_never().is_none(), "both fit");
         state.answered(10 * 1024);
-        assert!(stranger.crowded_out().now_or_never().is_some(), "an answer that waits counts");
+        assert!(stranger.crowded_out().now_or_never().is_some(), "an unsent answer counts");
         drop(other);
     }
 }

@@ -1,4 +1,4 @@
-//! The streams of an HTTP/2 connection: which requests are under way, and which answers wait to be taken.
+//! The streams of an HTTP/2 connection: the requests under way, and the answers that wait for the client to read them.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -7,11 +7,12 @@ use tokio::time::Instant;
 
 use super::{Limits, strangers::Stranger, stream::ConnectionPhase};
 
-/// What a request costs besides its head, and a header besides its text, in bytes.
-const REQUEST: usize = 4 * 1024;
-const HEADER: usize = 128;
+/// The memory of a request besides its head, in bytes.
+const REQUEST_BYTES: usize = 4 * 1024;
+/// The memory of a header besides its text, in bytes.
+const HEADER_BYTES: usize = 128;
 
-/// What is known of the streams of a connection.
+/// All streams of a connection.
 #[derive(Debug)]
 pub(crate) struct Streams {
     limits: Limits,
@@ -21,13 +22,13 @@ pub(crate) struct Streams {
 
 #[derive(Debug)]
 struct Now {
-    /// Requests whose answer is not on its way whole.
+    /// How many requests are open: their answers are not completely sent.
     open: usize,
-    /// How many there have been.
+    /// How many requests there have been.
     count: u64,
-    /// The answers that wait, the one that waits longest first.
-    untaken: Vec<(u64, Instant)>,
-    /// Since when there is no request, or none yet.
+    /// The answers that the client has not read, by stream number; the one that waits longest is first.
+    unread: Vec<(u64, Instant)>,
+    /// When the last request ended, or the connection began.
     since: Instant,
 }
 
@@ -36,24 +37,20 @@ struct Now {
 pub(crate) struct Stream {
     streams: Arc<Streams>,
     number: u64,
-    /// How many bytes it holds.
+    /// How many bytes of memory it holds.
     held: usize,
 }
 
 impl Streams {
     /// A new connection.
     pub(crate) fn new(limits: Limits, stranger: Arc<Stranger>) -> Self {
-        Self {
-            limits,
-            stranger,
-            now: Mutex::new(Now { open: 0, count: 0, untaken: Vec::new(), since: Instant::now() }),
-        }
+        Self { limits, stranger, now: Mutex::new(Now { open: 0, count: 0, unread: Vec::new(), since: Instant::now() }) }
     }
 
     /// A request with these `headers` begins.
     pub(crate) fn begin(self: &Arc<Self>, headers: &HeaderMap) -> Stream {
-        let texts: usize = headers.iter().map(|(name, value)| HEADER + name.as_str().len() + value.len()).sum();
-        let held = REQUEST + texts;
+        let texts: usize = headers.iter().map(|(name, value)| HEADER_BYTES + name.as_str().len() + value.len()).sum();
+        let held = REQUEST_BYTES + texts;
         self.stranger.hold(held);
         let mut now = self.now();
         now.open += 1;
@@ -61,16 +58,16 @@ impl Streams {
         Stream { streams: Arc::clone(self), number: now.count, held }
     }
 
-    /// Whose turn it is, and when that will have taken too long.
-    pub(crate) fn ends(&self) -> (ConnectionPhase, Option<Instant>) {
+    /// What the connection waits for, and when it times out.
+    pub(crate) fn deadline(&self) -> (ConnectionPhase, Option<Instant>) {
         let now = self.now();
-        if let Some((_, since)) = now.untaken.first() {
-            return (ConnectionPhase::Taking, Some(*since + self.limits.patience));
+        if let Some((_, since)) = now.unread.first() {
+            return (ConnectionPhase::Sending, Some(*since + self.limits.patience));
         }
         match (now.open, now.count) {
             (0, 0) => (ConnectionPhase::Head, Some(now.since + self.limits.patience)),
             (0, _) => (ConnectionPhase::Idle, Some(now.since + self.limits.idle)),
-            _ => (ConnectionPhase::Ours, None),
+            _ => (ConnectionPhase::Answering, None),
         }
     }
 
@@ -85,15 +82,15 @@ impl Streams {
 }
 
 impl Stream {
-    /// Its answer of `size` bytes is there, and waits to be taken. Its head is done with.
+    /// An answer of `size` bytes waits for the client to read it. The request's head is freed.
     pub(crate) fn answered(&mut self, size: usize) {
-        let held = REQUEST + size;
+        let held = REQUEST_BYTES + size;
         self.streams.stranger.hold(held);
         self.streams.stranger.release(std::mem::replace(&mut self.held, held));
-        self.streams.now().untaken.push((self.number, Instant::now()));
+        self.streams.now().unread.push((self.number, Instant::now()));
     }
 
-    /// `error`, with this request under way for as long as what holds it.
+    /// A function that returns its `error` unchanged and keeps this request open for as long as the function lives.
     pub(crate) fn held_by<E>(self) -> impl FnMut(E) -> E {
         move |error| {
             let _held = &self;
@@ -105,7 +102,7 @@ impl Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         let mut now = self.streams.now();
-        now.untaken.retain(|(number, _)| *number != self.number);
+        now.unread.retain(|(number, _)| *number != self.number);
         now.open -= 1;
         now.since = Instant::now();
         drop(now);
@@ -133,23 +130,23 @@ mod tests {
     };
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_waits_longest_counts() {
+    async fn the_answer_that_waits_longest_sets_the_deadline() {
         let began = Instant::now();
         let at = |seconds| Some(began + Duration::from_secs(seconds));
         let stranger = Arc::new(Arc::new(Strangers::new(usize::MAX)).enter());
         let streams = Arc::new(Streams::new(LIMITS, stranger));
-        assert_eq!((streams.ends(), streams.is_used()), ((ConnectionPhase::Head, at(10)), false));
+        assert_eq!((streams.deadline(), streams.is_used()), ((ConnectionPhase::Head, at(10)), false));
         let (mut first, mut second) = (streams.begin(&HeaderMap::new()), streams.begin(&HeaderMap::new()));
-        assert_eq!(streams.ends(), (ConnectionPhase::Ours, None));
+        assert_eq!(streams.deadline(), (ConnectionPhase::Answering, None));
         advance(Duration::from_secs(1)).await;
         second.answered(0);
         advance(Duration::from_secs(1)).await;
         first.answered(0);
-        assert_eq!(streams.ends(), (ConnectionPhase::Taking, at(11)));
+        assert_eq!(streams.deadline(), (ConnectionPhase::Sending, at(11)));
         drop(second);
-        assert_eq!(streams.ends(), (ConnectionPhase::Taking, at(12)));
+        assert_eq!(streams.deadline(), (ConnectionPhase::Sending, at(12)));
         advance(Duration::from_secs(1)).await;
         drop(first);
-        assert_eq!((streams.ends(), streams.is_used()), ((ConnectionPhase::Idle, at(103)), true));
+        assert_eq!((streams.deadline(), streams.is_used()), ((ConnectionPhase::Idle, at(103)), true));
     }
 }
