@@ -12,6 +12,7 @@ mod github_history;
 mod github_namesakes;
 mod github_pages;
 mod gitlab;
+mod systems;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 

@@ -6,11 +6,8 @@
 
 use serde_json::{Map, Value};
 
+use super::gate::CI_SYSTEMS;
 use crate::clients::oci::Digest;
-
-/// Keys of a gate that say how it is reached, or how far to look, and not what must have passed.
-const MEANS: [&str; 9] =
-    ["app", "ca", "clientCertificate", "password", "timeout", "token", "tokenKind", "username", "walkBack"];
 
 /// The fingerprint of a backend's `digests`, whichever order its keys are in.
 pub(super) fn fingerprint(digests: &Value) -> String {
@@ -31,9 +28,12 @@ pub(super) fn fingerprint(digests: &Value) -> String {
 fn reduce_gate(gate: &mut Value) {
     for (kind, config) in gate.as_object_mut().into_iter().flatten() {
         match config {
-            Value::Array(members) if matches!(&**kind, "all" | "any") => members.iter_mut().for_each(reduce_gate),
+            // `all` and `any`.
+            Value::Array(members) => members.iter_mut().for_each(reduce_gate),
             Value::Object(config) => {
-                config.retain(|key, _| !MEANS.contains(&&**key));
+                for system in CI_SYSTEMS.iter().filter(|system| system.name == kind) {
+                    config.retain(|key, _| !system.access_keys.contains(&&**key));
+                }
                 if let Some(headers) = config.get_mut("headers").and_then(Value::as_object_mut) {
                     // A header's text may say what is asked; where a secret is kept does not.
                     headers.retain(|_, value| value.is_string());
@@ -51,7 +51,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::backend::digests::Config;
+    use crate::backend::digests::{Config, gate::CiSystem};
 
     /// Whether `value` at the key `path` makes another configuration of `digests`. Objects that are not there are made.
     fn counts(digests: &Value, path: &str, value: &Value) -> bool {
@@ -60,38 +60,53 @@ mod tests {
         fingerprint(&changed) != fingerprint(digests)
     }
 
-    /// Every key of the schema: what counts, and after the bar what does not.
+    /// The keys of a definition in the schema, with their own schemas.
+    fn properties<'a>(schema: &'a Value, definition: &str) -> &'a Map<String, Value> {
+        let object = if definition.is_empty() { schema } else { &schema["$defs"][definition] };
+        object["properties"].as_object().unwrap_or_else(|| panic!("no definition `{definition}`"))
+    }
+
+    /// Every key of the schema outside of gates: what counts, and after the bar what does not.
     #[test]
     fn each_key_counts_or_does_not() {
         let schema = schemars::schema_for!(Config).to_value();
-        let gates = json!({"github": {}, "gitlab": {}, "gitea": {}, "bitbucket": {}, "http": {}});
-        let plain = json!({"images": {"app": {}}, "revision": {}, "gate": gates});
-        for (place, object, keys) in [
+        let plain = json!({"images": {"app": {}}, "revision": {}, "gate": {"http": {}}});
+        for (place, definition, keys) in [
             ("", "", "images list revision gate | onMissing"),
             ("images.app.", "ImageConfig", "image platform requirePlatforms | placeholder"),
             ("revision.", "RevisionConfig", "expect policy |"),
-            (
-                "gate.github.",
-                "GithubGate",
-                "api repository sha workflows checks statuses events accept | token app ca walkBack",
-            ),
-            ("gate.gitlab.", "GitlabGate", "api project sha ref sources mergeRequest accept | token tokenKind ca"),
-            ("gate.gitea.", "GiteaGate", "api repository sha contexts accept | token ca"),
-            ("gate.bitbucket.", "BitbucketGate", "api repository sha keys | token username password ca"),
-            (
-                "gate.http.",
-                "HttpGate",
-                "method url allowedHosts headers body sha verdict allowErrors insecureSkipVerify | timeout ca clientCertificate",
-            ),
         ] {
-            let object = if object.is_empty() { &schema } else { &schema["$defs"][object] };
-            let known: BTreeSet<&str> = object["properties"].as_object().unwrap().keys().map(String::as_str).collect();
+            let known: BTreeSet<&str> = properties(&schema, definition).keys().map(String::as_str).collect();
             assert_eq!(keys.split([' ', '|']).filter(|key| !key.is_empty()).collect::<BTreeSet<_>>(), known, "{place}");
             let (counted, others) = keys.split_once('|').unwrap();
             for (keys, expected) in [(counted, true), (others, false)] {
                 for key in keys.split_whitespace() {
                     assert_eq!(counts(&plain, &format!("{place}{key}"), &json!("x")), expected, "{place}{key}");
                 }
+            }
+        }
+    }
+
+    /// A key that holds a secret, and a key that another system lists, is one of `ACCESS_KEYS`; a listed key exists.
+    #[test]
+    fn each_key_of_a_gate_counts_unless_it_is_an_access_key() {
+        let schema = schemars::schema_for!(Config).to_value();
+        let all_access_keys: BTreeSet<&str> =
+            CI_SYSTEMS.iter().flat_map(|system| system.access_keys).copied().collect();
+        let variants = schema["$defs"]["GateConfig"]["oneOf"].as_array().unwrap();
+        for CiSystem { name, access_keys } in CI_SYSTEMS {
+            let reference = variants.iter().find_map(|variant| variant["properties"][name]["$ref"].as_str()).unwrap();
+            let properties = properties(&schema, reference.rsplit('/').next().unwrap());
+            for key in *access_keys {
+                assert!(properties.contains_key(*key), "{name}: ACCESS_KEYS has `{key}`, which is no key of the gate");
+            }
+            let plain = json!({"gate": {*name: {}}});
+            for (key, schema) in properties {
+                let is_access_key = access_keys.contains(&&**key);
+                let is_counted = counts(&plain, &format!("gate.{name}.{key}"), &json!("x"));
+                assert_eq!(is_counted, !is_access_key, "{name}: {key}");
+                let must_be = all_access_keys.contains(&**key) || schema.to_string().contains("/SecretRef\"");
+                assert!(is_access_key || !must_be, "{name}: ACCESS_KEYS lacks `{key}`");
             }
         }
     }

@@ -1,7 +1,8 @@
 //! CI's word on a commit: passed, pending or failed. What CI does not say clearly is an error, and what it says of no
 //! run at all is *pending*: the lists of CI systems lag.
 //!
-//! To add a system: a file with its `Config`, `build` and `impl System`, and one line in [`GateConfig`].
+//! To add a system: its module (`Config`, `impl SystemConfig`, `impl System`), and one entry in `ci_systems!` below. Tests
+//! name what is then still missing.
 
 pub(crate) mod address;
 pub(crate) mod api;
@@ -38,24 +39,114 @@ use crate::{
     lang::evaluator::Context,
 };
 
-/// Which system says whether a commit passed: one, or several together.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub enum GateConfig {
+/// A CI system that a gate can ask.
+#[derive(Debug)]
+pub struct CiSystem {
+    /// Its key in the configuration.
+    pub name: &'static str,
+    /// [`SystemConfig::ACCESS_KEYS`].
+    pub(crate) access_keys: &'static [&'static str],
+}
+
+/// The configuration of one CI system.
+pub(crate) trait SystemConfig {
+    /// The keys that say how the system is reached, or how far to look back, and not what must have passed. They are left
+    /// out of the configuration's fingerprint: a new token must not invalidate the last build.
+    const ACCESS_KEYS: &'static [&'static str];
+
+    /// The gate, or `None` with its problems noted below `path`.
+    fn build(&self, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Arc<dyn Gate>>;
+
+    /// Whether the ruling may be about an earlier commit than the requested one.
+    fn walks_back(&self) -> bool {
+        false
+    }
+
+    /// Whether the ruling names its commit.
+    fn knows_commit(&self) -> bool {
+        true
+    }
+}
+
+/// Makes [`GateConfig`], its methods and [`CI_SYSTEMS`] from one list of CI systems: the key in the configuration, the
+/// variant, and the module with its `Config`.
+macro_rules! ci_systems {
+    ($($(#[$doc:meta])* $name:literal => $variant:ident($module:ident),)+) => {
+        /// Which system says whether a commit passed: one, or several together.
+        #[derive(Debug, Clone, Deserialize, JsonSchema)]
+        #[serde(rename_all = "camelCase")]
+        pub enum GateConfig {
+            $($(#[$doc])* #[serde(rename = $name)] $variant($module::Config),)+
+            /// All of these gates must have passed.
+            All(Vec<GateConfig>),
+            /// One of these gates must have passed.
+            Any(Vec<GateConfig>),
+        }
+
+        /// All CI systems.
+        pub const CI_SYSTEMS: &[CiSystem] = &[
+            $(CiSystem { name: $name, access_keys: <$module::Config as SystemConfig>::ACCESS_KEYS },)+
+        ];
+
+        impl GateConfig {
+            /// The kind's name, which is its key in the configuration.
+            #[must_use]
+            pub const fn kind(&self) -> &'static str {
+                match self {
+                    $(Self::$variant(_) => $name,)+
+                    Self::All(_) => "all",
+                    Self::Any(_) => "any",
+                }
+            }
+
+            /// Whether the ruling may be about an earlier commit than the requested one.
+            #[must_use]
+            pub(crate) fn walks_back(&self) -> bool {
+                match self {
+                    $(Self::$variant(config) => config.walks_back(),)+
+                    Self::All(members) | Self::Any(members) => members.iter().any(Self::walks_back),
+                }
+            }
+
+            /// Whether the ruling names its commit.
+            #[must_use]
+            pub(crate) fn knows_commit(&self) -> bool {
+                match self {
+                    $(Self::$variant(config) => config.knows_commit(),)+
+                    Self::All(members) => members.iter().any(Self::knows_commit),
+                    Self::Any(members) => members.iter().all(Self::knows_commit),
+                }
+            }
+
+            /// The gate, or `None` with its problems noted below `path`.
+            pub fn build(
+                &self,
+                context: BuildContext<'_>,
+                path: &Path,
+                problems: &mut Problems,
+            ) -> Option<Arc<dyn Gate>> {
+                let path = &path.key(self.kind());
+                match self {
+                    $(Self::$variant(config) => SystemConfig::build(config, context, path, problems),)+
+                    Self::All(members) => Some(Arc::new(Combined::build(Rule::All, members, context, path, problems)?)),
+                    Self::Any(members) => Some(Arc::new(Combined::build(Rule::Any, members, context, path, problems)?)),
+                }
+            }
+        }
+    };
+}
+
+ci_systems! {
     /// GitHub: workflows, checks and statuses.
-    Github(github::Config),
+    "github" => Github(github),
     /// GitLab: pipelines.
-    Gitlab(gitlab::Config),
+    "gitlab" => Gitlab(gitlab),
     /// Gitea or Forgejo: commit statuses.
-    Gitea(gitea::Config),
+    "gitea" => Gitea(gitea),
     /// Bitbucket Cloud: build statuses.
-    Bitbucket(bitbucket::Config),
+    "bitbucket" => Bitbucket(bitbucket),
     /// Any JSON API, read by an expression.
-    Http(generic::Config),
-    /// All of these gates must have passed.
-    All(Vec<GateConfig>),
-    /// One of these gates must have passed.
-    Any(Vec<GateConfig>),
+    "http" => Http(generic),
 }
 
 /// One question to a gate.
@@ -127,63 +218,7 @@ pub trait Gate: Send + Sync + fmt::Debug {
     fn forget(&self) {}
 }
 
-impl GateConfig {
-    /// The kind's name, which is its key in the configuration.
-    #[must_use]
-    pub const fn kind(&self) -> &'static str {
-        match self {
-            Self::Github(_) => "github",
-            Self::Gitlab(_) => "gitlab",
-            Self::Gitea(_) => "gitea",
-            Self::Bitbucket(_) => "bitbucket",
-            Self::Http(_) => "http",
-            Self::All(_) => "all",
-            Self::Any(_) => "any",
-        }
-    }
-
-    /// Whether its word may go to an earlier commit than the one that is asked about.
-    #[must_use]
-    pub(crate) fn walks_back(&self) -> bool {
-        match self {
-            Self::Github(config) => config.walk_back.is_some(),
-            Self::All(members) | Self::Any(members) => members.iter().any(Self::walks_back),
-            Self::Gitlab(_) | Self::Gitea(_) | Self::Bitbucket(_) | Self::Http(_) => false,
-        }
-    }
-
-    /// Whether it says which commit its word is about.
-    #[must_use]
-    pub(crate) fn knows_commit(&self) -> bool {
-        match self {
-            Self::Http(config) => config.sha.is_some(),
-            Self::All(members) => members.iter().any(Self::knows_commit),
-            Self::Any(members) => members.iter().all(Self::knows_commit),
-            Self::Github(_) | Self::Gitlab(_) | Self::Gitea(_) | Self::Bitbucket(_) => true,
-        }
-    }
-
-    /// The gate, or `None` with what is wrong noted in `problems` below `path`.
-    pub fn build(&self, around: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Arc<dyn Gate>> {
-        let path = &path.key(self.kind());
-        Some(match self {
-            Self::Github(config) => {
-                let github = Remembered::new(github::Github::build(config, around, path, problems)?, around.clock);
-                match config.walk_back {
-                    Some(steps) => Arc::new(github::WalkBack::new(github, steps)),
-                    None => Arc::new(github),
-                }
-            }
-            Self::Gitlab(config) => remembered(gitlab::Gitlab::build(config, around, path, problems)?, around),
-            Self::Gitea(config) => remembered(gitea::Gitea::build(config, around, path, problems)?, around),
-            Self::Bitbucket(config) => remembered(bitbucket::Bitbucket::build(config, around, path, problems)?, around),
-            Self::Http(config) => remembered(generic::Generic::build(config, around, path, problems)?, around),
-            Self::All(members) => Arc::new(Combined::build(Rule::All, members, around, path, problems)?),
-            Self::Any(members) => Arc::new(Combined::build(Rule::Any, members, around, path, problems)?),
-        })
-    }
-}
-
-fn remembered(system: impl System, around: BuildContext<'_>) -> Arc<dyn Gate> {
-    Arc::new(Remembered::new(system, around.clock))
+/// A gate that asks `system`, and remembers its rulings.
+fn remembered(system: impl System, context: BuildContext<'_>) -> Arc<dyn Gate> {
+    Arc::new(Remembered::new(system, context.clock))
 }

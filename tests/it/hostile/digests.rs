@@ -1,5 +1,6 @@
 //! Hostile names in what `digests` asks: forges that are asked of a commit, lists of tags, revisions, image layouts.
 
+use appset_gateway::backend::digests::gate::{CI_SYSTEMS, CiSystem};
 use serde_json::{Value, json};
 use url::Url;
 
@@ -62,28 +63,41 @@ fn parts(request: &Request) -> (Vec<String>, Vec<(String, String)>) {
     (url.path_segments().unwrap().map(decode).collect(), url.query_pairs().into_owned().collect())
 }
 
+/// A gate of each system that asks about the commit `sha` of the repository `name`, and the segments of the request's path
+/// before that name.
+fn gate(system: &str, api: &str, name: &str, sha: &str) -> (Value, &'static [&'static str]) {
+    let repository = format!("org/{name}");
+    match system {
+        "github" => {
+            (json!({"api": api, "sha": sha, "repository": repository, "workflows": ["b"]}), &["api", "repos", "org"])
+        }
+        "gitlab" => (json!({"api": api, "sha": sha, "project": name}), &["api", "projects"]),
+        "gitea" => (json!({"api": api, "sha": sha, "repository": repository}), &["api", "repos", "org"]),
+        "bitbucket" => (json!({"api": api, "sha": sha, "repository": repository}), &["api", "repositories", "org"]),
+        "http" => {
+            (json!({"url": format!("{api}/jobs/{name}/builds"), "sha": sha, "verdict": "'passed'"}), &["api", "jobs"])
+        }
+        _ => panic!("tests/it/hostile/digests.rs: `gate` has no case for the CI system `{system}`"),
+    }
+}
+
 #[tokio::test]
 async fn a_forge_is_asked_of_one_repository() {
-    for (kind, more, before) in [
-        ("github", json!({"repository": "org/{{ params.v }}", "workflows": ["b"]}), &["api", "repos", "org"][..]),
-        ("gitea", json!({"repository": "org/{{ params.v }}"}), &["api", "repos", "org"]),
-        ("gitlab", json!({"project": "{{ params.v }}"}), &["api", "projects"]),
-    ] {
+    for CiSystem { name: system, .. } in CI_SYSTEMS {
         let forge = empty().await;
-        let mut gate = json!({"api": format!("http://{}/api", forge.address), "sha": COMMIT});
-        gate.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        let app = serve(&forge, json!({"images": images(&forge), "gate": {kind: gate}})).await;
+        let (gate, before) = gate(system, &format!("http://{}/api", forge.address), "{{ params.v }}", COMMIT);
+        let app = serve(&forge, json!({"images": images(&forge), "gate": {*system: gate}})).await;
         let mut arrived = 0;
         for (value, _, requests) in asked(&forge, &app).await {
             for request in requests {
                 arrived += 1;
                 let (segments, _) = parts(&request);
-                assert_eq!(segments[..before.len()], *before, "{kind} {value:?}: {}", request.target);
-                assert_eq!(segments[before.len()], value, "{kind}: {}", request.target);
-                assert!(!["", ".", ".."].contains(&&*value) && segments.len() > before.len() + 1, "{kind} {value:?}");
+                assert_eq!(segments[..before.len()], *before, "{system} {value:?}: {}", request.target);
+                assert_eq!(segments[before.len()], value, "{system}: {}", request.target);
+                assert!(!["", ".", ".."].contains(&&*value) && segments.len() > before.len() + 1, "{system} {value:?}");
             }
         }
-        assert!(arrived > 0, "{kind}: everything was refused");
+        assert!(arrived > 0, "{system}: everything was refused");
     }
 }
 
@@ -113,18 +127,17 @@ async fn a_branch_that_gitlab_is_asked_of_stays_one_part_of_the_query() {
 async fn what_is_no_commit_and_no_number_is_refused() {
     let forge = empty().await;
     let api = format!("http://{}/api", forge.address);
-    for (kind, more, is_number) in [
-        ("github", json!({"repository": "o/r", "workflows": ["b"], "sha": "{{ params.v }}"}), false),
-        ("gitea", json!({"repository": "o/r", "sha": "{{ params.v }}"}), false),
-        ("gitlab", json!({"project": "g/r", "sha": "{{ params.v }}"}), false),
-        ("gitlab", json!({"project": "g/r", "sha": COMMIT, "mergeRequest": "{{ params.v }}"}), true),
-    ] {
-        let mut gate = json!({"api": api});
-        gate.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        let app = serve(&forge, json!({"images": images(&forge), "gate": {kind: gate}})).await;
+    let mut gates: Vec<(&str, Value, bool)> = CI_SYSTEMS
+        .iter()
+        .map(|CiSystem { name, .. }| (*name, gate(name, &api, "r", "{{ params.v }}").0, false))
+        .collect();
+    let merge_request = json!({"api": api, "project": "g/r", "sha": COMMIT, "mergeRequest": "{{ params.v }}"});
+    gates.push(("gitlab", merge_request, true));
+    for (system, gate, is_number) in gates {
+        let app = serve(&forge, json!({"images": images(&forge), "gate": {system: gate}})).await;
         for (value, _, requests) in asked(&forge, &app).await {
-            let is_one = is_number && value.chars().all(|c| c.is_ascii_digit());
-            assert!(requests.is_empty() || is_one, "{kind} {value:?}: {:?}", requests[0].target);
+            let may_arrive = is_number && value.chars().all(|c| c.is_ascii_digit());
+            assert!(requests.is_empty() || may_arrive, "{system} {value:?}: {:?}", requests[0].target);
         }
     }
     let revision = json!({"expect": "{{ params.v }}"});

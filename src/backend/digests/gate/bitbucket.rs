@@ -1,6 +1,6 @@
 //! Bitbucket Cloud: the build statuses of a commit, the latest of each key.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
 use async_trait::async_trait;
 use http::header;
@@ -10,12 +10,13 @@ use serde::Deserialize;
 use tokio::time::Instant;
 
 use super::{
-    GateQuery, Ruling, RulingState,
+    Gate, GateQuery, Ruling, RulingState, SystemConfig,
     address::follow,
     api::document,
     forge::{Credential, Field, Forge, Form, Required, Status, time, unknown_word},
-    memory::System,
+    memory::{RequestKey, System},
     paging::ListPage,
+    remembered,
 };
 use crate::{
     backend::{BuildContext, digests::commit::Commit},
@@ -59,6 +60,14 @@ pub struct Config {
 
 fn default_api() -> String {
     "https://api.bitbucket.org/2.0".to_owned()
+}
+
+impl SystemConfig for Config {
+    const ACCESS_KEYS: &'static [&'static str] = &["token", "username", "password", "ca"];
+
+    fn build(&self, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Arc<dyn Gate>> {
+        Some(remembered(Bitbucket::build(self, context, path, problems)?, context))
+    }
 }
 
 /// The gate, parsed.
@@ -212,8 +221,8 @@ impl System for Bitbucket {
         Ok((commit, first))
     }
 
-    fn key((_, first): &Self::Request) -> String {
-        first.to_string()
+    fn write_key((_, first): &Self::Request, key: &mut RequestKey) {
+        key.add(first.as_str());
     }
 
     async fn rule(&self, (commit, first): &Self::Request, deadline: Instant) -> Result<Ruling, BackendError> {

@@ -9,7 +9,11 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{GateQuery, Ruling, RulingState, memory::System};
+use super::{
+    Gate, GateQuery, Ruling, RulingState, SystemConfig,
+    memory::{RequestKey, System},
+    remembered,
+};
 use crate::{
     backend::{
         BuildContext,
@@ -81,6 +85,18 @@ pub struct Config {
 
 const fn default_timeout() -> HumanDuration {
     HumanDuration::from_secs(10)
+}
+
+impl SystemConfig for Config {
+    const ACCESS_KEYS: &'static [&'static str] = &["timeout", "ca", "clientCertificate"];
+
+    fn build(&self, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Arc<dyn Gate>> {
+        Some(remembered(Generic::build(self, context, path, problems)?, context))
+    }
+
+    fn knows_commit(&self) -> bool {
+        self.sha.is_some()
+    }
 }
 
 /// The gate, with everything parsed.
@@ -166,11 +182,22 @@ impl System for Generic {
         Ok(GenericRequest { commit, call, parameters })
     }
 
-    fn key(GenericRequest { commit, call, parameters }: &GenericRequest) -> String {
-        let parameters: BTreeMap<&String, String> =
-            parameters.iter().map(|(name, value)| (name, value.to_string())).collect();
-        // Headers that hold secrets show nothing of them.
-        format!("{commit:?} {} {} {:?} {:?} {parameters:?}", call.method, call.url, call.headers, call.body)
+    fn write_key(GenericRequest { commit, call, parameters }: &GenericRequest, key: &mut RequestKey) {
+        key.add_optional(commit.as_ref().map(Commit::as_str));
+        key.add(call.method.as_str());
+        key.add(call.url.as_str());
+        key.add(call.headers.len().to_be_bytes());
+        for (name, value) in &call.headers {
+            key.add(name);
+            // A renewed secret makes no other request.
+            key.add_optional((!value.is_sensitive()).then_some(value));
+        }
+        key.add_optional(call.body.as_ref());
+        let parameters: BTreeMap<&String, &Value> = parameters.iter().collect();
+        for (name, value) in parameters {
+            key.add(name);
+            key.add(value.to_string());
+        }
     }
 
     async fn rule(&self, question: &GenericRequest, deadline: Instant) -> Result<Ruling, BackendError> {

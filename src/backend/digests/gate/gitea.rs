@@ -1,6 +1,6 @@
 //! Gitea and Forgejo: the statuses that CI reported of a commit, the latest of each context.
 
-use std::{collections::HashSet, path::PathBuf};
+use std::{collections::HashSet, path::PathBuf, sync::Arc};
 
 use async_trait::async_trait;
 use http::header;
@@ -10,11 +10,12 @@ use serde::Deserialize;
 use tokio::time::Instant;
 
 use super::{
-    GateQuery, Ruling, RulingState,
+    Gate, GateQuery, Ruling, RulingState, SystemConfig,
     api::document,
     forge::{Credential, Field, Forge, Form, Required, Status, time, unknown_word},
-    memory::System,
+    memory::{RequestKey, System},
     paging::ListPage,
+    remembered,
 };
 use crate::{
     backend::{BuildContext, digests::commit::Commit},
@@ -64,6 +65,14 @@ pub(crate) enum Accept {
     Skipped,
     /// It succeeded, but not quite.
     Warning,
+}
+
+impl SystemConfig for Config {
+    const ACCESS_KEYS: &'static [&'static str] = &["token", "ca"];
+
+    fn build(&self, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Arc<dyn Gate>> {
+        Some(remembered(Gitea::build(self, context, path, problems)?, context))
+    }
 }
 
 /// The gate, parsed.
@@ -224,8 +233,8 @@ impl System for Gitea {
         Ok((commit, first))
     }
 
-    fn key((_, first): &Self::Request) -> String {
-        first.to_string()
+    fn write_key((_, first): &Self::Request, key: &mut RequestKey) {
+        key.add(first.as_str());
     }
 
     async fn rule(&self, (commit, first): &Self::Request, deadline: Instant) -> Result<Ruling, BackendError> {

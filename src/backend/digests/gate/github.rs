@@ -10,7 +10,7 @@ mod repository;
 mod verdict;
 mod walk;
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
@@ -18,13 +18,20 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::time::Instant;
 
-pub(crate) use self::walk::WalkBack;
 use self::{
     access::Access,
     repository::Repository,
     verdict::{CheckKind, Judge},
+    walk::WalkBack,
 };
-use super::{GateQuery, Ruling, api::Api, combined::Rule, memory::System, pattern::Pattern};
+use super::{
+    Gate, GateQuery, Ruling, SystemConfig,
+    api::Api,
+    combined::Rule,
+    memory::{Remembered, RequestKey, System},
+    pattern::Pattern,
+    remembered,
+};
 use crate::{
     backend::{
         BuildContext,
@@ -101,6 +108,22 @@ fn default_api() -> String {
 
 fn default_sha() -> String {
     "{{ params.head_sha }}".to_owned()
+}
+
+impl SystemConfig for Config {
+    const ACCESS_KEYS: &'static [&'static str] = &["token", "app", "ca", "walkBack"];
+
+    fn build(&self, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Arc<dyn Gate>> {
+        let github = Github::build(self, context, path, problems)?;
+        Some(match self.walk_back {
+            Some(steps) => Arc::new(WalkBack::new(Remembered::new(github, context.clock), steps)),
+            None => remembered(github, context),
+        })
+    }
+
+    fn walks_back(&self) -> bool {
+        self.walk_back.is_some()
+    }
 }
 
 /// The gate, with everything parsed.
@@ -185,8 +208,10 @@ impl System for Github {
         Ok(GithubRequest { repository, commit })
     }
 
-    fn key(GithubRequest { repository, commit }: &GithubRequest) -> String {
-        format!("{repository} {commit}")
+    fn write_key(GithubRequest { repository, commit }: &GithubRequest, key: &mut RequestKey) {
+        key.add(&repository.owner);
+        key.add(&repository.name);
+        key.add(commit.as_str());
     }
 
     /// Asks for all that is required of the commit.

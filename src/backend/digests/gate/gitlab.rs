@@ -2,7 +2,7 @@
 
 mod pipelines;
 
-use std::{collections::HashSet, path::PathBuf};
+use std::{collections::HashSet, path::PathBuf, sync::Arc};
 
 use async_trait::async_trait;
 use http::{HeaderName, header};
@@ -13,12 +13,13 @@ use tokio::time::Instant;
 
 use self::pipelines::{Pipeline, Wanted};
 use super::{
-    GateQuery, Ruling,
+    Gate, GateQuery, Ruling, SystemConfig,
     address::follow_header,
     api::document,
     forge::{Credential, Field, Forge, Form},
-    memory::System,
+    memory::{RequestKey, System},
     paging::ListPage,
+    remembered,
 };
 use crate::{
     backend::{BuildContext, digests::commit::Commit, total},
@@ -98,6 +99,14 @@ pub(crate) enum TokenKind {
 
 fn default_api() -> String {
     "https://gitlab.com/api/v4".to_owned()
+}
+
+impl SystemConfig for Config {
+    const ACCESS_KEYS: &'static [&'static str] = &["token", "tokenKind", "ca"];
+
+    fn build(&self, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Arc<dyn Gate>> {
+        Some(remembered(Gitlab::build(self, context, path, problems)?, context))
+    }
 }
 
 /// The gate, parsed.
@@ -204,8 +213,10 @@ impl System for Gitlab {
         Ok(GitlabRequest { commit, reference, first })
     }
 
-    fn key(question: &GitlabRequest) -> String {
-        format!("{question:?}")
+    fn write_key(GitlabRequest { commit, reference, first }: &GitlabRequest, key: &mut RequestKey) {
+        key.add(commit.as_str());
+        key.add_optional(reference.as_deref());
+        key.add(first.as_str());
     }
 
     async fn rule(&self, question: &GitlabRequest, deadline: Instant) -> Result<Ruling, BackendError> {

@@ -31,6 +31,32 @@ const MAX_RULINGS: u64 = 4096;
 
 type Key = [u8; 32];
 
+/// A hash of what identifies a request to a system. Each part goes in with its length, so that no two lists of parts have
+/// the same hash.
+#[derive(Debug, Default)]
+pub struct RequestKey(Sha256);
+
+impl RequestKey {
+    /// Adds a part.
+    pub(crate) fn add(&mut self, part: impl AsRef<[u8]>) {
+        let part = part.as_ref();
+        self.0.update((part.len() as u64).to_be_bytes());
+        self.0.update(part);
+    }
+
+    /// Adds a part that may be missing, which differs from an empty one.
+    pub(crate) fn add_optional(&mut self, part: Option<impl AsRef<[u8]>>) {
+        self.0.update([u8::from(part.is_some())]);
+        if let Some(part) = part {
+            self.add(part);
+        }
+    }
+
+    fn finish(self) -> Key {
+        self.0.finalize().into()
+    }
+}
+
 /// A system that rules on commits. What is asked is written out first, so that it is known for what it is: however the
 /// parameters differ that it is made of, an equal question is asked once.
 #[async_trait]
@@ -44,8 +70,8 @@ pub trait System: fmt::Debug + Send + Sync + 'static {
     /// When the parameters do not make one.
     async fn question(&self, asked: GateQuery<'_>) -> Result<Self::Request, BackendError>;
 
-    /// What tells `question` from all others to this system.
-    fn key(question: &Self::Request) -> String;
+    /// Adds to `key` what identifies `request` to this system: all that its ruling depends on, but for secrets.
+    fn write_key(request: &Self::Request, key: &mut RequestKey);
 
     /// Asks for CI's word by `deadline`. Read only.
     ///
@@ -90,7 +116,9 @@ impl<S: System> Remembered<S> {
     /// # Errors
     /// When the system gives no clear answer in time, which is not remembered.
     pub(crate) async fn ruling(&self, question: S::Request, asked: GateQuery<'_>) -> Result<Ruling, BackendError> {
-        let key: Key = Sha256::digest(S::key(&question)).into();
+        let mut key = RequestKey::default();
+        S::write_key(&question, &mut key);
+        let key = key.finish();
         if !asked.may_reuse {
             // A question that began earlier may not know what this one is about.
             self.flights.supersede(|flying| *flying == key, || ());
@@ -182,6 +210,27 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_key_tells_parts_apart() {
+        let key = |parts: &[Option<&str>]| {
+            let mut key = RequestKey::default();
+            parts.iter().for_each(|part| key.add_optional(*part));
+            key.finish()
+        };
+        let keys = [
+            key(&[]),
+            key(&[None]),
+            key(&[Some("")]),
+            key(&[Some("ab")]),
+            key(&[Some("a"), Some("b")]),
+            key(&[Some("a"), None, Some("b")]),
+            key(&[Some("b"), Some("a")]),
+        ];
+        let distinct: std::collections::HashSet<_> = keys.iter().collect();
+        assert_eq!(distinct.len(), keys.len());
+        assert_eq!(key(&[Some("ab")]), keys[3]);
+    }
+
     /// Says what it is told to say, after a while; and how often it was asked.
     #[derive(Debug)]
     struct Oracle {
@@ -199,9 +248,7 @@ mod tests {
             Ok(())
         }
 
-        fn key((): &()) -> String {
-            String::new()
-        }
+        fn write_key((): &(), _: &mut RequestKey) {}
 
         async fn rule(&self, (): &(), deadline: Instant) -> Result<Ruling, BackendError> {
             self.asked.fetch_add(1, Ordering::SeqCst);

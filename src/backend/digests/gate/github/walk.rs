@@ -70,8 +70,8 @@ impl WalkBack {
         let (mut here, mut gone, mut history) = (question.clone(), 0, History::default());
         let unseen = loop {
             let parent = match self.first_parent(&here, &mut history, asked).await? {
-                Some(Parent::ImageState(_)) if gone == self.steps => break Some("raise `walkBack`"),
-                Some(Parent::ImageState(parent)) => parent,
+                Some(Parent::Commit(_)) if gone == self.steps => break Some("raise `walkBack`"),
+                Some(Parent::Commit(parent)) => parent,
                 Some(Parent::None) => break None,
                 None => break Some("what was merged in fills the lists of commits, of which only so many are read"),
             };
@@ -134,7 +134,7 @@ struct History {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Parent {
     /// This one.
-    ImageState(Commit),
+    Commit(Commit),
     /// It has none: there the history begins.
     None,
 }
@@ -145,7 +145,7 @@ impl History {
         self.lists += 1;
         for ancestor in listed {
             let parent = match ancestor.parents.first() {
-                Some(parent) => Parent::ImageState(Commit::parse(&parent.sha)?),
+                Some(parent) => Parent::Commit(Commit::parse(&parent.sha)?),
                 None => Parent::None,
             };
             self.parents.insert(Commit::parse(&ancestor.sha)?, parent);
@@ -176,10 +176,7 @@ mod tests {
             });
             history.learn(&commit(from), &listed.collect::<Vec<Ancestor>>())
         };
-        assert_eq!(
-            learn("a", &[("A", &["b", "e"]), ("e", &["f"]), ("b", &["C"])]),
-            Ok(Parent::ImageState(commit("b")))
-        );
+        assert_eq!(learn("a", &[("A", &["b", "e"]), ("e", &["f"]), ("b", &["C"])]), Ok(Parent::Commit(commit("b"))));
         assert_eq!(learn("c", &[("c", &[])]), Ok(Parent::None));
         let wrong: [(Listed<'_>, &str); 4] = [
             (&[], "does not list dddddddd itself"),
@@ -190,6 +187,6 @@ mod tests {
         for (listed, says) in wrong {
             assert!(learn("d", listed).unwrap_err().contains(says), "{listed:?}");
         }
-        assert_eq!((history.parents.get(&commit("e")), history.lists), (Some(&Parent::ImageState(commit("f"))), 6));
+        assert_eq!((history.parents.get(&commit("e")), history.lists), (Some(&Parent::Commit(commit("f"))), 6));
     }
 }
