@@ -1,5 +1,4 @@
-//! The wiring: from a configuration to everything that answers. No globals; clock and sockets are
-//! handed in.
+//! Builds everything that answers requests from a configuration. There are no globals; the caller provides the clock and the sockets.
 
 pub(crate) mod file_watch;
 mod in_flight;
@@ -39,38 +38,38 @@ use crate::{
     tls::Tls,
 };
 
-/// How often the gateway looks whether a held answer must be asked about again.
+/// How often the gateway checks whether a held answer is due to be confirmed.
 const CONFIRM_EVERY: Duration = Duration::from_secs(1);
-/// How often a file is tried that another process holds.
+/// How often opening the cache file is retried while another process holds it.
 const LOCKED_RETRY: Duration = Duration::from_secs(1);
 
-/// Everything that a request may need.
+/// Everything that lives as long as the process.
 pub struct App {
-    /// Who we are on the main listener; it is cleartext without it.
+    /// The certificate and key of the main listener, which is cleartext without them.
     pub tls: Option<Arc<Tls>>,
-    /// How questions are answered.
+    /// Answers queries.
     pub engine: Engine,
-    /// What is counted.
+    /// All metrics.
     pub metrics: Arc<Metrics>,
-    /// Traces of what is done.
+    /// Sends traces.
     pub traces: Traces,
-    /// Where scripts are started.
+    /// Starts scripts.
     pub(crate) launchers: Arc<Launchers>,
-    /// The requests under way.
+    /// Counts the requests under way.
     pub in_flight: InFlight,
-    /// What came of attempts to take another configuration.
+    /// The results of reloads.
     pub(crate) reloads: Reloads,
     /// The phase of the process: serving, or on its way to the exit.
     pub lifecycle: Lifecycle,
     setup: ArcSwap<Setup>,
-    /// Tells that there is another setup.
+    /// The number of the setup in use. Background work watches it.
     generation: watch::Sender<u64>,
     common: Common,
     limits: CacheLimits,
     base: BaseDir,
 }
 
-/// What all configurations of a process share.
+/// What every setup of the process shares.
 struct Common {
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
@@ -79,13 +78,13 @@ struct Common {
 }
 
 impl App {
-    /// Builds everything that `loaded` describes. Opens no socket and runs no backend. `program` is the gateway's own,
-    /// [`launcher::own_program`] but in tests.
+    /// Builds everything that `loaded` describes. Opens no socket and runs no backend. `program` is the gateway's own program:
+    /// [`launcher::own_program`], except in tests.
     ///
     /// [`launcher::own_program`]: crate::clients::launcher::own_program
     ///
     /// # Errors
-    /// With all problems of the configuration. A report comes with success too: it may hold warnings.
+    /// A report with all problems of the configuration. On success, the report may have warnings.
     pub fn build(loaded: Loaded, clock: Arc<dyn Clock>, program: &FilePath) -> Result<(Self, Report), Report> {
         let Some(config) = loaded.config.clone() else { return Err(loaded.report(Vec::new())) };
         let metrics = match Metrics::new() {
@@ -122,24 +121,24 @@ impl App {
         Ok((app, report))
     }
 
-    /// The same with another backend behind all routes.
+    /// The same app with `backend` behind all routes.
     #[cfg(test)]
     pub(crate) fn with_backend(self, backend: &Arc<dyn crate::backend::Backend>) -> Self {
         let setup = Arc::into_inner(self.setup.into_inner()).map(|mut setup| {
             setup.routes.replace_backends(backend);
             setup
         });
-        Self { setup: ArcSwap::from_pointee(setup.expect("nobody has it yet")), ..self }
+        Self { setup: ArcSwap::from_pointee(setup.expect("nothing else holds the setup yet")), ..self }
     }
 
-    /// What the configuration in use says.
+    /// The setup in use.
     #[must_use]
     pub fn setup(&self) -> Arc<Setup> {
         self.setup.load_full()
     }
 
-    /// Opens the file of last good answers, if one is configured. Not part of [`Self::build`], since only one process can
-    /// hold it. A disk in trouble is told and survived.
+    /// Opens the file of last good answers, if `cache.path` is set. This is not part of [`Self::build`], because only one process can hold the
+    /// file. If it cannot be opened, the gateway logs that and serves without it.
     pub fn open_disk(self: &Arc<Self>) {
         let Some(path) = &self.limits.path else {
             tracing::info!("last good answers live in memory only; set `cache.path` to keep them over a restart");
@@ -158,7 +157,7 @@ impl App {
         if let Trouble::Locked(_) = why {
             let app = Arc::downgrade(self);
             let runtime = tokio::runtime::Handle::try_current();
-            // The gateway before this one, which ends soon.
+            // The previous gateway holds the file, and will exit soon.
             std::thread::spawn(move || {
                 loop {
                     std::thread::sleep(LOCKED_RETRY);
@@ -166,7 +165,7 @@ impl App {
                     match open(&app) {
                         Err(Trouble::Locked(_)) => {}
                         Ok(()) => {
-                            tracing::info!("the file of last good answers is free, and used");
+                            tracing::info!("the file of last good answers is free now, and in use");
                             return drop(runtime.map(|runtime| runtime.spawn(async move { app.warm_up().await })));
                         }
                         Err(why) => return tracing::error!(%why, "the file of last good answers cannot be used"),
@@ -176,8 +175,7 @@ impl App {
         }
     }
 
-    /// Reads tokens, keys and certificates again whenever their files may have been renewed, and asks issuers for their keys, for as
-    /// long as it is polled.
+    /// Reads tokens, keys and certificates again whenever their files may have changed, and fetches the keys of issuers. Never returns.
     pub async fn renew(&self) {
         let mut generation = self.generation.subscribe();
         loop {
@@ -197,12 +195,12 @@ impl App {
         }
     }
 
-    /// Starts what backends want ready before the first call.
+    /// Starts the workers that backends want ready before the first call.
     pub fn start_ahead(&self) {
         self.setup().routes.iter().for_each(|route| route.backend.start_ahead());
     }
 
-    /// Asks again what is known, until the gateway is going to end.
+    /// Runs the backends for all known queries again, so that answers are fresh. Stops when the gateway drains.
     pub(crate) async fn warm_up(&self) {
         let setup = self.setup();
         tokio::select! {
@@ -211,7 +209,7 @@ impl App {
         }
     }
 
-    /// Asks again about what is held, at the times that the guard says, for as long as the gateway serves.
+    /// Runs the backends for held answers again, at the times that the guard sets. Returns when the gateway drains.
     pub(crate) async fn confirm_held(&self) {
         let mut ticks = tokio::time::interval(CONFIRM_EVERY);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -224,7 +222,7 @@ impl App {
         }
     }
 
-    /// Brings those metrics up to date that are looked at rather than counted.
+    /// Updates the metrics that are measured rather than counted.
     pub(crate) fn observe(&self) {
         self.engine.observe();
         self.engine.observe_routes(&self.setup().routes);

@@ -25,8 +25,8 @@ mod exit {
 
 /// The server behind Argo CD's ApplicationSet plugin generator.
 ///
-/// It answers `POST /api/v1/getparams.execute` from scripts, HTTP services and image registries, and
-/// never turns "I do not know" into "there is nothing".
+/// It answers `POST /api/v1/getparams.execute` from scripts, HTTP services and image registries. If it cannot find out the
+/// parameter sets, it answers with an error and never with an empty list.
 #[derive(Debug, Parser)]
 #[command(name = "appset-gateway", version, max_term_width = 100)]
 struct Cli {
@@ -38,24 +38,26 @@ struct Cli {
 enum Command {
     /// Serve Argo CD's calls until SIGTERM.
     Serve(serve::ServeArgs),
-    /// Check the configuration and report all that is wrong with it. Opens no socket.
-    #[command(after_help = "Exit codes: 0 good (warnings included), 78 the configuration is wrong.")]
+    /// Check the configuration and report all problems at once. Opens no socket.
+    #[command(
+        after_help = "Exit codes: 0 the configuration is good (it may have warnings), 78 the configuration is wrong."
+    )]
     Check {
         #[command(flatten)]
         file: ConfigFile,
-        /// How to report.
+        /// The output format.
         #[arg(long, short, value_enum, default_value_t)]
         output: Output,
     },
-    /// Ask a route here, without a server, and print what Argo CD would get, or why not.
+    /// Run a route once, without a server, and print the answer that Argo CD would get.
     Call(call::CallArgs),
-    /// Show what a running gateway remembers, and make it ask again.
+    /// List or invalidate the answers that a running gateway remembers.
     Answers(answers::AnswersArgs),
-    /// Show what the guard holds in a running gateway, and release or reject it.
+    /// List, release or reject the answers that the guard holds in a running gateway.
     Held(held::HeldArgs),
     /// Print the JSON Schema of the configuration, for editors and CI.
     Schema,
-    /// Read a token from standard input and print its SHA-256, for `auth.tokens[].sha256`.
+    /// Read a token from standard input and print its SHA-256 for `auth.tokens[].sha256`.
     #[command(after_help = "Example: printf %s \"$TOKEN\" | appset-gateway hash-token")]
     HashToken,
     /// Print a completion script for a shell.
@@ -65,7 +67,7 @@ enum Command {
     },
 }
 
-/// Which configuration is meant.
+/// Where the configuration is.
 #[derive(Debug, Args)]
 struct ConfigFile {
     /// The configuration file.
@@ -80,7 +82,7 @@ struct ConfigFile {
     path: PathBuf,
 }
 
-/// How a command prints.
+/// The output format of a command.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
 enum Output {
     /// For people.
@@ -94,7 +96,7 @@ enum Output {
 #[must_use]
 pub fn run() -> ExitCode {
     crash::tell_on_stderr();
-    // Before all else: these are started often, by the gateway itself.
+    // First of all: the gateway starts these two often.
     match std::env::args_os().nth(1) {
         Some(argument) if argument == launcher::ARGUMENT => return launcher::run(),
         Some(argument) if argument == evaluator::ARGUMENT => return evaluator::run(),
@@ -126,11 +128,11 @@ fn print_token_hash() -> anyhow::Result<ExitCode> {
     let token = token.strip_suffix('\n').unwrap_or(&token);
     let token = token.strip_suffix('\r').unwrap_or(token);
     anyhow::ensure!(!token.trim().is_empty(), "standard input holds no token");
-    anyhow::ensure!(token == token.trim(), "the token begins or ends with white space, which no header carries");
+    anyhow::ensure!(token == token.trim(), "the token begins or ends with white space, which no header can carry");
     print(&hash_token(token))
 }
 
-/// Prints a line. A reader that has gone, as `head` does, is no failure.
+/// Prints a line. It is not an error if the reader has gone, as `head` does.
 fn print(text: &str) -> anyhow::Result<ExitCode> {
     use std::io::Write as _;
     match writeln!(std::io::stdout(), "{text}") {

@@ -1,6 +1,6 @@
-//! `appset-gateway`: the arguments decide, [`appset_gateway::cli`] does.
+//! The program `appset-gateway`. Everything is in [`appset_gateway::cli`].
 
-/// What memory costs is a part of what a request costs: benches/README.md.
+/// Allocating memory is a large part of a request's cost; see benches/README.md.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

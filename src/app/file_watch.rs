@@ -1,5 +1,5 @@
-//! When files may have been renewed. Kubernetes renews a mounted Secret by renaming the link `..data` in its folder, so it is
-//! folders that are watched, and every event counts; and since an event can be missed, time counts too.
+//! Reports when files may have changed. Kubernetes updates a mounted Secret by renaming the link `..data` in its folder, so folders are
+//! watched and every event counts. An event can be missed, so files are also polled every 30 s.
 
 use std::{
     collections::BTreeSet,
@@ -12,27 +12,27 @@ use futures_util::{FutureExt, StreamExt};
 use inotify::{EventStream, Inotify, WatchMask};
 use tokio::time::{sleep, timeout};
 
-/// How often files are looked at without an event.
+/// How often files are polled without an event.
 const POLL: Duration = Duration::from_secs(30);
-/// How long to wait after an event for those that come with it.
+/// How long to wait after an event for further ones of the same change.
 const SETTLE: Duration = Duration::from_millis(100);
 
-/// Tells when files may have been renewed.
+/// Reports when files may have changed.
 #[derive(Debug)]
 pub(crate) struct Renewals {
-    /// Those of the files' folders, where the system can watch.
+    /// Events of the files' folders; `None` if the system cannot watch them.
     events: Option<EventStream<[u8; 4096]>>,
 }
 
 impl Renewals {
-    /// Those of `files`. Where the system cannot watch, time alone counts, which is told in the log.
+    /// Watches `files`. If the system cannot watch, the files are only polled, and the log says so.
     #[must_use]
     pub(crate) fn of(files: &[PathBuf]) -> Self {
         let events = watch(files).inspect_err(unwatched);
         Self { events: events.ok() }
     }
 
-    /// Waits until they may have been.
+    /// Waits until files may have changed.
     pub(crate) async fn next(&mut self) {
         let Some(events) = &mut self.events else { return sleep(POLL).await };
         match timeout(POLL, events.next()).await {
@@ -49,11 +49,11 @@ impl Renewals {
 }
 
 fn unwatched(error: &io::Error) {
-    tracing::warn!(%error, "files cannot be watched, and are looked at every {} s", POLL.as_secs());
+    tracing::warn!(%error, "files cannot be watched, and are polled every {} s", POLL.as_secs());
 }
 
-/// Events of the folders of `files` that stand for other content, by a rename or by whoever has written. Not that a file is read,
-/// which the gateway does itself, nor each write to a file that stays open, such as a log beside them.
+/// Events of the folders of `files` that mean new content: renames, and files closed after writing. Reads are left out, because the gateway
+/// itself reads. Writes to a file that stays open are left out too, such as to a log in the same folder.
 fn watch(files: &[PathBuf]) -> io::Result<EventStream<[u8; 4096]>> {
     let renewed = WatchMask::CLOSE_WRITE | WatchMask::ATTRIB | WatchMask::CREATE | WatchMask::DELETE;
     let moved = WatchMask::MOVE | WatchMask::MOVE_SELF | WatchMask::DELETE_SELF;

@@ -1,4 +1,5 @@
-//! A configuration in outline: where its values stand, and a hash of each. Two outlines tell what differs without showing a value.
+//! The outline of a configuration: the path of each value, and a hash of it. Comparing two outlines shows what changed without showing
+//! values.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,59 +13,59 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{config::Loaded, domain::problem::Path};
 
-/// What is read once, at the start.
+/// The parts that are read once, at the start.
 const AT_THE_START: [&str; 8] =
     ["server.listen", "server.admin", "server.tls", "server.connections", "log", "traces", "cache", "scripts"];
-/// What all routes are built with.
+/// The parts that all routes are built with.
 const OF_ALL_ROUTES: [&str; 3] = ["server.deadline", "outbound", "registries"];
 
-/// Where values stand, as `backend.script.timeout`, and the first half of each one's SHA-256 in hexadecimal.
+/// The paths of values, such as `backend.script.timeout`, and the first half of each value's SHA-256 in hexadecimal.
 type Leaves = BTreeMap<String, String>;
 
-/// How a value is otherwise.
+/// How a value changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Difference {
-    /// It was not there.
+    /// It was added.
     New,
-    /// It is there no more.
+    /// It was removed.
     Gone,
-    /// It is another one.
+    /// It has another value.
     Changed,
 }
 
-/// Where values are otherwise, and how.
+/// The paths of values that changed, and how.
 type Differences = BTreeMap<String, Difference>;
 
-/// A configuration in outline.
+/// The outline of a configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Outline {
-    /// All but the routes.
+    /// Everything except the routes.
     general: Leaves,
-    /// The routes, in their order, those of plugins at the end.
+    /// The routes in order; those of plugins come last.
     routes: IndexMap<String, Leaves>,
 }
 
-/// How another configuration differs.
+/// What a new configuration changes.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Changes {
-    /// Routes that were not there.
+    /// Routes that were added.
     pub new: Vec<String>,
-    /// Routes that are there no more.
+    /// Routes that were removed.
     pub gone: Vec<String>,
-    /// Routes that are otherwise, and where.
+    /// Routes that changed, with the paths of the changes.
     pub(crate) changed: BTreeMap<String, Differences>,
-    /// Routes that are as they were.
+    /// How many routes are unchanged.
     pub same: usize,
-    /// Whether routes that stay are tried in another order.
+    /// Whether the remaining routes are tried in another order.
     pub is_reordered: bool,
-    /// What else is otherwise.
+    /// Changes outside the routes.
     pub(crate) general: Differences,
 }
 
 impl Outline {
-    /// The outline of what was read.
+    /// The outline of `loaded`.
     #[must_use]
     pub(crate) fn of(loaded: &Loaded) -> Self {
         let mut general = Leaves::new();
@@ -82,7 +83,7 @@ impl Outline {
         Self { general, routes }
     }
 
-    /// Whether the part `name` of the configuration `raw` is as it is here.
+    /// Whether the part `name` of the configuration `raw` is the same as in this outline.
     #[must_use]
     pub(crate) fn is_same(&self, name: &str, raw: &Value) -> bool {
         let mut own = Leaves::new();
@@ -92,7 +93,7 @@ impl Outline {
         own.iter().eq(self.general.iter().filter(|(path, _)| is_below(path, name)))
     }
 
-    /// What is otherwise in `other`.
+    /// What `other` changes.
     #[must_use]
     pub(crate) fn changes(&self, other: &Self) -> Changes {
         let only = |one: &Self, two: &Self| {
@@ -122,14 +123,14 @@ impl Outline {
 }
 
 impl Changes {
-    /// Whether nothing is otherwise.
+    /// Whether nothing changed.
     #[must_use]
     pub(crate) fn is_empty(&self) -> bool {
         let Self { new, gone, changed, same: _, is_reordered, general } = self;
         new.is_empty() && gone.is_empty() && changed.is_empty() && !is_reordered && general.is_empty()
     }
 
-    /// What takes effect with the next start only.
+    /// The changes that take effect only at the next start.
     #[must_use]
     pub fn at_the_next_start(&self) -> Vec<String> {
         let is_late = |path: &&String| AT_THE_START.iter().any(|part| is_below(path, part));
@@ -137,7 +138,7 @@ impl Changes {
     }
 }
 
-/// A line for each thing that is otherwise.
+/// One line per change.
 impl fmt::Display for Changes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_empty() {
@@ -190,7 +191,7 @@ fn is_below(path: &str, part: &str) -> bool {
     path.strip_prefix(part).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }
 
-/// Where `one` and `two` differ.
+/// The differences from `one` to `two`.
 fn differing(one: &Leaves, two: &Leaves) -> Differences {
     let in_two = two.iter().filter_map(|(path, hash)| match one.get(path) {
         None => Some((path.clone(), Difference::New)),

@@ -1,4 +1,5 @@
-//! Another configuration in the place of the one in use, without a restart: built whole, swapped at once, or not at all.
+//! Reloads: a new configuration replaces the one in use without a restart. It is built completely first, then swapped in at once. If it
+//! cannot be built, nothing changes.
 
 use std::{
     path::Path as FilePath,
@@ -15,23 +16,23 @@ use crate::{
     engine::route::Route,
 };
 
-/// What came of attempts to take another configuration.
+/// The results of reloads.
 pub(crate) struct Reloads {
-    /// The configuration that the process began with.
+    /// The configuration at the start of the process.
     first: Outline,
     last: Mutex<Option<Attempt>>,
 }
 
-/// What came of one attempt.
+/// The result of one reload.
 #[derive(Debug, Clone)]
 pub(crate) struct Attempt {
-    /// When it was.
+    /// When it happened.
     pub(crate) at: Timestamp,
-    /// Why the configuration before stays in use; else what is otherwise.
+    /// What changed, or the problems for which the previous configuration stays in use.
     pub(crate) result: Result<Arc<Changes>, Vec<String>>,
 }
 
-/// What there was to read: the hash of the files, or what was wrong with them.
+/// What was read: the hash of the files, or why they could not be read.
 type ConfigSource = Result<[u8; 32], String>;
 
 impl Reloads {
@@ -39,7 +40,7 @@ impl Reloads {
         Self { first: setup.outline.clone(), last: Mutex::default() }
     }
 
-    /// The last attempt; `None` when nothing ever changed.
+    /// The last reload; `None` if there was none.
     #[must_use]
     pub(crate) fn last(&self) -> Option<Attempt> {
         self.lock().clone()
@@ -51,29 +52,29 @@ impl Reloads {
 }
 
 impl App {
-    /// What is in use, and what came of the last attempt to take another one; as they were at one time.
+    /// The setup in use and the last reload, as they were at one moment.
     #[must_use]
     pub(crate) fn setup_and_last_attempt(&self) -> (Arc<Setup>, Option<Attempt>) {
         let last = self.reloads.lock();
         (self.setup(), last.clone())
     }
 
-    /// What of the configuration in use takes effect with the next start only.
+    /// The values of the configuration in use that take effect only at the next start.
     #[must_use]
     pub(crate) fn at_the_next_start(&self) -> Vec<String> {
         self.reloads.first.changes(&self.setup().outline).at_the_next_start()
     }
 
-    /// Takes `loaded` in the place of the configuration in use. Routes that stay the same keep their workers, runs under way and answers;
-    /// calls that began before end as they began.
+    /// Replaces the configuration in use by `loaded`. Unchanged routes keep their workers, runs under way and answers. Requests under way
+    /// finish with the previous configuration.
     ///
     /// # Errors
-    /// With all that is wrong with it; then nothing changes.
+    /// A report with all problems; then nothing changes.
     pub fn reload(&self, loaded: Result<Loaded, Report>) -> Result<Arc<Changes>, Report> {
         self.attempt(loaded, false)
     }
 
-    /// [`Self::reload`]; problems that are known to a new try of the same are not told again.
+    /// [`Self::reload`]. A retry of the same files does not log the same problems again.
     fn attempt(&self, loaded: Result<Loaded, Report>, is_retry: bool) -> Result<Arc<Changes>, Report> {
         let before = self.setup();
         let built = loaded.and_then(|loaded| Setup::build(loaded, &self.common, Some(&before)));
@@ -84,11 +85,11 @@ impl App {
                     tracing::warn!("{line}");
                 }
                 let changes = Arc::new(before.outline.changes(&setup.outline));
-                let begun: Vec<_> = setup.routes.new_beside(&before.routes).cloned().collect();
+                let started: Vec<_> = setup.routes.new_beside(&before.routes).cloned().collect();
                 tracing::info!(
                     generation = setup.generation,
                     kept = setup.kept,
-                    begun = begun.len(),
+                    begun = started.len(),
                     gone = changes.gone.len(),
                     "another configuration is in use"
                 );
@@ -107,10 +108,10 @@ impl App {
                 for name in &gone {
                     self.metrics.routes.forget(name);
                 }
-                for route in &begun {
+                for route in &started {
                     route.backend.start_ahead();
                 }
-                self.engine.forget_failures(|name| begun.iter().any(|route| *route.name == *name));
+                self.engine.forget_failures(|name| started.iter().any(|route| *route.name == *name));
                 self.metrics.reloads.succeeded(generation, at);
                 Ok(changes)
             }
@@ -133,13 +134,13 @@ impl App {
         }
     }
 
-    /// Takes the configuration in `file` whenever it, or a plugin's, has changed, and on each `hangup`, for as long as it is polled. One
-    /// that cannot be used is tried again: what it names, such as a mounted Secret, may come after it.
+    /// Reloads `file` whenever it or a plugin's file has changed, and on each `hangup`. Never returns. A configuration with problems is
+    /// tried again, because a file that it names, such as a mounted Secret, may arrive later.
     pub(crate) async fn follow(self: &Arc<Self>, file: &FilePath, mut hangup: Signal) {
         let mut known: ConfigSource = Ok(self.setup().hash);
         let mut watched = vec![file.to_owned()];
         let mut renewals = Renewals::of(&watched);
-        // What a plugin's file said at the start is known, where it is not yet.
+        // The files of plugins are not known yet, so the first round reads without waiting for an event.
         let mut is_new = true;
         loop {
             let mut is_asked = false;
@@ -161,7 +162,7 @@ impl App {
             if let Ok(files) = loaded.as_ref().map(|loaded| loaded.files(file))
                 && files != watched
             {
-                // Looked at once more, since what changed before they were watched was no event.
+                // Read once more: a change before the watch began caused no event.
                 (renewals, watched, is_new) = (Renewals::of(&files), files, true);
             }
             let source = loaded.as_ref().map(|loaded| loaded.hash).map_err(ToString::to_string);
@@ -176,8 +177,8 @@ impl App {
     }
 }
 
-/// Runs what reads files, off the threads that serve. `None` when it panicked.
+/// Runs `work`, which reads files, on a thread that may block. `None` if it panicked.
 async fn off_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.inspect_err(|error| tracing::error!(%error, "the configuration cannot be looked at")).ok()
+    done.inspect_err(|error| tracing::error!(%error, "the configuration cannot be read")).ok()
 }

@@ -1,4 +1,4 @@
-//! All that one configuration says, built: who may call, and who answers what. A reload builds another.
+//! Everything that is built from one configuration: callers, routes and what the routes share. A reload builds a new setup.
 
 use std::sync::Arc;
 
@@ -25,56 +25,55 @@ use crate::{
     tls::Tls,
 };
 
-/// The parts of a configuration that the routes share. While they stay, so do connections, and what was learned of hosts.
-const OF_ALL_ROUTES: [&str; 2] = ["outbound", "registries"];
+/// The parts of a configuration that all routes share. While they are unchanged, connections and the knowledge about hosts are kept.
+const SHARED_PARTS: [&str; 2] = ["outbound", "registries"];
 
-/// All that one configuration says, built. Requests hold on to the one that they began with.
+/// Everything that is built from one configuration. A request keeps the setup with which it began.
 pub struct Setup {
     /// The listeners and their limits.
     pub server: ServerConfig,
     /// Who may call.
     pub auth: Arc<Auth>,
-    /// Who answers what.
+    /// The routes.
     pub routes: RouteTable,
-    /// The configuration in outline, to see what another one changes.
+    /// The outline of the configuration, for finding out what a new one changes.
     pub(crate) outline: Outline,
-    /// Its number, counted from 1 since the start.
+    /// The number of the setup; the first one has 1.
     pub(crate) generation: u64,
-    /// Since when it is in use.
+    /// When it came into use.
     pub(crate) since: Timestamp,
-    /// How many of its routes were taken over from the one before, with all that they hold.
+    /// How many routes were taken over from the previous setup, with everything that they hold.
     pub kept: usize,
-    /// The hash of what it was read from.
+    /// The hash of the configuration's files.
     pub(crate) hash: [u8; 32],
-    /// Where spans go; taken by the process with its first setup.
+    /// Sends spans. The app takes this from the first setup.
     pub(super) traces: Traces,
-    /// Who we are on the main listener; taken by the process with its first setup.
+    /// The certificate of the main listener. The app takes this from the first setup.
     pub(super) tls: Option<Arc<Tls>>,
     shared: Shared,
 }
 
-/// What routes share.
+/// What all routes share.
 #[derive(Clone)]
 struct Shared {
-    /// The configuration's parts that it was built from.
+    /// The parts of the configuration from which it was built.
     raw: Vec<Value>,
     outbound: Arc<Outbound>,
     registries: Arc<Registries>,
 }
 
 impl Setup {
-    /// Builds everything that `loaded` describes, and takes over from `before` what stays the same. Opens no socket and runs no
-    /// backend.
+    /// Builds everything that `loaded` describes, and takes over what is unchanged from `before`. Opens no socket and runs no backend.
     ///
     /// # Errors
-    /// With all problems of the configuration. A report comes with success too: it may hold warnings.
+    /// A report with all problems of the configuration. On success, the report may have warnings.
     pub(super) fn build(mut loaded: Loaded, common: &Common, before: Option<&Self>) -> Result<(Self, Report), Report> {
         let (root, mut problems) = (Path::root(), Problems::default());
         let Some(config) = loaded.config.clone() else { return Err(loaded.report(Vec::new())) };
         check_server(&config, &root, &mut problems);
         let base = &loaded.base.clone();
         let part = |name: &str| loaded.raw.get(name).cloned().unwrap_or_default();
-        let raw: Vec<Value> = OF_ALL_ROUTES.map(part).into();
+        let raw: Vec<Value> = SHARED_PARTS.map(part).into();
         let shared = match before {
             Some(before) if before.shared.raw == raw => before.shared.clone(),
             _ => Shared::build(&config, raw, base, common, &mut problems),
@@ -99,9 +98,9 @@ impl Setup {
         let traces = config.traces.as_ref().and_then(|traces| {
             Traces::build(traces, base, &shared.outbound, &common.metrics.spans, &root.key("traces"), &mut problems)
         });
-        // Of no use before the next start, which is not to be the one that finds out.
-        let of_tls = root.key("server").key("tls");
-        let tls = config.server.tls.as_ref().and_then(|tls| tls.build(base, &of_tls, &mut problems));
+        // A reload does not use it, but reports its problems now rather than at the next start.
+        let tls_path = root.key("server").key("tls");
+        let tls = config.server.tls.as_ref().and_then(|tls| tls.build(base, &tls_path, &mut problems));
         let around = BuildContext {
             raw: &Value::Null,
             base,
@@ -153,7 +152,7 @@ impl Shared {
     }
 }
 
-/// Builds the routes of all plugins, after those of the file; what stands in the file itself of what is wrong with them.
+/// Builds the routes of all plugins, after the routes of the file. Returns the problems that belong to the gateway's own file.
 fn add_plugins(
     routes: &mut RouteTable,
     loaded: &mut Loaded,
@@ -161,20 +160,20 @@ fn add_plugins(
     around: BuildContext<'_>,
     metrics: &Metrics,
 ) -> Vec<Problem> {
-    let mut of_file = Vec::new();
+    let mut main_file_problems = Vec::new();
     for plugin in &mut loaded.plugins {
         let mut found = Vec::new();
         for (index, (config, raw)) in plugin.routes.iter().enumerate() {
             let around = BuildContext { base: &plugin.base, package: Some(&plugin.package), ..around };
             let mut problems = Problems::default();
             routes.add(config, raw, deadline, around, metrics, &Path::root(), &mut problems);
-            // Of the second route only the name is another.
-            let news = |problem: &Problem| index == 0 || problem.path == Path::root().key("name");
-            found.extend(problems.into_vec().into_iter().filter(news));
+            // The second route differs from the first in its name only.
+            let is_new = |problem: &Problem| index == 0 || problem.path == Path::root().key("name");
+            found.extend(problems.into_vec().into_iter().filter(is_new));
         }
-        of_file.extend(found.into_iter().filter_map(|problem| plugin.note(problem)));
+        main_file_problems.extend(found.into_iter().filter_map(|problem| plugin.note(problem)));
     }
-    of_file
+    main_file_problems
 }
 
 fn check_server(config: &Config, root: &Path, problems: &mut Problems) {
@@ -184,8 +183,8 @@ fn check_server(config: &Config, root: &Path, problems: &mut Problems) {
         problems.error(&path.key("maxInFlight"), "with 0 every request would be refused");
     }
     let at = path.key("connections");
-    for (key, most) in [("most", server.connections.most), ("perPeer", server.connections.per_peer)] {
-        if most == 0 {
+    for (key, limit) in [("most", server.connections.most), ("perPeer", server.connections.per_peer)] {
+        if limit == 0 {
             problems.error(&at.key(key), "with 0 nobody could connect");
         }
     }
@@ -206,7 +205,7 @@ fn check_server(config: &Config, root: &Path, problems: &mut Problems) {
     }
 }
 
-/// Points out routes whose answers depend on what was built before, where a restart forgets that.
+/// Warns about routes whose answers depend on earlier builds, when a restart would forget those.
 fn check_memory(config: &Config, root: &Path, problems: &mut Problems) {
     if config.cache.path.is_some() {
         return;

@@ -1,4 +1,4 @@
-//! `appset-gateway answers`: what a running gateway remembers, and how to make it ask again. Speaks to the admin listener.
+//! `appset-gateway answers`: lists and invalidates the answers that a running gateway remembers, through its admin listener.
 
 use std::process::ExitCode;
 
@@ -13,7 +13,7 @@ use super::{
     print,
 };
 
-/// What to do.
+/// The arguments of `answers`.
 #[derive(Debug, Args)]
 #[command(after_help = format!("{HELP}
 
@@ -34,88 +34,88 @@ pub(crate) struct AnswersArgs {
 
 #[derive(Debug, Subcommand)]
 enum AnswersCommand {
-    /// List what is remembered: each question with its state, its age, and the ApplicationSets that asked.
+    /// List the remembered answers, each with its state, its age and the ApplicationSets that asked.
     List {
         #[command(flatten)]
-        of: Of,
+        selector: Selector,
         /// The number of answers to print.
         #[arg(long, value_name = "COUNT", default_value_t = 1000)]
         limit: usize,
-        /// How to print.
+        /// The output format.
         #[arg(long, short, value_enum, default_value_t)]
         output: Output,
     },
-    /// Ask the source again before any of these answers is served. They stay as last good answers.
+    /// Run the backend again before any of these answers is served. They remain as last good answers.
     Invalidate {
         #[command(flatten)]
-        of: Of,
+        selector: Selector,
         #[command(flatten)]
         parameters: ParameterArgs,
-        /// All answers of all routes.
+        /// Invalidate all answers of all routes.
         #[arg(long)]
         all: bool,
-        /// How to print.
+        /// The output format.
         #[arg(long, short, value_enum, default_value_t)]
         output: Output,
     },
 }
 
-/// Which answers are meant.
+/// Selects answers.
 #[derive(Debug, Args)]
-struct Of {
-    /// Only those of this route.
+struct Selector {
+    /// Only answers of this route.
     #[arg(long, short, value_name = "NAME")]
     route: Option<String>,
-    /// Only those of this ApplicationSet, and those that do not depend on the ApplicationSet.
+    /// Only answers for this ApplicationSet, and answers that do not depend on the ApplicationSet.
     #[arg(long, short, value_name = "NAME")]
     application_set: Option<String>,
 }
 
-/// Does it and prints what came of it.
+/// Runs the command and prints its result.
 pub(crate) fn run(arguments: &AnswersArgs) -> anyhow::Result<ExitCode> {
     let gateway = Gateway::find(&arguments.admin, &arguments.file.path)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     match &arguments.command {
-        AnswersCommand::List { of, limit, output } => runtime.block_on(list(&gateway, of, *limit, *output)),
-        AnswersCommand::Invalidate { of, parameters, all, output } => {
-            let mut what = Map::new();
-            what.extend(of.route.clone().map(|name| ("route".to_owned(), name.into())));
-            what.extend(of.application_set.clone().map(|name| ("applicationSet".to_owned(), name.into())));
+        AnswersCommand::List { selector, limit, output } => runtime.block_on(list(&gateway, selector, *limit, *output)),
+        AnswersCommand::Invalidate { selector, parameters, all, output } => {
+            let mut selection = Map::new();
+            selection.extend(selector.route.clone().map(|name| ("route".to_owned(), name.into())));
+            selection.extend(selector.application_set.clone().map(|name| ("applicationSet".to_owned(), name.into())));
             let input = parameters.read()?;
             if !input.is_empty() {
-                what.insert("input".to_owned(), input.into());
+                selection.insert("input".to_owned(), input.into());
             }
-            ensure!(*all == what.is_empty(), "name a route, an ApplicationSet or parameters, or give --all");
-            runtime.block_on(invalidate(&gateway, &what.into(), *output))
+            ensure!(*all == selection.is_empty(), "name a route, an ApplicationSet or parameters, or give --all");
+            runtime.block_on(invalidate(&gateway, &selection.into(), *output))
         }
     }
 }
 
-async fn list(gateway: &Gateway, of: &Of, limit: usize, output: Output) -> anyhow::Result<ExitCode> {
+async fn list(gateway: &Gateway, selector: &Selector, limit: usize, output: Output) -> anyhow::Result<ExitCode> {
     let limit = limit.to_string();
     let mut query = vec![("limit", limit.as_str())];
-    query.extend(of.route.as_deref().map(|name| ("route", name)));
-    query.extend(of.application_set.as_deref().map(|name| ("applicationSet", name)));
-    let told = gateway.get(&["answers"], &query).await?;
+    query.extend(selector.route.as_deref().map(|name| ("route", name)));
+    query.extend(selector.application_set.as_deref().map(|name| ("applicationSet", name)));
+    let reply = gateway.get(&["answers"], &query).await?;
     if output == Output::Json {
-        return print(&format!("{told:#}"));
+        return print(&format!("{reply:#}"));
     }
-    let answers = told["answers"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let answers = reply["answers"].as_array().map(Vec::as_slice).unwrap_or_default();
     answers.iter().try_for_each(|answer| print(&shown(answer)).map(drop))?;
-    match told["total"].as_u64().unwrap_or_default() {
+    match reply["total"].as_u64().unwrap_or_default() {
         0 => print("nothing is remembered"),
         total if total > answers.len() as u64 => print(&format!("{} of {total}; --limit prints more", answers.len())),
         _ => Ok(ExitCode::SUCCESS),
     }
 }
 
-/// An answer for people: a line, and one for what is wrong with it.
+/// An answer as text: one line, and a second one if the answer is failing or held.
 fn shown(answer: &Value) -> String {
     let age = answer["ageSeconds"].as_u64().zip(answer["parameterSets"].as_u64()).map(|(age, sets)| {
         let s = if sets == 1 { "" } else { "s" };
         format!(", {age} s old, {sets} parameter set{s}")
     });
-    // A held answer is a failure, too.
+    // A held answer is a failure too.
     let why = answer["failing"]["message"].as_str().or_else(|| answer["held"]["message"].as_str());
     format!(
         "{}  {} {}: {}{}{}{}",
@@ -129,10 +129,10 @@ fn shown(answer: &Value) -> String {
     )
 }
 
-async fn invalidate(gateway: &Gateway, what: &Value, output: Output) -> anyhow::Result<ExitCode> {
-    let told = gateway.post(&["answers", "invalidate"], Some(what)).await?;
+async fn invalidate(gateway: &Gateway, selection: &Value, output: Output) -> anyhow::Result<ExitCode> {
+    let reply = gateway.post(&["answers", "invalidate"], Some(selection)).await?;
     if output == Output::Json {
-        return print(&format!("{told:#}"));
+        return print(&format!("{reply:#}"));
     }
-    print(&format!("answers to ask for again: {}; runs cut off: {}", told["answers"], told["runs"]))
+    print(&format!("answers to ask for again: {}; runs cut off: {}", reply["answers"], reply["runs"]))
 }

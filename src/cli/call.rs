@@ -1,5 +1,5 @@
-//! `appset-gateway call`: the same engine without a server, for finding out what a route answers, and how: each
-//! backend's part in it is shown, before the route shapes it.
+//! `appset-gateway call`: runs a route once, with the same engine and without a server. It prints the answer, and what each backend found
+//! before the route shaped it.
 
 mod steps;
 
@@ -28,32 +28,32 @@ use crate::{
     telemetry::log::{self, Format, LogConfig, Severity, Stream},
 };
 
-/// What is asked, of whom.
+/// The arguments of `call`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   appset-gateway call pr-digests -p branch=main
   appset-gateway call --application-set fb-matrix --json '{\"branch\":\"main\",\"list\":[1,2]}'
 
-The answer goes to standard output, everything else to standard error: what each backend found before the route shaped it,
-what a program wrote to stderr, and how long it took.
+The answer goes to standard output. Everything else goes to standard error: what each backend found before the route shaped it,
+what programs wrote to stderr, and the time that each step took.
 Exit codes: 0 answered (also with an empty list), 1 no answer, 78 the configuration is wrong.")]
 pub(crate) struct CallArgs {
-    /// The route. Without it, the first whose `match` takes the call.
+    /// The route. Without it, the first route whose `match` accepts the call.
     route: Option<String>,
     #[command(flatten)]
     parameters: ParameterArgs,
-    /// The ApplicationSet that asks.
+    /// The name of the ApplicationSet that asks.
     #[arg(long, short, value_name = "NAME", default_value = "")]
     application_set: String,
-    /// How to print: the answer with a summary, or everything as one JSON object.
+    /// The output format: the answer with a summary, or everything as one JSON object.
     #[arg(long, short, value_enum, default_value_t)]
     output: Output,
     #[command(flatten)]
     file: ConfigFile,
 }
 
-/// Asks once and prints the answer.
+/// Runs the route once and prints the answer.
 pub(crate) fn run(arguments: &CallArgs) -> anyhow::Result<ExitCode> {
     let _flush = log::init(LogConfig { format: Format::Text, level: Severity::Warn }, Stream::Stderr);
     let built =
@@ -89,16 +89,16 @@ pub(crate) fn run(arguments: &CallArgs) -> anyhow::Result<ExitCode> {
 
 async fn pick(app: &App, arguments: &CallArgs, parameters: &Parameters) -> anyhow::Result<Arc<Route>> {
     let setup = app.setup();
-    let known = || setup.routes.iter().map(|route| &*route.name).collect::<Vec<_>>().join(", ");
+    let names = || setup.routes.iter().map(|route| &*route.name).collect::<Vec<_>>().join(", ");
     if let Some(name) = &arguments.route {
         let route = setup.routes.by_name(name);
-        return route.cloned().with_context(|| format!("there is no route `{name}`; there are: {}", known()));
+        return route.cloned().with_context(|| format!("there is no route `{name}`; there are: {}", names()));
     }
     let deadline = Instant::now() + setup.server.deadline.0;
     let query = Query::new(arguments.application_set.as_str().into(), Arc::new(parameters.clone()), deadline);
     let found = setup.routes.by_match(&query).await;
     let found = found.map_err(|(route, error)| anyhow::anyhow!(ApiError::of_match(&route, error).message))?;
-    found.cloned().with_context(|| format!("no route's `match` takes this call; name one of: {}", known()))
+    found.cloned().with_context(|| format!("no route's `match` takes this call; name one of: {}", names()))
 }
 
 fn show_answer(answer: &Answer, route: &Route, key: &str, steps: &Value, output: Output) -> anyhow::Result<ExitCode> {

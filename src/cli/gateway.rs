@@ -1,4 +1,4 @@
-//! A gateway that runs, asked by its admin listener.
+//! The client of a running gateway's admin listener.
 
 use std::{
     net::IpAddr,
@@ -24,17 +24,17 @@ use crate::{
     },
 };
 
-/// How long the gateway may take: a release asks the backend.
+/// How long the gateway may take. A release runs the backend.
 const TIMEOUT: Duration = Duration::from_mins(1);
 /// The largest answer that is read, in bytes.
-const LARGEST: usize = 64 * 1024 * 1024;
+const MAX_ANSWER_BYTES: usize = 64 * 1024 * 1024;
 
 /// How a command finds the gateway: the first part of the help of each command that asks one.
 pub(crate) const HELP: &str = "\
 The gateway is the one of the configuration: its address is `server.admin`, and the token is the first one with `role: admin` that \
 has a `file` or `env`. --admin and --token-file override both, for a gateway elsewhere.";
 
-/// Which gateway is meant, where it is not the one of the configuration.
+/// Selects a gateway other than the configuration's.
 #[derive(Debug, Args)]
 pub(crate) struct AdminArgs {
     /// The admin listener's URL or address, such as `http://localhost:4356`.
@@ -51,18 +51,18 @@ fn parse_admin(text: &str) -> Result<Url, String> {
     if matches!(url.scheme(), "http" | "https") {
         Ok(url)
     } else {
-        Err("it begins with http:// or https://".to_owned())
+        Err("a URL begins with http:// or https://".to_owned())
     }
 }
 
-/// A gateway that runs.
+/// A running gateway.
 pub(crate) struct Gateway {
     admin: Url,
     token: Secret,
 }
 
 impl Gateway {
-    /// The one that `arguments` name, or else the configuration file `path`.
+    /// The gateway that `arguments` name, or else the one of the configuration file `path`.
     pub(crate) fn find(arguments: &AdminArgs, path: &Path) -> anyhow::Result<Self> {
         let from_file = arguments.token_file.clone().map(SecretRef::File);
         let (admin, token) = match (&arguments.admin, from_file) {
@@ -95,7 +95,7 @@ impl Gateway {
         Ok(Self { admin, token: token.map_err(anyhow::Error::msg)? })
     }
 
-    /// What it says at `path` below `/admin`, with `query`.
+    /// `GET` of `path` below `/admin`, with `query`.
     pub(crate) async fn get(&self, path: &[&str], query: &[(&str, &str)]) -> anyhow::Result<Value> {
         let mut url = self.url(path)?;
         if !query.is_empty() {
@@ -104,7 +104,7 @@ impl Gateway {
         self.call(Method::GET, url, None).await
     }
 
-    /// Tells it `body` at `path` below `/admin`.
+    /// `POST` of `body` to `path` below `/admin`.
     pub(crate) async fn post(&self, path: &[&str], body: Option<&Value>) -> anyhow::Result<Value> {
         self.call(Method::POST, self.url(path)?, body).await
     }
@@ -112,7 +112,7 @@ impl Gateway {
     fn url(&self, path: &[&str]) -> anyhow::Result<Url> {
         let mut url = self.admin.clone();
         let mut segments =
-            url.path_segments_mut().map_err(|()| anyhow::anyhow!("{} is no base for a path", self.admin))?;
+            url.path_segments_mut().map_err(|()| anyhow::anyhow!("{} cannot have a path", self.admin))?;
         segments.pop_if_empty().push("admin").extend(path);
         drop(segments);
         Ok(url)
@@ -125,26 +125,26 @@ impl Gateway {
         let headers = HeaderMap::from_iter([(header::AUTHORIZATION, authorization)]);
         let deadline = Instant::now() + TIMEOUT;
         let body = body.map(|body| body.to_string().into());
-        let call = Call { method, headers, body, may_repeat: false, ..Call::get(url, LARGEST, deadline) };
+        let call = Call { method, headers, body, may_repeat: false, ..Call::get(url, MAX_ANSWER_BYTES, deadline) };
         let line = Outbound::new(Arc::new(SystemClock)).line(ClientOptions::default()).map_err(anyhow::Error::msg)?;
         let reply = line.fetch(call).await?;
-        let told: Value = serde_json::from_slice(&reply.body)
-            .with_context(|| format!("{} answered {}, and no JSON", self.admin, reply.status))?;
+        let answer: Value = serde_json::from_slice(&reply.body)
+            .with_context(|| format!("{} answered {} without JSON", self.admin, reply.status))?;
         if !reply.status.is_success() {
-            bail!("{}", told["message"].as_str().unwrap_or("it failed and did not say why"));
+            bail!("{}", answer["message"].as_str().unwrap_or("the gateway failed without a message"));
         }
-        Ok(told)
+        Ok(answer)
     }
 }
 
-/// What `told` says under `name`, fit for a terminal.
-pub(crate) fn text(told: &Value, name: &str) -> String {
-    told[name].as_str().unwrap_or_default().escape_debug().to_string()
+/// The text under `name` in `entry`, escaped for a terminal.
+pub(crate) fn text(entry: &Value, name: &str) -> String {
+    entry[name].as_str().unwrap_or_default().escape_debug().to_string()
 }
 
-/// The ApplicationSets that asked for what is `told`, as the end of a line; nothing where none is known.
-pub(crate) fn asked_by(told: &Value) -> String {
-    let names = told["askedBy"].as_array().into_iter().flatten().filter_map(Value::as_str);
+/// The ApplicationSets that asked for `entry`, as the end of a line. Empty if none is known.
+pub(crate) fn asked_by(entry: &Value) -> String {
+    let names = entry["askedBy"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let names: Vec<String> = names.map(|name| name.escape_debug().to_string()).collect();
     if names.is_empty() { String::new() } else { format!(", asked by {}", names.join(", ")) }
 }

@@ -1,5 +1,4 @@
-//! `appset-gateway held`: what the guard holds in a running gateway, and what an operator says to it. Speaks to the
-//! admin listener.
+//! `appset-gateway held`: lists, releases and rejects the answers that the guard holds in a running gateway, through its admin listener.
 
 use std::process::ExitCode;
 
@@ -12,7 +11,7 @@ use super::{
     print,
 };
 
-/// What to do.
+/// The arguments of `held`.
 #[derive(Debug, Args)]
 #[command(after_help = format!("{HELP}
 
@@ -32,35 +31,35 @@ pub(crate) struct HeldArgs {
 
 #[derive(Debug, Subcommand)]
 enum HeldCommand {
-    /// List what is held, the oldest first.
+    /// List the held answers, the oldest first.
     List {
-        /// How to print.
+        /// The output format.
         #[arg(long, short, value_enum, default_value_t)]
         output: Output,
     },
-    /// Believe a held answer as soon as the source says it again, which it is asked to do at once.
+    /// Accept a held answer as soon as the backend gives it again. The backend runs at once.
     Release {
-        /// As `held list` prints it.
+        /// The id that `held list` prints, or the beginning of it.
         id: String,
     },
-    /// Never believe a held answer, however often the source says it; the last good one stays.
+    /// Never accept a held answer, however often the backend gives it. The last good answer stays.
     Reject {
-        /// As `held list` prints it.
+        /// The id that `held list` prints, or the beginning of it.
         id: String,
     },
 }
 
-/// Does it and prints what came of it.
+/// Runs the command and prints its result.
 pub(crate) fn run(arguments: &HeldArgs) -> anyhow::Result<ExitCode> {
     let gateway = Gateway::find(&arguments.admin, &arguments.file.path)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     match &arguments.command {
         HeldCommand::List { output } => {
-            let told = runtime.block_on(gateway.get(&["held"], &[]))?;
+            let reply = runtime.block_on(gateway.get(&["held"], &[]))?;
             if *output == Output::Json {
-                return print(&format!("{told:#}"));
+                return print(&format!("{reply:#}"));
             }
-            let held = told["held"].as_array().map(Vec::as_slice).unwrap_or_default();
+            let held = reply["held"].as_array().map(Vec::as_slice).unwrap_or_default();
             if held.is_empty() {
                 return print("nothing is held");
             }
@@ -86,8 +85,8 @@ fn shown(held: &Value) -> String {
 }
 
 async fn decide(gateway: &Gateway, id: &str, decision: &str) -> anyhow::Result<ExitCode> {
-    let told = gateway.post(&["held", id, decision], None).await?;
-    print(told["message"].as_str().unwrap_or_default())?;
-    let is_done = decision == "reject" || told["isHeld"] == Value::Bool(false);
+    let reply = gateway.post(&["held", id, decision], None).await?;
+    print(reply["message"].as_str().unwrap_or_default())?;
+    let is_done = decision == "reject" || reply["isHeld"] == Value::Bool(false);
     Ok(if is_done { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) })
 }

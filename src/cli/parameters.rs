@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::domain::{document, generator::Parameters};
 
-/// Input parameters, each with `-p` or all as one JSON object.
+/// Input parameters: each with `-p`, or all as one JSON object.
 #[derive(Debug, Args)]
 pub(crate) struct ParameterArgs {
     /// A parameter with a text value; may be given several times.
@@ -26,7 +26,7 @@ impl ParameterArgs {
     /// The parameters.
     ///
     /// # Errors
-    /// When `--json` is no object.
+    /// When `--json` is not an object.
     pub(crate) fn read(&self) -> anyhow::Result<Parameters> {
         let mut parameters = match &self.json {
             Some(text) => match document::parse(text.as_bytes()).map_err(anyhow::Error::msg).context("--json")? {

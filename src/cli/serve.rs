@@ -1,4 +1,4 @@
-//! `appset-gateway serve`: sockets, signals, and an orderly end.
+//! `appset-gateway serve`: sockets, signals and the shutdown.
 
 use std::{io, path::Path, process::ExitCode, sync::Arc, time::Duration};
 
@@ -28,30 +28,30 @@ use crate::{
     },
 };
 
-/// What finishing may take beyond the deadline that every request has.
+/// How much longer than a request's deadline the shutdown may wait for it.
 const MARGIN: Duration = Duration::from_secs(1);
 
 /// How long the last answers may take to reach the disk, and the last spans their collector.
 const FLUSH: Duration = Duration::from_secs(5);
 
-/// More open files are of no use.
+/// The most open files that the gateway asks for.
 const MAX_FILES: u64 = 65_536;
 
-/// What Kubernetes ends a container with.
+/// The signal with which Kubernetes ends a container.
 const TERMINATE: &str = "SIGTERM";
 
-/// What to serve.
+/// The arguments of `serve`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A change of the file is taken over while it serves, also on SIGHUP: checked whole, and swapped at once or not at all. --check-reload asks the \
-gateway that runs (by `server.admin` and a token with `role: admin` of the configuration, or --admin and --token-file) what it has, and says \
-what the file would change there. Nothing is changed.
+The gateway reloads the file when it changes, and on SIGHUP. A reload checks the whole file first; it takes over everything or nothing. \
+--check-reload asks the running gateway for its configuration and prints what the file would change there; it changes nothing. It finds \
+the gateway by `server.admin` and a token with `role: admin` of the configuration, or by --admin and --token-file.
 
 Exit codes: 0 ended by a signal, or checked; 1 failed; 78 the configuration is wrong.")]
 pub(crate) struct ServeArgs {
     #[command(flatten)]
     file: ConfigFile,
-    /// Say what the file would change in the gateway that runs, and end.
+    /// Print what the file would change in the running gateway, and exit.
     #[arg(long)]
     check_reload: bool,
     #[command(flatten)]
@@ -65,7 +65,7 @@ pub(crate) fn run(arguments: &ServeArgs) -> anyhow::Result<ExitCode> {
         return check_reload(file, &arguments.admin);
     }
     // Before the first secret is read.
-    let kept = crash::leave_no_memory();
+    let no_core_dump = crash::leave_no_memory();
     let loaded = match Loaded::read(file) {
         Ok(loaded) => loaded,
         Err(report) => {
@@ -85,7 +85,7 @@ pub(crate) fn run(arguments: &ServeArgs) -> anyhow::Result<ExitCode> {
     for line in report.lines() {
         tracing::warn!("{line}");
     }
-    if let Err(error) = kept {
+    if let Err(error) = no_core_dump {
         tracing::warn!(%error, "a crash may write this process's memory, with its secrets, to a disk");
     }
     if let Err(error) = allow_connections() {
@@ -93,18 +93,18 @@ pub(crate) fn run(arguments: &ServeArgs) -> anyhow::Result<ExitCode> {
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let code = runtime.block_on(serve(Arc::new(app), file));
-    // Whatever still reads a file must not hold up the end.
+    // A thread that still reads a file must not delay the exit.
     runtime.shutdown_background();
     code
 }
 
-/// Raises the limit of open files to what the system allows: a connection is one, and shells allow 1024.
+/// Raises the limit of open files as far as the system allows. Each connection is an open file, and shells allow 1024.
 fn allow_connections() -> nix::Result<()> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, soft.max(hard.min(MAX_FILES)), hard)
 }
 
-/// Prints what `file` would change in the gateway that runs.
+/// Prints what `file` would change in the running gateway.
 fn check_reload(file: &Path, admin: &AdminArgs) -> anyhow::Result<ExitCode> {
     let loaded = Loaded::read(file);
     let outline = loaded.as_ref().ok().map(Outline::of);
@@ -121,21 +121,21 @@ fn check_reload(file: &Path, admin: &AdminArgs) -> anyhow::Result<ExitCode> {
     };
     let gateway = Gateway::find(admin, file)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let told = runtime.block_on(gateway.get(&["config"], &[]))?;
-    let running = serde_json::from_value::<Outline>(told["outline"].clone())
-        .context("the gateway that runs is of another version: it does not say what it has")?;
+    let answer = runtime.block_on(gateway.get(&["config"], &[]))?;
+    let running = serde_json::from_value::<Outline>(answer["outline"].clone())
+        .context("the running gateway has another version: its answer has no outline of its configuration")?;
     print(running.changes(&outline).to_string().trim_end())
 }
 
 async fn serve(app: Arc<App>, file: &Path) -> anyhow::Result<ExitCode> {
-    // Before anything that takes time: a hangup that came earlier would end the process.
+    // Before anything that takes time: without a handler, SIGHUP would end the process.
     let hangup = signal(SignalKind::hangup())?;
     app.open_disk();
     match app.launchers.lacks().await {
-        Ok(lacks) => lacks.iter().for_each(|lack| tracing::warn!("scripts are not wholly contained: {lack}")),
+        Ok(lacks) => lacks.iter().for_each(|lack| tracing::warn!("scripts are not completely contained: {lack}")),
         Err(why) => tracing::error!(%why, "scripts cannot be started"),
     }
-    // Before the first connection: a signal that came earlier would end the process at once.
+    // Before the first connection: without a handler, a signal would end the process at once.
     let mut signals = Signals::listen()?;
     let setup = app.setup();
     let bind = async |address, key: &str| {
@@ -167,7 +167,7 @@ async fn serve(app: Arc<App>, file: &Path) -> anyhow::Result<ExitCode> {
     let signal = signals.next().await;
     app.lifecycle.enter(Phase::Draining);
     let end = async {
-        // Who ends it by hand waits for it.
+        // Only Kubernetes' signal drains: whoever presses Ctrl-C waits for the exit.
         let drain = app.setup().server.drain.0;
         if signal == TERMINATE && !drain.is_zero() {
             tracing::info!(signal, ?drain, "serving on, so that callers can find another gateway");
@@ -207,7 +207,7 @@ async fn answer(app: Arc<App>, main: TcpListener, admin: TcpListener) -> bool {
     is_whole
 }
 
-/// The signals that end it.
+/// The signals that end the gateway.
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
@@ -218,7 +218,7 @@ impl Signals {
         Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
 
-    /// The name of the next one.
+    /// The name of the next signal.
     async fn next(&mut self) -> &'static str {
         tokio::select! {
             _ = self.terminate.recv() => TERMINATE,

@@ -1,10 +1,10 @@
-//! How the steps of an answer are shown: as JSON, or as lines for people.
+//! Formats the steps of an answer, as JSON or as text.
 
 use serde_json::{Map, Value, json};
 
 use crate::domain::{document::excerpt, generator::watch::Step, secret::Secrets};
 
-/// The most characters of a list that people are shown; JSON has all of it.
+/// The most characters of a list in text. JSON has the whole list.
 const MAX_SHOWN_CHARS: usize = 1000;
 
 /// The steps as JSON, without `secrets`.
@@ -12,7 +12,7 @@ pub(crate) fn tell(steps: &[Step], secrets: &Secrets) -> Value {
     steps.iter().map(|step| redacted(of_step(step), secrets)).collect()
 }
 
-/// The steps as [`tell`] told them, as lines.
+/// The steps in the form of [`tell`], as lines of text.
 pub(crate) fn lines(steps: &Value) -> Vec<String> {
     let mut lines = Vec::new();
     for step in steps.as_array().into_iter().flatten() {
@@ -37,9 +37,9 @@ pub(crate) fn lines(steps: &Value) -> Vec<String> {
 }
 
 fn of_step(step: &Step) -> Value {
-    let mut told = Map::new();
-    told.insert("name".into(), step.name.as_str().into());
-    told.insert("kind".into(), step.kind.into());
+    let mut json = Map::new();
+    json.insert("name".into(), step.name.as_str().into());
+    json.insert("kind".into(), step.kind.into());
     let milliseconds = |time: std::time::Duration| json!(time.as_secs_f64() * 1000.0);
     let optional = [
         ("milliseconds", step.took.map(milliseconds)),
@@ -50,11 +50,11 @@ fn of_step(step: &Step) -> Value {
         ("error", step.error.clone().map(Value::String)),
         ("stderr", step.stderr.clone().filter(|text| !text.trim().is_empty()).map(Value::String)),
     ];
-    told.extend(optional.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
-    Value::Object(told)
+    json.extend(optional.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
+    Value::Object(json)
 }
 
-/// What one step found may hold a secret that no answer would.
+/// `value` without `secrets`. The output of a single step may hold a secret that the answer does not.
 fn redacted(value: Value, secrets: &Secrets) -> Value {
     match value {
         Value::String(text) => Value::String(secrets.redact(&text)),
