@@ -1,4 +1,4 @@
-//! Who calls, and what that caller may ask. A bearer token is taken to its caller before the body is read.
+//! Authentication and permissions of callers. The bearer token is checked before a request's body is read.
 
 mod allowance;
 mod budget;
@@ -47,11 +47,11 @@ use crate::{
     telemetry::metrics::Metrics,
 };
 
-/// The longest token that anybody is asked about, in bytes.
-const LONGEST: usize = 8 * 1024;
-/// How many attempts from an address may fail at once.
+/// The longest token that is checked by an issuer or an API server, in bytes.
+const MAX_TOKEN_BYTES: usize = 8 * 1024;
+/// How many failed attempts of one address are free.
 const FAILURES_AT_ONCE: NonZeroU32 = NonZeroU32::new(100).expect("it is not 0");
-/// How many may then fail per second.
+/// How many more failed attempts per second one address then gets.
 const FAILURES_PER_SECOND: NonZeroU32 = NonZeroU32::new(10).expect("it is not 0");
 
 /// Who may call.
@@ -61,18 +61,18 @@ pub struct AuthConfig {
     /// Bearer tokens. Several may be valid at once, so that one can be rotated.
     #[serde(default)]
     pub(crate) tokens: Vec<TokenConfig>,
-    /// Issuers whose tokens (JWT) are taken.
+    /// Issuers whose tokens (JWT) are accepted.
     #[serde(default)]
     pub jwt: Vec<JwtConfig>,
-    /// A cluster's API server, which is asked whose the tokens are that nobody else knows.
+    /// A cluster's API server, which checks tokens that no other entry knows.
     pub(crate) token_review: Option<TokenReviewConfig>,
-    /// Callers by the certificate that they show, where `server.tls.clientCa` says which are believed.
+    /// Callers by client certificate. `server.tls.clientCa` verifies the certificates.
     #[serde(default)]
     pub(crate) certificates: Vec<CertificateConfig>,
 }
 
 impl AuthConfig {
-    /// What callers may be for.
+    /// The roles of all configured callers.
     fn roles(&self) -> impl Iterator<Item = Role> {
         let reviewed = self.token_review.iter().flat_map(|review| &review.callers).map(|callers| callers.role);
         let shown = self.certificates.iter().map(|_| Role::Caller);
@@ -91,16 +91,16 @@ pub struct Auth {
     clock: Arc<dyn Clock>,
 }
 
-/// What callers are known with.
+/// What building [`Auth`] needs.
 #[derive(Clone, Copy)]
 pub struct AuthContext<'a> {
     /// Where relative paths start.
     pub base: &'a BaseDir,
-    /// What time it is.
+    /// The clock.
     pub clock: &'a Arc<dyn Clock>,
-    /// The way to those who vouch for callers.
+    /// The HTTP client for issuers and API servers.
     pub outbound: &'a Outbound,
-    /// What is counted.
+    /// All metrics.
     pub metrics: &'a Metrics,
 }
 
@@ -113,8 +113,7 @@ pub fn hash_token(token: &str) -> String {
 }
 
 impl Auth {
-    /// Reads all tokens, and keys that are on this machine. No token at all, or an empty one, is an error: an open gateway is never a
-    /// default.
+    /// Reads all tokens and local keys. It is an error to configure no token, or an empty one: the gateway never accepts everybody.
     pub fn build(config: &AuthConfig, means: AuthContext<'_>, path: &Path, problems: &mut Problems) -> Self {
         if !config.roles().any(|role| role == Role::Caller) {
             problems.error_with_help(
@@ -138,26 +137,25 @@ impl Auth {
         }
     }
 
-    /// The files that may be renewed while the gateway runs.
+    /// The files that may change while the gateway runs.
     #[must_use]
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         self.tokens.files().chain(self.issuers.files()).collect()
     }
 
-    /// Reads the files again. What can be used takes the place of what was there before; what cannot be read changes
-    /// nothing but a line in the log.
+    /// Reads the files again. New content replaces the old. A file that cannot be used keeps its old content, and the log says so.
     pub fn refresh(&self) {
         self.tokens.refresh();
         self.issuers.reread();
     }
 
-    /// Keeps what issuers publish fresh, for as long as it is polled.
+    /// Fetches the published keys of issuers regularly.
     pub(crate) async fn keep_fresh(&self) {
         self.issuers.keep_keys().await;
     }
 
-    /// Takes over what `former` learned from those who vouch for callers and are still asked here, and how much was asked and failed
-    /// of late.
+    /// Takes over from `former` the results of issuers and API servers that are still configured, the callers' used allowances, and the failed
+    /// attempts.
     pub(crate) fn take_over(&mut self, former: &Self) {
         self.failures = Arc::clone(&former.failures);
         carry_over(former.tokens.allowances(), self.tokens.allowances_mut());
@@ -170,23 +168,23 @@ impl Auth {
         }
     }
 
-    /// The caller whose certificate, which was verified, has this subject or one of these URIs.
+    /// The caller whose verified certificate has this subject or one of these URIs.
     #[must_use]
     pub(crate) fn by_certificate(&self, subject: &str, uris: &[String]) -> Option<Arc<Caller>> {
         self.certificates.find(subject, uris)
     }
 
-    /// Notes that somebody at `peer` was refused. When that happened too often of late: after what time it did not.
+    /// Notes a refused attempt from `peer`. If there were too many, returns when the next attempt is allowed.
     #[must_use]
     pub(crate) fn failed(&self, peer: IpAddr) -> Option<Duration> {
         self.failures.spend(peer).err()
     }
 
-    /// The caller that sent a request with these `headers` from `peer`.
+    /// The caller of a request with these `headers` from `peer`.
     ///
     /// # Errors
-    /// When it is none, or none now, or that cannot be told. More than one `Authorization` header is refused: a proxy may have checked
-    /// another than we would.
+    /// When the token is wrong or not valid now, or cannot be checked. More than one `Authorization` header is refused, because a proxy may
+    /// have checked a different one.
     pub async fn authenticate(&self, headers: &HeaderMap, peer: IpAddr) -> Result<Arc<Caller>, Refused> {
         let mut authorization = headers.get_all(header::AUTHORIZATION).iter();
         let token = authorization.next().and_then(|value| bearer(value.as_bytes()));
@@ -205,14 +203,14 @@ impl Auth {
         if let Some(verdict) = self.reviews.as_ref().and_then(|reviews| reviews.known(&presented, now)) {
             return verdict;
         }
-        // Rare, and larger than the rest of a request.
-        Box::pin(self.meet(token, presented, peer)).await
+        // Boxed, because this future is rare and larger than the rest of a request's.
+        Box::pin(self.verify(token, presented, peer)).await
     }
 
-    /// The caller of a `token` that is not known yet.
-    async fn meet(&self, token: &[u8], hash: TokenHash, peer: IpAddr) -> Result<Arc<Caller>, Refused> {
-        if token.len() > LONGEST {
-            return Err(Refused::wrong(format!("the token has more than {LONGEST} bytes")));
+    /// The caller of a `token` that was not seen before.
+    async fn verify(&self, token: &[u8], hash: TokenHash, peer: IpAddr) -> Result<Arc<Caller>, Refused> {
+        if token.len() > MAX_TOKEN_BYTES {
+            return Err(Refused::wrong(format!("the token has more than {MAX_TOKEN_BYTES} bytes")));
         }
         let token = Compact::parse(token);
         let token = token.map_err(|why| Refused::wrong(format!("it is none of `auth.tokens`, and {why}")))?;
@@ -261,7 +259,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn several_tokens_are_none() {
+    async fn several_authorization_headers_are_refused() {
         let hash = hash_token("s3cret");
         let (auth, _) = build(&format!(r#"{{"tokens":[{{"name":"a","sha256":"{hash}"}}]}}"#));
         for several in [
@@ -303,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gateway_that_nobody_could_ask_is_a_problem() {
+    fn a_configuration_without_callers_is_a_problem() {
         assert!(build("{}").1[0].starts_with("auth.tokens: no token is configured"));
         let hash = hash_token("t");
         let admin = format!(r#"{{"tokens":[{{"name":"a","sha256":"{hash}","role":"admin"}}]}}"#);

@@ -1,5 +1,5 @@
-//! The configuration file: read, decoded and checked as a whole, with all problems at once, each with
-//! file, line and path. The sections belong to the modules that use them.
+//! The configuration file: read, decoded and checked as a whole. All problems are reported at once, each with file, line and path. The
+//! types of the sections are in the modules that use them.
 
 pub(crate) mod decode;
 pub(crate) mod plugins;
@@ -46,27 +46,27 @@ pub struct Config {
     /// Log lines.
     #[serde(default)]
     pub log: LogConfig,
-    /// Traces of what is done for a request, for an OpenTelemetry collector; none are sent unless this is set.
+    /// Traces of requests, for an OpenTelemetry collector. None are sent unless this is set.
     pub(crate) traces: Option<TracesConfig>,
     /// Who may call.
     #[serde(default)]
     pub(crate) auth: AuthConfig,
-    /// Where answers are remembered.
+    /// The cache of answers.
     #[serde(default)]
     pub(crate) cache: CacheLimits,
-    /// What all requests that leave the gateway share.
+    /// The settings of all requests that leave the gateway.
     #[serde(default)]
     pub(crate) outbound: OutboundConfig,
-    /// How registries are reached, by their host as it stands in image references.
+    /// How registries are reached, by their host as in image references.
     #[serde(default)]
     pub(crate) registries: BTreeMap<String, RegistryConfig>,
-    /// What all scripts share.
+    /// The settings of all scripts.
     #[serde(default)]
     pub(crate) scripts: ScriptsConfig,
-    /// Folders of plugins, whose routes come after those of this file.
+    /// Folders of plugins. Their routes come after the routes of this file.
     #[serde(default)]
     pub(crate) plugins: PluginsConfig,
-    /// Who answers which calls; tried in this order.
+    /// The routes, tried in this order.
     #[serde(default)]
     pub(crate) routes: Vec<RouteConfig>,
 }
@@ -75,39 +75,39 @@ pub struct Config {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct ServerConfig {
-    /// Where Argo CD calls.
+    /// The address for Argo CD's calls.
     #[schemars(with = "String")]
     pub listen: SocketAddr,
-    /// Where probes and metrics are.
+    /// The address for probes, metrics and operators.
     #[schemars(with = "String")]
     pub(crate) admin: SocketAddr,
-    /// TLS for Argo CD's calls; without it they come in cleartext.
+    /// TLS for Argo CD's calls. They are in cleartext without it.
     pub(crate) tls: Option<TlsConfig>,
-    /// When a call is given up. Argo CD gives up after 30 s and then shows no reason, so it is less.
+    /// How long a call may take. Argo CD gives up after 30 s and then shows no reason, so the deadline is shorter.
     pub(crate) deadline: HumanDuration,
-    /// How long it serves on after SIGTERM, not ready any more: until Kubernetes has taken it out of its Services.
+    /// How long the gateway still serves after SIGTERM while it is not ready: until Kubernetes has removed it from its Services.
     pub(crate) drain: HumanDuration,
-    /// How many requests are answered at once; more are refused with 503 and `Retry-After`.
+    /// How many requests may be under way at once. Further requests get a 503 with `Retry-After`.
     #[schemars(range(min = 1))]
     pub max_in_flight: usize,
-    /// How many connections there may be, and how long they last.
+    /// The number of connections, and how long they last.
     pub(crate) connections: ConnectionsConfig,
 }
 
-/// How many connections there may be, and how long they last. A request's head has 10 s to arrive, its body 10 s more, and an answer 10 s
-/// to be taken.
+/// The number of connections, and how long they last. A client has 10 s to send a request's head, 10 s more for its body, and 10 s to take
+/// the answer.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct ConnectionsConfig {
-    /// All of them, on each listener; more are refused with 503.
+    /// The most connections on each listener. Further connections get a 503.
     #[schemars(range(min = 1))]
     pub(crate) most: usize,
-    /// Those of one address. Behind a proxy that is all there is.
+    /// The most connections of one address. Behind a proxy, all connections come from one address.
     #[schemars(range(min = 1))]
     pub(crate) per_peer: usize,
-    /// How long one may be silent after an answer. Argo CD keeps its own for 90 s.
+    /// How long a connection may be silent after an answer. Argo CD keeps idle connections for 90 s.
     pub(crate) idle: HumanDuration,
-    /// How long one lives; it then ends after an answer.
+    /// The age at which a connection is closed, after its next answer.
     pub(crate) max_age: HumanDuration,
 }
 
@@ -136,14 +136,14 @@ impl Default for ServerConfig {
     }
 }
 
-/// A configuration file that has been read: what could be decoded of it, and what could not.
+/// A configuration file that has been read, with the problems found so far.
 #[derive(Debug)]
 pub struct Loaded {
-    /// What could be decoded; `None` when nothing could.
+    /// The part that could be decoded; `None` if nothing could.
     pub config: Option<Config>,
-    /// The file as it stands.
+    /// The file's values as they are.
     pub(crate) raw: Value,
-    /// The hash of all that was read.
+    /// The hash of all files that were read.
     pub(crate) hash: [u8; 32],
     /// Where relative paths start.
     pub(crate) base: BaseDir,
@@ -157,7 +157,7 @@ impl Loaded {
     /// Reads and decodes `file`.
     ///
     /// # Errors
-    /// When it is no regular file with up to 1 MiB, cannot be read, or is no YAML at all.
+    /// When it cannot be read, is not a regular file of at most 1 MiB, or is not YAML.
     pub fn read(file: &FilePath) -> Result<Self, Report> {
         let name = file.display().to_string();
         let source = file::read(file).map_err(|why| Report::unreadable(&name, &why))?;
@@ -167,7 +167,7 @@ impl Loaded {
     /// Decodes `source`, which came from a file called `name`.
     ///
     /// # Errors
-    /// When it is no YAML at all.
+    /// When it is not YAML.
     pub fn parse(name: &str, source: String, base: BaseDir) -> Result<Self, Report> {
         let mut report = Report::new(name, source);
         let Some(mut tree) = tree::parse(&mut report) else { return Err(report) };
@@ -190,7 +190,8 @@ impl Loaded {
         Ok(Self { config, raw, hash, base, plugins, report, tree })
     }
 
-    /// The files that it was read from, if it came from `file`; a new plugin's is one that is beside them.
+    /// The files from which the configuration was read, if it came from `file`, and a name in the folder of plugins, so that new plugins are
+    /// noticed.
     #[must_use]
     pub(crate) fn files(&self, file: &FilePath) -> Vec<PathBuf> {
         let folder = self.config.as_ref().and_then(|config| config.plugins.path.as_ref());
@@ -201,7 +202,7 @@ impl Loaded {
         files.into_iter().collect()
     }
 
-    /// All that is wrong, with `problems`, which the building of the parts found.
+    /// The report of all problems; `problems` are those that building the parts found.
     #[must_use]
     pub(crate) fn report(mut self, problems: Vec<Problem>) -> Report {
         for problem in problems {

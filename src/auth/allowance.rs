@@ -1,5 +1,5 @@
-//! How much a caller may ask: how often, and how much at once. A call that is too early waits for its turn, in the order of arrival, as
-//! long as its deadline allows.
+//! Limits the rate and the concurrency of a caller's calls. A call above a limit waits for its turn, in the order of arrival, as long as its
+//! deadline allows.
 
 use std::{
     num::NonZeroU32,
@@ -28,10 +28,10 @@ use crate::domain::{
 
 /// How many calls of one entry may wait for their turn.
 const MAX_WAITING: usize = 1000;
-/// When to come again where it is not known when there is room.
+/// `Retry-After` if it is not known when there is room again.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// How much those callers may ask together whom one entry of the configuration lets in.
+/// The limits that all callers of one entry of the configuration share.
 #[derive(Debug, Default)]
 pub(crate) struct Allowance {
     rate: Option<Rate>,
@@ -43,7 +43,7 @@ pub(crate) struct Allowance {
 struct Rate {
     most: NonZeroU32,
     limiter: RateLimiter<NotKeyed, InMemoryState, TokioClock, NoOpMiddleware<Duration>>,
-    /// Held by the call whose turn is next. Others queue for it.
+    /// Held by the call whose turn is next. The other calls queue for it.
     next: Mutex<()>,
 }
 
@@ -86,7 +86,7 @@ impl Rate {
         Self { most, limiter, next: Mutex::new(()) }
     }
 
-    /// Waits for a turn. Who stops waiting has used up nothing.
+    /// Waits for a turn. A call that stops waiting uses up nothing.
     async fn pass(&self) {
         let _next = self.next.lock().await;
         while let Err(early) = self.limiter.check() {
@@ -156,8 +156,8 @@ impl Allowance {
     }
 }
 
-/// Lets the entries of a new configuration go on where those `before` were that have the same name and the same limits, each with its
-/// own: what was asked counts on.
+/// Lets entries of a new configuration keep the allowance of a former entry with the same name and limits, so that a reload does not reset
+/// limits.
 pub(crate) fn carry_over<'a>(
     before: impl Iterator<Item = (&'a str, &'a Arc<Allowance>)>,
     now: impl Iterator<Item = (&'a str, &'a mut Arc<Allowance>)>,

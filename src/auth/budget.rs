@@ -1,5 +1,5 @@
-//! What each address may use up: attempts that fail, and questions about tokens that nobody knows. Who guesses is slowed down, fills no
-//! log and floods nobody; whose token is known to be good is let in whatever others at the same address do.
+//! A budget per address for failed attempts, and for reviews of unknown tokens. It slows down guessing and protects the log and the API server.
+//! A token that is known to be good is accepted whatever others at its address do.
 
 use std::{
     net::{IpAddr, Ipv6Addr},
@@ -10,12 +10,12 @@ use std::{
 
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter, clock::Clock as _};
 
-/// How often addresses are forgotten that have done nothing for a while, in things that were spent.
+/// After how many spent units idle addresses are forgotten.
 const SWEEP: u32 = 1024;
-/// How much of an IPv6 address is one place: what a network gives to one customer.
-const PLACE: u32 = 64;
+/// The prefix length of IPv6 addresses that count as one: what a network gives to one customer.
+const IPV6_PREFIX: u32 = 64;
 
-/// What each address may use up.
+/// What each address may spend.
 #[derive(Debug)]
 pub(crate) struct Budget {
     by_peer: DefaultKeyedRateLimiter<IpAddr>,
@@ -23,16 +23,16 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// For each address `at_once`, of which `per_second` come back.
+    /// Each address has `at_once` units, and gets `per_second` back.
     pub(crate) fn new(at_once: NonZeroU32, per_second: NonZeroU32) -> Self {
         let by_peer = RateLimiter::keyed(Quota::per_second(per_second).allow_burst(at_once));
         Self { by_peer, count: AtomicU32::new(0) }
     }
 
-    /// Spends one of what `peer` has.
+    /// Spends one unit of `peer`.
     ///
     /// # Errors
-    /// When it has none left: after what time it has.
+    /// When it has none left: the time until it has.
     pub(crate) fn spend(&self, peer: IpAddr) -> Result<(), Duration> {
         if self.count.fetch_add(1, Ordering::Relaxed) % SWEEP == SWEEP - 1 {
             self.by_peer.retain_recent();
@@ -41,10 +41,10 @@ impl Budget {
     }
 }
 
-/// What counts as the same place.
+/// The address or prefix that counts as one.
 pub(crate) fn place(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
-        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() & (u128::MAX << (128 - PLACE))).into(),
+        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() & (u128::MAX << (128 - IPV6_PREFIX))).into(),
         v4 @ IpAddr::V4(_) => v4,
     }
 }
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_spent_all_waits_alone() {
+    fn an_exhausted_budget_affects_one_address_only() {
         let budget = budget(100);
         let [one, same, other]: [IpAddr; 3] =
             ["2001:db8:1:2::1", "2001:db8:1:2::2", "2001:db8:1:3::1"].map(|ip| ip.parse().unwrap());

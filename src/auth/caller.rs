@@ -1,4 +1,4 @@
-//! Who a caller is, and why somebody is none.
+//! An authenticated caller, and the reasons to refuse one.
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
@@ -9,49 +9,49 @@ use tokio::time::Instant;
 use super::{Allowance, CallPermit, Excess, Scope};
 use crate::domain::problem::{Path, Problems};
 
-/// What a token is for.
+/// What a caller may do.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Role {
-    /// To ask routes, as Argo CD does.
+    /// Call routes, as Argo CD does.
     #[default]
     Caller,
-    /// To see and change what is remembered and held, on the admin listener.
+    /// List and change remembered and held answers, on the admin listener.
     Admin,
 }
 
 /// An authenticated caller.
 #[derive(Debug, Clone)]
 pub struct Caller {
-    /// What it is called in logs.
+    /// Its name in logs.
     pub name: String,
-    /// What it is for.
+    /// Its role.
     pub(crate) role: Role,
     scope: Scope,
     allowance: Arc<Allowance>,
 }
 
 impl Caller {
-    /// The caller called `name`, which may ask what `scope` holds if its `role` lets it ask at all, and no more than `allowance`.
+    /// The caller called `name`. Its `scope` and `allowance` count only if its `role` may call routes.
     #[must_use]
     pub(crate) const fn new(name: String, role: Role, scope: Scope, allowance: Arc<Allowance>) -> Self {
         Self { name, role, scope, allowance }
     }
 
-    /// A turn for one more call, once it has one.
+    /// Waits for the turn of one more call.
     ///
     /// # Errors
-    /// When it would have none `until` then.
+    /// When the turn would come after `until`.
     pub(crate) async fn enter(&self, until: Instant) -> Result<CallPermit, Excess> {
         self.allowance.enter(until).await
     }
 
-    /// What it is called, and how much it may ask.
+    /// Its name and its allowance.
     pub(super) fn allowance(&self) -> (&str, &Arc<Allowance>) {
         (&self.name, &self.allowance)
     }
 
-    /// The same, to be put in another's place.
+    /// The same, for replacing the allowance.
     pub(super) fn allowance_mut(&mut self) -> (&str, &mut Arc<Allowance>) {
         (&self.name, &mut self.allowance)
     }
@@ -69,37 +69,36 @@ impl Caller {
     }
 }
 
-/// Why a caller is none.
+/// Why a request is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refused {
-    /// The token is missing, malformed, forged or nobody's. The text is for the log alone.
+    /// The token is missing, malformed, forged or unknown. The text is for the log only.
     Wrong(Cow<'static, str>),
-    /// The token is genuine, and does not do.
+    /// The token is genuine but not sufficient.
     Unfit {
-        /// What its holder is called, as far as that is known.
+        /// The name of its holder, if known.
         who: Option<String>,
-        /// Why it does not do, which its holder is told.
+        /// The reason, which the answer tells the holder.
         why: String,
     },
-    /// Whoever vouches for it is asked about too many from where it came, until that time has passed.
+    /// Too many unknown tokens came from this address. The next one is checked after this time.
     Later(Duration),
-    /// Whoever vouches for it cannot be asked now. The text is for the log alone.
+    /// The issuer or API server cannot be asked now. The text is for the log only.
     Unknown(String),
 }
 
 impl Refused {
-    /// With the reason.
+    /// A wrong token, with the reason.
     pub(super) fn wrong(why: impl Into<Cow<'static, str>>) -> Self {
         Self::Wrong(why.into())
     }
 
-    /// With the reason, where it is not known what the token's holder is called.
+    /// An insufficient token, with the reason; its holder's name is not known.
     pub(super) fn unfit(why: impl Into<String>) -> Self {
         Self::Unfit { who: None, why: why.into() }
     }
 
-    /// What two refusals of one token come to: what is not known before what is, and what a genuine token lacks before what makes it
-    /// none.
+    /// The more important of two refusals of one token: unknown before insufficient before wrong. Of equal ones, the later.
     pub(super) fn or(self, other: Self) -> Self {
         let rank = |refused: &Self| match refused {
             Self::Wrong(_) => 0,
@@ -110,7 +109,7 @@ impl Refused {
     }
 }
 
-/// Notes a name that no log line could show.
+/// Notes a name that a log line cannot show.
 pub(super) fn check_name(name: &str, path: &Path, problems: &mut Problems) {
     if name.is_empty() || name.chars().any(char::is_control) {
         problems.error(path, "a caller needs a printable name");
@@ -122,14 +121,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_admin_asks_nothing() {
+    fn an_admin_may_not_call_routes() {
         let caller = |role| Caller::new("a".to_owned(), role, Scope::all(), Arc::default());
         assert!(caller(Role::Caller).may_ask("r") && caller(Role::Caller).may_ask_for("a"));
         assert!(!caller(Role::Admin).may_ask("r") && !caller(Role::Admin).may_ask_for("a"));
     }
 
     #[test]
-    fn what_is_not_known_is_told_before_what_is() {
+    fn unknown_comes_before_insufficient_and_wrong() {
         let (wrong, unfit) = (Refused::wrong("a"), Refused::unfit("b"));
         let unknown = Refused::Unknown("c".to_owned());
         assert_eq!(wrong.clone().or(unfit.clone()), unfit);

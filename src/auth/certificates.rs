@@ -1,4 +1,4 @@
-//! Callers by the certificate that they show; which ones are believed says `server.tls.clientCa`.
+//! Callers by client certificate. `server.tls.clientCa` verifies the certificates.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -8,23 +8,23 @@ use super::{Allowance, Caller, Role, check_name, grants::entry_config};
 use crate::domain::problem::{Path, Problems};
 
 entry_config! {
-    /// One caller by its certificate: its name, and exactly one of `subject` and `uri`. A call that brings a token too is its token's.
+    /// One caller by its certificate: its name, and exactly one of `subject` and `uri`. If a call has a token too, only the token counts.
     pub(crate) struct CertificateConfig {
         /// The caller's name in logs.
         pub(crate) name: String,
         /// The certificate's whole subject, as `openssl x509 -noout -subject -nameopt RFC2253` prints it: `CN=argocd,O=platform`;
         /// what stands in front of that (`subject=`) may stay.
         pub(crate) subject: Option<String>,
-        /// A URI among the certificate's names, such as a SPIFFE ID.
+        /// A URI among the certificate's alternative names, such as a SPIFFE ID.
         pub(crate) uri: Option<String>,
     }
 }
 
-/// What to do about a subject that can be none's.
+/// Help for a subject that no certificate can have.
 const SUBJECT_HELP: &str = "as `openssl x509 -noout -subject -nameopt RFC2253 -in tls.crt` prints it, the nearest part first: CN=argocd,O=platform; \
                             an attribute without a short name is written as its OID";
 
-/// All callers that certificates tell.
+/// All callers with certificates.
 #[derive(Debug, Default)]
 pub(crate) struct Certificates {
     by_subject: HashMap<String, Arc<Caller>>,
@@ -32,7 +32,7 @@ pub(crate) struct Certificates {
 }
 
 impl Certificates {
-    /// What is wrong is noted below `path`, which is that of the list.
+    /// Builds all callers. Problems are noted below `path`, the path of the list.
     pub(crate) fn build(configs: &[CertificateConfig], path: &Path, problems: &mut Problems) -> Self {
         let mut built = Self::default();
         for (index, config) in configs.iter().enumerate() {
@@ -43,48 +43,48 @@ impl Certificates {
                 (Some(subject), None) => (path.key("subject"), canonical(subject), &mut built.by_subject),
                 (None, Some(uri)) => (path.key("uri"), Some(uri.clone()), &mut built.by_uri),
                 _ => {
-                    problems.error(&path, "a certificate is told by exactly one of `subject` and `uri`");
+                    problems.error(&path, "an entry needs exactly one of `subject` and `uri`");
                     continue;
                 }
             };
             if let (Some(subject), None) = (&config.subject, &told) {
-                let message = format!("`{subject}` is no subject of a certificate, or has an attribute that none has");
+                let message = format!("`{subject}` is not a certificate's subject, or has an unknown attribute");
                 problems.error_with_help(&at, message, SUBJECT_HELP);
             } else if config.uri.as_ref().is_some_and(|uri| !uri.contains(':')) {
                 let message =
-                    format!("`{}` is no URI such as spiffe://example.com/ns/argocd", told.unwrap_or_default());
+                    format!("`{}` is not a URI such as spiffe://example.com/ns/argocd", told.unwrap_or_default());
                 problems.error(&at, message);
                 continue;
             }
             if let (Some(told), Some(caller)) = (told, caller)
                 && callers.insert(told, Arc::new(caller)).is_some()
             {
-                problems.error(&at, "two callers are told by this");
+                problems.error(&at, "two callers have this certificate");
             }
         }
         built
     }
 
-    /// What callers may ask, by name.
+    /// The allowances, by the callers' names.
     pub(crate) fn allowances(&self) -> impl Iterator<Item = (&str, &Arc<Allowance>)> {
         self.by_subject.values().chain(self.by_uri.values()).map(|caller| caller.allowance())
     }
 
-    /// The same, to be put in another's place.
+    /// The same, for replacing them.
     pub(crate) fn allowances_mut(&mut self) -> impl Iterator<Item = (&str, &mut Arc<Allowance>)> {
         let callers = self.by_subject.values_mut().chain(self.by_uri.values_mut());
         callers.map(|caller| Arc::make_mut(caller).allowance_mut())
     }
 
-    /// The caller with this subject, else the one with the first of `uris` that is one's.
+    /// The caller with this subject, or else the caller of the first of `uris` that has one.
     pub(crate) fn find(&self, subject: &str, uris: &[String]) -> Option<Arc<Caller>> {
         let by_subject = self.by_subject.get(subject);
         by_subject.or_else(|| uris.iter().find_map(|uri| self.by_uri.get(uri))).cloned()
     }
 }
 
-/// The subject that `text` says, as that of a certificate is written when it is shown (RFC 4514), if it is one: with names of attributes in capitals, escapes
-/// only where they are needed, and without what `openssl` prints in front. Others write the same subject in other ways.
+/// The subject `text` in the canonical form of RFC 4514: capital attribute names, escapes only where needed, and without the prefix that
+/// `openssl` prints. `None` if it is not a subject.
 fn canonical(text: &str) -> Option<String> {
     let text = text.trim();
     let text = text.strip_prefix("subject=").unwrap_or(text).trim_start();
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_tells_its_caller() {
+    fn a_certificate_identifies_its_caller() {
         let (certificates, told) =
             build(r#"[{"name":"a","subject":"CN=a,O=x","routes":["a-*"]},{"name":"b","uri":"spiffe://x/ns/b"}]"#);
         assert_eq!(told, Vec::<String>::new());
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subject_may_be_written_as_others_print_it() {
+    fn a_subject_may_be_written_as_openssl_prints_it() {
         for (written, expected) in [
             ("CN=argocd,O=platform", "CN=argocd,O=platform"),
             ("subject=CN=argocd,O=platform\n", "CN=argocd,O=platform"),
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_at_its_place() {
+    fn problems_are_noted_at_their_paths() {
         let (_, told) = build(
             r#"[{"name":"","subject":"CN=a"},{"name":"b","subject":"CN = b, O = x"},{"name":"c"},{"name":"d","uri":"d"},
                 {"name":"e","subject":"CN=a","routes":["["]},{"name":"f","subject":"CN=a"}]"#,

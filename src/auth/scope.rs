@@ -1,14 +1,14 @@
-//! What a caller may ask: which routes, and for which ApplicationSets.
+//! The routes and ApplicationSets that a caller may ask for.
 //!
-//! The ApplicationSet's name in a call is the caller's own word. Globs over it keep the mistakes of one Argo CD away from what
-//! another owns; they prove nothing.
+//! The caller itself chooses the ApplicationSet's name in a call. Globs over that name prevent mistakes between several Argo CDs; they are no
+//! protection against an attacker.
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
 
 use super::Role;
 use crate::domain::problem::{Path, Problems};
 
-/// What a caller may ask.
+/// The routes and ApplicationSets that a caller may ask for.
 #[derive(Debug, Clone)]
 pub(crate) struct Scope {
     routes: GlobSet,
@@ -22,8 +22,7 @@ impl Scope {
         Self { routes: any(), application_sets: any() }
     }
 
-    /// What the globs name; everything where there are none. What is wrong is noted at its place: `routes` and
-    /// `applicationSets` below `path`.
+    /// The scope of these globs; `None` as globs means everything. Problems are noted at `routes` and `applicationSets` below `path`.
     pub(crate) fn build(
         role: Role,
         routes: Option<&[String]>,
@@ -46,35 +45,36 @@ impl Scope {
         Some(Self { routes: routes?, application_sets: application_sets? })
     }
 
-    /// Whether it holds the route of this name.
+    /// Whether it includes the route of this name.
     #[must_use]
     pub(crate) fn has_route(&self, route: &str) -> bool {
         self.routes.is_match(route)
     }
 
-    /// Whether it holds the ApplicationSet of this name, which is empty where a call names none.
+    /// Whether it includes the ApplicationSet of this name. The name is empty if a call has none.
     #[must_use]
     pub(crate) fn has_application_set(&self, name: &str) -> bool {
         self.application_sets.is_match(name)
     }
 }
 
-/// What every name fits.
+/// Matches every name.
 fn any() -> GlobSet {
     Glob::new("*").and_then(|glob| GlobSet::new([glob])).unwrap_or_default()
 }
 
-/// One set of the globs `patterns`, or `None` with each bad one noted.
+/// The set of the globs `patterns`. `None` if one is invalid; each invalid glob is noted.
 pub(super) fn build_globs(patterns: &[String], path: &Path, problems: &mut Problems) -> Option<GlobSet> {
     let mut set = GlobSetBuilder::new();
-    let mut is_whole = true;
+    let mut is_valid = true;
     for (index, pattern) in patterns.iter().enumerate() {
         match problems.note(&path.index(index), Glob::new(pattern)) {
             Some(glob) => _ = set.add(glob),
-            None => is_whole = false,
+            None => is_valid = false,
         }
     }
-    problems.note(path, set.build()).filter(|_| is_whole)
+    let set = problems.note(path, set.build());
+    if is_valid { set } else { None }
 }
 
 #[cfg(test)]
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_confined_is_all() {
+    fn a_scope_without_globs_includes_everything() {
         for scope in [Scope::all(), scope(None, None).0.unwrap()] {
             assert!(scope.has_route("a") && scope.has_application_set("a/b") && scope.has_application_set(""));
         }
@@ -102,13 +102,13 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_list_is_nothing() {
+    fn an_empty_list_includes_nothing() {
         let scope = scope(Some(&[]), Some(&[])).0.unwrap();
         assert!(!scope.has_route("a") && !scope.has_application_set("a"));
     }
 
     #[test]
-    fn all_bad_globs_are_noted() {
+    fn all_invalid_globs_are_noted() {
         let (scope, told) = scope(Some(&["a", "[", "{"]), Some(&["["]));
         assert!(scope.is_none());
         assert_eq!(told, ["routes[1]", "routes[2]", "applicationSets[0]"]);

@@ -1,5 +1,5 @@
-//! Static bearer tokens, compared by their SHA-256 in constant time over all entries, so that time tells neither which token came
-//! close nor how many there are before it. Files that hold tokens are read again when they may have been renewed.
+//! Static bearer tokens. A presented token is compared by its SHA-256 with all entries in constant time, so that the time reveals nothing
+//! about the entries. Files with tokens are read again when they may have changed.
 
 mod entry;
 mod twins;
@@ -36,12 +36,12 @@ entry_config! {
         pub(crate) env: Option<String>,
         /// The token's SHA-256 in hexadecimal, as `appset-gateway hash-token` prints it.
         pub(crate) sha256: Option<String>,
-        /// What it is for.
+        /// The role of its callers.
         #[serde(default)]
         pub(crate) role: Role,
-        /// From when on it is valid, as `2026-11-21T10:00:00Z`.
+        /// When the token becomes valid, such as `2026-11-21T10:00:00Z`.
         pub(crate) not_before: Option<String>,
-        /// Until when it is valid.
+        /// When the token stops being valid.
         pub(crate) not_after: Option<String>,
     }
 }
@@ -49,10 +49,10 @@ entry_config! {
 /// All static tokens.
 pub(crate) struct Tokens {
     entries: Vec<Token>,
-    /// The hash of each token, in their order.
+    /// The hash of each entry's token, in the same order.
     hashes: ArcSwap<Vec<TokenHash>>,
     base: BaseDir,
-    /// What was wrong at the last look, so that it is told once.
+    /// The problems of the last refresh, so that each is logged once.
     trouble: Mutex<Vec<Trouble>>,
 }
 
@@ -61,12 +61,12 @@ pub(crate) struct Tokens {
 enum Trouble {
     /// Its token cannot be read.
     Unreadable { caller: String, why: String },
-    /// It holds the token of another.
+    /// It has the same token as another entry.
     Twin(Twin),
 }
 
 impl Tokens {
-    /// Reads all tokens. What is wrong is noted below `path`, which is that of the list.
+    /// Reads all tokens. Problems are noted below `path`, the path of the list.
     pub(crate) fn build(
         configs: &[TokenConfig],
         base: &BaseDir,
@@ -103,12 +103,12 @@ impl Tokens {
         Self { entries, hashes: ArcSwap::from_pointee(hashes), base: base.clone(), trouble }
     }
 
-    /// What callers may ask, by token.
+    /// The allowances, by the entries' names.
     pub(crate) fn allowances(&self) -> impl Iterator<Item = (&str, &Arc<Allowance>)> {
         self.entries.iter().map(|token| token.caller.allowance())
     }
 
-    /// The same, to be put in another's place.
+    /// The same, for replacing them.
     pub(crate) fn allowances_mut(&mut self) -> impl Iterator<Item = (&str, &mut Arc<Allowance>)> {
         self.entries.iter_mut().map(|token| Arc::make_mut(&mut token.caller).allowance_mut())
     }
@@ -118,13 +118,13 @@ impl Tokens {
         self.entries.iter().filter_map(|token| token.file(&self.base))
     }
 
-    /// Reads the files again. A token that can be used takes the place of the one before; what cannot be read changes
-    /// nothing but a line in the log. Where one token would have two roles, all stay as they were.
+    /// Reads the files again. A usable token replaces the previous one. A file that cannot be read keeps its token, and the log says so. If one
+    /// token would get two roles, all tokens stay as they were.
     pub(crate) fn refresh(&self) {
         let known = self.hashes.load();
         let (mut hashes, mut found) = (Vec::clone(&known), Vec::new());
-        let of_files = self.entries.iter().zip(&mut hashes).filter(|(token, _)| token.file(&self.base).is_some());
-        for (token, hash) in of_files {
+        let from_files = self.entries.iter().zip(&mut hashes).filter(|(token, _)| token.file(&self.base).is_some());
+        for (token, hash) in from_files {
             match token.read(&self.base) {
                 Ok(new) => *hash = new,
                 Err(why) => found.push(Trouble::Unreadable { caller: token.caller.name.clone(), why }),
@@ -133,25 +133,25 @@ impl Tokens {
         let twins = twins(&self.entries, &hashes);
         let is_usable = !twins.iter().any(|twin| twin.is_serious);
         found.extend(twins.into_iter().map(Trouble::Twin));
-        self.tell(found);
+        self.log(found);
         if is_usable && hashes != **known {
             for (token, _) in
                 self.entries.iter().zip(hashes.iter().zip(known.iter())).filter(|(_, (new, old))| new != old)
             {
-                tracing::info!(caller = token.caller.name, "a new token is in place of the one before");
+                tracing::info!(caller = token.caller.name, "a new token replaces the previous one");
             }
             self.hashes.store(Arc::new(hashes));
         }
     }
 
-    /// Tells what of it was not `found` at the last look.
-    fn tell(&self, found: Vec<Trouble>) {
+    /// Logs the problems that the last refresh did not have.
+    fn log(&self, found: Vec<Trouble>) {
         let mut known = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
         for trouble in found.iter().filter(|trouble| !known.contains(trouble)) {
             match trouble {
-                Trouble::Unreadable { caller, why } => tracing::warn!(caller, why, "the token from before stays valid"),
+                Trouble::Unreadable { caller, why } => tracing::warn!(caller, why, "the previous token stays valid"),
                 Trouble::Twin(twin) if twin.is_serious => {
-                    tracing::error!(why = %twin, "no token is renewed, all from before stay valid (auth.tokens)");
+                    tracing::error!(why = %twin, "no token is replaced, all previous tokens stay valid (auth.tokens)");
                 }
                 Trouble::Twin(twin) => {
                     tracing::warn!(why = %twin, "the first entry that is valid now counts (auth.tokens)");
@@ -161,10 +161,10 @@ impl Tokens {
         *known = found;
     }
 
-    /// The caller whose token has this hash, by the first entry that is valid at `now`; `None` when it is nobody's.
+    /// The caller whose token has this hash, by the first entry that is valid at `now`. `None` if no entry has it.
     ///
     /// # Errors
-    /// When none is valid.
+    /// When entries have it, but none is valid now.
     pub(crate) fn find(&self, presented: &TokenHash, now: Timestamp) -> Result<Option<Arc<Caller>>, Refused> {
         const NONE: u32 = u32::MAX;
         let (mut valid, mut any) = (NONE, NONE);
@@ -220,7 +220,7 @@ mod tests {
         let (refused, told) = ask(&format!(r#","notAfter":{past}"#));
         let unfit = |why: &str| Some(Refused::Unfit { who: Some("a".to_owned()), why: why.to_owned() });
         assert_eq!(refused, unfit("the token `a` was valid until 2020-01-01T00:00:00Z, see `auth.tokens`"));
-        assert_eq!(told, "tokens[0].notAfter: the token is valid no more");
+        assert_eq!(told, "tokens[0].notAfter: the token is no longer valid");
         let why = "the token `a` is valid from 2099-01-01T00:00:00Z, see `auth.tokens`";
         assert_eq!(ask(&format!(r#","notBefore":{future}"#)).0, unfit(why));
         assert!(ask(&format!(r#","notBefore":{future},"notAfter":{past}"#)).1.contains("ends before it begins"));
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unclear_token_is_a_problem() {
+    fn a_token_without_exactly_one_source_is_a_problem() {
         let told = |config: &str| build(config, &BaseDir::default()).1;
         let both = r#"[{"name":"a","env":"X","sha256":"00"}]"#;
         assert_eq!(told(both), ["tokens[0]: a token has exactly one of `file`, `env` and `sha256`"]);
@@ -272,7 +272,7 @@ mod tests {
             let hash = hash_token("t");
             let entries: Vec<String> = entries.iter().map(|more| format!(r#"{{"sha256":"{hash}",{more}}}"#)).collect();
             let (tokens, told) = build(&format!("[{}]", entries.join(",")), &BaseDir::default());
-            (find(&tokens, "t"), told.into_iter().filter(|told| !told.contains("valid no more")).collect::<Vec<_>>())
+            (find(&tokens, "t"), told.into_iter().filter(|told| !told.contains("no longer valid")).collect::<Vec<_>>())
         };
         let old = r#""name":"old","notAfter":"2020-01-01T00:00:00Z""#;
         let soon = r#""name":"soon","notBefore":"2099-01-01T00:00:00Z""#;

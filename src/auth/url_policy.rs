@@ -1,24 +1,21 @@
-//! The way to whoever vouches for callers. Whoever stands in it decides who may call, so it is https, or does not leave the machine.
+//! Which URLs may decide who is a caller. Anybody between the gateway and such a URL could let callers in, so it must be https or on this
+//! machine.
 
 use reqwest::Url;
 use url::Host;
 
 use crate::clients::outbound::fixed_url;
 
-/// A URL of the configuration that may be asked who calls.
+/// Parses a URL of the configuration that decides who is a caller.
 ///
 /// # Errors
-/// When it may not.
+/// When it is neither https nor on this machine.
 pub(crate) fn safe_url(text: &str) -> Result<Url, String> {
     let url = fixed_url(text)?;
-    if is_safe(&url) {
-        Ok(url)
-    } else {
-        Err("it is not https, so whoever is in between could let anybody in".to_owned())
-    }
+    if is_safe(&url) { Ok(url) } else { Err("it is not https, so anybody in between could let callers in".to_owned()) }
 }
 
-/// Whether nobody is in between: https, or this machine.
+/// Whether nobody can be in between: it is https, or on this machine.
 pub(crate) fn is_safe(url: &Url) -> bool {
     let is_own = match url.host() {
         Some(Host::Domain(name)) => name == "localhost",
@@ -34,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_this_machine_is_asked_in_the_clear() {
+    fn cleartext_is_allowed_on_this_machine_only() {
         for (url, expected) in [
             ("https://i.example/keys", true),
             ("http://127.0.0.1:5556/keys", true),

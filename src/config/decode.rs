@@ -1,5 +1,5 @@
-//! From a tree to [`super::Config`] and others, with all errors at once: serde stops at the first, so what it stopped at
-//! is noted, taken out, and the rest is tried again.
+//! Decodes a tree into [`super::Config`] and other types, and reports all errors at once. serde stops at the first error, so the bad value is
+//! reported, taken out, and the rest is decoded again.
 
 use serde::de::DeserializeOwned;
 use serde_path_to_error::Segment as SerdeSegment;
@@ -10,23 +10,23 @@ use super::{
 };
 use crate::domain::problem::{Path, Problem, ProblemKind, Segment, Severity};
 
-/// The most errors that are looked for.
+/// The most errors that are reported at once.
 const MAX_ERRORS: usize = 100;
 
-/// Decodes what can be decoded of `tree`; what cannot is taken out of it and noted in `report`.
-/// `None` when not even the outermost mapping fits.
+/// Decodes `tree`. Values that cannot be decoded are taken out of it and noted in `report`. `None` if even the outermost mapping does not
+/// fit.
 pub(crate) fn decode<T: DeserializeOwned>(tree: &mut Node, report: &mut Report) -> Option<T> {
     decode_knowing(tree, report, |_, _| ())
 }
 
-/// As [`decode`]. `knowing` is given the place of each mapping with an unknown key and the keys that are known there, and
-/// makes them what an advice should offer.
+/// As [`decode`]. `knowing` gets the path of each mapping with an unknown key, and the keys that are known there. It may change them into
+/// the ones that the advice should offer.
 pub(crate) fn decode_knowing<T: DeserializeOwned>(
     tree: &mut Node,
     report: &mut Report,
     knowing: impl Fn(&Path, &mut Vec<&str>),
 ) -> Option<T> {
-    // serde would read a list as the fields of a struct in their order.
+    // serde would accept a list as the fields of a struct, in their order.
     if !matches!(tree.kind, NodeKind::Mapping(_)) {
         report.syntax(tree.at, "wrong type: the file must hold one mapping".to_owned());
         return None;
@@ -113,7 +113,7 @@ fn own_path(path: &serde_path_to_error::Path) -> Path {
         .collect()
 }
 
-/// What may help whoever wrote `given` where only `known` is known.
+/// Advice for `given` where only `known` is known.
 #[must_use]
 pub(crate) fn advice(given: &str, known: &[&str]) -> String {
     match near(given, known) {
@@ -123,11 +123,11 @@ pub(crate) fn advice(given: &str, known: &[&str]) -> String {
     }
 }
 
-/// The one of `known` that `given` may be a slip of.
+/// The name of `known` of which `given` may be a misspelling.
 #[must_use]
 pub(crate) fn near<'a>(given: &str, known: &[&'a str]) -> Option<&'a str> {
-    let far = |name: &str| strsim::damerau_levenshtein(name, given);
-    known.iter().copied().filter(|name| far(name) <= given.len().div_ceil(3)).min_by_key(|name| far(name))
+    let distance = |name: &str| strsim::damerau_levenshtein(name, given);
+    known.iter().copied().filter(|name| distance(name) <= given.len().div_ceil(3)).min_by_key(|name| distance(name))
 }
 
 /// The problem at `path`: serde's message in the words of a configuration, with advice.
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn all_errors_at_once_each_at_its_place() {
+    fn all_errors_are_reported_at_once_each_with_its_place() {
         let source = "\
 server: { listen: nowhere, deadlin: 3s }
 auth:
@@ -207,7 +207,7 @@ routes:
     }
 
     #[test]
-    fn duplicate_keys_and_broken_yaml() {
+    fn duplicate_keys_and_broken_yaml_are_reported() {
         assert_eq!(
             problems("log: {}\nserver: { admin: \"0.0.0.0:1\", admin: \"0.0.0.0:2\" }\nlog: {}\n"),
             [

@@ -1,5 +1,5 @@
-//! `plugins`: folders with a `plugin.yaml`, in the words of a Config Management Plugin, each of which becomes routes. What
-//! is wrong with one is told with its own file, line and path.
+//! `plugins`: folders with a `plugin.yaml` in the format of a Config Management Plugin. Each becomes routes. Problems of a plugin are reported
+//! with its own file, line and path.
 
 mod convert;
 mod manifest;
@@ -36,14 +36,14 @@ const FILE: &str = "plugin.yaml";
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct PluginsConfig {
-    /// A folder. Each folder in it with a `plugin.yaml` becomes the route of its name, and one of its name and version.
+    /// A folder of plugins. Each folder in it with a `plugin.yaml` becomes a route with the plugin's name, and one with its name and version.
     pub(crate) path: Option<PathBuf>,
-    /// Where plugins of the kind `ConfigManagementPlugin` run, and how, by their name, or name and version.
+    /// Where and how plugins of the kind `ConfigManagementPlugin` run, by their name, or by name and version.
     #[serde(default)]
     pub(crate) sources: BTreeMap<String, Settings>,
 }
 
-/// Makes `known` what is known at `path` in the gateway's own file: not what a `plugin.yaml` alone can say.
+/// Removes keys from `known` that only a `plugin.yaml` may have, if `path` is a source in the gateway's own file.
 pub(crate) fn known_of_sources(path: &Path, known: &mut Vec<&str>) {
     if path.parent() == Some(Path::root().key("plugins").key("sources")) {
         known.retain(|key| !settings::OF_GENERATORS.contains(key));
@@ -53,21 +53,21 @@ pub(crate) fn known_of_sources(path: &Path, known: &mut Vec<&str>) {
 /// A plugin, and the routes that it becomes.
 #[derive(Debug)]
 pub(crate) struct Plugin {
-    /// Its routes, the main one first, and what makes their answers what they are.
+    /// Its routes, the main one first, each with the values from which its revision is computed.
     pub(crate) routes: Vec<(RouteConfig, Value)>,
     /// Where its relative paths start.
     pub(crate) base: BaseDir,
-    /// What its programs belong to.
+    /// The package of its programs.
     pub(crate) package: Package,
-    /// Its `plugin.yaml`.
+    /// The report on its `plugin.yaml`.
     pub(crate) report: Report,
     tree: Node,
     kind: PluginKind,
-    /// Where its settings stand in the gateway's own file, if they do.
+    /// The path of its settings in the gateway's own file, if they are there.
     source: Option<Path>,
 }
 
-/// Which file a problem is in, and where.
+/// The file of a problem, and the path in it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ProblemFile {
     /// The gateway's own.
@@ -77,7 +77,7 @@ pub(crate) enum ProblemFile {
 }
 
 impl Plugin {
-    /// Notes a problem of one of its routes. One that stands in the gateway's own file is given back.
+    /// Notes a problem of one of its routes. Returns the problem if it belongs to the gateway's own file.
     pub(crate) fn note(&mut self, problem: Problem) -> Option<Problem> {
         match convert::place(&problem.path, self.kind, self.source.as_ref(), &self.tree) {
             ProblemFile::Main(path) => Some(Problem { path, ..problem }),
@@ -97,8 +97,8 @@ struct Candidate {
     tree: Node,
 }
 
-/// Reads all plugins of `config`, in the order of their folders' names. What is wrong with `config` itself, whose place is
-/// `path`, is noted in `problems`; the reports of files that are no plugins come second.
+/// Reads all plugins of `config`, in the order of their folders' names. Problems of `config` itself, at `path`, are noted in `problems`. The
+/// second result has the reports on files that are not plugins.
 pub(crate) fn load(
     config: &PluginsConfig,
     base: &BaseDir,
@@ -135,7 +135,7 @@ pub(crate) fn load(
             continue;
         };
         let routes = names.into_iter().enumerate().map(|(index, name)| {
-            // Where no route is named, a plugin is asked once.
+            // Only the first route has the `match`, so a call without a route runs a plugin once.
             let matches = route.matches.clone().filter(|_| index == 0);
             (RouteConfig { name, matches, ..route.clone() }, raw.clone())
         });
@@ -156,14 +156,14 @@ fn files(config: &PluginsConfig, base: &BaseDir, path: &Path, problems: &mut Pro
     let listed = folder.read_dir().and_then(Iterator::collect::<Result<Vec<_>, _>>).map_err(told);
     let mut entries: Vec<PathBuf> =
         problems.note(&path, listed).into_iter().flatten().map(|entry| entry.path()).collect();
-    // Kubernetes keeps the folders of a mounted ConfigMap in hidden ones.
+    // Kubernetes keeps the files of a mounted ConfigMap in hidden folders.
     let is_hidden = |path: &FilePath| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
     entries.retain(|path| !is_hidden(path));
     entries.sort();
     entries
         .into_iter()
         .filter_map(|entry| {
-            // Whoever left one out that cannot be reached would let another route answer in its place.
+            // An unreachable plugin must not be left out, because another route would then answer its calls.
             let told = |error| format!("{}: {}", entry.display(), file::why(&entry, &error));
             let data = problems.note(&path, entry.metadata().map_err(told))?;
             let file = entry.join(FILE);
@@ -186,7 +186,7 @@ fn read(file: &FilePath) -> Result<Candidate, Report> {
     Ok(Candidate { file: file.to_owned(), manifest, report, tree })
 }
 
-/// Takes out the later ones of plugins with one name and version; their reports say so.
+/// Takes out plugins whose name and version an earlier plugin has. Their reports say so.
 fn refuse_twins(candidates: &mut Vec<Candidate>) -> Vec<Report> {
     let mut seen: BTreeMap<Vec<String>, PathBuf> = BTreeMap::new();
     let twins = candidates.extract_if(.., |candidate| {
@@ -209,7 +209,7 @@ fn refuse_twins(candidates: &mut Vec<Candidate>) -> Vec<Report> {
     twins.map(|twin| twin.report).collect()
 }
 
-/// Those that own their plain name: the one without a version, else the one with the highest.
+/// The plugins that own the plain name: of each name the one without a version, or else the one with the highest version.
 fn owners(candidates: &[Candidate]) -> Vec<usize> {
     let mut owners: BTreeMap<&str, usize> = BTreeMap::new();
     for (index, candidate) in candidates.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What is wrong with a configuration file, shown like a good compiler shows it.
+//! The report of a configuration's problems, shown as a compiler shows errors.
 
 use std::{fmt, sync::LazyLock};
 
@@ -12,17 +12,17 @@ use crate::domain::{
     secret::REDACTED,
 };
 
-/// How the keys end whose values may be secrets, written into the file by mistake.
+/// Endings of keys whose values may be secrets that were written into the file by mistake.
 const SECRET_KEYS: [&str; 9] =
     ["token", "bearer", "password", "passwd", "secret", "sha256", "authorization", "credential", "privatekey"];
 
-/// The findings for one file, and for those that belong to it.
+/// The findings for one file, and for the files that belong to it.
 #[derive(Debug, Clone)]
 pub struct Report {
     name: String,
     source: String,
     findings: Vec<Finding>,
-    /// Those of other files that belong to it.
+    /// The reports of files that belong to it, such as plugins.
     others: Vec<Self>,
 }
 
@@ -45,13 +45,13 @@ struct Finding {
 }
 
 impl Report {
-    /// Nothing found yet in `source`, which came from the file `name`.
+    /// An empty report on `source`, which came from the file `name`.
     #[must_use]
     pub(crate) fn new(name: &str, source: String) -> Self {
         Self { name: name.to_owned(), source, findings: Vec::new(), others: Vec::new() }
     }
 
-    /// A file that cannot even be read.
+    /// The report on a file that cannot be read.
     #[must_use]
     pub(crate) fn unreadable(name: &str, why: &str) -> Self {
         let mut report = Self::new(name, String::new());
@@ -59,7 +59,7 @@ impl Report {
         report
     }
 
-    /// The names and texts of the file and of those that belong to it.
+    /// The names and texts of the file and of the files that belong to it.
     pub(crate) fn sources(&self) -> impl Iterator<Item = (&str, &str)> {
         let others = self.others.iter().map(|other| (&*other.name, &*other.source));
         [(&*self.name, &*self.source)].into_iter().chain(others)
@@ -71,13 +71,13 @@ impl Report {
         &self.source
     }
 
-    /// Notes an error at a place that has no path.
+    /// Notes an error of the text, at a position without a path.
     pub(crate) fn syntax(&mut self, at: Position, message: String) {
         self.push(at, crate::domain::problem::Path::root(), message, None, Severity::Error);
     }
 
-    /// Notes `problem`, whose path counts as `tree` does. What is said of a part in which something
-    /// was found before may only follow from that, and is left out.
+    /// Notes `problem`, whose path refers to `tree`. A problem of a part is left out if something below that part was found before, because
+    /// it may only be a consequence.
     pub(crate) fn add(&mut self, tree: &Node, mut problem: Problem) {
         if let Some(Segment::Key(key)) = problem.path.segments().last()
             && SECRET_KEYS.iter().any(|end| key.to_ascii_lowercase().ends_with(end))
@@ -86,14 +86,14 @@ impl Report {
             problem.message = problem.message.replace(&text, REDACTED);
         }
         let (at, real) = tree.locate(&problem.path);
-        let is_echo = |finding: &Finding| finding.real != real && finding.real.is_within(&real);
-        if problem.kind != ProblemKind::MissingKey && self.findings.iter().any(is_echo) {
+        let is_below = |finding: &Finding| finding.real != real && finding.real.is_within(&real);
+        if problem.kind != ProblemKind::MissingKey && self.findings.iter().any(is_below) {
             return;
         }
         self.push(at, real, problem.message, problem.help, problem.severity);
     }
 
-    /// Takes in the findings for a file that belongs to this one.
+    /// Adds the report on a file that belongs to this one.
     pub(crate) fn join(&mut self, mut other: Self) {
         other.sort();
         if !other.is_empty() {
@@ -101,24 +101,24 @@ impl Report {
         }
     }
 
-    /// All findings: those of this file first.
+    /// All findings; those of this file come first.
     fn all(&self) -> impl Iterator<Item = &Finding> {
         self.findings.iter().chain(self.others.iter().flat_map(|other| &other.findings))
     }
 
-    /// Puts the findings in the order of the file, and other files in that of their names.
+    /// Sorts the findings by line, and the other files by name.
     pub(crate) fn sort(&mut self) {
         self.others.sort_by(|one, other| one.name.cmp(&other.name));
         self.findings.sort_by_key(|finding| (finding.line, finding.column));
     }
 
-    /// Whether something was found that stops the start.
+    /// Whether there are errors, with which the gateway does not start.
     #[must_use]
     pub fn has_errors(&self) -> bool {
         self.count("error") > 0
     }
 
-    /// Whether nothing was found at all.
+    /// Whether there are no findings.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.all().next().is_none()
@@ -182,14 +182,14 @@ impl Report {
     }
 }
 
-/// `text` without control characters, which a key or a value of the file may hold, nor the user and password of a URL: a report is
-/// printed to terminals and logs.
+/// `text` without control characters and without users and passwords of URLs. A report is printed to terminals and logs, and repeats keys and
+/// values of the file.
 fn in_one_line(text: String) -> String {
     let text = if text.contains(char::is_control) { text.replace(char::is_control, " ") } else { text };
     if text.contains('@') { without(USER.as_ref(), &text) } else { text }
 }
 
-/// What stands before the host in a URL.
+/// The user and password of a URL.
 static USER: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r#"(://)([^/\s"'@]+(?:@[^/\s"'@]+)*)@"#).ok());
 
 /// The value of a key that ends like [`SECRET_KEYS`]: text, a list of texts, or a block.
@@ -198,8 +198,7 @@ static VALUE: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(&format!(r#"(?i)((?:{})["']?[ \t]*:[ \t]*)({value})"#, SECRET_KEYS.join("|"))).ok()
 });
 
-/// `text` with stars in the place of what `pattern` finds in its second group; each line stays as long as it is. Nothing, if there is
-/// no pattern.
+/// `text` with the second group of `pattern` replaced by stars. Each line keeps its length. Empty if there is no pattern.
 fn without(pattern: Option<&Regex>, text: &str) -> String {
     let Some(pattern) = pattern else { return String::new() };
     let hidden = |text: &str| {
@@ -213,13 +212,13 @@ fn without(pattern: Option<&Regex>, text: &str) -> String {
     pattern.replace_all(text, stars).into_owned()
 }
 
-/// `source` without what may be a secret: a report is printed into logs.
+/// `source` without values that may be secrets, because reports are logged.
 fn masked(source: &str) -> String {
     without(USER.as_ref(), &without(VALUE.as_ref(), source))
 }
 
 impl fmt::Display for Report {
-    /// The findings with the lines they are about.
+    /// The findings, each with its line of the file.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let handler = GraphicalReportHandler::new().with_width(110);
         let source = masked(&self.source);
@@ -263,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_a_secret_is_not_shown() {
+    fn values_that_may_be_secrets_are_masked() {
         for (source, shown) in [
             ("tokens: [{name: a, token: hunter2}]", "tokens: [{name: a, token: *******}]"),
             ("sha256: \"hunter2\" # x", "sha256: ********* # x"),

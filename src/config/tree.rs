@@ -1,5 +1,4 @@
-//! A YAML document as a tree in which every node knows its place, so that what is found wrong later
-//! still has a line.
+//! A YAML document as a tree in which every node knows its position, so that later problems still have a line.
 
 use serde_json::Value;
 use serde_saphyr::{DuplicateKeyPolicy, Error, Location, Spanned, options::MergeKeyPolicy};
@@ -13,7 +12,7 @@ use crate::domain::{
 /// The most duplicate keys that are reported at once.
 const DUPLICATES: u32 = 20;
 
-/// A place in the text.
+/// A position in the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Position {
     /// From 1.
@@ -24,28 +23,27 @@ pub(crate) struct Position {
     pub(crate) offset: usize,
 }
 
-/// A value and where it stands.
+/// A value and its position.
 #[derive(Debug, Clone)]
 pub(crate) struct Node {
-    /// Where it begins.
+    /// Where the value begins.
     pub(crate) at: Position,
-    /// What it is.
+    /// The value.
     pub(crate) kind: NodeKind,
 }
 
 /// A YAML value.
 #[derive(Debug, Clone)]
 pub(crate) enum NodeKind {
-    /// Neither list nor mapping.
+    /// A text, number, boolean or null.
     Scalar(Value),
-    /// A list. Each item keeps the index that it has in the file, also when one before it was left out.
+    /// A list. Each item keeps its index in the file, even if an item before it was taken out.
     List(Vec<(usize, Node)>),
-    /// A mapping: keys, where they stand, and values.
+    /// A mapping: keys, their positions, and values.
     Mapping(Vec<(String, Position, Node)>),
 }
 
-/// Reads the report's source; `None` when it is no YAML, which is then in the report. Repeated keys
-/// are reported too, all of them.
+/// Parses the report's source. `None` if it is not YAML; the report then says why. All repeated keys are reported too.
 pub(crate) fn parse(report: &mut Report) -> Option<Node> {
     let mut source = report.source().to_owned();
     for number in 0..=DUPLICATES {
@@ -63,7 +61,7 @@ pub(crate) fn parse(report: &mut Report) -> Option<Node> {
             return None;
         };
         report.syntax(at, format!("the key `{key}` stands twice in this mapping"));
-        // Stands in for the second key, so that the search goes on behind it.
+        // Replaces the second key, so that the next round finds further repeated keys.
         let mark = char::from_u32(MARK + number).unwrap_or('\u{e000}').to_string().repeat(key.chars().count().max(1));
         if !source[at.offset..].starts_with(key.as_str()) {
             return None;
@@ -116,7 +114,7 @@ fn options() -> serde_saphyr::Options {
 }
 
 impl Node {
-    /// The value, without places.
+    /// The value without positions.
     #[must_use]
     pub(crate) fn to_value(&self) -> Value {
         match &self.kind {
@@ -128,7 +126,7 @@ impl Node {
         }
     }
 
-    /// The text of the value at `path`, if it is one that is neither list nor mapping.
+    /// The text of the scalar at `path`. `None` if there is a list, a mapping or nothing.
     #[must_use]
     pub(crate) fn text(&self, path: &Path) -> Option<String> {
         let node = path.segments().iter().try_fold(self, |node, segment| Some(node.child(segment)?.2))?;
@@ -139,8 +137,8 @@ impl Node {
         }
     }
 
-    /// Where `path` leads as far as it leads: the place of its last known key or item, and the path as
-    /// it is in the file. `path` counts list items as they are in this tree.
+    /// The position of the last key or item of `path` that exists, and the whole path with indexes as in the file. `path` itself has indexes as
+    /// in this tree.
     #[must_use]
     pub(crate) fn locate(&self, path: &Path) -> (Position, Path) {
         let (mut node, mut at, mut real) = (Some(self), self.at, Path::root());
@@ -150,13 +148,13 @@ impl Node {
                 (Some((_, index, _)), Segment::Index(_)) | (None, Segment::Index(index)) => real.index(*index),
                 (_, Segment::Key(key)) => real.key(key),
             };
-            at = step.map_or(at, |(place, _, _)| place);
+            at = step.map_or(at, |(position, _, _)| position);
             node = step.map(|(_, _, child)| child);
         }
         (at, real)
     }
 
-    /// Takes out what `path` leads to; whether there was something.
+    /// Takes out the value at `path`. Returns whether there was one.
     pub(crate) fn prune(&mut self, path: &Path) -> bool {
         let Some((last, parents)) = path.segments().split_last() else { return false };
         let mut node = self;
@@ -185,7 +183,7 @@ impl Node {
         }
     }
 
-    /// The longest part of `path` that exists here.
+    /// The longest beginning of `path` that exists in this tree.
     #[must_use]
     pub(crate) fn existing(&self, path: &Path) -> Path {
         let (mut node, mut known) = (self, Path::root());
@@ -218,7 +216,7 @@ fn position(location: Location) -> Position {
     Position { line: location.line(), column: location.column(), offset }
 }
 
-/// serde-saphyr's message without the place, which the report shows in its own way.
+/// serde-saphyr's message without the position, which the report shows in its own form.
 fn message(error: &Error) -> String {
     let text = error.without_snippet().to_string();
     let text = text.lines().next().unwrap_or_default();
@@ -229,7 +227,7 @@ fn message(error: &Error) -> String {
     text.split(" at line ").next().unwrap_or(text).to_owned()
 }
 
-/// 2^63: a smaller whole number is never a float.
+/// 2^63: smaller whole numbers are never read as floats.
 const TOO_LARGE: f64 = 9_223_372_036_854_775_808.0;
 
 /// The tree with its positions. Fails with the position of a number that does not keep all its digits: a whole number

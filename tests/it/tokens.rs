@@ -69,9 +69,9 @@ async fn a_secret_is_renewed_under_load_without_a_restart() {
     assert!(count.load(Ordering::SeqCst) > 0);
     gateway.signal(nix::sys::signal::Signal::SIGTERM);
     let (ended, log) = gateway.wait(Duration::from_secs(10));
-    assert!(ended.success() && log.contains("a new token is in place of the one before"), "{log}");
+    assert!(ended.success() && log.contains("a new token replaces the previous one"), "{log}");
     // The system tells of each file, and of what comes with it; the operator is told once of each token.
-    let unreadable = log.lines().filter(|line| line.contains("the token from before stays valid"));
+    let unreadable = log.lines().filter(|line| line.contains("the previous token stays valid"));
     assert_eq!(unreadable.count(), 2, "{log}");
     assert!(!log.contains("three"), "a token is never told");
 }

@@ -1,4 +1,4 @@
-//! One static token: where it comes from, when it is valid, and whose it is.
+//! One static token: its source, its validity and its caller.
 
 use std::{path::PathBuf, sync::Arc, time::UNIX_EPOCH};
 
@@ -15,10 +15,10 @@ use crate::{
     file::base_dir::BaseDir,
 };
 
-/// One token, but for what it is now.
+/// One entry of `auth.tokens`, without the token's hash, which may change.
 #[derive(Debug)]
 pub(crate) struct Token {
-    /// Whose it is.
+    /// Its caller.
     pub(crate) caller: Arc<Caller>,
     config: TokenConfig,
     not_before: Option<Timestamp>,
@@ -26,7 +26,7 @@ pub(crate) struct Token {
 }
 
 impl Token {
-    /// The token of `config`, which stands at `path`, and its hash as it is now.
+    /// The entry of `config`, at `path`, and the current hash of its token.
     pub(crate) fn build(
         config: &TokenConfig,
         base: &BaseDir,
@@ -41,20 +41,20 @@ impl Token {
         Some((Self { caller: Arc::new(caller?), config: config.clone(), not_before, not_after }, hash?))
     }
 
-    /// The file that it is read from.
+    /// The file of the token, if it comes from a file.
     pub(crate) fn file(&self, base: &BaseDir) -> Option<PathBuf> {
         Some(base.resolve(self.config.file.as_ref()?))
     }
 
-    /// Its hash as its file is now.
+    /// The current hash of its token.
     ///
     /// # Errors
-    /// When it cannot be read or is of no use; the text names the file.
+    /// When the token cannot be read or used; the text names the file.
     pub(crate) fn read(&self, base: &BaseDir) -> Result<TokenHash, String> {
         hash(&self.config, base)
     }
 
-    /// Whether it lets in whom `other` lets in: to ask the same, as much.
+    /// Whether `other` grants its callers the same.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         self.config.grants(self.config.role).is_same(other.config.grants(other.config.role))
     }
@@ -64,7 +64,7 @@ impl Token {
         self.not_before.is_none_or(|from| from <= now) && self.not_after.is_none_or(|until| now < until)
     }
 
-    /// Why it is not valid at `now`, if it is not.
+    /// Why the token is not valid at `now`.
     pub(crate) fn refusal(&self, now: Timestamp) -> Refused {
         let (name, early) = (&self.caller.name, self.not_before.filter(|from| now < *from));
         let (when, limit) = early.map_or(("was valid until", self.not_after), |from| ("is valid from", Some(from)));
@@ -73,7 +73,7 @@ impl Token {
     }
 }
 
-/// From and until when a token is valid.
+/// When a token becomes valid, and when it stops being valid.
 fn limits(
     config: &TokenConfig,
     now: Timestamp,
@@ -86,7 +86,7 @@ fn limits(
     if not_before.zip(not_after).is_some_and(|(from, until)| from >= until) {
         problems.error(&path.key("notAfter"), "it ends before it begins, so the token is never valid");
     } else if not_after.is_some_and(|until| until <= now) {
-        problems.warning(&path.key("notAfter"), "the token is valid no more", "leave the token out");
+        problems.warning(&path.key("notAfter"), "the token is no longer valid", "leave the token out");
     }
     (not_before, not_after)
 }
@@ -94,10 +94,10 @@ fn limits(
 fn timestamp(text: &str) -> Result<Timestamp, String> {
     let time = humantime::parse_rfc3339_weak(text).ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
     let time = time.and_then(|time| u64::try_from(time.as_millis()).ok());
-    time.map(Timestamp).ok_or_else(|| format!("`{text}` is no time such as 2026-11-21T10:00:00Z"))
+    time.map(Timestamp).ok_or_else(|| format!("`{text}` is not a time such as 2026-11-21T10:00:00Z"))
 }
 
-/// Where in the configuration a token's value comes from, as far as that is clear.
+/// The path of the key that names a token's source; the entry's path if there is not exactly one.
 pub(super) fn source_path(token: &TokenConfig, path: &Path) -> Path {
     match (&token.file, &token.env, &token.sha256) {
         (Some(_), None, None) => path.key("file"),
@@ -120,7 +120,7 @@ fn hash(token: &TokenConfig, base: &BaseDir) -> Result<TokenHash, String> {
     };
     let secret = reference.read(base)?;
     if secret.expose() != secret.expose().trim() {
-        return Err(format!("the token in {reference} begins or ends with white space, which no header carries"));
+        return Err(format!("the token in {reference} begins or ends with white space, which no header can carry"));
     }
     Ok(Sha256::digest(secret.expose().as_bytes()).into())
 }

@@ -1,23 +1,23 @@
-//! Entries that hold the same token. Where both may ask the same that is a step of a rotation, as when `next` becomes `current`; else
-//! one of them would silently count for less than it says.
+//! Finds entries with the same token. If both grant the same, that is a step of a rotation, as when `next` becomes `current`. If they differ,
+//! one of them would silently have no effect.
 
 use std::fmt;
 
 use super::entry::Token;
 use crate::auth::TokenHash;
 
-/// An entry that holds the token of an earlier one, and is not like it.
+/// An entry that has the token of an earlier entry, but different grants.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Twin {
-    /// Its place among all entries.
+    /// Its index among all entries.
     pub(crate) index: usize,
-    /// Whether the two have different roles: a token has one.
+    /// Whether the two have different roles. A token can have only one.
     pub(crate) is_serious: bool,
     earlier: String,
     later: String,
 }
 
-/// The entries whose token is that of an earlier one, with which they differ in what it opens.
+/// The entries that have the token of an earlier entry, but different grants.
 pub(crate) fn twins(entries: &[Token], hashes: &[TokenHash]) -> Vec<Twin> {
     let all = || entries.iter().zip(hashes).enumerate();
     let pairs = all().flat_map(|later| all().take(later.0).map(move |earlier| (earlier, later)));
