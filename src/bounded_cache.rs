@@ -1,4 +1,4 @@
-//! Maps with a bound, from which those leave first that are used least, or longest ago.
+//! Maps of limited size. The least used entries, or the least recently used ones, leave first.
 
 use std::{borrow::Borrow, hash::Hash};
 
@@ -8,10 +8,10 @@ use moka::{
     sync::{Cache, CacheBuilder},
 };
 
-/// A map with a bound, whose hash is seeded and cheaper than the standard library's.
+/// A map of limited size. Its seeded hash is cheaper than the standard library's.
 pub(crate) type Bounded<K, V> = Cache<K, V, RandomState>;
 
-/// One of `most` entries.
+/// A map of at most `most` entries.
 #[must_use]
 pub(crate) fn new<K, V>(most: u64) -> Bounded<K, V>
 where
@@ -21,8 +21,8 @@ where
     build(Cache::builder().max_capacity(most))
 }
 
-/// The one that `builder` describes, from which those leave first that were used longest ago: for [`get_rare`], which leaves no trace
-/// of what was looked for in vain, so that nothing new would ever have been used as often as what is there.
+/// The map that `builder` describes. The least recently used entries leave first. For maps that are read with [`get_rare`],
+/// which does not record misses: by frequency, no new entry would ever be used as often as the old ones.
 #[must_use]
 pub(crate) fn build_recent<K, V>(builder: CacheBuilder<K, V, Cache<K, V>>) -> Bounded<K, V>
 where
@@ -32,7 +32,7 @@ where
     build(builder.eviction_policy(EvictionPolicy::lru()))
 }
 
-/// The one that `builder` describes.
+/// The map that `builder` describes.
 #[must_use]
 pub(crate) fn build<K, V>(builder: CacheBuilder<K, V, Cache<K, V>>) -> Bounded<K, V>
 where
@@ -42,8 +42,8 @@ where
     builder.build_with_hasher(RandomState::default())
 }
 
-/// What `map` holds under `key`, where there is hardly ever anything: moka writes down each `get`, those in vain too, and
-/// works that off later. Of a map that is asked in no other way, see [`build_recent`].
+/// The value of `key` in a map in which a key is hardly ever found. moka records each `get`, misses included, and processes the
+/// records later. Only for maps of [`build_recent`].
 pub(crate) fn get_rare<K, V, Q>(map: &Bounded<K, V>, key: &Q) -> Option<V>
 where
     K: Borrow<Q> + Hash + Eq + Send + Sync + 'static,

@@ -1,4 +1,4 @@
-//! The words of the domain, and what every room uses.
+//! The types of the problem domain, which every room uses.
 
 pub mod clock;
 pub(crate) mod count;

@@ -1,4 +1,4 @@
-//! The files of a configuration, read without a wait: what is no regular file, such as a FIFO, may never end.
+//! Reads files of a configuration without ever waiting. Only regular files are read: a FIFO may never end.
 
 pub mod base_dir;
 
@@ -12,10 +12,10 @@ use std::{
 use nix::fcntl::OFlag;
 use zeroize::{Zeroize as _, Zeroizing};
 
-/// The largest file that is read, in MiB: what a `ConfigMap` or a `Secret` can hold.
+/// The largest file, in MiB: the most that a `ConfigMap` or a `Secret` can hold.
 const MAX_FILE_MIB: u64 = 1;
 
-/// The text of `file`, which is no secret.
+/// The text of `file`, which is not secret.
 ///
 /// # Errors
 /// When it is no regular file with up to 1 MiB of UTF-8, or cannot be read.
@@ -23,7 +23,7 @@ pub(crate) fn read(file: &Path) -> Result<String, String> {
     Ok(std::mem::take(&mut *secret(file)?))
 }
 
-/// The text of `file`, of which no copy stays in memory.
+/// The text of the secret `file`. It is zeroed when dropped, and no other copy stays in memory.
 ///
 /// # Errors
 /// When it is no regular file with up to 1 MiB of UTF-8, or cannot be read.
@@ -37,7 +37,7 @@ pub(crate) fn secret(file: &Path) -> Result<Zeroizing<String>, String> {
     }
 }
 
-/// The bytes of `file`, of which no copy stays in memory.
+/// The bytes of the secret `file`. They are zeroed when dropped, and no other copy stays in memory.
 ///
 /// # Errors
 /// When it is no regular file with up to 1 MiB, or cannot be read.
@@ -49,7 +49,7 @@ pub(crate) fn bytes(file: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
         return Err("it is no regular file".to_owned());
     }
     let most = MAX_FILE_MIB * 1024 * 1024;
-    // Room for all of it from the beginning: what grows leaves copies behind.
+    // Allocated at once: a growing buffer leaves copies behind.
     let room = usize::try_from(data.len().min(most) + 1).unwrap_or_default();
     let mut bytes = Zeroizing::new(Vec::with_capacity(room));
     opened.take(most + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
@@ -59,7 +59,7 @@ pub(crate) fn bytes(file: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
     Ok(bytes)
 }
 
-/// Why `file` could not be reached, with what a link leads to.
+/// Why `file` could not be reached. Names the target of a link.
 #[must_use]
 pub(crate) fn why(file: &Path, error: &io::Error) -> String {
     match std::fs::read_link(file) {

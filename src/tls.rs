@@ -1,4 +1,4 @@
-//! Who the gateway is on its main listener, and which clients' certificates are believed there. The files are read at the start, and
+//! TLS on the main listener: the gateway's certificate, and the CA of client certificates. The files are read at the start, and
 //! again when they may have been renewed.
 
 pub(crate) mod pem;
@@ -27,24 +27,24 @@ use crate::{
     tls::pem::{content, pair, trusted},
 };
 
-/// What the main listener offers by ALPN (RFC 7301), the better one first.
+/// The protocols that the main listener offers by ALPN (RFC 7301), in order of preference.
 const PROTOCOLS: [&[u8]; 2] = [H2, b"http/1.1"];
 
 /// HTTP/2 over TLS (RFC 9113, section 3.1).
 pub(crate) const H2: &[u8] = b"h2";
 
-/// TLS on the main listener. The files are watched: what is renewed is used for the next connection.
+/// TLS on the main listener. The files are watched. A renewed certificate is used for the next connection.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct TlsConfig {
-    /// The certificate, with those between it and its root, in PEM.
+    /// A PEM file with the certificate and its intermediate certificates.
     pub(crate) cert: PathBuf,
-    /// Its private key, in PEM.
+    /// A PEM file with the private key.
     pub(crate) key: PathBuf,
-    /// A PEM file with the certificates that clients' certificates come from. A client may then show one, and be a caller by it; see
+    /// A PEM file with the CA of client certificates. A client may then show a certificate, and authenticate with it; see
     /// `auth.certificates`.
     pub(crate) client_ca: Option<PathBuf>,
-    /// Whether a client must show a certificate, besides being a caller. Needs `clientCa`.
+    /// Whether clients must show a certificate, whatever else authenticates them. Needs `clientCa`.
     #[serde(default)]
     pub(crate) require_client_certificate: bool,
 }
@@ -54,11 +54,11 @@ pub(crate) struct TlsConfig {
 pub struct Tls {
     config: TlsConfig,
     now: ArcSwap<Loaded>,
-    /// What was wrong with the files at the last look, so that it is told once.
+    /// The problem with the files at the last check, so that it is logged once.
     trouble: Mutex<Option<String>>,
 }
 
-/// What the files held.
+/// The content of the files.
 #[derive(Debug)]
 struct Loaded {
     hash: [u8; 32],
@@ -67,12 +67,12 @@ struct Loaded {
 }
 
 impl TlsConfig {
-    /// Reads the files. What is wrong is noted below `path`.
+    /// Reads the files. Problems are noted below `path`.
     pub(crate) fn build(&self, base: &BaseDir, path: &Path, problems: &mut Problems) -> Option<Arc<Tls>> {
         if self.require_client_certificate && self.client_ca.is_none() {
             problems.error_with_help(
                 &path.key("requireClientCertificate"),
-                "no client's certificate is believed, so nobody could connect",
+                "no client certificate can be verified, so no client could connect",
                 "name the file of their CA: `clientCa: ca.crt`",
             );
             return None;
@@ -89,14 +89,14 @@ impl TlsConfig {
 }
 
 impl Tls {
-    /// The files, which may be renewed.
+    /// The files to watch.
     #[must_use]
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         let Self { config: TlsConfig { cert, key, client_ca, .. }, .. } = self;
         [Some(cert), Some(key), client_ca.as_ref()].into_iter().flatten().cloned().collect()
     }
 
-    /// Reads the files again. What can be used takes the place of what was before; what cannot changes nothing but a line in the log.
+    /// Reads the files again. Valid content replaces the old one. Otherwise the old content stays, and the problem is logged.
     pub(crate) fn refresh(&self) {
         let read = Loaded::read(&self.config);
         let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
@@ -104,25 +104,25 @@ impl Tls {
             Ok(loaded) => {
                 *trouble = None;
                 if loaded.hash != self.now.load().hash {
-                    tracing::info!(not_after = loaded.not_after(), "new certificates are in place of those before");
+                    tracing::info!(not_after = loaded.not_after(), "new certificates are in use");
                     self.now.store(Arc::new(loaded));
                 }
             }
             Err(why) if trouble.as_ref() != Some(&why) => {
-                tracing::error!(%why, "the certificates from before stay in use (server.tls)");
+                tracing::error!(%why, "the old certificates stay in use (server.tls)");
                 *trouble = Some(why);
             }
             Err(_) => {}
         }
     }
 
-    /// What the next connection is served with.
+    /// The configuration for the next connection.
     #[must_use]
     pub fn server(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.now.load().server)
     }
 
-    /// Until when the certificate is valid, in seconds since 1970; 0 when it does not say so in a way that is understood.
+    /// When the certificate expires, in seconds since 1970. 0 if that cannot be read.
     #[must_use]
     pub(crate) fn not_after(&self) -> u64 {
         self.now.load().not_after()

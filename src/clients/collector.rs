@@ -1,6 +1,6 @@
-//! Where spans go: an OpenTelemetry collector, by OTLP over HTTP. Spans wait in a queue of bounded length and leave in the
-//! background; whoever is answered never waits for them, and none is kept for a collector that stays away. What this
-//! configuration does not say is not taken from `OTEL_…` variables either.
+//! Sends spans to an OpenTelemetry collector, by OTLP over HTTP. Spans wait in a queue of limited length and are sent in the
+//! background. No answer waits for them, and spans for a collector that stays away are dropped. Nothing is read from `OTEL_…`
+//! variables.
 
 mod exporter;
 #[cfg(feature = "otlp")]
@@ -34,37 +34,38 @@ use crate::{
     telemetry::{metrics::SpanMetrics, trace::Tracer},
 };
 
-/// How many spans may wait. One takes about 1 KiB.
+/// How many spans may wait. A span takes about 1 KiB.
 const ROOM: usize = 4096;
-/// Where OTLP's endpoint for traces is below a base URL.
+/// The path of OTLP's endpoint for traces.
 const PATH: &str = "v1/traces";
 
-/// How spans are written for a collector; a build without the feature `otlp` cannot.
+/// Encodes spans for a collector. `None` in a build without the feature `otlp`.
 #[cfg(feature = "otlp")]
 const ENCODER: Option<Encoder> = Some(otlp::ENCODER);
 #[cfg(not(feature = "otlp"))]
 const ENCODER: Option<Encoder> = None;
 
-/// Traces of what the gateway does, for an OpenTelemetry collector.
+/// Traces of the gateway's work, for an OpenTelemetry collector.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct TracesConfig {
-    /// The base URL of a collector that takes OTLP over HTTP: `http://otel-collector:4318`. `/v1/traces` is added.
+    /// The base URL of a collector for OTLP over HTTP: `http://otel-collector:4318`. The gateway adds `/v1/traces`.
     pub(crate) endpoint: String,
-    /// Which share of requests is traced, from 0 to 1, where whoever asks has not decided it (`traceparent`).
+    /// The share of requests to trace, from 0 to 1, when the caller has not decided it (`traceparent`).
     #[serde(default = "all")]
     #[schemars(range(min = 0, max = 1))]
     pub(crate) sample: f64,
     /// Headers for the collector, values or secrets.
     #[serde(default)]
     pub(crate) headers: BTreeMap<String, TextOrSecret>,
-    /// Attributes of all spans, such as `deployment.environment.name`. `service.name` is `appset-gateway` unless it stands here.
+    /// Attributes of all spans, such as `deployment.environment.name`. `service.name` is `appset-gateway` unless it is set
+    /// here.
     #[serde(default)]
     pub(crate) resource: BTreeMap<String, String>,
-    /// A PEM file with certificates of private CAs, relative to the configuration file. They are trusted besides the
-    /// system's, and read again every 30 s.
+    /// A PEM file with certificates of private CAs, relative to the configuration file. They are trusted besides those of the
+    /// system. Read again every 30 s.
     pub(crate) ca: Option<PathBuf>,
-    /// A certificate that shows who we are. Its files are read again every 30 s.
+    /// A client certificate. Its files are read again every 30 s.
     pub(crate) client_certificate: Option<ClientCertificate>,
 }
 
@@ -72,17 +73,17 @@ const fn all() -> f64 {
     1.0
 }
 
-/// Traces, ready to be begun and sent.
+/// Traces that are ready to begin and to be sent.
 #[derive(Debug, Default)]
 pub struct Traces {
-    /// Begins them.
+    /// Begins the spans.
     pub(crate) tracer: Tracer,
-    /// Sends them, once it is started.
+    /// Sends the spans, once it is started.
     exporter: Mutex<Option<Exporter>>,
 }
 
 impl Traces {
-    /// What `config` describes; what is wrong with it is noted below `path`.
+    /// Builds what `config` describes. Problems are noted below `path`.
     pub(crate) fn build(
         config: &TracesConfig,
         base: &BaseDir,
@@ -93,7 +94,7 @@ impl Traces {
     ) -> Option<Self> {
         let encoder = needed(ENCODER, path, problems);
         if !(0.0..=1.0).contains(&config.sample) {
-            problems.error(&path.key("sample"), "it is a share, from 0 (none) to 1 (all)");
+            problems.error(&path.key("sample"), "it is a share and must be from 0 (none) to 1 (all)");
         }
         let url = problems.note(&path.key("endpoint"), address(&config.endpoint));
         let headers = build_headers(config, base, &path.key("headers"), problems);
@@ -109,7 +110,7 @@ impl Traces {
         Some(Self { tracer, exporter: Mutex::new(Some(exporter)) })
     }
 
-    /// Sends spans from now on, in a task of their own, until it is told to finish.
+    /// Sends spans in a task of its own from now on, until it is told to finish.
     pub fn start(&self) -> Exporting {
         let (is_over, over) = watch::channel(false);
         let exporter = self.exporter.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -117,7 +118,7 @@ impl Traces {
     }
 }
 
-/// The sending of spans.
+/// The task that sends spans.
 #[derive(Debug)]
 pub struct Exporting {
     task: Option<JoinHandle<()>>,
@@ -125,7 +126,7 @@ pub struct Exporting {
 }
 
 impl Exporting {
-    /// Sends what has ended by now, as far as that goes `within` a time.
+    /// Sends the finished spans, as far as possible `within` this time.
     pub async fn finish(self, within: Duration) {
         self.is_over.send_replace(true);
         if let Some(task) = self.task
@@ -136,10 +137,10 @@ impl Exporting {
     }
 }
 
-/// The `encoder`, without which nothing can be sent; that there is none is noted at `path`.
+/// The `encoder`. Without one nothing can be sent, which is noted at `path`.
 fn needed(encoder: Option<Encoder>, path: &Path, problems: &mut Problems) -> Option<Encoder> {
     if encoder.is_none() {
-        let help = "use a build with `--features otlp`, or leave `traces` out; ids that come with a request are passed on anyhow";
+        let help = "use a build with `--features otlp`, or remove `traces`; ids of requests are passed on anyway";
         problems.error_with_help(path, "this build of the gateway sends no traces", help);
     }
     encoder
@@ -184,12 +185,12 @@ fn build_headers(
     headers
 }
 
-/// What is said of all spans.
+/// The attributes of all spans.
 fn resource(config: &TracesConfig) -> BTreeMap<String, String> {
     let mut resource = BTreeMap::from([
         ("service.name".to_owned(), env!("CARGO_PKG_NAME").to_owned()),
         ("service.version".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
-        // Tells replicas, and a gateway before a restart and after it, apart.
+        // Distinguishes replicas, and a gateway before a restart and after it.
         ("service.instance.id".to_owned(), format!("{:032x}", fastrand::u128(..))),
     ]);
     resource.extend(config.resource.clone());

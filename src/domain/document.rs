@@ -1,7 +1,7 @@
-//! One JSON document, read strictly: exactly one value, no key twice, no depth without end.
+//! Reads one JSON document strictly: exactly one value, no repeated keys, limited depth.
 //!
-//! `serde_json` alone keeps the last of two equal keys, which is how a repeated `output` key becomes
-//! an empty answer; whoever wrote such a document did not mean it, so here it is an error.
+//! `serde_json` alone keeps the last of two equal keys. A repeated `output` key could so become an empty answer, which nobody
+//! meant. Here it is an error.
 
 mod digits;
 mod errors;
@@ -17,14 +17,14 @@ use serde_json::{Map, Number, Value};
 
 pub(crate) use self::errors::{is_error_key, is_said, told_error};
 
-/// What one value takes in memory, its content aside, in bytes: an estimate that what works on documents agrees on.
+/// The memory of one value without its content, in bytes. An estimate that all limits of documents share.
 pub(crate) const NODE: usize = 64;
 
-/// The most values in one document. At some 40 bytes each they take 20 MB, however short the document is for its number of values.
+/// The most values in one document. At some 40 bytes each they take 20 MB, and a short document can have many values.
 const MAX_VALUES: usize = 500_000;
 
-/// A JSON value whose texts lie where they were read, unless they have escapes. Most of what is read is looked at and left behind,
-/// and what stays becomes a [`Value`].
+/// A JSON value that borrows its texts from the input, unless they have escapes. Most of a document is only read and dropped.
+/// What stays becomes a [`Value`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum Document<'a> {
     /// `null`
@@ -41,7 +41,7 @@ pub enum Document<'a> {
     Object(Object<'a>),
 }
 
-/// An object's keys, each once, and values, in their order.
+/// The keys and values of an object, in their order. Each key occurs once.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Object<'a>(Vec<(Cow<'a, str>, Document<'a>)>);
 
@@ -49,12 +49,12 @@ pub struct Object<'a>(Vec<(Cow<'a, str>, Document<'a>)>);
 ///
 /// # Errors
 /// On blank input, anything after the value, a repeated key, more than 128 levels, more than 500,000 values, a number out of
-/// range, a whole number that 64 bits do not hold. The text gives line and column.
+/// range, or a whole number beyond 64 bits. The text gives line and column.
 pub(crate) fn read(bytes: &[u8]) -> Result<Document<'_>, String> {
     if bytes.trim_ascii().is_empty() {
         return Err("it is blank".to_owned());
     }
-    // A value takes two bytes at least: itself, and what parts it from the next.
+    // A value takes at least two bytes: itself, and a separator.
     if bytes.len() / 2 >= MAX_VALUES && scan::values(bytes) > MAX_VALUES {
         return Err(format!("it holds more than {MAX_VALUES} values"));
     }
@@ -76,15 +76,15 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Value, String> {
 /// Parses exactly one JSON object into `T`, as strictly as [`parse`].
 ///
 /// # Errors
-/// When it is no such document, or not one of `T`'s.
+/// When it is not such a document, or does not fit `T`.
 pub(crate) fn parse_object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     parse(bytes).and_then(read_object)
 }
 
-/// Reads an object into `T`. Serde alone would take a list too, for the fields in their order.
+/// Reads an object into `T`. Serde alone would also take a list, as the fields in their order.
 ///
 /// # Errors
-/// When it is no object, or not one of `T`'s.
+/// When it is no object, or does not fit `T`.
 pub(crate) fn read_object<T: DeserializeOwned>(value: Value) -> Result<T, String> {
     if !value.is_object() {
         return Err(format!("expected an object, found {}", kind_of(&value)));
@@ -93,25 +93,25 @@ pub(crate) fn read_object<T: DeserializeOwned>(value: Value) -> Result<T, String
 }
 
 impl Document<'_> {
-    /// What it holds under `key`, if it is an object that does.
+    /// The value of `key`, if this is an object that has it.
     #[must_use]
     pub(crate) fn get(&self, key: &str) -> Option<&Self> {
         if let Self::Object(object) = self { object.get(key) } else { None }
     }
 
-    /// Its items, if it is a list.
+    /// The items, if this is a list.
     #[must_use]
     pub(crate) fn as_list(&self) -> Option<&[Self]> {
         if let Self::List(items) = self { Some(items) } else { None }
     }
 
-    /// Its text, if it is one.
+    /// The text, if this is one.
     #[must_use]
     pub(crate) fn as_text(&self) -> Option<&str> {
         if let Self::Text(text) = self { Some(text) } else { None }
     }
 
-    /// What it is, in a message, in the words of [`kind_of`].
+    /// The kind of value for a message, in the words of [`kind_of`].
     #[must_use]
     pub(crate) const fn kind(&self) -> &'static str {
         match self {
@@ -124,8 +124,8 @@ impl Document<'_> {
         }
     }
 
-    /// Takes what it weighs off `left`, in bytes: [`NODE`] for each value and key in it, and the lengths of texts. Whether there
-    /// was enough. It stops where there is not.
+    /// Subtracts the weight from `left`, in bytes: [`NODE`] for each value and key, and the lengths of texts. Returns whether
+    /// `left` sufficed. Stops as soon as it does not.
     #[must_use]
     pub(crate) fn spend(&self, left: &mut usize) -> bool {
         let mut take = |bytes: usize| left.checked_sub(bytes).map(|rest| *left = rest).is_some();
@@ -161,26 +161,26 @@ impl Document<'_> {
 }
 
 impl<'a> Object<'a> {
-    /// What it holds under `key`.
+    /// The value of `key`.
     #[must_use]
     pub(crate) fn get(&self, key: &str) -> Option<&Document<'a>> {
         self.iter().find(|(name, _)| *name == key).map(|(_, value)| value)
     }
 
-    /// Takes out what it holds under `key`. The others' order is lost.
+    /// Removes the value of `key`. The order of the others is lost.
     pub(crate) fn take(&mut self, key: &str) -> Option<Document<'a>> {
         let index = self.0.iter().position(|(name, _)| name == key)?;
         Some(self.0.swap_remove(index).1)
     }
 
-    /// Its keys and values.
+    /// The keys and values.
     #[must_use]
     pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &Document<'a>)> {
         self.0.iter().map(|(key, value)| (&**key, value))
     }
 }
 
-/// Each key once.
+/// The keys must be unique.
 impl<'a> FromIterator<(Cow<'a, str>, Document<'a>)> for Object<'a> {
     fn from_iter<T: IntoIterator<Item = (Cow<'a, str>, Document<'a>)>>(entries: T) -> Self {
         Self(entries.into_iter().collect())
@@ -225,7 +225,7 @@ impl<'a> From<&'a Map<String, Value>> for Document<'a> {
     }
 }
 
-/// What a JSON value is, in a message: `an object`, `a string`.
+/// The kind of a JSON value, for a message: `an object`, `a string`.
 #[must_use]
 pub(crate) const fn kind_of(value: &Value) -> &'static str {
     match value {
@@ -238,10 +238,10 @@ pub(crate) const fn kind_of(value: &Value) -> &'static str {
     }
 }
 
-/// `message` as JSON in a line of its own.
+/// `message` as JSON, with a newline at its end.
 ///
 /// # Panics
-/// When one of its keys is no text.
+/// When a key of `message` is no text.
 #[must_use]
 pub(crate) fn line(message: &impl Serialize) -> Vec<u8> {
     let mut line = text(message);
@@ -252,10 +252,10 @@ pub(crate) fn line(message: &impl Serialize) -> Vec<u8> {
 /// `message` as JSON.
 ///
 /// # Panics
-/// When one of its keys is no text.
+/// When a key of `message` is no text.
 #[must_use]
 pub(crate) fn text(message: &impl Serialize) -> String {
-    #[expect(clippy::expect_used, reason = "only keys that are no texts cannot be written")]
+    #[expect(clippy::expect_used, reason = "only keys that are no text cannot be written")]
     serde_json::to_string(message).expect("a document")
 }
 
@@ -275,7 +275,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_value_and_nothing_else() {
+    fn exactly_one_value_is_accepted() {
         assert_eq!(parse(b" {\"a\":[1,null,\"x\"]}\n").unwrap().to_string(), r#"{"a":[1,null,"x"]}"#);
         for (bad, says) in [
             (&b""[..], "blank"),
@@ -294,14 +294,14 @@ mod tests {
     }
 
     #[test]
-    fn a_number_stays_what_it_is() {
+    fn numbers_are_not_changed() {
         for number in ["18607474370.955162", "0.1", "1.7976931348623157e308", "5e-324", "18446744073709551615"] {
             assert_eq!(parse(number.as_bytes()).unwrap().to_string(), number.replace("e308", "e+308"));
         }
     }
 
     #[test]
-    fn an_object_is_no_list_of_its_fields() {
+    fn a_list_is_not_read_as_the_fields_of_an_object() {
         #[derive(Debug, PartialEq, serde::Deserialize)]
         struct Fields {
             a: Option<bool>,
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn values_have_a_number() {
+    fn the_number_of_values_is_limited() {
         let list = |count: usize| format!("[{}0]", "0,".repeat(count - 2));
         assert!(read(list(MAX_VALUES).as_bytes()).is_ok());
         let error = read(list(MAX_VALUES + 1).as_bytes()).unwrap_err();
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn nesting_has_an_end() {
+    fn the_depth_is_limited() {
         let deep = "[".repeat(100_000);
         assert!(parse(deep.as_bytes()).unwrap_err().contains("recursion limit"));
     }

@@ -1,44 +1,44 @@
-//! What a backend says when it does not know: what failed, for whom, and whether asking again may help.
+//! Errors of backends: what failed, and whether another attempt may help.
 
 use std::{fmt, time::Duration};
 
 use crate::domain::generator::Evidence;
 
-/// A backend that does not know the answer. Never turned into an empty list (invariant I2).
+/// Why a backend has no answer. Never turned into an empty list (invariant I2).
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{message}")]
 pub struct BackendError {
-    /// The class of the failure, which decides the status that the caller sees.
+    /// The kind of failure, which decides the status for the caller.
     pub kind: ErrorKind,
-    /// For the operator who reads it on an ApplicationSet's condition: what failed, where, what to do.
-    /// Holds no secret (invariant I6).
+    /// What failed, where, and what to do. The operator reads it in a condition of the ApplicationSet. Holds no secret
+    /// (invariant I6).
     pub message: String,
-    /// What was learned of each item, where there are several.
+    /// What was found out about each item, if there are several.
     pub evidence: Vec<Evidence>,
 }
 
-/// Classes of failure.
+/// Kinds of failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorKind {
     /// The source cannot be reached or failed.
     Unavailable,
     /// The source did not answer in time.
     Timeout,
-    /// The source asks to be left alone.
+    /// The source asks for a pause.
     Throttled {
-        /// For how long, if it said so.
+        /// The length of the pause, if the source named one.
         retry_after: Option<Duration>,
     },
-    /// The source refuses our credential. Does not heal alone.
+    /// The source refuses the credential. This does not heal by itself.
     Denied,
-    /// The call's parameters cannot be used.
+    /// The parameters of the request are unusable.
     InvalidInput,
-    /// The source answered something that cannot be believed.
+    /// The source gave an answer that cannot be trusted.
     InvalidOutput,
 }
 
 impl ErrorKind {
-    /// Whether the same question may find an answer soon.
+    /// Whether the same request may soon succeed.
     #[must_use]
     pub(crate) const fn is_retryable(self) -> bool {
         matches!(self, Self::Unavailable | Self::Timeout | Self::Throttled { .. })
@@ -74,31 +74,31 @@ impl BackendError {
         Self::new(ErrorKind::Timeout, message)
     }
 
-    /// The call's parameters cannot be used.
+    /// The parameters of the request are unusable.
     pub(crate) fn invalid_input(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::InvalidInput, message)
     }
 
-    /// The source answered something that cannot be believed.
+    /// The source gave an answer that cannot be trusted.
     pub(crate) fn invalid_output(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::InvalidOutput, message)
     }
 
-    /// Whether the call's parameters cannot be used.
+    /// Whether the parameters of the request are unusable.
     #[must_use]
     pub(crate) fn is_invalid_input(&self) -> bool {
         self.kind == ErrorKind::InvalidInput
     }
 
-    /// The kind of `errors` together: where the parameters cannot be used, that, since it heals with another call only;
-    /// else the first one's. `None` without errors.
+    /// The kind of several `errors` together: `InvalidInput` if one has it, since only another request can help then; else the
+    /// kind of the first. `None` without errors.
     #[must_use]
     pub(crate) fn kind_of_all(errors: &[Self]) -> Option<ErrorKind> {
         let invalid = errors.iter().find(|error| error.is_invalid_input());
         invalid.or_else(|| errors.first()).map(|error| error.kind)
     }
 
-    /// The same error, told as part of something larger: `image front: …`.
+    /// The error with `context` before its message: `image front: …`.
     #[must_use]
     pub(crate) fn within(mut self, context: impl fmt::Display) -> Self {
         self.message = format!("{context}: {}", self.message);

@@ -1,4 +1,4 @@
-//! The domain's words: what Argo CD's plugin generator asks and what it may be told. No I/O.
+//! What Argo CD's plugin generator asks, and what it may be told. No I/O.
 
 pub(crate) mod watch;
 
@@ -10,30 +10,30 @@ use tokio::time::Instant;
 
 use self::watch::Watch;
 
-/// The input parameters of a call or a parameter set of an answer: names to any JSON values.
+/// The input parameters of a request, or a parameter set of an answer: names and JSON values.
 pub type Parameters = Map<String, Value>;
 
-/// One question, as a backend sees it.
+/// A request, as a backend sees it.
 #[derive(Debug, Clone)]
 pub struct Query {
-    /// The asking ApplicationSet. The caller's own word: Argo CD sends no namespace and proves nothing.
+    /// The ApplicationSet that asks. Only the caller's claim: Argo CD sends no namespace and no proof.
     pub(crate) application_set: Arc<str>,
-    /// `input.parameters`, checked against the route's `input` and with its defaults applied.
+    /// `input.parameters`, checked against the route's `input`, with defaults applied.
     pub(crate) parameters: Arc<Parameters>,
-    /// When an answer comes too late to be of use.
+    /// When an answer would come too late.
     pub(crate) deadline: Instant,
-    /// For how long the route's answers are fresh: what was learned for another question less long ago may be used.
+    /// How long the route's answers are fresh. Knowledge from another request may be used while it is younger.
     pub(crate) ttl: Duration,
-    /// What the backend noted with the answers that this one follows.
+    /// What the backend noted with earlier answers.
     pub(crate) before: Before,
-    /// What the step before found, a list of objects, where the backend is a later step of a pipeline.
+    /// The result of the previous step, a list of objects, if the backend is a later step of a pipeline.
     pub(crate) items: Option<Arc<Value>>,
-    /// Who wants to see what is done for it.
+    /// Records each step, if an operator wants to see them.
     pub(crate) watch: Option<Watch>,
 }
 
 impl Query {
-    /// A question of `application_set` that follows none, and wants nothing that was learned before.
+    /// A request of `application_set` without earlier answers, which uses no knowledge from other requests.
     #[must_use]
     pub const fn new(application_set: Arc<str>, parameters: Arc<Parameters>, deadline: Instant) -> Self {
         Self {
@@ -51,14 +51,14 @@ impl Query {
 /// A backend's notes on earlier answers.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Before {
-    /// With the last answer to this very question.
+    /// The note with the last answer to the same request.
     pub(crate) own: Option<Arc<Value>>,
-    /// With the last answer of its lineage, where that is another question's.
+    /// The note with the last answer of the lineage, if that answered another request.
     pub(crate) lineage: Option<Arc<Value>>,
 }
 
 impl Before {
-    /// What the part called `name` noted, in the notes of a whole.
+    /// The notes of the part called `name`, from the notes of the whole.
     #[must_use]
     pub(crate) fn of_part(&self, name: &str) -> Self {
         let part = |note: &Option<Arc<Value>>| note.as_ref()?.get(name).cloned().map(Arc::new);
@@ -66,30 +66,30 @@ impl Before {
     }
 }
 
-/// What was asked: kept with the answer, so that it can be named and asked again.
+/// What was asked. Kept with the answer, so that the answer can be named and renewed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Question {
     /// The route's name.
     pub(crate) route: Arc<str>,
-    /// The ApplicationSet's name, where the answer may depend on it.
+    /// The ApplicationSet's name, if the answer may depend on it.
     pub(crate) application_set: Option<Arc<str>>,
     /// The input parameters.
     pub(crate) parameters: Arc<Parameters>,
 }
 
-/// Which questions are meant: those that fit everything that is given.
+/// Selects questions: those that match everything that is set.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Selector {
     /// The route's name.
     pub(crate) route: Option<String>,
-    /// The ApplicationSet's name. An answer that does not depend on it belongs to all.
+    /// The ApplicationSet's name. An answer that does not depend on it matches any name.
     pub(crate) application_set: Option<String>,
-    /// Parameters and their values; others may have any.
+    /// Parameters and their values. Other parameters may have any value.
     pub(crate) parameters: Parameters,
 }
 
 impl Selector {
-    /// Whether `question` is meant.
+    /// Whether `question` matches.
     #[must_use]
     pub(crate) fn selects(&self, question: &Question) -> bool {
         let is_unlike = |wanted: &Option<String>, name: &str| wanted.as_ref().is_some_and(|wanted| wanted != name);
@@ -99,12 +99,12 @@ impl Selector {
     }
 }
 
-/// One item of an answer: Argo CD renders one Application from it.
+/// One item of an answer. Argo CD renders one Application from it.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ParameterSet(pub Parameters);
 
-/// What a backend knows: parameter sets, or proof that there are none. What it does not know is a
-/// [`crate::domain::error::BackendError`] (invariant I2).
+/// A backend's answer: parameter sets, or proof that there are none. Anything else is a [`crate::domain::error::BackendError`]
+/// (invariant I2).
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Outcome {
     pub(crate) sets: Vec<ParameterSet>,
@@ -113,68 +113,68 @@ pub(crate) struct Outcome {
     pub(crate) note: Option<Arc<Value>>,
 }
 
-/// For how long an answer is fresh, by its backend's word.
+/// How long an answer is fresh, as its backend says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lasting {
-    /// For so long, whatever the route's `ttl` is.
+    /// For this time, whatever the route's `ttl`.
     For(Duration),
-    /// For the route's `ttl`, and no longer than this: after that the backend is asked before it is served again.
+    /// For the route's `ttl`, but at most this long. Then the backend is asked before the answer is served again.
     AtMost(Duration),
 }
 
 impl Outcome {
-    /// There is something; `evidence` says where each of its items was found.
+    /// There are items. `evidence` says where each was found.
     #[must_use]
     pub(crate) fn present(set: ParameterSet, evidence: Vec<Evidence>) -> Self {
         Self { sets: vec![set], evidence, lasting: None, note: None }
     }
 
-    /// There is provably nothing; `evidence` holds the proof.
+    /// There are provably no items. `evidence` holds the proof.
     #[must_use]
     pub(crate) const fn absent(evidence: Vec<Evidence>) -> Self {
         Self { sets: Vec::new(), evidence, lasting: None, note: None }
     }
 
-    /// The outcome of a complete list that `asked` gave: `empty` is what it answers when it is explicitly empty.
+    /// The outcome of a complete list that `asked` gave. `empty` is the source's answer when the list is empty.
     #[must_use]
     pub(crate) fn of_list(sets: Vec<ParameterSet>, asked: impl Into<String>, empty: impl Into<String>) -> Self {
         let evidence = if sets.is_empty() { vec![Evidence::absent(asked, empty)] } else { Vec::new() };
         Self { sets, evidence, lasting: None, note: None }
     }
 
-    /// The same, fresh for as long as the source itself says, if it does.
+    /// Sets how long the source says that the outcome is fresh, if it does.
     #[must_use]
     pub(crate) fn lasting(self, ttl: Option<Duration>) -> Self {
         Self { lasting: ttl.map(Lasting::For), ..self }
     }
 
-    /// The same, fresh for no longer than `most`.
+    /// Limits how long the outcome is fresh to `most`.
     #[must_use]
     pub(crate) fn lasting_at_most(self, most: Duration) -> Self {
         Self { lasting: Some(Lasting::AtMost(most)), ..self }
     }
 
-    /// The same, with `evidence` of what was learned on the way.
+    /// Adds `evidence` that was found on the way.
     #[must_use]
     pub(crate) fn having_learned(self, mut evidence: Vec<Evidence>) -> Self {
         evidence.extend(self.evidence);
         Self { evidence, ..self }
     }
 
-    /// The same with a note, which the backend gets back with the questions that follow this one.
+    /// Adds a note, which the backend gets back with later requests.
     #[must_use]
     pub(crate) fn noting(self, note: Value) -> Self {
         Self { note: Some(Arc::new(note)), ..self }
     }
 }
 
-/// What was learned of one item, and how.
+/// What was found out about one item, and how.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Evidence {
     /// Which of several items, such as an image's name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) item: Option<String>,
-    /// Whether it is there.
+    /// Whether the item exists.
     pub(crate) verdict: Verdict,
     /// What was asked: `the manifest of registry.example.com/org/front:main`.
     pub(crate) asked: String,
@@ -182,15 +182,15 @@ pub struct Evidence {
     pub answered: String,
 }
 
-/// Whether something is there.
+/// Whether an item exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Verdict {
-    /// It is.
+    /// It exists.
     Present,
-    /// It provably is not.
+    /// It provably does not exist.
     Absent,
-    /// That is not known.
+    /// Unknown.
     Unknown,
 }
 
@@ -207,28 +207,28 @@ impl Verdict {
 }
 
 impl Evidence {
-    /// That it is there.
+    /// Evidence that the item exists.
     pub(crate) fn present(asked: impl Into<String>, answered: impl Into<String>) -> Self {
         Self { item: None, verdict: Verdict::Present, asked: asked.into(), answered: answered.into() }
     }
 
-    /// That it is not.
+    /// Evidence that the item does not exist.
     pub(crate) fn absent(asked: impl Into<String>, answered: impl Into<String>) -> Self {
         Self { verdict: Verdict::Absent, ..Self::present(asked, answered) }
     }
 
-    /// That it is not known.
+    /// Evidence that this is unknown.
     pub(crate) fn unknown(asked: impl Into<String>, answered: impl Into<String>) -> Self {
         Self { verdict: Verdict::Unknown, ..Self::present(asked, answered) }
     }
 
-    /// The same, of the item called `name`.
+    /// Sets the name of the item.
     #[must_use]
     pub(crate) fn of(self, name: &str) -> Self {
         Self { item: Some(name.to_owned()), ..self }
     }
 
-    /// The same, learned by the part called `name` of a whole.
+    /// Adds the name of the part that found it.
     #[must_use]
     pub(crate) fn by(self, name: &str) -> Self {
         let item = self.item.as_ref().map_or_else(|| name.to_owned(), |item| format!("{name}, {item}"));

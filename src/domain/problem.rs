@@ -1,5 +1,5 @@
-//! What is wrong with a configuration: problems are collected, each at a [`Path`], so that an
-//! operator sees all of them at once. Files and lines are [`crate::config`]'s business.
+//! Problems of a configuration. They are collected, each at a [`Path`], so that an operator sees all of them at once. Files and
+//! lines belong to [`crate::config`].
 
 use std::{fmt, time::Duration};
 
@@ -12,18 +12,18 @@ pub struct Path(Vec<Segment>);
 pub(crate) enum Segment {
     /// A key of a mapping.
     Key(String),
-    /// A place in a list, from 0.
+    /// An index of a list, from 0.
     Index(usize),
 }
 
 impl Path {
-    /// The document itself.
+    /// The whole document.
     #[must_use]
     pub const fn root() -> Self {
         Self(Vec::new())
     }
 
-    /// This path, one mapping key further.
+    /// This path and one key of a mapping.
     #[must_use]
     pub fn key(&self, key: impl Into<String>) -> Self {
         let mut path = self.clone();
@@ -31,7 +31,7 @@ impl Path {
         path
     }
 
-    /// This path, one list item further.
+    /// This path and one index of a list.
     #[must_use]
     pub(crate) fn index(&self, index: usize) -> Self {
         let mut path = self.clone();
@@ -78,16 +78,16 @@ impl fmt::Display for Path {
     }
 }
 
-/// How bad a [`Problem`] is.
+/// The severity of a [`Problem`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Severity {
-    /// The gateway does not start with it.
+    /// The gateway does not start.
     Error,
-    /// The gateway starts; `check` and the log say it.
+    /// The gateway starts. `check` and the log report it.
     Warning,
 }
 
-/// What a [`Problem`] is about, as far as a report needs to know.
+/// The kinds of problems that a report distinguishes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProblemKind {
     /// A required key is missing. This never follows from another problem.
@@ -96,18 +96,18 @@ pub enum ProblemKind {
     Other,
 }
 
-/// One thing that is wrong, where, and what to do about it.
+/// One problem, its place, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// Where.
+    /// The place.
     pub path: Path,
-    /// What, in one sentence.
+    /// The problem, in one sentence.
     pub message: String,
-    /// What to do, where that is known.
+    /// What to do, if that is known.
     pub help: Option<String>,
-    /// Whether it stops the start.
+    /// Whether the gateway starts.
     pub severity: Severity,
-    /// What it is about.
+    /// The kind of problem.
     pub(crate) kind: ProblemKind,
 }
 
@@ -129,7 +129,7 @@ impl Problems {
         self.push(path, message.into(), None, Severity::Error);
     }
 
-    /// Notes what was found elsewhere.
+    /// Adds problems that were found elsewhere.
     pub(crate) fn add(&mut self, problem: Problem) {
         self.0.push(problem);
     }
@@ -144,19 +144,19 @@ impl Problems {
         self.0.push(Problem { help: help.map(str::to_owned), ..Problem::missing_key(path.clone(), key) });
     }
 
-    /// Notes something that works but is probably not meant.
+    /// Notes a warning at `path`: it works, but is probably not intended.
     pub(crate) fn warning(&mut self, path: &Path, message: impl Into<String>, help: impl Into<String>) {
         self.push(path, message.into(), Some(help.into()), Severity::Warning);
     }
 
-    /// Notes an error at `path` when `time` is none at all.
+    /// Notes an error at `path` if `time` is zero.
     pub(crate) fn check_not_zero(&mut self, path: &Path, time: Duration) {
         if time.is_zero() {
-            self.error(path, "with no time at all nothing is answered");
+            self.error(path, "with a time of 0 nothing is answered");
         }
     }
 
-    /// `Ok`'s value, or `None` with the error noted at `path`.
+    /// The value of `result`, or `None` with the error noted at `path`.
     pub(crate) fn note<T, E: fmt::Display>(&mut self, path: &Path, result: Result<T, E>) -> Option<T> {
         result.map_err(|error| self.error(path, error.to_string())).ok()
     }

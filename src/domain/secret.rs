@@ -1,5 +1,4 @@
-//! Secrets: a configuration holds references to them (`file:`, `env:`), never their values, and
-//! printing one prints `[redacted]`.
+//! Secrets. A configuration holds references to them (`file:`, `env:`), never their values. A secret prints as `[redacted]`.
 
 mod redaction;
 
@@ -24,21 +23,21 @@ use crate::{
     file::{self, base_dir::BaseDir},
 };
 
-/// What stands for a secret wherever text is shown.
+/// Replaces a secret in any text.
 pub(crate) const REDACTED: &str = "[redacted]";
 
-/// Where a secret's value comes from.
+/// The source of a secret's value.
 #[derive(Debug, Clone, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum SecretRef {
-    /// A file with the value, relative to the configuration file; one trailing newline is trimmed.
-    /// Backends read it at every use, so that a rotated Secret is picked up.
+    /// A file with the value, relative to the configuration file. One newline at its end is removed. Backends read the file at
+    /// every use, so that a rotated Secret is picked up.
     File(PathBuf),
     /// An environment variable of the gateway.
     Env(String),
 }
 
-/// A value that may be read, never printed, and is not left in memory.
+/// A secret value. It never prints, and is zeroed when dropped.
 #[derive(Clone, Deserialize)]
 pub struct Secret(SecretString);
 
@@ -66,7 +65,7 @@ impl SecretRef {
     /// Reads the value.
     ///
     /// # Errors
-    /// When the file or variable cannot be read or is empty; the text names it and never its content.
+    /// When the file or variable cannot be read or is empty. The text names it, but not its content.
     pub(crate) fn read(&self, base: &BaseDir) -> Result<Secret, String> {
         let value = match self {
             Self::File(path) => {
@@ -86,10 +85,10 @@ impl SecretRef {
         Ok(Secret::from(value.to_owned()))
     }
 
-    /// The value after `scheme`, as a header that is never shown.
+    /// The value after `scheme`, as a header that never prints.
     ///
     /// # Errors
-    /// When it cannot be read, or no header can carry it; the text names it and never its content.
+    /// When it cannot be read, or no header can carry it. The text names it, but not its content.
     pub(crate) fn header(&self, base: &BaseDir, scheme: &str) -> Result<HeaderValue, BackendError> {
         let secret = self.read(base).map_err(BackendError::unavailable)?;
         let mut value = HeaderValue::try_from(format!("{scheme}{}", secret.expose())).map_err(|_| {
@@ -99,7 +98,7 @@ impl SecretRef {
         Ok(value)
     }
 
-    /// Notes a problem at `path` when the value cannot be read now, or is too short to be taken out of messages.
+    /// Notes a problem at `path` if the value cannot be read now, or is too short to be redacted.
     pub(crate) fn check(&self, base: &BaseDir, path: &Path, problems: &mut Problems) {
         let read = problems.note(path, self.read(base));
         if read.is_some_and(|secret| is_too_short(secret.expose())) {
@@ -112,8 +111,8 @@ impl SecretRef {
     }
 }
 
-/// What is said of a value that stands where a reference is to be. It may be the secret itself, so it is not repeated.
-const NO_REFERENCE: &str = "a secret does not stand here itself, but where it is: `{ file: … }` or `{ env: … }`";
+/// The error for a value in place of a reference. The value may be the secret itself, so the error does not repeat it.
+const NO_REFERENCE: &str = "write a reference to the secret, not the secret itself: `{ file: … }` or `{ env: … }`";
 
 impl<'de> Deserialize<'de> for SecretRef {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -174,19 +173,19 @@ impl fmt::Display for SecretRef {
     }
 }
 
-/// `value` without one trailing newline, as editors and `kubectl create secret` leave it.
+/// `value` without one newline at its end, which editors and `kubectl create secret` add.
 fn trim_newline(value: &str) -> &str {
     let value = value.strip_suffix('\n').unwrap_or(value);
     value.strip_suffix('\r').unwrap_or(value)
 }
 
-/// A value written as text, or a reference to a secret.
+/// A text, or a reference to a secret.
 #[derive(Debug, Clone, PartialEq, Eq, JsonSchema)]
 #[serde(untagged)]
 pub enum TextOrSecret {
     /// Text, possibly a template.
     Text(String),
-    /// A secret's source.
+    /// The source of a secret.
     Secret(SecretRef),
 }
 
@@ -269,7 +268,8 @@ mod tests {
         assert_eq!(file.read(&base).unwrap().expose(), "x");
     }
 
-    /// Whether `hidden`, each byte of it turned over so that nothing here looks like it, is in this process's memory.
+    /// Whether `hidden` is in this process's memory. Each byte of `hidden` is inverted, so that the search does not find
+    /// itself.
     fn is_in_memory(hidden: &[u8]) -> bool {
         use std::{io::Read as _, os::unix::fs::FileExt as _};
 
@@ -279,7 +279,7 @@ mod tests {
         maps.lines().filter(|line| line.contains(" rw")).any(|line| {
             let (from, to) = line.split_once(' ').unwrap().0.split_once('-').unwrap();
             let [from, to] = [from, to].map(|address| u64::from_str_radix(address, 16).unwrap());
-            // Untouched parts of a stack cannot be read, and parts of the heap may be gone by now.
+            // Untouched parts of a stack cannot be read, and parts of the heap may be gone.
             (from..to).step_by(PAGES).any(|at| {
                 let read = memory.read_at(&mut seen, at).unwrap_or(0);
                 let is_there = |window: &[u8]| window.iter().zip(hidden).all(|(byte, hidden)| *byte == !*hidden);
@@ -289,14 +289,14 @@ mod tests {
         })
     }
 
-    /// How much memory is looked at at once, in bytes.
+    /// How much memory is searched at once, in bytes.
     const PAGES: usize = 64 * 4096;
 
     #[test]
     fn a_secret_is_not_left_in_memory() {
         let folder = tempfile::tempdir().unwrap();
         let base = BaseDir::new(folder.path());
-        // Long, since what frees memory writes over its beginning.
+        // Long, since freeing memory overwrites its beginning.
         let hidden: Vec<u8> = (0..96).map(|_| !(fastrand::alphanumeric() as u8)).collect();
         let hidden = &hidden;
         {
@@ -307,7 +307,7 @@ mod tests {
         assert!(!is_in_memory(tail), "the test leaves none");
         let secret = SecretRef::File("token".into()).read(&base).unwrap();
         assert!(is_in_memory(tail), "it can be found");
-        // At once: what is copied now could come to lie where a copy was left, and hide it.
+        // Taken at once: a later copy could overwrite a leftover and hide it.
         drop(secret);
         assert!(!is_in_memory(tail), "it is gone");
     }

@@ -1,4 +1,4 @@
-//! Durations and sizes as people write them in the configuration: `30s`, `1h30m`, `64MiB`.
+//! Durations and sizes as people write them: `30s`, `1h30m`, `64MiB`.
 
 use std::{borrow::Cow, time::Duration};
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct HumanDuration(pub(crate) Duration);
 
-/// The longest duration: sums with it stay in range.
+/// The longest duration. Sums of it do not overflow.
 const LONGEST: Duration = Duration::from_hours(365 * 24);
 
 impl HumanDuration {
@@ -70,7 +70,7 @@ impl Percent {
         part.saturating_mul(100) > whole.saturating_mul(self.0 as usize)
     }
 
-    /// Whether nothing exceeds it.
+    /// Whether the share is 100%, which nothing exceeds.
     #[must_use]
     pub(crate) const fn is_unlimited(self) -> bool {
         self.0 >= 100
@@ -168,7 +168,7 @@ impl JsonSchema for ByteSize {
     }
 }
 
-/// `bytes` in KiB, rounded up; `None` where they are more than `most`, or no number.
+/// `bytes` in KiB, rounded up. `None` if they are more than `most`, or not a number.
 #[must_use]
 pub(crate) fn in_kib(bytes: f64, most: f64) -> Option<u32> {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is between nothing and `most`")]

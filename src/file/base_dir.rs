@@ -1,8 +1,8 @@
-//! The folder that relative paths of a configuration start from: the one its file is in.
+//! The folder to which paths of a configuration are relative: the folder of its file.
 
 use std::path::{Path, PathBuf};
 
-/// Where relative paths start.
+/// The folder to which paths are relative.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BaseDir(PathBuf);
 
@@ -19,7 +19,7 @@ impl BaseDir {
         Self(std::fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned()))
     }
 
-    /// `path` itself when it is absolute, else below this folder.
+    /// `path` itself if it is absolute, else `path` below this folder.
     pub(crate) fn resolve(&self, path: impl AsRef<Path>) -> PathBuf {
         self.0.join(path)
     }

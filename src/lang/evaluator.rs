@@ -1,8 +1,9 @@
-//! Where expressions and templates are evaluated: in this process where that is provably cheap, else in an *evaluator*, a contained
-//! process of the gateway's own that is killed when its time is over.
+//! Where expressions and templates are evaluated: in this process if that is provably cheap, else in an *evaluator*. An
+//! evaluator is a contained process of the gateway's own program. It is killed when its time is over.
 //!
-//! However many processors there are, all evaluators together map 136 MiB ([`SMALL`], [`LARGE`]), of which the allocators leave some 24 MiB
-//! untouched, and what is evaluated in this process takes 8 MiB at most: less than 128 MiB in all. A route has one evaluation of each size under way, and routes take turns, so that none starves another.
+//! All evaluators together map 136 MiB ([`SMALL`], [`LARGE`]) on any machine, of which the allocators leave some 24 MiB
+//! untouched. Evaluations in this process take at most 8 MiB. That is less than 128 MiB in all. A route has one evaluation of
+//! each size under way, and routes take turns.
 
 mod context;
 mod error;
@@ -32,14 +33,15 @@ use crate::{
     telemetry::metrics::EvaluationMetrics,
 };
 
-/// The argument with which the gateway's program lives as an evaluator.
+/// The subcommand that makes the gateway's program an evaluator.
 pub(crate) const ARGUMENT: &str = "evaluate";
 
-/// Evaluators of short tasks: how many, and how much memory each may map, in bytes. The allocator leaves some 8 MiB of it untouched.
+/// Evaluators of short tasks: how many, and how much memory each may map, in bytes. The allocator leaves some 8 MiB of it
+/// untouched.
 const SMALL: (usize, u64) = (2, 18 * 1024 * 1024);
-/// The same, of long tasks.
+/// Evaluators of long tasks: how many, and how much memory each may map, in bytes.
 const LARGE: (usize, u64) = (1, 100 * 1024 * 1024);
-/// A task that is longer than this is a long one, in bytes.
+/// A longer task is a long one, in bytes.
 const LONG: usize = 256 * 1024;
 
 /// All evaluators of a gateway.
@@ -50,27 +52,27 @@ pub struct Evaluators {
     metrics: EvaluationMetrics,
 }
 
-/// A route's way to the evaluators.
+/// One route's access to the evaluators.
 #[derive(Debug, Clone)]
 pub struct Evaluator(Arc<Route>);
 
 #[derive(Debug)]
 struct Route {
-    /// Nothing where everything must be evaluated in this process.
+    /// `None` if everything must be evaluated in this process.
     all: Option<Arc<Evaluators>>,
-    /// One evaluation at a time, short and long.
+    /// One short evaluation at a time, and one long one.
     turns: [Semaphore; 2],
 }
 
 impl Evaluators {
-    /// None is started yet. `program` is the gateway's own.
+    /// No evaluators yet. `program` is the gateway's own.
     #[must_use]
     pub fn new(program: &Path, metrics: EvaluationMetrics) -> Arc<Self> {
         let pool = |(count, memory)| Pool::new(program.to_owned(), count, memory);
         Arc::new(Self { small: pool(SMALL), large: pool(LARGE), metrics })
     }
 
-    /// The way of one route, which takes turns with other routes.
+    /// Access for one route, which takes turns with other routes.
     #[must_use]
     pub fn of_route(self: &Arc<Self>) -> Evaluator {
         Evaluator::new(Some(Arc::clone(self)))
@@ -82,22 +84,22 @@ impl Evaluator {
         Self(Arc::new(Route { all, turns: [Semaphore::new(1), Semaphore::new(1)] }))
     }
 
-    /// The way of another route to the same evaluators.
+    /// Access for another route to the same evaluators.
     #[must_use]
     pub fn of_another_route(&self) -> Self {
         Self::new(self.0.all.clone())
     }
 
-    /// One without processes: what is not cheap is an error.
+    /// No evaluators: whatever is not cheap is an error.
     #[must_use]
     pub fn none() -> Self {
         Self::new(None)
     }
 
-    /// What `expression` makes of `variables`, in an evaluator.
+    /// The value of `expression` with `variables`, from an evaluator.
     ///
     /// # Errors
-    /// When it does not fit them, or there was no turn, no time, or no memory for it.
+    /// When the expression does not fit the variables, or there was no turn, no time, or no memory for it.
     pub async fn evaluate(
         &self,
         expression: &Expression,
@@ -109,7 +111,7 @@ impl Evaluator {
         let variables = variables.iter().map(|(name, json)| (*name, &**json)).collect();
         let task = Task::Expression { source, variables };
         let Answer::Value(value) = self.ask(&task, source, deadline).await? else {
-            return Err(Cause::Crashed("it lost count".to_owned()).of(source));
+            return Err(Cause::Crashed("it sent an unexpected answer".to_owned()).of(source));
         };
         let told = |error: String| EvaluationError::from(format!("`{}`: {error}", source.trim()));
         let json = value?;
@@ -120,7 +122,7 @@ impl Evaluator {
         read.map_err(|error| told(error.to_string()))?.map_err(|error| told(error.to_string()))
     }
 
-    /// The text of `template` with `values`, in this process where that is cheap.
+    /// The text of `template` with `values`, from this process if that is cheap.
     async fn render(
         &self,
         template: &Template,
@@ -134,11 +136,11 @@ impl Evaluator {
         let task = Task::Template { source: template.source(), place: template.place(), context: &context };
         match self.ask(&task, template.source(), deadline).await? {
             Answer::Text(text) => text.map_err(EvaluationError::from),
-            _ => Err(Cause::Crashed("it lost count".to_owned()).of(template.source())),
+            _ => Err(Cause::Crashed("it sent an unexpected answer".to_owned()).of(template.source())),
         }
     }
 
-    /// Has an evaluator do `task`, of which `told` is the source.
+    /// Gives `task` to an evaluator. `told` is the source of its expression or template.
     async fn ask(&self, task: &Task<'_>, told: &str, deadline: Instant) -> Result<Answer, EvaluationError> {
         let Some(all) = &self.0.all else { return Err(Cause::None.of(told)) };
         let answer = self.answer(all, task, deadline).await;

@@ -1,5 +1,5 @@
-//! Conditions and mappings over documents (CEL): an expression terminates, reaches nothing outside
-//! its variables, and turns one JSON value into another.
+//! Conditions and mappings over documents (CEL). An expression terminates, sees only its variables, and turns one JSON value
+//! into another.
 
 mod bound;
 mod json;
@@ -31,12 +31,12 @@ use self::{
 };
 use crate::domain::document::Document;
 
-/// The longest expression that is compiled, in bytes: the parser's stack grows with its length.
-const LONGEST: usize = 2048;
-/// The most levels that an expression is worked out on: in a debug build one takes 31 KiB of a thread's 2 MiB.
-const DEEPEST: usize = 40;
+/// The longest expression, in bytes. The parser's stack grows with its length.
+const MAX_SOURCE_BYTES: usize = 2048;
+/// The most levels of an expression. In a debug build, one level takes 31 KiB of a thread's stack of 2 MiB.
+const MAX_LEVELS: usize = 40;
 
-/// What all expressions that are evaluated in this process take at most, in KiB, however many processors there are.
+/// The most memory for all expressions that are evaluated in this process at a time, in KiB.
 static ROOM: Semaphore = Semaphore::const_new(4 * 1024);
 
 /// A compiled expression.
@@ -53,21 +53,21 @@ impl Expression {
     /// # Errors
     /// On a syntax error, a source longer than 2 KiB or more than 40 levels.
     pub fn compile(source: &str) -> Result<Self, String> {
-        if source.len() > LONGEST {
-            return Err(format!("an expression has at most {LONGEST} bytes; this one has {}", source.len()));
+        if source.len() > MAX_SOURCE_BYTES {
+            return Err(format!("an expression has at most {MAX_SOURCE_BYTES} bytes; this one has {}", source.len()));
         }
         let program = environment().compile(source).map_err(|errors| {
             if errors.errors.iter().any(|error| error.msg.contains("Recursion limit")) {
-                return "its parentheses, lists or calls stand too deep in one another".to_owned();
+                return "its parentheses, lists or calls are nested too deeply".to_owned();
             }
             let messages: Vec<String> =
                 errors.errors.iter().map(|error| format!("column {}: {}", error.pos.1, error.msg)).collect();
             messages.join("; ")
         })?;
         let depth = depth(program.expression());
-        if depth > DEEPEST {
+        if depth > MAX_LEVELS {
             return Err(format!(
-                "an expression has at most {DEEPEST} levels, and this one {depth}: each operator is one over what it joins; a \
+                "an expression has at most {MAX_LEVELS} levels, and this one {depth}: each operator adds one; a \
                  long sum of texts is shorter as `[a, b, c].join('')`"
             ));
         }
@@ -75,26 +75,26 @@ impl Expression {
         Ok(Self { source: source.to_owned(), plain: Plain::of(program.expression()), program, is_nested })
     }
 
-    /// Whether the text holds `name`, without which it cannot look at the variable of that name.
+    /// Whether the source contains `name`. If not, the expression cannot use the variable of that name.
     #[must_use]
     pub(crate) fn mentions(&self, name: &str) -> bool {
         self.source.contains(name)
     }
 
-    /// Whether a list is gone through for each item of another (or the same) one, so that a short document may take long.
+    /// Whether one list is iterated for each item of another list, or of itself. Then a short document may take long.
     #[must_use]
     pub const fn is_nested(&self) -> bool {
         self.is_nested
     }
 
-    /// Evaluates with the given variables where that is provably cheap: `None` where it may take long, or much memory, or where too
-    /// much is evaluated in this process already.
+    /// Evaluates if that is provably cheap. `None` if it may take long or much memory, or if too much is evaluated in this
+    /// process already.
     #[must_use]
     pub(crate) fn evaluate_small(&self, variables: &[(&str, &Document<'_>)]) -> Option<Result<Value, String>> {
         self.evaluate_within(&ROOM, variables)
     }
 
-    /// The same for who has no other place: `None` only where it may take long, or much memory.
+    /// Evaluates if that is cheap, however much else is evaluated. For callers without an evaluator.
     #[must_use]
     pub fn evaluate_alone(&self, variables: &[(&str, &Document<'_>)]) -> Option<Result<Value, String>> {
         self.evaluate_within(&Semaphore::new(Semaphore::MAX_PERMITS), variables)
@@ -116,8 +116,8 @@ impl Expression {
         &self.source
     }
 
-    /// Evaluates with the given variables, which are JSON, to JSON, however long that takes and however much memory: for
-    /// evaluators, which are bounded from outside. `None` where the result takes more than `most` bytes of memory.
+    /// Evaluates with JSON variables to JSON, without a limit of time: evaluators are limited from outside. `None` if the
+    /// result takes more than `most` bytes of memory.
     ///
     /// # Errors
     /// As [`Self::evaluate`].
@@ -135,17 +135,17 @@ impl Expression {
         }
     }
 
-    /// Evaluates with the given variables, however long that takes and however much memory. Map keys of the result are in
-    /// alphabetical order, since CEL's maps have none.
+    /// Evaluates without limits of time and memory. The map keys of the result are in alphabetical order, since CEL's maps have
+    /// no order.
     ///
     /// # Errors
-    /// When the expression does not fit the document; the text says where.
+    /// When the expression does not fit the document. The text says where.
     pub fn evaluate(&self, variables: &[(&str, &Document<'_>)]) -> Result<Value, String> {
         let picked = self.plain.as_ref().and_then(|plain| plain.pick(variables));
         picked.map_or_else(|| self.execute(variables), Ok)
     }
 
-    /// The same, by CEL.
+    /// Evaluates with CEL.
     fn execute(&self, variables: &[(&str, &Document<'_>)]) -> Result<Value, String> {
         let mut context = Context::with_env(Arc::clone(environment()));
         for (name, value) in variables.iter().filter(|(name, _)| self.mentions(name)) {
@@ -160,7 +160,7 @@ impl Expression {
         result.map_err(|error| self.told(&error.to_string()))
     }
 
-    /// `error`, with what it is about. Not cut here: half a secret in it would not be recognised.
+    /// `error` with the expression's source. Not shortened here: redaction could not recognise half a secret.
     fn told(&self, error: &str) -> String {
         format!("`{}`: {error}", self.source.trim()).replace(char::is_control, " ")
     }
@@ -172,8 +172,8 @@ impl std::fmt::Debug for Expression {
     }
 }
 
-/// Refuses `map`, `filter` and their kind over an object. CEL goes through its keys, so that an error document
-/// such as `{}` would become an empty list. A range within another comprehension is not known here.
+/// Refuses `map`, `filter` and so on over an object. CEL would iterate its keys, and turn an error document such as `{}` into
+/// an empty list. The range of a comprehension within another one is not known here.
 fn check_ranges(expression: &IdedExpr, context: &Context<'_, '_>) -> Result<(), String> {
     if let Expr::Comprehension(inner) = &expression.expr
         && cel::Value::resolve_val(&inner.iter_range, context).is_ok_and(|range| range.get_type().kind() == Kind::Map)
@@ -194,8 +194,8 @@ fn environment() -> &'static Arc<Env> {
     &ENVIRONMENT
 }
 
-/// JSON as CEL sees it, with its texts where they are. Whole numbers become `int`, so that `n + 1` works; only what does not
-/// fit is `uint`.
+/// JSON as a CEL value that borrows its texts. Whole numbers become `int`, so that `n + 1` works. Only larger numbers become
+/// `uint`.
 fn to_cel<'a>(value: &'a Document<'_>) -> Box<dyn Val + 'a> {
     match value {
         Document::Null => Box::new(CelNull),
@@ -230,14 +230,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_deep_is_told_in_words() {
+    fn a_nested_expression_is_refused_in_plain_words() {
         let deep = format!("{}1{}", "(".repeat(300), ")".repeat(300));
         let Err(why) = Expression::compile(&deep) else { panic!("it is not") };
-        assert_eq!(why, "its parentheses, lists or calls stand too deep in one another");
+        assert_eq!(why, "its parentheses, lists or calls are nested too deeply");
     }
 
     #[test]
-    fn what_may_take_long_is_known() {
+    fn nested_iterations_are_found() {
         for (source, is_nested) in [
             ("items", false),
             ("items.map(i, {'name': i.name, 'n': size(i.list)})", false),
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_an_error_that_shows_the_expression() {
+    fn an_error_shows_the_expression() {
         let error = evaluate("body.items.map(t, t)", &json!({"rows": []})).unwrap_err();
         assert!(error.starts_with("`body.items.map(t, t)`: ") && error.contains("items"), "{error}");
         assert!(evaluate("body.items.map(t, t)", &json!({"items": {}})).unwrap_err().contains("an object"));
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn levels_have_an_end() {
+    fn the_number_of_levels_is_limited() {
         let sum = |terms: usize| vec!["1"; terms].join(" + ");
         assert_eq!(evaluate(&sum(40), &json!({})), Ok(json!(40)));
         for deep in [
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_picks_says_what_cel_says() {
+    fn plain_expressions_give_the_same_as_cel() {
         let documents = [
             json!({"items": [{"id": "b", "o": {"z": [{"y": 1, "x": 2}], "a": null}}, {"id": 2.5, "o": {}}], "t": {"id": 7}}),
             json!({"items": [{"id": u64::MAX, "o": -1, "t": true}, {"o": 1}]}),
@@ -336,7 +336,7 @@ mod tests {
         }
     }
 
-    /// Those that docs/http.md names.
+    /// The functions that docs/http.md names.
     #[test]
     fn texts_can_be_taken_apart_and_put_together() {
         let body = json!({"text": " Team-A,Team-B ", "list": ["a", "b"]});
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn json_survives_the_way_through() {
+    fn json_is_not_changed() {
         let body = json!({"a": [null, true, 1, -1, 1.5, "x", {"y": {}}], "big": u64::MAX});
         assert_eq!(evaluate("body", &body).unwrap(), body);
     }

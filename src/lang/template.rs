@@ -1,6 +1,5 @@
-//! Strings with `{{ … }}` (minijinja): undefined names are errors, work is bounded by fuel, and what
-//! a parameter contributes is *data*: it is encoded or refused where its place demands that, so a
-//! branch called `../../x` stays one path segment.
+//! Strings with `{{ … }}` (minijinja). Undefined names are errors, and fuel limits the work. The value of a parameter is
+//! *data*: it is encoded or refused as its context demands, so a branch called `../../x` stays one path segment.
 
 mod bound;
 mod names;
@@ -22,29 +21,29 @@ pub(crate) use self::refusal::{Misfit, Refusal};
 use self::{bound::Formula, plain::Plain};
 use crate::domain::{generator::Query, units::in_kib};
 
-/// Work that one rendering may do, in minijinja's instructions.
+/// The most work of one rendering, in minijinja's instructions.
 const FUEL: u64 = 50_000;
 
-/// What a template may make in the gateway's own process, in bytes: more is made in an evaluator.
+/// How much a template may make in the gateway's own process, in bytes. An evaluator makes more.
 const MAX_HERE: f64 = 1024.0 * 1024.0;
-/// What all templates that are rendered in this process make at most, in KiB, however many processors there are.
+/// The most that all templates that are rendered in this process at a time may make, in KiB.
 static ROOM: Semaphore = Semaphore::const_new(4 * 1024);
-/// The largest text that a template may make, in bytes.
-pub(crate) const LARGEST: usize = 4 * 1024 * 1024;
-/// What a template may make whatever its variables are, in bytes: constants are worked out when it is parsed.
+/// The largest text of a template, in bytes.
+pub(crate) const MAX_TEXT_BYTES: usize = 4 * 1024 * 1024;
+/// The most that a template may make without its variables, in bytes. The parser evaluates constants.
 const MAX_CONSTANT: f64 = 16.0 * 1024.0 * 1024.0;
 
-/// The unreserved characters of RFC 3986, section 2.3; all others are percent-encoded in a URL.
+/// The unreserved characters of RFC 3986, section 2.3. All others are percent-encoded in a URL.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// Where a template's values will stand, which decides what they may hold.
+/// Where a template's values will stand. That decides what they may contain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ValueContext {
     /// Free text.
     Text,
     /// A URL: values are percent-encoded.
     Url,
-    /// An image reference: values hold only characters of names and tags, never `:` or `@`.
+    /// An image reference: values contain only characters of names and tags, never `:` or `@`.
     Reference,
 }
 
@@ -56,9 +55,9 @@ pub struct Template {
     environment: Box<Environment<'static>>,
     names: BTreeSet<String>,
     place: ValueContext,
-    /// The same without a machine, where there is no need of one.
+    /// A faster form, if the template is plain.
     plain: Option<Plain>,
-    /// How much rendering it makes, at most.
+    /// How much rendering makes, at most.
     bound: Formula,
 }
 
@@ -66,7 +65,7 @@ pub struct Template {
 const ONLY: &str = "only";
 
 impl Template {
-    /// Parses `source`, in which only the top-level names of `scope` are known.
+    /// Parses `source`. Only the top-level names of `scope` are known.
     ///
     /// # Errors
     /// On a syntax error, or a name that is not in `scope`.
@@ -93,7 +92,7 @@ impl Template {
     fn compile(source: &str, place: ValueContext) -> Result<Self, String> {
         let bound = bound::of(source);
         if bound.constant() > MAX_CONSTANT {
-            return Err("it repeats a text too often: its constants alone take more than 16 MiB".to_owned());
+            return Err("it repeats a text too often: its constants alone make more than 16 MiB".to_owned());
         }
         let mut environment = Box::new(environment(place).clone());
         let added = environment.add_template_owned(ONLY, source.to_owned());
@@ -103,7 +102,7 @@ impl Template {
         Ok(Self { source: source.to_owned(), environment, names, place, plain, bound })
     }
 
-    /// Parses what another process parsed before, for [`Self::render`] there.
+    /// Parses a source that another process parsed before, for [`Self::render`] there.
     ///
     /// # Errors
     /// On a syntax error.
@@ -111,14 +110,14 @@ impl Template {
         Self::compile(source, place)
     }
 
-    /// Where its values stand.
+    /// Where its values will stand.
     #[must_use]
     pub(crate) const fn place(&self) -> ValueContext {
         self.place
     }
 
-    /// Renders with the variables of `context` where that is provably cheap: `None` where it may take long, or much memory, or where too
-    /// much is rendered in this process already.
+    /// Renders if that is provably cheap. `None` if it may take long or much memory, or if too much is rendered in this process
+    /// already.
     #[must_use]
     pub fn render_small(&self, context: &Value) -> Option<Result<String, Refusal>> {
         if let Some(text) = self.plain.as_ref().and_then(|plain| plain.render(context, self.place)) {
@@ -129,15 +128,15 @@ impl Template {
         Some(self.try_render(context))
     }
 
-    /// Renders with the variables of `context`, however much memory that takes: for evaluators, which are bounded from outside.
+    /// Renders without a limit of memory. For evaluators, which are limited from outside.
     ///
     /// # Errors
-    /// When a name is not defined there, a value may not stand in this place, or the text is longer than [`LARGEST`].
+    /// When a name is undefined, a value may not stand in this context, or the text is longer than [`MAX_TEXT_BYTES`].
     pub fn render(&self, context: &Value) -> Result<String, String> {
         self.try_render(context).map_err(|refusal| refusal.message)
     }
 
-    /// The same; the error says whether a value cannot be part of an image's name.
+    /// As [`Self::render`]. The error also says whether a value cannot be part of an image's name.
     ///
     /// # Errors
     /// Those of [`Self::render`].
@@ -146,9 +145,9 @@ impl Template {
             return Ok(text);
         }
         let rendered = self.environment.get_template(ONLY).and_then(|template| template.render(context));
-        // In one line, which the source may not be.
+        // In one line, although the source may have several.
         let told = |why: String, misfit| Refusal { message: why.replace(char::is_control, " "), misfit };
-        if rendered.as_ref().is_ok_and(|text| text.len() > LARGEST) {
+        if rendered.as_ref().is_ok_and(|text| text.len() > MAX_TEXT_BYTES) {
             return Err(told(format!("`{}` makes a text of more than 4 MiB", self.source.trim()), None));
         }
         rendered.map_err(|error| {
@@ -164,7 +163,7 @@ impl Template {
         })
     }
 
-    /// The text before the first `{{` or `{%`: what no parameter can change.
+    /// The text before the first `{{` or `{%`, which no parameter can change.
     #[must_use]
     pub fn fixed_prefix(&self) -> &str {
         let end = ["{{", "{%", "{#"].iter().filter_map(|mark| self.source.find(mark)).min();
@@ -177,18 +176,18 @@ impl Template {
         &self.source
     }
 
-    /// The names that it needs, such as `params.branch`.
+    /// The names that it uses, such as `params.branch`.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.names.iter().map(String::as_str)
     }
 
-    /// Whether the template looks at the ApplicationSet's name.
+    /// Whether the template uses the ApplicationSet's name.
     #[must_use]
     pub(crate) fn reads_application_set(&self) -> bool {
         self.reads("applicationSet")
     }
 
-    /// Whether the template looks at the top-level name `top`.
+    /// Whether the template uses the top-level name `top`.
     #[must_use]
     pub(crate) fn reads(&self, top: &str) -> bool {
         self.names.iter().any(|name| name.split('.').next() == Some(top))
@@ -198,10 +197,10 @@ impl Template {
 /// The names that a template over the input can use.
 pub const INPUT_SCOPE: &[&str] = &["params", "applicationSet"];
 
-/// The names that a template over the input and the items of the step before can use.
+/// The names that a template over the input and the items of the previous step can use.
 pub(crate) const STEP_SCOPE: &[&str] = &["params", "applicationSet", "items"];
 
-/// The variables `params` and `applicationSet` for a query, and `items` if it has some.
+/// The variables `params` and `applicationSet` of a query, and `items` if there are some.
 #[must_use]
 pub(crate) fn input_context(query: &Query) -> Value {
     let input = minijinja::context! {
@@ -229,7 +228,7 @@ fn new_environment(place: ValueContext) -> Environment<'static> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_fuel(Some(FUEL));
-    // It prints all variables, those that the template does not name too.
+    // It prints all variables, including those that the template does not name.
     environment.remove_global("debug");
     environment.add_filter("format", width::format);
     environment.add_filter("indent", width::indent);
@@ -241,7 +240,7 @@ fn new_environment(place: ValueContext) -> Environment<'static> {
     environment
 }
 
-/// A scalar as text. A list or a map has no text that a reader would expect, so it is refused.
+/// A scalar as text. Lists and maps are refused, since they have no obvious text.
 fn printable(value: &Value) -> Result<String, Error> {
     match value.kind() {
         ValueKind::Undefined => Err(Error::from(ErrorKind::UndefinedError)),
@@ -269,7 +268,7 @@ fn refused(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {
     Error::new(ErrorKind::InvalidOperation, message)
 }
 
-/// Whether the dotted name leads somewhere in `context`.
+/// Whether the dotted name exists in `context`.
 fn is_defined(context: &Value, dotted: &str) -> bool {
     let mut value = context.clone();
     for part in dotted.split('.') {
@@ -286,7 +285,7 @@ fn one_line(error: &Error) -> String {
     let mut text = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
     let mut source = std::error::Error::source(error);
     while let Some(cause) = source {
-        // The message before it says the same of the value.
+        // The message before it says the same about the value.
         if !cause.is::<Misfit>() {
             let _ = write!(text, ": {cause}");
         }
@@ -305,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_encoded_where_they_stand() {
+    fn values_are_encoded_for_their_context() {
         let url = "https://h/a/{{ params.branch }}?b={{ params.branch }}";
         assert_eq!(
             render(url, ValueContext::Url, "x/y z&q=1").unwrap(),
@@ -321,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn a_missing_name_is_named() {
         let error = render("{{ params.head_sha }}", ValueContext::Text, "b").unwrap_err();
         assert_eq!(error, "`params.head_sha` is not there, and `{{ params.head_sha }}` needs it");
         let error = render("{{ param.branch }}", ValueContext::Text, "b").unwrap_err();
@@ -333,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn work_is_bounded() {
+    fn work_is_limited() {
         let loops = "{% for i in range(9000) %}{% for j in range(9000) %}x{% endfor %}{% endfor %}";
         let error = render(loops, ValueContext::Text, "b").unwrap_err();
         assert!(error.contains("fuel"), "{error}");
@@ -341,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn filters_say_what_they_cannot_name() {
+    fn filters_say_which_value_they_refuse() {
         let error = render("r/f:{{ params.branch | sha8 }}", ValueContext::Reference, "main").unwrap_err();
         assert!(error.contains("`main` is not a commit"), "{error}");
         assert_eq!(render("{{ params.branch | slug }}", ValueContext::Text, "Feat/Ü_1").unwrap(), "feat-u-1");

@@ -1,5 +1,5 @@
-//! What a crash leaves behind: where it was, and nothing of what the process knew. A panic's text is told only where it was compiled
-//! in, since what was put together at run time may hold a secret; and no memory is written to a disk.
+//! How panics are reported. A panic's text is logged only if it is a literal of the program: a text made at run time may hold a
+//! secret. No memory is written to disk.
 
 use std::{
     any::Any,
@@ -11,20 +11,20 @@ use std::{
 use nix::sys::resource::{Resource, setrlimit};
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
-/// What is told in place of a text that was put together at run time.
-const WITHHELD: &str = "a panic, whose text is withheld, since it may hold a secret";
+/// Replaces a text that was made at run time.
+const WITHHELD: &str = "a panic, whose text is withheld because it may hold a secret";
 
-/// Tells panics in a line on standard error, until there is a log.
+/// Reports panics on standard error, until there is a log.
 pub(crate) fn tell_on_stderr() {
     panic::set_hook(Box::new(|panic| {
         let (text, place) = (text_of(panic.payload()), place_of(panic));
         let thread = thread::current();
-        // Whoever has closed it wants to hear of nothing.
+        // Standard error may be closed.
         let _ = writeln!(io::stderr(), "panic: {text} (thread {}, {place})", thread.name().unwrap_or("without a name"));
     }));
 }
 
-/// Tells panics in the log, like errors.
+/// Logs panics as errors.
 pub(crate) fn tell_in_log() {
     panic::set_hook(Box::new(|panic| {
         let (text, location) = (text_of(panic.payload()), place_of(panic));
@@ -32,17 +32,17 @@ pub(crate) fn tell_in_log() {
     }));
 }
 
-/// Lets nobody but root read this process's memory, be it in a core dump or by a debugger.
+/// Only root may read this process's memory from now on, by a core dump or a debugger.
 ///
 /// # Errors
 /// When the system refuses.
 pub(crate) fn leave_no_memory() -> io::Result<()> {
-    // The limit alone does not hold where the system hands cores to a program (core(5)), but is inherited by what is started.
+    // The limit alone has no effect where the system pipes cores to a program (core(5)), but children inherit it.
     setrlimit(Resource::RLIMIT_CORE, 0, 0)?;
     Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
 }
 
-/// The text of a panic, if it was compiled in. One that was not is a `String`.
+/// The text of a panic, if it is a literal. A text made at run time is a `String`.
 fn text_of(payload: &(dyn Any + Send)) -> &'static str {
     payload.downcast_ref::<&'static str>().copied().unwrap_or(WITHHELD)
 }
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
     use crate::telemetry::log::{self, LogConfig, Stream};
 
-    /// What tells another process of these tests to crash, and how.
+    /// Tells a child process of these tests how to crash.
     const CRASH: &str = "APPSET_GATEWAY_TEST_CRASH";
 
     #[test]
@@ -88,7 +88,7 @@ mod tests {
         }
     }
 
-    /// What a process says that crashes so, in lines: on standard output, and on standard error.
+    /// The lines on standard output and standard error of a process that crashes so.
     fn crashed(how: &str) -> [Vec<String>; 2] {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "telemetry::crash::tests::crash", "--ignored", "--nocapture", "--format=terse"]);

@@ -1,5 +1,5 @@
-//! A log line as one JSON object, written straight into the line: half the price of a hit would else be
-//! its log line.
+//! Writes a log line as one JSON object, straight into the buffer: otherwise the log line would be half the cost of a cache
+//! hit.
 
 use std::fmt::{self, Write};
 
@@ -18,8 +18,7 @@ use tracing_subscriber::{
 
 use crate::telemetry::trace::{self, SpanContext};
 
-/// `{"timestamp":…,"level":…,<the event's fields>,"target":…}` and a newline; where it is known in which trace something
-/// happened, also `trace_id` and `span_id`.
+/// `{"timestamp":…,"level":…,<the event's fields>,"target":…}` and a newline. Within a trace also `trace_id` and `span_id`.
 #[derive(Debug)]
 pub(crate) struct JsonLine;
 
@@ -46,7 +45,7 @@ where
     }
 }
 
-/// Where in a trace it happened; the span is one that can be found, if it is named.
+/// The ids of the trace and the span. The span is named only if it is collected.
 fn write_place(line: &mut Writer<'_>, place: &SpanContext) -> fmt::Result {
     let context = place.context();
     write!(line, ",\"trace_id\":\"{:032x}\"", u128::from_be_bytes(context.trace()))?;
@@ -66,7 +65,7 @@ impl Fields<'_, '_> {
     fn field(&mut self, field: &Field, value: impl FnOnce(&mut Writer<'_>) -> fmt::Result) {
         let write = || {
             self.line.write_str(",\"")?;
-            // A field's name is an identifier of ours, with nothing to escape.
+            // A field's name is a Rust identifier, with nothing to escape.
             self.line.write_str(field.name())?;
             self.line.write_str("\":")?;
             value(self.line)
@@ -97,7 +96,7 @@ impl Visit for Fields<'_, '_> {
     }
 
     fn record_f64(&mut self, field: &Field, value: f64) {
-        // JSON knows no infinity.
+        // JSON has no infinity.
         self.field(field, |line| if value.is_finite() { write!(line, "{value}") } else { line.write_str("null") });
     }
 
@@ -110,12 +109,12 @@ impl Visit for Fields<'_, '_> {
     }
 }
 
-/// What is written here stands inside a JSON string. What a terminal would obey is escaped too.
+/// Escapes text inside a JSON string, also control characters that a terminal would obey.
 struct Escaped<'a, 'w>(&'a mut Writer<'w>);
 
 impl Write for Escaped<'_, '_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        // 0xC2 leads to the control characters from U+0080, and to a few others.
+        // 0xC2 begins the control characters from U+0080, and a few others.
         let may_be_special = |byte: u8| byte < 0x20 || matches!(byte, b'"' | b'\\' | 0x7f | 0xc2);
         let mut rest = text;
         while let Some(position) = rest.bytes().position(may_be_special) {

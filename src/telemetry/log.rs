@@ -1,5 +1,5 @@
-//! Log lines, as JSON or text, on one stream. Lines are gathered and written together at least every
-//! 100 ms, so that a request does not pay for a system call; warnings and errors are written at once.
+//! Log lines, as JSON or text, on one stream. Lines are buffered and written together at least every 100 ms, so that a request
+//! does not pay for a system call. Warnings and errors are written at once.
 
 use std::{
     io::{self, Write},
@@ -15,18 +15,18 @@ use tracing_subscriber::{Layer, fmt, fmt::MakeWriter, layer::SubscriberExt, util
 
 use super::{crash, json::JsonLine};
 
-/// How long a line may wait for others.
+/// How long a line may stay in the buffer.
 const GATHER: Duration = Duration::from_millis(100);
-/// At this size the waiting lines are written at once, in bytes.
+/// The size at which the buffer is written at once, in bytes.
 const FULL: usize = 64 * 1024;
 
-/// What is logged and how.
+/// The log's settings.
 #[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct LogConfig {
     /// The form of a line.
     pub(crate) format: Format,
-    /// The least severity that is logged. `info` logs one line per request.
+    /// The lowest severity to log. `info` logs one line per request.
     pub(crate) level: Severity,
 }
 
@@ -37,11 +37,11 @@ pub(crate) enum Format {
     /// One JSON object.
     #[default]
     Json,
-    /// For people.
+    /// Text for people.
     Text,
 }
 
-/// How severe a log line is.
+/// The severity of a log line.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Severity {
@@ -50,7 +50,7 @@ pub(crate) enum Severity {
     /// What happened.
     #[default]
     Info,
-    /// What an operator should look at.
+    /// What an operator should look into.
     Warn,
     /// What failed.
     Error,
@@ -76,7 +76,7 @@ pub enum Stream {
     Stderr,
 }
 
-/// Writes what is left when it is dropped.
+/// Writes the buffered lines when it is dropped.
 #[derive(Debug)]
 #[must_use = "log lines are lost when this is dropped early"]
 pub struct Flush(Arc<Sink>);
@@ -95,7 +95,7 @@ pub fn init(config: LogConfig, stream: Stream) -> Flush {
         Format::Json => fmt::layer().event_format(JsonLine).with_writer(writer).boxed(),
         Format::Text => fmt::layer().with_ansi(false).with_writer(writer).boxed(),
     };
-    // A second call, as in tests, leaves the first in place.
+    // A second call, as in tests, leaves the first log in place.
     let _ = tracing_subscriber::registry().with(layer.with_filter(only_ours(config.level))).try_init();
     crash::tell_in_log();
     let gatherer = Arc::clone(&sink);
@@ -103,8 +103,7 @@ pub fn init(config: LogConfig, stream: Stream) -> Flush {
     Flush(sink)
 }
 
-/// Our own lines at `level`, those of libraries only when they warn: they would print what we do not
-/// vouch for.
+/// The gateway's own lines at `level`. Of libraries only warnings and errors: they may print secrets.
 fn only_ours(level: Severity) -> tracing_subscriber::filter::Targets {
     let level = LevelFilter::from(level);
     tracing_subscriber::filter::Targets::new().with_default(level.min(LevelFilter::WARN)).with_targets([
@@ -119,7 +118,7 @@ struct Sink {
     stream: Stream,
     lines: Mutex<Vec<u8>>,
     some: Condvar,
-    /// Held while writing, so that lines stay in order; what was written, and is empty otherwise.
+    /// Locked while writing, so that lines stay in order. Holds the written lines, and is empty otherwise.
     out: Mutex<Vec<u8>>,
 }
 
@@ -135,12 +134,12 @@ impl Sink {
 
     fn write_out(&self) {
         let mut out = lock(&self.out);
-        // The two take turns, so that neither has to grow again.
+        // The two buffers swap, so that neither has to grow again.
         std::mem::swap(&mut *out, &mut *lock(&self.lines));
         if out.is_empty() {
             return;
         }
-        // Nobody is left to tell when the log itself cannot be written.
+        // A log that cannot be written cannot report that.
         let _ = match self.stream {
             Stream::Stdout => io::stdout().lock().write_all(&out).and_then(|()| io::stdout().flush()),
             Stream::Stderr => io::stderr().lock().write_all(&out),

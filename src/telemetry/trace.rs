@@ -1,10 +1,9 @@
-//! Where in a distributed trace work is done: the ids that came with a request go along with all that is done for it, to
-//! those who are asked, to programs and into the log. Where spans are collected, each part of the work is noted as one.
+//! Distributed traces. The ids of a request go along with all work for it: to upstreams, to programs and into the log. If a
+//! collector is configured, each part of the work becomes a span.
 //!
-//! The place goes with the task, as a scope, and not with the arguments: who sends a request or starts a program need not
-//! know for whom. What goes on in another task is [`carry`]'d there. Nothing is kept for a request that has no place, so
-//! without traces none of this costs anything. A span holds names of the configuration, statuses and counts; never a
-//! parameter, a path, a message or a secret.
+//! The span's context belongs to the task and is no argument: code that sends a request or starts a program need not know for
+//! whom. [`carry`] takes the context to another task. A request without a context costs nothing. A span holds names of the
+//! configuration, statuses and counts, never a parameter, a path, a message or a secret.
 
 mod context;
 mod record;
@@ -27,23 +26,23 @@ tokio::task_local! {
     static PLACE: SpanContext;
 }
 
-/// Where the present task is, if it works for a trace.
+/// The context of the present task, if it works for a trace.
 #[must_use]
 pub(crate) fn current() -> Option<SpanContext> {
     PLACE.try_with(Clone::clone).ok()
 }
 
-/// `work` at the present place, to be done by another task.
+/// `work` with the present context, for another task.
 pub(crate) fn carry<F: Future>(work: F) -> Either<TaskLocalFuture<SpanContext, F>, F> {
     at(current(), work)
 }
 
-/// Begins a span of the present place. It is none where nobody collects them.
+/// Begins a span within the present one. Does nothing if no spans are collected.
 pub(crate) fn begin(kind: SpanKind, name: impl FnOnce() -> String) -> Span {
     PLACE.try_with(|place| place.begin(kind, name)).unwrap_or_default()
 }
 
-/// Notes that what the present span waits for is done for `other`, if that is another one.
+/// Notes that the present span waits for work of `other`, unless they are the same.
 pub(crate) fn wait_for(other: Option<Context>) {
     let Some(other) = other else { return };
     let _ = PLACE.try_with(|place| {
@@ -53,7 +52,7 @@ pub(crate) fn wait_for(other: Option<Context>) {
     });
 }
 
-/// `work` at `place`, or where it is done anyhow.
+/// `work` with `place` as its context, if there is one.
 pub(crate) fn at<F: Future>(place: Option<SpanContext>, work: F) -> Either<TaskLocalFuture<SpanContext, F>, F> {
     match place {
         Some(place) => Either::Left(PLACE.scope(place, work)),

@@ -1,4 +1,4 @@
-//! Certificates and their keys, as PEM files hold them.
+//! Certificates and keys in PEM files.
 
 use std::path::Path;
 
@@ -12,18 +12,18 @@ use zeroize::Zeroizing;
 
 use crate::file;
 
-/// The bytes of `file`, which is to hold a `what`.
+/// The bytes of `file`, a `what` file.
 ///
 /// # Errors
-/// When it cannot be read; the text names it.
+/// When the file cannot be read. The text names it.
 pub(crate) fn content(file: &Path, what: &str) -> Result<Zeroizing<Vec<u8>>, String> {
     file::bytes(file).map_err(|error| format!("cannot read the {what} file {}: {error}", file.display()))
 }
 
-/// The certificates in the CA file `file`, whose bytes are `pem`.
+/// The certificates in the CA file `file` with the content `pem`.
 ///
 /// # Errors
-/// When there is none, or one that cannot be trusted; the text names the file.
+/// When there is none, or one that cannot be trusted. The text names the file.
 pub(crate) fn trusted(file: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let shown = file.display();
     let mut store = RootCertStore::empty();
@@ -42,11 +42,11 @@ pub(crate) fn trusted(file: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'sta
     Ok(certificates)
 }
 
-/// The certificate in `of_cert` with the key in `of_key`, which is to be its own. They are a `whose` certificate and key, and come from
-/// the files `cert` and `key`.
+/// The certificate in `of_cert` with its key in `of_key`. For messages: they are a `whose` certificate and key, from the files
+/// `cert` and `key`.
 ///
 /// # Errors
-/// When they are no certificate and key, or not of each other; the text names the files.
+/// When they are no certificate and key, or do not belong together. The text names the files.
 pub(crate) fn pair(
     whose: &str,
     cert: &Path,
@@ -61,7 +61,7 @@ pub(crate) fn pair(
     if chain.is_empty() {
         return Err(none_in(&format!("{whose} certificate {cert}")));
     }
-    // What is wrong with a key is not told further: it may quote it.
+    // The reason is left out, since it may quote the key.
     let private = PrivateKeyDer::from_pem_slice(of_key)
         .map_err(|_| format!("the {whose} key {key} holds no private key in PEM form"))?;
     CertifiedKey::from_der(chain, private, &aws_lc_rs::default_provider()).map_err(|error| match error {

@@ -227,7 +227,7 @@ async fn certificates_are_renewed_under_load_without_a_restart() {
     assert!(count.load(Ordering::SeqCst) > 0);
     gateway.signal(nix::sys::signal::Signal::SIGINT);
     let (_, log) = gateway.wait(Duration::from_secs(20));
-    assert!(log.contains("new certificates are in place of those before"), "{log}");
-    let broken = log.lines().filter(|line| line.contains("the certificates from before stay in use"));
+    assert!(log.contains("new certificates are in use"), "{log}");
+    let broken = log.lines().filter(|line| line.contains("the old certificates stay in use"));
     assert_eq!(broken.count(), 1, "{log}");
 }

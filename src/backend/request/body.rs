@@ -7,7 +7,7 @@ use crate::{
     domain::problem::{Path, Problems},
     lang::{
         evaluator::{Context, EvaluationError},
-        template::{LARGEST, Template, ValueContext},
+        template::{MAX_TEXT_BYTES, Template, ValueContext},
     },
 };
 
@@ -50,7 +50,7 @@ impl Tree {
     }
 
     pub(super) async fn render(&self, context: &Context) -> Result<Value, EvaluationError> {
-        self.render_within(context, &mut LARGEST.clone()).await
+        self.render_within(context, &mut MAX_TEXT_BYTES.clone()).await
     }
 
     /// The same, with so many bytes left for all texts.

@@ -1,4 +1,4 @@
-//! The sending of spans: gathered for a second, sent in batches, tried again for a while, and given up.
+//! Sends spans. They are gathered for a second and sent in batches. A batch is tried again for a while, then dropped.
 
 use std::{
     collections::BTreeMap,
@@ -24,44 +24,44 @@ use crate::{
     telemetry::{metrics::SpanMetrics, trace::Record},
 };
 
-/// How many spans leave at once, at most.
+/// The most spans in a batch.
 const BATCH: usize = 512;
-/// How long one waits for others.
+/// How long a span waits for others.
 const GATHER: Duration = Duration::from_secs(1);
 /// How long a collector may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How often a batch is sent at most.
 const ATTEMPTS: u32 = 5;
-/// How long to wait before it is sent again; twice as long each time.
+/// The wait before the second attempt. It doubles each time.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
-/// A collector that asks for a longer pause than this is not waited for.
+/// A batch is dropped if the collector asks for a longer pause than this.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
-/// The largest answer of a collector that is read, in bytes.
+/// The largest answer of a collector, in bytes.
 const LARGEST: usize = 64 * 1024;
-/// How often trouble is told, at most.
+/// The time between two log lines about lost spans.
 const TOLD_EVERY: Duration = Duration::from_mins(1);
 
-/// Writes spans down as a collector wants them.
+/// Encodes spans for a collector.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Encoder {
-    /// The content type of what it writes.
+    /// The content type of the encoded spans.
     pub(crate) content_type: &'static str,
-    /// The request for a batch of spans, with the attributes that all of them have.
+    /// The request for a batch of spans, with the attributes that all of them share.
     pub(crate) encode: fn(&BTreeMap<String, String>, Vec<Record>) -> Vec<u8>,
-    /// How many spans a collector refuses that answers so with a 200.
+    /// How many spans a collector refused, by its answer with a 200.
     pub(crate) refused: fn(&[u8]) -> u64,
 }
 
-/// Where spans are sent.
+/// The destination of spans.
 #[derive(Debug)]
 pub(crate) struct Target {
-    /// The way there.
+    /// The HTTP client.
     pub(crate) line: Arc<HttpClient>,
     /// The endpoint.
     pub(crate) url: Url,
-    /// What the collector wants to be told besides.
+    /// Further headers for the collector.
     pub(crate) headers: Vec<(HeaderName, TextOrSecret)>,
-    /// Where paths of secrets start.
+    /// The folder to which the paths of secrets are relative.
     pub(crate) base: BaseDir,
 }
 
@@ -76,7 +76,7 @@ pub(crate) struct Exporter {
     told: Told,
 }
 
-/// What was told of spans that were lost.
+/// The last log line about lost spans.
 #[derive(Debug, Default)]
 struct Told {
     at: Option<StdInstant>,
@@ -84,7 +84,7 @@ struct Told {
 }
 
 impl Exporter {
-    /// One that has sent nothing yet.
+    /// An exporter that has sent nothing yet.
     pub(crate) fn new(
         encoder: Encoder,
         resource: BTreeMap<String, String>,
@@ -95,7 +95,7 @@ impl Exporter {
         Self { encoder, resource, target, spans, metrics, told: Told::default() }
     }
 
-    /// Sends spans until it is `over`, and then what is left.
+    /// Sends spans until `over`, and then those that are left.
     pub(crate) async fn run(mut self, mut over: watch::Receiver<bool>) {
         loop {
             let batch = self.gather(&mut over).await;
@@ -106,7 +106,7 @@ impl Exporter {
         }
     }
 
-    /// The next batch; an empty one when it is over and nothing is left.
+    /// The next batch. Empty when it is over and nothing is left.
     async fn gather(&mut self, over: &mut watch::Receiver<bool>) -> Vec<Record> {
         let mut batch = Vec::new();
         let mut until = None;
@@ -115,7 +115,7 @@ impl Exporter {
             tokio::select! {
                 received = self.spans.recv_many(&mut batch, room) => if received == 0 { break },
                 () = sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() => break,
-                // An error means that nobody is left to end it, and so to send anything.
+                // An error means that the sender is gone, so it is over, too.
                 _ = over.wait_for(|over| *over) => break,
             }
             until.get_or_insert_with(|| Instant::now() + GATHER);
@@ -128,7 +128,7 @@ impl Exporter {
         batch
     }
 
-    /// Sends `batch`, again where that may help.
+    /// Sends `batch`, again if that may help.
     async fn deliver(&mut self, batch: Vec<Record>, over: &mut watch::Receiver<bool>) {
         let count = batch.len() as u64;
         let body = Bytes::from((self.encoder.encode)(&self.resource, batch));
@@ -159,7 +159,7 @@ impl Exporter {
         }
     }
 
-    /// Sends `body` once; how many of its spans the collector refuses.
+    /// Sends `body` once. Returns how many of its spans the collector refused.
     async fn send(&self, body: Bytes) -> Result<u64, BackendError> {
         let Target { line, url, .. } = &self.target;
         let (method, headers, deadline) = (Method::POST, self.headers()?, Instant::now() + PATIENCE);
@@ -170,7 +170,7 @@ impl Exporter {
             return Ok((self.encoder.refused)(&reply.body));
         }
         let error = reply.refusal().within(url);
-        // OTLP says which failures may pass; this one is none of them.
+        // OTLP lists the failures that are worth another attempt. This one is not among them.
         let is_final = reply.status == StatusCode::INTERNAL_SERVER_ERROR;
         Err(BackendError { kind: if is_final { ErrorKind::InvalidOutput } else { error.kind }, ..error })
     }
@@ -203,7 +203,7 @@ impl Exporter {
         self.metrics.failed.inc_by(failed);
     }
 
-    /// Logs `why` spans do not arrive, unless something was logged just now.
+    /// Logs `why` spans are lost, unless that was logged just before.
     fn tell(&mut self, why: &str) {
         if self.told.at.is_some_and(|at| at.elapsed() < TOLD_EVERY) {
             return;

@@ -1,4 +1,4 @@
-//! OTLP's words for spans: protobuf, in the messages that OpenTelemetry generates.
+//! Encodes spans as protobuf, with the messages that OpenTelemetry generates.
 
 use std::{collections::BTreeMap, time::UNIX_EPOCH};
 
@@ -16,9 +16,9 @@ use crate::telemetry::trace::{Context, Record, SpanKind, Value};
 /// OTLP over HTTP, binary.
 pub(crate) const ENCODER: Encoder = Encoder { content_type: "application/x-protobuf", encode, refused };
 
-/// The parent's flags are told too, and whether it is another program's (`SPAN_FLAGS_CONTEXT_HAS_IS_REMOTE_MASK`).
+/// The flag: the parent's remoteness is given (`SPAN_FLAGS_CONTEXT_HAS_IS_REMOTE_MASK`).
 const KNOWS_REMOTE: u32 = 0x100;
-/// It is (`SPAN_FLAGS_CONTEXT_IS_REMOTE_MASK`).
+/// The flag: the parent belongs to another program (`SPAN_FLAGS_CONTEXT_IS_REMOTE_MASK`).
 const IS_REMOTE: u32 = 0x200;
 
 fn encode(resource: &BTreeMap<String, String>, spans: Vec<Record>) -> Vec<u8> {
@@ -35,7 +35,7 @@ fn encode(resource: &BTreeMap<String, String>, spans: Vec<Record>) -> Vec<u8> {
     ExportTraceServiceRequest { resource_spans }.encode_to_vec()
 }
 
-/// An answer that cannot be read refuses nothing.
+/// An unreadable answer counts as no refusal.
 fn refused(body: &[u8]) -> u64 {
     let answer = ExportTraceServiceResponse::decode(body).unwrap_or_default();
     answer.partial_success.and_then(|partial| partial.rejected_spans.try_into().ok()).unwrap_or_default()

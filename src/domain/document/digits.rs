@@ -1,18 +1,18 @@
-//! Whole numbers that 64 bits do not hold. The parser makes floats of them, which silently changes their digits.
+//! Whole numbers beyond 64 bits. The parser makes floats of them, which silently changes their digits.
 
 use super::scan::after_text;
 
-/// The digits of the smallest whole numbers that 64 bits may not hold: -2^63 has 19.
+/// The digits of the smallest whole numbers beyond 64 bits: -2^63 has 19.
 const LONG: usize = 19;
 
-/// The first whole number in the JSON text `bytes` that is below -2^63 or at least 2^64, as it is written.
+/// The first whole number in the JSON text `bytes` that is below -2^63 or at least 2^64, as written.
 #[must_use]
 pub(crate) fn too_long(bytes: &[u8]) -> Option<&str> {
     if has_long_run(bytes) { numbers(bytes).find(|number| is_too_long(number)) } else { None }
 }
 
-/// Whether so many digits follow each other anywhere, also in a text. One in 19 bytes is looked at first, since a run that
-/// is long enough holds one of those.
+/// Whether so many digits follow each other anywhere, even inside a text. Checks one byte in 19 first: a run that is long
+/// enough contains one of them.
 fn has_long_run(bytes: &[u8]) -> bool {
     (LONG - 1..bytes.len()).step_by(LONG).any(|at| {
         let before = bytes[..at].iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
@@ -21,7 +21,7 @@ fn has_long_run(bytes: &[u8]) -> bool {
     })
 }
 
-/// The numbers of a JSON text, as they are written.
+/// The numbers of a JSON text, as written.
 fn numbers(bytes: &[u8]) -> impl Iterator<Item = &str> {
     let mut rest = bytes;
     std::iter::from_fn(move || {

@@ -1,22 +1,22 @@
-//! Errors that a document tells of beside its content: the keys `error` and `errors` at its top.
+//! Errors that a document reports beside its content: the keys `error` and `errors` at the top.
 
 use super::Document;
 
-/// The key at the top of `document` that tells of an error, and what stands there. Whoever always writes such a key leaves
-/// it blank where all is well.
+/// The key at the top of `document` that reports an error, and its value. A blank value reports none: some sources always write
+/// the key.
 #[must_use]
 pub(crate) fn told_error<'d>(document: &'d Document<'_>) -> Option<(&'d str, &'d Document<'d>)> {
     let Document::Object(object) = document else { return None };
     object.iter().find(|(key, value)| is_error_key(key) && is_said(value))
 }
 
-/// Whether `key` names errors, in capitals or not.
+/// Whether `key` is `error` or `errors`, in any case.
 #[must_use]
 pub(crate) fn is_error_key(key: &str) -> bool {
     ["error", "errors"].iter().any(|name| key.eq_ignore_ascii_case(name))
 }
 
-/// Whether `value` says anything: `null`, `false`, `0`, `""`, `[]` and `{}` do not.
+/// Whether `value` says anything. `null`, `false`, `0`, `""`, `[]` and `{}` do not.
 #[must_use]
 pub(crate) fn is_said(value: &Document<'_>) -> bool {
     match value {

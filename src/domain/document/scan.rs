@@ -1,11 +1,11 @@
-//! What can be told of a JSON text without reading it into memory.
+//! Counts the values of a JSON text without building them in memory.
 
-/// How many values it holds, lists and objects among them. Of a text that is no JSON, any number.
+/// The number of values, lists and objects included. For a text that is no JSON, any number.
 pub(super) fn values(mut bytes: &[u8]) -> usize {
     let mut values = 1;
     while let Some(at) = bytes.iter().position(|byte| matches!(byte, b'"' | b',' | b'[' | b'{')) {
         let (is_text, after) = (bytes[at] == b'"', &bytes[at + 1..]);
-        // Each value but the outermost follows a comma or stands first in a list or an object; that one may be empty.
+        // Each value except the outermost follows a comma, or is the first of a list or object, which may be empty.
         let is_empty = after.trim_ascii_start().starts_with(b"]") || after.trim_ascii_start().starts_with(b"}");
         values += usize::from(!is_text && !is_empty);
         bytes = if is_text { after_text(after) } else { after };
@@ -13,7 +13,7 @@ pub(super) fn values(mut bytes: &[u8]) -> usize {
     values
 }
 
-/// What follows the closing quote of the text at the beginning of `bytes`; nothing without one.
+/// The bytes after the closing quote of the text at the start of `bytes`. Empty if there is none.
 pub(super) fn after_text(mut bytes: &[u8]) -> &[u8] {
     while let Some(at) = bytes.iter().position(|byte| matches!(byte, b'"' | b'\\')) {
         if bytes[at] == b'"' {

@@ -1,4 +1,4 @@
-//! The strict reading of a JSON document, where it lies.
+//! Reads a JSON document strictly and without copies.
 
 use std::{borrow::Cow, collections::HashSet, fmt};
 
@@ -7,7 +7,7 @@ use serde_json::Number;
 
 use super::{Document, Object};
 
-/// Up to so many keys are compared with each other, which is faster than a table of them.
+/// Up to so many keys are compared with each other, which is faster than a table.
 const FEW: usize = 16;
 
 impl<'de> Deserialize<'de> for Document<'de> {

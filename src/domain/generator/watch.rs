@@ -1,4 +1,4 @@
-//! What was done for one question, step by step: for whoever wants to see how an answer came about.
+//! Records how an answer came about, step by step, for an operator who wants to see it.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -9,30 +9,30 @@ use serde_json::Value;
 
 use super::ParameterSet;
 
-/// One backend's part in an answer. Without output and error it was not done in time.
+/// One backend's part in an answer. Without output and error, it did not finish in time.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Step {
-    /// Which: `step 2`, `step 2, backend 1`, or the route's name.
+    /// Its name: `step 2`, `step 2, backend 1`, or the route's name.
     pub(crate) name: String,
     /// The backend's kind.
     pub(crate) kind: &'static str,
-    /// The items of the step before, if there was one.
+    /// The number of items of the previous step, if there was one.
     pub(crate) input: Option<Arc<Value>>,
     /// How long it took.
     pub(crate) took: Option<Duration>,
-    /// What it found.
+    /// Its outcome.
     pub(crate) output: Option<Vec<Value>>,
-    /// Why it does not know.
+    /// Its error.
     pub(crate) error: Option<String>,
-    /// What a program wrote to stderr: its end, without secrets.
+    /// The end of what a program wrote to stderr, without secrets.
     pub(crate) stderr: Option<String>,
-    /// The CPU time that a program and its children used.
+    /// The CPU time of a program and its children.
     pub(crate) cpu: Option<Duration>,
     /// The most memory that a program had at once, in bytes.
     pub(crate) peak_memory: Option<u64>,
 }
 
-/// Notes the steps of one question. Its clones note to the same list; each stands at one step.
+/// Records the steps of one request. Clones write to the same list. Each stands for one step.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Watch {
     steps: Arc<Mutex<Vec<Step>>>,
@@ -44,7 +44,7 @@ impl Watch {
     #[must_use]
     pub(crate) fn begin(&self, name: &str, kind: &'static str, input: Option<Arc<Value>>) -> Self {
         let mut steps = self.lock();
-        // The first one is the whole, whose name says nothing.
+        // The first step is the whole route, whose name is left out.
         let within = self.at.filter(|at| *at > 0).and_then(|at| steps.get(at));
         let name = within.map_or_else(|| name.to_owned(), |step| format!("{}, {name}", step.name));
         steps.push(Step {
@@ -63,7 +63,7 @@ impl Watch {
         Self { steps: Arc::clone(&self.steps), at }
     }
 
-    /// Ends the step with what it found, or why it does not know.
+    /// Ends the step with its outcome or error.
     pub(crate) fn end(&self, took: Duration, found: Result<&[ParameterSet], &str>) {
         let (output, error) = match found {
             Ok(sets) => (Some(sets.iter().map(|set| Value::Object(set.0.clone())).collect()), None),
@@ -76,7 +76,7 @@ impl Watch {
         });
     }
 
-    /// Adds to what is known of the step.
+    /// Changes the record of the step.
     pub(crate) fn note(&self, add: impl FnOnce(&mut Step)) {
         let mut steps = self.lock();
         if let Some(step) = self.at.and_then(|at| steps.get_mut(at)) {
@@ -84,7 +84,7 @@ impl Watch {
         }
     }
 
-    /// All steps in the order of their beginning; the whole only where it has no parts.
+    /// All steps in the order in which they began. The whole is left out if it has parts.
     #[must_use]
     pub(crate) fn steps(&self) -> Vec<Step> {
         let mut steps = self.lock().clone();

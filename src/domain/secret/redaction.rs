@@ -1,4 +1,4 @@
-//! Taking secrets out of what is told.
+//! Removes secrets from messages.
 
 use std::ops::Range;
 
@@ -16,15 +16,15 @@ use zeroize::Zeroizing;
 use super::{REDACTED, Secret};
 use crate::domain::{document::excerpt, error::BackendError};
 
-/// Secrets and parts of them that have fewer characters are not looked for: such texts are everywhere.
+/// Secrets with fewer characters are not searched for: such texts are everywhere.
 pub(crate) const SHORTEST: usize = 4;
 
-/// Whether a secret has too few characters to be taken out of messages.
+/// Whether a secret is too short to be redacted.
 pub(crate) fn is_too_short(secret: &str) -> bool {
     secret.chars().count() < SHORTEST
 }
 
-/// The secrets that one question needs: whatever is told of its end is cleaned of them.
+/// The secrets of one request. Everything that is reported about the request is redacted with them.
 #[derive(Debug, Clone, Default)]
 pub struct Secrets {
     known: Vec<Secret>,
@@ -38,7 +38,7 @@ impl FromIterator<Secret> for Secrets {
 }
 
 impl Secrets {
-    /// What stands in the headers that are marked as sensitive.
+    /// The values of the headers that are marked as sensitive.
     #[must_use]
     pub(crate) fn of_headers(headers: &HeaderMap) -> Self {
         let sensitive = headers.values().filter(|value| value.is_sensitive());
@@ -46,26 +46,26 @@ impl Secrets {
         texts.map(|text| Secret::from(text.to_owned())).collect()
     }
 
-    /// One more.
+    /// Adds a secret.
     pub(crate) fn push(&mut self, secret: Secret) {
         self.known.push(secret);
     }
 
-    /// Hides what matches, but for the first group of `pattern`, too: what is known by its place and not by its text.
+    /// Also hides what `pattern` matches, except its first group: secrets that are found by their place, not by their text.
     pub(crate) const fn hide(&mut self, pattern: &'static Regex) {
         self.hidden = Some(pattern);
     }
 
-    /// And `others`.
+    /// Adds the secrets of `others`.
     pub(crate) fn extend(&mut self, others: Self) {
         self.known.extend(others.known);
         self.hidden = self.hidden.or(others.hidden);
     }
 
-    /// `text` with every secret in it replaced by [`REDACTED`]: whole, as it looks when it was escaped or encoded (base64, hexadecimal,
-    /// for a URL), by its lines, and without the scheme of an `Authorization` header. Secrets that overlap become one. One of fewer than
-    /// [`SHORTEST`] characters is left: its places would tell it, and spoil the text. To be used before a text is cut, since half a
-    /// secret is not recognised.
+    /// `text` with every secret replaced by [`REDACTED`]. Secrets are found whole, escaped, encoded (base64, hexadecimal, for a
+    /// URL), line by line, and without the scheme of an `Authorization` header. Overlapping secrets become one. A secret of
+    /// fewer than [`SHORTEST`] characters stays: the gaps would reveal it, and spoil the text. Redact before a text is cut,
+    /// since half a secret is not recognised.
     #[must_use]
     pub(crate) fn redact(&self, text: &str) -> String {
         let mut redacted = String::with_capacity(text.len());
@@ -78,7 +78,7 @@ impl Secrets {
         redacted + &text[end..]
     }
 
-    /// Where secrets stand in `text`, in order, and none within another.
+    /// The ranges of secrets in `text`, in order and without overlaps.
     fn places(&self, text: &str) -> Vec<Range<usize>> {
         let mut places: Vec<Range<usize>> = self.by_pattern(text).collect();
         for form in self.known.iter().flat_map(forms) {
@@ -95,7 +95,7 @@ impl Secrets {
         places
     }
 
-    /// What the hidden pattern matches in `text`, without its first group.
+    /// The ranges that the hidden pattern matches in `text`, without its first group.
     fn by_pattern<'t>(&self, text: &'t str) -> impl Iterator<Item = Range<usize>> + use<'t> {
         let captures = self.hidden.into_iter().flat_map(move |pattern| pattern.captures_iter(text));
         captures.filter_map(|captures| {
@@ -105,20 +105,20 @@ impl Secrets {
         })
     }
 
-    /// `error`, without the secrets in its message.
+    /// `error` with a redacted message.
     #[must_use]
     pub(crate) fn clean(&self, error: &BackendError) -> BackendError {
         BackendError { message: self.redact(&error.message), ..error.clone() }
     }
 
-    /// The first `most` characters of `bytes` for a message, without the secrets.
+    /// The first `most` characters of `bytes` for a message, redacted.
     #[must_use]
     pub(crate) fn excerpt(&self, bytes: &[u8], most: usize) -> String {
         excerpt(self.redact(&String::from_utf8_lossy(bytes)).as_bytes(), most)
     }
 }
 
-/// Where `form` stands in `text`, also where it overlaps itself.
+/// The positions of `form` in `text`, even where they overlap.
 fn occurrences(text: &str, form: &str) -> Vec<Range<usize>> {
     let (mut found, mut from) = (Vec::new(), 0);
     let Some(first) = form.chars().next() else { return found };
@@ -129,13 +129,13 @@ fn occurrences(text: &str, form: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// The shapes in which a secret may come back.
+/// The forms in which a secret may appear.
 fn forms(secret: &Secret) -> Vec<Zeroizing<String>> {
     let whole = secret.expose();
     let mut forms = Vec::new();
     if !is_too_short(whole) {
         forms.extend([whole.to_owned(), whole.escape_debug().to_string()]);
-        // Also as `echo` hands it on, with the end of a line.
+        // Also with a newline, as `echo` adds one before encoding.
         for text in [whole.to_owned(), [whole, "\n"].concat()].map(Zeroizing::new) {
             forms.extend([STANDARD.encode(&*text), URL_SAFE_NO_PAD.encode(&*text), encode_string(text.as_bytes())]);
         }

@@ -1,4 +1,4 @@
-//! The variables of templates, and all that rendering one needs.
+//! The variables of templates, with everything that rendering needs.
 
 use minijinja::Value as TemplateValue;
 use tokio::time::Instant;
@@ -9,7 +9,7 @@ use crate::{
     lang::template::{Template, input_context},
 };
 
-/// The variables of templates, with who renders them, and until when.
+/// The variables of templates, the evaluator that renders them, and the deadline.
 #[derive(Debug, Clone)]
 pub struct Context {
     values: TemplateValue,
@@ -18,25 +18,25 @@ pub struct Context {
 }
 
 impl Context {
-    /// The variables of a call.
+    /// The variables of a query.
     #[must_use]
     pub fn of_input(query: &Query, evaluator: &Evaluator) -> Self {
         Self::new(input_context(query), evaluator, query.deadline)
     }
 
-    /// These `values`.
+    /// A context with `values`.
     #[must_use]
     pub fn new(values: TemplateValue, evaluator: &Evaluator, deadline: Instant) -> Self {
         Self { values, evaluator: evaluator.clone(), deadline }
     }
 
-    /// These `values`, for templates that are rendered in this process or not at all.
+    /// A context with `values`, for templates that are rendered in this process or not at all.
     #[must_use]
     pub fn here(values: TemplateValue) -> Self {
         Self::new(values, &Evaluator::none(), Instant::now())
     }
 
-    /// The same with other values, made of its own.
+    /// The context with changed values.
     #[must_use]
     pub(crate) fn map(self, change: impl FnOnce(TemplateValue) -> TemplateValue) -> Self {
         Self { values: change(self.values), ..self }
@@ -51,7 +51,7 @@ impl Context {
     /// The text of `template`.
     ///
     /// # Errors
-    /// As [`Template::render`], and when it takes too much time or memory.
+    /// As [`Template::render`], and when rendering takes too much time or memory.
     pub async fn render(&self, template: &Template) -> Result<String, EvaluationError> {
         self.evaluator.render(template, &self.values, self.deadline).await
     }

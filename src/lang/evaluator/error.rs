@@ -1,40 +1,40 @@
-//! What is told when an evaluation brings nothing.
+//! Errors of evaluations.
 
 use crate::{
     domain::error::{BackendError, ErrorKind},
     lang::template::{Misfit, Refusal},
 };
 
-/// Why an evaluation brought nothing.
+/// Why an evaluation gave no result.
 #[derive(Debug, Clone)]
 pub struct EvaluationError {
-    /// Nothing where it is up to the expression or template itself.
+    /// `None` if the expression or template itself is the cause.
     kind: Option<ErrorKind>,
     message: String,
     misfit: Option<Misfit>,
 }
 
-/// What ended an evaluation.
+/// Why an evaluation ended early.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Cause {
-    /// The deadline.
+    /// The deadline passed.
     Time,
-    /// Other routes waited, and it had taken its share.
+    /// It had its share of time, and other routes waited.
     Share,
-    /// Other evaluations were under way until the deadline.
+    /// No evaluator was free before the deadline.
     NoTurn,
-    /// It wanted more memory than there is, which is so many MiB.
+    /// It needed more memory than these MiB.
     Memory(u64),
     /// The evaluator ended.
     Crashed(String),
     /// No evaluator could be started.
     NotStarted(String),
-    /// There are no evaluators here.
+    /// There are no evaluators.
     None,
 }
 
 impl Cause {
-    /// The name in metrics.
+    /// The outcome in metrics.
     pub(super) const fn as_str(&self) -> &'static str {
         match self {
             Self::Time => "timeout",
@@ -46,7 +46,7 @@ impl Cause {
         }
     }
 
-    /// The error, of an expression or a template that is written `source`.
+    /// The error for the expression or template `source`.
     pub(super) fn of(self, source: &str) -> EvaluationError {
         let less = "simplify it, or let the source send less";
         let (kind, why) = match self {
@@ -59,7 +59,7 @@ impl Cause {
                 (Some(ErrorKind::Timeout), why)
             }
             Self::NoTurn => {
-                let why = "it had no turn before the deadline: other evaluations were under way all the while";
+                let why = "it had no turn: other evaluations were under way until the deadline";
                 (Some(ErrorKind::Timeout), why.to_owned())
             }
             Self::Memory(most) => {
@@ -81,7 +81,7 @@ impl Cause {
 }
 
 impl EvaluationError {
-    /// The backend's error, as `wrong` makes it of a text; but for what has nothing to do with the input.
+    /// The backend's error. `wrong` makes it from the message, unless the cause has its own kind.
     pub(crate) fn told(self, wrong: impl FnOnce(String) -> BackendError) -> BackendError {
         let error = wrong(self.message);
         BackendError { kind: self.kind.unwrap_or(error.kind), ..error }
@@ -93,7 +93,7 @@ impl EvaluationError {
         self.misfit
     }
 
-    /// The same, told as part of something larger.
+    /// The error with `context` before it.
     #[must_use]
     pub(crate) fn within(self, context: impl std::fmt::Display) -> Self {
         Self { message: format!("{context}: {}", self.message), ..self }

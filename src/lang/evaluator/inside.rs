@@ -1,4 +1,4 @@
-//! An evaluator's own life: it contains itself, then does one task after the other. It ends when the gateway does, also in the
+//! The evaluator process: it contains itself, then does one task after the other. It ends when the gateway does, even in the
 //! middle of a task.
 
 use std::{
@@ -24,13 +24,13 @@ use crate::{
 };
 
 /// The largest result, in bytes of memory.
-const LARGEST: usize = 48 * 1024 * 1024;
+const MAX_RESULT_BYTES: usize = 48 * 1024 * 1024;
 /// How many expressions and templates stay compiled.
 const MAX_COMPILED: usize = 64;
-/// How much less of the processor it gets than the gateway (nice(1)).
+/// How much lower its priority is than the gateway's (nice(1)).
 const NICE: i32 = 10;
 
-/// Lives as an evaluator. Standard input brings tasks, standard output takes what comes of them.
+/// Runs as an evaluator. Tasks come from standard input, answers go to standard output.
 #[must_use]
 pub fn run() -> ExitCode {
     match live() {
@@ -44,7 +44,7 @@ pub fn run() -> ExitCode {
 
 fn live() -> io::Result<()> {
     let memory = std::env::args().nth(2).and_then(|memory| memory.parse().ok());
-    let memory = memory.ok_or_else(|| io::Error::other("how much memory it may use is not told"))?;
+    let memory = memory.ok_or_else(|| io::Error::other("its memory limit is missing"))?;
     launcher::contain_evaluator(memory).map_err(io::Error::other)?;
     let _ = rustix::process::nice(NICE);
     thread::Builder::new().stack_size(64 * 1024).spawn(end_with_gateway)?;
@@ -62,11 +62,11 @@ fn live() -> io::Result<()> {
     Ok(())
 }
 
-/// Ends this process when nobody is left who could give it a task.
+/// Ends this process when the gateway has closed the pipe.
 fn end_with_gateway() {
     let stdin = stdin();
     loop {
-        // Without a wish, it wakes for the end only.
+        // Without requested events, poll returns only when the pipe is closed.
         let mut gateway = [PollFd::new(stdin.as_fd(), PollFlags::empty())];
         if poll(&mut gateway, PollTimeout::NONE).is_ok() {
             exit(0);
@@ -74,7 +74,7 @@ fn end_with_gateway() {
     }
 }
 
-/// What was compiled before, by its source.
+/// What was compiled before, by source.
 #[derive(Default)]
 struct Compiled {
     expressions: HashMap<String, Expression>,
@@ -85,7 +85,9 @@ impl Compiled {
     fn answer(&mut self, task: &Task<'_>) -> Answer {
         match task {
             Task::Expression { source, variables } => {
-                let json = self.expression(source).and_then(|expression| expression.evaluate_json(variables, LARGEST));
+                let json = self
+                    .expression(source)
+                    .and_then(|expression| expression.evaluate_json(variables, MAX_RESULT_BYTES));
                 json.transpose().map_or(Answer::TooLarge, Answer::Value)
             }
             Task::Template { source, place, context } => {

@@ -1,4 +1,4 @@
-//! Evaluators of one size, and whose turn it is to use them.
+//! Evaluators of one size, and the queue for them.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ use crate::{
 
 /// How long an evaluation may take while others wait.
 const SHARE: Duration = Duration::from_secs(2);
-/// An evaluator that took longer, or was told more, starts anew: its memory is in pieces.
+/// An evaluator that took longer, or got a larger task, is replaced: its memory is fragmented.
 const LIGHT: (Duration, usize) = (Duration::from_millis(200), 64 * 1024);
 
 /// Evaluators of one size.
@@ -33,7 +33,7 @@ pub(super) struct Pool {
     idle: Arc<Idle<Process>>,
 }
 
-/// An evaluator that has something to do, and its turn. Both end together.
+/// An evaluator at work, and its turn. Both end together.
 struct Busy(Option<(Process, OwnedSemaphorePermit)>);
 
 /// How many callers wait for a turn.
@@ -41,16 +41,16 @@ struct Busy(Option<(Process, OwnedSemaphorePermit)>);
 struct Waiting(watch::Sender<usize>);
 
 impl Pool {
-    /// At most `count` of them, each with so many bytes of memory.
+    /// At most `count` evaluators, each with `memory` bytes.
     pub(super) fn new(program: PathBuf, count: usize, memory: u64) -> Self {
         let turns = Arc::new(Semaphore::new(count));
         Self { program, memory, turns, waiting: Waiting::default(), idle: Arc::default() }
     }
 
-    /// What comes of `task`. The evaluator is killed when there is nothing by the `deadline`, or when the caller stops to wait.
+    /// The answer to `task`. The evaluator is killed at the `deadline`, or when the caller is cancelled.
     pub(super) async fn answer(&self, task: &Task<'_>, deadline: Instant) -> Result<Answer, Cause> {
         let turn = self.turn(deadline).await?;
-        // Written only now: it is a copy of all that the task reads, and many tasks may wait.
+        // Encoded only now: the frame is a copy of everything that the task reads, and many tasks may wait.
         let frame = wire::frame(task).map_err(|error| Cause::Crashed(error.to_string()))?;
         let process = match self.idle.pop().and_then(Process::if_fit) {
             Some(process) => process,
@@ -83,7 +83,7 @@ impl Pool {
         turn.ok().and_then(Result::ok).ok_or(Cause::NoTurn)
     }
 
-    /// Waits until an evaluation had its share, and somebody waits.
+    /// Waits until the evaluation has had its share, and another one waits.
     async fn is_wanted(&self) {
         sleep(SHARE).await;
         let mut waiting = self.waiting.0.subscribe();
@@ -104,7 +104,7 @@ impl Count for Waiting {
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        // Without a runtime the process is killed as it is dropped.
+        // Without a runtime, dropping the process kills it.
         if let (Some((process, turn)), Ok(runtime)) = (self.0.take(), Handle::try_current()) {
             runtime.spawn(async move {
                 process.end().await;

@@ -1,4 +1,4 @@
-//! One evaluator, as the gateway sees it.
+//! One evaluator, from the gateway's side.
 
 use std::{io, os::unix::process::ExitStatusExt, path::Path, process::Stdio};
 
@@ -14,15 +14,15 @@ use super::{
     wire::{self, Answer, HEAD},
 };
 
-/// How jemalloc is set up: with one heap, from which what is free goes back at once, more fits into little memory.
+/// jemalloc's options: one heap that returns free memory at once, so that more fits into little memory.
 const ALLOCATOR: (&str, &str) =
     ("_RJEM_MALLOC_CONF", "narenas:1,oversize_threshold:0,dirty_decay_ms:0,muzzy_decay_ms:0");
-/// So many tasks are given to one process.
+/// The most tasks for one process.
 const MAX_TASKS: usize = 1000;
-/// How much of what it says at its end is looked at, in bytes.
+/// How much of its last output to stderr is read, in bytes.
 const LAST_WORDS: u64 = 4096;
 
-/// An evaluator. It is killed when it is dropped.
+/// An evaluator. Dropping it kills it.
 #[derive(Debug)]
 pub(super) struct Process {
     child: Child,
@@ -34,7 +34,7 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Starts one with so many bytes of memory.
+    /// Starts an evaluator with `memory` bytes.
     pub(super) fn start(program: &Path, memory: u64) -> Result<Self, Cause> {
         let child = Command::new(program)
             .arg(ARGUMENT)
@@ -55,12 +55,12 @@ impl Process {
         Ok(Self { child, tasks, answers, words, memory, given: 0 })
     }
 
-    /// This one, if it may be given another task.
+    /// The evaluator, if it may get another task.
     pub(super) fn if_fit(mut self) -> Option<Self> {
         (self.given < MAX_TASKS && matches!(self.child.try_wait(), Ok(None))).then_some(self)
     }
 
-    /// What comes of the task in `frame`.
+    /// The answer to the task in `frame`.
     pub(super) async fn answer(&mut self, frame: &[u8]) -> Result<Answer, Cause> {
         self.given += 1;
         match self.exchange(frame).await {
@@ -80,7 +80,7 @@ impl Process {
         wire::message(&body)
     }
 
-    /// Why it has ended.
+    /// Why the process has ended.
     async fn cause(&mut self) -> Cause {
         let mut words = Vec::new();
         let status = self.child.wait().await;
@@ -100,7 +100,7 @@ impl Process {
         })
     }
 
-    /// Ends it, and waits until it is gone, so that its memory is free.
+    /// Kills the process and waits until it is gone, so that its memory is free.
     pub(super) async fn end(mut self) {
         let _ = self.child.kill().await;
     }

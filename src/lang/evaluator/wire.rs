@@ -1,4 +1,4 @@
-//! What gateway and evaluator say to each other, in postcard's format, each message after its length.
+//! The protocol between the gateway and an evaluator: messages in postcard's format, each after its length.
 
 use std::{
     borrow::Cow,
@@ -19,11 +19,11 @@ use crate::{
 };
 
 /// The longest message, in bytes.
-const LONGEST: usize = 64 * 1024 * 1024;
-/// How many bytes tell a message's length.
+const MAX_MESSAGE_BYTES: usize = 64 * 1024 * 1024;
+/// The size of a message's length, in bytes.
 pub(super) const HEAD: usize = 4;
 
-/// What an evaluator is to do.
+/// A task for an evaluator.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Task<'a> {
     /// Evaluate an expression over variables, which are JSON.
@@ -38,7 +38,7 @@ pub enum Task<'a> {
     Template {
         /// The template.
         source: &'a str,
-        /// Where its values stand.
+        /// The context of its values.
         place: ValueContext,
         /// The variables.
         context: &'a [u8],
@@ -57,21 +57,21 @@ impl Task<'_> {
     }
 }
 
-/// What came of it.
+/// The answer to a task.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Answer {
     /// The expression's value as JSON, or what is wrong with it.
     Value(Result<String, String>),
     /// The template's text, or what is wrong with it.
     Text(Result<String, Refusal>),
-    /// More than may be told.
+    /// The result is too large.
     TooLarge,
-    /// A bug in what evaluates; the evaluator ends.
+    /// A bug in the evaluation. The evaluator ends.
     Panicked,
 }
 
 impl Answer {
-    /// The name in metrics.
+    /// The outcome in metrics.
     pub(super) fn as_str(&self) -> &'static str {
         let is_wrong = match self {
             Self::Value(value) => value.is_err(),
@@ -91,26 +91,26 @@ pub struct Variables(Vec<(&'static str, VariableValue)>);
 enum VariableValue {
     /// One JSON document.
     Json(Bytes),
-    /// A value that others hold too.
+    /// A value that is shared with others.
     Shared(Arc<Value>),
 }
 
 impl Variables {
-    /// With `name`, one JSON document.
+    /// Adds a JSON document called `name`.
     #[must_use]
     pub fn json(mut self, name: &'static str, document: Bytes) -> Self {
         self.0.push((name, VariableValue::Json(document)));
         self
     }
 
-    /// With `name`, a value.
+    /// Adds a value called `name`.
     #[must_use]
     pub fn value(mut self, name: &'static str, value: impl Into<Arc<Value>>) -> Self {
         self.0.push((name, VariableValue::Shared(value.into())));
         self
     }
 
-    /// What `expression` makes of them, where that is provably cheap.
+    /// The value of `expression` with these variables, if that is provably cheap.
     #[must_use]
     pub(crate) fn evaluate_small(&self, expression: &Expression) -> Option<Result<Value, String>> {
         let mut documents = Vec::new();
@@ -124,7 +124,7 @@ impl Variables {
         expression.evaluate_small(&variables)
     }
 
-    /// Those that `expression` mentions, as JSON.
+    /// The variables that `expression` mentions, as JSON.
     pub(super) fn of(&self, expression: &Expression) -> Vec<(&str, Cow<'_, [u8]>)> {
         self.mentioned(expression).map(|(name, source)| (*name, source.to_json())).collect()
     }
@@ -150,24 +150,24 @@ impl VariableValue {
     }
 }
 
-/// `message` with its length before it.
+/// `message` after its length.
 pub(super) fn frame(message: &impl Serialize) -> io::Result<Vec<u8>> {
     let body = postcard::to_extend(message, vec![0; HEAD]).map_err(io::Error::other)?;
     let length = body.len() - HEAD;
-    let told = u32::try_from(length).ok().filter(|_| length <= LONGEST);
+    let told = u32::try_from(length).ok().filter(|_| length <= MAX_MESSAGE_BYTES);
     let told = told.ok_or_else(|| io::Error::other("what it reads is longer than 64 MiB"))?;
     let mut frame = body;
     frame[..HEAD].copy_from_slice(&told.to_le_bytes());
     Ok(frame)
 }
 
-/// The length of the message after `head`.
+/// The length in `head`.
 pub(super) fn length(head: [u8; HEAD]) -> io::Result<usize> {
     let length = usize::try_from(u32::from_le_bytes(head)).unwrap_or(usize::MAX);
-    if length > LONGEST { Err(io::ErrorKind::InvalidData.into()) } else { Ok(length) }
+    if length > MAX_MESSAGE_BYTES { Err(io::ErrorKind::InvalidData.into()) } else { Ok(length) }
 }
 
-/// The next message's bytes; `None` when there is none any more.
+/// The bytes of the next message. `None` at the end of the stream.
 pub(super) fn receive(stream: &mut impl Read) -> io::Result<Option<Vec<u8>>> {
     let mut head = [0; HEAD];
     match stream.read_exact(&mut head) {
@@ -185,7 +185,7 @@ pub(super) fn send(stream: &mut impl Write, message: &impl Serialize) -> io::Res
     stream.flush()
 }
 
-/// Reads a message.
+/// Decodes a message.
 pub(super) fn message<'a, T: Deserialize<'a>>(body: &'a [u8]) -> io::Result<T> {
     postcard::from_bytes(body).map_err(io::Error::other)
 }

@@ -1,12 +1,12 @@
-//! An upper bound of what an expression costs over given documents, computed before it is evaluated. An expression with a small
-//! bound is evaluated in the gateway's own process, all others in an evaluator.
+//! An upper bound of the cost of an expression over given documents. An expression with a small bound is evaluated in the
+//! gateway's own process, all others in an evaluator.
 //!
-//! Sizes are in bytes of memory, roughly: each value counts [`NODE`], a text its length besides. Work is counted in the same unit: what a
-//! step makes, and what it looks at.
+//! Sizes are rough, in bytes of memory: each value counts [`NODE`], a text its length besides. Work has the same unit: what a
+//! step makes, and what it reads.
 //!
-//! In a loop, the bound of one step is a polynomial in the size of its item, with no negative coefficient: sizes are only
-//! added and multiplied. The items together are as large as the list, so that `count × step(0) + step(list) − step(0)` bounds all
-//! steps. That keeps an ordinary `filter` and `map` linear, and shows what is not.
+//! In a loop, the bound of one step is a polynomial in the size of its item, without negative coefficients: sizes are only
+//! added and multiplied. All items together are as large as the list. So `count × step(0) + step(list) − step(0)` bounds all
+//! steps. That keeps an ordinary `filter` and `map` linear, and shows which expressions are not.
 
 use cel::{
     IdedExpr,
@@ -22,23 +22,23 @@ use crate::domain::{
 const MAX_READ: usize = 256 * 1024;
 /// The most work and memory of an expression in this process, in bytes.
 const MAX_WORK: f64 = 4.0 * 1024.0 * 1024.0;
-/// The most loops in one another that are looked at: each doubles the time for that.
+/// The most nested loops that are analysed. Each level doubles the time of the analysis.
 const MAX_LOOPS: usize = 4;
-/// What compiling a harmless regular expression costs at most, and all else that is done once per call.
+/// The cost of compiling a harmless regular expression, and of everything else that is done once per call.
 const REGEX: f64 = 64.0 * 1024.0;
-/// The longest regular expression that counts as harmless, in bytes.
+/// The longest harmless regular expression, in bytes.
 const LONGEST_REGEX: usize = 64;
 
 /// The size of one value without content.
 #[expect(clippy::cast_precision_loss, reason = "it is small")]
 const ONE: f64 = NODE as f64;
 
-/// What evaluating an expression takes at most.
+/// The cost of evaluating an expression, at most.
 #[derive(Debug, Clone, Copy)]
 struct Bound {
-    /// How large the result is.
+    /// The size of the result.
     size: f64,
-    /// How much work is done, and memory taken.
+    /// The work, and the memory it takes.
     work: f64,
 }
 
@@ -46,17 +46,17 @@ impl Bound {
     const UNKNOWN: Self = Self { size: f64::INFINITY, work: f64::INFINITY };
 }
 
-/// What names stand for.
+/// The variables.
 struct Scope<'a> {
     variables: &'a [(&'a str, &'a Document<'a>)],
-    /// The variables of loops, innermost last, with their sizes.
+    /// The variables of loops with their sizes, the innermost last.
     locals: Vec<(&'a str, f64)>,
-    /// How large all variables are together.
+    /// The size of all variables together.
     total: f64,
     loops: usize,
 }
 
-/// What evaluating `expression` over `variables` takes at most, in KiB; `None` where that is not small.
+/// The cost of evaluating `expression` over `variables`, at most, in KiB. `None` if that is not small.
 pub(super) fn of<'a>(expression: &'a IdedExpr, variables: &'a [(&'a str, &'a Document<'a>)]) -> Option<u32> {
     let mut left = MAX_READ;
     if !variables.iter().all(|(_, document)| document.spend(&mut left)) {
@@ -88,7 +88,7 @@ impl<'a> Scope<'a> {
             Expr::Select(select) => {
                 let operand = self.bound(&select.operand);
                 let size = if select.test { ONE } else { operand.size };
-                // A field of what was just made is a copy.
+                // A field of a new value is a copy.
                 Bound { size, work: operand.work + operand.size + ONE }
             }
             Expr::List(list) => self.sum(list.elements.iter()),
@@ -105,7 +105,7 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// All of `parts`, and one value that holds them.
+    /// The cost of all `parts`, and of a value that holds them.
     fn sum(&mut self, parts: impl Iterator<Item = &'a IdedExpr>) -> Bound {
         let mut sum = Bound { size: ONE, work: ONE };
         for part in parts {
@@ -115,7 +115,7 @@ impl<'a> Scope<'a> {
         sum
     }
 
-    /// The size of `body.items`, where nothing is made to find it.
+    /// The size of `body.items`. Finding it makes nothing.
     fn named(&self, expression: &'a IdedExpr) -> Option<f64> {
         let (root, fields) = path(expression)?;
         if let Some((_, size)) = self.locals.iter().rev().find(|(name, _)| *name == root) {
@@ -140,11 +140,11 @@ impl<'a> Scope<'a> {
         let sizes: f64 = bounds.iter().map(|bound| bound.size).sum();
         let size_of = |index: usize| bounds.get(index).map_or(f64::INFINITY, |bound| bound.size);
         let made = |size: f64| Bound { size, work: work + size };
-        // It looks at all of its operands.
+        // It reads all operands.
         let read = |size: f64| Bound { size, work: work + sizes + size };
         match &*call.func_name {
             operators::EQUALS | operators::NOT_EQUALS => {
-                // No more of either side is looked at than the other has.
+                // Each side is read only as far as the other side goes.
                 let compared = if self.is_local(operands[0]) { size_of(0) } else { size_of(1) };
                 Bound { size: ONE, work: work + compared }
             }
@@ -171,7 +171,7 @@ impl<'a> Scope<'a> {
             | "double"
             | "bool"
             | "type" => read(2.0 * ONE),
-            // Nothing is copied to count what has a name.
+            // Counting a named value copies nothing.
             "size" if operands.first().is_some_and(|operand| path(operand).is_some()) => Bound { size: ONE, work },
             "size" => read(ONE),
             "lowerAscii" | "upperAscii" | "trim" | "charAt" | "substring" | "string" => made(size_of(0) + ONE),
@@ -188,7 +188,7 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// A loop, such as `map` and `exists`, and `cel.bind`, which is one over nothing.
+    /// A loop, such as `map` and `exists`. `cel.bind` is a loop over nothing.
     fn each(&mut self, each: &'a ComprehensionExpr) -> Bound {
         if each.iter_var2.is_some() || self.loops >= MAX_LOOPS {
             return Bound::UNKNOWN;
@@ -205,7 +205,7 @@ impl<'a> Scope<'a> {
         let last = self.bound(&each.result);
         self.locals.pop();
         self.loops -= 1;
-        // Lists are evaluated twice: once to see that they are lists.
+        // The range is evaluated twice: once to check that it is a list.
         let work = 2.0 * range.work + range.size + start.work + count * none.work + (all.work - none.work) + last.work;
         Bound { size: last.size, work }
     }
@@ -223,7 +223,7 @@ impl<'a> Scope<'a> {
     }
 }
 
-/// The length of a text that is written out.
+/// The length of a literal text.
 fn length(expression: &IdedExpr) -> Option<f64> {
     if let Expr::Literal(LiteralValue::String(text)) = &expression.expr {
         Some(as_size(text.inner().len()))
@@ -232,7 +232,7 @@ fn length(expression: &IdedExpr) -> Option<f64> {
     }
 }
 
-/// The variable of `body.items.first`, and the fields from there.
+/// The variable of `body.items.first`, and its fields.
 fn path(expression: &IdedExpr) -> Option<(&str, Vec<&str>)> {
     match &expression.expr {
         Expr::Ident(name) => Some((name, Vec::new())),
@@ -245,7 +245,7 @@ fn path(expression: &IdedExpr) -> Option<(&str, Vec<&str>)> {
     }
 }
 
-/// Whether a regular expression is written out, short, and repeats nothing a given number of times, so that compiling it is cheap.
+/// Whether a regular expression is a literal, short, and without counted repetitions, so that compiling it is cheap.
 fn is_harmless(pattern: &IdedExpr) -> bool {
     let Expr::Literal(LiteralValue::String(pattern)) = &pattern.expr else { return false };
     let pattern = pattern.inner();
@@ -311,7 +311,7 @@ mod tests {
                 assert!(!is_small_over(source, &body), "{source}");
             }
         }
-        // The same forms over little are.
+        // The same forms over little data are.
         assert!(is_small_over("body.items.filter(i, !body.items.exists(j, j.n == i.n + 'x'))", &items(5)));
     }
 

@@ -1,4 +1,4 @@
-//! JSON as CEL sees it, read and written with nothing in between: a long list fills an evaluator's memory.
+//! Reads and writes CEL values as JSON without an intermediate copy: a long list fills an evaluator's memory.
 
 use std::{borrow::Cow, cell::Cell, collections::HashMap, fmt};
 
@@ -17,14 +17,14 @@ use serde::{
 
 use crate::domain::document::NODE;
 
-/// Reads a document, which somebody has read before: it has no key twice.
+/// Reads a document that was checked before, so that it has no repeated keys.
 pub(super) fn read(json: &[u8]) -> Result<Box<dyn Val + '_>, String> {
     let read: Result<Read<'_>, _> = serde_json::from_slice(json);
     read.map(|read| read.0).map_err(|error| error.to_string())
 }
 
-/// A value, whose texts lie where they were read unless they have escapes. Whole numbers become `int`, so that `n + 1` works; only
-/// what does not fit is `uint`.
+/// A value that borrows its texts unless they have escapes. Whole numbers become `int`, so that `n + 1` works. Only larger
+/// numbers become `uint`.
 struct Read<'a>(Box<dyn Val + 'a>);
 
 /// An object's key.
@@ -98,11 +98,11 @@ impl<'de> Visitor<'de> for ReadVisitor {
     }
 }
 
-/// A value to be written as JSON, its maps' keys in alphabetical order, since CEL's have none.
+/// A value to write as JSON, with the keys of maps in alphabetical order, since CEL's maps have no order.
 pub(super) struct Written<'a, 'v> {
     /// The value.
     pub(crate) value: &'a (dyn Val + 'v),
-    /// How much memory what is written may take, in bytes. Nothing is left when it took too much.
+    /// How much memory the written value may still take, in bytes. Zero when it took too much.
     pub(crate) left: &'a Cell<usize>,
 }
 
@@ -139,7 +139,7 @@ impl Serialize for Written<'_, '_> {
             cel::Value::UInt(value) => serializer.serialize_u64(value),
             cel::Value::Float(value) if value.is_finite() => serializer.serialize_f64(value),
             cel::Value::Float(_) => Err(S::Error::custom("a number in the result is not finite")),
-            // A type is its name.
+            // A type is written as its name.
             cel::Value::String(name) => serializer.serialize_str(&name),
             other => {
                 Err(S::Error::custom(format!("the result holds a {}, which JSON cannot express", other.type_of())))

@@ -1,6 +1,6 @@
-//! Expressions that only pick: `body`, `body.items`, and `body.items.map(t, {'name': t.name})`, which is what most documents
-//! need. They are worked out on the document as it is, where CEL copies it first. Whatever is not of this form, and whatever
-//! does not fit the document, is CEL's: its answer, and its words for what is wrong.
+//! Plain expressions, which only pick values: `body`, `body.items`, and `body.items.map(t, {'name': t.name})`. Most expressions
+//! are plain. They are evaluated on the document itself, which CEL would copy first. Everything else, and everything that does
+//! not fit the document, goes to CEL, which also words the errors.
 
 use cel::{
     IdedExpr,
@@ -10,26 +10,26 @@ use serde_json::{Map, Value};
 
 use crate::domain::document::Document;
 
-/// The most memory that a result takes, in bytes. What is larger is evaluated elsewhere.
+/// The most memory of a result, in bytes. Larger results go to an evaluator.
 const MAX_RESULT_BYTES: usize = 48 * 1024 * 1024;
 
-/// An expression that only picks.
+/// A plain expression.
 #[derive(Debug)]
 pub(crate) enum Plain {
     /// One value.
     One(Way),
-    /// An object of each item of a list.
+    /// One object for each item of a list.
     Each {
         /// The list.
         list: Way,
-        /// What an item is called.
+        /// The name of an item.
         item: String,
         /// The object's keys in alphabetical order, and their values.
         picked: Vec<(String, Way)>,
     },
 }
 
-/// `body.items`: a variable, and the fields on the way from there.
+/// `body.items`: a variable, and the fields to follow.
 #[derive(Debug)]
 pub(crate) struct Way {
     variable: String,
@@ -37,7 +37,7 @@ pub(crate) struct Way {
 }
 
 impl Plain {
-    /// `expression`, if it only picks.
+    /// `expression`, if it is plain.
     pub(crate) fn of(expression: &IdedExpr) -> Option<Self> {
         match &expression.expr {
             Expr::Comprehension(each) => Self::each(each),
@@ -45,7 +45,7 @@ impl Plain {
         }
     }
 
-    /// `map` without a condition, to an object of ways.
+    /// `map` without a condition, to an object of paths.
     fn each(each: &ComprehensionExpr) -> Option<Self> {
         let is_found = |expression: &IdedExpr| matches!(&expression.expr, Expr::Ident(name) if *name == each.accu_var);
         let Expr::Call(step) = &each.loop_step.expr else { return None };
@@ -71,7 +71,7 @@ impl Plain {
         (!is_twice).then_some(Self::Each { list: Way::of(&each.iter_range)?, item: each.iter_var.clone(), picked })
     }
 
-    /// What it picks of `variables`; `None` where it does not fit them, or makes something very large of them.
+    /// The value. `None` if the expression does not fit the variables, or the result is very large.
     pub(crate) fn pick(&self, variables: &[(&str, &Document<'_>)]) -> Option<Value> {
         let mut left = MAX_RESULT_BYTES;
         let start = |way: &Way| variables.iter().find(|(name, _)| *name == way.variable).map(|(_, value)| *value);
@@ -82,7 +82,7 @@ impl Plain {
             }
             Self::Each { list, item, picked } => {
                 let items = start(list)?.along(&list.fields)?.as_list()?;
-                // What is not of the item is the same for all, and looked up once.
+                // A path that does not begin at the item has the same value for all items, and is looked up once.
                 let of_item = |way: &Way| way.variable == *item;
                 let others =
                     picked.iter().map(|(_, way)| if of_item(way) { None } else { start(way)?.along(&way.fields) });
@@ -116,7 +116,7 @@ impl Way {
 }
 
 impl Document<'_> {
-    /// What is found by one field after another.
+    /// Follows one field after the other.
     fn along(&self, fields: &[String]) -> Option<&Self> {
         fields.iter().try_fold(self, |value, field| value.get(field))
     }

@@ -1,9 +1,9 @@
-//! An upper bound of what rendering a template makes, in bytes, computed before it is rendered. A template with a small bound is
-//! rendered in the gateway's own process, all others in an evaluator: minijinja's fuel counts instructions, and one instruction
-//! can make gigabytes.
+//! An upper bound of what rendering a template makes, in bytes, computed before it is rendered. A template with a small bound
+//! is rendered in the gateway's own process, all others in an evaluator. minijinja's fuel is no such limit: it counts
+//! instructions, and one instruction can make gigabytes.
 //!
-//! The template's syntax tree becomes a formula over the sizes of its variables. What has no rule, such as `range` and `set`, has
-//! no bound.
+//! The template's syntax tree becomes a formula over the sizes of its variables. An element without a rule, such as `range` and
+//! `set`, has no bound.
 
 use minijinja::{
     Value,
@@ -14,29 +14,29 @@ use minijinja::{
     value::ValueKind,
 };
 
-/// What a value takes that is no text: a number is not longer as text.
+/// The size of a value that is no text. A number is not longer as text.
 const NODE: usize = 48;
-/// What keeps a product from being nothing: between the characters of a text are as many places, and one more.
+/// Keeps a product from being zero: a text of `n` characters has `n + 1` positions around them.
 const ONE: Formula = Formula::Fixed(1.0);
-/// What a variable may weigh before its bound does not matter any more, in bytes.
+/// The weight from which a variable's exact weight no longer matters, in bytes.
 const MAX_WEIGHT_BYTES: usize = 4 * 1024 * 1024;
 
 /// How much is made, at most.
 #[derive(Debug)]
 pub(super) enum Formula {
-    /// So many bytes.
+    /// This many bytes.
     Fixed(f64),
-    /// What stands under a dotted name.
+    /// The value of a dotted name.
     Name(Vec<String>),
-    /// All of these.
+    /// The sum of these.
     Sum(Vec<Self>),
-    /// All of these, multiplied.
+    /// The product of these.
     Product(Vec<Self>),
-    /// A text that is repeated, which the parser does where nothing in it is a variable.
+    /// A repeated text. The parser repeats it itself if it contains no variable.
     Repeated(f64, Box<Self>),
-    /// A body for each item of a list, and what the item is called.
+    /// A body for each item of a list, and the name of the item.
     Each { item: String, list: Box<Self>, body: Box<Self> },
-    /// Any number.
+    /// No bound.
     Unbounded,
 }
 
@@ -52,7 +52,7 @@ impl Formula {
         self.evaluate(context, &mut Vec::new())
     }
 
-    /// What is made whatever the variables are: the parser works out what has none.
+    /// How much is made without variables. The parser already evaluates such parts.
     pub(super) fn constant(&self) -> f64 {
         match self {
             Self::Fixed(bytes) => *bytes,
@@ -83,7 +83,7 @@ impl Formula {
                     Self::Name(parts) if !parts.first().is_some_and(|part| is_local(part)) => find(context, parts),
                     _ => None,
                 };
-                // How many items there are, and how large one is; no more than all of them.
+                // The number of items and the largest one, but not more than all of them together.
                 let (count, largest) = known.and_then(|list| items(&list)).unwrap_or((size, size));
                 locals.extend([(&**item, largest), ("loop", size)]);
                 let each = body.evaluate(context, locals);
@@ -99,13 +99,13 @@ const fn as_size(bytes: usize) -> f64 {
     bytes as f64
 }
 
-/// What stands under the dotted name `parts`.
+/// The value of the dotted name `parts`.
 fn find(context: &Value, parts: &[String]) -> Option<Value> {
     let step = |value: Value, part: &String| value.get_attr(part).ok().filter(|next| !next.is_undefined());
     parts.iter().try_fold(context.clone(), step)
 }
 
-/// How large that is. What is not there is an error, and makes nothing.
+/// The weight of that value. A missing value is an error, and makes nothing.
 fn weigh(context: &Value, parts: &[String]) -> f64 {
     find(context, parts).map_or(as_size(NODE), |value| size(&value))
 }
@@ -115,13 +115,13 @@ fn size(value: &Value) -> f64 {
     if spend(value, &mut left) { as_size(MAX_WEIGHT_BYTES - left) } else { f64::INFINITY }
 }
 
-/// The number of a list's items, and the size of the largest.
+/// The number of items in a list, and the size of the largest.
 fn items(list: &Value) -> Option<(f64, f64)> {
     let count = as_size(list.len()?);
     Some((count, list.try_iter().ok()?.map(|item| size(&item)).fold(1.0, f64::max)))
 }
 
-/// Takes what `value` weighs off `left`; whether there was enough.
+/// Subtracts the weight of `value` from `left`. Returns whether `left` sufficed.
 fn spend(value: &Value, left: &mut usize) -> bool {
     let own = value.as_str().map_or(NODE, |text| text.len() + 1);
     let Some(rest) = left.checked_sub(own) else { return false };
@@ -141,7 +141,7 @@ fn statement(statement: &Stmt<'_>) -> Formula {
     match statement {
         Stmt::Template(template) => statements(&template.children),
         Stmt::EmitRaw(raw) => Formula::Fixed(as_size(raw.raw.len())),
-        // Encoded for a URL, a byte takes three.
+        // A byte takes three when it is encoded for a URL.
         Stmt::EmitExpr(emit) => times(4.0, expression(&emit.expr)),
         Stmt::IfCond(each) => {
             Formula::Sum(vec![expression(&each.expr), statements(&each.true_body), statements(&each.false_body)])
@@ -158,7 +158,7 @@ fn statement(statement: &Stmt<'_>) -> Formula {
                 _ => unbounded(vec![list, body, otherwise]),
             }
         }
-        // A variable that is set may be set to twice itself, again and again.
+        // A variable may be set to twice its own value, again and again.
         Stmt::Set(set) => unbounded(vec![expression(&set.expr)]),
         Stmt::SetBlock(set) => unbounded(vec![statements(&set.body)]),
         Stmt::WithBlock(with) => {
@@ -199,7 +199,7 @@ fn expression(expr: &Expr<'_>) -> Formula {
     }
 }
 
-/// One side as often as the other says.
+/// One side, repeated as often as the other side says.
 fn repeated(left: &Expr<'_>, right: &Expr<'_>) -> Formula {
     let number = |side: &Expr<'_>| if let Expr::Const(side) = side { side.value.as_i64() } else { None };
     let (count, text) = match (number(right), number(left)) {
@@ -219,9 +219,9 @@ fn applied(filter: &str, of: Formula, args: &[CallArg<'_>]) -> Formula {
         | "list" | "reverse" | "round" | "sha8" | "trim" => 2.0,
         "capitalize" | "lower" | "tag" | "title" | "upper" => 4.0,
         "e" | "escape" | "string" | "urlencode" => 8.0,
-        // Each character takes six; with an indentation it would be any number.
+        // Each character takes six. An indentation has no bound.
         "tojson" if args.is_empty() => 16.0,
-        // One character becomes several letters.
+        // One character may become several letters.
         "slug" => 32.0,
         // Each part is a value.
         "split" | "lines" => 64.0,
@@ -245,7 +245,7 @@ fn times(factor: f64, formula: Formula) -> Formula {
     Formula::Product(vec![Formula::Fixed(factor), formula])
 }
 
-/// What is made of `parts` has no bound; they are told for their constants.
+/// No bound. `parts` are kept for their constants.
 fn unbounded(mut parts: Vec<Formula>) -> Formula {
     parts.push(Formula::Unbounded);
     Formula::Sum(parts)
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_multiplies_is_not() {
+    fn templates_that_multiply_are_not_small() {
         for source in [
             "{{ params.b | replace('x', params.b) }}",
             "{{ params.list | join(params.b) | replace('x', params.b) }}",
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn constants_are_known() {
+    fn constants_are_counted() {
         for source in
             ["{{ 'x' * 100000000 }}", "{{ range(9) | join('x' * 100000000) }}", "{% set x = 'x' * 50000000 %}{{ x }}"]
         {

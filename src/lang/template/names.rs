@@ -3,15 +3,15 @@
 use deunicode::deunicode;
 
 /// The longest tag, in characters (OCI distribution specification 1.1).
-const LONGEST_TAG: usize = 128;
+const MAX_TAG_CHARS: usize = 128;
 /// The longest slug, in characters, as Argo CD's pull request generator sets it.
-const LONGEST_SLUG: usize = 50;
+const MAX_SLUG_CHARS: usize = 50;
 
-/// The tag that CI gives an image of the branch `name`: as docker/metadata-action's `type=ref`, all
-/// runs of characters outside `[a-zA-Z0-9._-]` become a dash. A leading dot or dash is dropped.
+/// The tag that CI gives an image of the branch `name`: as docker/metadata-action's `type=ref`, all runs of characters outside
+/// `[a-zA-Z0-9._-]` become a dash. A leading dot or dash is dropped.
 ///
 /// # Errors
-/// When nothing is left, or it is longer than the 128 characters that a tag may have: cut, it could be another branch's.
+/// When nothing is left, or the tag has more than 128 characters: a cut tag could belong to another branch.
 pub(super) fn tag(name: &str) -> Result<String, String> {
     let name = name.strip_prefix("refs/heads/").or_else(|| name.strip_prefix("refs/tags/")).unwrap_or(name);
     let mut tag = String::with_capacity(name.len());
@@ -26,8 +26,8 @@ pub(super) fn tag(name: &str) -> Result<String, String> {
         in_run = !fits;
     }
     let tag = tag.trim_start_matches(['.', '-']);
-    if tag.len() > LONGEST_TAG {
-        return Err(format!("the tag of this branch has {} characters, and a tag at most {LONGEST_TAG}", tag.len()));
+    if tag.len() > MAX_TAG_CHARS {
+        return Err(format!("the tag of this branch has {} characters, and a tag at most {MAX_TAG_CHARS}", tag.len()));
     }
     if tag.is_empty() { Err(nothing_left(name, "tag")) } else { Ok(tag.to_owned()) }
 }
@@ -60,12 +60,15 @@ pub(super) fn slug(name: &str) -> Result<String, String> {
     if slug.is_empty() {
         return Err(nothing_left(name, "slug"));
     }
-    let end =
-        if slug.len() <= LONGEST_SLUG { slug.len() } else { slug[..=LONGEST_SLUG].rfind('-').unwrap_or(LONGEST_SLUG) };
+    let end = if slug.len() <= MAX_SLUG_CHARS {
+        slug.len()
+    } else {
+        slug[..=MAX_SLUG_CHARS].rfind('-').unwrap_or(MAX_SLUG_CHARS)
+    };
     Ok(slug[..end].to_owned())
 }
 
-/// That `name` holds nothing that a `what` is made of. An empty one would be a name that all such have in common.
+/// The message for a `name` without any character of a `what`. An empty name would be shared by all such names.
 fn nothing_left(name: &str, what: &str) -> String {
     let shown: String = name.chars().take(80).collect();
     format!("`{}` has no character that a {what} may begin with", shown.escape_debug())
@@ -74,7 +77,7 @@ fn nothing_left(name: &str, what: &str) -> String {
 /// The first 8 characters of a commit, as Argo CD's `head_short_sha`.
 ///
 /// # Errors
-/// When `commit` is no commit: 8 to 64 hexadecimal digits.
+/// When `commit` is not a commit: 8 to 64 hexadecimal digits.
 pub(super) fn sha8(commit: &str) -> Result<String, String> {
     if !(8..=64).contains(&commit.len()) || !commit.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         let shown: String = commit.chars().take(80).collect();
@@ -87,9 +90,10 @@ pub(super) fn sha8(commit: &str) -> Result<String, String> {
 mod tests {
     use super::*;
 
-    /// Each row of the table in docs/configuration.md: what each filter makes of its first cell, or that it refuses it.
+    /// Each row of the table in docs/configuration.md: the result of each filter for the first cell, or that the filter refuses
+    /// it.
     #[test]
-    fn the_table_of_the_documentation() {
+    fn the_documentation_shows_what_filters_do() {
         let lines = include_str!("../../../docs/configuration.md").lines();
         let table = lines.skip_while(|line| !line.starts_with("| branch or commit |")).skip(2);
         let mut rows = 0;
@@ -124,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_no_name() {
+    fn an_empty_name_is_refused() {
         for nothing in ["", " ", "///", "refs/heads/-", ".-."] {
             let expected = format!("`{nothing}` has no character that a tag may begin with");
             assert_eq!(tag(nothing), Err(expected.replace("refs/heads/", "")));

@@ -1,13 +1,14 @@
-//! Templates of texts and names alone, such as `https://h/v1/{{ params.branch }}`: most are no more, and need no machine.
+//! Plain templates of texts and names alone, such as `https://h/v1/{{ params.branch }}`. Most templates are plain, and do not
+//! need minijinja.
 
 use std::fmt::Write;
 
 use minijinja::{Error, Value};
 use percent_encoding::utf8_percent_encode;
 
-use super::{LARGEST, RESERVED, ValueContext, printable, reference_part};
+use super::{MAX_TEXT_BYTES, RESERVED, ValueContext, printable, reference_part};
 
-/// A template of texts and names, in their order.
+/// The texts and names of a plain template, in order.
 #[derive(Debug)]
 pub(crate) struct Plain(Vec<Piece>);
 
@@ -19,9 +20,9 @@ enum Piece {
 }
 
 impl Plain {
-    /// `source`, if it is no more than that; `is_name` tells a name from another word.
+    /// `source`, if it is plain. `is_name` distinguishes names from keywords.
     pub(crate) fn parse(source: &str, is_name: impl Fn(&str) -> bool) -> Option<Self> {
-        // A template loses the newline at its end.
+        // minijinja drops the newline at the end of a template.
         if source.contains("{%") || source.contains("{#") || source.ends_with(['\n', '\r']) {
             return None;
         }
@@ -40,7 +41,7 @@ impl Plain {
         Some(Self(pieces))
     }
 
-    /// The text with the variables of `context`; `None` where that is an error, which the machine words, or very long.
+    /// The text with the variables of `context`. `None` on an error, which minijinja words, or for a very long text.
     pub(crate) fn render(&self, context: &Value, place: ValueContext) -> Option<String> {
         let mut text = String::new();
         for piece in &self.0 {
@@ -53,7 +54,7 @@ impl Plain {
                     write(&mut text, &value?, place).ok()?;
                 }
             }
-            if text.len() > LARGEST {
+            if text.len() > MAX_TEXT_BYTES {
                 return None;
             }
         }
@@ -61,7 +62,7 @@ impl Plain {
     }
 }
 
-/// Writes `value` as it stands in `place`.
+/// Writes `value` as `place` demands.
 pub(crate) fn write(out: &mut impl Write, value: &Value, place: ValueContext) -> Result<(), Error> {
     let text = printable(value)?;
     match place {
@@ -79,7 +80,7 @@ mod tests {
     use super::{super::Template, *};
 
     #[test]
-    fn it_says_what_the_machine_says() {
+    fn plain_templates_give_the_same_as_minijinja() {
         let context = context! {
             params => context! {
                 text => "a/b c", number => 7, float => 1.5, yes => true, nothing => (), list => vec![1], map => context! { x => "y" },

@@ -1,16 +1,16 @@
-//! Why a template gives no text: what is wrong in words, and whether that is about an image's name.
+//! Why a template gives no text, and whether a value in an image's name is the cause.
 
 use std::{error::Error as _, fmt};
 
 use minijinja::{Error, ErrorKind};
 use serde::{Deserialize, Serialize};
 
-/// What is wrong with a value that would be part of an image's name. It is the source of a template machine's error.
+/// What is wrong with a value in an image's name. It is the source of minijinja's error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Misfit {
     /// No tag can be made of it.
     NoTag,
-    /// It holds characters that no part of an image reference may have.
+    /// It has characters that no part of an image reference may have.
     NotInReference,
 }
 
@@ -26,7 +26,7 @@ impl fmt::Display for Misfit {
 impl std::error::Error for Misfit {}
 
 impl Misfit {
-    /// The error that `message` tells of `value`. An empty value is a parameter that is not set, and no misfit.
+    /// minijinja's error with `message` about `value`. An empty value is an unset parameter, and no misfit.
     pub(super) fn error(self, value: &str, message: String) -> Error {
         let error = Error::new(ErrorKind::InvalidOperation, message);
         if value.trim().is_empty() { error } else { error.with_source(self) }
@@ -48,7 +48,7 @@ impl Misfit {
 /// Why a template gives no text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
-    /// In words, for a message.
+    /// The reason, for a message.
     pub(crate) message: String,
     /// What is wrong with a value in an image's name, if that is the cause.
     pub(crate) misfit: Option<Misfit>,

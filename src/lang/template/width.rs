@@ -1,4 +1,4 @@
-//! Filters of minijinja that make a text as wide as a number says, which may be a parameter's: neither fuel nor minijinja bounds them.
+//! minijinja's filters that widen a text by a number, which may be a parameter. Neither fuel nor minijinja limits them.
 
 use minijinja::{
     Error, State, Value, filters,
@@ -13,7 +13,7 @@ const MAX_WIDTH_CHARS: usize = 1000;
 /// `format`, with widths and precisions up to [`MAX_WIDTH_CHARS`].
 ///
 /// # Errors
-/// When one is larger, and as minijinja's own.
+/// When a width is larger, and minijinja's own errors.
 pub(super) fn format(state: &mut State, text: &Value, values: Rest<ValueOrKwargs>) -> Result<Value, Error> {
     if text.as_str().is_some_and(|text| text.split('%').skip(1).any(is_wide)) {
         return Err(too_wide("format"));
@@ -21,7 +21,7 @@ pub(super) fn format(state: &mut State, text: &Value, values: Rest<ValueOrKwargs
     filters::format(state, text, values)
 }
 
-/// Whether the conversion that begins with `text`, behind its `%`, is wide: by a number, or by a value that a `*` stands for.
+/// Whether the conversion at the start of `text`, after its `%`, is wide: by a number, or by the value of a `*`.
 fn is_wide(text: &str) -> bool {
     let named = text.strip_prefix('(').and_then(|rest| rest.split_once(')'));
     let text = named.map_or(text, |(_, rest)| rest);
@@ -30,10 +30,10 @@ fn is_wide(text: &str) -> bool {
     flags.contains('*') || numbers.any(|digits| digits.parse::<usize>().map_or(true, |number| number > MAX_WIDTH_CHARS))
 }
 
-/// `indent`, by up to [`MAX_WIDTH_CHARS`] characters.
+/// `indent`, by at most [`MAX_WIDTH_CHARS`] characters.
 ///
 /// # Errors
-/// When it is by more, and as minijinja's own.
+/// When the indentation is larger, and minijinja's own errors.
 pub(super) fn indent(
     text: StringInput<'_>,
     width: Option<usize>,
@@ -57,7 +57,7 @@ mod tests {
     use crate::lang::template::{INPUT_SCOPE, Template, ValueContext};
 
     #[test]
-    fn a_number_does_not_make_a_text_without_end() {
+    fn a_number_cannot_make_an_endless_text() {
         let render = |source: &str| {
             let context = minijinja::context! { params => minijinja::context! { n => 999_999_999, text => "a\nb" } };
             Template::parse(source, ValueContext::Text, INPUT_SCOPE).unwrap().render(&context)

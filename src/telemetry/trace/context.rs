@@ -1,4 +1,4 @@
-//! W3C Trace Context: the header `traceparent`. What a `tracestate` holds is other systems' business: it is not passed on.
+//! W3C Trace Context: the header `traceparent`. A `tracestate` is not passed on, since it concerns other systems.
 
 use std::fmt;
 
@@ -7,9 +7,9 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 /// <https://www.w3.org/TR/trace-context-2/#traceparent-header>
 pub(crate) const HEADER: HeaderName = HeaderName::from_static("traceparent");
 
-/// Somebody keeps the spans of this trace.
+/// The flag: the spans of this trace are kept.
 const SAMPLED: u8 = 0b01;
-/// The trace's id is random.
+/// The flag: the trace's id is random.
 const RANDOM: u8 = 0b10;
 /// The length of the fields of version 00.
 const LENGTH: usize = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".len();
@@ -30,7 +30,7 @@ impl Context {
         Self { trace: fastrand::u128(1..), span: fastrand::u64(1..), flags }
     }
 
-    /// What `headers` name. Several headers, and one that is not as the standard wants it, are none.
+    /// The context in `headers`. `None` if the header is repeated or malformed.
     #[must_use]
     pub(crate) fn of(headers: &HeaderMap) -> Option<Self> {
         let header = headers.get(HEADER)?;
@@ -38,7 +38,7 @@ impl Context {
         is_alone.then(|| Self::parse(header.to_str().ok()?))?
     }
 
-    /// Reads `version-trace-span-flags`; later versions may have more behind it.
+    /// Reads `version-trace-span-flags`. Later versions may append more.
     #[must_use]
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (fields, rest) = text.split_at_checked(LENGTH)?;
@@ -59,7 +59,7 @@ impl Context {
         Self { span: fastrand::u64(1..), ..self }
     }
 
-    /// Whether somebody keeps the spans of this trace.
+    /// Whether the spans of this trace are kept.
     #[must_use]
     pub(crate) const fn is_sampled(self) -> bool {
         self.flags & SAMPLED != 0
@@ -97,7 +97,7 @@ impl fmt::Display for Context {
     }
 }
 
-/// Digits as the standard writes them, in lower case.
+/// Lower-case hexadecimal digits, as the standard writes them.
 fn hex(digits: &str) -> Option<u128> {
     let is_hex = digits.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
     if is_hex { u128::from_str_radix(digits, 16).ok() } else { None }
@@ -151,9 +151,9 @@ mod tests {
         for (header, passed) in [
             (format!("00-{TRACE}-{SPAN}-01"), format!("00-{TRACE}-{SPAN}-01")),
             (format!("00-{TRACE}-{SPAN}-00"), format!("00-{TRACE}-{SPAN}-00")),
-            // Of flags only those that are known.
+            // Only known flags remain.
             (format!("00-{TRACE}-{SPAN}-ff"), format!("00-{TRACE}-{SPAN}-03")),
-            // Of later versions what this one knows.
+            // Of later versions, the part that version 00 has.
             (format!("cc-{TRACE}-{SPAN}-01"), format!("00-{TRACE}-{SPAN}-01")),
             (format!("cc-{TRACE}-{SPAN}-01-what-the-future-will-be-like"), format!("00-{TRACE}-{SPAN}-01")),
         ] {

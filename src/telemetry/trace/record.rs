@@ -1,4 +1,4 @@
-//! What a span says.
+//! The content of a span.
 
 use std::{
     borrow::Cow,
@@ -7,12 +7,12 @@ use std::{
 
 use super::Context;
 
-/// Which part a span's work has in a conversation.
+/// The side of a conversation that a span is on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SpanKind {
-    /// We are asked.
+    /// The gateway answers a request.
     Server,
-    /// We ask.
+    /// The gateway sends a request.
     Client,
     /// Neither.
     Internal,
@@ -57,25 +57,25 @@ impl From<usize> for Value {
     }
 }
 
-/// A span, as it is told when it has ended.
+/// A finished span.
 #[derive(Debug)]
 #[cfg_attr(not(feature = "otlp"), expect(dead_code, reason = "only `collector::otlp` reads all of it"))]
 pub(crate) struct Record {
     /// Its ids.
     pub(crate) context: Context,
-    /// The span that it belongs to, unless it is the first of its trace.
+    /// The parent span, unless this is the first span of its trace.
     pub(crate) parent: Option<Context>,
-    /// Whether that one is another program's.
+    /// Whether the parent belongs to another program.
     pub(crate) is_entry: bool,
-    /// What is done, in few words that do not depend on who asks for what.
+    /// The name of the work. It does not depend on the caller or the parameters.
     pub(crate) name: String,
-    /// Which part it has.
+    /// The side of the conversation.
     pub(crate) kind: SpanKind,
-    /// Since when.
+    /// When it began.
     pub(crate) began: SystemTime,
-    /// For how long.
+    /// How long it took.
     pub(crate) took: Duration,
-    /// What is known of it, by OpenTelemetry's names where there are some.
+    /// Attributes, by OpenTelemetry's names where there are some.
     pub(crate) attributes: Vec<(&'static str, Value)>,
     /// Spans of other work that it waits for.
     pub(crate) links: Vec<Context>,
@@ -85,7 +85,7 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// One that begins now.
+    /// A span that begins now.
     pub(super) fn begin(
         context: Context,
         parent: Option<Context>,
@@ -113,18 +113,18 @@ impl Record {
         self.attributes.push((key, value.into()));
     }
 
-    /// Says that it failed, and in which of few ways.
+    /// Marks the span as failed, with one of few kinds of failure.
     pub(crate) fn fail(&mut self, why: impl Into<Value>) {
         self.is_failed = true;
         self.set("error.type", why);
     }
 
-    /// Says that it waits for what `other` does.
+    /// Notes that it waits for the work of `other`.
     pub(super) fn link(&mut self, other: Context) {
         self.links.push(other);
     }
 
-    /// It ends now.
+    /// Ends the span now.
     pub(super) fn end(&mut self) {
         self.took = self.started.elapsed();
     }

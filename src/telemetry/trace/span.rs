@@ -1,4 +1,4 @@
-//! Spans while they last, and the places that they are.
+//! Spans under way, and their contexts.
 
 use std::{
     fmt,
@@ -10,27 +10,27 @@ use tokio::task::futures::TaskLocalFuture;
 
 use super::{Context, PLACE, Record, SpanKind, at, tracer::Recorder};
 
-/// A place in a trace: a span of ours, or of whoever asks us.
+/// A place in a trace: a span of the gateway or of the caller.
 #[derive(Clone)]
 pub(crate) struct SpanContext {
     context: Context,
-    /// Where a span of ours is written down.
+    /// The record of a span of the gateway.
     open: Option<Arc<Open>>,
 }
 
 struct Open {
-    /// Until it has ended.
+    /// `None` once the span has ended.
     record: Mutex<Option<Record>>,
     recorder: Recorder,
 }
 
 impl SpanContext {
-    /// The place of whoever asks, where no spans of ours are collected.
+    /// The context of the caller, when no spans of the gateway are collected.
     pub(super) const fn passing(context: Context) -> Self {
         Self { context, open: None }
     }
 
-    /// A span that is written down.
+    /// A span that is recorded.
     pub(super) fn open(record: Record, recorder: Recorder) -> Self {
         let context = record.context;
         Self { context, open: Some(Arc::new(Open { record: Mutex::new(Some(record)), recorder })) }
@@ -42,13 +42,13 @@ impl SpanContext {
         self.context
     }
 
-    /// Whether it is a span of ours, that can be found where spans are collected.
+    /// Whether it is a recorded span of the gateway.
     #[must_use]
     pub(crate) const fn is_recorded(&self) -> bool {
         self.open.is_some()
     }
 
-    /// Adds to what is known of the span, while it lasts.
+    /// Changes the record until the span has ended.
     pub(crate) fn note(&self, add: impl FnOnce(&mut Record)) {
         if let Some(open) = &self.open
             && let Some(record) = &mut *open.record.lock().unwrap_or_else(PoisonError::into_inner)
@@ -73,31 +73,31 @@ impl fmt::Debug for SpanContext {
     }
 }
 
-/// A span; it ends when this is dropped. What still goes on then, in other tasks, may have spans within it.
+/// A span. It ends when it is dropped. Work that still runs in other tasks may add spans within it.
 #[derive(Debug, Default)]
 #[must_use = "it ends when it is dropped"]
 pub(crate) struct Span(pub(super) Option<SpanContext>);
 
 impl Span {
-    /// The place that it is, if it is one.
+    /// The span's context, if it is recorded.
     #[must_use]
     pub(crate) fn place(&self) -> Option<SpanContext> {
         self.0.clone()
     }
 
-    /// Adds to what is known of it. Not called where nobody collects it.
+    /// Changes the record. Does not call `change` if the span is not recorded.
     pub(crate) fn note(&self, add: impl FnOnce(&mut Record)) {
         if let Some(place) = &self.0 {
             place.note(add);
         }
     }
 
-    /// `work`, done within it.
+    /// `work` within the span.
     pub(crate) fn instrument<F: Future>(&self, work: F) -> Either<TaskLocalFuture<SpanContext, F>, F> {
         at(self.place(), work)
     }
 
-    /// Does `work` within it.
+    /// Does `work` within the span.
     pub(crate) fn enter<T>(&self, work: impl FnOnce() -> T) -> T {
         match &self.0 {
             Some(place) => PLACE.sync_scope(place.clone(), work),

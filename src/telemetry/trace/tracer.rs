@@ -1,4 +1,4 @@
-//! Where traces begin: whether the spans of a request are kept, and by whom.
+//! Where traces begin: whether the spans of a request are collected.
 
 use http::HeaderMap;
 use prometheus::IntCounter;
@@ -6,10 +6,10 @@ use tokio::sync::mpsc;
 
 use super::{Context, Record, Span, SpanContext, SpanKind};
 
-/// Spans that were not kept, since those before them had not left yet.
+/// Counts spans that were dropped because the queue was full.
 pub(crate) type Losses = IntCounter;
 
-/// Takes spans that have ended, without waiting.
+/// The queue of finished spans. Adding never waits.
 #[derive(Debug, Clone)]
 pub(crate) struct Recorder {
     queue: mpsc::Sender<Record>,
@@ -17,7 +17,7 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    /// Hands `record` on if there is room for it.
+    /// Adds `record` to the queue, if there is room.
     pub(crate) fn keep(&self, record: Record) {
         if self.queue.try_send(record).is_err() {
             self.losses.inc();
@@ -33,20 +33,20 @@ pub(crate) struct Tracer {
 }
 
 impl Tracer {
-    /// One that hands spans to `queue` and counts those for which there is no room. Where whoever asks has not decided whether a trace is
-    /// kept, it is in the share `sample` of cases, from 0 to 1.
+    /// Puts spans into `queue` and counts those that found no room. If the caller has not decided whether a trace is kept, a
+    /// share of `sample` is, from 0 to 1.
     #[must_use]
     pub(crate) const fn new(queue: mpsc::Sender<Record>, losses: Losses, sample: f64) -> Self {
         Self { recorder: Some(Recorder { queue, losses }), sample }
     }
 
-    /// The span of a request that came with `headers`. Without traces of our own it is the place that they name, if they do.
+    /// The span of a request with `headers`. If its trace is not kept here, the context of the caller.
     pub(crate) fn request(&self, headers: &HeaderMap, name: impl FnOnce() -> String) -> Span {
         let parent = Context::of(headers);
         let Some(recorder) = &self.recorder else { return Span(parent.map(SpanContext::passing)) };
         let context = parent.map_or_else(|| Context::new(fastrand::f64() < self.sample), Context::child);
         if !context.is_sampled() {
-            // As if we were not there: what is asked next belongs to whoever asked us.
+            // Outgoing requests then belong to the caller's span.
             return Span(Some(SpanContext::passing(parent.unwrap_or(context))));
         }
         let record = Record::begin(context, parent, parent.is_some(), SpanKind::Server, name());

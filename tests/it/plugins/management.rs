@@ -159,7 +159,7 @@ fn its_problems_stand_in_the_file_that_made_them() {
                   output: { a: '{{ x' } } } }\n";
     let found = problems(&folder, config).join("\n");
     for expected in [
-        "test.yaml:2:60: plugins.sources.p.timeout: with no time at all",
+        "test.yaml:2:60: plugins.sources.p.timeout: with a time of 0",
         "test.yaml:2:73: plugins.sources.p.parameters: ",
         "test.yaml:2:109: plugins.sources.p.output.a: ",
         "plugins/p/plugin.yaml:13:5: spec.generate.command: there is no program `nosh` in PATH",

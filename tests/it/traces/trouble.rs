@@ -112,7 +112,7 @@ fn what_is_wrong_is_told_with_its_place() {
     let lines = report.lines().join("\n");
     for says in [
         "traces.endpoint: leave `/v1/traces` out",
-        "traces.sample: it is a share, from 0 (none) to 1 (all)",
+        "traces.sample: it is a share and must be from 0 (none) to 1 (all)",
         "traces.headers.Content-Type: the header content-type is set by the gateway",
         "traces.headers.no header: `no header` is not the name of a header",
         "traces.headers.X-A: a header's value is one line",
