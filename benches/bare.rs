@@ -18,8 +18,8 @@ use appset_gateway::{
     config::{Loaded, Report},
     domain::clock::SystemClock,
     http::server,
-    telemetry::log::{self, Stream},
-    tls::Tls,
+    telemetry::log::{self, LogStream},
+    tls::ServerTls,
 };
 use axum::{Router, body::Body, extract::Request, serve::ListenerExt as _};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
@@ -35,7 +35,7 @@ async fn main() -> anyhow::Result<()> {
     let loaded = Loaded::read(Path::new(&file)).map_err(wrong)?;
     let config = loaded.config.as_ref().map_or_else(Default::default, |config| config.log);
     let (app, _) = App::build(loaded, Arc::new(SystemClock), own_program()).map_err(wrong)?;
-    let _flush = log::init(config, Stream::Stdout);
+    let _flush = log::init(config, LogStream::Stdout);
     let app = Arc::new(app);
     let listener = TcpListener::bind(app.setup().server.listen).await?;
     let router = server::router(Arc::clone(&app));
@@ -47,7 +47,7 @@ async fn main() -> anyhow::Result<()> {
 }
 
 /// Serves `router` on each connection that shakes hands, for as long as it lasts.
-async fn serve_tls(listener: &TcpListener, tls: &Tls, router: &Router) -> anyhow::Result<()> {
+async fn serve_tls(listener: &TcpListener, tls: &ServerTls, router: &Router) -> anyhow::Result<()> {
     loop {
         let (stream, _) = listener.accept().await?;
         stream.set_nodelay(true)?;

@@ -35,7 +35,7 @@ use crate::{
     file::base_dir::BaseDir,
     lang::evaluator::Evaluators,
     telemetry::metrics::Metrics,
-    tls::Tls,
+    tls::ServerTls,
 };
 
 /// How often the gateway checks whether a held answer is due to be confirmed.
@@ -46,7 +46,7 @@ const LOCKED_RETRY: Duration = Duration::from_secs(1);
 /// Everything that lives as long as the process.
 pub struct App {
     /// The certificate and key of the main listener, which is cleartext without them.
-    pub tls: Option<Arc<Tls>>,
+    pub tls: Option<Arc<ServerTls>>,
     /// Answers queries.
     pub engine: Engine,
     /// All metrics.

@@ -51,7 +51,7 @@ pub(crate) struct TlsConfig {
 
 /// TLS on the main listener.
 #[derive(Debug)]
-pub struct Tls {
+pub struct ServerTls {
     config: TlsConfig,
     now: ArcSwap<Loaded>,
     /// The problem with the files at the last check, so that it is logged once.
@@ -68,7 +68,7 @@ struct Loaded {
 
 impl TlsConfig {
     /// Reads the files. Problems are noted below `path`.
-    pub(crate) fn build(&self, base: &BaseDir, path: &Path, problems: &mut Problems) -> Option<Arc<Tls>> {
+    pub(crate) fn build(&self, base: &BaseDir, path: &Path, problems: &mut Problems) -> Option<Arc<ServerTls>> {
         if self.require_client_certificate && self.client_ca.is_none() {
             problems.error_with_help(
                 &path.key("requireClientCertificate"),
@@ -84,11 +84,11 @@ impl TlsConfig {
             ..*self
         };
         let loaded = problems.note(path, Loaded::read(&config))?;
-        Some(Arc::new(Tls { config, now: ArcSwap::from_pointee(loaded), trouble: Mutex::default() }))
+        Some(Arc::new(ServerTls { config, now: ArcSwap::from_pointee(loaded), trouble: Mutex::default() }))
     }
 }
 
-impl Tls {
+impl ServerTls {
     /// The files to watch.
     #[must_use]
     pub(crate) fn files(&self) -> Vec<PathBuf> {
@@ -180,7 +180,7 @@ mod tests {
         TlsConfig { cert: at("tls.crt"), key: at("tls.key"), client_ca: None, require_client_certificate: false }
     }
 
-    fn build(config: &TlsConfig) -> Result<Arc<Tls>, String> {
+    fn build(config: &TlsConfig) -> Result<Arc<ServerTls>, String> {
         let mut problems = Problems::default();
         let built = config.build(&BaseDir::default(), &Path::root().key("tls"), &mut problems);
         built.ok_or_else(|| problems.into_vec().into_iter().map(|problem| problem.message).collect())

@@ -22,7 +22,7 @@ use crate::{
     engine::route::{RouteTable, check_deadline},
     file::base_dir::BaseDir,
     telemetry::metrics::Metrics,
-    tls::Tls,
+    tls::ServerTls,
 };
 
 /// The parts of a configuration that all routes share. While they are unchanged, connections and the knowledge about hosts are kept.
@@ -49,7 +49,7 @@ pub struct Setup {
     /// Sends spans. The app takes this from the first setup.
     pub(super) traces: Traces,
     /// The certificate of the main listener. The app takes this from the first setup.
-    pub(super) tls: Option<Arc<Tls>>,
+    pub(super) tls: Option<Arc<ServerTls>>,
     shared: Shared,
 }
 

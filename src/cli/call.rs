@@ -25,7 +25,7 @@ use crate::{
         route::Route,
     },
     http::server::error::ApiError,
-    telemetry::log::{self, Format, LogConfig, Severity, Stream},
+    telemetry::log::{self, Format, LogConfig, LogLevel, LogStream},
 };
 
 /// The arguments of `call`.
@@ -55,7 +55,7 @@ pub(crate) struct CallArgs {
 
 /// Runs the route once and prints the answer.
 pub(crate) fn run(arguments: &CallArgs) -> anyhow::Result<ExitCode> {
-    let _flush = log::init(LogConfig { format: Format::Text, level: Severity::Warn }, Stream::Stderr);
+    let _flush = log::init(LogConfig { format: Format::Text, level: LogLevel::Warn }, LogStream::Stderr);
     let built =
         Loaded::read(&arguments.file.path).and_then(|loaded| App::build(loaded, Arc::new(SystemClock), own_program()));
     let app = match built {

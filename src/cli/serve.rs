@@ -24,7 +24,7 @@ use crate::{
     http::server,
     telemetry::{
         crash,
-        log::{self, LogConfig, Stream},
+        log::{self, LogConfig, LogStream},
     },
 };
 
@@ -81,7 +81,7 @@ pub(crate) fn run(arguments: &ServeArgs) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::from(exit::CONFIG));
         }
     };
-    let _flush = log::init(log_config, Stream::Stdout);
+    let _flush = log::init(log_config, LogStream::Stdout);
     for line in report.lines() {
         tracing::warn!("{line}");
     }

@@ -23,7 +23,7 @@ use tokio::{
     time::timeout,
 };
 
-use self::exporter::{Encoder, Exporter, Target};
+use self::exporter::{CollectorTarget, Encoder, Exporter};
 use crate::{
     clients::outbound::{ClientCertificate, Outbound, TlsKeys, fixed_url},
     domain::{
@@ -105,7 +105,7 @@ impl Traces {
         outbound.name_destination(url.as_ref());
         let (queue, spans) = mpsc::channel(ROOM);
         let tracer = Tracer::new(queue, metrics.dropped.clone(), config.sample);
-        let target = Target { line, url: url?, headers, base: base.clone() };
+        let target = CollectorTarget { line, url: url?, headers, base: base.clone() };
         let exporter = Exporter::new(encoder?, resource(config), target, spans, metrics.clone());
         Some(Self { tracer, exporter: Mutex::new(Some(exporter)) })
     }

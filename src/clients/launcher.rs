@@ -39,9 +39,9 @@ pub(crate) use self::{
     permits::RunPermit,
     pool::{LauncherPool, Running},
     running::KillOnDrop,
-    terms::{Identities, LaunchOptions, Limits, Network, SYSTEM, User},
+    terms::{Identities, LaunchOptions, Network, ProcessLimits, ProgramUser, SYSTEM},
     usage::{Meter, Usage},
-    wire::{Copied, Ended, Environment, First, How, Program},
+    wire::{Copied, Ended, Environment, ExitKind, First, Program},
 };
 use self::{root::Root, slot::Launcher};
 use crate::{domain::count::Count, telemetry::metrics::ProgramMetrics};
@@ -133,7 +133,7 @@ impl Launchers {
     }
 
     /// A work folder for a launcher of `user`.
-    fn folder(&self, user: Option<User>) -> std::io::Result<PathBuf> {
+    fn folder(&self, user: Option<ProgramUser>) -> std::io::Result<PathBuf> {
         let mut root = self.root.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(root) = &*root {
             match root.folder(user) {
@@ -169,7 +169,7 @@ impl Count for Launchers {
 /// # Errors
 /// When a limit cannot be set.
 pub(crate) fn contain_evaluator(memory: u64) -> Result<(), String> {
-    let limits = Limits { memory: Some(memory), file_size: Some(0), ..Limits::default() };
+    let limits = ProcessLimits { memory: Some(memory), file_size: Some(0), ..ProcessLimits::default() };
     let terms = LaunchOptions { limits, network: Network::None, ..LaunchOptions::default() };
     // An evaluator has no work folder.
     confine::confine(&terms, Path::new("")).map(drop)

@@ -36,9 +36,9 @@ use url::Position;
 
 use self::{
     addresses::Addresses,
-    breaker::{End, Pass},
+    breaker::{BreakerPass, End},
     budget::{Budgets, Owner},
-    client::{Failure, How, Transport},
+    client::{ExchangeFailure, FailureKind, Transport},
     conditional::ConditionalCache,
     destination::Destination,
     named::Named,
@@ -163,14 +163,14 @@ struct RetryState<'a> {
     secrets: Secrets,
     owner: Owner,
     destination: Arc<Destination>,
-    pass: Option<Pass>,
+    pass: Option<BreakerPass>,
     attempts: u32,
     /// How long the last attempt took.
     took: Duration,
 }
 
 /// The result of one attempt.
-type Outcome = Result<Reply, Failure>;
+type Outcome = Result<Reply, ExchangeFailure>;
 
 impl HttpClient {
     /// Whether the destination of `url` says that less than a tenth of the rate limit of `account` is left. Without a
@@ -276,7 +276,7 @@ impl RetryState<'_> {
     /// How long to wait before another attempt. `None` when `outcome` is final.
     fn wait(&self, outcome: &Outcome) -> Option<Duration> {
         // A probe is one request.
-        let is_probe = self.pass.as_ref().is_some_and(Pass::is_probe);
+        let is_probe = self.pass.as_ref().is_some_and(BreakerPass::is_probe);
         let left = self.call.deadline.saturating_duration_since(Instant::now());
         let wait = retry::wait(outcome, self.attempts, self.took, left, fastrand::f64());
         wait.filter(|_| self.call.may_repeat && !is_probe)
@@ -293,9 +293,9 @@ fn end_of(outcome: &Outcome) -> End {
         }
         Ok(_) => End::Well,
         Err(failure) => match failure.how {
-            How::Connect | How::Untrusted | How::Timeout => End::Failed(failure.what.clone()),
-            How::Broken | How::Refused => End::Unclear(failure.what.clone()),
-            How::TooLarge => End::Well,
+            FailureKind::Connect | FailureKind::Untrusted | FailureKind::Timeout => End::Failed(failure.what.clone()),
+            FailureKind::Broken | FailureKind::Refused => End::Unclear(failure.what.clone()),
+            FailureKind::TooLarge => End::Well,
         },
     }
 }

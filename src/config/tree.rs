@@ -5,7 +5,7 @@ use serde_saphyr::{DuplicateKeyPolicy, Error, Location, Spanned, options::MergeK
 
 use super::Report;
 use crate::domain::{
-    document::yaml_tree::Tree,
+    document::yaml_tree::YamlTree,
     problem::{Path, Segment},
 };
 
@@ -47,7 +47,8 @@ pub(crate) enum NodeKind {
 pub(crate) fn parse(report: &mut Report) -> Option<Node> {
     let mut source = report.source().to_owned();
     for number in 0..=DUPLICATES {
-        let error = match serde_saphyr::from_str_with_options::<Spanned<Tree<Spanned<String>>>>(&source, options()) {
+        let error = match serde_saphyr::from_str_with_options::<Spanned<YamlTree<Spanned<String>>>>(&source, options())
+        {
             Ok(tree) => return checked(report, tree),
             Err(error) => error,
         };
@@ -72,7 +73,7 @@ pub(crate) fn parse(report: &mut Report) -> Option<Node> {
 }
 
 /// The tree without marks; `None` when it holds a number that would lose digits, which the report then names.
-fn checked(report: &mut Report, tree: Spanned<Tree<Spanned<String>>>) -> Option<Node> {
+fn checked(report: &mut Report, tree: Spanned<YamlTree<Spanned<String>>>) -> Option<Node> {
     match node(tree) {
         Ok(node) => Some(without_marks(node)),
         Err(at) => {
@@ -232,20 +233,20 @@ const TOO_LARGE: f64 = 9_223_372_036_854_775_808.0;
 
 /// The tree with its positions. Fails with the position of a number that does not keep all its digits: a whole number
 /// beyond 64 bits is a float here.
-fn node(tree: Spanned<Tree<Spanned<String>>>) -> Result<Node, Position> {
+fn node(tree: Spanned<YamlTree<Spanned<String>>>) -> Result<Node, Position> {
     let at = position(tree.referenced);
     let kind = match tree.value {
-        Tree::Scalar(Value::Number(number))
+        YamlTree::Scalar(Value::Number(number))
             if number.is_f64() && number.as_f64().is_some_and(|n| n.abs() >= TOO_LARGE) =>
         {
             return Err(at);
         }
-        Tree::Scalar(value) => NodeKind::Scalar(value),
-        Tree::List(items) => {
+        YamlTree::Scalar(value) => NodeKind::Scalar(value),
+        YamlTree::List(items) => {
             let items = items.into_iter().map(node).enumerate().map(|(index, item)| Ok((index, item?)));
             NodeKind::List(items.collect::<Result<_, _>>()?)
         }
-        Tree::Mapping(entries) => {
+        YamlTree::Mapping(entries) => {
             let entries = entries.into_iter();
             let entries = entries.map(|(key, value)| Ok((key.value, position(key.referenced), node(value)?)));
             NodeKind::Mapping(entries.collect::<Result<_, _>>()?)

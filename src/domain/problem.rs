@@ -105,7 +105,7 @@ pub struct Problem {
     pub message: String,
     /// What to do, if that is known.
     pub help: Option<String>,
-    /// Whether the gateway starts.
+    /// How bad it is.
     pub severity: Severity,
     /// The kind of problem.
     pub(crate) kind: ProblemKind,

@@ -31,7 +31,7 @@ use self::{
     peers::{ConnectionPermit, Peers},
     strangers::Strangers,
 };
-use crate::{domain::lifecycle::Phase, telemetry::metrics::ConnectionMetrics, tls::Tls};
+use crate::{domain::lifecycle::Phase, telemetry::metrics::ConnectionMetrics, tls::ServerTls};
 
 /// How long to wait before accepting again, when file descriptors have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -74,7 +74,7 @@ pub struct Edge {
     /// The limits of connections.
     pub limits: Limits,
     /// The gateway's certificate and key. Connections are cleartext without it.
-    pub tls: Option<Arc<Tls>>,
+    pub tls: Option<Arc<ServerTls>>,
     /// The answers to connections that do not reach the router.
     pub refusals: Arc<Refusals>,
     /// Metrics of connections.

@@ -27,7 +27,7 @@ pub use self::{
     inside::run,
     wire::{Task, Variables},
 };
-use self::{error::Cause, pool::Pool, wire::Answer};
+use self::{error::Cause, pool::EvaluatorPool, wire::EvaluatorAnswer};
 use crate::{
     lang::{expression::Expression, template::Template},
     telemetry::metrics::EvaluationMetrics,
@@ -47,8 +47,8 @@ const LONG: usize = 256 * 1024;
 /// All evaluators of a gateway.
 #[derive(Debug)]
 pub struct Evaluators {
-    small: Pool,
-    large: Pool,
+    small: EvaluatorPool,
+    large: EvaluatorPool,
     metrics: EvaluationMetrics,
 }
 
@@ -68,7 +68,7 @@ impl Evaluators {
     /// No evaluators yet. `program` is the gateway's own.
     #[must_use]
     pub fn new(program: &Path, metrics: EvaluationMetrics) -> Arc<Self> {
-        let pool = |(count, memory)| Pool::new(program.to_owned(), count, memory);
+        let pool = |(count, memory)| EvaluatorPool::new(program.to_owned(), count, memory);
         Arc::new(Self { small: pool(SMALL), large: pool(LARGE), metrics })
     }
 
@@ -110,7 +110,7 @@ impl Evaluator {
         let variables = variables.of(expression);
         let variables = variables.iter().map(|(name, json)| (*name, &**json)).collect();
         let task = Task::Expression { source, variables };
-        let Answer::Value(value) = self.ask(&task, source, deadline).await? else {
+        let EvaluatorAnswer::Value(value) = self.ask(&task, source, deadline).await? else {
             return Err(Cause::Crashed("it sent an unexpected answer".to_owned()).of(source));
         };
         let told = |error: String| EvaluationError::from(format!("`{}`: {error}", source.trim()));
@@ -135,20 +135,20 @@ impl Evaluator {
         let context = serde_json::to_vec(values).map_err(|error| EvaluationError::from(error.to_string()))?;
         let task = Task::Template { source: template.source(), place: template.place(), context: &context };
         match self.ask(&task, template.source(), deadline).await? {
-            Answer::Text(text) => text.map_err(EvaluationError::from),
+            EvaluatorAnswer::Text(text) => text.map_err(EvaluationError::from),
             _ => Err(Cause::Crashed("it sent an unexpected answer".to_owned()).of(template.source())),
         }
     }
 
     /// Gives `task` to an evaluator. `told` is the source of its expression or template.
-    async fn ask(&self, task: &Task<'_>, told: &str, deadline: Instant) -> Result<Answer, EvaluationError> {
+    async fn ask(&self, task: &Task<'_>, told: &str, deadline: Instant) -> Result<EvaluatorAnswer, EvaluationError> {
         let Some(all) = &self.0.all else { return Err(Cause::None.of(told)) };
         let answer = self.answer(all, task, deadline).await;
-        all.metrics.count(answer.as_ref().map_or_else(Cause::as_str, Answer::as_str));
+        all.metrics.count(answer.as_ref().map_or_else(Cause::as_str, EvaluatorAnswer::as_str));
         answer.map_err(|cause| cause.of(told))
     }
 
-    async fn answer(&self, all: &Evaluators, task: &Task<'_>, deadline: Instant) -> Result<Answer, Cause> {
+    async fn answer(&self, all: &Evaluators, task: &Task<'_>, deadline: Instant) -> Result<EvaluatorAnswer, Cause> {
         let is_long = task.len() > LONG;
         let (pool, turns) = if is_long { (&all.large, &self.0.turns[1]) } else { (&all.small, &self.0.turns[0]) };
         let own = timeout_at(deadline, turns.acquire()).await;

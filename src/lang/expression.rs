@@ -26,7 +26,7 @@ use tokio::sync::Semaphore;
 
 use self::{
     json::Written,
-    plain::Plain,
+    plain::PlainExpression,
     structure::{depth, nests, parts},
 };
 use crate::domain::document::Document;
@@ -43,7 +43,7 @@ static ROOM: Semaphore = Semaphore::const_new(4 * 1024);
 pub struct Expression {
     source: String,
     program: Program,
-    plain: Option<Plain>,
+    plain: Option<PlainExpression>,
     is_nested: bool,
 }
 
@@ -72,7 +72,7 @@ impl Expression {
             ));
         }
         let is_nested = nests(program.expression(), false);
-        Ok(Self { source: source.to_owned(), plain: Plain::of(program.expression()), program, is_nested })
+        Ok(Self { source: source.to_owned(), plain: PlainExpression::of(program.expression()), program, is_nested })
     }
 
     /// Whether the source contains `name`. If not, the expression cannot use the variable of that name.

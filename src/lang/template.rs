@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 
 pub(crate) use self::refusal::{Misfit, Refusal};
-use self::{bound::Formula, plain::Plain};
+use self::{bound::Formula, plain::PlainTemplate};
 use crate::domain::{generator::Query, units::in_kib};
 
 /// The most work of one rendering, in minijinja's instructions.
@@ -56,7 +56,7 @@ pub struct Template {
     names: BTreeSet<String>,
     place: ValueContext,
     /// A faster form, if the template is plain.
-    plain: Option<Plain>,
+    plain: Option<PlainTemplate>,
     /// How much rendering makes, at most.
     bound: Formula,
 }
@@ -98,7 +98,7 @@ impl Template {
         let added = environment.add_template_owned(ONLY, source.to_owned());
         let template = added.and_then(|()| environment.get_template(ONLY)).map_err(|error| one_line(&error))?;
         let names: BTreeSet<String> = template.undeclared_variables(true).into_iter().collect();
-        let plain = Plain::parse(source, |name| names.contains(name));
+        let plain = PlainTemplate::parse(source, |name| names.contains(name));
         Ok(Self { source: source.to_owned(), environment, names, place, plain, bound })
     }
 

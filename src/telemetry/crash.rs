@@ -60,7 +60,7 @@ mod tests {
     use rustix::process::dumpable_behavior;
 
     use super::*;
-    use crate::telemetry::log::{self, LogConfig, Stream};
+    use crate::telemetry::log::{self, LogConfig, LogStream};
 
     /// Tells a child process of these tests how to crash.
     const CRASH: &str = "APPSET_GATEWAY_TEST_CRASH";
@@ -69,7 +69,7 @@ mod tests {
     #[ignore = "the tests below start it in a process of its own"]
     fn crash() {
         let _flush = match std::env::var(CRASH).as_deref() {
-            Ok("log") => Some(log::init(LogConfig::default(), Stream::Stdout)),
+            Ok("log") => Some(log::init(LogConfig::default(), LogStream::Stdout)),
             Ok(_) => {
                 tell_on_stderr();
                 None

@@ -27,7 +27,7 @@ pub struct LogConfig {
     /// The form of a line.
     pub(crate) format: Format,
     /// The lowest severity to log. `info` logs one line per request.
-    pub(crate) level: Severity,
+    pub(crate) level: LogLevel,
 }
 
 /// The form of a log line.
@@ -44,7 +44,7 @@ pub(crate) enum Format {
 /// The severity of a log line.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Severity {
+pub(crate) enum LogLevel {
     /// Everything.
     Debug,
     /// What happened.
@@ -56,20 +56,20 @@ pub(crate) enum Severity {
     Error,
 }
 
-impl From<Severity> for LevelFilter {
-    fn from(severity: Severity) -> Self {
+impl From<LogLevel> for LevelFilter {
+    fn from(severity: LogLevel) -> Self {
         match severity {
-            Severity::Debug => Self::DEBUG,
-            Severity::Info => Self::INFO,
-            Severity::Warn => Self::WARN,
-            Severity::Error => Self::ERROR,
+            LogLevel::Debug => Self::DEBUG,
+            LogLevel::Info => Self::INFO,
+            LogLevel::Warn => Self::WARN,
+            LogLevel::Error => Self::ERROR,
         }
     }
 }
 
 /// Where log lines go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stream {
+pub enum LogStream {
     /// Standard output, for a server.
     Stdout,
     /// Standard error, for a command whose output is something else.
@@ -88,7 +88,7 @@ impl Drop for Flush {
 }
 
 /// Starts logging for the whole process. Panics are logged like errors.
-pub fn init(config: LogConfig, stream: Stream) -> Flush {
+pub fn init(config: LogConfig, stream: LogStream) -> Flush {
     let sink = Arc::new(Sink { stream, lines: Mutex::default(), some: Condvar::new(), out: Mutex::default() });
     let writer = Lines(Arc::clone(&sink));
     let layer = match config.format {
@@ -104,7 +104,7 @@ pub fn init(config: LogConfig, stream: Stream) -> Flush {
 }
 
 /// The gateway's own lines at `level`. Of libraries only warnings and errors: they may print secrets.
-fn only_ours(level: Severity) -> tracing_subscriber::filter::Targets {
+fn only_ours(level: LogLevel) -> tracing_subscriber::filter::Targets {
     let level = LevelFilter::from(level);
     tracing_subscriber::filter::Targets::new().with_default(level.min(LevelFilter::WARN)).with_targets([
         ("appset_gateway", level),
@@ -115,7 +115,7 @@ fn only_ours(level: Severity) -> tracing_subscriber::filter::Targets {
 
 #[derive(Debug)]
 struct Sink {
-    stream: Stream,
+    stream: LogStream,
     lines: Mutex<Vec<u8>>,
     some: Condvar,
     /// Locked while writing, so that lines stay in order. Holds the written lines, and is empty otherwise.
@@ -141,8 +141,8 @@ impl Sink {
         }
         // A log that cannot be written cannot report that.
         let _ = match self.stream {
-            Stream::Stdout => io::stdout().lock().write_all(&out).and_then(|()| io::stdout().flush()),
-            Stream::Stderr => io::stderr().lock().write_all(&out),
+            LogStream::Stdout => io::stdout().lock().write_all(&out).and_then(|()| io::stdout().flush()),
+            LogStream::Stderr => io::stderr().lock().write_all(&out),
         };
         out.clear();
     }

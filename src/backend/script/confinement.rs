@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::{
-    clients::launcher::{LaunchOptions, Limits, Network, SYSTEM, User},
+    clients::launcher::{LaunchOptions, Network, ProcessLimits, ProgramUser, SYSTEM},
     domain::{
         problem::{Path, Problems},
         units::{ByteSize, HumanDuration},
@@ -108,7 +108,7 @@ impl Confinement<'_> {
         readable.extend(belongings(program, arguments, base));
         readable.sort_unstable();
         readable.dedup();
-        let limits = Limits {
+        let limits = ProcessLimits {
             cpu: self.limits.cpu.map(|time| time.0.as_secs().max(1)),
             memory: Some(self.limits.memory.0),
             file_size: Some(self.limits.file_size.0),
@@ -179,15 +179,15 @@ fn is_of_system(folder: &FilePath) -> bool {
 }
 
 /// The user called `name`, or numbered so: `nobody`, `65534`, `1000:1000`.
-fn find_user(name: &str) -> Result<User, String> {
+fn find_user(name: &str) -> Result<ProgramUser, String> {
     let (user, group) = name.split_once(':').map_or((name, None), |(user, group)| (user, Some(group)));
     let group = group.map(|group| group.parse::<u32>().map_err(|_| format!("`{group}` is not a group's number")));
     let group = group.transpose()?;
     let found = if let Ok(uid) = user.parse::<u32>() {
-        User { uid, gid: group.unwrap_or(uid) }
+        ProgramUser { uid, gid: group.unwrap_or(uid) }
     } else {
         let found = SystemUser::from_name(user).ok().flatten().ok_or_else(|| format!("there is no user `{user}`"))?;
-        User { uid: found.uid.as_raw(), gid: group.unwrap_or(found.gid.as_raw()) }
+        ProgramUser { uid: found.uid.as_raw(), gid: group.unwrap_or(found.gid.as_raw()) }
     };
     let own = Uid::effective();
     if !own.is_root() && own.as_raw() != found.uid {

@@ -4,7 +4,7 @@ use nix::sys::signal::Signal;
 
 use super::run::Run;
 use crate::{
-    clients::launcher::How,
+    clients::launcher::ExitKind,
     domain::{error::BackendError, secret::Secrets},
 };
 
@@ -41,20 +41,20 @@ const FOREIGN: &str = "; 32-bit programs, or programs of another architecture, c
 /// # Errors
 /// When it did not; the text says how, and what stood on stderr.
 pub(crate) fn check(run: &Run, secrets: &Secrets) -> Result<(), BackendError> {
-    if run.ended.how == How::Code(0) {
+    if run.ended.how == ExitKind::Code(0) {
         return Ok(());
     }
     let said = run.told.tail(secrets);
     Err(match run.ended.how {
-        How::Code(code @ (USAGE | DATA)) => {
+        ExitKind::Code(code @ (USAGE | DATA)) => {
             BackendError::invalid_input(run.told.last_line(secrets).unwrap_or_else(|| {
                 format!("it refuses its input (exit status: {code}) and does not say why on stderr")
             }))
         }
-        How::Code(TEMPORARY) => BackendError::unavailable(format!(
+        ExitKind::Code(TEMPORARY) => BackendError::unavailable(format!(
             "it does not know now, and asks to serve the last good answer (exit status: {TEMPORARY}){said}"
         )),
-        How::Code(code) => {
+        ExitKind::Code(code) => {
             let text = run.told.whole(secrets);
             let hint = if run.told.is_about_permission() {
                 HINT
@@ -65,10 +65,10 @@ pub(crate) fn check(run: &Run, secrets: &Secrets) -> Result<(), BackendError> {
             };
             BackendError::unavailable(format!("exit status: {code}{said}{hint}"))
         }
-        How::Signal(signal) => {
+        ExitKind::Signal(signal) => {
             let hint = if signal == Signal::SIGSYS as i32 { FOREIGN } else { "" };
             BackendError::unavailable(format!("signal: {signal}{said}{hint}"))
         }
-        How::Unknown => BackendError::unavailable(format!("it ended, and nobody knows how{said}")),
+        ExitKind::Unknown => BackendError::unavailable(format!("it ended, and nobody knows how{said}")),
     })
 }

@@ -54,7 +54,7 @@ pub(crate) struct Encoder {
 
 /// The destination of spans.
 #[derive(Debug)]
-pub(crate) struct Target {
+pub(crate) struct CollectorTarget {
     /// The HTTP client.
     pub(crate) line: Arc<HttpClient>,
     /// The endpoint.
@@ -70,7 +70,7 @@ pub(crate) struct Target {
 pub(crate) struct Exporter {
     encoder: Encoder,
     resource: BTreeMap<String, String>,
-    target: Target,
+    target: CollectorTarget,
     spans: mpsc::Receiver<Record>,
     metrics: SpanMetrics,
     told: Told,
@@ -88,7 +88,7 @@ impl Exporter {
     pub(crate) fn new(
         encoder: Encoder,
         resource: BTreeMap<String, String>,
-        target: Target,
+        target: CollectorTarget,
         spans: mpsc::Receiver<Record>,
         metrics: SpanMetrics,
     ) -> Self {
@@ -161,7 +161,7 @@ impl Exporter {
 
     /// Sends `body` once. Returns how many of its spans the collector refused.
     async fn send(&self, body: Bytes) -> Result<u64, BackendError> {
-        let Target { line, url, .. } = &self.target;
+        let CollectorTarget { line, url, .. } = &self.target;
         let (method, headers, deadline) = (Method::POST, self.headers()?, Instant::now() + PATIENCE);
         let call =
             Call { method, headers, body: Some(body), may_repeat: false, ..Call::get(url.clone(), LARGEST, deadline) };

@@ -22,8 +22,8 @@ use nix::{
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 
 use super::{
-    terms::{LaunchOptions, Limits, Network, SINKS, SYSTEM, User},
-    tree::Tree,
+    terms::{LaunchOptions, Network, ProcessLimits, ProgramUser, SINKS, SYSTEM},
+    tree::ProcessTree,
 };
 
 /// Applies `terms` to this process, with `folder` as its work folder. Returns what could not be taken away, and how
@@ -31,7 +31,7 @@ use super::{
 ///
 /// # Errors
 /// When the process would have more rights than `terms` permit, or fewer than it needs.
-pub(crate) fn confine(terms: &LaunchOptions, folder: &Path) -> Result<(Vec<String>, Tree), String> {
+pub(crate) fn confine(terms: &LaunchOptions, folder: &Path) -> Result<(Vec<String>, ProcessTree), String> {
     let (mut lacks, gateway) = (Vec::new(), getppid());
     setsid().map_err(|error| format!("cannot begin a session: {error}"))?;
     if let Err(error) = prctl::set_child_subreaper(true) {
@@ -48,7 +48,7 @@ pub(crate) fn confine(terms: &LaunchOptions, folder: &Path) -> Result<(Vec<Strin
     }
     if let Err(error) = prctl::set_no_new_privs() {
         lacks.push(format!("programs may gain privileges: {error}"));
-        return Ok((lacks, Tree { is_alone: false }));
+        return Ok((lacks, ProcessTree { is_alone: false }));
     }
     // Root without capabilities only owns its files. With capabilities it could read the gateway's memory, which landlock
     // alone does not forbid.
@@ -73,7 +73,7 @@ pub(crate) fn confine(terms: &LaunchOptions, folder: &Path) -> Result<(Vec<Strin
                 .to_owned()
         });
     }
-    Ok((lacks, Tree { is_alone }))
+    Ok((lacks, ProcessTree { is_alone }))
 }
 
 /// What landlock on this kernel cannot take away from programs.
@@ -125,7 +125,7 @@ fn leave_network() -> bool {
     true
 }
 
-fn limit(limits: Limits) -> Result<(), String> {
+fn limit(limits: ProcessLimits) -> Result<(), String> {
     for (resource, name, most) in [
         (Resource::RLIMIT_CORE, "core", Some(0)),
         (Resource::RLIMIT_CPU, "cpu", limits.cpu),
@@ -143,7 +143,7 @@ fn limit(limits: Limits) -> Result<(), String> {
     Ok(())
 }
 
-fn become_user(user: User) -> Result<(), String> {
+fn become_user(user: ProgramUser) -> Result<(), String> {
     let failed = |error| format!("cannot become user {}, group {}: {error}", user.uid, user.gid);
     if getuid().as_raw() == user.uid && getgid().as_raw() == user.gid {
         return Ok(());

@@ -32,9 +32,9 @@ use super::{
     confine::confine,
     copy,
     folder::{self, Work},
-    starter::{Command, Starter},
-    tree::{Reaped, Tree, is_held, reap, reap_all},
-    wire::{self, Ended, Fate, How, Inbox, Report, Request, STREAMS, Start},
+    starter::{SpawnCommand, Starter},
+    tree::{ProcessTree, Reaped, is_held, reap, reap_all},
+    wire::{self, Ended, ExitKind, Fate, Inbox, LauncherReport, LauncherRequest, STREAMS, Start},
 };
 
 /// How long descendants may live on after their program: they may still write the end of the output.
@@ -65,14 +65,14 @@ fn live() -> std::io::Result<()> {
     let Opening { terms, folder } = wire::message(&opening)?;
     let (lacks, tree) = match confine(&terms, &folder) {
         Ok(confined) => confined,
-        Err(why) => return gateway.send(&Report::NotStarted(why)),
+        Err(why) => return gateway.send(&LauncherReport::NotStarted(why)),
     };
     let parts = || Ok((children()?, Starter::new(&folder)?, Work::new(folder)?));
     let (children, starter, work) = match parts() {
         Ok(parts) => parts,
-        Err(error) => return gateway.send(&Report::NotStarted(std::io::Error::to_string(&error))),
+        Err(error) => return gateway.send(&LauncherReport::NotStarted(std::io::Error::to_string(&error))),
     };
-    gateway.send(&Report::Ready(lacks))?;
+    gateway.send(&LauncherReport::Ready(lacks))?;
     let cpu = terms.limits.cpu;
     let mut launcher = Launcher { gateway, children, starter, work, tree, cpu, used: Duration::ZERO };
     while launcher.serve()? {}
@@ -103,7 +103,7 @@ struct Launcher {
     children: SignalFd,
     starter: Starter,
     work: Work,
-    tree: Tree,
+    tree: ProcessTree,
     /// The processor time that each process may use, the launcher included, in seconds.
     cpu: Option<u64>,
     /// The processor time of all earlier programs.
@@ -123,9 +123,10 @@ impl Launcher {
     fn serve(&mut self) -> std::io::Result<bool> {
         let Some(body) = self.gateway.next()? else { return Ok(false) };
         // A stop that comes after its program's end needs no action.
-        let Request::Start(start) = wire::message(&body)? else { return Ok(true) };
+        let LauncherRequest::Start(start) = wire::message(&body)? else { return Ok(true) };
         let streams = self.gateway.streams();
-        let (mut how, mut is_served, mut is_first, mut is_alone, mut is_cut) = (How::Unknown, true, false, true, false);
+        let (mut how, mut is_served, mut is_first, mut is_alone, mut is_cut) =
+            (ExitKind::Unknown, true, false, true, false);
         let stdout = streams.get(1).and_then(|stdout| fstat(stdout).ok()).map(|data| (data.st_dev, data.st_ino));
         let commands = match self.prepare(&start, streams) {
             Ok(commands) => commands,
@@ -141,8 +142,8 @@ impl Launcher {
             };
             // Close the program's ends of the pipes: a reader waits until the last of them is closed.
             drop(command);
-            how = How::Unknown;
-            let mut seen = |ended: Pid, so: How| {
+            how = ExitKind::Unknown;
+            let mut seen = |ended: Pid, so: ExitKind| {
                 if ended == pid {
                     how = so;
                 }
@@ -156,7 +157,7 @@ impl Launcher {
                 self.tree.kill_all(KILLING, &mut seen)
             };
             is_served = going_on.is_served;
-            if how != How::Code(0) || going_on.is_stopped || !is_served || !is_alone {
+            if how != ExitKind::Code(0) || going_on.is_stopped || !is_served || !is_alone {
                 break;
             }
         }
@@ -170,11 +171,11 @@ impl Launcher {
         };
         let (used, peak) = usage();
         let cpu = used.saturating_sub(std::mem::replace(&mut self.used, used));
-        self.gateway.send(&Report::Ended(Ended { how, cpu, peak, is_cut, fate, is_first }))?;
+        self.gateway.send(&LauncherReport::Ended(Ended { how, cpu, peak, is_cut, fate, is_first }))?;
         // The gateway does not wait for this. If something stays, this launcher runs no other program.
         let is_emptied = fate == Fate::Waits && folder::empty(&self.work.path);
         if is_emptied {
-            self.gateway.send(&Report::Ready(Vec::new()))?;
+            self.gateway.send(&LauncherReport::Ready(Vec::new()))?;
         }
         // An idle launcher keeps no file system busy.
         let _ = chdir("/");
@@ -191,12 +192,16 @@ impl Launcher {
     fn refuse(&mut self, why: String) -> std::io::Result<bool> {
         // The program may run already, if only a later step failed.
         self.tree.kill_all(KILLING, |_, _| ());
-        self.gateway.send(&Report::NotStarted(why))?;
+        self.gateway.send(&LauncherReport::NotStarted(why))?;
         Ok(false)
     }
 
     /// The commands of `start`: the program to run first, and the program itself.
-    fn prepare<'a>(&self, start: &'a Start<'_>, streams: Vec<OwnedFd>) -> Result<[Option<Command<'a>>; 2], String> {
+    fn prepare<'a>(
+        &self,
+        start: &'a Start<'_>,
+        streams: Vec<OwnedFd>,
+    ) -> Result<[Option<SpawnCommand<'a>>; 2], String> {
         let streams = <[OwnedFd; STREAMS]>::try_from(streams).map_err(|_| "its streams did not arrive".to_owned())?;
         let work = &self.work.path;
         if self.work.is_gone() {
@@ -214,13 +219,13 @@ impl Launcher {
         if let Some(words) = &start.first {
             let nothing = File::open("/dev/null").map_err(|error| error.to_string())?;
             let again = || streams[2].try_clone().map_err(|error| error.to_string());
-            first = Some(Command::new(words, folder.clone(), [nothing.into(), again()?, again()?])?);
+            first = Some(SpawnCommand::new(words, folder.clone(), [nothing.into(), again()?, again()?])?);
         }
-        Ok([first, Some(Command::new(&start.command, folder, streams)?)])
+        Ok([first, Some(SpawnCommand::new(&start.command, folder, streams)?)])
     }
 
     /// Waits until the program ends, by itself or because the gateway asks for it.
-    fn attend(&mut self, pid: Pid, seen: &mut impl FnMut(Pid, How)) -> std::io::Result<GoingOn> {
+    fn attend(&mut self, pid: Pid, seen: &mut impl FnMut(Pid, ExitKind)) -> std::io::Result<GoingOn> {
         loop {
             let mut awaited =
                 [self.gateway.as_fd(), self.children.as_fd()].map(|fd| PollFd::new(fd, PollFlags::POLLIN));
@@ -249,7 +254,7 @@ impl Launcher {
             if has_word {
                 let word = self.gateway.next().ok().flatten();
                 let wish = word.as_ref().and_then(|body| wire::message(body).ok());
-                let grace = if let Some(Request::Stop(grace)) = wish { grace } else { Duration::ZERO };
+                let grace = if let Some(LauncherRequest::Stop(grace)) = wish { grace } else { Duration::ZERO };
                 if !grace.is_zero() {
                     self.tree.signal_all(Signal::SIGTERM);
                     reap_all(grace, &mut *seen);

@@ -7,7 +7,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use super::{Launchers, idle::Idle, slot::Launcher, terms::LaunchOptions, wire::Report};
+use super::{Launchers, idle::Idle, slot::Launcher, terms::LaunchOptions, wire::LauncherReport};
 use crate::domain::error::BackendError;
 
 /// How long a launcher may take to empty its folder.
@@ -69,7 +69,7 @@ impl PoolState {
     pub(super) fn keep_emptied(self: Arc<Self>, mut slot: Launcher) {
         tokio::spawn(async move {
             match timeout_at(Instant::now() + EMPTYING, slot.reports().next()).await {
-                Ok(Ok(Report::Ready(_))) => self.keep(slot),
+                Ok(Ok(LauncherReport::Ready(_))) => self.keep(slot),
                 _ => slot.destroy().await,
             }
         });

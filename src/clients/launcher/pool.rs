@@ -15,7 +15,7 @@ use super::{
     slot::{Ends, Launcher},
     terms::{Identities, LaunchOptions},
     usage::Meter,
-    wire::{self, Environment, Program, Request},
+    wire::{self, Environment, LauncherRequest, Program},
 };
 use crate::domain::error::BackendError;
 
@@ -110,7 +110,7 @@ impl LauncherPool {
         }
         let (streams, mut ends) = Ends::new().map_err(|error| cannot(error.to_string()))?;
         let is_fed = once.as_ref().is_some_and(|(input, _)| ends.feed(input));
-        let request = program.start(environment).and_then(|start| wire::frame(&Request::Start(start)));
+        let request = program.start(environment).and_then(|start| wire::frame(&LauncherRequest::Start(start)));
         let request = request.map_err(|error| cannot(error.to_string()))?;
         let mut slot = None;
         if let Some(mut idle) = self.0.idle_slot() {

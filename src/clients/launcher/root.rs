@@ -9,7 +9,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use super::{User, folder};
+use super::{ProgramUser, folder};
 
 /// The prefix of the folders' names.
 const PREFIX: &str = "appset-gateway-";
@@ -50,10 +50,10 @@ impl Root {
     ///
     /// # Errors
     /// When it cannot be made.
-    pub(crate) fn folder(&self, user: Option<User>) -> io::Result<PathBuf> {
+    pub(crate) fn folder(&self, user: Option<ProgramUser>) -> io::Result<PathBuf> {
         let own = self.path.join(self.count.fetch_add(1, Ordering::Relaxed).to_string());
         folder::make(&own)?;
-        if let Some(User { uid, gid }) = user {
+        if let Some(ProgramUser { uid, gid }) = user {
             chown(&own, Some(uid), Some(gid))?;
         }
         Ok(own)

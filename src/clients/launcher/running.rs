@@ -13,7 +13,7 @@ use super::{
     ENDING, GRACE, Launchers,
     permits::{PoolState, RunPermit},
     slot::Launcher,
-    wire::{Ended, Fate, Report},
+    wire::{Ended, Fate, LauncherReport},
 };
 use crate::domain::{count::CountGuard, error::BackendError};
 
@@ -99,7 +99,7 @@ impl Drop for RunningProcess {
 impl Held {
     /// Waits until the launcher reports the program's end. When the gateway shuts down, asks for that end. A cancelled call
     /// loses nothing.
-    async fn report(&mut self) -> io::Result<Report> {
+    async fn report(&mut self) -> io::Result<LauncherReport> {
         if self.until.is_none() {
             let mut closing = self.places.launchers.is_closed.subscribe();
             tokio::select! {
@@ -119,18 +119,21 @@ impl Held {
     }
 
     /// Asks for the program's end and waits for the report.
-    async fn stop(&mut self) -> io::Result<Report> {
+    async fn stop(&mut self) -> io::Result<LauncherReport> {
         self.ask_to_end().await?;
         self.report().await
     }
 }
 
 /// Turns `report` into the program's result. Keeps the launcher, or destroys it in the returned task.
-fn settle(report: &io::Result<Report>, held: Option<Held>) -> (Result<Ended, BackendError>, Option<JoinHandle<()>>) {
+fn settle(
+    report: &io::Result<LauncherReport>,
+    held: Option<Held>,
+) -> (Result<Ended, BackendError>, Option<JoinHandle<()>>) {
     let (result, fate) = match report {
-        Ok(Report::Ended(ended)) => (Ok(ended.clone()), ended.fate),
-        Ok(Report::NotStarted(why)) => (Err(format!("cannot start: {why}")), Fate::Ends),
-        Ok(Report::Ready(_)) => (Err("its launcher sent an unexpected message".to_owned()), Fate::Ends),
+        Ok(LauncherReport::Ended(ended)) => (Ok(ended.clone()), ended.fate),
+        Ok(LauncherReport::NotStarted(why)) => (Err(format!("cannot start: {why}")), Fate::Ends),
+        Ok(LauncherReport::Ready(_)) => (Err("its launcher sent an unexpected message".to_owned()), Fate::Ends),
         Err(error) => (Err(format!("its launcher has ended: {error}")), Fate::Ends),
     };
     let mut destroying = None;

@@ -26,7 +26,7 @@ use super::{
     terms::{Identities, LaunchOptions},
     tree,
     usage::Meter,
-    wire::{self, Report, Request, STREAMS},
+    wire::{self, LauncherReport, LauncherRequest, STREAMS},
 };
 
 /// A launcher process and the socket to it. The launcher ends when this is dropped.
@@ -59,9 +59,9 @@ impl Launcher {
         let opening = Opening { terms: terms.clone(), folder: slot.folder.clone() };
         slot.send(&opening).await.map_err(failed)?;
         match slot.reports.next().await.map_err(failed)? {
-            Report::Ready(lacks) => Ok((slot, lacks)),
-            Report::NotStarted(why) => Err(why),
-            Report::Ended(_) => Err("its launcher sent an unexpected message".to_owned()),
+            LauncherReport::Ready(lacks) => Ok((slot, lacks)),
+            LauncherReport::NotStarted(why) => Err(why),
+            LauncherReport::Ended(_) => Err("its launcher sent an unexpected message".to_owned()),
         }
     }
 
@@ -79,7 +79,7 @@ impl Launcher {
         Ok(Self { process, reports: Reports { socket: reports, taken: Vec::new() }, requests, folder, identities })
     }
 
-    /// Starts a program with `streams`. `frame` holds the [`Request::Start`].
+    /// Starts a program with `streams`. `frame` holds the [`LauncherRequest::Start`].
     ///
     /// # Errors
     /// When the launcher has ended.
@@ -105,7 +105,7 @@ impl Launcher {
     /// # Errors
     /// When the launcher has ended.
     pub(crate) async fn stop(&mut self, grace: Duration) -> io::Result<()> {
-        let frame = wire::frame(&Request::Stop(grace))?;
+        let frame = wire::frame(&LauncherRequest::Stop(grace))?;
         loop {
             self.requests.writable().await?;
             match self.requests.try_write(&frame) {
@@ -155,7 +155,7 @@ impl Reports {
     ///
     /// # Errors
     /// When the launcher has ended.
-    pub(crate) async fn next(&mut self) -> io::Result<Report> {
+    pub(crate) async fn next(&mut self) -> io::Result<LauncherReport> {
         loop {
             if let Some(body) = wire::body(&self.taken)?.filter(|body| body.end <= self.taken.len()) {
                 let report = wire::message(&self.taken[body.clone()])?;

@@ -39,7 +39,7 @@ pub(crate) struct Starter {
 
 /// One program to start.
 #[derive(Debug)]
-pub(crate) struct Command<'a> {
+pub(crate) struct SpawnCommand<'a> {
     words: Vec<Cow<'a, CStr>>,
     folder: Cow<'a, Path>,
     streams: [OwnedFd; STREAMS],
@@ -73,7 +73,7 @@ impl Starter {
     ///
     /// # Errors
     /// Those of the system.
-    pub(crate) fn start(&self, command: &Command<'_>, environment: &Texts<'_>) -> Result<Pid, String> {
+    pub(crate) fn start(&self, command: &SpawnCommand<'_>, environment: &Texts<'_>) -> Result<Pid, String> {
         let folder = &command.folder;
         chdir(&**folder).map_err(|error| format!("{}: {}", folder.display(), io::Error::from(error)))?;
         let [stdin, stdout, stderr] = &command.streams;
@@ -88,7 +88,7 @@ impl Starter {
         pid.map_err(|error| io::Error::from(error).to_string())
     }
 
-    fn spawn(&self, command: &Command<'_>, environment: &Texts<'_>) -> nix::Result<Pid> {
+    fn spawn(&self, command: &SpawnCommand<'_>, environment: &Texts<'_>) -> nix::Result<Pid> {
         let mut variables = Vec::with_capacity(USUAL);
         variables.extend(environment.iter());
         for (home, name) in self.homes.iter().zip(HOMES) {
@@ -104,7 +104,7 @@ impl Starter {
     }
 }
 
-impl<'a> Command<'a> {
+impl<'a> SpawnCommand<'a> {
     /// The program and arguments in `words`, in `folder`, with these standard streams.
     ///
     /// # Errors

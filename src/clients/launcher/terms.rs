@@ -11,13 +11,13 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LaunchOptions {
     /// The limits of each process.
-    pub(crate) limits: Limits,
+    pub(crate) limits: ProcessLimits,
     /// Files and folders that it may read and run, besides those of the system.
     pub(crate) readable: Vec<PathBuf>,
     /// Files and folders that it may change, besides its work folder.
     pub(crate) writable: Vec<PathBuf>,
     /// The user that it runs as. The gateway's own user unless set.
-    pub(crate) user: Option<User>,
+    pub(crate) user: Option<ProgramUser>,
     /// Its network.
     pub(crate) network: Network,
 }
@@ -49,7 +49,7 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
 
 /// Limits of each process. None unless set.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Limits {
+pub(crate) struct ProcessLimits {
     /// Processor time, in seconds.
     pub(crate) cpu: Option<u64>,
     /// Memory that it may write to, in bytes.
@@ -64,7 +64,7 @@ pub(crate) struct Limits {
 
 /// A user of the system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct User {
+pub(crate) struct ProgramUser {
     /// The user's number.
     pub(crate) uid: u32,
     /// The number of its only group.

@@ -17,7 +17,7 @@ use nix::{
     unistd::Pid,
 };
 
-use super::wire::How;
+use super::wire::ExitKind;
 
 /// The time between two checks for remaining processes.
 const PACE: Duration = Duration::from_millis(2);
@@ -26,7 +26,7 @@ const PACE: Duration = Duration::from_millis(2);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reaped {
     /// A child that has ended.
-    Child(Pid, How),
+    Child(Pid, ExitKind),
     /// All children are alive.
     NoneYet,
     /// There are no children.
@@ -37,8 +37,8 @@ pub(crate) enum Reaped {
 pub(crate) fn reap(which: Option<Pid>) -> Reaped {
     loop {
         match waitpid(which, Some(WaitPidFlag::WNOHANG)) {
-            Ok(WaitStatus::Exited(pid, code)) => return Reaped::Child(pid, How::Code(code)),
-            Ok(WaitStatus::Signaled(pid, signal, _)) => return Reaped::Child(pid, How::Signal(signal as i32)),
+            Ok(WaitStatus::Exited(pid, code)) => return Reaped::Child(pid, ExitKind::Code(code)),
+            Ok(WaitStatus::Signaled(pid, signal, _)) => return Reaped::Child(pid, ExitKind::Signal(signal as i32)),
             Ok(WaitStatus::StillAlive) => return Reaped::NoneYet,
             Err(Errno::ECHILD) => return Reaped::Alone,
             Ok(_) | Err(Errno::EINTR) => {}
@@ -48,7 +48,7 @@ pub(crate) fn reap(which: Option<Pid>) -> Reaped {
 }
 
 /// Reaps children until there are none, or until `patience` is over. Calls `seen` for each. Returns whether none is left.
-pub(crate) fn reap_all(patience: Duration, mut seen: impl FnMut(Pid, How)) -> bool {
+pub(crate) fn reap_all(patience: Duration, mut seen: impl FnMut(Pid, ExitKind)) -> bool {
     let mut until = None;
     loop {
         match reap(None) {
@@ -65,16 +65,16 @@ pub(crate) fn reap_all(patience: Duration, mut seen: impl FnMut(Pid, How)) -> bo
 
 /// How the descendants of this process are found.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Tree {
+pub(crate) struct ProcessTree {
     /// Whether this process can signal its own descendants and no other process. Then one call signals all of them, and
     /// they cannot outrun it by forking.
     pub(crate) is_alone: bool,
 }
 
-impl Tree {
+impl ProcessTree {
     /// Kills all descendants of this process until none is left, or until `patience` is over. Calls `seen` for each child.
     /// Returns whether none is left.
-    pub(crate) fn kill_all(self, patience: Duration, mut seen: impl FnMut(Pid, How)) -> bool {
+    pub(crate) fn kill_all(self, patience: Duration, mut seen: impl FnMut(Pid, ExitKind)) -> bool {
         let began = Instant::now();
         loop {
             self.signal_all(Signal::SIGKILL);

@@ -35,7 +35,7 @@ const ROOM: usize = 16 * 1024;
 
 /// A message from the gateway to a launcher.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Request<'a> {
+pub(crate) enum LauncherRequest<'a> {
     /// Start a program. Its three streams come with the message.
     #[serde(borrow)]
     Start(Start<'a>),
@@ -45,7 +45,7 @@ pub(crate) enum Request<'a> {
 
 /// A message from a launcher to the gateway.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Report {
+pub(crate) enum LauncherReport {
     /// The launcher is ready: at first when it is confined, later when it has emptied its folder. Names what the kernel could not
     /// take away.
     Ready(Vec<String>),
@@ -59,7 +59,7 @@ pub(crate) enum Report {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Ended {
     /// By an exit code or a signal.
-    pub(crate) how: How,
+    pub(crate) how: ExitKind,
     /// The processor time that it and its children took.
     pub(crate) cpu: Duration,
     /// The most memory that one process of this launcher ever took, in bytes.
@@ -85,7 +85,7 @@ pub(crate) enum Fate {
 
 /// How a program ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum How {
+pub(crate) enum ExitKind {
     /// With an exit code.
     Code(i32),
     /// By a signal.
@@ -184,7 +184,7 @@ impl Inbox {
         }
     }
 
-    /// The streams of the last [`Request::Start`].
+    /// The streams of the last [`LauncherRequest::Start`].
     pub(crate) fn streams(&mut self) -> Vec<OwnedFd> {
         std::mem::take(&mut self.streams)
     }
@@ -238,10 +238,10 @@ mod tests {
         };
         let variables: Environment<'_> =
             [("A", "1"), ("B", ""), ("A", "2=3")].map(|(name, value)| (name.into(), OsStr::new(value).into())).into();
-        let stop = frame(&Request::Stop(Duration::from_millis(1500))).unwrap();
+        let stop = frame(&LauncherRequest::Stop(Duration::from_millis(1500))).unwrap();
         for size in [0, 5, ROOM, 10 * ROOM] {
             let argument = "x".repeat(size);
-            let start = frame(&Request::Start(program(&argument).start(&variables).unwrap())).unwrap();
+            let start = frame(&LauncherRequest::Start(program(&argument).start(&variables).unwrap())).unwrap();
             let expected = start.clone();
             let (mut end, other) = io::pipe().unwrap();
             let streams = [other.try_clone().unwrap().into(), other.try_clone().unwrap().into(), other.into()];
@@ -259,7 +259,7 @@ mod tests {
             assert!(is_stop(&mut inbox));
             let (body, mut streams) = (inbox.next().unwrap().unwrap(), inbox.streams());
             assert_eq!((body.as_slice(), inbox.filled, streams.len()), (&expected[HEAD..], 0, STREAMS));
-            let Request::Start(start) = message(&body).unwrap() else { panic!("{body:?}") };
+            let LauncherRequest::Start(start) = message(&body).unwrap() else { panic!("{body:?}") };
             let texts =
                 |texts: &Texts<'_>| texts.iter().map(|text| text.to_str().unwrap().to_owned()).collect::<Vec<_>>();
             assert_eq!(texts(&start.command), ["/bin/x", &argument]);
@@ -277,13 +277,13 @@ mod tests {
             assert!(is_stop(&mut inbox));
             sending.join().unwrap();
         }
-        inbox.send(&Report::Ready(vec!["x".to_owned()])).unwrap();
+        inbox.send(&LauncherReport::Ready(vec!["x".to_owned()])).unwrap();
         let mut report = vec![0; HEAD];
         ours.read_exact(&mut report).unwrap();
         let place = body(&report).unwrap().unwrap();
         report.resize(place.end, 0);
         ours.read_exact(&mut report[HEAD..]).unwrap();
-        assert_eq!(message::<Report>(&report[place]).unwrap(), Report::Ready(vec!["x".to_owned()]));
+        assert_eq!(message::<LauncherReport>(&report[place]).unwrap(), LauncherReport::Ready(vec!["x".to_owned()]));
         ours.write_all(&[0xff; HEAD]).unwrap();
         assert_eq!(inbox.next().unwrap_err().kind(), io::ErrorKind::InvalidData);
         drop(ours);

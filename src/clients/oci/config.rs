@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::{
     credentials::{Credentials, DockerConfig},
     reference::{canonical_registry, is_registry},
-    registry::{Confirm404, Registry, Rules},
+    registry::{Confirm404, Registry, RegistryRules},
 };
 use crate::{
     clients::outbound::{ClientCertificate, ClientOptions, Outbound, Tls, TlsKeys},
@@ -105,7 +105,7 @@ impl RegistryConfig {
         let url = format!("{}://{at}/", if self.plain_http { "http" } else { "https" });
         let url = problems.note(&path.key("endpoint"), Url::parse(&url))?;
         outbound.name_destination(Some(&url));
-        let rules = Rules { confirm_404: self.confirm404, denied_means_missing: self.denied_means_missing };
+        let rules = RegistryRules { confirm_404: self.confirm404, denied_means_missing: self.denied_means_missing };
         let credentials = Credentials::new(file, self.credential_helpers.clone());
         Some(Registry::new(name.to_owned(), url, line, credentials, rules))
     }

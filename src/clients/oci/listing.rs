@@ -28,7 +28,7 @@ const MAX_NAMES: usize = 50_000;
 const MAX_PAGES: usize = 1000;
 
 /// The names in a list, or why there is no list.
-pub(crate) type Listed = Result<Vec<String>, Missing>;
+pub(crate) type ListResult = Result<Vec<String>, Missing>;
 
 #[derive(Deserialize)]
 struct Tags {
@@ -47,7 +47,7 @@ impl Registries {
     ///
     /// # Errors
     /// When the whole list is not known by `deadline`.
-    pub async fn tags(&self, registry: &str, repository: &str, deadline: Instant) -> Result<Listed, BackendError> {
+    pub async fn tags(&self, registry: &str, repository: &str, deadline: Instant) -> Result<ListResult, BackendError> {
         let within = |error: BackendError| error.within(format_args!("registry {registry}: the tags of {repository}"));
         let origin = self.origin(registry).map_err(within)?;
         let read = |reply: &Reply| Ok(read::<Tags>(reply)?.tags.unwrap_or_default());
@@ -77,7 +77,7 @@ impl Registry {
         path: &str,
         read: impl Fn(&Reply) -> Result<Vec<String>, BackendError>,
         deadline: Instant,
-    ) -> Result<Listed, BackendError> {
+    ) -> Result<ListResult, BackendError> {
         let (mut names, mut seen) = (IndexSet::new(), HashSet::new());
         let (mut query, mut is_linked) = (Some(format!("n={PAGE}")), true);
         while let Some(asked) = query {

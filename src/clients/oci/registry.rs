@@ -13,7 +13,7 @@ use super::{
     challenge::Challenge,
     credentials::{Credential, Credentials},
     manifest,
-    token::{Pass, Purpose, Tokens, sensitive},
+    token::{Purpose, RegistryTokens, TokenPass, sensitive},
 };
 use crate::{
     bounded_cache::{self, Bounded},
@@ -42,7 +42,7 @@ pub(crate) enum Confirm404 {
 
 /// What a registry's answers mean.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Rules {
+pub(super) struct RegistryRules {
     pub(crate) confirm_404: Confirm404,
     pub(crate) denied_means_missing: bool,
 }
@@ -53,13 +53,13 @@ pub(super) struct Registry {
     /// Its name in image references.
     pub(crate) name: String,
     /// What its answers mean.
-    pub(crate) rules: Rules,
+    pub(crate) rules: RegistryRules,
     base: Url,
     line: Arc<HttpClient>,
     credentials: Credentials,
     /// The challenge for each scope, since its first 401.
     challenges: Bounded<String, Challenge>,
-    tokens: Tokens,
+    tokens: RegistryTokens,
 }
 
 /// One request to a registry.
@@ -88,9 +88,15 @@ impl RegistryRequest<'_> {
 
 impl Registry {
     /// A registry at `base` that has not been asked yet.
-    pub(crate) fn new(name: String, base: Url, line: Arc<HttpClient>, credentials: Credentials, rules: Rules) -> Self {
+    pub(crate) fn new(
+        name: String,
+        base: Url,
+        line: Arc<HttpClient>,
+        credentials: Credentials,
+        rules: RegistryRules,
+    ) -> Self {
         let challenges = bounded_cache::new(MAX_CHALLENGES);
-        Self { name, rules, base, line, credentials, challenges, tokens: Tokens::default() }
+        Self { name, rules, base, line, credentials, challenges, tokens: RegistryTokens::default() }
     }
 
     /// Sends a request, and buys a token if the registry wants one. A remembered credential or token that is refused is renewed
@@ -187,7 +193,7 @@ impl Registry {
     async fn send(
         &self,
         question: &RegistryRequest<'_>,
-        pass: Option<&Pass>,
+        pass: Option<&TokenPass>,
         credential: Option<&Credential>,
         deadline: Instant,
     ) -> Result<Reply, BackendError> {
@@ -209,7 +215,7 @@ impl Registry {
         question: &RegistryRequest<'_>,
         credential: &mut Option<Credential>,
         deadline: Instant,
-    ) -> Result<Pass, BackendError> {
+    ) -> Result<TokenPass, BackendError> {
         let scope = question.scope();
         let refusal = match self.authorize(challenge, &scope, credential.as_ref(), deadline).await {
             Err(error) if error.kind == ErrorKind::Denied => error,
@@ -230,13 +236,13 @@ impl Registry {
         scope: &str,
         credential: Option<&Credential>,
         deadline: Instant,
-    ) -> Result<Pass, BackendError> {
+    ) -> Result<TokenPass, BackendError> {
         let denied = |why: String| BackendError::new(ErrorKind::Denied, why);
         let Some(purpose) = self.purpose(challenge, scope)? else {
             let basic = credential.and_then(Credential::basic).ok_or_else(|| {
                 denied("it wants a user name and password; set `dockerConfig` for it under `registries`".to_owned())
             })?;
-            return Ok(Pass { authorization: sensitive(basic.expose())?, was_kept: false });
+            return Ok(TokenPass { authorization: sensitive(basic.expose())?, was_kept: false });
         };
         self.tokens.get(purpose, credential.cloned(), &self.line, deadline).await
     }

@@ -43,7 +43,7 @@ pub struct Purpose {
 
 /// The tokens of one registry.
 #[derive(Debug, Default)]
-pub(super) struct Tokens {
+pub(super) struct RegistryTokens {
     kept: Arc<Mutex<HashMap<TokenKey, Token>>>,
     flights: Flights<TokenKey, (), Result<HeaderValue, BackendError>>,
 }
@@ -58,7 +58,7 @@ struct Token {
 
 /// The authorization for a request.
 #[derive(Debug, Clone)]
-pub(super) struct Pass {
+pub(super) struct TokenPass {
     /// The header.
     pub(crate) authorization: HeaderValue,
     /// Whether it was bought for an earlier request. It may have been revoked since.
@@ -95,7 +95,7 @@ impl Purpose {
     }
 }
 
-impl Tokens {
+impl RegistryTokens {
     /// A valid token. Buys one if there is none.
     ///
     /// # Errors
@@ -106,11 +106,11 @@ impl Tokens {
         credential: Option<Credential>,
         line: &Arc<HttpClient>,
         deadline: Instant,
-    ) -> Result<Pass, BackendError> {
+    ) -> Result<TokenPass, BackendError> {
         let key = purpose.key(credential.as_ref());
         let kept = || kept(&self.kept, &key);
         if let Some(authorization) = kept() {
-            return Ok(Pass { authorization, was_kept: true });
+            return Ok(TokenPass { authorization, was_kept: true });
         }
         let fetch = || {
             let (line, keep) = (Arc::clone(line), Arc::clone(&self.kept));
@@ -130,7 +130,7 @@ impl Tokens {
             };
             self.flights.join(key, || kept().map(Ok), || (), work)
         };
-        Ok(Pass { authorization: wait(fetch, deadline).await?, was_kept: false })
+        Ok(TokenPass { authorization: wait(fetch, deadline).await?, was_kept: false })
     }
 
     /// Drops the token for `purpose`, unless it is already another one than `refused`.

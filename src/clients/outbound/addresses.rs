@@ -47,13 +47,13 @@ pub(crate) struct Addresses {
     "the name {name} is at {address}, {what}, and is not asked there unless that is allowed: \
      `outbound: {{ allowAddresses: [{address}] }}`{}", self.advice()
 )]
-pub(crate) struct Refused {
+pub(crate) struct RefusedAddress {
     name: String,
     address: IpAddr,
     what: Inner,
 }
 
-impl Refused {
+impl RefusedAddress {
     /// A service of a cluster is often called by its name and namespace, which looks like a public name.
     fn advice(&self) -> String {
         let is_short = self.what == Inner::Private && self.name.matches('.').count() == 1;
@@ -103,7 +103,7 @@ impl Addresses {
         for address in found {
             match self.may_ask(name, address) {
                 Ok(()) => good.push(address),
-                Err(what) => refused = refused.or(Some(Refused { name: name.to_owned(), address, what })),
+                Err(what) => refused = refused.or(Some(RefusedAddress { name: name.to_owned(), address, what })),
             }
         }
         match refused {
@@ -250,7 +250,7 @@ mod tests {
     fn a_short_name_gets_advice_to_add_svc() {
         let told = |name: &str, address: &str| {
             let (name, address) = (name.to_owned(), address.parse().unwrap());
-            Refused { name, address, what: Inner::of(address).unwrap() }.to_string()
+            RefusedAddress { name, address, what: Inner::of(address).unwrap() }.to_string()
         };
         assert!(told("hello.tools", "10.0.0.1").ends_with("`; a service of this cluster is called hello.tools.svc"));
         for other in [told("hello.tools", "127.0.0.1"), told("a.example.com", "10.0.0.1")] {

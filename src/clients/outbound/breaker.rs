@@ -55,7 +55,7 @@ pub(crate) enum End {
 
 /// Lets one call through. Dropped without an [`End`], it leaves everything as it was.
 #[derive(Debug)]
-pub(crate) struct Pass {
+pub(crate) struct BreakerPass {
     breaker: Arc<Breaker>,
     era: u64,
     is_probe: bool,
@@ -74,14 +74,14 @@ impl Breaker {
     ///
     /// # Errors
     /// When the destination is left alone, with the reason.
-    pub(crate) fn enter(self: &Arc<Self>, now: Timestamp) -> Result<Pass, BackendError> {
+    pub(crate) fn enter(self: &Arc<Self>, now: Timestamp) -> Result<BreakerPass, BackendError> {
         let mut state = self.state();
         state.check(now)?;
         let is_probe = state.open.is_some();
         if let Some(open) = &mut state.open {
             open.is_probed = true;
         }
-        Ok(Pass { breaker: Arc::clone(self), era: state.era, is_probe })
+        Ok(BreakerPass { breaker: Arc::clone(self), era: state.era, is_probe })
     }
 
     fn state(&self) -> MutexGuard<'_, BreakerState> {
@@ -89,7 +89,7 @@ impl Breaker {
     }
 }
 
-impl Pass {
+impl BreakerPass {
     /// Whether this call finds out if the destination is well again.
     pub(crate) const fn is_probe(&self) -> bool {
         self.is_probe
@@ -106,7 +106,7 @@ impl Pass {
     }
 }
 
-impl Drop for Pass {
+impl Drop for BreakerPass {
     fn drop(&mut self) {
         if self.is_probe {
             let mut state = self.breaker.state();

@@ -13,9 +13,9 @@ use zeroize::Zeroizing;
 
 use super::{
     Call, Reply,
-    addresses::{Addresses, Refused},
+    addresses::{Addresses, RefusedAddress},
     config::Proxy,
-    tls::{Certificates, Tls},
+    tls::{LoadedCertificates, Tls},
 };
 use crate::{
     domain::{
@@ -46,7 +46,7 @@ pub(crate) struct Transport {
 
 #[derive(Debug)]
 struct Made {
-    certificates: Certificates,
+    certificates: LoadedCertificates,
     password: Option<Secret>,
     read_at: Instant,
     /// Built at its first use: reading the system's certificates takes longer than the rest of the start.
@@ -55,16 +55,16 @@ struct Made {
 
 /// Why there is no whole answer.
 #[derive(Debug)]
-pub(crate) struct Failure {
+pub(crate) struct ExchangeFailure {
     /// The kind of failure.
-    pub(crate) how: How,
+    pub(crate) how: FailureKind,
     /// What happened, without the destination.
     pub(crate) what: String,
 }
 
 /// The kinds of failures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum How {
+pub(crate) enum FailureKind {
     /// No connection, so nothing was sent.
     Connect,
     /// The host has only addresses that may not be asked.
@@ -85,7 +85,7 @@ impl Transport {
     /// # Errors
     /// When the certificates of `tls` cannot be used. The text names the file.
     pub(crate) fn new(tls: Tls, proxy: Option<Proxy>, addresses: Addresses) -> Result<Self, String> {
-        let certificates = Certificates::read(&tls)?;
+        let certificates = LoadedCertificates::read(&tls)?;
         let made = Made { certificates, password: None, read_at: Instant::now(), client: None };
         Ok(Self { tls, proxy, addresses, made: Mutex::new(made) })
     }
@@ -132,8 +132,8 @@ impl Transport {
         self.tls.has_files() || self.proxy.as_ref().is_some_and(|proxy| proxy.credential.is_some())
     }
 
-    fn material(&self) -> Result<(Certificates, Option<Secret>), String> {
-        Ok((Certificates::read(&self.tls)?, self.password()?))
+    fn material(&self) -> Result<(LoadedCertificates, Option<Secret>), String> {
+        Ok((LoadedCertificates::read(&self.tls)?, self.password()?))
     }
 
     fn password(&self) -> Result<Option<Secret>, String> {
@@ -177,7 +177,7 @@ impl Transport {
         &self,
         call: &Call,
         secrets: &Secrets,
-    ) -> Result<Result<Reply, Failure>, BackendError> {
+    ) -> Result<Result<Reply, ExchangeFailure>, BackendError> {
         let (client, shown) = self.ready()?;
         let mut exchanged = self.exchange_by(&client, call, secrets).await;
         if let (Ok(reply), Some(shown)) = (&mut exchanged, shown) {
@@ -186,7 +186,12 @@ impl Transport {
         Ok(exchanged)
     }
 
-    async fn exchange_by(&self, client: &reqwest::Client, call: &Call, secrets: &Secrets) -> Result<Reply, Failure> {
+    async fn exchange_by(
+        &self,
+        client: &reqwest::Client,
+        call: &Call,
+        secrets: &Secrets,
+    ) -> Result<Reply, ExchangeFailure> {
         let head_by = call.deadline.min(Instant::now() + HEAD_TIMEOUT);
         let mut request = reqwest::Request::new(call.method.clone(), call.url.clone());
         request.headers_mut().clone_from(&call.headers);
@@ -203,7 +208,7 @@ impl Transport {
             } else {
                 format!("no answer began within {} s", HEAD_TIMEOUT.as_secs())
             };
-            Failure { how: How::Timeout, what }
+            ExchangeFailure { how: FailureKind::Timeout, what }
         })?;
         let mut response = sent.map_err(|error| self.failure(&error))?;
         let (status, headers) = (response.status(), std::mem::take(response.headers_mut()));
@@ -213,25 +218,25 @@ impl Transport {
         loop {
             let chunk = timeout_at(call.deadline, response.chunk())
                 .await
-                .map_err(|_| Failure { how: How::Timeout, what: "no whole answer in time".to_owned() })?
+                .map_err(|_| ExchangeFailure { how: FailureKind::Timeout, what: "no whole answer in time".to_owned() })?
                 .map_err(|error| self.failure(&error))?;
             let Some(chunk) = chunk else { break };
             if body.len() + chunk.len() > call.most {
                 let what = format!("the answer is larger than {} bytes", call.most);
-                return Err(Failure { how: How::TooLarge, what });
+                return Err(ExchangeFailure { how: FailureKind::TooLarge, what });
             }
             body.extend_from_slice(&chunk);
         }
         Ok(Reply { status, headers, body: body.freeze(), secrets: secrets.clone(), rest: None, attempts: 1 })
     }
 
-    fn failure(&self, error: &reqwest::Error) -> Failure {
+    fn failure(&self, error: &reqwest::Error) -> ExchangeFailure {
         let why = cause(error);
         if error.is_timeout() {
-            return Failure { how: How::Timeout, what: format!("timed out: {why}") };
+            return ExchangeFailure { how: FailureKind::Timeout, what: format!("timed out: {why}") };
         }
-        if let Some(refused) = find::<Refused>(error) {
-            return Failure { how: How::Refused, what: refused.to_string() };
+        if let Some(refused) = find::<RefusedAddress>(error) {
+            return ExchangeFailure { how: FailureKind::Refused, what: refused.to_string() };
         }
         if matches!(find(error), Some(rustls::Error::InvalidCertificate(_))) {
             let advice = match &self.tls.ca {
@@ -239,17 +244,17 @@ impl Transport {
                 None => "if a private CA signed it, name that CA's file as `ca`".to_owned(),
             };
             let what = format!("cannot connect: its certificate is not trusted ({why}); {advice}");
-            return Failure { how: How::Untrusted, what };
+            return ExchangeFailure { how: FailureKind::Untrusted, what };
         }
         let (how, what) = if error.is_connect() {
-            (How::Connect, "cannot connect")
+            (FailureKind::Connect, "cannot connect")
         } else if error.is_body() || error.is_decode() {
-            (How::Broken, "the answer broke off")
+            (FailureKind::Broken, "the answer broke off")
         } else {
-            (How::Broken, "the request failed")
+            (FailureKind::Broken, "the request failed")
         };
         let through = match &self.proxy {
-            Some(proxy) if how == How::Connect => {
+            Some(proxy) if how == FailureKind::Connect => {
                 format!(
                     " (all but what `outbound.proxy.except` names goes through the proxy {})",
                     proxy.url.origin().ascii_serialization()
@@ -257,18 +262,18 @@ impl Transport {
             }
             _ => String::new(),
         };
-        Failure { how, what: format!("{what}: {why}{through}") }
+        ExchangeFailure { how, what: format!("{what}: {why}{through}") }
     }
 }
 
-impl Failure {
+impl ExchangeFailure {
     /// The error for the caller. It does not count attempts: the same cause has the same message.
     pub(crate) fn into_error(self) -> BackendError {
         let kind = match self.how {
-            How::Connect | How::Untrusted | How::Broken => ErrorKind::Unavailable,
-            How::Timeout => ErrorKind::Timeout,
-            How::Refused => ErrorKind::Denied,
-            How::TooLarge => ErrorKind::InvalidOutput,
+            FailureKind::Connect | FailureKind::Untrusted | FailureKind::Broken => ErrorKind::Unavailable,
+            FailureKind::Timeout => ErrorKind::Timeout,
+            FailureKind::Refused => ErrorKind::Denied,
+            FailureKind::TooLarge => ErrorKind::InvalidOutput,
         };
         BackendError::new(kind, self.what)
     }

@@ -1,6 +1,6 @@
 //! Counts attempts, and the calls that were not sent.
 
-use super::{Outcome, client::How, reply::is_failure};
+use super::{Outcome, client::FailureKind, reply::is_failure};
 use crate::{
     domain::error::{BackendError, ErrorKind},
     telemetry::trace::Record,
@@ -14,12 +14,12 @@ pub(crate) fn sent(outcome: &Outcome) -> &'static str {
         Ok(reply) if reply.status.is_client_error() => "refused",
         Ok(_) => "ok",
         Err(failure) => match failure.how {
-            How::Connect => "connect",
-            How::Refused => "forbidden",
-            How::Untrusted => "untrusted",
-            How::Timeout => "timeout",
-            How::Broken => "broken",
-            How::TooLarge => "too_large",
+            FailureKind::Connect => "connect",
+            FailureKind::Refused => "forbidden",
+            FailureKind::Untrusted => "untrusted",
+            FailureKind::Timeout => "timeout",
+            FailureKind::Broken => "broken",
+            FailureKind::TooLarge => "too_large",
         },
     }
 }

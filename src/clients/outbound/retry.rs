@@ -6,7 +6,7 @@ use http::{HeaderMap, header};
 
 use super::{
     Reply,
-    client::{Failure, How},
+    client::{ExchangeFailure, FailureKind},
     reply::is_failure,
 };
 use crate::domain::clock::Timestamp;
@@ -28,7 +28,7 @@ pub(crate) const LONGEST_REST: Duration = Duration::from_hours(1);
 /// Only what was not asked, or not served, is asked again: an answer that broke off or did not come in time may cost
 /// its source as much again.
 pub(crate) fn wait(
-    outcome: &Result<Reply, Failure>,
+    outcome: &Result<Reply, ExchangeFailure>,
     attempts: u32,
     took: Duration,
     left: Duration,
@@ -38,7 +38,7 @@ pub(crate) fn wait(
         return None;
     }
     let asked = match outcome {
-        Err(failure) if failure.how == How::Connect => Duration::ZERO,
+        Err(failure) if failure.how == FailureKind::Connect => Duration::ZERO,
         Ok(reply) if is_failure(reply.status) => reply.rest.unwrap_or_default(),
         _ => return None,
     };
@@ -102,14 +102,14 @@ mod tests {
             assert!(!again(Ok(reply(status, None))), "{status}");
         }
         for (how, expected) in [
-            (How::Connect, true),
-            (How::Refused, false),
-            (How::Untrusted, false),
-            (How::Timeout, false),
-            (How::Broken, false),
-            (How::TooLarge, false),
+            (FailureKind::Connect, true),
+            (FailureKind::Refused, false),
+            (FailureKind::Untrusted, false),
+            (FailureKind::Timeout, false),
+            (FailureKind::Broken, false),
+            (FailureKind::TooLarge, false),
         ] {
-            assert_eq!(again(Err(Failure { how, what: String::new() })), expected, "{how:?}");
+            assert_eq!(again(Err(ExchangeFailure { how, what: String::new() })), expected, "{how:?}");
         }
     }
 

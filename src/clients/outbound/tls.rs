@@ -43,7 +43,7 @@ impl Default for Tls {
 
 /// The content of the files of a [`Tls`].
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Certificates {
+pub(crate) struct LoadedCertificates {
     /// The hashes of the files, to notice changes.
     files: Vec<[u8; 32]>,
     trusted: Vec<Certificate>,
@@ -68,7 +68,7 @@ impl Tls {
     }
 }
 
-impl Certificates {
+impl LoadedCertificates {
     /// Reads the files of `tls`.
     ///
     /// # Errors
@@ -120,7 +120,7 @@ mod tests {
     fn an_invalid_ca_file_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("ca.crt");
-        assert!(Certificates::read(&Tls::default()).is_ok());
+        assert!(LoadedCertificates::read(&Tls::default()).is_ok());
         for (content, says) in [
             (None, "cannot read the CA file"),
             (Some(""), "holds no certificate"),
@@ -132,7 +132,7 @@ mod tests {
             if let Some(content) = content {
                 std::fs::write(&file, content).unwrap();
             }
-            let why = Certificates::read(&Tls { ca: Some(file.clone()), ..Tls::default() }).unwrap_err();
+            let why = LoadedCertificates::read(&Tls { ca: Some(file.clone()), ..Tls::default() }).unwrap_err();
             assert!(why.contains(says) && why.contains("ca.crt"), "{why}");
         }
     }
@@ -157,16 +157,16 @@ mod tests {
                     std::fs::write(file, content).unwrap();
                 }
             }
-            let why = Certificates::read(&tls).unwrap_err();
+            let why = LoadedCertificates::read(&tls).unwrap_err();
             assert!(why.contains(says), "{why}");
         }
         std::fs::write(&key, &one).unwrap();
-        let first = Certificates::read(&tls).unwrap();
-        assert!(first.is_same(&Certificates::read(&tls).unwrap()) && first.identity().is_some());
+        let first = LoadedCertificates::read(&tls).unwrap();
+        assert!(first.is_same(&LoadedCertificates::read(&tls).unwrap()) && first.identity().is_some());
         // A new certificate for the same key.
         let renewed = CertificateParams::new(vec!["new".into()]).unwrap();
         let renewed = renewed.self_signed(&KeyPair::from_pem(&one).unwrap()).unwrap().pem();
         std::fs::write(&cert, renewed).unwrap();
-        assert!(!first.is_same(&Certificates::read(&tls).unwrap()));
+        assert!(!first.is_same(&LoadedCertificates::read(&tls).unwrap()));
     }
 }

@@ -6,7 +6,7 @@
 use serde_json::{Map, Value};
 use serde_saphyr::{DuplicateKeyPolicy, Error, Location, Options, Spanned, options::MergeKeyPolicy};
 
-use super::yaml_tree::Tree;
+use super::yaml_tree::YamlTree;
 
 /// The most nodes in a stream. Each use of an alias counts in full.
 const MAX_NODES: usize = 2_000_000;
@@ -17,7 +17,7 @@ const MAX_NODES: usize = 2_000_000;
 /// On the first invalid document. The text gives line and column.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Vec<Value>, String> {
     let text = std::str::from_utf8(bytes).map_err(|error| format!("not UTF-8: {error}"))?;
-    let documents = serde_saphyr::from_multiple_with_options::<Spanned<Tree<String>>>(text, options());
+    let documents = serde_saphyr::from_multiple_with_options::<Spanned<YamlTree<String>>>(text, options());
     let documents = documents.map_err(|error| message(&error))?;
     documents.into_iter().map(|document| settle(document, text)).collect()
 }
@@ -46,10 +46,10 @@ fn message(error: &Error) -> String {
 }
 
 /// The value. Every number must be written as it is printed.
-fn settle(node: Spanned<Tree<String>>, text: &str) -> Result<Value, String> {
+fn settle(node: Spanned<YamlTree<String>>, text: &str) -> Result<Value, String> {
     let at = node.defined;
     match node.value {
-        Tree::Scalar(Value::Number(number)) => {
+        YamlTree::Scalar(Value::Number(number)) => {
             let written = written(at, text);
             if written == number.to_string() {
                 return Ok(Value::Number(number));
@@ -60,9 +60,9 @@ fn settle(node: Spanned<Tree<String>>, text: &str) -> Result<Value, String> {
                 written.escape_debug()
             ))
         }
-        Tree::Scalar(value) => Ok(value),
-        Tree::List(items) => items.into_iter().map(|item| settle(item, text)).collect(),
-        Tree::Mapping(entries) => {
+        YamlTree::Scalar(value) => Ok(value),
+        YamlTree::List(items) => items.into_iter().map(|item| settle(item, text)).collect(),
+        YamlTree::Mapping(entries) => {
             let mut map = Map::new();
             for (key, value) in entries {
                 // `1` and `"1"` are different keys in YAML, and the same key in JSON.

@@ -13,7 +13,7 @@ use std::{
 use minijinja::value::Serde;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::wire::{self, Answer, Task};
+use super::wire::{self, EvaluatorAnswer, Task};
 use crate::{
     clients::launcher,
     domain::document,
@@ -54,7 +54,7 @@ fn live() -> io::Result<()> {
         let task = wire::message(&body)?;
         let done = catch_unwind(AssertUnwindSafe(|| compiled.answer(&task)));
         let is_whole = done.is_ok();
-        wire::send(&mut answers, &done.unwrap_or(Answer::Panicked))?;
+        wire::send(&mut answers, &done.unwrap_or(EvaluatorAnswer::Panicked))?;
         if !is_whole {
             break;
         }
@@ -82,13 +82,13 @@ struct Compiled {
 }
 
 impl Compiled {
-    fn answer(&mut self, task: &Task<'_>) -> Answer {
+    fn answer(&mut self, task: &Task<'_>) -> EvaluatorAnswer {
         match task {
             Task::Expression { source, variables } => {
                 let json = self
                     .expression(source)
                     .and_then(|expression| expression.evaluate_json(variables, MAX_RESULT_BYTES));
-                json.transpose().map_or(Answer::TooLarge, Answer::Value)
+                json.transpose().map_or(EvaluatorAnswer::TooLarge, EvaluatorAnswer::Value)
             }
             Task::Template { source, place, context } => {
                 let parsed = document::parse(context);
@@ -96,7 +96,7 @@ impl Compiled {
                 let known = known.map_err(|message| Refusal { message, misfit: None });
                 let text =
                     known.and_then(|(values, template)| template.try_render(&minijinja::Value::from(Serde(&values))));
-                Answer::Text(text)
+                EvaluatorAnswer::Text(text)
             }
         }
     }

@@ -11,7 +11,7 @@ use tokio::{
 use super::{
     error::Cause,
     process::Process,
-    wire::{self, Answer, Task},
+    wire::{self, EvaluatorAnswer, Task},
 };
 use crate::{
     clients::launcher::Idle,
@@ -25,7 +25,7 @@ const LIGHT: (Duration, usize) = (Duration::from_millis(200), 64 * 1024);
 
 /// Evaluators of one size.
 #[derive(Debug)]
-pub(super) struct Pool {
+pub(super) struct EvaluatorPool {
     program: PathBuf,
     memory: u64,
     turns: Arc<Semaphore>,
@@ -40,7 +40,7 @@ struct Busy(Option<(Process, OwnedSemaphorePermit)>);
 #[derive(Debug, Default)]
 struct Waiting(watch::Sender<usize>);
 
-impl Pool {
+impl EvaluatorPool {
     /// At most `count` evaluators, each with `memory` bytes.
     pub(super) fn new(program: PathBuf, count: usize, memory: u64) -> Self {
         let turns = Arc::new(Semaphore::new(count));
@@ -48,7 +48,7 @@ impl Pool {
     }
 
     /// The answer to `task`. The evaluator is killed at the `deadline`, or when the caller is cancelled.
-    pub(super) async fn answer(&self, task: &Task<'_>, deadline: Instant) -> Result<Answer, Cause> {
+    pub(super) async fn answer(&self, task: &Task<'_>, deadline: Instant) -> Result<EvaluatorAnswer, Cause> {
         let turn = self.turn(deadline).await?;
         // Encoded only now: the frame is a copy of everything that the task reads, and many tasks may wait.
         let frame = wire::frame(task).map_err(|error| Cause::Crashed(error.to_string()))?;

@@ -11,7 +11,7 @@ use tokio::{
 use super::{
     ARGUMENT,
     error::Cause,
-    wire::{self, Answer, HEAD},
+    wire::{self, EvaluatorAnswer, HEAD},
 };
 
 /// jemalloc's options: one heap that returns free memory at once, so that more fits into little memory.
@@ -61,17 +61,17 @@ impl Process {
     }
 
     /// The answer to the task in `frame`.
-    pub(super) async fn answer(&mut self, frame: &[u8]) -> Result<Answer, Cause> {
+    pub(super) async fn answer(&mut self, frame: &[u8]) -> Result<EvaluatorAnswer, Cause> {
         self.given += 1;
         match self.exchange(frame).await {
-            Ok(Answer::TooLarge) => Err(Cause::Memory(self.memory >> 20)),
-            Ok(Answer::Panicked) => Err(Cause::Crashed("a bug in the evaluation".to_owned())),
+            Ok(EvaluatorAnswer::TooLarge) => Err(Cause::Memory(self.memory >> 20)),
+            Ok(EvaluatorAnswer::Panicked) => Err(Cause::Crashed("a bug in the evaluation".to_owned())),
             Ok(answer) => Ok(answer),
             Err(_) => Err(self.cause().await),
         }
     }
 
-    async fn exchange(&mut self, frame: &[u8]) -> io::Result<Answer> {
+    async fn exchange(&mut self, frame: &[u8]) -> io::Result<EvaluatorAnswer> {
         self.tasks.write_all(frame).await?;
         let mut head = [0; HEAD];
         self.answers.read_exact(&mut head).await?;

@@ -59,7 +59,7 @@ impl Task<'_> {
 
 /// The answer to a task.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Answer {
+pub(super) enum EvaluatorAnswer {
     /// The expression's value as JSON, or what is wrong with it.
     Value(Result<String, String>),
     /// The template's text, or what is wrong with it.
@@ -70,7 +70,7 @@ pub(super) enum Answer {
     Panicked,
 }
 
-impl Answer {
+impl EvaluatorAnswer {
     /// The outcome in metrics.
     pub(super) fn as_str(&self) -> &'static str {
         let is_wrong = match self {

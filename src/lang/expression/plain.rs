@@ -15,7 +15,7 @@ const MAX_RESULT_BYTES: usize = 48 * 1024 * 1024;
 
 /// A plain expression.
 #[derive(Debug)]
-pub(crate) enum Plain {
+pub(crate) enum PlainExpression {
     /// One value.
     One(Way),
     /// One object for each item of a list.
@@ -36,7 +36,7 @@ pub(crate) struct Way {
     fields: Vec<String>,
 }
 
-impl Plain {
+impl PlainExpression {
     /// `expression`, if it is plain.
     pub(crate) fn of(expression: &IdedExpr) -> Option<Self> {
         match &expression.expr {

@@ -10,7 +10,7 @@ use super::{MAX_TEXT_BYTES, RESERVED, ValueContext, printable, reference_part};
 
 /// The texts and names of a plain template, in order.
 #[derive(Debug)]
-pub(crate) struct Plain(Vec<Piece>);
+pub(crate) struct PlainTemplate(Vec<Piece>);
 
 #[derive(Debug)]
 enum Piece {
@@ -19,7 +19,7 @@ enum Piece {
     Name(Vec<String>),
 }
 
-impl Plain {
+impl PlainTemplate {
     /// `source`, if it is plain. `is_name` distinguishes names from keywords.
     pub(crate) fn parse(source: &str, is_name: impl Fn(&str) -> bool) -> Option<Self> {
         // minijinja drops the newline at the end of a template.
