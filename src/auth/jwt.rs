@@ -1,6 +1,5 @@
-//! Callers that an issuer vouches for by JSON Web Tokens (RFC 7519). What a token says of itself chooses among what the
-//! configuration names: the issuer, one of its keys, one of its algorithms. Nothing that it says is told before its signature is
-//! verified.
+//! Callers with JSON Web Tokens (RFC 7519). A token's own claims only choose among the issuers, keys and algorithms of the configuration.
+//! Nothing of a token is shown to its sender before its signature is verified.
 
 mod claims;
 mod compact;
@@ -31,18 +30,18 @@ use crate::{
 /// How many verified tokens are remembered.
 const MAX_KNOWN: u64 = 4096;
 
-/// All issuers, and the tokens of theirs that were verified.
+/// All issuers, and their verified tokens.
 pub(crate) struct Issuers {
     issuers: Vec<Issuer>,
     known: Bounded<TokenHash, KnownToken>,
 }
 
-/// A token that was verified.
+/// A verified token.
 #[derive(Clone)]
 struct KnownToken {
     caller: Arc<Caller>,
     expires: Timestamp,
-    /// What it was verified with. When that is no longer in use, the token is verified again.
+    /// The keys that verified it. When they are no longer in use, the token is verified again.
     keys: Arc<Keys>,
     set: Arc<KeySet>,
 }
@@ -61,16 +60,16 @@ impl Issuers {
         (now < known.expires && known.keys.is_current(&known.set)).then_some(known.caller)
     }
 
-    /// Whether one of them issued `token`, by its own word.
+    /// Whether `token` claims to come from one of the issuers.
     pub(crate) fn name(&self, token: &Compact<'_>) -> bool {
         token.issuer().is_some_and(|named| self.issuers.iter().any(|issuer| issuer.is_called(named)))
     }
 
-    /// The caller of `token`, whose hash is `hash`, by the issuer that it names. Where several entries name that issuer, one that
-    /// takes it is enough.
+    /// The caller of `token`, whose hash is `hash`, by the issuer that it names. If several entries have that issuer, one that accepts the token
+    /// is enough.
     ///
     /// # Errors
-    /// When none takes it. What cannot be told now is told before what is wrong.
+    /// When no entry accepts it. An unknown result comes before a wrong token.
     pub(crate) async fn admit(
         &self,
         token: &Compact<'_>,
@@ -91,7 +90,7 @@ impl Issuers {
         Err(refused)
     }
 
-    /// Keeps the keys of all issuers fresh, for as long as it is polled.
+    /// Fetches the keys of all issuers regularly.
     pub(crate) async fn keep_keys(&self) {
         join_all(self.issuers.iter().map(|issuer| Arc::clone(issuer.keys()).keep())).await;
     }
@@ -106,17 +105,17 @@ impl Issuers {
         self.issuers.iter().for_each(|issuer| issuer.keys().reread());
     }
 
-    /// What callers may ask, by issuer.
+    /// The allowances, by issuer.
     pub(crate) fn allowances(&self) -> impl Iterator<Item = (&str, &Arc<Allowance>)> {
         self.issuers.iter().map(Issuer::allowance)
     }
 
-    /// The same, to be put in another's place.
+    /// The same, for replacing them.
     pub(crate) fn allowances_mut(&mut self) -> impl Iterator<Item = (&str, &mut Arc<Allowance>)> {
         self.issuers.iter_mut().map(Issuer::allowance_mut)
     }
 
-    /// Takes over what `former` knows of the keys that are published, so that a new configuration waits for none of them.
+    /// Takes over the fetched keys of `former`, so that a new configuration does not wait for them.
     pub(crate) fn take_over(&self, former: &Self) {
         for own in &self.issuers {
             former.issuers.iter().for_each(|other| own.keys().take_over(other.keys()));

@@ -1,10 +1,8 @@
-//! Callers that a Kubernetes API server vouches for: it is asked whose token it is (`TokenReview`), for the gateway's own audience,
-//! and what it said holds for a short time. Only JWTs are shown to it, as service accounts have them: a mistyped password is nobody
-//! else's business.
+//! Callers that a Kubernetes API server authenticates. It is asked whose token it is (`TokenReview`), for the gateway's own audience, and its
+//! answer is remembered for a short time. Only JWTs are sent to it, as service accounts have them; a mistyped password is not.
 //!
-//! Strangers pay for being asked about: their address has a budget and few places, and what cannot be good is not asked about at all.
-//! Whose token was good a short time ago waits for none of them, and is still believed for a while where the API server does not
-//! answer.
+//! Reviews of unknown tokens are limited per address, in rate and in concurrency, and a token that cannot be good is not reviewed. Tokens
+//! that were good a short time ago have their own limits, and are accepted for a while if the API server does not answer.
 
 mod answer;
 mod api;
@@ -44,40 +42,40 @@ use crate::{
     flight::{FlightGuard, Flights, Join, wait::wait},
 };
 
-/// How long the API server is waited for.
+/// How long a caller waits for the API server.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How much of that a question about a stranger has at least, which is enough for a server that is well. It waits for a place before.
-const LEAST: Duration = Duration::from_secs(3);
-/// How long it is waited for where its last word stands in for its answer.
-const SOON: Duration = Duration::from_secs(1);
-/// How many questions there may be at once about tokens of strangers at one address.
-const PLACES_PER_PEER: usize = 2;
-/// About how many such tokens it may be asked without a pause.
-const AT_ONCE: NonZeroU32 = NonZeroU32::new(20).expect("it is not 0");
-/// About how many more each second.
-const PER_SECOND: NonZeroU32 = NonZeroU32::new(2).expect("it is not 0");
+/// The part of that time which is left for the review of an unknown token after it has waited for a permit. It is enough for a healthy server.
+const MIN_REVIEW_TIME: Duration = Duration::from_secs(3);
+/// How long a caller waits if the API server's last answer can be used instead.
+const SHORT_PATIENCE: Duration = Duration::from_secs(1);
+/// How many unknown tokens of one address may be under review at once.
+const REVIEWS_PER_PEER: usize = 2;
+/// How many unknown tokens of one address are reviewed without a pause.
+const REVIEW_BURST: NonZeroU32 = NonZeroU32::new(20).expect("it is not 0");
+/// How many more unknown tokens of one address are then reviewed per second.
+const REVIEWS_PER_SECOND: NonZeroU32 = NonZeroU32::new(2).expect("it is not 0");
 
-/// A cluster's API server, and the tokens that it was asked about.
+/// A cluster's API server, and the tokens that it reviewed.
 pub(crate) struct Reviews {
     api: Api,
     callers: Vec<Reviewed>,
     known: KnownTokens,
     flights: Flights<TokenHash, (), Answer>,
-    /// About how many tokens of strangers it may be asked.
+    /// The budget of each address for reviews of unknown tokens.
     budget: Arc<Budget>,
-    places: ReviewPermits,
-    /// Whether its last word stands in for its answers, so that it is told once.
+    permits: ReviewPermits,
+    /// Whether the API server does not answer now, so that this is logged once.
     is_silent: AtomicBool,
     clock: Arc<dyn Clock>,
 }
 
-/// What came of a review.
+/// The result of a review.
 type Verdict = Result<Arc<Caller>, Refused>;
-/// The same, where there may have been none.
+/// The same, or why there was no review.
 type Answer = Result<Verdict, BackendError>;
 
 impl Reviews {
-    /// Checks `config`, which stands at `path`. The API server is not asked.
+    /// Checks `config`, at `path`. Sends nothing to the API server.
     pub(crate) fn build(
         config: &TokenReviewConfig,
         means: AuthContext<'_>,
@@ -86,7 +84,7 @@ impl Reviews {
     ) -> Option<Self> {
         if config.callers.is_empty() {
             let help = "name one: `callers: [ { user: \"system:serviceaccount:argocd:*\" } ]`";
-            problems.error_with_help(&path.key("callers"), "without any, nobody's token is taken", help);
+            problems.error_with_help(&path.key("callers"), "without callers, no token is accepted", help);
         }
         let at = path.key("callers");
         let callers = config.callers.iter().enumerate();
@@ -97,14 +95,14 @@ impl Reviews {
             callers,
             known: KnownTokens::new(),
             flights: Flights::default(),
-            budget: Arc::new(Budget::new(AT_ONCE, PER_SECOND)),
-            places: ReviewPermits::new(PLACES, PLACES_PER_PEER),
+            budget: Arc::new(Budget::new(REVIEW_BURST, REVIEWS_PER_SECOND)),
+            permits: ReviewPermits::new(PLACES, REVIEWS_PER_PEER),
             is_silent: AtomicBool::new(false),
             clock: Arc::clone(means.clock),
         })
     }
 
-    /// Takes over what addresses have spent, and what the same API server said of good tokens.
+    /// Takes over the spent budgets, and the good tokens if the API server is the same.
     pub(crate) fn take_over(&mut self, former: &Self) {
         self.budget = Arc::clone(&former.budget);
         if self.api.is_same(&former.api) {
@@ -112,26 +110,25 @@ impl Reviews {
         }
     }
 
-    /// What its callers may ask, by what they are called in the configuration.
+    /// The allowances, by the entries' names.
     pub(crate) fn allowances(&self) -> impl Iterator<Item = (&str, &Arc<Allowance>)> {
         self.callers.iter().map(Reviewed::allowance)
     }
 
-    /// The same, to be put in another's place.
+    /// The same, for replacing them.
     pub(crate) fn allowances_mut(&mut self) -> impl Iterator<Item = (&str, &mut Arc<Allowance>)> {
         self.callers.iter_mut().map(Reviewed::allowance_mut)
     }
 
-    /// What was found out about the token with this hash, if that still holds at `now`.
+    /// The remembered result for the token with this hash, if it still holds at `now`.
     pub(crate) fn known(&self, token: &TokenHash, now: Timestamp) -> Option<Verdict> {
         self.known.verdict(token, now)
     }
 
-    /// The caller of `token`, whose hash is `hash`, and which somebody at `peer` sent. The API server is asked once, however many send
-    /// it.
+    /// The caller of `token`, whose hash is `hash`, and which came from `peer`. Requests with the same token share one review.
     ///
     /// # Errors
-    /// When it is nobody's, for somebody else, or that is not known.
+    /// When the token is not good, is for another audience, or cannot be reviewed.
     pub(crate) async fn admit(self: &Arc<Self>, token: &Compact<'_>, hash: TokenHash, peer: IpAddr) -> Verdict {
         let now = self.clock.now();
         if let Some(good) = self.known.good(&hash, now) {
@@ -146,7 +143,7 @@ impl Reviews {
         wait(join, deadline).await.unwrap_or_else(|error| Err(unknown(&error)))
     }
 
-    /// The caller of a token that was `good`. Its last word stands where the API server does not answer soon.
+    /// The caller of a token that was `good`. If the API server does not answer soon, its last answer is used.
     async fn ask_again(self: &Arc<Self>, token: &Compact<'_>, hash: TokenHash, good: &Good) -> Verdict {
         let deadline = Instant::now() + PATIENCE;
         let join = || self.join(About::KnownTokens, token, hash, deadline);
@@ -154,7 +151,7 @@ impl Reviews {
         if !good.stands(self.clock.now()) {
             return asked.await.unwrap_or_else(|error| Err(unknown(&error)));
         }
-        let error = match timeout(SOON, asked).await {
+        let error = match timeout(SHORT_PATIENCE, asked).await {
             Ok(Ok(verdict)) => {
                 if self.is_silent.swap(false, Ordering::Relaxed) {
                     tracing::info!("the API server answers again (auth.tokenReview)");
@@ -162,8 +159,8 @@ impl Reviews {
                 return verdict;
             }
             Ok(Err(error)) => error.message,
-            // It goes on, and what comes of it counts for the next call.
-            Err(_) => format!("no answer within {} s", SOON.as_secs()),
+            // The review goes on, and the next call uses its result.
+            Err(_) => format!("no answer within {} s", SHORT_PATIENCE.as_secs()),
         };
         good.failed(self.clock.now());
         self.api.metrics().spared("stood_in");
@@ -171,13 +168,13 @@ impl Reviews {
             tracing::warn!(
                 error,
                 caller = good.caller.name,
-                "the API server does not answer; what it said last stands for 5 minutes (auth.tokenReview)"
+                "the API server does not answer; its last answer is used for 5 minutes (auth.tokenReview)"
             );
         }
         Ok(Arc::clone(&good.caller))
     }
 
-    /// Joins those who wait for a review of `token`, or begins one.
+    /// Joins the review of `token` that is under way, or starts one.
     fn join(self: &Arc<Self>, about: About, token: &Compact<'_>, hash: TokenHash, deadline: Instant) -> Join<Answer> {
         let (reviews, expires) = (Arc::clone(self), token.expires());
         let token = token.whole();
@@ -189,17 +186,17 @@ impl Reviews {
             });
             known.map(Ok)
         };
-        let begin = deadline.checked_sub(LEAST).unwrap_or(deadline);
+        let begin = deadline.checked_sub(MIN_REVIEW_TIME).unwrap_or(deadline);
         let work = move |seat: FlightGuard<_, _, _>| async move {
             let said = match about {
                 About::KnownTokens => reviews.api.ask(about, &token, deadline).await,
                 About::Stranger(peer) => {
-                    let place = timeout_at(begin, reviews.places.enter(peer)).await;
-                    if place.is_ok() {
+                    let permit = timeout_at(begin, reviews.permits.enter(peer)).await;
+                    if permit.is_ok() {
                         reviews.api.ask(about, &token, deadline).await
                     } else {
                         reviews.api.metrics().spared("busy");
-                        Err(BackendError::unavailable("others are asked about, and there was no place in time"))
+                        Err(BackendError::unavailable("too many other tokens are under review"))
                     }
                 }
             };
@@ -208,7 +205,7 @@ impl Reviews {
         self.flights.join(hash, recheck, || (), work)
     }
 
-    /// Spends what somebody at `peer` has to be asked about.
+    /// Spends one review of the budget of `peer`.
     fn spend(&self, peer: IpAddr) -> Result<(), Refused> {
         self.budget.spend(peer).map_err(|after| {
             self.api.metrics().spared("throttled");
@@ -216,7 +213,7 @@ impl Reviews {
         })
     }
 
-    /// Notes for a while what the API server said.
+    /// Remembers the API server's answer for a while.
     fn settle(&self, said: ReviewAnswer, hash: TokenHash, expires: Option<Timestamp>) -> Verdict {
         let since = self.clock.now();
         let expires = expires.unwrap_or(since);
@@ -247,7 +244,7 @@ impl Reviews {
     }
 }
 
-/// Whose a token is could not be found out.
+/// The refusal when a token could not be reviewed.
 fn unknown(error: &BackendError) -> Refused {
-    Refused::Unknown(format!("auth.tokenReview: whose token it is is not known: {error}"))
+    Refused::Unknown(format!("auth.tokenReview: the token could not be reviewed: {error}"))
 }

@@ -35,7 +35,7 @@ impl Scope {
             if role == Role::Admin {
                 problems.error_with_help(
                     &path.key(key),
-                    "the role `admin` opens no routes",
+                    "the role `admin` may not call routes",
                     format!("leave `{key}` out, and name another token for callers"),
                 );
             }

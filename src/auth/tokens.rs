@@ -263,7 +263,7 @@ mod tests {
         assert_eq!(twice, ["tokens[1].name: two tokens are called `a`"]);
         let admin =
             format!(r#"[{{"name":"a","sha256":"{hash}","role":"admin","routes":["x"],"applicationSets":["x"]}}]"#);
-        let opens = "the role `admin` opens no routes";
+        let opens = "the role `admin` may not call routes";
         assert_eq!(told(&admin), [format!("tokens[0].routes: {opens}"), format!("tokens[0].applicationSets: {opens}")]);
     }
     #[test]

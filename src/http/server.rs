@@ -1,5 +1,4 @@
-//! HTTP in, HTTP out: the only module that knows axum, and with [`error`] the only one that knows a
-//! status code.
+//! Requests and answers. Only this module knows axum, and only it and [`error`] know status codes.
 
 pub mod admin;
 mod body;
@@ -38,18 +37,18 @@ use crate::{
 /// The HTTP contract, as it is served at `/openapi.yaml`.
 pub(crate) const OPENAPI: &str = include_str!("../../openapi.yaml");
 
-/// How long a request's head may take to arrive, and an answer to be taken.
+/// How long a client may take to send a request's head, and to take an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a TLS handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(5);
-/// How much memory connections may hold together on which nobody has authenticated yet, in bytes.
+/// How many bytes all connections together may hold on which nobody has authenticated yet.
 const STRANGERS: usize = 32 * 1024 * 1024;
 /// What Argo CD's controller appends to `baseUrl`.
 const GETPARAMS: &str = "/api/v1/getparams.execute";
-/// The same for the route that `baseUrl` names.
+/// The same path if `baseUrl` names a route.
 const NAMED_GETPARAMS: &str = "/{route}/api/v1/getparams.execute";
 
-/// What a connection of the main listener is served with, and what is said without a request.
+/// The edge of the main listener.
 #[must_use]
 pub fn edge(app: &App) -> Edge {
     let overloaded = "there are too many connections, in all or from this address (`server.connections`)";
@@ -89,7 +88,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route(
             NAMED_GETPARAMS,
             any(|State(app): State<Arc<App>>, route: Result<Path<String>, PathRejection>, request: Request| {
-                // A name that is no UTF-8 is no route's; axum's own refusal would not have our form.
+                // No route has a name that is not UTF-8. axum's own refusal would not have our form.
                 let name = route.map_or_else(|_| char::REPLACEMENT_CHARACTER.into(), |Path(name)| name);
                 getparams::serve(app, Some(name), request)
             }),
@@ -99,14 +98,14 @@ pub fn router(app: Arc<App>) -> Router {
         .with_state(app)
 }
 
-/// What whoever is `refused` is told, a stranger in the words of `told`: from an address of which too many were, to come later.
-fn of_stranger(auth: &Auth, extensions: &Extensions, refused: Refused, told: &str) -> ApiError {
+/// The error for a `refused` caller; a wrong token gets `message`. An address with too many refusals is told to come later.
+fn of_stranger(auth: &Auth, extensions: &Extensions, refused: Refused, message: &str) -> ApiError {
     let is_stranger = matches!(refused, Refused::Wrong(_));
-    let error = ApiError::of_refused(refused, told);
+    let error = ApiError::of_refused(refused, message);
     if is_stranger { note_failure(auth, extensions, error) } else { error }
 }
 
-/// `error`, of somebody who is nobody's caller; from an address of which too many were, that it is to come later.
+/// Counts a refusal of this address and returns `error`. An address with too many refusals is told to come later instead.
 fn note_failure(auth: &Auth, extensions: &Extensions, error: ApiError) -> ApiError {
     match auth.failed(peer(extensions)) {
         Some(after) => error.too_often(after),
@@ -114,19 +113,19 @@ fn note_failure(auth: &Auth, extensions: &Extensions, error: ApiError) -> ApiErr
     }
 }
 
-/// Where a request comes from: its connection's other end.
+/// The address of the client that sent a request.
 fn peer(extensions: &Extensions) -> IpAddr {
     extensions.get::<Client>().map_or(Ipv4Addr::UNSPECIFIED.into(), |client| client.peer)
 }
 
-/// Notes that whoever sent a request has shown who it is.
+/// Notes that the sender of a request has authenticated.
 fn admit(extensions: &Extensions) {
     if let Some(client) = extensions.get::<Client>() {
         client.admit();
     }
 }
 
-/// A stranger's text for a message: short and without control characters.
+/// A text of an unknown client, for a message: short and without control characters.
 fn short(text: &str) -> String {
     text.chars().take(100).collect::<String>().escape_debug().to_string()
 }

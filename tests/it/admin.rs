@@ -251,7 +251,7 @@ async fn each_token_is_for_its_own_listener() {
     let request = argo_request("/s/api/v1/getparams.execute", ADMIN_TOKEN, b"{}");
     let reply = app.send(&request).await;
     assert_eq!((reply.status, reply.code().as_str()), (403, "forbidden"));
-    assert!(reply.message().contains("has the role `admin` and opens no routes"), "{}", reply.message());
+    assert!(reply.message().contains("has the role `admin` and may not call routes"), "{}", reply.message());
 }
 
 /// The configuration of a gateway of its own in `folder`, with a token for operators in a file.

@@ -174,7 +174,7 @@ async fn an_operator_may_have_a_jwt() {
         exchange_admin(app.admin, request.as_bytes()).await
     };
     assert_eq!(held(&token).await.status, 200);
-    assert!(ask(&app, "r", &token).await.message().contains("has the role `admin` and opens no routes"));
+    assert!(ask(&app, "r", &token).await.message().contains("has the role `admin` and may not call routes"));
     let late = key.sign(&claims_with(&issuer.name(), &json!({"exp": now() - 60})));
     assert!(held(&late).await.message().starts_with("the token has expired"));
     assert_eq!(held("wrong").await.message(), "this needs a token with `role: admin`, see `auth`");

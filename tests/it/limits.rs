@@ -60,7 +60,7 @@ async fn a_turn_beyond_the_deadline_is_refused() {
     }
     let refused = refused.expect("fifty in a moment are more than two per second");
     assert_eq!((refused.status, code(&refused), refused.header("retry-after")), (429, "throttled".into(), Some("1")));
-    assert_eq!(refused.message(), "the caller `limited` asks more than its `rate` in `auth` allows");
+    assert_eq!(refused.message(), "the caller `limited` exceeds its `rate` in `auth`");
     assert_eq!(ask(&app, "free").await.status, 200, "others may go on");
 }
 

@@ -253,7 +253,7 @@ fn what_is_wrong_is_told_at_once() {
     };
     let callers = json!([{"user": "a"}]);
     let told = problems(json!({"audiences": [], "callers": []}));
-    for says in ["audiences: without an audience", "callers: without any", "token: cannot read", "ca: "] {
+    for says in ["audiences: without an audience", "callers: without callers", "token: cannot read", "ca: "] {
         assert!(told.contains(&format!("auth.tokenReview.{says}")), "{says}: {told}");
     }
     let plain = problems(

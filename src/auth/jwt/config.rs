@@ -1,4 +1,4 @@
-//! What the configuration says of an issuer.
+//! The configuration of an issuer.
 
 use std::path::PathBuf;
 
@@ -12,25 +12,25 @@ use crate::{
 };
 
 entry_config! {
-    /// An issuer whose tokens (JWT) are taken, by exactly one of `jwks`, `publicKey` and `secret`.
+    /// An issuer whose tokens (JWT) are accepted. It needs exactly one of `jwks`, `publicKey` and `secret`.
     pub struct JwtConfig {
-        /// What `iss` must be, to the letter.
+        /// The exact value of `iss`.
         pub(crate) issuer: String,
-        /// One of these must stand in `aud`.
+        /// The accepted audiences: `aud` must have one of them.
         pub(crate) audience: Audience,
-        /// With which algorithms a token may be signed. What a token says of itself picks one of these, and never another.
+        /// The algorithms with which tokens may be signed. A token's header can choose only among these.
         #[schemars(schema_with = "algorithms")]
         pub(crate) algorithms: Vec<Algorithm>,
         /// The issuer's set of public keys.
         pub(crate) jwks: Option<JwksConfig>,
         /// A PEM file with one public key, RSA, EC or Ed25519; read again when it may have changed.
         pub(crate) public_key: Option<PathBuf>,
-        /// What issuer and gateway both know, for HS256 and its kind: at least 32 bytes of it (RFC 7518, section 3.2).
+        /// The secret that issuer and gateway share, for HS256, HS384 and HS512: at least 32 bytes (RFC 7518, section 3.2).
         pub(crate) secret: Option<SecretRef>,
-        /// What the caller is called: CEL over `claims`.
+        /// The caller's name: CEL over `claims`.
         #[serde(default = "subject")]
         pub name: String,
-        /// What its tokens are for.
+        /// The role of its callers.
         #[serde(default)]
         pub(crate) role: Role,
         /// Both of these by token: CEL over `claims` that gives `{'routes': [globs], 'applicationSets': [globs]}`. Without `applicationSets`
@@ -43,19 +43,19 @@ entry_config! {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct JwksConfig {
-    /// Where they are, by https; by http on this machine only.
+    /// The URL of the keys: https, or http on this machine only.
     pub(crate) url: Option<String>,
-    /// A file with them; read again when it may have changed.
+    /// A file with the keys; read again when it may have changed.
     pub(crate) file: Option<PathBuf>,
-    /// Whether the issuer says itself where they are, at `<issuer>/.well-known/openid-configuration`.
+    /// Whether to find the keys' URL at `<issuer>/.well-known/openid-configuration`.
     #[serde(default)]
     pub(crate) discovery: bool,
-    /// How often they are asked for. A key that the issuer has dropped is taken for so long; a new one is asked for when it is first seen.
+    /// How often the keys are fetched. A key that the issuer has withdrawn is accepted for so long. A new key is fetched when a token names it.
     #[serde(default = "refresh")]
     pub(crate) refresh: HumanDuration,
-    /// A PEM file with certificates that are trusted there besides the system's.
+    /// A PEM file with certificates that are trusted there in addition to the system's.
     pub(crate) ca: Option<PathBuf>,
-    /// A token for whoever has them, where not everybody may read them; read at each use.
+    /// A token for the keys' server, if it needs one; read at each use.
     pub(crate) token: Option<SecretRef>,
 }
 

@@ -1,4 +1,4 @@
-//! One issuer: its keys, what its tokens must say, and who their holders are.
+//! One issuer: its keys, the claims that its tokens must have, and their callers.
 
 use std::sync::Arc;
 
@@ -23,8 +23,8 @@ use crate::{
 
 /// One entry of `auth.jwt`.
 pub(crate) struct Issuer {
-    /// Where it stands in the configuration.
-    place: String,
+    /// Its path in the configuration.
+    path: String,
     expected: Expected,
     algorithms: Vec<Algorithm>,
     keys: Arc<Keys>,
@@ -32,7 +32,7 @@ pub(crate) struct Issuer {
 }
 
 impl Issuer {
-    /// The issuer of `config`, which stands at `path`.
+    /// The issuer of `config`, at `path`.
     pub(crate) fn build(
         config: &JwtConfig,
         means: AuthContext<'_>,
@@ -47,14 +47,14 @@ impl Issuer {
             let help = "name what the issuer writes in `aud` for this gateway alone, such as appset-gateway";
             problems.error_with_help(
                 &path.key("audience"),
-                "without an audience, tokens for others would be taken",
+                "without an audience, tokens for other services would be accepted",
                 help,
             );
         }
         let keys = Keys::build(config, means, path, problems);
         let mapping = Mapping::build(config, path, problems);
         Some(Self {
-            place: path.to_string(),
+            path: path.to_string(),
             expected: Expected { issuer: config.issuer.clone(), audiences },
             algorithms: config.algorithms.clone(),
             keys: keys?,
@@ -67,12 +67,12 @@ impl Issuer {
         self.expected.issuer == name
     }
 
-    /// What it is called, and how much its callers may ask.
+    /// Its name, and the limits of its callers.
     pub(crate) fn allowance(&self) -> (&str, &Arc<Allowance>) {
         (&self.expected.issuer, self.mapping.allowance())
     }
 
-    /// The same, to be put in another's place.
+    /// The same, for replacing the limits.
     pub(crate) fn allowance_mut(&mut self) -> (&str, &mut Arc<Allowance>) {
         (&self.expected.issuer, self.mapping.allowance_mut())
     }
@@ -82,29 +82,29 @@ impl Issuer {
         &self.keys
     }
 
-    /// What `token` is worth, if it is genuine and valid now.
+    /// Verifies `token`, which must be genuine and valid now.
     ///
     /// # Errors
-    /// When it is not. Only of a genuine token it is told what is wrong with it.
+    /// When it is not. Only the sender of a genuine token is told what is wrong.
     pub(crate) async fn admit(&self, token: &Compact<'_>, clock: &dyn Clock) -> Result<KnownToken, Refused> {
-        let place = &self.place;
-        let algorithm = token.algorithm(&self.algorithms).map_err(|why| Refused::wrong(format!("{place}: {why}")))?;
+        let path = &self.path;
+        let algorithm = token.algorithm(&self.algorithms).map_err(|why| Refused::wrong(format!("{path}: {why}")))?;
         let set = self.verify(token, algorithm).await?;
         let expires = self.expected.check(&token.claims, clock.now());
         let expires = expires.map_err(|why| Refused::Unfit { who: self.mapping.name(&token.claims).ok(), why })?;
         let caller = self.mapping.caller(&token.claims).map_err(|why| {
-            tracing::warn!(issuer = self.expected.issuer, %why, "a token's claims do not fit {place}");
+            tracing::warn!(issuer = self.expected.issuer, %why, "a token's claims do not fit {path}");
             Refused::unfit(format!(
-                "the token's claims do not fit what `{place}` makes of them; the gateway's log says why"
+                "the token's claims do not fit what `{path}` makes of them; the gateway's log says why"
             ))
         })?;
         Ok(KnownToken { caller: Arc::new(caller), expires, keys: Arc::clone(&self.keys), set })
     }
 
-    /// The keys of which one signed `token`.
+    /// The key set with the key that signed `token`.
     async fn verify(&self, token: &Compact<'_>, algorithm: Algorithm) -> Result<Arc<KeySet>, Refused> {
-        let place = &self.place;
-        let unknown = |error| Refused::Unknown(format!("{place}: the issuer's keys are not known: {error}"));
+        let path = &self.path;
+        let unknown = |error| Refused::Unknown(format!("{path}: the issuer's keys are not known: {error}"));
         let mut set = self.keys.get().await.map_err(unknown)?;
         let mut verdict = set.verify(token, algorithm);
         if verdict == Verdict::UnknownKey
@@ -116,8 +116,8 @@ impl Issuer {
         }
         match verdict {
             Verdict::Genuine => Ok(set),
-            Verdict::Forged => Err(Refused::wrong(format!("{place}: its signature is not by the key that it names"))),
-            Verdict::UnknownKey => Err(Refused::wrong(format!("{place}: none of the issuer's keys signed it"))),
+            Verdict::Forged => Err(Refused::wrong(format!("{path}: its signature is not by the key that it names"))),
+            Verdict::UnknownKey => Err(Refused::wrong(format!("{path}: none of the issuer's keys signed it"))),
         }
     }
 }

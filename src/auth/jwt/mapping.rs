@@ -1,4 +1,4 @@
-//! From a genuine token's claims to a caller: what it is called, and what it may ask.
+//! Turns a genuine token's claims into a caller: its name and its scope.
 
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ use crate::{
 };
 
 /// The longest name of a caller, in characters.
-const LONGEST_NAME: usize = 200;
-/// The most globs that claims may make.
+const MAX_NAME_CHARS: usize = 200;
+/// The most globs that one token's claims may give.
 const MAX_GLOBS: usize = 256;
 
 /// From claims to a caller.
@@ -29,16 +29,16 @@ pub(crate) struct Mapping {
     allowance: Arc<Allowance>,
 }
 
-/// Where a scope comes from.
+/// The source of a scope.
 #[derive(Debug)]
 enum ScopeOf {
-    /// The configuration: all tokens have the same.
+    /// The configuration: all tokens have the same scope.
     Issuer(Scope),
     /// The claims.
     Claims(Expression),
 }
 
-/// What `scopes` gives.
+/// The result of `scopes`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Given {
@@ -47,7 +47,7 @@ struct Given {
 }
 
 impl Mapping {
-    /// Checks what `config` says of names and scopes.
+    /// Checks the names and scopes of `config`.
     pub(crate) fn build(config: &JwtConfig, path: &Path, problems: &mut Problems) -> Option<Self> {
         let name = expression(&config.name, &path.key("name"), problems);
         let scope = match &config.scopes {
@@ -55,10 +55,11 @@ impl Mapping {
             Some(scopes) => {
                 let at = path.key("scopes");
                 if config.routes.is_some() || config.application_sets.is_some() {
-                    problems.error(&at, "it takes the place of `routes` and `applicationSets`, which stand here too");
+                    problems
+                        .error(&at, "it replaces `routes` and `applicationSets`, so it cannot be combined with them");
                 }
                 if config.role == Role::Admin {
-                    problems.error_with_help(&at, "the role `admin` opens no routes", "leave `scopes` out");
+                    problems.error_with_help(&at, "the role `admin` may not call routes", "leave `scopes` out");
                 }
                 expression(scopes, &at, problems).map(ScopeOf::Claims)
             }
@@ -67,28 +68,28 @@ impl Mapping {
         Some(Self { name: name?, role: config.role, scope: scope?, allowance })
     }
 
-    /// How much its callers may ask.
+    /// The limits of its callers.
     pub(crate) const fn allowance(&self) -> &Arc<Allowance> {
         &self.allowance
     }
 
-    /// The same, to be put in another's place.
+    /// The same, for replacing it.
     pub(crate) const fn allowance_mut(&mut self) -> &mut Arc<Allowance> {
         &mut self.allowance
     }
 
-    /// What the caller with these `claims` is called.
+    /// The name of the caller with these `claims`.
     ///
     /// # Errors
-    /// When they do not fit; the text, which may repeat them, is for the log.
+    /// When the claims do not fit. The text may repeat them and is for the log only.
     pub(crate) fn name(&self, claims: &Value) -> Result<String, String> {
         let name = evaluate(&self.name, claims).map_err(|why| format!("`name`: {why}"))?;
         let Value::String(name) = name else {
             return Err(format!("`name` gives {}, not a string", kind_of(&name)));
         };
-        if name.is_empty() || name.chars().any(char::is_control) || name.chars().count() > LONGEST_NAME {
+        if name.is_empty() || name.chars().any(char::is_control) || name.chars().count() > MAX_NAME_CHARS {
             return Err(format!(
-                "`name` gives a name that is empty, not printable or longer than {LONGEST_NAME} characters"
+                "`name` gives a name that is empty, not printable or longer than {MAX_NAME_CHARS} characters"
             ));
         }
         Ok(name)
@@ -97,7 +98,7 @@ impl Mapping {
     /// The caller with these `claims`.
     ///
     /// # Errors
-    /// When they do not fit; the text, which may repeat them, is for the log.
+    /// When the claims do not fit. The text may repeat them and is for the log only.
     pub(crate) fn caller(&self, claims: &Value) -> Result<Caller, String> {
         let name = self.name(claims)?;
         let scope = match &self.scope {
@@ -123,13 +124,13 @@ fn scope_of(given: Value) -> Result<Scope, String> {
     scope.ok_or_else(|| told.collect::<Vec<_>>().join("; "))
 }
 
-/// What `expression` makes of `claims`, which a token may have many of: only what is cheap.
+/// Evaluates `expression` over `claims`, if that is cheap. A token may have very large claims.
 fn evaluate(expression: &Expression, claims: &Value) -> Result<Value, String> {
     let value = expression.evaluate_alone(&[("claims", &claims.into())]);
     value.unwrap_or_else(|| Err("it takes too much time or memory with so large a token".to_owned()))
 }
 
-/// Compiles one that any token may be held against.
+/// Compiles an expression that any token may be evaluated with.
 fn expression(source: &str, path: &Path, problems: &mut Problems) -> Option<Expression> {
     let compiled = problems.note(path, Expression::compile(source))?;
     if compiled.is_nested() {
@@ -164,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_caller_is_its_subject_unless_said_otherwise() {
+    fn the_default_name_is_the_subject() {
         let claims = json!({"sub": "s", "email": "a@b.example", "groups": ["x"]});
         let all = caller(&json!({}), &claims).unwrap();
         assert_eq!((all.name.as_str(), all.role), ("s", Role::Caller));
@@ -192,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn claims_that_do_not_fit_are_refused() {
         let many = json!({"sub": "a", "all": vec!["x"; 257]});
         for (config, claims, says) in [
             (json!({}), json!({}), "`name`: "),
@@ -213,12 +214,12 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_known_before_is_a_problem() {
+    fn a_wrong_configuration_is_a_problem() {
         for (config, path) in [
             (json!({"name": "claims."}), "name: "),
             (json!({"scopes": "{"}), "scopes: "),
-            (json!({"scopes": "{'routes': []}", "routes": ["a"]}), "scopes: it takes the place of `routes`"),
-            (json!({"scopes": "{'routes': []}", "role": "admin"}), "scopes: the role `admin` opens no routes"),
+            (json!({"scopes": "{'routes': []}", "routes": ["a"]}), "scopes: it replaces `routes`"),
+            (json!({"scopes": "{'routes': []}", "role": "admin"}), "scopes: the role `admin` may not call routes"),
             (
                 json!({"scopes": "{'routes': claims.a.map(a, claims.b.map(b, a + b))}"}),
                 "scopes: it goes through a list",

@@ -1,4 +1,4 @@
-//! From a cluster's user to a caller.
+//! Turns a cluster's user into a caller.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::{
     domain::problem::{Path, Problems},
 };
 
-/// Users, and what they may ask.
+/// One entry of `callers`.
 #[derive(Debug)]
 pub(crate) struct Reviewed {
     user: GlobSet,
@@ -22,7 +22,7 @@ pub(crate) struct Reviewed {
 }
 
 impl Reviewed {
-    /// Checks `config`, which stands at `path`.
+    /// Checks `config`, at `path`.
     pub(crate) fn build(config: &ReviewedConfig, path: &Path, problems: &mut Problems) -> Option<Self> {
         if let Some(name) = &config.name {
             check_name(name, &path.key("name"), problems);
@@ -45,17 +45,17 @@ impl Reviewed {
         Some(Self { user: user?, groups, caller: caller?, is_named: config.name.is_some() })
     }
 
-    /// What it is called, and how much its callers may ask.
+    /// Its name, and the limits of its callers.
     pub(crate) fn allowance(&self) -> (&str, &Arc<Allowance>) {
         self.caller.allowance()
     }
 
-    /// The same, to be put in another's place.
+    /// The same, for replacing the limits.
     pub(crate) fn allowance_mut(&mut self) -> (&str, &mut Arc<Allowance>) {
         self.caller.allowance_mut()
     }
 
-    /// The caller that `user` is, if it is one of these.
+    /// The caller for `user`, if the entry matches.
     pub(crate) fn caller(&self, user: &User) -> Option<Arc<Caller>> {
         let is_member = |groups: &GlobSet| user.groups.iter().any(|group| groups.is_match(group));
         if !self.user.is_match(&user.username) || !self.groups.as_ref().is_none_or(is_member) {
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_noted() {
+    fn problems_are_noted_at_their_paths() {
         for (config, path) in [
             (json!({"user": "["}), "user[0]: "),
             (json!({"user": "a", "groups": ["["]}), "groups[0]: "),

@@ -1,4 +1,4 @@
-//! What the configuration says of token reviews.
+//! The configuration of token reviews.
 
 use std::path::PathBuf;
 
@@ -10,39 +10,39 @@ use crate::{
     domain::secret::SecretRef,
 };
 
-/// Where a pod finds its service account's token and the API server's CA.
+/// The folder in which a pod has its service account's token and the API server's CA.
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/// Tokens that a cluster's API server vouches for (`TokenReview`).
+/// Tokens that a cluster's API server checks (`TokenReview`).
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct TokenReviewConfig {
-    /// The API server, by https; by http on this machine only.
+    /// The API server's URL: https, or http on this machine only.
     #[serde(default = "api")]
     pub(crate) api: String,
-    /// Who asks; read at each use. The service account of the gateway's pod unless set. It needs the
+    /// The gateway's own token for the API server; read at each use. Unless set, the token of its pod's service account. That account needs the
     /// cluster role `system:auth-delegator`.
     #[serde(default = "token")]
     pub(crate) token: SecretRef,
-    /// A PEM file with the API server's CA. That of the pod unless set.
+    /// A PEM file with the API server's CA. Unless set, the CA of the pod.
     #[serde(default = "ca")]
     pub(crate) ca: PathBuf,
-    /// For whom a token must be: one of these.
+    /// The accepted audiences: a token must be for one of them.
     pub(crate) audiences: Vec<String>,
-    /// Whose tokens are taken; the first that fits.
+    /// The accepted users. The first entry that matches counts.
     pub(crate) callers: Vec<ReviewedConfig>,
 }
 
 entry_config! {
-    /// Users of the cluster, and what they may ask.
+    /// Users of the cluster, and their permissions.
     pub(crate) struct ReviewedConfig {
         /// A glob over the user's name: `system:serviceaccount:argocd:*`.
         pub(crate) user: String,
-        /// Globs over the user's groups, of which one must fit; any groups, or none, unless set.
+        /// Globs over the user's groups. One group must match. Unless set, groups do not matter.
         pub(crate) groups: Option<Vec<String>>,
-        /// What the caller is called; the user's name unless set.
+        /// The caller's name; the user's name unless set.
         pub(crate) name: Option<String>,
-        /// What their tokens are for.
+        /// The role of its callers.
         #[serde(default)]
         pub(crate) role: Role,
     }

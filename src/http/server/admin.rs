@@ -1,5 +1,5 @@
-//! The admin listener: probes, metrics, and what operators see and do. No probe depends on an upstream: one that did
-//! would restart a healthy gateway, and its cache with it, because something else is ill.
+//! The admin listener: probes, metrics, and the endpoints for operators. No probe depends on an upstream, because a failing upstream must not
+//! restart a healthy gateway with its cache.
 
 mod answers;
 mod config;
@@ -38,13 +38,13 @@ use crate::{
     telemetry::trace,
 };
 
-/// What whoever may not do what it asks for is told.
+/// The message for callers without the role `admin`.
 const NO_ADMIN: &str = "this needs a token with `role: admin`, see `auth`";
 
-/// How much memory connections may hold together on which nobody has authenticated yet, in bytes.
+/// How many bytes all connections together may hold on which nobody has authenticated yet.
 const STRANGERS: usize = 8 * 1024 * 1024;
 
-/// What a connection of the admin listener is served with: as on the main one, but in cleartext, and with less for strangers.
+/// The edge of the admin listener: as on the main listener, but in cleartext and with a smaller budget for strangers.
 #[must_use]
 pub fn edge(app: &App) -> Edge {
     let edge = super::edge(app);
@@ -53,12 +53,12 @@ pub fn edge(app: &App) -> Edge {
     Edge { tls: None, limits, drains_in: Phase::Ended, closes_in: Phase::Ended, ..edge }
 }
 
-/// What is remembered.
+/// The remembered answers.
 const ANSWERS: &str = "/admin/answers";
 const INVALIDATE: &str = "/admin/answers/invalidate";
-/// Which configuration is in use.
+/// The configuration in use.
 const CONFIG: &str = "/admin/config";
-/// What is held.
+/// The held answers.
 const HELD: &str = "/admin/held";
 const RELEASE: &str = "/admin/held/{id}/release";
 const REJECT: &str = "/admin/held/{id}/reject";
@@ -68,7 +68,7 @@ pub fn router(app: Arc<App>) -> Router {
     let decide = |template, decision: Decision| {
         post(move |State(app): State<Arc<App>>, id: Result<Path<String>, PathRejection>, request: Request| {
             let id = id.map_or_else(|_| String::new(), |Path(id)| id);
-            authorized(app, template, request, async move |app: Arc<App>, asked: Asked| {
+            authorized(app, template, request, async move |app: Arc<App>, asked: OperatorRequest| {
                 held::decide(app, &id, decision, &asked.by).await
             })
         })
@@ -125,19 +125,19 @@ async fn list_held(State(app): State<Arc<App>>, request: Request) -> Response {
     authorized(app, HELD, request, async |app, _| Ok(held::list(&app))).await
 }
 
-/// What an operator asks for.
-struct Asked {
+/// A request of an authenticated operator.
+struct OperatorRequest {
     uri: Uri,
     body: Bytes,
     by: Operator,
 }
 
-/// Does `work` for a caller whose token has the role `admin`.
+/// Runs `work` for a caller whose token has the role `admin`.
 async fn authorized<F>(
     app: Arc<App>,
     template: &'static str,
     request: Request,
-    work: impl FnOnce(Arc<App>, Asked) -> F,
+    work: impl FnOnce(Arc<App>, OperatorRequest) -> F,
 ) -> Response
 where
     F: Future<Output = Result<Value, ApiError>>,
@@ -163,7 +163,7 @@ where
     }
     let steps = async {
         let body = read(body).await?;
-        work(app, Asked { uri: head.uri, body, by }).await
+        work(app, OperatorRequest { uri: head.uri, body, by }).await
     };
     let place = completion.place();
     match trace::at(place, AssertUnwindSafe(steps).catch_unwind()).await {
@@ -173,7 +173,7 @@ where
     }
 }
 
-/// Runs what reads files, off the threads that serve.
+/// Runs `work`, which reads files, on a thread that may block.
 async fn off_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, ApiError> {
     let done = tokio::task::spawn_blocking(work).await;
     done.map_err(|error| ApiError::new(Code::Internal, format!("the gateway failed: {error}")))
@@ -193,7 +193,7 @@ async fn post_only(State(app): State<Arc<App>>, request: Request) -> Response {
     completion.refuse(ApiError::new(Code::MethodNotAllowed, "this path answers POST only").allow("POST"))
 }
 
-/// A time as people and programs read it.
+/// A time in the form of RFC 3339.
 fn rfc3339(time: Timestamp) -> String {
     humantime::format_rfc3339_millis(UNIX_EPOCH + Duration::from_millis(time.0)).to_string()
 }

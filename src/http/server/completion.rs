@@ -1,5 +1,4 @@
-//! The end of every request: its headers, its metrics and its one log line, also when the caller has
-//! gone or the code panicked.
+//! Completes every request: headers, metrics and one log line, even if the caller has gone or the code panicked.
 
 use std::{
     fmt::Write as _,
@@ -37,34 +36,34 @@ const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
 /// <https://www.w3.org/TR/server-timing/>
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
-/// What OpenTelemetry has for a method that is not among those that everybody knows.
+/// OpenTelemetry's name for an unknown method.
 const OTHER: &str = "_OTHER";
 
-/// A request on its way to its end.
+/// A request until it is completed.
 pub(crate) struct Completion {
     app: Arc<App>,
     started: Instant,
     request_id: HeaderValue,
     span: Span,
-    /// From where it came.
+    /// The client's address.
     peer: Option<Arc<str>>,
-    /// Method and path of what is no call of a generator.
+    /// Method and path, if the request is not a generator's call.
     other: Option<(&'static str, String)>,
-    /// Who asks, once that is known.
+    /// The caller, once it is known.
     pub(crate) caller: Option<Arc<Caller>>,
-    /// Which route is asked, once that is known.
+    /// The route, once it is known.
     pub(crate) route: Option<Arc<Route>>,
-    /// Which route is meant, where it was not to be asked. For the log alone.
-    pub(crate) meant: Option<String>,
-    /// For which ApplicationSet, once that is known.
+    /// The name of the route that a refused call asked for, for the log only.
+    pub(crate) requested_route: Option<String>,
+    /// The ApplicationSet, once it is known.
     pub(crate) application_set: Option<Arc<str>>,
-    /// What is asked, as a hash, once that is known.
+    /// The cache key, once it is known.
     pub(crate) key: Option<Key>,
     is_over: bool,
 }
 
 impl Completion {
-    /// Starts the clock for `request`, which came to the path of the `template`, or to one that is nothing's.
+    /// Starts the clock for `request`. `template` is the path's template, or `None` for an unknown path.
     pub(crate) fn start(app: Arc<App>, request: &Request, template: Option<&'static str>) -> Self {
         app.metrics.in_flight.inc();
         let span = app.traces.tracer.request(request.headers(), || span_name(request.method(), template));
@@ -86,24 +85,24 @@ impl Completion {
             },
             caller: None,
             route: None,
-            meant: None,
+            requested_route: None,
             application_set: None,
             key: None,
             is_over: false,
         }
     }
 
-    /// Its id, which stands in its answer and in the log.
+    /// The request's id, for its answer and the log.
     pub(crate) fn request_id(&self) -> &str {
         self.request_id.to_str().unwrap_or_default()
     }
 
-    /// Where what is done for the request belongs to a trace, if it does.
+    /// The context for spans below the request's span, if it is traced.
     pub(crate) fn place(&self) -> Option<SpanContext> {
         self.span.place()
     }
 
-    /// Ends with a complete answer: the only way to a 2xx on a plugin generator's path (invariant I1).
+    /// Completes the request with an answer. This is the only way to a 2xx on a plugin generator's path (invariant I1).
     pub(crate) fn answer(mut self, answer: &Answer) -> Response {
         let encoded = &answer.entry.encoded;
         let mut response = Response::new(Body::from(encoded.body().clone()));
@@ -168,20 +167,20 @@ impl Completion {
         response
     }
 
-    /// Ends with what an operator asked for.
-    pub(crate) fn tell(mut self, told: &Value) -> Response {
+    /// Completes an operator's request with `body`.
+    pub(crate) fn tell(mut self, body: &Value) -> Response {
         let elapsed = self.started.elapsed();
         self.app.metrics.ended(NO_ROUTE, "ok", elapsed);
         self.log(200, "none", None, None);
         self.is_over = true;
-        let mut response = Response::new(Body::from(told.to_string()));
+        let mut response = Response::new(Body::from(body.to_string()));
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(REQUEST_ID, self.request_id.clone());
         response
     }
 
-    /// Ends with a refusal.
+    /// Completes the request with an error.
     pub(crate) fn refuse(mut self, error: ApiError) -> Response {
         let route = self.route.as_ref().map(|route| &*route.name);
         let elapsed = self.started.elapsed();
@@ -208,7 +207,7 @@ impl Completion {
                 record.set("appset_gateway.parameter_sets", sets);
             }
             match error {
-                // An error to whoever reads the trace of a server is its own, not its caller's.
+                // In a server's trace, only its own errors count as failures, not the caller's.
                 Some(error) if status >= 500 => record.fail(error.code.as_str()),
                 Some(error) => record.set("error.type", error.code.as_str()),
                 None => {}
@@ -220,7 +219,7 @@ impl Completion {
         let request_id = self.request_id();
         let peer = self.peer.as_deref();
         let (method, path) = self.other.as_ref().map(|(method, path)| (*method, path.as_str())).unzip();
-        let route = self.route.as_ref().map(|route| &*route.name).or(self.meant.as_deref());
+        let route = self.route.as_ref().map(|route| &*route.name).or(self.requested_route.as_deref());
         let application_set = self.application_set.as_deref();
         let caller = self.caller.as_ref().map(|caller| caller.name.as_str());
         let caller = caller.or_else(|| error.and_then(|error| error.caller.as_deref()));
@@ -256,7 +255,7 @@ impl Drop for Completion {
     }
 }
 
-/// The name of a request's span: few, whatever strangers ask for.
+/// The name of a request's span. There are few names, whatever clients send.
 fn span_name(method: &Method, template: Option<&'static str>) -> String {
     let method = match known(method) {
         OTHER => "HTTP",
@@ -265,13 +264,13 @@ fn span_name(method: &Method, template: Option<&'static str>) -> String {
     template.map_or_else(|| method.to_owned(), |template| format!("{method} {template}"))
 }
 
-/// The method, if it is one that everybody knows.
+/// The method if it is a standard one, or else [`OTHER`].
 fn known(method: &Method) -> &'static str {
     let known = ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"];
     known.into_iter().find(|known| *known == method).unwrap_or(OTHER)
 }
 
-/// A caller's own id, if it is one that is safe to repeat.
+/// The caller's own request id, if it is safe to repeat.
 fn given_id(headers: &HeaderMap) -> Option<HeaderValue> {
     let value = headers.get(REQUEST_ID)?;
     let fits = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
@@ -279,14 +278,14 @@ fn given_id(headers: &HeaderMap) -> Option<HeaderValue> {
     is_safe.then(|| value.clone())
 }
 
-/// A new id: unique in this process, and unlikely to be in any other.
+/// A new id: unique in this process, and unlikely to occur in another.
 fn new_id() -> HeaderValue {
     static STATE: LazyLock<RandomState> = LazyLock::new(RandomState::new);
     static NEXT: AtomicU64 = AtomicU64::new(0);
     text(format_args!("{:016x}", STATE.hash_one(NEXT.fetch_add(1, Ordering::Relaxed))))
 }
 
-/// A header value of text that we wrote ourselves.
+/// A header value of our own text.
 fn text(arguments: std::fmt::Arguments<'_>) -> HeaderValue {
     let mut text = String::with_capacity(48);
     let _ = text.write_fmt(arguments);

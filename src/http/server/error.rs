@@ -1,5 +1,5 @@
-//! From what went wrong to a status and a flat JSON body: the only place that knows which status a
-//! failure has. No code here stands for a 2xx (invariant I1).
+//! Turns a failure into a status and a flat JSON body. No other place knows the status of a failure, and no code here has a 2xx status
+//! (invariant I1).
 
 use std::{borrow::Cow, time::Duration};
 
@@ -20,47 +20,47 @@ use crate::{
     },
 };
 
-/// The longest message, in characters: it stands on an ApplicationSet's condition.
-const LONGEST: usize = 2000;
+/// The longest message, in characters. Argo CD writes it into a condition of the ApplicationSet.
+const MAX_MESSAGE_CHARS: usize = 2000;
 
-/// When to come again if whoever vouches for callers does not answer.
-const VOUCHER_RETRY: Duration = Duration::from_secs(5);
+/// `Retry-After` if an issuer or API server does not answer.
+const ISSUER_RETRY: Duration = Duration::from_secs(5);
 
-/// The id of what was no request.
+/// The request id of bytes that were not a request.
 const NO_REQUEST: &str = "none";
 
-/// What went wrong, in the words of the contract (`openapi.yaml`).
+/// The error codes of the contract (`openapi.yaml`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Code {
-    /// The request is not one of Argo CD's plugin generator.
+    /// The request is not one that Argo CD's plugin generator sends.
     InvalidRequest,
     /// The token is missing, wrong, or not for this route.
     Forbidden,
     /// There is nothing at this path.
     NotFound,
-    /// No route has this name, or none takes this call.
+    /// No route has this name, or no route's `match` accepts this call.
     UnknownRoute,
     /// The path is right, the method is not.
     MethodNotAllowed,
     /// The body is larger than 1 MiB.
     PayloadTooLarge,
-    /// The parameters are not what the route or its backend needs.
+    /// The input parameters are not those that the route or its backend needs.
     InvalidInput,
-    /// The source asks to be left alone.
+    /// The upstream or the gateway limits the rate.
     Throttled,
     /// The request's head is larger than the gateway reads.
     HeadTooLarge,
     /// A defect of the gateway.
     Internal,
-    /// The backend cannot be reached, failed or refuses us.
+    /// The backend cannot be reached, failed, or refused the gateway.
     BackendFailed,
-    /// The backend answered something that cannot be believed.
+    /// The backend's output is invalid.
     BackendOutputInvalid,
     /// Too many requests are under way.
     Overloaded,
-    /// Who calls cannot be told now.
+    /// The caller cannot be authenticated now.
     Unavailable,
-    /// The answer would delete too much, and is not believed yet.
+    /// The guard holds the answer, because it would delete too much.
     Held,
     /// The backend took too long.
     BackendTimeout,
@@ -110,7 +110,7 @@ impl Code {
         }
     }
 
-    /// The status that goes with it.
+    /// The HTTP status of the code.
     #[must_use]
     pub const fn status(self) -> StatusCode {
         match self {
@@ -130,26 +130,26 @@ impl Code {
     }
 }
 
-/// A refusal: what the caller is told.
+/// An error answer to a caller.
 #[derive(Debug, Clone)]
 pub(crate) struct ApiError {
     /// What went wrong.
     pub(crate) code: Code,
-    /// For the operator; holds no secret (invariant I6).
+    /// The message for the operator, without secrets (invariant I6).
     pub(crate) message: String,
-    /// What the log says besides, and the caller is not told.
+    /// A reason for the log only.
     pub(crate) reason: Option<Cow<'static, str>>,
-    /// Whose token it was that does not do, for the log.
+    /// The holder of an insufficient token, for the log.
     pub(crate) caller: Option<String>,
-    /// Whether it comes so often that the log says it on request only.
+    /// Whether it is so frequent that it is logged at debug level only.
     pub(crate) is_often: bool,
     retry_after: Option<Duration>,
     allow: Option<&'static str>,
 }
 
-/// The first `most` characters of `text`.
-fn cut(text: String, most: usize) -> String {
-    if text.chars().count() <= most { text } else { text.chars().take(most.saturating_sub(1)).chain(['…']).collect() }
+/// The first `max` characters of `text`.
+fn cut(text: String, max: usize) -> String {
+    if text.chars().count() <= max { text } else { text.chars().take(max.saturating_sub(1)).chain(['…']).collect() }
 }
 
 #[derive(Serialize)]
@@ -163,12 +163,12 @@ struct ErrorBody<'a> {
 }
 
 impl ApiError {
-    /// A refusal with `code`. What `message` quotes may hold control characters, some of which JSON does not escape.
+    /// An error with `code`. Control characters in `message` become spaces, because JSON does not escape all of them.
     pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
         let message = message.into().replace(char::is_control, " ");
         Self {
             code,
-            message: cut(message, LONGEST),
+            message: cut(message, MAX_MESSAGE_CHARS),
             reason: None,
             caller: None,
             is_often: false,
@@ -177,75 +177,75 @@ impl ApiError {
         }
     }
 
-    /// The same, with the methods that the path does answer.
+    /// Adds the methods that the path allows.
     #[must_use]
     pub(crate) const fn allow(mut self, methods: &'static str) -> Self {
         self.allow = Some(methods);
         self
     }
 
-    /// The same, with advice when to try again.
+    /// Adds `Retry-After`.
     #[must_use]
     pub(crate) const fn retry_after(mut self, after: Duration) -> Self {
         self.retry_after = Some(after);
         self
     }
 
-    /// Who calls is nobody, or is not known. A stranger is `told` something, but not how close it came.
+    /// The error for a refused caller. A wrong token gets only `message`, which does not reveal the reason.
     #[must_use]
-    pub(crate) fn of_refused(refused: Refused, told: &str) -> Self {
+    pub(crate) fn of_refused(refused: Refused, message: &str) -> Self {
         match refused {
-            Refused::Wrong(why) => Self::new(Code::Forbidden, told).because(why),
+            Refused::Wrong(why) => Self::new(Code::Forbidden, message).because(why),
             Refused::Unfit { who, why } => Self { caller: who, ..Self::new(Code::Forbidden, why) },
             Refused::Later(after) => {
-                let message = "too many tokens that nobody knows came from this address, and whoever vouches for them is not asked \
-                               about more now; one that was good a short time ago is answered";
+                let message = "too many unknown tokens came from this address, and no more of them are checked now; calls with a token that \
+                               was good a short time ago are answered";
                 Self { is_often: true, ..Self::new(Code::Throttled, message).retry_after(after) }
             }
             Refused::Unknown(why) => {
-                let message = "whether the token is good cannot be told now, as whoever vouches for it does not answer; the \
-                               gateway's log says more";
-                Self::new(Code::Unavailable, message).retry_after(VOUCHER_RETRY).because(why.into())
+                let message = "the token cannot be checked now, because its issuer or the API server does not answer; the gateway's log \
+                               says more";
+                Self::new(Code::Unavailable, message).retry_after(ISSUER_RETRY).because(why.into())
             }
         }
     }
 
-    /// What `caller` wants is more than its entry in the configuration allows.
+    /// The error when `caller` exceeds the limits of its entry in the configuration.
     #[must_use]
     pub(crate) fn of_excess(caller: &str, excess: Excess) -> Self {
         let (key, after) = match excess {
             Excess::Rate(after) => ("rate", after),
             Excess::Concurrency(after) => ("concurrency", after),
         };
-        let message = format!("the caller `{caller}` asks more than its `{key}` in `auth` allows");
+        let message = format!("the caller `{caller}` exceeds its `{key}` in `auth`");
         Self::new(Code::Throttled, message).retry_after(after)
     }
 
-    /// The same to somebody at an address from where too much is refused, as it will be until `after`.
+    /// The error for an address with too many refusals; it is refused until `after`.
     #[must_use]
     pub(crate) fn too_often(self, after: Duration) -> Self {
-        let message = "too many calls from this address were refused; one with a token that is good is answered";
+        let message = "too many calls from this address were refused; calls with a good token are answered";
         Self { reason: self.reason, is_often: true, ..Self::new(Code::Throttled, message).retry_after(after) }
     }
 
-    /// The same, with what the log says besides.
+    /// Adds a reason for the log.
     #[must_use]
     pub(crate) fn because(self, reason: Cow<'static, str>) -> Self {
         Self { reason: Some(reason), ..self }
     }
 
-    /// What a failed answer of `route` means for the caller.
+    /// The error for an unknown outcome of `route`.
     #[must_use]
     pub(crate) fn of(unknown: Unknown, route: &Route) -> Self {
         let mut error = Self::of_failure(unknown.failure, route);
-        // When it is asked again stands in `Retry-After` alone: a message that changes makes Argo CD write its condition anew.
+        // The time of the next run is in `Retry-After` only. A message that changes would make Argo CD rewrite its condition.
         if let Some(rests) = unknown.rests {
             error = error.retry_after(rests + Duration::from_secs(1));
         }
         error
     }
 
-    /// The same, when nothing stands in for the answer to `query`.
+    /// The same, when there is no earlier answer to `query` to serve instead.
     #[must_use]
     pub(crate) fn of_nothing(unknown: Unknown, route: &Route, query: &Query) -> Self {
         let question = route.describe(query);
@@ -261,7 +261,7 @@ impl ApiError {
         };
         let rest = format!("; {last} ({question}), so the ApplicationSet is left as it is");
         let error = Self::of(unknown, route);
-        Self { message: cut(error.message, LONGEST.saturating_sub(rest.chars().count())) + &rest, ..error }
+        Self { message: cut(error.message, MAX_MESSAGE_CHARS.saturating_sub(rest.chars().count())) + &rest, ..error }
     }
 
     /// A route's command did not say whether it wants a call.
@@ -362,7 +362,7 @@ mod tests {
     #[test]
     fn a_message_has_an_end() {
         let error = ApiError::new(Code::Internal, "ä".repeat(5000));
-        assert_eq!(error.message.chars().count(), LONGEST);
+        assert_eq!(error.message.chars().count(), MAX_MESSAGE_CHARS);
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! `POST /api/v1/getparams.execute`, step by step: authenticate by the headers, find a place, read the
-//! body, pick the route, check the input, answer.
+//! `POST /api/v1/getparams.execute`, step by step: authenticate by the headers, check the limits, read the body, pick the route, check the
+//! input, answer.
 
 use std::{panic::AssertUnwindSafe, pin::pin, sync::Arc, time::Duration};
 
@@ -26,24 +26,24 @@ use crate::{
     telemetry::trace,
 };
 
-/// What a stranger is told.
+/// The message for a missing or wrong token.
 const NO_TOKEN: &str = "the bearer token is missing or wrong; compare the Secret that the plugin's ConfigMap names with `auth` of the gateway, \
                         whose log says more";
 
-/// Serves one call, to the route called `named` or to the first that takes it.
+/// Serves one call, by the route called `named` or else by the first route that accepts it.
 pub(crate) async fn serve(app: Arc<App>, named: Option<String>, request: Request) -> Response {
     let template = if named.is_some() { NAMED_GETPARAMS } else { GETPARAMS };
     let mut completion = Completion::start(Arc::clone(&app), &request, Some(template));
-    let place = completion.place();
-    let ended = {
-        // Pinned, so that it is not moved to its place in a trace.
+    let context = completion.place();
+    let result = {
+        // Pinned here, because moving this large future into the trace costs time.
         let steps = pin!(AssertUnwindSafe(steps(&app, named.as_deref(), request, &mut completion)).catch_unwind());
-        trace::at(place, steps).await
+        trace::at(context, steps).await
     };
-    match ended {
+    match result {
         Ok(Ok(answer)) => completion.answer(&answer),
         Ok(Err(error)) => {
-            completion.meant = completion.meant.take().or_else(|| named.as_deref().map(short));
+            completion.requested_route = completion.requested_route.take().or_else(|| named.as_deref().map(short));
             completion.refuse(error)
         }
         Err(_) => completion.refuse(ApiError::new(Code::Internal, "the gateway failed; its log says where")),
@@ -60,12 +60,12 @@ async fn steps(
     let (head, body) = request.into_parts();
     let setup = app.setup();
     let admitted = admit(app, &setup, &head, (named, began), completion).await;
-    let (caller, _place) = match admitted {
+    let (caller, _permits) = match admitted {
         Ok(admitted) => admitted,
         Err(error) => {
-            // A refusal keeps nothing of the head while the body arrives.
+            // Frees the head while the body arrives.
             drop(head);
-            // What is refused to spare the gateway work is not read.
+            // A refusal that is to save work does not parse the body.
             let is_read = completion.caller.is_some() && matches!(error.code, Code::Forbidden | Code::Throttled);
             if !is_read {
                 Box::pin(discard(body)).await;
@@ -83,20 +83,20 @@ async fn steps(
     answer
 }
 
-/// Notes for the log what was meant by a call that was refused, as far as its `body` and `completion` tell.
+/// Notes for the log which query a refused call had, as far as `body` and `completion` show.
 fn note(setup: &Setup, named: Option<&str>, body: &[u8], completion: &mut Completion) {
     if completion.key.is_some() {
         return;
     }
     let Ok(call) = GetParamsRequest::parse(body) else { return };
-    let meant = completion.meant.as_deref().or(named);
-    let route = completion.route.as_ref().or_else(|| setup.routes.by_name(meant?));
+    let requested = completion.requested_route.as_deref().or(named);
+    let route = completion.route.as_ref().or_else(|| setup.routes.by_name(requested?));
     let query = Query::new(call.application_set, call.parameters, Instant::now());
     completion.key = route.map(|route| route.key(&query));
     completion.application_set = Some(query.application_set);
 }
 
-/// Everything after the body was read, of a call that began then.
+/// All steps after the body was read.
 async fn ask(
     app: &App,
     setup: &Setup,
@@ -121,7 +121,7 @@ async fn ask(
     answer.map_err(|unknown| ApiError::of_nothing(unknown, route, &query))
 }
 
-/// Everything that can be decided before the body is read, of a call that began then.
+/// All checks before the body is read.
 async fn admit<'a>(
     app: &'a App,
     setup: &Setup,
@@ -150,16 +150,16 @@ async fn admit<'a>(
     }
     let route = named.and_then(|name| setup.routes.by_name(name));
     let until = began + route.map_or(setup.server.deadline.0, |route| route.deadline);
-    let turn = caller.enter(until).await.map_err(|excess| ApiError::of_excess(&caller.name, excess))?;
-    let most = setup.server.max_in_flight;
-    let Some(place) = app.in_flight.enter(most) else {
-        let message = format!("{most} requests are under way, the most that `server.maxInFlight` allows");
+    let call_permit = caller.enter(until).await.map_err(|excess| ApiError::of_excess(&caller.name, excess))?;
+    let max = setup.server.max_in_flight;
+    let Some(slot) = app.in_flight.enter(max) else {
+        let message = format!("{max} requests are under way, the most that `server.maxInFlight` allows");
         return Err(ApiError::new(Code::Overloaded, message).retry_after(Duration::from_secs(1)));
     };
-    Ok((caller, (turn, place)))
+    Ok((caller, (call_permit, slot)))
 }
 
-/// Who calls: whose token it is, or without one whose certificate.
+/// The caller by its token, or without a token by its certificate.
 async fn authenticate(auth: &Auth, head: &http::request::Parts) -> Result<Arc<Caller>, ApiError> {
     let has_authorization = head.headers.contains_key(header::AUTHORIZATION);
     let certificate = head.extensions.get::<Client>().and_then(|client| client.certificate.as_deref());
@@ -167,7 +167,7 @@ async fn authenticate(auth: &Auth, head: &http::request::Parts) -> Result<Arc<Ca
         return auth.by_certificate(subject, uris).ok_or_else(|| {
             let (subject, uris) = (short(subject), short(&uris.join(", ")));
             let message = format!(
-                "the certificate with the subject `{subject}` and the URIs [{uris}] is no caller's, and there is no bearer token; \
+                "the certificate with the subject `{subject}` and the URIs [{uris}] belongs to no caller, and there is no bearer token; \
                  see `auth.certificates`"
             );
             note_failure(auth, &head.extensions, ApiError::new(Code::Forbidden, message))
@@ -192,7 +192,7 @@ async fn pick<'a>(
         let query = Query::new(Arc::clone(&call.application_set), Arc::clone(&call.parameters), deadline);
         setup.routes.by_match(&query).await.map_err(|(route, error)| {
             if !caller.may_ask(&route.name) {
-                completion.meant = Some(route.name.to_string());
+                completion.requested_route = Some(route.name.to_string());
                 return out_of_scope(caller, &route.name);
             }
             let error = ApiError::of_match(&route, error);
@@ -206,7 +206,7 @@ async fn pick<'a>(
     if caller.may_ask(&route.name) {
         return Ok(route);
     }
-    completion.meant = Some(route.name.to_string());
+    completion.requested_route = Some(route.name.to_string());
     Err(out_of_scope(caller, &route.name))
 }
 
@@ -232,7 +232,9 @@ fn out_of_scope(caller: &Caller, route: &str) -> ApiError {
     let message = match caller.role {
         Role::Caller => format!("the caller `{name}` may not ask the route `{}`; see its `routes`", short(route)),
         Role::Admin => {
-            format!("the caller `{name}` has the role `admin` and opens no routes; Argo CD needs a token of its own")
+            format!(
+                "the caller `{name}` has the role `admin` and may not call routes; Argo CD needs a token of its own"
+            )
         }
     };
     ApiError::new(Code::Forbidden, message)

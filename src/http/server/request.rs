@@ -1,4 +1,4 @@
-//! The body of a call: `{"applicationSetName":"x","input":{"parameters":{…}}}`.
+//! The body of a request: `{"applicationSetName":"x","input":{"parameters":{…}}}`.
 
 use std::sync::Arc;
 
@@ -7,20 +7,20 @@ use crate::domain::{
     generator::Parameters,
 };
 
-/// What Argo CD's plugin generator sends. Other keys are ignored, as later versions may add some.
+/// The request of Argo CD's plugin generator. Other keys are ignored, because later versions may add some.
 #[derive(Debug, PartialEq)]
 pub struct GetParamsRequest {
-    /// `applicationSetName`; empty when a person left it out.
+    /// `applicationSetName`; empty if it is missing.
     pub application_set: Arc<str>,
-    /// `input.parameters`; empty when it, or all of `input`, is not there.
+    /// `input.parameters`; empty if it or `input` is missing.
     pub parameters: Arc<Parameters>,
 }
 
 impl GetParamsRequest {
-    /// Reads a body, whatever content type it claims: the documentation's `curl -d` sends that of a form.
+    /// Parses a body of any content type. The documentation's `curl -d` sends the content type of a form.
     ///
     /// # Errors
-    /// With what is wrong and where.
+    /// When the body is not such a request; the text says what is wrong and where.
     pub fn parse(body: &[u8]) -> Result<Self, String> {
         let document = document::read(body).map_err(|error| {
             format!("the body is not one JSON document: {error}; expected {{\"applicationSetName\":\"…\",\"input\":{{\"parameters\":{{…}}}}}}")
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_parameters_in_all_their_forms() {
+    fn missing_parameters_are_empty() {
         for body in [
             r#"{"applicationSetName":"x","input":{"parameters":{}}}"#,
             r#"{"applicationSetName":"x","input":{}}"#,
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_and_where() {
+    fn errors_say_what_is_wrong_and_where() {
         for (body, says) in [
             ("", "it is blank"),
             ("{", "EOF while parsing an object at line 1 column 1"),

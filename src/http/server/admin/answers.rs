@@ -18,14 +18,14 @@ use crate::{
     http::server::error::{ApiError, Code},
 };
 
-/// How many answers are told unless more are asked for.
-const USUAL: usize = 1000;
-/// How many may be asked for.
+/// How many answers are listed unless `limit` says otherwise.
+const DEFAULT_LISTED: usize = 1000;
+/// The largest `limit`.
 const MAX_LISTED: usize = 1_000_000;
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Wanted {
+struct ListQuery {
     route: Option<String>,
     application_set: Option<String>,
     limit: Option<usize>,
@@ -33,14 +33,14 @@ struct Wanted {
 
 pub(super) async fn list(app: Arc<App>, uri: &Uri) -> Result<Value, ApiError> {
     let invalid = |error: String| ApiError::new(Code::InvalidRequest, format!("the query: {error}"));
-    let Query(wanted) = Query::<Wanted>::try_from_uri(uri).map_err(|error| invalid(error.body_text()))?;
-    if wanted.limit.is_some_and(|limit| limit > MAX_LISTED) {
+    let Query(query) = Query::<ListQuery>::try_from_uri(uri).map_err(|error| invalid(error.body_text()))?;
+    if query.limit.is_some_and(|limit| limit > MAX_LISTED) {
         return Err(invalid(format!("`limit` is at most {MAX_LISTED}")));
     }
     let selector =
-        Selector { route: wanted.route, application_set: wanted.application_set, parameters: Parameters::new() };
+        Selector { route: query.route, application_set: query.application_set, parameters: Parameters::new() };
     let all = off_thread(move || app.engine.list(&app.setup().routes, &selector)).await?;
-    let answers: Vec<Value> = all.iter().take(wanted.limit.unwrap_or(USUAL)).map(tell).collect();
+    let answers: Vec<Value> = all.iter().take(query.limit.unwrap_or(DEFAULT_LISTED)).map(tell).collect();
     Ok(json!({ "answers": answers, "total": all.len() }))
 }
 
@@ -82,7 +82,7 @@ fn tell(overview: &Overview) -> Value {
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Meant {
+struct Invalidation {
     route: Option<String>,
     application_set: Option<String>,
     #[serde(default)]
@@ -91,8 +91,10 @@ struct Meant {
 
 pub(super) async fn invalidate(app: Arc<App>, body: &[u8], by: Operator) -> Result<Value, ApiError> {
     let invalid = |error: String| ApiError::new(Code::InvalidRequest, error);
-    let meant: Meant = document::parse_object(body).map_err(|error| invalid(format!("the body: {error}")))?;
-    let selector = Selector { route: meant.route, application_set: meant.application_set, parameters: meant.input };
+    let selection: Invalidation =
+        document::parse_object(body).map_err(|error| invalid(format!("the body: {error}")))?;
+    let selector =
+        Selector { route: selection.route, application_set: selection.application_set, parameters: selection.input };
     if let Some(name) = selector.route.as_ref().filter(|name| app.setup().routes.by_name(name).is_none()) {
         let message = format!("there is no route `{}`", name.escape_debug());
         return Err(ApiError::new(Code::UnknownRoute, message));

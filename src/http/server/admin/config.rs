@@ -1,4 +1,4 @@
-//! `GET /admin/config`: which configuration is in use, and what came of the last one that was found.
+//! `GET /admin/config`: the configuration in use, and the result of the last reload.
 
 use serde_json::{Value, json};
 
