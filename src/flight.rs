@@ -7,7 +7,7 @@ use std::{
     collections::HashMap,
     hash::Hash,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -17,6 +17,7 @@ use futures_util::{
     FutureExt,
     future::{BoxFuture, Shared},
 };
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
 use crate::telemetry::trace;
@@ -121,7 +122,7 @@ where
 
 impl<K, L, T> Table<K, L, T> {
     fn lock(&self) -> MutexGuard<'_, HashMap<K, Flight<L, T>, RandomState>> {
-        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+        self.under_way.lock()
     }
 }
 

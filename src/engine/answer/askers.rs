@@ -8,13 +8,14 @@ use std::{
     collections::{HashMap, HashSet},
     hash::BuildHasher,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
 
 use foldhash::quality::RandomState;
+use parking_lot::Mutex;
 
 use crate::{domain::clock::Timestamp, engine::cache::Key};
 
@@ -81,13 +82,13 @@ impl Askers {
         // Anything else is no name in Kubernetes, and would be printed on terminals.
         let is_name = (1..=MAX_NAME_BYTES).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_graphic());
         if is_name {
-            self.book.lock().unwrap_or_else(PoisonError::into_inner).write(key, name, now);
+            self.book.lock().write(key, name, now);
         }
     }
 
     /// Who asked the question with `key` in the day before `now`: the last one first.
     pub(crate) fn of(&self, key: &Key, now: Timestamp) -> Vec<Arc<str>> {
-        let book = self.book.lock().unwrap_or_else(PoisonError::into_inner);
+        let book = self.book.lock();
         let askers = book.young.get(key).or_else(|| book.old.get(key)).into_iter().flatten();
         let recent = askers.filter(|asker| now.since(asker.at).is_none_or(|passed| passed < TOLD_FOR));
         recent.map(|asker| Arc::clone(&asker.name)).collect()
@@ -175,7 +176,7 @@ mod tests {
             );
         }
         let count = |askers: &Askers| {
-            let book = askers.book.lock().unwrap();
+            let book = askers.book.lock();
             (book.young.len() + book.old.len(), book.names.len())
         };
         assert!(count(&askers).0 <= 2 * MAX_QUESTIONS);

@@ -1,8 +1,9 @@
 //! The baselines of all lineages: small enough to stay when an answer has to leave memory.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use moka::{notification::RemovalCause, sync::Cache};
+use parking_lot::Mutex;
 
 use crate::{
     bounded_cache::{self, Bounded},
@@ -31,7 +32,7 @@ impl Default for Baselines {
         let keys = Arc::clone(&evicted);
         let listener = move |key: Arc<Key>, _, cause| {
             if cause == RemovalCause::Size {
-                keys.lock().unwrap_or_else(PoisonError::into_inner).insert(&key);
+                keys.lock().insert(&key);
             }
         };
         let weight = |_: &Key, baseline: &Arc<Baseline>| u32::try_from(BESIDE + baseline.weight()).unwrap_or(u32::MAX);
@@ -67,7 +68,7 @@ impl Baselines {
         if let Some(last) = last_answer(lineage, key, answers)? {
             return Ok(Arc::new(Baseline::of(guard.config(), &last.encoded.decode())));
         }
-        let is_evicted = self.evicted.lock().unwrap_or_else(PoisonError::into_inner).contains(lineage);
+        let is_evicted = self.evicted.lock().contains(lineage);
         if is_evicted { Err(Unreadable) } else { Ok(Arc::default()) }
     }
 
@@ -75,7 +76,7 @@ impl Baselines {
     #[cfg(test)]
     pub(crate) fn lose(&self, lineage: &Key) {
         self.memory.invalidate(lineage);
-        self.evicted.lock().unwrap_or_else(PoisonError::into_inner).insert(lineage);
+        self.evicted.lock().insert(lineage);
     }
 
     /// Remembers `baseline` for `lineage`, on disk too.

@@ -2,11 +2,12 @@
 
 use std::{
     panic::AssertUnwindSafe,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, Instant as StdInstant},
 };
 
 use futures_util::FutureExt;
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::timeout_at;
 
@@ -134,7 +135,7 @@ impl Run {
         span.note(|record| record.set("appset_gateway.outcome", outcome.as_str()));
         let now = clock.now();
         let recorded = result.and_then(|found| {
-            let _judging = known.judging.lock().unwrap_or_else(PoisonError::into_inner);
+            let _judging = known.judging.lock();
             let (found, baseline) = self.review(&known, found, now)?;
             Ok(self.record(&known, found, baseline, took, now))
         });

@@ -1,9 +1,8 @@
 //! How many parameter sets the routes answer with, for metrics: of each lineage the last answer, as long as it may be served.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::HashMap, sync::Arc};
+
+use parking_lot::Mutex;
 
 use crate::{
     domain::clock::Timestamp,
@@ -32,7 +31,7 @@ struct Size {
 impl Served {
     /// Notes the last answer of `lineage` on `route`. When too many are counted, new ones are not.
     pub(crate) fn note(&self, lineage: Key, route: &Arc<str>, entry: &Entry) {
-        let mut sizes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sizes = self.0.lock();
         if sizes.len() < MAX_COUNTED || sizes.contains_key(&lineage) {
             let Entry { revision, stored_at, life, .. } = *entry;
             sizes.insert(
@@ -45,7 +44,7 @@ impl Served {
     /// How many parameter sets each of `routes` answers with at `now`. Forgets what may not be served any more.
     pub(crate) fn count(&self, routes: &RouteTable, now: Timestamp) -> HashMap<Arc<str>, usize> {
         let mut counts = HashMap::new();
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|_, size| {
+        self.0.lock().retain(|_, size| {
             let state =
                 routes.by_name(&size.route).map(|route| route.state(size.revision, size.stored_at, size.life, now));
             let is_served = state.is_some_and(|state| state != Freshness::Expired);

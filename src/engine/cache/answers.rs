@@ -3,11 +3,13 @@
 use std::{
     collections::{HashMap, VecDeque},
     sync::{
-        Arc, Mutex, OnceLock, PoisonError,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
+
+use parking_lot::Mutex;
 
 use super::{Disk, Entry, Key, Life, Listed, Memory, disk::Unreadable};
 use crate::domain::{
@@ -92,7 +94,7 @@ impl Answers {
     }
 
     fn is_invalidated(&self, entry: &Entry) -> bool {
-        let invalidated = self.behind.invalidated.lock().unwrap_or_else(PoisonError::into_inner);
+        let invalidated = self.behind.invalidated.lock();
         invalidated.iter().any(|(selector, at)| entry.stored_at <= *at && selector.selects(&entry.question.open()))
     }
 
@@ -153,7 +155,7 @@ impl Answers {
     /// Lets no answer in memory that is selected be served before its backend was asked. Which those are.
     #[must_use]
     pub(crate) fn expire_in_memory(&self, selector: &Selector, now: Timestamp) -> Vec<(Key, Question)> {
-        let mut invalidated = self.behind.invalidated.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut invalidated = self.behind.invalidated.lock();
         invalidated.truncate(MAX_INVALIDATED - 1);
         invalidated.push_front((selector.clone(), now));
         drop(invalidated);

@@ -20,13 +20,14 @@ use std::{
     fmt,
     path::Path,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         mpsc::{Sender, channel, sync_channel},
     },
     thread,
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use redb::{Database, ReadOnlyTable, ReadableDatabase, ReadableTable};
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -247,7 +248,7 @@ impl Disk {
 
     /// Notes that what is under `key` was of use.
     pub(crate) fn used(&self, key: Key) {
-        if self.journal.lock().unwrap_or_else(PoisonError::into_inner).admit(0) {
+        if self.journal.lock().admit(0) {
             let _ = self.queue.send(Order::Used(key));
         }
     }
@@ -255,7 +256,7 @@ impl Disk {
     /// Appends a change to the journal and tells the writer. `draft` is a record to seal, `None` a removal.
     fn change(&self, kind: RecordKind, key: Key, draft: Option<Vec<u8>>) {
         // The lock is held until the writer is told, so that journal and database see changes in the same order.
-        let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut journal = self.journal.lock();
         if !journal.admit(draft.as_ref().map_or(0, Vec::len)) {
             return self.lose(kind, &key);
         }

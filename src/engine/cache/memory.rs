@@ -1,12 +1,10 @@
 //! Answers in memory: moka as storage with a size limit in bytes. What they are worth is
 //! [`super::policy`]'s business, who asks again is [`crate::flight`]'s.
 
-use std::{
-    path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{path::PathBuf, sync::Arc};
 
 use moka::{notification::RemovalCause, sync::Cache};
+use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -52,7 +50,7 @@ impl Memory {
         let keys = Arc::clone(&evicted);
         let listener = move |key: Arc<Key>, _, cause| {
             if cause == RemovalCause::Size {
-                keys.lock().unwrap_or_else(PoisonError::into_inner).insert(&key);
+                keys.lock().insert(&key);
             }
         };
         let entries = Cache::builder().max_capacity(limits.memory.0).weigher(weight).eviction_listener(listener);
@@ -63,7 +61,7 @@ impl Memory {
     /// Whether an answer under `key` had to leave for want of room.
     #[must_use]
     pub(crate) fn has_evicted(&self, key: &Key) -> bool {
-        self.evicted.lock().unwrap_or_else(PoisonError::into_inner).contains(key)
+        self.evicted.lock().contains(key)
     }
 
     /// What is remembered under `key`.
@@ -92,7 +90,7 @@ impl Memory {
     #[cfg(test)]
     pub(crate) fn evict(&self, key: &Key) {
         self.entries.invalidate(key);
-        self.evicted.lock().unwrap_or_else(PoisonError::into_inner).insert(key);
+        self.evicted.lock().insert(key);
     }
 
     /// All that is remembered.

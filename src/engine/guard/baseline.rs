@@ -16,6 +16,15 @@ const WINDOW: Duration = Duration::from_hours(1);
 /// How many counts are remembered; beyond that the two smallest become one.
 const MAX_COUNTS: usize = 16;
 
+/// How many sets an answer loses against what was believed.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Loss {
+    /// Sets of the last believed answer that are gone.
+    pub(crate) of_last: usize,
+    /// Sets that were believed within the last hour and are gone.
+    pub(crate) of_hour: usize,
+}
+
 /// The memory of what was believed in one lineage.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Baseline {
@@ -72,19 +81,15 @@ impl Baseline {
         recent.max().unwrap_or_default().max(self.count)
     }
 
-    /// How many sets of the last believed answer are not in `new`, a list of identities by the same keys.
+    /// What an answer with the identities `new`, by the same keys, loses at `now`.
     #[must_use]
-    pub(super) fn losses(&self, new: &[u64]) -> usize {
-        let new = sorted(new);
-        self.current.iter().filter(|identity| new.binary_search(identity).is_err()).count()
-    }
-
-    /// How many sets that were believed within the last hour are not in `new`.
-    #[must_use]
-    pub(super) fn losses_of_the_hour(&self, new: &[u64], now: Timestamp) -> usize {
-        let new = sorted(new);
-        let earlier = self.gone.iter().filter(|(_, until)| is_recent(*until, now)).map(|(identity, _)| identity);
-        self.current.iter().chain(earlier).filter(|identity| new.binary_search(identity).is_err()).count()
+    pub(super) fn losses(&self, new: &[u64], now: Timestamp) -> Loss {
+        let mut new = new.to_vec();
+        new.sort_unstable();
+        let is_lost = |identity: &u64| new.binary_search(identity).is_err();
+        let of_last = self.current.iter().filter(|identity| is_lost(identity)).count();
+        let earlier = self.gone.iter().filter(|(identity, until)| is_recent(*until, now) && is_lost(identity)).count();
+        Loss { of_last, of_hour: of_last + earlier }
     }
 
     /// The baseline once an answer with `sets`, told apart by `keys`, is believed at `now`.
@@ -142,12 +147,6 @@ impl Baseline {
 /// Whether what was believed until `until` counts at `now`. A clock that was put back does not make it forgotten.
 fn is_recent(until: Timestamp, now: Timestamp) -> bool {
     now < until.plus(WINDOW)
-}
-
-fn sorted(identities: &[u64]) -> Vec<u64> {
-    let mut sorted = identities.to_vec();
-    sorted.sort_unstable();
-    sorted
 }
 
 #[cfg(test)]
@@ -208,14 +207,14 @@ mod tests {
         }
         let by = ["name".to_owned()];
         let new = identities(&sets(5..25), &by).unwrap();
-        assert_eq!((baseline.losses(&new), baseline.losses_of_the_hour(&new, minutes(5))), (0, 5));
-        assert_eq!(baseline.losses_of_the_hour(&new, minutes(61)), 3);
+        assert_eq!(baseline.losses(&new, minutes(5)), Loss { of_last: 0, of_hour: 5 });
+        assert_eq!(baseline.losses(&new, minutes(61)).of_hour, 3);
         let back = identities(&sets(0..25), &by).unwrap();
-        assert_eq!(baseline.losses_of_the_hour(&back, minutes(5)), 0, "they came back");
+        assert_eq!(baseline.losses(&back, minutes(5)).of_hour, 0, "they came back");
         // The clock was put back: they still count, and no longer than an hour from then.
-        assert_eq!(baseline.losses_of_the_hour(&new, Timestamp(0)), 5);
+        assert_eq!(baseline.losses(&new, Timestamp(0)).of_hour, 5);
         let later = baseline.after(&sets(5..25), by.to_vec(), Timestamp(0));
-        assert_eq!(later.losses_of_the_hour(&new, Timestamp(3_600_000)), 0);
+        assert_eq!(later.losses(&new, Timestamp(3_600_000)).of_hour, 0);
     }
 
     #[test]

@@ -29,15 +29,6 @@ pub(crate) struct Judged {
     pub(crate) keys: Vec<String>,
 }
 
-/// How much an answer loses against what was believed.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Loss {
-    /// Sets of the last believed answer that are gone.
-    pub(crate) of_last: usize,
-    /// Sets that were believed within the last hour and are gone.
-    pub(crate) of_hour: usize,
-}
-
 impl Guard {
     /// Compares `new` with what was believed before, at `now`. `baseline` is `None` when something may have been believed
     /// and its record is lost; it is empty when there was nothing. `last` reads the last believed answer, as far as it
@@ -117,8 +108,9 @@ impl Guard {
         };
         let by_identity = |baseline: &Baseline| {
             let known = identities(new, baseline.keys())?;
-            let of_hour = baseline.losses_of_the_hour(&known, now).max(counted().of_hour);
-            Some((baseline.keys().to_vec(), Loss { of_last: baseline.losses(&known), of_hour }))
+            let mut loss = baseline.losses(&known, now);
+            loss.of_hour = loss.of_hour.max(counted().of_hour);
+            Some((baseline.keys().to_vec(), loss))
         };
         let is_compared = |keys: &[String]| match &self.0.identity {
             Identity::Keys(wanted) => keys == wanted.as_slice(),

@@ -2,10 +2,9 @@
 
 mod held;
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::HashMap, sync::Arc};
+
+use parking_lot::{Mutex, MutexGuard};
 
 pub(crate) use self::held::{Decision, Held};
 use super::{Baseline, Guard};
@@ -207,7 +206,7 @@ impl Ledger {
     }
 
     fn lock(&self) -> MutexGuard<'_, Book> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

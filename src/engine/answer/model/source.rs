@@ -1,14 +1,10 @@
 //! The source behind the model's routes: it says what it is told to, waits where it is told to, and keeps a log of all
 //! its runs. No two runs of one question may overlap, unless the first was cut off (invariant I5).
 
-use std::{
-    future::pending,
-    panic::resume_unwind,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{future::pending, panic::resume_unwind, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 use tokio::{sync::oneshot, time::Instant};
 
@@ -200,7 +196,7 @@ impl AnswerSource {
     }
 
     fn lock(&self) -> MutexGuard<'_, Freshness> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     fn begin(&self, query: &Query) -> (Flying<'_>, Ran, Option<oneshot::Receiver<()>>) {

@@ -7,9 +7,9 @@ use std::{
     os::unix::fs::OpenOptionsExt,
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
-    sync::{PoisonError, RwLock},
 };
 
+use parking_lot::RwLock;
 use redb::{Database, DatabaseError, StorageError};
 
 /// How much of the file redb keeps in memory, in bytes; its own choice would be 1 GiB. What is asked often is in our memory.
@@ -30,7 +30,7 @@ impl File {
 
     /// Works with the file. A panic of redb's, which reads a damaged page as far as it makes sense, is an error.
     pub(super) fn with<T>(&self, work: impl FnOnce(&Database) -> Result<T, redb::Error>) -> Result<T, redb::Error> {
-        let database = self.database.read().unwrap_or_else(PoisonError::into_inner);
+        let database = self.database.read();
         let Some(database) = database.as_ref() else { return Err(redb::Error::PreviousIo) };
         catch_unwind(AssertUnwindSafe(|| work(database)))
             .unwrap_or_else(|_| Err(redb::Error::Corrupted("it panicked".into())))
@@ -42,7 +42,7 @@ impl File {
     /// # Errors
     /// When it cannot be opened: the reason, for the log.
     pub(super) fn reopen(&self) -> Result<(), String> {
-        let mut database = self.database.write().unwrap_or_else(PoisonError::into_inner);
+        let mut database = self.database.write();
         *database = None;
         *database = Some(open(&self.path).map_err(|trouble| trouble.to_string())?);
         Ok(())

@@ -1,9 +1,8 @@
 //! Trouble that goes on is logged once a minute.
 
-use std::{
-    sync::{Mutex, PoisonError},
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 /// How often the same trouble is logged.
 const EVERY: Duration = Duration::from_mins(1);
@@ -15,7 +14,7 @@ pub(super) struct Throttle(Mutex<Option<Instant>>);
 impl Throttle {
     /// Whether it is to be logged now.
     pub(super) fn is_due(&self) -> bool {
-        let mut logged_at = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut logged_at = self.0.lock();
         let is_due = logged_at.is_none_or(|at| at.elapsed() >= EVERY);
         if is_due {
             *logged_at = Some(Instant::now());

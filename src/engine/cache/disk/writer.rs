@@ -1,10 +1,11 @@
 //! Who writes to the database: a thread of its own, off every answer's path.
 
 use std::sync::{
-    Arc, Mutex, PoisonError,
+    Arc,
     mpsc::{Receiver, SyncSender},
 };
 
+use parking_lot::Mutex;
 use redb::{Database, ReadableTable, Table, WriteTransaction};
 
 use super::{
@@ -65,12 +66,12 @@ impl Writer {
         if let Err(error) = ready {
             self.trouble(&error);
         }
-        let segments = self.journal.lock().unwrap_or_else(PoisonError::into_inner).segments();
+        let segments = self.journal.lock().segments();
         while let Ok(first) = orders.recv() {
             let (batch, full) = {
                 // Who appends to the journal sends its order before it gives back the lock, so that all of the segment
                 // is in this batch or in one before.
-                let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut journal = self.journal.lock();
                 let batch: Vec<Order> = std::iter::once(first).chain(orders.try_iter()).collect();
                 (batch, journal.turn())
             };
