@@ -22,7 +22,7 @@ use crate::{
     engine::{
         answer::{Answer, Unknown},
         guard::Baseline,
-        route::Route,
+        route::{ResolvedQuery, Route},
     },
     http::server::error::ApiError,
     telemetry::log::{self, Format, LogConfig, LogLevel, LogStream},
@@ -73,14 +73,14 @@ pub(crate) fn run(arguments: &CallArgs) -> anyhow::Result<ExitCode> {
         let until = Instant::now() + route.deadline;
         let admitted = route.admit(Arc::new(parameters), until).await;
         let parameters = admitted.map_err(|error| anyhow::anyhow!(ApiError::of_input(&route, error).message))?;
-        let query = Query::new(application_set, parameters, until);
-        let key = route.key(&query).to_string();
         let watch = Watch::default();
-        let answer = app.engine.answer(&route, Query { watch: Some(watch.clone()), ..query.clone() }).await;
+        let query = Query { watch: Some(watch.clone()), ..Query::new(application_set, parameters, until) };
+        let asked = Arc::new(ResolvedQuery::new(Arc::clone(&route), query));
+        let answer = app.engine.answer(&asked).await;
         let steps = steps::tell(&watch.steps(), &route.backend.secrets());
         let shown = match answer {
-            Ok(answer) => show_answer(&answer, &route, &key, &steps, arguments.output),
-            Err(unknown) => show_unknown(unknown, &route, &query, &steps, arguments.output),
+            Ok(answer) => show_answer(&answer, &asked, &steps, arguments.output),
+            Err(unknown) => show_unknown(unknown, &asked, &steps, arguments.output),
         };
         app.launchers.close().await;
         shown
@@ -101,7 +101,8 @@ async fn pick(app: &App, arguments: &CallArgs, parameters: &Parameters) -> anyho
     found.cloned().with_context(|| format!("no route's `match` takes this call; name one of: {}", names()))
 }
 
-fn show_answer(answer: &Answer, route: &Route, key: &str, steps: &Value, output: Output) -> anyhow::Result<ExitCode> {
+fn show_answer(answer: &Answer, asked: &ResolvedQuery, steps: &Value, output: Output) -> anyhow::Result<ExitCode> {
+    let (route, key) = (&asked.route, asked.key.to_string());
     let entry = &answer.entry;
     let body: Value = serde_json::from_slice(entry.encoded.body())?;
     let outcome = if entry.encoded.sets() == 0 { "absent" } else { "present" };
@@ -140,16 +141,10 @@ fn show_steps(steps: &Value) {
     }
 }
 
-fn show_unknown(
-    unknown: Unknown,
-    route: &Route,
-    query: &Query,
-    steps: &Value,
-    output: Output,
-) -> anyhow::Result<ExitCode> {
-    let key = route.key(query).to_string();
+fn show_unknown(unknown: Unknown, asked: &ResolvedQuery, steps: &Value, output: Output) -> anyhow::Result<ExitCode> {
+    let (route, key) = (&asked.route, asked.key.to_string());
     let evidence = unknown.failure.evidence().to_vec();
-    let error = ApiError::of_nothing(unknown, route, query);
+    let error = ApiError::of_nothing(unknown, asked);
     let status = error.code.status().as_u16();
     if output == Output::Json {
         let error = json!({ "code": error.code.as_str(), "status": status, "message": error.message });

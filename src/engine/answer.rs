@@ -25,12 +25,12 @@ use crate::{
     domain::{
         clock::{Clock, Timestamp},
         error::{BackendError, ErrorKind},
-        generator::{Evidence, Query, Question},
+        generator::{Evidence, Question},
     },
     engine::{
         cache::{Answers, Entry, Freshness, Key, Memory, Revision, Stale},
         guard::Held,
-        route::Route,
+        route::{ResolvedQuery, Route},
     },
     flight::{Flights, Join, SharedResult},
     telemetry::metrics::Metrics,
@@ -191,20 +191,18 @@ impl Engine {
         &self.known.answers
     }
 
-    /// Answers `query` on `route`, from the cache or its backend.
+    /// Answers `asked`, from the cache or its route's backend.
     ///
     /// # Errors
     /// When no complete answer is known by the query's deadline.
-    pub(crate) async fn answer(&self, route: &Arc<Route>, query: Query) -> Result<Answer, Unknown> {
-        let key = route.key(&query);
+    pub(crate) async fn answer(&self, asked: &Arc<ResolvedQuery>) -> Result<Answer, Unknown> {
+        let (route, key) = (&*asked.route, asked.key);
         let now = self.clock.now();
         if !route.depends_on_application_set() {
-            self.askers.note(&key, &query.application_set, now);
+            self.askers.note(&key, &asked.query.application_set, now);
         }
         let own = self.known.usable(route, &key, now);
-        let own = own.filter(|(entry, _)| {
-            entry.encoded.sets() > 0 || !self.known.is_outshone(route, &key, &route.lineage(&query, key), entry, now)
-        });
+        let own = own.filter(|(entry, _)| !self.known.is_outshone(asked, entry, now));
         match own {
             Some((entry, Freshness::Fresh { age, left })) => {
                 route.metrics.hits.inc();
@@ -214,46 +212,46 @@ impl Engine {
                 route.metrics.stale.inc();
                 let resting = self.resting(&key, now);
                 if resting.is_none() {
-                    // The run needs nobody who waits for it.
-                    drop(self.join(route, key, query, Wanted::Behind));
+                    // The run goes on though nobody waits for it.
+                    drop(self.join(asked, Wanted::Behind));
                 }
                 Ok(Answer { entry, source: AnswerSource::StaleWhileRevalidate(stale, resting.map(Box::new)) })
             }
             Some((entry, Freshness::StaleIfError(stale))) => {
                 self.known.answers.used(key);
-                let asked = Box::pin(self.ask(route, key, query, now)).await;
-                asked.or_else(|unknown| Ok(stand_in(route, entry, stale, unknown)))
+                let answer = Box::pin(self.ask(asked, now)).await;
+                answer.or_else(|unknown| Ok(stand_in(route, entry, stale, unknown)))
             }
             None | Some((_, Freshness::Expired)) => {
-                let lineage = route.lineage(&query, key);
-                let asked = Box::pin(self.ask(route, key, query, now)).await;
-                asked
-                    .or_else(|unknown| self.follow(route, &lineage, unknown, now))
-                    .map_err(|unknown| Unknown { unusable: self.unusable(route, &[key, lineage]), ..unknown })
+                let answer = Box::pin(self.ask(asked, now)).await;
+                answer
+                    .or_else(|unknown| self.follow(asked, unknown, now))
+                    .map_err(|unknown| Unknown { unusable: self.unusable(asked), ..unknown })
             }
         }
     }
 
-    /// The last good answer of `lineage`, for a question that has none of its own. A question that is itself invalid gets
-    /// none: it follows no other.
-    fn follow(&self, route: &Route, lineage: &Key, unknown: Unknown, now: Timestamp) -> Result<Answer, Unknown> {
+    /// The last good answer of the lineage, for a question without an answer of its own. An invalid question follows no
+    /// other, so it gets none.
+    fn follow(&self, asked: &ResolvedQuery, unknown: Unknown, now: Timestamp) -> Result<Answer, Unknown> {
         if unknown.failure.is_invalid_question() {
             return Err(unknown);
         }
-        let Some((entry, worth)) = self.known.usable(route, lineage, now) else { return Err(unknown) };
-        let stale = match worth {
+        let (route, lineage) = (&*asked.route, asked.lineage());
+        let Some((entry, freshness)) = self.known.usable(route, &lineage, now) else { return Err(unknown) };
+        let stale = match freshness {
             Freshness::Fresh { age, .. } => Stale { age, over: Duration::ZERO },
             Freshness::StaleWhileRevalidate(stale) | Freshness::StaleIfError(stale) => stale,
             Freshness::Expired => return Err(unknown),
         };
-        self.known.answers.used(*lineage);
+        self.known.answers.used(lineage);
         Ok(stand_in(route, entry, stale, unknown))
     }
 
-    /// The last good answer under the first of `keys` that has one, which is not served.
-    fn unusable(&self, route: &Route, keys: &[Key]) -> Option<Unusable> {
-        let last = keys.iter().find_map(|key| self.known.answers.get(key))?;
-        let is_ours = last.revision == route.revision();
+    /// Why the last good answer of the question, else of its lineage, is not served.
+    fn unusable(&self, asked: &ResolvedQuery) -> Option<Unusable> {
+        let last = [asked.key, asked.lineage()].iter().find_map(|key| self.known.answers.get(key))?;
+        let is_ours = last.revision == asked.route.revision();
         Some(if is_ours { Unusable::TooOld } else { Unusable::OtherConfiguration }(last.stored_at))
     }
 
@@ -267,46 +265,45 @@ impl Engine {
         Some(Unknown::new(failure, Some(left)))
     }
 
-    /// Waits for a run of the backend, unless it failed just now. Boxed by its callers, so that a hit does not carry its
-    /// state around.
-    async fn ask(&self, route: &Arc<Route>, key: Key, query: Query, now: Timestamp) -> Result<Answer, Unknown> {
-        if let Some(resting) = self.resting(&key, now) {
-            route.metrics.failing.inc();
+    /// Waits for a run of the backend, unless the last one failed just now. Callers box it, so that a cache hit does not
+    /// carry its state around.
+    async fn ask(&self, asked: &Arc<ResolvedQuery>, now: Timestamp) -> Result<Answer, Unknown> {
+        let metrics = &asked.route.metrics;
+        if let Some(resting) = self.resting(&asked.key, now) {
+            metrics.failing.inc();
             return Err(resting);
         }
-        let deadline = query.deadline;
-        let (landed, shared) = match self.join(route, key, query, Wanted::Now) {
+        let deadline = asked.query.deadline;
+        let (landed, shared) = match self.join(asked, Wanted::Now) {
             Join::Landed(landed) => (landed, true),
-            Join::Joined(landing) => (wait(landing, deadline).await, true),
-            Join::Started(landing) => (wait(landing, deadline).await, false),
+            Join::Joined(result) => (wait(result, deadline).await, true),
+            Join::Started(result) => (wait(result, deadline).await, false),
         };
         if shared {
-            route.metrics.joined.inc();
+            metrics.joined.inc();
         } else {
-            route.metrics.misses.inc();
+            metrics.misses.inc();
         }
         let entry = landed.map_err(|failure| Unknown::new(failure, None))?;
         Ok(Answer { entry, source: AnswerSource::Miss { shared } })
     }
 
-    /// Joins the run for `key`, or starts it.
-    fn join(&self, route: &Arc<Route>, key: Key, query: Query, wanted: Wanted) -> Join<Landed> {
-        let lineage = route.lineage(&query, key);
-        // In memory only: what comes from a disk is not fresh, and the table of flights is locked meanwhile.
+    /// Joins the run that answers `asked`, or starts it.
+    fn join(&self, asked: &Arc<ResolvedQuery>, wanted: Wanted) -> Join<Landed> {
+        let route = &*asked.route;
+        // In memory only: an answer from disk is never fresh, and the table of runs is locked meanwhile.
         let recheck = || {
-            let (entry, now) = (self.known.answers.memory().get_rare(&key)?, self.clock.now());
+            let (entry, now) = (self.known.answers.memory().get_rare(&asked.key)?, self.clock.now());
             let state = route.state(entry.revision, entry.stored_at, entry.life, now);
-            let is_good = matches!(state, Freshness::Fresh { .. });
-            (is_good && !self.known.is_outshone(route, &key, &lineage, &entry, now)).then_some(Ok(entry))
+            let is_good = matches!(state, Freshness::Fresh { .. }) && !self.known.is_outshone(asked, &entry, now);
+            if is_good { Some(Ok(entry)) } else { None }
         };
-        let question = route.question(&query);
-        let label = question.clone();
         self.flights.join(
-            (key, route.revision()),
+            (asked.key, route.revision()),
             recheck,
-            || label,
-            |seat| {
-                let run = Run { route: Arc::clone(route), key, lineage, question, query, wanted, seat };
+            || asked.question.clone(),
+            |guard| {
+                let run = Run { asked: Arc::clone(asked), wanted, guard };
                 run.fly(self.known.clone(), Arc::clone(&self.clock))
             },
         )
@@ -319,8 +316,8 @@ fn stand_in(route: &Route, entry: Arc<Entry>, stale: Stale, unknown: Unknown) ->
     Answer { entry, source: AnswerSource::StaleIfError(stale, Box::new(unknown)) }
 }
 
-async fn wait(landing: SharedResult<Landed>, deadline: Instant) -> Landed {
-    match timeout_at(deadline, landing).await {
+async fn wait(result: SharedResult<Landed>, deadline: Instant) -> Landed {
+    match timeout_at(deadline, result).await {
         Ok(landed) => landed.unwrap_or(Err(Failure::Crashed)),
         Err(_) => Err(Failure::Deadline),
     }

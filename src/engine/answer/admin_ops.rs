@@ -8,7 +8,7 @@ use crate::{
     engine::{
         cache::{Disk, Freshness, Key, Listed},
         guard::{Decision, Held},
-        route::{Route, RouteTable},
+        route::{ResolvedQuery, Route, RouteTable},
     },
 };
 
@@ -63,7 +63,7 @@ impl Engine {
     pub(crate) fn keep_on(&self, disk: Disk, routes: &RouteTable) {
         for (lineage, held) in disk.held::<Held>() {
             // What no route answers any more is nobody's.
-            if live(routes, &held.question).is_some_and(|(_, key, now)| key == held.key && now == lineage) {
+            if live(routes, &held.question).is_some_and(|asked| asked.key == held.key && asked.lineage() == lineage) {
                 self.known.held.restore(lineage, held);
             } else {
                 disk.hold(lineage, None::<&()>);
@@ -126,7 +126,8 @@ impl Engine {
         answer: Option<Listed>,
         failed: Option<Failed>,
     ) -> Option<Overview> {
-        let (route, _, lineage) = live(routes, &question).filter(|(_, own, _)| *own == key)?;
+        let asked = live(routes, &question).filter(|asked| asked.key == key)?;
+        let (route, lineage) = (&asked.route, asked.lineage());
         let now = self.clock.now();
         let state = answer.as_ref().map(|answer| route.state(answer.revision, answer.stored_at, answer.life, now));
         let state_name = state.map_or("failing", Freshness::as_str);
@@ -170,7 +171,7 @@ impl Engine {
         expired.extend(self.answers().disk().map(|disk| disk.expire(selector.clone())).into_iter().flatten());
         self.known.failing.forget(|failed| selector.selects(&failed.question));
         let is_own =
-            |(key, question): &(&Key, &Question)| live(routes, question).is_some_and(|(_, own, _)| own == **key);
+            |(key, question): &(&Key, &Question)| live(routes, question).is_some_and(|asked| asked.key == **key);
         let answers = expired.iter().filter(is_own).count();
         tracing::info!(
             request_id = by.request_id,
@@ -221,11 +222,10 @@ impl Engine {
         );
         let mut unknown = None;
         if decision == Decision::Released
-            && let Some((route, key, _)) = live(routes, &held.question)
+            && let Some(asked) = live(routes, &held.question)
         {
-            self.known.failing.recovered(&key);
-            let asked = self.ask(route, key, route.query(&held.question), self.clock.now()).await;
-            unknown = asked.err();
+            self.known.failing.recovered(&asked.key);
+            unknown = self.ask(&Arc::new(asked), self.clock.now()).await.err();
         }
         Some(Decided { was: held, is: self.known.held.get(&lineage, self.clock.now()), unknown })
     }
@@ -242,10 +242,8 @@ pub(crate) struct Decided {
     pub(crate) unknown: Option<Unknown>,
 }
 
-/// The route of `question`, with the question's key and lineage on it.
-pub(super) fn live<'a>(routes: &'a RouteTable, question: &Question) -> Option<(&'a Arc<Route>, Key, Key)> {
+/// `question` asked again on its route; `None` when no route has its name any more.
+pub(super) fn live(routes: &RouteTable, question: &Question) -> Option<ResolvedQuery> {
     let route = routes.by_name(&question.route)?;
-    let query = route.query(question);
-    let key = route.key(&query);
-    Some((route, key, route.lineage(&query, key)))
+    Some(ResolvedQuery::again(Arc::clone(route), question))
 }

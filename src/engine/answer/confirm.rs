@@ -27,19 +27,20 @@ impl Engine {
     pub fn confirm_due(&self, routes: &RouteTable) {
         let now = self.clock.now();
         for held in self.known.held.due(now) {
-            let Some((route, key, lineage)) = live(routes, &held.question) else { continue };
-            let is_same = key == held.key && lineage == held.lineage && route.accepts(&held.question.parameters);
-            if !is_same || self.known.failing.resting(&key, now).is_some() {
+            let Some(asked) = live(routes, &held.question) else { continue };
+            let is_same = asked.key == held.key
+                && asked.lineage() == held.lineage
+                && asked.route.accepts(&held.question.parameters);
+            if !is_same || self.known.failing.resting(&asked.key, now).is_some() {
                 continue;
             }
             let Ok(permit) = Arc::clone(&self.confirmations.0).try_acquire_owned() else { return };
-            let query = route.query(&held.question);
-            let deadline = query.deadline;
-            if let Join::Started(landing) = self.join(route, key, query, Wanted::Since(held.asked_at)) {
+            let deadline = asked.query.deadline;
+            if let Join::Started(result) = self.join(&Arc::new(asked), Wanted::Since(held.asked_at)) {
                 tokio::spawn(async move {
                     let _permit = permit;
-                    // What it brings is recorded by the run itself.
-                    let _ = wait(landing, deadline).await;
+                    // The run records its own result.
+                    let _ = wait(result, deadline).await;
                 });
             }
         }

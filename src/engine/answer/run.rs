@@ -26,7 +26,7 @@ use crate::{
     engine::{
         cache::{Answers, Encoded, Entry, Failing, Freshness, Key, Life, PackedQuestion, Revision, Wish},
         guard::{Baseline, Held, Ledger, Review, Standing},
-        route::Route,
+        route::{ResolvedQuery, Route},
     },
     flight::FlightGuard,
     telemetry::trace::{self, Span, SpanKind},
@@ -86,29 +86,23 @@ impl EngineState {
         let state = route.state(entry.revision, entry.stored_at, entry.life, now);
         (state != Freshness::Expired).then_some((entry, state))
     }
-}
 
-impl EngineState {
-    /// Whether `entry`, the answer to the question with `key`, says that there is nothing, and the same `lineage` got
-    /// something since: it must not be taken away by what was true before.
-    pub(crate) fn is_outshone(&self, route: &Route, key: &Key, lineage: &Key, entry: &Entry, now: Timestamp) -> bool {
+    /// Whether `entry`, the own answer to `asked`, is empty although the lineage got something since: an older truth must
+    /// not take that away.
+    pub(crate) fn is_outshone(&self, asked: &ResolvedQuery, entry: &Entry, now: Timestamp) -> bool {
         entry.encoded.sets() == 0
-            && lineage != key
+            && asked.lineage() != asked.key
             && self
-                .usable(route, lineage, now)
+                .usable(&asked.route, &asked.lineage(), now)
                 .is_some_and(|(last, _)| last.encoded.sets() > 0 && last.stored_at > entry.stored_at)
     }
 }
 
 /// A run and all that it needs.
 pub(super) struct Run {
-    pub(crate) route: Arc<Route>,
-    pub(crate) key: Key,
-    pub(crate) lineage: Key,
-    pub(crate) question: Question,
-    pub(crate) query: Query,
+    pub(crate) asked: Arc<ResolvedQuery>,
     pub(crate) wanted: Wanted,
-    pub(crate) seat: FlightGuard<(Key, Revision), Question, Landed>,
+    pub(crate) guard: FlightGuard<(Key, Revision), Question, Landed>,
 }
 
 /// What a run found, in the form that Argo CD gets.
@@ -131,7 +125,7 @@ impl Run {
             Ok(_) => Verdict::Present,
             Err(_) => Verdict::Unknown,
         };
-        self.route.metrics.ran(outcome, took);
+        self.asked.route.metrics.ran(outcome, took);
         span.note(|record| record.set("appset_gateway.outcome", outcome.as_str()));
         let now = clock.now();
         let recorded = result.and_then(|found| {
@@ -146,12 +140,12 @@ impl Run {
             }
             Err(failure) => {
                 span.note(|record| record.fail(failure.as_str()));
-                self.route.metrics.failed(failure.as_str());
+                self.asked.route.metrics.failed(failure.as_str());
                 self.log_failure(&failure);
-                let key = self.key;
-                self.seat.land(|is_current| {
+                let key = self.asked.key;
+                self.guard.land(|is_current| {
                     if is_current {
-                        let failed = Failed { question: self.question.clone(), failure: failure.clone() };
+                        let failed = Failed { question: self.asked.question.clone(), failure: failure.clone() };
                         known.failing.failed(key, failed, rest(&failure, now), now);
                     }
                 });
@@ -162,10 +156,10 @@ impl Run {
 
     /// What it is in the trace of whoever started it.
     fn span(&self) -> Span {
-        let span = trace::begin(SpanKind::Internal, || format!("run {}", self.route.name));
+        let span = trace::begin(SpanKind::Internal, || format!("run {}", self.asked.route.name));
         span.note(|record| {
-            record.set("appset_gateway.route", self.route.name.to_string());
-            record.set("appset_gateway.backend", self.route.kind);
+            record.set("appset_gateway.route", self.asked.route.name.to_string());
+            record.set("appset_gateway.backend", self.asked.route.kind);
             record.set("appset_gateway.run.wanted", if self.wanted == Wanted::Now { "now" } else { "behind" });
         });
         span
@@ -173,20 +167,20 @@ impl Run {
 
     /// The backend's notes on what this question follows.
     fn before(&self, known: &EngineState) -> Before {
-        if !self.route.backend.takes_notes() {
+        if !self.asked.route.backend.takes_notes() {
             return Before::default();
         }
         let note = |key: &Key| known.answers.get(key)?.note.clone();
-        let lineage = if self.lineage == self.key { None } else { note(&self.lineage) };
-        Before { own: note(&self.key), lineage }
+        let lineage = if self.asked.lineage() == self.asked.key { None } else { note(&self.asked.lineage()) };
+        Before { own: note(&self.asked.key), lineage }
     }
 
     async fn resolve(&self, before: Before) -> Result<Found, Failure> {
-        let margin = MARGIN.min(self.route.deadline / 10);
-        let until = self.query.deadline.checked_sub(margin).unwrap_or(self.query.deadline);
+        let margin = MARGIN.min(self.asked.route.deadline / 10);
+        let until = self.asked.query.deadline.checked_sub(margin).unwrap_or(self.asked.query.deadline);
         let deadline = until.checked_sub(margin).unwrap_or(until);
-        let query = Query { deadline, ttl: self.route.policy.ttl(), before, ..self.query.clone() };
-        let run = AssertUnwindSafe(resolve(&self.route, &query)).catch_unwind();
+        let query = Query { deadline, ttl: self.asked.route.policy.ttl(), before, ..self.asked.query.clone() };
+        let run = AssertUnwindSafe(resolve(&self.asked.route, &query)).catch_unwind();
         match timeout_at(until, run).await {
             Ok(Ok(result)) => result.map_err(Failure::Backend),
             Ok(Err(_)) => Err(Failure::Crashed),
@@ -196,37 +190,39 @@ impl Run {
 
     /// Compares `found` with what was believed in its lineage, however old that is.
     fn review(&self, known: &EngineState, found: Found, now: Timestamp) -> Result<(Found, Baseline), Failure> {
-        let baseline = known.baselines.get(&self.lineage, &self.key, &known.answers, &self.route.guard).ok();
+        let baseline =
+            known.baselines.get(&self.asked.lineage(), &self.asked.key, &known.answers, &self.asked.route.guard).ok();
         let last = || {
-            let last = last_answer(&self.lineage, &self.key, &known.answers).ok().flatten();
+            let last = last_answer(&self.asked.lineage(), &self.asked.key, &known.answers).ok().flatten();
             last.map(|last| last.encoded.decode()).unwrap_or_default()
         };
         let of = Standing {
-            question: &self.question,
-            key: self.key,
-            lineage: self.lineage,
+            question: &self.asked.question,
+            key: self.asked.key,
+            lineage: self.asked.lineage(),
             asked_at: if let Wanted::Since(then) = self.wanted { Some(then) } else { None },
-            is_new: self.lineage != self.key && matches!(known.answers.try_get(&self.key), Ok(None)),
-            is_current: self.seat.land(|is_current| is_current),
+            is_new: self.asked.lineage() != self.asked.key
+                && matches!(known.answers.try_get(&self.asked.key), Ok(None)),
+            is_current: self.guard.land(|is_current| is_current),
         };
-        let review = known.held.review(of, &self.route.guard, baseline.as_deref(), last, &found.sets, now);
+        let review = known.held.review(of, &self.asked.route.guard, baseline.as_deref(), last, &found.sets, now);
         let sets = found.sets.len();
         known.erase_forgotten();
         match review.map_err(|error| Failure::Backend(BackendError::invalid_output(error)))? {
             Review::Passed(next) => Ok((found, next)),
             Review::Cleared(held, next) => {
                 self.log_no_more("what was held is not what the source says now", &held, sets);
-                known.erase(self.lineage);
+                known.erase(self.asked.lineage());
                 Ok((found, next))
             }
             Review::Believed(held, next) => {
                 self.log_no_more("what was held is believed", &held, sets);
-                known.erase(self.lineage);
+                known.erase(self.asked.lineage());
                 Ok((found, next))
             }
             Review::Held(held) => {
                 if let Some(disk) = known.answers.disk().filter(|_| of.is_current) {
-                    disk.hold(self.lineage, Some(&*held));
+                    disk.hold(self.asked.lineage(), Some(&*held));
                 }
                 Err(Failure::Held(held))
             }
@@ -238,33 +234,36 @@ impl Run {
         let asked_at = if let Wanted::Since(then) = self.wanted { then } else { now };
         let mut entry = Entry {
             encoded: found.encoded,
-            question: PackedQuestion::from(&self.question),
-            revision: self.route.revision(),
+            question: PackedQuestion::from(&self.asked.question),
+            revision: self.asked.route.revision(),
             stored_at: now,
             asked_at,
-            first_at: known.answers.get(&self.key).map_or(now, |before| before.first_at.min(now)),
-            turn: self.seat.turn(),
-            life: self.route.policy.life(&self.key, found.lasting, now),
+            first_at: known.answers.get(&self.asked.key).map_or(now, |before| before.first_at.min(now)),
+            turn: self.guard.turn(),
+            life: self.asked.route.policy.life(&self.asked.key, found.lasting, now),
             took,
             evidence: found.evidence,
             note: found.note,
         };
-        self.seat.land(|is_current| {
+        self.guard.land(|is_current| {
             if !is_current {
                 // It began before it was said that what is known is not to be trusted.
                 entry.life = Life::For(Duration::ZERO);
             }
             let entry = Arc::new(entry);
-            self.route.metrics.now.succeeded(now);
-            let is_latest = known.answers.insert(self.key, &entry);
-            let is_head =
-                if self.lineage == self.key { is_latest } else { known.answers.set_lineage_head(self.lineage, &entry) };
+            self.asked.route.metrics.now.succeeded(now);
+            let is_latest = known.answers.insert(self.asked.key, &entry);
+            let is_head = if self.asked.lineage() == self.asked.key {
+                is_latest
+            } else {
+                known.answers.set_lineage_head(self.asked.lineage(), &entry)
+            };
             if is_head {
-                known.served.note(self.lineage, &self.route.name, &entry);
-                known.baselines.put(self.lineage, next, &known.answers);
+                known.served.note(self.asked.lineage(), &self.asked.route.name, &entry);
+                known.baselines.put(self.asked.lineage(), next, &known.answers);
             }
             if is_current {
-                known.failing.recovered(&self.key);
+                known.failing.recovered(&self.asked.key);
             }
             entry
         })
@@ -272,7 +271,7 @@ impl Run {
 
     fn log_no_more(&self, why: &str, held: &Held, sets: usize) {
         tracing::info!(
-            route = &*self.route.name, id = %self.lineage, reason = held.breach.reason, sets, agreed = held.agreed, "{why}"
+            route = &*self.asked.route.name, id = %self.asked.lineage(), reason = held.breach.reason, sets, agreed = held.agreed, "{why}"
         );
     }
 
@@ -290,7 +289,7 @@ impl Run {
     fn log_failure(&self, failure: &Failure) {
         if self.wanted != Wanted::Now {
             tracing::warn!(
-                route = &*self.route.name, application_set = self.question.application_set.as_deref(), key = %self.key,
+                route = &*self.asked.route.name, application_set = self.asked.question.application_set.as_deref(), key = %self.asked.key,
                 kind = failure.as_str(), error = %failure, "a run in the background brought no answer"
             );
         }
@@ -301,7 +300,7 @@ impl Run {
 
     fn log_evidence(&self, evidence: &Evidence) {
         tracing::info!(
-            route = &*self.route.name, application_set = self.question.application_set.as_deref(), key = %self.key,
+            route = &*self.asked.route.name, application_set = self.asked.question.application_set.as_deref(), key = %self.asked.key,
             item = evidence.item, asked = evidence.asked, answered = evidence.answered,
             "{}", evidence.verdict.as_str()
         );

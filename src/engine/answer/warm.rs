@@ -1,7 +1,7 @@
 //! After a start: what was asked before is asked again, at a bounded rate, so that the first reconcile is answered
 //! from the cache.
 
-use std::{cmp::Reverse, time::Duration};
+use std::{cmp::Reverse, sync::Arc, time::Duration};
 
 use futures_util::{StreamExt, stream};
 use tokio::time::{MissedTickBehavior, interval};
@@ -32,8 +32,8 @@ impl Engine {
             let is_recent = now.since(answer.asked_at).is_none_or(|idle| idle < ASKED_WITHIN);
             // Whatever made it: after a change of the configuration all answers are missing.
             let state = live(routes, &answer.question)
-                .filter(|(route, own, _)| own == key && route.accepts(&answer.question.parameters))
-                .map(|(route, ..)| route.policy.state(answer.stored_at, answer.life, now));
+                .filter(|asked| asked.key == *key && asked.route.accepts(&answer.question.parameters))
+                .map(|asked| asked.route.policy.state(answer.stored_at, answer.life, now));
             is_recent && matches!(state, Some(Freshness::StaleWhileRevalidate(_) | Freshness::StaleIfError(_)))
         };
         let answers = self.answers().clone();
@@ -47,8 +47,7 @@ impl Engine {
             turnstile.tick().await;
             Some(((), turnstile))
         });
-        let renewals =
-            stream::iter(wanted).zip(turns).map(async |((key, answer), ())| self.renew(routes, key, &answer).await);
+        let renewals = stream::iter(wanted).zip(turns).map(async |((_, answer), ())| self.renew(routes, &answer).await);
         let renewed = renewals.buffer_unordered(AT_ONCE).filter(|renewed| std::future::ready(*renewed)).count().await;
         if known > 0 {
             tracing::info!(known, renewed, "what was known before the start is asked again");
@@ -56,13 +55,12 @@ impl Engine {
         renewed
     }
 
-    async fn renew(&self, routes: &RouteTable, key: Key, answer: &Listed) -> bool {
-        let Some((route, ..)) = live(routes, &answer.question) else { return false };
-        let query = route.query(&answer.question);
-        let deadline = query.deadline;
-        match self.join(route, key, query, Wanted::Since(answer.asked_at)) {
+    async fn renew(&self, routes: &RouteTable, answer: &Listed) -> bool {
+        let Some(asked) = live(routes, &answer.question) else { return false };
+        let deadline = asked.query.deadline;
+        match self.join(&Arc::new(asked), Wanted::Since(answer.asked_at)) {
             Join::Landed(landed) => landed.is_ok(),
-            Join::Joined(landing) | Join::Started(landing) => wait(landing, deadline).await.is_ok(),
+            Join::Joined(result) | Join::Started(result) => wait(result, deadline).await.is_ok(),
         }
     }
 }

@@ -10,6 +10,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::{
     Baseline, Breach, Guard, OnEmpty, OnShrink,
+    baseline::Loss,
     identity::{Identity, canonical, identities, label, usual_key},
 };
 use crate::domain::{

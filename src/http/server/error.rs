@@ -10,13 +10,10 @@ use serde::Serialize;
 
 use crate::{
     auth::{Excess, Refused},
-    domain::{
-        error::{BackendError, ErrorKind},
-        generator::Query,
-    },
+    domain::error::{BackendError, ErrorKind},
     engine::{
         answer::{Failure, Unknown, Unusable},
-        route::Route,
+        route::{ResolvedQuery, Route},
     },
 };
 
@@ -245,10 +242,10 @@ impl ApiError {
         error
     }
 
-    /// The same, when there is no earlier answer to `query` to serve instead.
+    /// The same, when there is no earlier answer to `asked` to serve instead.
     #[must_use]
-    pub(crate) fn of_nothing(unknown: Unknown, route: &Route, query: &Query) -> Self {
-        let question = route.describe(query);
+    pub(crate) fn of_nothing(unknown: Unknown, asked: &ResolvedQuery) -> Self {
+        let question = asked.describe();
         let last = match unknown.unusable {
             None => "there is no last good answer".to_owned(),
             Some(Unusable::TooOld(stored_at)) => {
@@ -260,7 +257,7 @@ impl ApiError {
             ),
         };
         let rest = format!("; {last} ({question}), so the ApplicationSet is left as it is");
-        let error = Self::of(unknown, route);
+        let error = Self::of(unknown, &asked.route);
         Self { message: cut(error.message, MAX_MESSAGE_CHARS.saturating_sub(rest.chars().count())) + &rest, ..error }
     }
 

@@ -21,7 +21,10 @@ use crate::{
     app::{self, App, Setup},
     auth::{Auth, CallPermit, Caller, Role},
     domain::generator::Query,
-    engine::{answer::Answer, route::Route},
+    engine::{
+        answer::Answer,
+        route::{ResolvedQuery, Route},
+    },
     http::edge::{Client, ClientCertificate},
     telemetry::trace,
 };
@@ -116,9 +119,9 @@ async fn ask(
     let admitted = route.admit(call.parameters, until).await;
     let parameters = admitted.map_err(|error| ApiError::of_input(route, error))?;
     let query = Query::new(call.application_set, parameters, until);
-    completion.key = Some(route.key(&query));
-    let answer = app.engine.answer(route, query.clone()).await;
-    answer.map_err(|unknown| ApiError::of_nothing(unknown, route, &query))
+    let asked = Arc::new(ResolvedQuery::new(Arc::clone(route), query));
+    completion.key = Some(asked.key);
+    app.engine.answer(&asked).await.map_err(|unknown| ApiError::of_nothing(unknown, &asked))
 }
 
 /// All checks before the body is read.

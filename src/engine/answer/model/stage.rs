@@ -23,7 +23,7 @@ use crate::{
     engine::{
         answer::Engine,
         cache::{CacheLimits, Disk, Entry, Key, Life, Memory},
-        route::RouteTable,
+        route::{ResolvedQuery, RouteTable},
     },
     file::base_dir::BaseDir,
     lang::evaluator::Evaluator,
@@ -108,9 +108,8 @@ pub(crate) fn question(asked: Asked) -> Question {
 
 fn key(routes: &RouteTable, slot: Slot) -> Key {
     let route = routes.by_name(slot.asked().rules().name).unwrap();
-    let query = route.query(&question(slot.asked()));
-    let own = route.key(&query);
-    if let Slot::Own(_) = slot { own } else { route.lineage(&query, own) }
+    let asked = ResolvedQuery::again(Arc::clone(route), &question(slot.asked()));
+    if let Slot::Own(_) = slot { asked.key } else { asked.lineage() }
 }
 
 /// A look into the engine.

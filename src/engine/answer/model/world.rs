@@ -23,13 +23,14 @@ use super::{
     stage::{Peek, Stage, question},
 };
 use crate::{
-    domain::{clock::Clock, generator::Query},
+    domain::clock::Clock,
     engine::{
         answer::{
             Answer, Engine, Unknown,
             admin_ops::{self, Decided},
         },
         cache::Disk,
+        route::ResolvedQuery,
     },
 };
 
@@ -181,8 +182,7 @@ impl<'a> World<'a> {
                 (Arc::clone(&self.engine), Arc::clone(&self.stage.routes), question(asked));
             let task = tokio::spawn(async move {
                 let route = routes.by_name(&question.route).unwrap();
-                let query: Query = route.query(&question);
-                engine.answer(route, query).await
+                engine.answer(&Arc::new(ResolvedQuery::again(Arc::clone(route), &question))).await
             });
             self.callers.push(Caller { before: before.clone(), run, task });
         }

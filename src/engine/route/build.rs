@@ -1,0 +1,154 @@
+//! Builds a route from its configuration, and checks its name, lineage and deadline.
+
+use serde_json::Value;
+
+use super::{Accepts, Origin, Route, RouteConfig, announced::Announced, input::Input, matching::Matcher};
+use crate::{
+    backend::{BuildContext, script::probe::Probe},
+    domain::{
+        problem::{Path, Problems},
+        units::HumanDuration,
+    },
+    engine::{
+        cache::{KeyPrefix, Policy, Revision},
+        guard::Guard,
+        shape::Shape,
+    },
+    telemetry::metrics::Metrics,
+};
+
+/// Notes what is wrong with a deadline for Argo CD's calls.
+pub(crate) fn check_deadline(deadline: HumanDuration, path: &Path, problems: &mut Problems) {
+    problems.check_not_zero(path, deadline.0);
+    if deadline.0.as_secs() >= 30 {
+        problems.warning(
+            path,
+            "Argo CD gives up after 30 s and then shows no reason",
+            "keep it below 30 s, or raise `requestTimeout` in the plugin's ConfigMap",
+        );
+    }
+}
+
+pub(super) fn check_name(config: &RouteConfig, is_taken: bool, path: &Path, problems: &mut Problems) {
+    let path = path.key("name");
+    let name = &config.name;
+    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_' | '.');
+    if name.is_empty()
+        || name.len() > 63
+        || !name.chars().all(fits)
+        || !name.starts_with(|c: char| c.is_ascii_alphanumeric())
+    {
+        problems.error(
+            &path,
+            format!(
+                "`{}` cannot be a route's name: up to 63 of a-z, 0-9, `-`, `_` and `.`, first a letter or digit",
+                name.escape_debug()
+            ),
+        );
+    }
+    if is_taken {
+        problems.error(&path, format!("two routes are called `{name}`"));
+    }
+}
+
+/// Says what is wrong with a lineage, or that there should be one: a commit that is asked about for the first time
+/// has no answer of its own, and an empty one deletes the preview of the commit before.
+fn check_lineage(config: &RouteConfig, raw: &Value, path: &Path, problems: &mut Problems) {
+    let path = path.key("lineage");
+    let declared: Vec<&str> = config.input.iter().flatten().map(|parameter| parameter.name.as_str()).collect();
+    let is_all = config.input.is_some() && config.dynamic_input.is_none();
+    let Some(lineage) = &config.lineage else {
+        let text = raw.to_string();
+        let uses = |name: &&&str| declared.contains(name) || text.contains(&format!("params.{name}"));
+        if let Some(commit) = COMMITS.iter().find(uses) {
+            problems.warning(
+                &path,
+                format!("the route uses the commit `{commit}` and names no lineage"),
+                "name the parameters that stay when the commit moves on, such as `lineage: [branch]`; else each new commit \
+                 begins without a last good answer",
+            );
+        }
+        return;
+    };
+    if lineage.is_empty() {
+        problems.error_with_help(
+            &path,
+            "the lineage is empty, so that all questions would be one",
+            "leave it out, or name parameters",
+        );
+    }
+    for (index, name) in lineage.iter().enumerate().filter(|(_, name)| is_all && !declared.contains(&name.as_str())) {
+        problems.error_with_help(
+            &path.index(index),
+            format!("`{name}` is not declared in `input`"),
+            format!("declared: {}", declared.join(", ")),
+        );
+    }
+}
+
+/// What generators call a commit; Argo CD's pull request generator gives the first three.
+const COMMITS: [&str; 6] = ["head_sha", "head_short_sha", "head_short_sha_7", "sha", "commit", "revision"];
+
+pub(super) fn build_route(
+    config: &RouteConfig,
+    raw: &Value,
+    deadline: HumanDuration,
+    around: BuildContext<'_>,
+    metrics: &Metrics,
+    path: &Path,
+    problems: &mut Problems,
+) -> Option<Route> {
+    let evaluator = around.evaluator.of_another_route();
+    let around = BuildContext { raw, evaluator: &evaluator, ..around };
+    let build = |matches| Matcher::build(matches, &config.backend, around, &path.key("match"), problems);
+    let matcher = config.matches.as_ref().map(build);
+    let input = config.input.as_ref().map(|input| Input::build(input, &path.key("input"), problems));
+    let announces = config.dynamic_input.as_ref().map(|command| {
+        let path = path.key("dynamicInput").key("command");
+        Probe::build(command, &config.backend, around, &path, problems)
+    });
+    if let (Some(input), Some(declared), None) = (&input, &config.input, &announces) {
+        for (index, name) in config.echo.iter().enumerate().filter(|(_, name)| !input.has(name)) {
+            let known: Vec<&str> = declared.iter().map(|parameter| parameter.name.as_str()).collect();
+            problems.error_with_help(
+                &path.key("echo").index(index),
+                format!("`{name}` is not declared in `input`"),
+                format!("declared: {}", known.join(", ")),
+            );
+        }
+    }
+    let shape =
+        Shape::build(config.output.as_ref(), &config.echo, config.stringify, config.nulls, &evaluator, path, problems);
+    check_lineage(config, raw, path, problems);
+    let deadline_path = path.key("deadline");
+    if let Some(deadline) = config.deadline {
+        check_deadline(deadline, &deadline_path, problems);
+    }
+    let backend = config.backend.build(around, &path.key("backend"), problems);
+    let input = match (input, announces) {
+        (fixed, Some(probe)) => {
+            let fixed = fixed.and(config.input.as_deref()).unwrap_or_default();
+            Accepts::Announced(Box::new(Announced::new(probe?, fixed, around.clock)))
+        }
+        (Some(input), None) => Accepts::Declared(input),
+        (None, None) => Accepts::All,
+    };
+    let backend = backend?;
+    let reads_application_set = backend.reads_application_set() || shape.reads_application_set();
+    Some(Route {
+        name: config.name.as_str().into(),
+        kind: config.backend.kind(),
+        input,
+        shape,
+        policy: Policy::new(config.cache),
+        guard: Guard::build(&config.guard, &path.key("guard"), problems),
+        lineage: config.lineage.clone(),
+        deadline: config.deadline.unwrap_or(deadline).0,
+        metrics: metrics.route(&config.name, config.backend.kind()),
+        matcher: matcher.flatten(),
+        prefix: KeyPrefix::new(&config.name, reads_application_set),
+        revision: Revision::of(raw),
+        origin: Origin { raw: raw.clone(), base: around.base.clone(), deadline, package: around.package.cloned() },
+        backend,
+    })
+}

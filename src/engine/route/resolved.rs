@@ -1,0 +1,75 @@
+//! A query with everything that its route makes of it: made once, after the call is admitted.
+
+use std::sync::{Arc, OnceLock};
+
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::Route;
+use crate::{
+    domain::generator::{Query, Question},
+    engine::cache::Key,
+};
+
+/// An admitted query, its route and its identities.
+#[derive(Debug)]
+pub(crate) struct ResolvedQuery {
+    /// The route that answers.
+    pub(crate) route: Arc<Route>,
+    /// The query, as the backend gets it.
+    pub(crate) query: Query,
+    /// The cache key.
+    pub(crate) key: Key,
+    /// The part of the query that is stored with its answer.
+    pub(crate) question: Question,
+    /// Computed when first needed, since a fresh answer from the cache does not need it.
+    lineage: OnceLock<Key>,
+}
+
+impl ResolvedQuery {
+    /// Resolves `query`, whose parameters `route` admitted.
+    #[must_use]
+    pub(crate) fn new(route: Arc<Route>, query: Query) -> Self {
+        let question = Question {
+            route: Arc::clone(&route.name),
+            application_set: route.depends_on_application_set().then(|| Arc::clone(&query.application_set)),
+            parameters: Arc::clone(&query.parameters),
+        };
+        Self { key: route.key(&query), route, query, question, lineage: OnceLock::new() }
+    }
+
+    /// Asks `question` again: its deadline is the route's, from now on.
+    #[must_use]
+    pub(crate) fn again(route: Arc<Route>, question: &Question) -> Self {
+        let application_set = question.application_set.clone().unwrap_or_default();
+        let query = Query::new(application_set, Arc::clone(&question.parameters), Instant::now() + route.deadline);
+        Self::new(route, query)
+    }
+
+    /// The key of the query's lineage. It is the query's own key, unless the route names a lineage and the query has all
+    /// of its parameters.
+    #[must_use]
+    pub(crate) fn lineage(&self) -> Key {
+        *self.lineage.get_or_init(|| {
+            let Some(names) = &self.route.lineage else { return self.key };
+            let is_given = |name: &String| {
+                self.query.parameters.get(name).is_some_and(|value| !value.is_null() && value.as_str() != Some(""))
+            };
+            if names.iter().all(is_given) { self.route.prefix.lineage(&self.query, names) } else { self.key }
+        })
+    }
+
+    /// Names the query in a message: its key, and the values of the parameters that the lineage names.
+    #[must_use]
+    pub(crate) fn describe(&self) -> String {
+        let value = |name: &String| {
+            let text = match self.query.parameters.get(name)? {
+                Value::String(text) => text.escape_debug().to_string(),
+                other => other.to_string(),
+            };
+            Some(format!("{name}={}, ", text.chars().take(80).collect::<String>()))
+        };
+        let named: String = self.route.lineage.iter().flatten().filter_map(value).collect();
+        format!("{named}key {}", self.key)
+    }
+}

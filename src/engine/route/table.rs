@@ -1,0 +1,156 @@
+//! All routes of a configuration: picks the route that answers a call, and carries routes over a reload.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+use serde_json::Value;
+
+use super::{
+    Route, RouteConfig,
+    build::{build_route, check_name},
+    matching::{MatchConfig, Matcher},
+};
+#[cfg(test)]
+use crate::backend::Backend;
+use crate::{
+    backend::BuildContext,
+    domain::{
+        error::BackendError,
+        generator::Query,
+        problem::{Path, Problems},
+        units::HumanDuration,
+    },
+    telemetry::metrics::Metrics,
+};
+
+/// All routes.
+#[derive(Debug)]
+pub struct RouteTable {
+    routes: Vec<Arc<Route>>,
+    by_name: HashMap<Arc<str>, Arc<Route>>,
+    /// The names of all that were added, good or not.
+    names: HashSet<String>,
+    /// The first route that takes every call.
+    catch_all: Option<String>,
+}
+
+impl RouteTable {
+    /// Builds all routes. `raw` is the list as it stands in the configuration: a route whose answers are made in another
+    /// way serves none of its former ones.
+    pub(crate) fn build(
+        configs: &[RouteConfig],
+        raw: &[Value],
+        deadline: HumanDuration,
+        around: BuildContext<'_>,
+        metrics: &Metrics,
+        path: &Path,
+        problems: &mut Problems,
+    ) -> Self {
+        let mut table = Self { routes: Vec::new(), by_name: HashMap::new(), names: HashSet::new(), catch_all: None };
+        for (index, config) in configs.iter().enumerate() {
+            let raw = raw.get(index).unwrap_or(&Value::Null);
+            table.add(config, raw, deadline, around, metrics, &path.index(index), problems);
+        }
+        table
+    }
+
+    /// Builds one more route, which stands at `path`.
+    #[expect(clippy::too_many_arguments, reason = "they are those of `build`")]
+    pub(crate) fn add(
+        &mut self,
+        config: &RouteConfig,
+        raw: &Value,
+        deadline: HumanDuration,
+        around: BuildContext<'_>,
+        metrics: &Metrics,
+        path: &Path,
+        problems: &mut Problems,
+    ) {
+        check_name(config, !self.names.insert(config.name.clone()), path, problems);
+        if let (Some(first), Some(_)) = (&self.catch_all, &config.matches) {
+            problems.warning(
+                &path.key("match"),
+                format!("never used: the route `{first}` before it takes every call"),
+                "routes are tried in the order of the file; move the one that takes all to the end",
+            );
+        }
+        if config.matches.as_ref().is_some_and(MatchConfig::takes_everything) {
+            self.catch_all.get_or_insert_with(|| config.name.clone());
+        }
+        if let Some(route) = build_route(config, raw, deadline, around, metrics, path, problems) {
+            let route = Arc::new(route);
+            self.by_name.insert(Arc::clone(&route.name), Arc::clone(&route));
+            self.routes.push(route);
+        }
+    }
+
+    /// The route called `name`.
+    #[must_use]
+    pub fn by_name(&self, name: &str) -> Option<&Arc<Route>> {
+        self.by_name.get(name)
+    }
+
+    /// The route that takes a call: the first of those without a command whose `match` fits, else the first of the others
+    /// whose `match` fits and whose command wants it.
+    ///
+    /// # Errors
+    /// When a command does not say, with its route: one behind it must not answer in its place.
+    pub(crate) async fn by_match(&self, query: &Query) -> Result<Option<&Arc<Route>>, (Arc<Route>, BackendError)> {
+        let fits = |matcher: &Matcher| matcher.fits(&query.application_set, &query.parameters);
+        let all = || self.routes.iter().filter_map(|route| Some((route, route.matcher.as_ref()?)));
+        if let Some((route, _)) = all().find(|(_, matcher)| !matcher.must_look() && fits(matcher)) {
+            return Ok(Some(route));
+        }
+        for (route, matcher) in all().filter(|(_, matcher)| matcher.must_look() && fits(matcher)) {
+            // Rare, and larger than the rest of a request.
+            if Box::pin(matcher.looks(query)).await.map_err(|error| (Arc::clone(route), error))? {
+                return Ok(Some(route));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Takes over the routes of `before` that were built from the same, with all that they hold. How many there are.
+    pub(crate) fn keep(&mut self, before: &Self) -> usize {
+        let mut kept = 0;
+        for route in &mut self.routes {
+            if let Some(same) = before.by_name(&route.name).filter(|before| before.origin == route.origin) {
+                *route = Arc::clone(same);
+                self.by_name.insert(Arc::clone(&route.name), Arc::clone(same));
+                kept += 1;
+            }
+        }
+        kept
+    }
+
+    /// The routes that were not taken over from `before`.
+    pub(crate) fn new_beside(&self, before: &Self) -> impl Iterator<Item = &Arc<Route>> {
+        let is_new = |route: &&Arc<Route>| before.by_name(&route.name).is_none_or(|before| !Arc::ptr_eq(before, route));
+        self.routes.iter().filter(is_new)
+    }
+
+    /// Puts another backend behind all routes, which nobody may have taken yet.
+    #[cfg(test)]
+    pub(crate) fn replace_backends(&mut self, backend: &Arc<dyn Backend>) {
+        self.by_name.clear();
+        for route in &mut self.routes {
+            if let Some(route) = Arc::get_mut(route) {
+                route.backend = Arc::clone(backend);
+            }
+            self.by_name.insert(Arc::clone(&route.name), Arc::clone(route));
+        }
+    }
+
+    /// Whether nothing was ever added.
+    #[must_use]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    /// All routes in the order of the configuration.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Route>> {
+        self.routes.iter()
+    }
+}
