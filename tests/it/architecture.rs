@@ -1,10 +1,10 @@
-//! The rooms of `src/` and which may use which: the table in ARCHITECTURE.md is read, and the code held to it.
+//! The rooms of `src/` and which may use which: the code must follow the table in ARCHITECTURE.md.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::support::modules::{self, Modules};
 
-/// The most modules at the top of `src/`; a file and its folder are one.
+/// The most modules at the top of `src/`. A file and its folder are one module.
 const MAX_TOP_MODULES: usize = 22;
 
 /// The rooms and their rows, from the table in ARCHITECTURE.md.
@@ -18,7 +18,7 @@ fn rooms() -> BTreeMap<String, usize> {
     cells.enumerate().flat_map(|(row, cell)| names(cell).into_iter().map(move |name| (name, row))).collect()
 }
 
-/// The room of a module such as `engine::cache::key`: the longest name in the table that it begins with.
+/// The room of a module such as `engine::cache::key`: the longest name in the table that is a prefix of it.
 fn room_of<'r>(rooms: &'r BTreeMap<String, usize>, module: &[String]) -> Option<(&'r str, usize)> {
     let name = |count: usize| module[..count].join("::");
     let found = (1..=module.len()).rev().find_map(|count| rooms.get_key_value(&name(count)));
@@ -60,7 +60,7 @@ fn every_room_is_there() {
     assert!(top.len() <= MAX_TOP_MODULES, "{} modules at the top: {top:?}", top.len());
 }
 
-/// Files use each other in no circle. What a file shares with the files of its own folder is not counted: they are its parts.
+/// No files use each other in a circle. A file and the files of its own folder count as one.
 #[test]
 fn no_files_use_each_other_in_a_circle() {
     let modules = Modules::read();
@@ -79,7 +79,7 @@ fn axum_and_status_codes_stay_in_their_room() {
     }
 }
 
-/// Invariant I1 as far as text can show it: one place sets a 2xx.
+/// Invariant I1, as far as text can show it: only one place makes a 2xx.
 #[test]
 fn one_place_makes_a_success() {
     let is_success = |(file, source): &(String, String)| file.starts_with("http") && source.contains("StatusCode::OK");

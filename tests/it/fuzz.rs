@@ -1,4 +1,4 @@
-//! What must hold for any bytes from outside, held against the seeds in `fuzz/corpus`. `make fuzz` looks for others.
+//! Properties that hold for any bytes from outside, checked with the seeds in `fuzz/corpus`. `make fuzz` searches for more.
 
 mod answers;
 mod callers;
@@ -20,7 +20,7 @@ use std::{
 
 use crate::support::argo;
 
-/// What is done with bytes.
+/// Checks a property for some bytes.
 type Target = fn(&[u8]);
 
 /// All targets by name.
@@ -52,7 +52,7 @@ fn entries(folder: &Path) -> BTreeSet<PathBuf> {
     entries.map(|entry| entry.unwrap().path()).collect()
 }
 
-/// The stack of the thread that libFuzzer runs in; without optimisation, reading YAML takes more than a test's thread has.
+/// The stack of libFuzzer's thread. Without optimisation, reading YAML needs more than a test's thread has.
 const STACK: usize = 8 * 1024 * 1024;
 
 #[test]
@@ -62,7 +62,7 @@ fn each_seed_holds() {
     assert!(failed.is_empty(), "see above for why: {failed:#?}");
 }
 
-/// The seeds that break a property.
+/// The seeds for which a property fails.
 fn replay() -> Vec<PathBuf> {
     let mut failed = Vec::new();
     for (name, target) in TARGETS {
@@ -78,7 +78,7 @@ fn replay() -> Vec<PathBuf> {
     failed
 }
 
-/// A target that is replayed here can be fuzzed, and the other way round.
+/// Each target that is replayed here can be fuzzed, and each fuzzed target is replayed here.
 #[test]
 fn each_target_is_everywhere() {
     let names: BTreeSet<String> = TARGETS.map(|(name, _)| name.to_owned()).into();

@@ -1,4 +1,4 @@
-//! What the metrics say of routes and of the process.
+//! Metrics of routes and of the process.
 
 use std::{path::Path, time::Duration};
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::{TestApp, promtool::check_by_promtool};
 
-/// Routes that print the file of their name, each for what `x` says.
+/// Routes that print the file with their name. Their lineage is the branch.
 fn config(names: &[&str]) -> String {
     let script = |name: &&str| {
         let script = json!({"command": ["cat", name], "allow": {"read": ["."]}});
@@ -21,7 +21,7 @@ fn print(folder: &Path, file: &str, count: usize) {
     std::fs::write(folder.join(file), json!(sets).to_string()).unwrap();
 }
 
-/// What is held, how many parameter sets there are, and when the last run went well, of `route`.
+/// The held answers, the parameter sets, and the time of the last success of `route`.
 async fn now(app: &TestApp, route: &str) -> [u64; 3] {
     let of = async |name: &str| app.metric(&format!("appset_gateway_{name}{{route=\"{route}\"}}")).await;
     [of("held_answers").await, of("route_parameter_sets").await, of("route_last_success_timestamp_seconds").await]
@@ -37,13 +37,13 @@ async fn each_route_tells_what_is_held_how_many_sets_it_has_and_its_last_success
     app.ask("a", json!({})).await;
     let first = seconds();
     app.clock.advance(Duration::from_secs(10));
-    // Two commits of one branch are one answer, two branches are two.
+    // Two commits of one branch count as one answer, two branches as two.
     for (branch, sha) in [("main", "1"), ("main", "2"), ("next", "3")] {
         app.ask("b", json!({"branch": branch, "sha": sha})).await;
     }
     assert_eq!((now(&app, "a").await, now(&app, "b").await), ([0, 5, first], [0, 4, seconds()]));
 
-    // A loss is held, a failure is none of these, and neither is a success.
+    // A loss is held. Neither a loss nor a failure is a success.
     print(app.folder.path(), "a", 1);
     app.clock.advance(Duration::from_mins(10));
     app.ask("a", json!({})).await;
@@ -53,7 +53,7 @@ async fn each_route_tells_what_is_held_how_many_sets_it_has_and_its_last_success
     check_by_promtool(&text);
     assert!(!text.contains("main"), "no label comes from a request: {text}");
 
-    // What may not be served any more is not counted.
+    // Answers that are too old to be served do not count.
     app.clock.advance(Duration::from_hours(48));
     assert_eq!((now(&app, "a").await, now(&app, "b").await[1]), ([0, 0, first], 0));
 }

@@ -1,4 +1,4 @@
-//! The client for registries, asked directly: a real registry for what real ones do, a fake for what they do elsewhere.
+//! The client for registries, called directly: with a real registry, and with a fake for what real registries elsewhere do.
 
 use std::{
     collections::BTreeMap,
@@ -56,7 +56,7 @@ impl Clock for Hand {
     }
 }
 
-/// The registries of a configuration whose files are in `folder`, and the clock that they go by.
+/// The registries of a configuration whose files are in `folder`, and their clock.
 fn build(folder: &Path, config: &Value) -> (Registries, Arc<Hand>) {
     let config: BTreeMap<String, RegistryConfig> = serde_json::from_value(config.clone()).unwrap();
     let clock = Arc::new(Hand::default());
@@ -69,7 +69,7 @@ fn build(folder: &Path, config: &Value) -> (Registries, Arc<Hand>) {
     (registries, clock)
 }
 
-/// The same without files.
+/// Registries without files.
 fn registries(config: &Value) -> Registries {
     build(Path::new("/nonexistent"), config).0
 }
@@ -79,7 +79,7 @@ fn plain(host: &impl ToString) -> Value {
     json!({host.to_string(): {"plainHttp": true}})
 }
 
-/// Lets time pass for everyone in this process.
+/// Advances time for everything in this process.
 async fn later(seconds: u64) {
     pause();
     advance(Duration::from_secs(seconds)).await;
@@ -95,7 +95,7 @@ async fn look_up(registries: &Registries, reference: &str) -> Result<Lookup, Bac
     registries.look_up(&Reference::parse(reference).unwrap(), patience).await
 }
 
-/// The digest of what must be there.
+/// The digest of a tag that must exist.
 #[track_caller]
 fn there(found: Result<Lookup, BackendError>) -> Digest {
     match found {
@@ -112,7 +112,7 @@ fn missing(found: Result<Lookup, BackendError>) -> Missing {
     }
 }
 
-/// The message of an error of `kind` that says `says`.
+/// The message of an error, which must have `kind` and contain `says`.
 #[track_caller]
 fn refused<T: std::fmt::Debug>(found: Result<T, BackendError>, kind: ErrorKind, says: &str) -> String {
     let error = found.expect_err(says);
@@ -129,7 +129,7 @@ fn found(request: &Request) -> Vec<crate::support::upstream::Step> {
     request.answer(200, &format!("{OCI}\r\nDocker-Content-Digest: {}", manifest_digest()), MANIFEST)
 }
 
-/// The methods and paths that `upstream` was asked.
+/// The methods and paths of the requests to `upstream`.
 fn asked(upstream: &Upstream) -> Vec<String> {
     upstream.requests().iter().map(|request| format!("{} {}", request.method, request.target)).collect()
 }

@@ -1,4 +1,4 @@
-//! The way out: what is sent again and what is not, and how a destination is spared.
+//! Outgoing requests: which are sent again, and how destinations are protected.
 
 mod addresses;
 mod counted;
@@ -23,20 +23,20 @@ use crate::support::{
     upstream::{Request, Step, Upstream, json_response, response},
 };
 
-/// A way out on `terms`, with the clock that it lives by.
+/// An HTTP client with the options `terms`, and its clock.
 fn line(terms: ClientOptions) -> (Arc<HttpClient>, Arc<TestClock>) {
     let clock = TestClock::standing();
     let line = Outbound::new(Arc::clone(&clock) as _).line(terms).unwrap();
     (line, clock)
 }
 
-/// A `GET` of `path` at `upstream` that has `seconds`.
+/// A `GET` of `path` at `upstream` with a deadline in `seconds`.
 fn get(upstream: &Upstream, path: &str, seconds: f64) -> Call {
     let url = Url::parse(&format!("http://{}{path}", upstream.address)).unwrap();
     Call::get(url, 4096, Instant::now() + Duration::from_secs_f64(seconds))
 }
 
-/// The same, with a credential.
+/// A `GET` with a credential.
 fn get_as(upstream: &Upstream, token: &str) -> Call {
     let mut call = get(upstream, "/", 10.0);
     let mut value = HeaderValue::try_from(format!("Bearer {token}")).unwrap();
@@ -45,7 +45,7 @@ fn get_as(upstream: &Upstream, token: &str) -> Call {
     call
 }
 
-/// An upstream that plays these, one after the other, and the last one for ever.
+/// An upstream that plays these one after the other, and then repeats the last.
 async fn in_turn(plays: Vec<Vec<Step>>) -> Upstream {
     let turns = std::sync::Mutex::new(plays.into_iter().peekable());
     Upstream::start(move |_| {
@@ -71,7 +71,7 @@ fn asked(upstream: &Upstream) -> usize {
     upstream.requests().len()
 }
 
-/// Asks `upstream`, and leaves as soon as it was asked.
+/// Asks `upstream`, and is cancelled as soon as the request has arrived.
 async fn leave(line: &Arc<HttpClient>, upstream: &Upstream) {
     let before = asked(upstream);
     let (line, call) = (Arc::clone(line), get(upstream, "/", 30.0));
@@ -83,7 +83,7 @@ async fn leave(line: &Arc<HttpClient>, upstream: &Upstream) {
     assert!(task.await.unwrap_err().is_cancelled());
 }
 
-/// The error of what must fail with `kind`, and says `says`.
+/// The message of an error, which must have `kind` and contain `says`.
 #[track_caller]
 fn fails(result: Result<Reply, BackendError>, kind: ErrorKind, says: &str) -> String {
     let error = result.unwrap_err();
@@ -162,7 +162,7 @@ async fn a_refused_connection_says_how_often_it_was_tried() {
 
 #[tokio::test]
 async fn nothing_is_sent_again_without_time_for_it() {
-    // Its answer took longer than what is left.
+    // The answer took longer than the time that is left.
     let slow = || vec![Step::Drip(response(503, "", "why"), Duration::from_millis(12))];
     let upstream = Upstream::start(move |_| slow()).await;
     let reply = line(ClientOptions::default()).0.fetch(get(&upstream, "/", 1.4)).await.unwrap();
@@ -173,7 +173,7 @@ async fn nothing_is_sent_again_without_time_for_it() {
 async fn retry_after_is_waited_for_where_it_fits() {
     for is_date in [false, true] {
         let (line, clock) = line(ClientOptions::default());
-        // A date has whole seconds, so that it is up to a second earlier.
+        // A date has whole seconds, so it is up to a second earlier.
         let text = if is_date { http_date(&clock, 2) } else { "1".to_owned() };
         let headers: &str = format!("Retry-After: {text}").leak();
         let upstream = in_turn(vec![says(503, headers), well()]).await;
@@ -183,7 +183,7 @@ async fn retry_after_is_waited_for_where_it_fits() {
     }
 }
 
-/// In so many seconds by `clock`, as in a header.
+/// So many seconds from now by `clock`, as a header writes it.
 fn http_date(clock: &TestClock, seconds: u64) -> String {
     use appset_gateway::domain::clock::Clock as _;
     let at = std::time::UNIX_EPOCH + Duration::from_millis(clock.now().0) + Duration::from_secs(seconds);

@@ -1,5 +1,4 @@
-//! What the tests stand on: a gateway in this process on real sockets, real programs beside it, and
-//! the judge.
+//! What the tests use: a gateway in this process on real sockets, real programs beside it, and the judge.
 
 pub mod app;
 pub mod argo;
@@ -28,7 +27,7 @@ pub use app::{TestApp, TestClock};
 pub use argo::Verdict;
 pub use wire::Reply;
 
-/// The token of every gateway that the tests start, as in Argo CD's documentation.
+/// The token of every gateway in the tests, as in Argo CD's documentation.
 pub const TOKEN: &str = "strong-password";
-/// The token of every gateway's operator.
+/// The operator's token of every gateway in the tests.
 pub const ADMIN_TOKEN: &str = "operators-password";

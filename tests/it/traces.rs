@@ -1,5 +1,5 @@
-//! W3C Trace Context: the ids that come with a request go along to whoever is asked for it, and into the log. What the
-//! gateway itself does for a request is seen by a collector.
+//! W3C Trace Context: the ids of a request go along to upstreams, programs and the log. A collector gets what the gateway does
+//! for a request.
 
 #[cfg(feature = "otlp")]
 mod collected;
@@ -23,7 +23,7 @@ use crate::support::{
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
-/// A call of the route `name` that comes with more `headers`, lines with their ends.
+/// A request to the route `name` with `more` headers, which are lines with their ends.
 fn call(name: &str, headers: &str) -> Vec<u8> {
     let body = r#"{"applicationSetName":"test","input":{"parameters":{}}}"#;
     let head = format!(
@@ -34,7 +34,7 @@ fn call(name: &str, headers: &str) -> Vec<u8> {
     [head.as_bytes(), body.as_bytes()].concat()
 }
 
-/// Calls the route `name` of `app` as somebody who is at `place` in a trace.
+/// Asks the route `name` of `app` within the trace context `place`.
 async fn ask_at(app: &TestApp, name: &str, place: &str) -> Reply {
     app.clock.advance(Duration::from_hours(48));
     app.send(&call(name, &format!("traceparent: {place}\r\n"))).await
@@ -55,7 +55,7 @@ async fn upstream() -> Upstream {
     Upstream::always(json_response(r#"[{"a":"b"}]"#)).await
 }
 
-/// Programs that tell what they know of traces; the second has an idea of its own.
+/// Programs that print what they know of traces. The second one sets its own ids.
 fn scripts() -> Value {
     let tell = r#"printf '[{"place":"%s"}]' "$TRACEPARENT""#;
     let worker = ["jq", "-c", "--unbuffered", "{id, output: [{place: .traceparent}]}"];
@@ -97,7 +97,7 @@ async fn what_is_no_place_is_not_passed_on_and_hurts_nobody() {
     {
         assert_eq!(ask_at(&app, "h", place).await.status, 200, "{place}");
     }
-    // Nor is what other systems say of a trace among themselves.
+    // Nor does the `tracestate` of other systems.
     app.clock.advance(Duration::from_hours(48));
     app.send(&call("h", &format!("traceparent: {PARENT}\r\ntracestate: vendor=secret\r\nbaggage: user=me\r\n"))).await;
     let seen = upstream.requests();
@@ -143,6 +143,6 @@ async fn the_log_names_the_trace() {
     assert_eq!((&miss["cache"], &hit["cache"]), (&json!("miss"), &json!("hit")));
     assert!([miss, hit].iter().all(|line| line["trace_id"] == TRACE), "{miss} {hit}");
     assert!([none, bad].iter().all(|line| line.get("trace_id").is_none()), "{none} {bad}");
-    // Nobody would find a span of ours.
+    // No collector could find a span of the gateway.
     assert!([miss, hit, none, bad].iter().all(|line| line.get("span_id").is_none()));
 }

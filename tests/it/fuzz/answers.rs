@@ -1,4 +1,4 @@
-//! What sources answer: a program's output, a plugin's body. What is accepted is shown to the judge, as Argo CD will get it.
+//! Answers of sources: a program's output, a plugin's body. The judge sees what is accepted, as Argo CD will get it.
 
 use std::sync::{Arc, LazyLock};
 
@@ -25,7 +25,7 @@ use super::{
     told::is_one_line,
 };
 
-/// An output is a whole list in its language or an error, and never blank; what two languages read, they read alike.
+/// An output is a whole list in its format, or an error, and never blank. Two formats that both read it read the same.
 pub fn script_output(data: &[u8]) {
     let read = |protocol: Protocol| match protocol.read(data, &Secrets::default()) {
         Ok(reading) => Some(reading.items),
@@ -39,7 +39,7 @@ pub fn script_output(data: &[u8]) {
         let document: Value = serde_json::from_slice(data).expect("what is accepted is JSON");
         let list = document.as_array().or_else(|| called(called(&document, "output")?, "parameters")?.as_array());
         assert_eq!(list.map(|list| sets(list)).as_ref(), Some(items));
-        // The same list in YAML, if its numbers and texts are written as YAML wants them.
+        // The same list in YAML, if its numbers and texts are written as YAML demands.
         let is_list = document.is_array();
         assert!(!is_list || yaml.as_ref().is_none_or(|yaml| yaml == items), "{yaml:?} in YAML, {items:?} in JSON");
     }
@@ -50,13 +50,13 @@ pub fn script_output(data: &[u8]) {
     }
 }
 
-/// What an object holds under `name`, in capitals or not, as Argo CD finds it.
+/// The value of `name` in an object, in any case, as Argo CD finds it.
 fn called<'a>(object: &'a Value, name: &str) -> Option<&'a Value> {
     let is_called = |key: &str| key.replace('ſ', "s").eq_ignore_ascii_case(name);
     object.as_object()?.iter().find(|(key, _)| is_called(key)).map(|(_, value)| value)
 }
 
-/// What is accepted of a plugin is what Argo CD would read of it itself.
+/// Whatever is accepted of a plugin is what Argo CD itself would read of it.
 pub fn plugin_answer(data: &[u8]) {
     let items = match getparams::read(data, || excerpt(data, 9)) {
         Ok(items) => items,
@@ -72,7 +72,7 @@ pub fn plugin_answer(data: &[u8]) {
     is_served(&items);
 }
 
-/// Panics unless Argo CD gets `items`, or an error, and the cache gives them back.
+/// Panics unless Argo CD gets `items` or an error, and the cache returns them.
 fn is_served(items: &[ParameterSet]) {
     static SHAPES: LazyLock<[Shape; 2]> = LazyLock::new(|| {
         [true, false].map(|stringify| {

@@ -1,4 +1,4 @@
-//! Who calls, by an `Authorization` header.
+//! Callers, by an `Authorization` header.
 
 use std::{
     net::{IpAddr, Ipv4Addr},
@@ -20,13 +20,13 @@ use appset_gateway::{
 use http::{HeaderMap, HeaderValue, header};
 use serde_json::{Value, json};
 
-/// The token that opens.
+/// The valid token.
 const TOKEN: &str = "strong-password";
 /// The secret of an issuer.
 const SECRET: &str = "strong-password-of-32-bytes-or-more";
-/// What the issuer signed with it by HS256, for `argocd` and until 2100.
+/// A JWT that the issuer signed with it by HS256, for `argocd` and until 2100.
 const SIGNED: &str = include_str!("../../../fuzz/corpus/jwt/signed");
-/// A key whose other half is lost, so that nobody can sign with it.
+/// A public key whose private half is lost, so that nobody can sign with it.
 const PUBLIC_KEY: &[u8] = include_bytes!("public-key.pem");
 
 fn build(config: Value) -> Auth {
@@ -41,7 +41,7 @@ fn build(config: Value) -> Auth {
     auth
 }
 
-/// The caller, where nobody else has to be asked.
+/// The caller, if no request to another service is needed.
 fn authenticate(auth: &Auth, header: &HeaderValue) -> Result<Arc<Caller>, Refused> {
     let peer = IpAddr::from(Ipv4Addr::LOCALHOST);
     let headers = HeaderMap::from_iter([(header::AUTHORIZATION, header.clone())]);
@@ -51,7 +51,7 @@ fn authenticate(auth: &Auth, header: &HeaderValue) -> Result<Arc<Caller>, Refuse
     }
 }
 
-/// Only the token itself, behind `Bearer` in any case and white space, gets in.
+/// Only the token itself gets in, after `Bearer` in any case and white space.
 pub fn authorization(data: &[u8]) {
     static AUTH: LazyLock<Auth> =
         LazyLock::new(|| build(json!({"tokens": [{"name": "argocd", "sha256": hash_token(TOKEN)}]})));
@@ -66,8 +66,8 @@ pub fn authorization(data: &[u8]) {
     }
 }
 
-/// No token is taken that was not signed, whatever its header says of keys and algorithms: with a shared secret only the one that
-/// was, with a public key none.
+/// No unsigned token is accepted, whatever its header says of keys and algorithms: with a shared secret only the signed token,
+/// with a public key none.
 pub fn jwt(data: &[u8]) {
     static AUTH: LazyLock<Auth> = LazyLock::new(|| {
         let folder = std::env::temp_dir().join(format!("appset-gateway-fuzz-{}", std::process::id()));

@@ -23,7 +23,7 @@ use super::told::is_one_line;
 /// The name of the file.
 const FILE: &str = "gateway.yaml";
 
-/// A configuration is a gateway, or an error with problems that stand in it; both can be shown.
+/// A configuration becomes a gateway, or problems with a place in it. Both can be printed.
 pub fn config(data: &[u8]) {
     let Ok(text) = str::from_utf8(data) else { return };
     let base = BaseDir::new("/nonexistent");
@@ -41,9 +41,9 @@ pub fn config(data: &[u8]) {
     }
 }
 
-/// Panics unless each finding has a place in `text`, and all can be shown.
+/// Panics unless each finding has a place in `text`, and all can be printed.
 fn is_placed(report: &Report, text: &str) {
-    // A carriage return alone is a line's end in YAML.
+    // In YAML, a carriage return alone ends a line.
     let text = text.replace("\r\n", "\n");
     let lines: Vec<&str> = text.split(['\n', '\r']).collect();
     for finding in report.to_json().as_array().unwrap() {
@@ -58,7 +58,7 @@ fn is_placed(report: &Report, text: &str) {
     assert_eq!(report.lines().is_empty(), report.is_empty());
 }
 
-/// A template is text or an error, within its fuel, and looks at nothing but what it names.
+/// A template gives text or an error, within its fuel, and uses only the names that it names.
 pub fn template(data: &[u8]) {
     let Ok(source) = str::from_utf8(data) else { return };
     for place in [ValueContext::Text, ValueContext::Url, ValueContext::Reference] {
@@ -81,7 +81,7 @@ pub fn template(data: &[u8]) {
             is_one_line(error);
         }
         let names: Vec<&str> = template.names().collect();
-        // `params` alone is all of them.
+        // `params` alone names all parameters.
         if !names.iter().any(|name| matches!(*name, "params" | "params.secret")) {
             assert_eq!(template.render(&context("two")), rendered, "{source:?} looks at more than {names:?}");
         }
@@ -91,7 +91,7 @@ pub fn template(data: &[u8]) {
     }
 }
 
-/// The first line is an expression, the rest a document. An expression gives the same however it is worked out.
+/// The first line is an expression, the rest a document. An expression gives the same result however it is evaluated.
 pub fn expression(data: &[u8]) {
     static DOCUMENT: LazyLock<Value> = LazyLock::new(
         || json!({"items": [{"id": "a", "n": 1, "ok": true, "tags": ["x"]}, {"id": "b", "n": 2.5, "o": {"z": null}}]}),
@@ -100,7 +100,7 @@ pub fn expression(data: &[u8]) {
     let (source, document) = text.split_once('\n').unwrap_or((text, ""));
     let document: Value = serde_json::from_str(document).unwrap_or_else(|_| DOCUMENT.clone());
     let Ok(expression) = Expression::compile(source) else { return };
-    // How long that takes is in nobody's hand.
+    // The time for this has no limit.
     if expression.is_nested() {
         return;
     }

@@ -1,4 +1,4 @@
-//! `Link`: where a list goes on.
+//! `Link` headers: the next page of a list.
 
 use std::collections::HashSet;
 
@@ -10,8 +10,7 @@ use appset_gateway::{
 use http::{HeaderMap, HeaderValue, Uri, header, uri::Authority};
 use url::Url;
 
-/// A next page is never lost beside other links, whatever they are: it is found, or the header cannot be read. It is never
-/// another host's.
+/// A next page is never lost among other links: it is found, or the header is unreadable. It is never on another host.
 pub fn link(data: &[u8]) {
     let next = |parts: &[&[u8]]| {
         let value = HeaderValue::from_bytes(&parts.concat()).ok()?;
@@ -33,7 +32,7 @@ pub fn link(data: &[u8]) {
     let paging = Paging::build(&config, &Path::root(), &mut Problems::default()).unwrap();
     let Ok(turned) = paging.turn(&here, &target, &mut HashSet::new()) else { return };
     assert!(turned.username().is_empty() && turned.password().is_none(), "{turned}");
-    // As another parser reads it.
+    // By another parser.
     let uri = Uri::try_from(turned.as_str()).unwrap();
     assert_eq!(uri.scheme_str(), Some("https"), "{turned}");
     assert_eq!(uri.authority().map(Authority::as_str), Some("api.example.com:8443"), "{turned}");

@@ -1,4 +1,4 @@
-//! Registries: what they are called, what they ask for, what they answer, and what opens them.
+//! Registries: their names, challenges, answers and credentials.
 
 use appset_gateway::{
     clients::{
@@ -22,7 +22,7 @@ use url::{Host, Url};
 
 use super::told::is_one_line;
 
-/// A challenge is written and read again as the same, and sends a credential nowhere but to a safe place.
+/// A challenge survives being written and read again, and sends a credential only to a safe URL.
 pub fn www_authenticate(data: &[u8]) {
     let Ok(text) = str::from_utf8(data) else { return };
     let Some(challenge) = Challenge::parse(text) else { return };
@@ -55,7 +55,7 @@ fn is_safe(url: &Url) {
     assert!(is_public, "{url}");
 }
 
-/// A credential is one of an entry whose host is the registry asked about, and of no other.
+/// A credential comes from an entry whose host is the requested registry, and from no other.
 pub fn docker_config(data: &[u8]) {
     let config = match DockerConfig::parse(data) {
         Ok(config) => config,
@@ -93,7 +93,7 @@ fn covers(key: &str, registry: &str) -> bool {
     RegexBuilder::new(&format!("^{pattern}$")).case_insensitive(true).build().unwrap().is_match(registry)
 }
 
-/// Whether `credential` is what `entry` holds.
+/// Whether `entry` holds `credential`.
 fn holds(entry: &Value, credential: &Credential) -> bool {
     match credential {
         Credential::Identity(token) => entry["identitytoken"] == *token.expose(),
@@ -108,7 +108,7 @@ fn holds(entry: &Value, credential: &Credential) -> bool {
     }
 }
 
-/// A reference is written and read again as the same, and its URL leads to the repository and the tag or digest that it names.
+/// A reference survives being written and read again, and its URL leads to its repository and its tag or digest.
 pub fn reference(data: &[u8]) {
     let Ok(text) = str::from_utf8(data) else { return };
     let reference = match Reference::parse(text) {
@@ -126,7 +126,7 @@ pub fn reference(data: &[u8]) {
     }
 }
 
-/// A 404 denies an image only in a registry's own words; a manifest names digests that stand in it.
+/// A 404 proves that an image is missing only with a registry's own error body. A manifest names only digests that it contains.
 pub fn registry_answer(data: &[u8]) {
     let reply = Reply {
         status: StatusCode::NOT_FOUND,

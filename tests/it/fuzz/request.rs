@@ -1,4 +1,4 @@
-//! What callers send: a body, a path.
+//! Requests of callers: a body, a path.
 
 use std::{path::Path, sync::Arc, sync::LazyLock};
 
@@ -19,7 +19,7 @@ use tower::ServiceExt;
 
 use super::told::is_one_line;
 
-/// A body that is accepted holds what was read of it, and what was read is written and read again as the same.
+/// An accepted body contains what was read from it, and that survives being written and read again.
 pub fn request_body(data: &[u8]) {
     let call = match GetParamsRequest::parse(data) {
         Ok(call) => call,
@@ -33,8 +33,8 @@ pub fn request_body(data: &[u8]) {
     assert_eq!(GetParamsRequest::parse(printed.to_string().as_bytes()), Ok(call), "{printed}");
 }
 
-/// A path leads to the route whose name its first segment spells, percent-encoded or not, and to none by any other
-/// spelling; a caller gets nothing from a route that is not in its scope.
+/// A path leads to the route whose name its first segment spells, percent-encoded or not, and no other spelling does. A caller
+/// gets nothing from a route outside its scope.
 pub fn route_path(data: &[u8]) {
     let Ok(uri) = Uri::try_from(data) else { return };
     let wanted = wanted(uri.path());
@@ -43,7 +43,7 @@ pub fn route_path(data: &[u8]) {
     assert_eq!(GATEWAY.ask(&uri, "scoped"), (open.is_some(), open), "{uri}");
 }
 
-/// The route that `path` is for, as the documentation says; `open` takes what names none.
+/// The route for `path`, by the documentation. `open` takes paths that name none.
 fn wanted(path: &str) -> Option<&'static str> {
     let name = path.strip_suffix("/api/v1/getparams.execute")?;
     if name.is_empty() {
@@ -54,7 +54,7 @@ fn wanted(path: &str) -> Option<&'static str> {
     ["open", "closed"].into_iter().find(|route| *route == name)
 }
 
-/// Two routes, a token for both and one for the first.
+/// Two routes, a token for both, and a token for the first.
 struct Gateway {
     runtime: Runtime,
     router: Router,

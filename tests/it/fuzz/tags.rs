@@ -1,4 +1,4 @@
-//! Which tags of a repository are selected.
+//! The selection of a repository's tags.
 
 use std::{cmp::Reverse, collections::BTreeSet};
 
@@ -13,8 +13,8 @@ use appset_gateway::{
 use futures_util::FutureExt as _;
 use minijinja::context;
 
-/// The first line is a configuration, each other one a tag. What is selected is there, once for each time that it is there, in order,
-/// and the same in whatever order a registry lists it.
+/// The first line is a configuration, each other line a tag. The selection contains only tags that exist, as often as they
+/// exist, in order, and does not depend on the order in which a registry lists them.
 pub fn tags(data: &[u8]) {
     let Ok(text) = str::from_utf8(data) else { return };
     let (config, tags) = text.split_once('\n').unwrap_or((text, ""));

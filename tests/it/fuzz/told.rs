@@ -1,6 +1,6 @@
-//! What is told of bytes from outside.
+//! Messages about bytes from outside.
 
-/// Panics unless `message` is one line that says something: it stands in logs and on an ApplicationSet's condition.
+/// Panics unless `message` is one line with content: it goes into logs and into an ApplicationSet's condition.
 #[track_caller]
 pub fn is_one_line(message: &str) {
     assert!(!message.trim().is_empty(), "an error without a word");

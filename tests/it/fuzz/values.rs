@@ -1,4 +1,4 @@
-//! A parameter's value, such as the branch of a hostile pull request: it is data wherever it stands.
+//! A parameter's value, such as the branch of a hostile pull request. It is data in every context.
 
 use std::{collections::BTreeMap, sync::LazyLock, time::Duration};
 
@@ -20,8 +20,8 @@ use regex::Regex;
 use tokio::time::Instant;
 use url::Url;
 
-/// In a URL a value is one segment or one value of the query, and of a host only what `allowedHosts` names; in a reference it
-/// changes neither registry nor repository; a tag and a slug hold only what they may.
+/// In a URL, a value is one segment or one value of the query, and part of a host only as `allowedHosts` permits. In a
+/// reference, it changes neither the registry nor the repository. A tag and a slug contain only their own characters.
 pub fn parameter_value(data: &[u8]) {
     let Ok(value) = str::from_utf8(data) else { return };
     let context = context! { params => context! { value } };
@@ -54,7 +54,7 @@ fn in_a_host(context: &Value) {
     });
     for request in &*HOSTS {
         let Some(url) = ask(request, context) else { continue };
-        // As another parser reads it.
+        // By another parser.
         let uri = Uri::try_from(url.as_str()).unwrap();
         let authority = uri.authority().unwrap().as_str();
         assert!(authority == "exact.example.com" || authority.ends_with(".clusters.example.com"), "{url}");

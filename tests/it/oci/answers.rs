@@ -1,4 +1,4 @@
-//! What a registry's answer to a question for a tag means.
+//! The meaning of a registry's answer to a question for a tag.
 
 use std::time::Duration;
 
@@ -96,7 +96,7 @@ async fn a_refusal_is_a_missing_tag_only_where_that_is_configured() {
         let lenient = registries(&json!({registry.address.to_string(): entry}));
         assert_eq!(missing(look_up(&lenient, &reference).await), Missing::Denied);
     }
-    // What a proxy refuses, or one who asks for a pause, is not missing anywhere.
+    // An answer of a proxy, or a request for a pause, never means that something is missing.
     for (headers, body, kind) in [
         ("Content-Type: text/html", "<html>Access denied</html>", ErrorKind::Denied),
         (JSON, "", ErrorKind::Denied),

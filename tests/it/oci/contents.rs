@@ -1,4 +1,4 @@
-//! What a digest contains, from real registries and from those that send us elsewhere.
+//! The contents of a digest, from real registries and from registries that redirect.
 
 use appset_gateway::clients::oci::{Contents, Platform};
 
@@ -65,12 +65,12 @@ async fn what_a_real_registry_has() {
             let of_arm = contents.images.iter().find(|(platform, _)| platform.suits(&arm)).unwrap();
             assert_eq!(of_arm.1.as_str(), other["digest"], "{name}");
         }
-        // A digest never changes: nobody is asked twice.
+        // A digest never changes, so it is asked for once.
         let before = proxy.requests().len();
         read(&registries, proxy.address, &digest).await.unwrap();
         assert_eq!(proxy.requests().len(), before, "{name}");
     }
-    // A tag that moves leaves what its digest contains as it was.
+    // A tag that moves does not change what its old digest contains.
     let asked = look_up(&registries, &format!("{}/org/app:label", proxy.address)).await;
     let afresh = super::registries(&plain(&registry.host));
     registry.push_all(folder, "manifest", "org/app:label").await;
@@ -90,7 +90,7 @@ fn image_of(config: &str) -> (Digest, String, Digest) {
 const LABELLED: &str = r#"{"os":"linux","architecture":"amd64","created":"2026-01-01T00:00:00Z",
     "config":{"Labels":{"org.opencontainers.image.revision":"abc"}}}"#;
 
-/// A registry that wants a password and keeps its blobs at `location`.
+/// A registry that demands a password and keeps its blobs at `location`.
 async fn with_blobs_at(location: String) -> Upstream {
     let (_, manifest, _) = image_of(LABELLED);
     Upstream::start(move |request| match request.header("authorization") {

@@ -1,4 +1,4 @@
-//! Which credential goes to whom, and when it is read again.
+//! Which credential goes to which host, and when it is read again.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -17,12 +17,12 @@ fn basic(name: &str, password: &str) -> String {
     format!("Basic {}", STANDARD.encode(format!("{name}:{password}")))
 }
 
-/// What opens `host`, with the files of `folder`.
+/// The credential for `host`, with the files of `folder`.
 fn with_config(folder: &Path, host: &impl ToString) -> Registries {
     build(folder, &json!({host.to_string(): {"plainHttp": true, "dockerConfig": "docker.json"}})).0
 }
 
-/// A registry that wants a password, whichever.
+/// A registry that demands a password, and accepts any.
 async fn with_password() -> Upstream {
     Upstream::start(|request| match request.header("authorization") {
         None => request.answer(401, BASIC, ""),
@@ -94,7 +94,7 @@ async fn a_pattern_stands_for_parts_of_a_host() {
     refused(found, ErrorKind::Denied, "set `dockerConfig`");
 }
 
-/// What the configuration allows is asked again whenever the file changes.
+/// The allowed helpers are checked again whenever the file changes.
 #[tokio::test]
 async fn a_file_that_comes_to_name_a_helper_runs_none_that_is_not_allowed() {
     let registry = with_password().await;
@@ -118,7 +118,7 @@ async fn a_file_that_comes_to_name_a_helper_runs_none_that_is_not_allowed() {
     assert_eq!(registry.requests().len(), before, "it was asked without the credential");
 }
 
-/// A registry at which the password expires while a request is under way: whoever renews it writes the file then.
+/// A registry whose password expires during a request. The new password is written to the file then.
 async fn expiring(folder: &Path, status: u16, to: &'static str) -> Upstream {
     let file = folder.join("docker.json");
     Upstream::start(move |request| -> Vec<Step> {
@@ -183,7 +183,7 @@ async fn a_token_server_that_refuses_an_expired_credential_gets_the_renewed_one(
     }
 }
 
-/// A helper runs in a process of its own, found by `PATH`, so that the whole program is asked here.
+/// A helper runs in a process of its own and is found by `PATH`, so this asks through the whole program.
 #[tokio::test]
 async fn a_helper_runs_only_where_it_is_allowed() {
     let registry = with_password().await;
@@ -234,7 +234,7 @@ async fn a_helper_runs_only_where_it_is_allowed() {
     }
 }
 
-/// A helper is found by `PATH`, so this test runs itself in a process that has another one.
+/// A helper is found by `PATH`, so this test runs itself in a process with another `PATH`.
 #[tokio::test]
 async fn a_helper_is_asked_again_when_its_credential_is_refused_or_old() {
     const FOLDER: &str = "FOLDER_OF_A_HELPER";
@@ -278,7 +278,7 @@ async fn a_helper_is_asked_again_when_its_credential_is_refused_or_old() {
         there(ask().await);
         assert_eq!(runs(), 1, "it is not run for each question");
     }
-    // What it said before has expired, and it knows.
+    // The helper's earlier answer has expired, and it has a new one.
     wants("new");
     says("new");
     for _ in 0..2 {
@@ -290,7 +290,7 @@ async fn a_helper_is_asked_again_when_its_credential_is_refused_or_old() {
         there(ask().await);
         assert_eq!(runs(), expected, "{seconds} s later");
     }
-    // And it does not know: once more is enough.
+    // The helper has none: one more request suffices.
     wants("newer");
     refused(ask().await, ErrorKind::Denied, "403");
     assert_eq!(runs(), 4);

@@ -1,4 +1,4 @@
-//! Lists of tags and repositories: whole, or not at all.
+//! Lists of tags and repositories: whole or not at all.
 
 use super::*;
 use crate::support::{proxy::Proxy, registry::Registry};
@@ -15,7 +15,7 @@ async fn all_tags_of_a_real_repository() {
     let mut expected: Vec<String> = (0..320).map(|number| format!("t{number:03}")).collect();
     let asked = registries(&plain(&registry.host));
     let copy = |tag: &String| registry.copy("org/app/_manifests/tags/main", &format!("org/app/_manifests/tags/{tag}"));
-    // As many as a page should have: it may be the first of several.
+    // A full page may be the first of several.
     expected[..249].iter().for_each(copy);
     assert_eq!(asked.tags(&registry.host, "org/app", soon()).await.unwrap().unwrap().len(), 250);
     expected[249..].iter().for_each(copy);
@@ -45,7 +45,7 @@ async fn all_repositories_of_a_real_registry() {
     there(look_up(&registries, &format!("{}/org/r319:main", proxy.address)).await);
 }
 
-/// A registry whose pages are `pages`: the query that asks for one, the `Link` after it, and its body.
+/// A registry with these `pages`: the query for each, the `Link` after it, and its body.
 async fn paged(pages: &[(&'static str, &'static str, &'static str)]) -> Upstream {
     let pages = pages.to_vec();
     Upstream::start(move |request| {
@@ -66,7 +66,7 @@ async fn pages_are_followed_to_the_last() {
     let (one, two, three) = (r#"{"tags":["a"]}"#, r#"{"tags":[]}"#, r#"{"tags":["b","a"]}"#);
     let none = r#"{"name":"org/app","tags":null}"#;
     for pages in [
-        // Relative, absolute, and without a path; a short and an empty page are not the last.
+        // Relative, absolute, and without a path. A short or empty page is not the last.
         &[("n=250", "\r\nLink: </v2/org/app/tags/list?n=250&last=a>; rel=\"next\"", one), ("n=250&last=a", "", three)],
         &[("n=250", "\r\nLink: <http://HOST/v2/org/app/tags/list?last=a>;rel=next", one), ("last=a", "", three)],
         &[("n=250", "\r\nLink: <?last=a>; title=\"x\"; rel=\"last next\"", one), ("last=a", "", three)],
@@ -81,11 +81,11 @@ async fn pages_are_followed_to_the_last() {
     assert_eq!(tags(&paged(&[]).await).await.unwrap(), Err(Missing::Repository));
 }
 
-/// A full page may be one of several whose `Link` is missing.
+/// The `Link` of a full page may be missing.
 #[tokio::test]
 async fn a_full_page_without_a_link_is_asked_for_what_follows() {
     let all: Vec<String> = (0..600).map(|number| format!("t{number:03}")).collect();
-    // How many there are, and whether the registry knows `n` and `last`; how many are found, and how often it is asked.
+    // The number of names, whether the registry knows `n` and `last`, how many names are found, and with how many requests.
     for (count, knows_n, knows_last, found, asked) in [
         (249, true, true, Some(249), 1),
         (250, true, true, Some(250), 2),
@@ -136,7 +136,7 @@ async fn half_a_list_is_none() {
         (&[("n=250", "", "{}")], "no list"),
         (&[("n=250", "", r#"{"tags":["a",null]}"#)], "no list"),
         (&[("n=250", "", "<html>")], "no list"),
-        // The fields of an object in their order.
+        // The fields of an object, as a list.
         (&[("n=250", "", "[null]")], "no list"),
         (&[("n=250", "", "[[]]")], "no list"),
         (&[("n=250", "", r#"{"tags":[],"errors":[{"code":"UNAVAILABLE"}]}"#)], "it names errors"),
@@ -153,7 +153,7 @@ async fn half_a_list_is_none() {
     refused(catalogue, ErrorKind::InvalidOutput, "its catalogue: it has none");
 }
 
-/// A registry that goes on and on, and one that sends more names than anybody has.
+/// A registry with endless pages, and a registry with too many names.
 #[tokio::test]
 async fn a_list_without_an_end_is_none() {
     let patient = || Instant::now() + Duration::from_mins(1);

@@ -1,4 +1,4 @@
-//! A mirror is asked first, and never has the last word.
+//! A mirror is asked first, and never decides that something is missing.
 
 use super::*;
 use crate::support::{
@@ -38,7 +38,7 @@ async fn what_a_mirror_has_not_its_origin_is_asked_for() {
     let contents = registries.contents(&name, "org/app", &second, soon()).await.unwrap();
     assert_eq!(contents.revision.as_deref(), Some("2".repeat(40).as_str()));
     assert_eq!(missing(ask("3").await), Missing::Tag);
-    // A mirror holds what passed through it, so that it is never asked for lists.
+    // A mirror only holds what passed through it, so it is never asked for lists.
     let mut tags = registries.tags(&name, "org/app", soon()).await.unwrap().unwrap();
     tags.sort();
     assert_eq!(tags, ["1", "2"]);
@@ -67,7 +67,7 @@ async fn a_mirror_that_does_not_tell_is_passed_over() {
         let found = there(look_up(&registries, "docker.io/nginx:1").await);
         assert_eq!((found, asked(&mirror)[0].as_str()), (manifest_digest(), "HEAD /v2/library/nginx/manifests/1"));
     }
-    // Nor does a mirror that hangs use up the time.
+    // A mirror that hangs does not use up the time either.
     let mirror = Upstream::start(|_| vec![crate::support::upstream::Step::Hang]).await;
     let registries = registries(&json!({
         mirror.address.to_string(): {"plainHttp": true, "mirrorOf": origin.address.to_string()},

@@ -1,4 +1,4 @@
-//! What is known already is not asked for again, and what is being asked is asked once.
+//! Known answers are not asked for again, and one request serves all who wait.
 
 use std::sync::Mutex;
 
@@ -12,7 +12,7 @@ fn patience(max_age: u64) -> Patience {
     Patience { deadline: soon(), max_age: Duration::from_secs(max_age) }
 }
 
-/// A registry that takes its time.
+/// A slow registry.
 async fn slow(pause: Duration) -> Upstream {
     Upstream::start(move |request| {
         let Step::Send(bytes) = found(request).remove(0) else { unreachable!() };
@@ -42,11 +42,11 @@ async fn who_has_little_time_neither_waits_longer_nor_cuts_off_others() {
         let deadline = Instant::now() + Duration::from_millis(millis);
         registries.look_up(&reference, Patience { deadline, max_age: Duration::ZERO })
     };
-    // The first has less time than the registry needs, the second has enough.
+    // The first caller has less time than the registry needs, the second has enough.
     let (hasty, patient) = tokio::join!(ask(150), ask(3000));
     refused(hasty, ErrorKind::Timeout, &registry.address.to_string());
     assert_eq!(there(patient), manifest_digest());
-    // The first has enough, the second joins it and leaves.
+    // The first caller has enough time, the second joins it and is cancelled.
     let (patient, hasty) = tokio::join!(ask(3000), timeout(Duration::from_millis(300), ask(150)));
     assert_eq!(there(patient), manifest_digest());
     refused(hasty.expect("it waits beyond its deadline"), ErrorKind::Timeout, "registry ");
@@ -92,7 +92,7 @@ async fn when_little_is_left_tags_are_believed_longer_and_contents_are_not_read(
         } else {
             contents.unwrap();
         }
-        // Not for ever, and not for those who want to know it now.
+        // Not forever, and not for callers who want to know it now.
         for max_age in [0, 59] {
             let before = registry.requests().len();
             clock.advance(Duration::from_secs(if max_age == 0 { 0 } else { 240 }));
@@ -102,7 +102,7 @@ async fn when_little_is_left_tags_are_believed_longer_and_contents_are_not_read(
     }
 }
 
-/// The proof that a tag is missing is a `GET`, which would cost what is left.
+/// Proof that a tag is missing takes a `GET`, which would use up what is left.
 #[tokio::test]
 async fn when_little_is_left_a_missing_tag_is_not_proven() {
     let body = r#"{"errors":[{"code":"MANIFEST_UNKNOWN"}]}"#;
@@ -121,7 +121,7 @@ async fn when_little_is_left_a_missing_tag_is_not_proven() {
         } else {
             refused(found, ErrorKind::Throttled { retry_after: None }, "only its `HEAD`s are believed");
             assert_eq!(asked(&registry), ["HEAD /v2/org/app/manifests/1"]);
-            // When it may allow more again, what it says of that is asked for.
+            // When the registry may allow more again, its new limit is asked for.
             clock.advance(Duration::from_hours(6));
             refused(
                 look_up(&registries, &reference).await,

@@ -1,4 +1,4 @@
-//! Tokens: bought once for each scope, renewed in time, and nowhere else than they should be.
+//! Tokens: bought once for each scope, renewed in time, and sent only where they belong.
 
 use std::{
     collections::BTreeSet,
@@ -14,8 +14,8 @@ use crate::support::{
     upstream::Step,
 };
 
-/// A registry that opens to what `is_good` says of an authorization, with the challenge `challenge` (`HOST` is its own), and
-/// whose token server answers `token`.
+/// A registry that accepts an authorization if `is_good` does, with the challenge `challenge` (`HOST` is its own), and whose
+/// token server answers `token`.
 async fn with_tokens(
     challenge: &'static str,
     is_good: impl Fn(&str) -> bool + Send + Sync + 'static,
@@ -40,7 +40,7 @@ fn token_requests(upstream: &Upstream) -> Vec<Request> {
     upstream.requests().into_iter().filter(|request| request.target.starts_with("/token")).collect()
 }
 
-/// A token server that lets everybody pull what is asked for, and a real registry's trust in it.
+/// A token server that lets everybody pull, and the trust of a real registry in it.
 async fn token_server() -> (Upstream, Setup, Arc<Signer>) {
     let signer = Arc::new(Signer::new());
     let key = Arc::clone(&signer);
@@ -100,7 +100,7 @@ async fn a_real_registry_takes_a_token_for_each_repository() {
     assert_eq!((scopes.len(), once.len()), (2, 2), "{scopes:?}");
     let scope = "/auth?service=test+registry&scope=repository%3Aorg%2Fapp0%3Apull";
     assert!(scopes.iter().any(|target| target == scope), "{scopes:?}");
-    // After four fifths of its life it is renewed.
+    // It is renewed after four fifths of its life.
     later(25).await;
     missing(look_up(&registries, &format!("{}/org/app0:x", registry.host)).await);
     assert_eq!(server.requests().len(), 3);
@@ -137,7 +137,7 @@ async fn a_token_that_is_revoked_is_bought_again_once() {
             }
             match request.header("authorization") {
                 Some(seen) if seen == format!("Bearer t{}", now.load(Ordering::SeqCst)) => found(request),
-                // No challenge, as at ECR, but for the first time.
+                // No challenge, as at ECR, except for the first time.
                 Some(_) if status != 401 => request.answer(status, "", ""),
                 _ => request.answer(401, &format!("WWW-Authenticate: Bearer realm=\"http://{host}/token\""), ""),
             }
@@ -210,7 +210,7 @@ async fn an_identity_token_buys_tokens_by_form() {
 #[tokio::test]
 async fn the_challenge_says_what_to_ask_for() {
     for (challenge, query) in [
-        // GitLab names a service that is no host, and may want more than to pull.
+        // GitLab names a service that is no host, and may want more than pulls.
         (
             "Bearer realm=\"http://HOST/token\",service=\"container:registry\",scope=\"repository:org/app:pull,push\"",
             "?service=container%3Aregistry&scope=repository%3Aorg%2Fapp%3Apull%2Cpush",
@@ -271,10 +271,10 @@ async fn a_token_server_that_moves_is_found_again() {
     let registries = registries(&plain(&registry.address));
     let reference = format!("{}/org/app:1", registry.address);
     there(look_up(&registries, &reference).await);
-    // With a token that is still good, the registry itself says where to go.
+    // With a valid token, the registry itself names the new server.
     *path.lock().unwrap() = "new";
     there(look_up(&registries, &reference).await);
-    // Without one, the next lookup learns it.
+    // Without a token, the next lookup learns it.
     *path.lock().unwrap() = "newer";
     later(49).await;
     refused(look_up(&registries, &reference).await, ErrorKind::InvalidOutput, "token server: ");

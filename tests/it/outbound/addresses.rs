@@ -1,4 +1,4 @@
-//! Where a name may be: it is looked up where it is used, and only addresses that may be asked are.
+//! The addresses of a name: it is looked up when it is used, and only permitted addresses are asked.
 
 use std::{
     net::{IpAddr, Ipv4Addr},
@@ -10,7 +10,7 @@ use async_trait::async_trait;
 
 use super::*;
 
-/// A name that means something else each time.
+/// A name with another address at each lookup.
 #[derive(Debug)]
 struct Turning(Mutex<Vec<Vec<IpAddr>>>);
 
@@ -39,7 +39,7 @@ fn by_name(upstream: &Upstream) -> Call {
 async fn a_name_that_turns_to_an_inner_address_is_not_asked_there() {
     let (good, inner) = (Ipv4Addr::LOCALHOST, Ipv4Addr::new(127, 0, 0, 2));
     let upstream = Upstream::start(|_| well()).await;
-    // The other one listens at the same port.
+    // The other upstream listens at the same port.
     let victim = tokio::net::TcpListener::bind((inner, upstream.address.port())).await.unwrap();
     let turns: &[&[Ipv4Addr]] = &[&[good], &[inner], &[inner, good]];
     let line = turning(turns, &["127.0.0.1/32"]);
@@ -53,7 +53,7 @@ async fn a_name_that_turns_to_an_inner_address_is_not_asked_there() {
         message.contains("this machine itself") && message.ends_with("`outbound: { allowAddresses: [127.0.0.2] }`"),
         "{message}"
     );
-    // Of several addresses those that may be are asked.
+    // Of several addresses, the permitted ones are asked.
     assert_eq!(line.fetch(by_name(&upstream)).await.unwrap().status.as_u16(), 200);
     assert_eq!(asked(&upstream), 2);
     let nobody = tokio::time::timeout(Duration::from_millis(50), victim.accept()).await;

@@ -1,5 +1,5 @@
-//! Each attempt is counted by how it ended, and what was not sent by why; where it went is told only of destinations that stand in
-//! the configuration.
+//! Metrics: each attempt counts by its outcome, and each request that was not sent by its reason. Only destinations of the
+//! configuration have names.
 
 use appset_gateway::telemetry::metrics::Metrics;
 use serde_json::json;
@@ -7,14 +7,14 @@ use serde_json::json;
 use super::*;
 use crate::support::{TestApp, authority::Ca};
 
-/// A way out on `terms` that is counted.
+/// An HTTP client with the options `terms` and metrics.
 fn counted(terms: ClientOptions) -> (Arc<HttpClient>, Metrics) {
     let (metrics, clock) = (Metrics::new().unwrap(), TestClock::standing());
     let line = Outbound::new(clock).counted(metrics.outbound.clone()).line(terms).unwrap();
     (line, metrics)
 }
 
-/// The outcomes that were counted, in the order of the alphabet, and how many requests took a time.
+/// The counted outcomes in alphabetical order, and the number of timed requests.
 fn told(metrics: &Metrics) -> (Vec<String>, String) {
     let text = String::from_utf8(metrics.encode().unwrap()).unwrap();
     let counts: Vec<&str> = text
@@ -43,7 +43,7 @@ async fn each_answer_by_its_kind() {
         (says(401, "Retry-After: 30"), &["refused 2"], 2),
         (says(403, "Retry-After: 30"), &["limited 1", "throttled 1"], 1),
         (says(429, ""), &["limited 1", "throttled 1"], 1),
-        // Three attempts each; the fifth failure in a row is not theirs.
+        // Three attempts each. The fifth failure in a row belongs to another request.
         (says(503, ""), &["failed 6"], 6),
         (vec![Step::Hang], &["timeout 2"], 2),
         (vec![Step::Reset], &["broken 2"], 2),

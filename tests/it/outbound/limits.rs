@@ -1,4 +1,4 @@
-//! How many requests are under way, how many begin, what an account may ask, and what need not be sent again.
+//! Limits of concurrency, of rate and of accounts, and conditional requests.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -11,7 +11,7 @@ use tokio::{
 
 use super::*;
 
-/// An address that answers after a while, and the largest number of connections that it had at once.
+/// An upstream that answers after a while, and its largest number of connections at once.
 async fn counting(pause: Duration) -> (Url, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = Url::parse(&format!("http://{}/", listener.local_addr().unwrap())).unwrap();
@@ -60,13 +60,13 @@ async fn waiting_for_a_turn_ends_with_the_deadline() {
     while asked(&upstream) < 2 {
         sleep(Duration::from_millis(5)).await;
     }
-    // Those who wait say nothing about the destination, however many they are.
+    // Requests that wait say nothing about the destination, however many they are.
     for _ in 0..8 {
         let late = line.fetch(get(&upstream, "/", 0.03)).await;
         fails(late, ErrorKind::Timeout, "no turn in time: 2 requests to it were under way until the deadline");
     }
     assert_eq!(asked(&upstream), 2);
-    // A caller who leaves takes no place with him.
+    // A cancelled caller gives its place back.
     busy.iter().for_each(tokio::task::JoinHandle::abort);
     for _ in 0..3 {
         leave(&line, &upstream).await;
@@ -122,7 +122,7 @@ async fn an_account_that_used_up_its_budget_waits() {
         );
         assert!(!error.message.contains("one") && error.message.ends_with("; this account pauses"), "{error}");
         assert_eq!(asked(&upstream), 1, "{status}");
-        // Others, and the same one elsewhere, are not meant.
+        // Other accounts, and the same account at another destination, are not affected.
         for _ in 0..2 {
             line.fetch(get_as(&upstream, "two")).await.unwrap();
             line.fetch(get(&upstream, "/", 10.0)).await.unwrap();
@@ -132,7 +132,7 @@ async fn an_account_that_used_up_its_budget_waits() {
         line.fetch(get_as(&upstream, "one")).await.unwrap();
         assert_eq!(asked(&upstream), 6);
     }
-    // A denial without a time stays one, and GitHub's other limit names a time.
+    // A denial without a time stays a denial, and GitHub's other limit names a time.
     let upstream = in_turn(vec![says(403, ""), says(403, "Retry-After: 30"), well()]).await;
     let (line, clock) = line(ClientOptions::default());
     assert_eq!(line.fetch(get_as(&upstream, "one")).await.unwrap().refusal().kind, ErrorKind::Denied);
@@ -160,7 +160,7 @@ async fn what_is_left_is_known_by_account() {
     assert!(!line.is_low(&url, "hub"), "that was long ago");
 }
 
-/// Says that nothing changed to whoever knows `tag`.
+/// Answers 304 to requests with `tag`.
 fn tagged(tag: &'static str) -> impl Fn(&Request) -> Vec<Step> {
     move |request| {
         let headers = format!("Content-Type: application/json\r\nETag: {tag}\r\nX-Asked: {}", request.target);
@@ -195,7 +195,7 @@ async fn an_answer_that_did_not_change_is_not_sent_again() {
         assert_eq!(ask("one", |_| ()).await, fresh);
         assert_eq!(ask("one", |_| ()).await, same);
         assert_eq!(ask("one", |_| ()).await, same);
-        // Nobody gets another's answer, nor that to another question.
+        // No caller gets another account's answer, or the answer to another request.
         assert_eq!(ask("two", |_| ()).await.3, None);
         assert_eq!(ask("one", |call| call.url.set_path("/x")).await.3, None);
         assert_eq!(
@@ -204,7 +204,7 @@ async fn an_answer_that_did_not_change_is_not_sent_again() {
         );
         assert_eq!(ask("one", |call| call.revalidate = false).await, fresh);
         assert_eq!(ask("one", |call| call.method = Method::POST).await, fresh);
-        // An account that is named keeps its answers when its credential changes.
+        // A named account keeps its answers when its credential changes.
         assert_eq!(ask("old", |call| call.account = Some("app".into())).await.3, None);
         let (_, body, _, sent) = ask("new", |call| call.account = Some("app".into())).await;
         assert_eq!((&*body, sent.as_deref()), ("[\"Bearer old\"]", Some(tag)));
@@ -221,7 +221,7 @@ async fn what_must_not_be_kept_is_not() {
         }
         assert_eq!(upstream.requests()[1].header("if-none-match"), None, "{headers}");
     }
-    // A 304 to whom nothing is kept for, and one that speaks of another version.
+    // A 304 without a kept answer, and a 304 for another version.
     let upstream = in_turn(vec![says(304, "ETag: \"a\""), says(200, "ETag: \"a\""), says(304, "ETag: \"b\"")]).await;
     let (line, _) = line(ClientOptions::default());
     let ask = async || line.fetch(Call { revalidate: true, ..get(&upstream, "/", 10.0) }).await;
@@ -233,7 +233,7 @@ async fn what_must_not_be_kept_is_not() {
 #[tokio::test]
 async fn only_a_share_of_all_calls_is_sent_again() {
     let (line, _) = line(ClientOptions { concurrency: 200, ..ClientOptions::default() });
-    // Every second one fails, so that it is never left alone.
+    // Every second request fails, so that the breaker never opens.
     let count = AtomicUsize::new(0);
     let play =
         move |_: &Request| if count.fetch_add(1, Ordering::SeqCst).is_multiple_of(2) { says(500, "") } else { well() };
@@ -241,7 +241,7 @@ async fn only_a_share_of_all_calls_is_sent_again() {
     for _ in 0..200 {
         line.fetch(get(&upstream, "/", 10.0)).await.unwrap();
     }
-    // One in five, and ten more that always may be. Each that is sent again moves the next call to a failure.
+    // One in five, and ten more that are always allowed. Each retry moves the next call to a failure.
     let again = asked(&upstream) - 200;
     assert!((40..=51).contains(&again), "{again}");
 }

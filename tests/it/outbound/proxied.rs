@@ -1,4 +1,4 @@
-//! A forward proxy: taken from the configuration only, and not for what is excepted.
+//! A forward proxy: it comes only from the configuration, and is not used for exceptions.
 
 use std::sync::Mutex;
 
@@ -16,7 +16,7 @@ use tokio::{
 use super::{tls, *};
 use crate::support::authority::Ca;
 
-/// A proxy that notes the head of each request, answers for `http` itself, and tunnels everything to `target`.
+/// A proxy that notes the head of each request, answers `http` itself, and tunnels everything to `target`.
 async fn proxy(target: Option<std::net::SocketAddr>) -> (String, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -92,7 +92,7 @@ async fn what_is_excepted_is_asked_directly() {
     let (url, heads) = proxy(None).await;
     let upstream = Upstream::start(|_| well()).await;
     let folder = tempfile::tempdir().unwrap();
-    // Loopback always is, so that a sidecar needs no entry.
+    // Loopback is always an exception, so that a sidecar needs no entry.
     let line = through(&json!({"proxy": {"url": url}}), folder.path(), ClientOptions::default());
     assert_eq!(line.fetch(get(&upstream, "/", 10.0)).await.unwrap().status.as_u16(), 200);
     let config = json!({"proxy": {"url": url, "except": ["example.com"]}});
@@ -100,7 +100,7 @@ async fn what_is_excepted_is_asked_directly() {
     let gone = format!("http://127.0.0.1:{}/", upstream.address.port());
     assert_eq!(line.fetch(call(&gone)).await.unwrap().status.as_u16(), 200);
     assert!(heads.lock().unwrap().is_empty());
-    // A name in no entry goes to the proxy, which wants to know who asks.
+    // A name without an entry goes to the proxy, which demands a credential.
     let reply = line.fetch(call("http://example.org/")).await.unwrap();
     let refusal = reply.refusal();
     assert_eq!(refusal.kind, ErrorKind::Denied);

@@ -1,5 +1,5 @@
-//! Destinations that are not there or say nothing: each wait has an end of its own, within the caller's deadline. Time is
-//! paused, so that it leaps to the next of these ends as soon as nothing else happens.
+//! Destinations that do not exist or do not answer: each wait has a limit of its own within the caller's deadline. Time is
+//! paused, and jumps to the next limit as soon as nothing else happens.
 
 use std::net::{SocketAddr, TcpStream};
 
@@ -7,7 +7,7 @@ use tokio::net::{TcpListener, TcpSocket};
 
 use super::*;
 
-/// An address that lets nobody in: its queue is full, with those that are returned.
+/// An address that accepts nobody: its queue is full of the returned connections.
 fn full() -> (TcpListener, Vec<TcpStream>) {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();

@@ -1,4 +1,4 @@
-//! Certificates: those of a private CA are believed where the configuration says so, and nowhere else.
+//! Certificates: a private CA is trusted only where the configuration says so.
 
 use std::{net::SocketAddr, path::PathBuf};
 
@@ -27,7 +27,7 @@ pub(super) async fn serve(ca: &Ca, names: &[&str]) -> SocketAddr {
     serve_to(ca, names, None).await
 }
 
-/// The same, for those who show a certificate of `clients`.
+/// Such a server, for clients with a certificate of `clients`.
 async fn serve_to(ca: &Ca, names: &[&str], clients: Option<&Ca>) -> SocketAddr {
     let (certificate, key) = ca.certificate(names);
     let provider = Arc::new(aws_lc_rs::default_provider());
@@ -88,7 +88,7 @@ async fn a_private_ca_is_believed_where_it_is_named() {
     assert!(!message.contains("tried"), "another attempt finds the same: {message}");
     let message = fails(ask(address, Some(stranger)).await, ErrorKind::Unavailable, "its certificate is not trusted (");
     assert!(message.contains("neither the system nor the CA file ") && message.contains("other.crt"), "{message}");
-    // A certificate for another name is as bad.
+    // A certificate for another name is not trusted either.
     let misnamed = serve(&ours, &["elsewhere.example"]).await;
     fails(ask(misnamed, Some(named)).await, ErrorKind::Unavailable, "its certificate is not trusted (");
 }
@@ -156,7 +156,7 @@ async fn a_client_certificate_is_shown_and_renewed() {
         line.fetch(Call { may_repeat: false, ..Call::get(url, 4096, Instant::now() + Duration::from_secs(10)) }).await
     };
     fails(ask().await, ErrorKind::Unavailable, "");
-    // The files are looked at again after a while, and one that cannot be used changes nothing.
+    // The files are read again after a while. An invalid file changes nothing.
     let later = async || {
         tokio::time::pause();
         tokio::time::advance(Duration::from_secs(31)).await;

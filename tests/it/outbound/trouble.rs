@@ -1,4 +1,4 @@
-//! A destination in trouble is left alone for a while.
+//! A failing destination rests for a while.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,12 +8,12 @@ use super::*;
 
 const UNAVAILABLE: ErrorKind = ErrorKind::Unavailable;
 
-/// A call that is made once.
+/// A call that is never sent again.
 fn once(upstream: &Upstream) -> Call {
     Call { may_repeat: false, ..get(upstream, "/", 10.0) }
 }
 
-/// An upstream that fails until it is told to be well.
+/// An upstream that fails until it is told to work.
 async fn sick() -> (Upstream, Arc<AtomicBool>) {
     let is_well = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&is_well);
@@ -30,7 +30,7 @@ async fn five_failures_in_a_row_rest_it_and_one_call_finds_out() {
         assert_eq!(line.fetch(once(&upstream)).await.unwrap().status.as_u16(), 500);
     }
     let resting = async |seconds: u64| {
-        // To the second: it is not asked until then.
+        // The breaker opens by the second, so nothing is asked until then.
         clock.advance(Duration::from_millis(seconds * 1000 - 1));
         let message = fails(line.fetch(get(&upstream, "/", 10.0)).await, UNAVAILABLE, "not asked: it failed since 2");
         clock.put_back(Duration::from_millis(seconds * 1000 - 1));
@@ -39,14 +39,14 @@ async fn five_failures_in_a_row_rest_it_and_one_call_finds_out() {
     };
     resting(1).await;
     assert_eq!(asked(&upstream), 5);
-    // It rests twice as long each time, and who finds out asks once.
+    // The rest doubles each time, and the probe asks once.
     for (probes, seconds) in [(6, 2), (7, 4), (8, 8), (9, 16), (10, 30), (11, 30)] {
         clock.advance(Duration::from_secs(seconds.max(2) / if seconds == 30 { 1 } else { 2 }));
         assert_eq!(line.fetch(get(&upstream, "/", 10.0)).await.unwrap().attempts, 1);
         assert_eq!(asked(&upstream), probes);
         resting(seconds).await;
     }
-    // A call that leaves finds out nothing, and another may.
+    // A cancelled probe finds out nothing, and another call may probe.
     is_well.store(true, Ordering::SeqCst);
     clock.advance(Duration::from_secs(30));
     leave(&line, &upstream).await;

@@ -35,7 +35,7 @@ use super::{
     wire,
 };
 
-/// The clock of a test: it stands still until it is told to go.
+/// The clock of a test. It stands still until a test moves it.
 #[derive(Debug)]
 pub struct TestClock(AtomicU64);
 
@@ -62,9 +62,9 @@ impl Clock for TestClock {
     }
 }
 
-/// A running gateway; it ends when it is dropped.
+/// A running gateway. It ends when this is dropped.
 pub struct TestApp {
-    /// Its parts.
+    /// The gateway itself.
     pub app: Arc<App>,
     /// Its main listener.
     pub address: SocketAddr,
@@ -72,10 +72,10 @@ pub struct TestApp {
     pub admin: SocketAddr,
     /// Its clock.
     pub clock: Arc<TestClock>,
-    /// The folder that its configuration's relative paths start from.
+    /// The folder to which paths of its configuration are relative.
     pub folder: TempDir,
     config: String,
-    /// Dropped, it ends.
+    /// Dropping it ends the gateway.
     stop: Option<watch::Sender<Phase>>,
     main: Option<JoinHandle<bool>>,
     admin_task: JoinHandle<bool>,
@@ -101,12 +101,12 @@ impl TestApp {
         Self::start_in(tempfile::tempdir().unwrap(), config).await
     }
 
-    /// The same, with relative paths that start from `folder`.
+    /// As [`Self::start_with`], with paths relative to `folder`.
     pub async fn start_in(folder: TempDir, config: &str) -> Self {
         Self::start_with(folder, config, TestClock::standing()).await
     }
 
-    /// The same gateway with another configuration, ended and started again; it has not opened its disk yet.
+    /// Ends the gateway and starts it again with another configuration. It has not opened its cache file yet.
     pub async fn restart_as(mut self, config: &str) -> Self {
         config.clone_into(&mut self.config);
         self.restart(async |_| {}).await
@@ -140,7 +140,7 @@ impl TestApp {
         }
     }
 
-    /// The same gateway, ended and started again; it has not opened its disk yet. `meanwhile` gets its folder.
+    /// Ends the gateway and starts it again. It has not opened its cache file yet. `meanwhile` gets its folder.
     pub async fn restart(mut self, meanwhile: impl AsyncFnOnce(&Path)) -> Self {
         if let Some(disk) = self.app.engine.answers().disk() {
             disk.flush(Duration::from_secs(10));
@@ -165,13 +165,13 @@ impl TestApp {
         self.call(&format!("/{name}/api/v1/getparams.execute"), &body).await
     }
 
-    /// The same, when everything that was remembered is of no use any more.
+    /// Asks again, when everything in the cache has expired.
     pub async fn ask_afresh(&self, name: &str, parameters: Value) -> Reply {
         self.clock.advance(Duration::from_hours(48));
         self.ask(name, parameters).await
     }
 
-    /// Sends raw bytes on a connection of their own and reads one response, which is what the contract says.
+    /// Sends raw bytes on a new connection and reads one response, which must follow the contract.
     pub async fn send(&self, request: &[u8]) -> Reply {
         let reply = wire::exchange(self.address, request).await;
         contract::conforms(Listener::Main, request, &reply);
@@ -186,7 +186,7 @@ impl TestApp {
         reply
     }
 
-    /// What the admin listener says to an operator who sends `body` to `path`, or gets it if there is none.
+    /// The admin listener's answer to an operator who sends `body` to `path`, or gets `path` without a body.
     pub async fn operate(&self, path: &str, body: Option<Value>) -> Reply {
         let (method, body) = body.map_or(("GET", String::new()), |body| ("POST", body.to_string()));
         let request = wire::operator_request(method, path, &body);
@@ -195,7 +195,7 @@ impl TestApp {
         reply
     }
 
-    /// Waits until no backend runs any more.
+    /// Waits until no backend runs.
     pub async fn settle(&self) {
         let until = Instant::now() + Duration::from_mins(1);
         loop {
@@ -208,14 +208,14 @@ impl TestApp {
         }
     }
 
-    /// The value of one metric, written as in the exposition format; 0 when it is not there.
+    /// The value of one metric, written as in the exposition format. 0 if it is missing.
     pub async fn metric(&self, name: &str) -> u64 {
         let text = self.admin("/metrics").await.text();
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         line.map_or(0, |value| value.parse().unwrap())
     }
 
-    /// Stops accepting and waits for what is under way; whether all of it was finished.
+    /// Stops accepting and waits for the requests under way. Returns whether all of them were finished.
     pub async fn stop(&mut self) -> bool {
         drop(self.stop.take());
         self.main.take().expect("stopped once").await.unwrap()

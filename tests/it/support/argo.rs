@@ -1,10 +1,9 @@
 //! The judge: what Argo CD makes of a response.
 //!
-//! The `ApplicationSet` controller believes every 2xx that decodes and deletes each Application missing from it, so
-//! an answer is judged by what that client reads, not by what was meant. Its rules come from three places: HTTP/1.1
-//! framing from Go's `net/http`, the status check and the error text from Argo CD's
-//! `applicationset/services/internal/http` client, and the decoding into `struct{Output struct{Parameters
-//! []map[string]any}}` from Go's `encoding/json`.
+//! The `ApplicationSet` controller believes every 2xx that decodes, and deletes each Application that is missing from it. So
+//! the judge reads an answer as that client does, not as it was meant. Its rules come from three places: HTTP/1.1 framing from
+//! Go's `net/http`, the status check and the error text from Argo CD's `applicationset/services/internal/http` client, and the
+//! decoding into `struct{Output struct{Parameters []map[string]any}}` from Go's `encoding/json`.
 
 mod http;
 mod json;
@@ -22,16 +21,17 @@ use self::{
 pub enum Verdict {
     /// Success with a list that is not empty: Applications are created and updated.
     ///
-    /// Numbers are what a float64 keeps. Whole ones up to 2^53 compare as integers: `3` and `3.0` are both
-    /// `json!(3)`, and 2^53+1 is 2^53.
+    /// Numbers are what a float64 keeps. Whole numbers up to 2^53 compare as integers: `3` and `3.0` are both `json!(3)`, and
+    /// 2^53+1 is 2^53.
     Parameters(Vec<Map<String, Value>>),
-    /// Success with an explicit `output.parameters: []`, written by someone who meant it.
+    /// Success with an explicit `output.parameters: []`, which somebody wrote on purpose.
     ExplicitlyEmpty,
-    /// Success with nothing, by accident: Argo CD deletes everything. `why` names the accident. Also what may be no
-    /// better: a redirect, a compressed body, JSON the judge cannot read.
+    /// Success with an empty list by accident: Argo CD deletes everything. `why` names the accident. Also used where the judge
+    /// cannot rule this out: a redirect, a compressed body, JSON that the judge cannot read.
     AccidentallyEmpty { why: String },
-    /// An error: nothing is touched. `condition` is the text the operator sees on the `ApplicationSet` less the
-    /// controller's prefix: word for word of other statuses, and the body at least of a 2xx. No response, no `status`.
+    /// An error: Argo CD changes nothing. `condition` is the text that the operator sees on the `ApplicationSet`, without the
+    /// controller's prefix. It is exact for other statuses, and contains at least the body of a 2xx. Without a response there
+    /// is no `status`.
     Error { status: Option<u16>, condition: String },
 }
 
@@ -43,24 +43,23 @@ pub fn judge_raw(response: &[u8]) -> Verdict {
     }
 }
 
-/// Judges a response whose body was read to its proper end.
+/// Judges a response whose body was read to its end.
 pub fn judge(status: u16, headers: &[(String, String)], body: &[u8]) -> Verdict {
     let read = if bodiless(status) { &[] } else { body };
     decide(status, headers, &Body(read.to_vec(), None))
 }
 
-/// Why `serde_json` refuses JSON that Go reads, or at least skips: 128 levels of nesting, a number above float64, half
-/// a surrogate pair.
+/// Why `serde_json` refuses JSON that Go reads or skips: more than 128 levels, a number beyond float64, half a surrogate pair.
 const BEYOND: [&str; 3] = ["recursion limit", "out of range", "hex escape"];
 
-/// Go follows these five redirects. Of the rest, Argo CD takes any 2xx for a success.
+/// Go follows these five redirects. Of all other statuses, Argo CD takes any 2xx for a success.
 fn decide(status: u16, headers: &[(String, String)], body: &Body) -> Verdict {
     let first = |name| values(headers, name).next().unwrap_or_default();
     if matches!(status, 301 | 302 | 303 | 307 | 308) && !first("location").is_empty() {
         return accident("redirect");
     }
     let fine = (200..=299).contains(&status);
-    // Go asks for gzip unbidden and unpacks it; to unpack nothing is no error.
+    // Go asks for gzip by itself and unpacks it. An empty body is no error.
     let gzip = first("content-encoding").eq_ignore_ascii_case("gzip");
     let (bytes, broken) = match &body.0[..] {
         [0x1f, 0x8b, 8, ..] if gzip && fine => return accident("compressed"),
@@ -79,16 +78,15 @@ fn decide(status: u16, headers: &[(String, String)], body: &Body) -> Verdict {
     Verdict::Error { status: Some(status), condition }
 }
 
-/// The body of a 2xx. Only the first JSON value is read, and no value at all is no error. The decoder looks at what
-/// has arrived before it looks at how the reading ended: a body that breaks off *after* its first value is a success
-/// all the same.
+/// The body of a 2xx. Only the first JSON value is read, and a missing value is no error. The decoder looks at the bytes before
+/// it looks at how the reading ended. So a body that breaks off *after* its first value is a success.
 fn success(bytes: &[u8], broken: Option<&str>) -> Result<Verdict, String> {
     let text = String::from_utf8_lossy(bytes);
     let text = text.trim_start_matches(BLANK);
     if text.is_empty() {
         return broken.map_or(Ok(accident("no body")), |reason| Err(reason.to_owned()));
     }
-    // Go's older decoder wants a byte or a proper end after the word, the newer one does not.
+    // Go's older decoder wants a byte or a proper end after the word. The newer decoder does not.
     if text.starts_with("null") {
         return Ok(accident("the answer is null"));
     }
@@ -109,8 +107,8 @@ fn success(bytes: &[u8], broken: Option<&str>) -> Result<Verdict, String> {
     })
 }
 
-/// What Argo CD shows of an error body: the string `message`, else the string `error`, by exact name and at the top
-/// level only; the whole body when it is no JSON object.
+/// What Argo CD shows of an error body: the string `message`, else the string `error`, by exact name and only at the top level.
+/// The whole body if it is no JSON object.
 fn shown(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     match serde_json::from_str(&text) {
@@ -127,7 +125,7 @@ fn accident(why: &str) -> Verdict {
     Verdict::AccidentallyEmpty { why: why.to_owned() }
 }
 
-/// The struct that is decoded into, and why it is empty unless somebody meant it to be.
+/// The struct that is decoded into, and why it is empty by accident.
 #[derive(Default)]
 struct Answer {
     /// The list's memory, of which the first `len` items are the list.
@@ -138,8 +136,8 @@ struct Answer {
 }
 
 impl Answer {
-    /// Keys match without case. A repeated `output` decodes into the same struct, in which `null` and missing fields
-    /// change nothing: only another `parameters` does.
+    /// Keys match without case. A repeated `output` decodes into the same struct. `null` and missing fields change nothing
+    /// there; only another `parameters` does.
     fn decode(&mut self, document: &Value, text: &str) -> Result<(), String> {
         let document = document.as_object().ok_or("json: not an object")?;
         let bare = document.keys().any(|key| folds(key, "parameters"));
@@ -160,8 +158,8 @@ impl Answer {
         Ok(())
     }
 
-    /// An item is an object or `null`, which is an empty one. A repeated list reuses the memory of the one before, so
-    /// that its items are merged into the old ones.
+    /// An item is an object, or `null` for an empty one. A repeated list reuses the memory of the list before, so its items are
+    /// merged into the old ones.
     fn parameters(&mut self, list: Value) -> Result<(), String> {
         self.lists += 1;
         self.why = match (&list, self.lists) {

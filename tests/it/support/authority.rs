@@ -1,4 +1,4 @@
-//! A certificate authority of the tests' own.
+//! A certificate authority for tests.
 
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,

@@ -14,16 +14,16 @@ use nix::{
     unistd::Pid,
 };
 
-/// A gateway in a process of its own, killed when it is dropped.
+/// A gateway in a process of its own. Dropping it kills the process.
 pub struct Gateway {
     child: Child,
-    /// Reads the log all the time, which would stop the gateway when nobody read it.
+    /// Reads the log all the time: a full pipe would stop the gateway.
     log: Option<JoinHandle<String>>,
-    /// The lines of its log up to the one that says it is ready.
+    /// The lines of its log until it was ready.
     pub start_log: Vec<String>,
-    /// Where Argo CD calls.
+    /// The address that Argo CD calls.
     pub address: SocketAddr,
-    /// Where probes and metrics are.
+    /// The address for probes and metrics.
     pub admin: SocketAddr,
 }
 
@@ -33,24 +33,24 @@ pub fn command() -> Command {
 }
 
 impl Gateway {
-    /// Serves `config`, a file that listens on port 0 and logs JSON.
+    /// Serves `config`, which listens on port 0 and logs JSON.
     pub fn serve(config: &Path) -> Self {
         Self::start(command().arg("serve").arg("-c").arg(config))
     }
 
-    /// The same, with no file larger than `most` bytes: to write more fails, as on a full disk.
+    /// Serves `config` with files of at most `most` bytes. Writing more fails, as on a full disk.
     pub fn serve_limited(config: &Path, most: usize) -> Self {
-        // A signal that is ignored stays so in the program; a block is 512 bytes.
+        // An ignored signal stays ignored in the program. A block is 512 bytes.
         let script = format!("trap '' XFSZ; ulimit -S -f {}; exec \"$0\" serve -c \"$1\"", most / 512);
         Self::start(Command::new("sh").arg("-c").arg(script).arg(env!("CARGO_BIN_EXE_appset-gateway")).arg(config))
     }
 
-    /// Takes the limit of [`Self::serve_limited`] away.
+    /// Removes the limit of [`Self::serve_limited`].
     pub fn unlimit(&self) {
         self.limit("unlimited");
     }
 
-    /// Sets the limit of [`Self::serve_limited`] to so many bytes from now on.
+    /// Sets the limit of [`Self::serve_limited`] to so many bytes.
     pub fn limit(&self, most: &str) {
         let pid = self.child.id().to_string();
         let status = Command::new("prlimit").args(["--pid", &pid, &format!("--fsize={most}:")]).status();
@@ -91,7 +91,7 @@ impl Gateway {
         kill(Pid::from_raw(i32::try_from(self.child.id()).unwrap()), signal).unwrap();
     }
 
-    /// Waits for its end, at most `most`; the exit status and the rest of the log.
+    /// Waits at most `most` for its end. Returns the exit status and the rest of the log.
     pub fn wait(&mut self, most: Duration) -> (ExitStatus, String) {
         let until = Instant::now() + most;
         let status = loop {

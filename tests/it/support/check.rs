@@ -1,15 +1,15 @@
-//! What `appset-gateway check` says of a configuration.
+//! The findings of `appset-gateway check`.
 
 use serde_json::{Value, json};
 
 use super::{TestApp, binary::command};
 
-/// What it finds in a route's `digests`: severity, path below the backend, message.
+/// The findings for a route's `digests`: severity, path below the backend, message.
 pub fn findings(digests: &Value, more: &str) -> Vec<(String, String, String)> {
     of_route(&json!({"name": "l", "backend": {"digests": digests}}), more)
 }
 
-/// The same of a whole route, with paths below its `digests` where they are there.
+/// The findings for a whole route, with paths below its `digests` where that applies.
 pub fn of_route(route: &Value, more: &str) -> Vec<(String, String, String)> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("gateway.yaml");
@@ -27,7 +27,7 @@ pub fn of_route(route: &Value, more: &str) -> Vec<(String, String, String)> {
     told.collect()
 }
 
-/// The errors among them, each with its path.
+/// The errors among the findings, each with its path.
 pub fn errors(digests: &Value) -> Vec<(String, String)> {
     let errors = findings(digests, "").into_iter().filter(|(severity, ..)| severity == "error");
     errors.map(|(_, path, message)| (path, message)).collect()

@@ -1,4 +1,4 @@
-//! The contract as a judge: whether a reply is one that `openapi.yaml` describes.
+//! The contract as a judge: whether `openapi.yaml` describes a reply.
 
 use std::sync::LazyLock;
 
@@ -7,15 +7,15 @@ use serde_json::{Value, json};
 
 use super::Reply;
 
-/// Headers of HTTP itself, which no contract needs to name.
+/// Headers of HTTP itself, which a contract does not name.
 const TRANSPORT: [&str; 3] = ["content-type", "connection", "date"];
 
-/// Which of the gateway's sockets was asked.
+/// The listener that was asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Listener {
-    /// The one that Argo CD calls.
+    /// The main listener, which Argo CD calls.
     Main,
-    /// The one with probes and metrics: every path with `servers` of its own.
+    /// The admin listener with probes and metrics: every path with `servers` of its own.
     Admin,
 }
 
@@ -25,7 +25,7 @@ pub static DOCUMENT: LazyLock<Value> =
 
 static CONTRACT: LazyLock<Contract> = LazyLock::new(Contract::read);
 
-/// Panics unless `reply` is what the contract describes for `request`, raw bytes that `listener` was sent.
+/// Panics unless the contract describes `reply` for `request`, the raw bytes that `listener` received.
 #[track_caller]
 pub fn conforms(listener: Listener, request: &[u8], reply: &Reply) {
     let line = String::from_utf8_lossy(request.split(|byte| *byte == b'\r').next().unwrap_or_default());
@@ -40,14 +40,14 @@ pub fn conforms(listener: Listener, request: &[u8], reply: &Reply) {
     }
 }
 
-/// Judges the reply to `method` on the path that the document calls `template`.
+/// Checks the reply to `method` on the documented path `template`.
 ///
 /// # Errors
-/// With the first thing in which it differs from the document.
+/// The first difference from the document.
 pub fn check(method: &str, template: &str, reply: &Reply) -> Result<(), String> {
     let path = CONTRACT.paths.iter().find(|path| path.template == template).ok_or("the path is not documented")?;
     let is_documented = path.responses.iter().any(|(documented, _)| documented == method);
-    // A method that is not documented gets the 405 that stands with those that are.
+    // A method that is not documented gets the 405 of the documented ones.
     let fits = |(documented, response): &&(String, Response)| {
         let is_refusal = response.status == 405;
         response.status == reply.status && if is_documented { documented == method && !is_refusal } else { is_refusal }
@@ -58,7 +58,7 @@ pub fn check(method: &str, template: &str, reply: &Reply) -> Result<(), String> 
     response.check(reply)
 }
 
-/// The documented path that `target` falls under.
+/// The documented path that matches `target`.
 fn template(listener: Listener, target: &str) -> Option<&'static str> {
     let path = target.split('?').next().unwrap_or_default();
     let path = path.split_once("://").map_or(path, |(_, rest)| rest.find('/').map_or("/", |start| &rest[start..]));
@@ -74,7 +74,7 @@ pub fn paths() -> impl Iterator<Item = (Listener, &'static str)> {
     CONTRACT.paths.iter().map(|path| (path.listener, path.template.as_str()))
 }
 
-/// `value`, or what its `$ref` stands for.
+/// `value`, or the target of its `$ref`.
 pub fn resolve(value: &'static Value) -> &'static Value {
     match value["$ref"].as_str() {
         Some(reference) => {
@@ -106,7 +106,7 @@ struct Path {
 struct Response {
     status: u16,
     headers: Vec<Header>,
-    /// By media type; without a validator any body will do.
+    /// By media type. Without a validator, any body will do.
     content: Vec<(String, Option<Validator>)>,
 }
 

@@ -1,4 +1,4 @@
-//! Image layouts written by hand, for what no builder at hand makes.
+//! Image layouts written by hand, for images that no builder here can make.
 
 use std::path::Path;
 
@@ -9,9 +9,9 @@ use super::registry::demo_images;
 
 /// The media type of an image index.
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
-/// The one of a manifest.
+/// The media type of a manifest.
 pub const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
-/// The one of an image's configuration.
+/// The media type of an image's configuration.
 pub const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 
 /// An empty layout in `folder`.
@@ -21,14 +21,14 @@ pub fn create(folder: &Path) {
     std::fs::write(folder.join("index.json"), r#"{"schemaVersion":2,"manifests":[]}"#).unwrap();
 }
 
-/// Adds a blob; its descriptor.
+/// Adds a blob and returns its descriptor.
 pub fn blob(folder: &Path, media_type: &str, content: &[u8]) -> Value {
     let digest = Digest::of(content);
     std::fs::write(folder.join("blobs/sha256").join(digest.hex()), content).unwrap();
     json!({"mediaType": media_type, "digest": digest.as_str(), "size": content.len()})
 }
 
-/// Adds an image for `platform` with `labels`; its descriptor.
+/// Adds an image for `platform` with `labels`, and returns its descriptor.
 pub fn image(folder: &Path, platform: &Value, labels: &Value, annotations: &Value) -> Value {
     let layer = json_of(&demo_images().join("index.json"))["manifests"][0]["digest"].clone();
     let layer = json_of(&demo_blob(&layer))["layers"][0].clone();
@@ -45,13 +45,13 @@ pub fn image(folder: &Path, platform: &Value, labels: &Value, annotations: &Valu
     descriptor
 }
 
-/// Adds an index of `images`; its descriptor.
+/// Adds an index of `images`, and returns its descriptor.
 pub fn index(folder: &Path, images: &[Value], annotations: &Value) -> Value {
     let index = json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": images, "annotations": annotations});
     blob(folder, INDEX, index.to_string().as_bytes())
 }
 
-/// Calls what `descriptor` points to `name`; its digest.
+/// Names the target of `descriptor` `name`, and returns its digest.
 pub fn name(folder: &Path, name: &str, mut descriptor: Value) -> Digest {
     let file = folder.join("index.json");
     let mut list = json_of(&file);

@@ -1,4 +1,4 @@
-//! An issuer of tokens of the tests' own.
+//! An issuer of tokens for tests.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 
 use super::upstream::{Step, Upstream, json_response};
 
-/// A key that tokens are signed with.
+/// A key that signs tokens.
 pub struct SigningKey {
     name: String,
     algorithm: Algorithm,
     key: EncodingKey,
     jwk: Value,
-    /// Its public half.
+    /// The public half.
     pub public_pem: String,
 }
 
@@ -47,14 +47,14 @@ impl SigningKey {
         Self { name: name.to_owned(), algorithm, key, jwk, public_pem: pair.public_key_pem() }
     }
 
-    /// A key that both sides know.
+    /// A key that both sides share.
     pub fn shared(secret: &str) -> Self {
         let key = EncodingKey::from_secret(secret.as_bytes());
         let (name, algorithm) = ("shared".to_owned(), Algorithm::HS256);
         Self { name, algorithm, key, jwk: Value::Null, public_pem: String::new() }
     }
 
-    /// Its public half, as it stands in a set.
+    /// The public half, as an entry of a key set.
     pub fn jwk(&self) -> Value {
         self.jwk.clone()
     }
@@ -72,19 +72,19 @@ impl SigningKey {
     }
 }
 
-/// What is signed of a token.
+/// The signed part of a token.
 pub fn unsigned(header: &Value, claims: &Value) -> String {
     let part = |part: &Value| URL_SAFE_NO_PAD.encode(part.to_string());
     format!("{}.{}", part(header), part(claims))
 }
 
-/// A set of keys, as an issuer answers it.
+/// A key set, as an issuer serves it.
 pub fn set_of(keys: &[&SigningKey]) -> Vec<u8> {
     let keys: Vec<Value> = keys.iter().map(|key| key.jwk()).collect();
     json_response(json!({"keys": keys}).to_string())
 }
 
-/// A server that publishes keys. It answers every path alike, but for its discovery document.
+/// A server that publishes keys. All paths have the same answer, except its discovery document.
 pub struct Issuer {
     /// The server.
     pub upstream: Upstream,
@@ -92,7 +92,7 @@ pub struct Issuer {
 }
 
 impl Issuer {
-    /// One that answers `answer`, a whole response, when it is asked for its keys.
+    /// An issuer whose answer for keys is `answer`, a whole response.
     pub async fn start(answer: Vec<u8>) -> Self {
         let answer = Arc::new(Mutex::new(answer));
         let told = Arc::clone(&answer);
@@ -110,17 +110,17 @@ impl Issuer {
         Self { upstream, answer }
     }
 
-    /// Answers something else from now on.
+    /// Changes the answer.
     pub fn publish(&self, answer: Vec<u8>) {
         *self.answer.lock().unwrap() = answer;
     }
 
-    /// What it is called, which is where it is.
+    /// The issuer's name, which is its URL.
     pub fn name(&self) -> String {
         format!("http://{}", self.upstream.address)
     }
 
-    /// How often it was asked for its keys.
+    /// How often its keys were requested.
     pub fn asked(&self) -> usize {
         self.upstream.requests().iter().filter(|request| request.target == "/keys").count()
     }

@@ -1,4 +1,4 @@
-//! The modules of `src/` and which of them use which, read from the text of the files.
+//! The modules of `src/` and their uses of each other, read from the text of the files.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,10 +11,10 @@ use regex::Regex;
 /// A path that begins in this crate, up to a brace.
 static PATH: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\b(crate|self|super)((?:::\w+)*)(?:::(\{))?").unwrap());
 
-/// Names from the crate's root on, such as `["engine", "cache"]`; empty for the root itself.
+/// Names from the crate's root on, such as `["engine", "cache"]`. Empty for the root itself.
 pub type Module = Vec<String>;
 
-/// All modules that are files.
+/// All modules that have a file.
 pub struct Modules {
     files: BTreeMap<String, Module>,
     /// A file, its module, and a module that it uses.
@@ -76,7 +76,7 @@ impl Modules {
         self.uses.iter().map(|(file, module, used)| (&**file, module, used))
     }
 
-    /// The sets of modules that use each other in a circle. Uses between a module and one inside it do not count.
+    /// The sets of modules that use each other in a circle. Uses between a module and its submodules do not count.
     pub fn circles(&self) -> Vec<BTreeSet<String>> {
         let mut next: BTreeMap<&Module, BTreeSet<&Module>> = BTreeMap::new();
         for (_, module, used) in self.uses() {
@@ -109,13 +109,13 @@ fn reachable<'m>(next: &BTreeMap<&'m Module, BTreeSet<&'m Module>>, from: &Modul
     found
 }
 
-/// `source` without comments and without its unit tests, which may use what they like.
+/// `source` without comments and without its unit tests, which may use anything.
 fn code(source: &str) -> String {
     let (code, _) = source.split_once("#[cfg(test)]\nmod tests {").unwrap_or((source, ""));
     code.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
 }
 
-/// All paths of the crate in `code`, from the root on; `own` is the module that it stands in.
+/// All paths of the crate in `code`, from the root on. `own` is the module of the code.
 fn paths(own: &Module, code: &str) -> Vec<Module> {
     let mut found = Vec::new();
     for capture in PATH.captures_iter(code) {
@@ -139,7 +139,7 @@ fn paths(own: &Module, code: &str) -> Vec<Module> {
     found
 }
 
-/// The paths of a group `base::{…}`; `rest` begins after the brace. Returns what follows the closing one.
+/// The paths of a group `base::{…}`. `rest` begins after the brace. Returns the text after the closing brace.
 fn expand<'c>(base: &Module, mut rest: &'c str, found: &mut Vec<Module>) -> &'c str {
     let mut path = base.clone();
     loop {

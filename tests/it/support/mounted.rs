@@ -1,8 +1,8 @@
-//! Files as Kubernetes mounts those of a Secret or a ConfigMap.
+//! Files as Kubernetes mounts a Secret or a ConfigMap.
 
 use std::{os::unix::fs::symlink, path::Path};
 
-/// Puts `files` into `folder` as the version called `version`, all at once: a link to the folder that holds them is renamed over the one
+/// Puts `files` into `folder` as the version `version`, all at once: a link to the folder with the files replaces the link
 /// before.
 pub fn mount(folder: &Path, version: &str, files: &[(&str, &str)]) {
     let data = folder.join(format!("..{version}"));

@@ -12,24 +12,24 @@ use tokio::time::{Instant, sleep};
 
 use super::authority::Ca;
 
-/// How long it may take to start.
+/// How long nginx may take to start.
 const START: Duration = Duration::from_secs(20);
 
-/// A running nginx; it ends when it is dropped.
+/// A running nginx. It ends when this is dropped.
 pub struct Nginx {
-    /// Where it listens.
+    /// Its address.
     pub address: SocketAddr,
     folder: TempDir,
     child: Child,
 }
 
 impl Nginx {
-    /// One whose only server has these `directives`, which may name what is in `folder`.
+    /// An nginx whose only server has these `directives`, which may name files in `folder`.
     pub async fn start(folder: TempDir, directives: &str) -> Self {
         Self::start_as(folder, "", directives).await
     }
 
-    /// The same by https, with a certificate of `ca`; whoever wants may speak HTTP/2.
+    /// An nginx with https, with a certificate of `ca`. Clients may use HTTP/2.
     pub async fn start_tls(folder: TempDir, ca: &Ca, directives: &str) -> Self {
         let (certificate, key) = ca.certificate(&["127.0.0.1"]);
         std::fs::write(folder.path().join("tls.crt"), certificate).unwrap();
@@ -39,14 +39,14 @@ impl Nginx {
     }
 
     async fn start_as(folder: TempDir, options: &str, directives: &str) -> Self {
-        // The program cannot choose a port by itself, and a free one may be taken before it starts.
+        // nginx cannot choose a port by itself, and a free port may be taken before it starts.
         for _ in 0..5 {
             let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
             write_config(folder.path(), &format!("listen {address} {options};\n{directives}"));
             let mut child = launch(folder.path());
             let until = Instant::now() + START;
             while Instant::now() < until && child.try_wait().unwrap().is_none() {
-                // It is written when the port is bound.
+                // The file is written when the port is bound.
                 if folder.path().join("nginx.pid").exists() {
                     return Self { address, folder, child };
                 }
@@ -58,7 +58,7 @@ impl Nginx {
         panic!("nginx does not start: {}", read(folder.path(), "error.log"));
     }
 
-    /// Its first `number` requests: method, target, status, the condition that was sent, and the encodings that were allowed.
+    /// Its first `number` requests: method, target, status, the sent condition, and the accepted encodings.
     pub async fn log(&self, number: usize) -> Vec<String> {
         let until = Instant::now() + START;
         loop {
@@ -72,7 +72,7 @@ impl Nginx {
         }
     }
 
-    /// Where its files are.
+    /// The folder of its files.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -91,7 +91,7 @@ fn read(folder: &Path, file: &str) -> String {
 
 fn launch(folder: &Path) -> Child {
     let mut command = Command::new("nginx");
-    // Where Debian has it, and many users' PATH does not look.
+    // Debian's folder, which many users' PATH lacks.
     command.env("PATH", format!("{}:/usr/sbin", std::env::var("PATH").unwrap_or_default()));
     command.arg("-p").arg(folder).args(["-c", "nginx.conf", "-e", "error.log"]);
     command
@@ -102,7 +102,7 @@ fn launch(folder: &Path) -> Child {
         .unwrap_or_else(|error| panic!("this test needs the program `nginx` (Debian's package of that name): {error}"))
 }
 
-/// One process without a daemon, so that its end is the end of all; and nothing outside of its folder.
+/// One process that is no daemon, so that its end ends everything, with no files outside of its folder.
 fn write_config(folder: &Path, server: &str) {
     let modules = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
     let folders: String = modules.map(|module| format!("{module}_temp_path temp;\n")).concat();

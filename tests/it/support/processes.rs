@@ -1,15 +1,15 @@
-//! Processes that a test knows by a text in their command line.
+//! Finds processes by a text in their command line.
 
 use std::{collections::HashSet, path::Path, time::Duration};
 
 use tokio::time::{Instant, sleep};
 
-/// A text that stands in the command line of what a test starts, and of nothing else.
+/// A text for the command line of what a test starts, which occurs nowhere else.
 pub fn marker() -> String {
     format!("{}", fastrand::u32(100_000_000..))
 }
 
-/// The processes whose command line holds `marker`. That of a zombie is empty: see [`zombies`].
+/// The processes whose command line contains `marker`. The command line of a zombie is empty: see [`zombies`].
 pub fn processes(marker: &str) -> Vec<String> {
     let of =
         |pid: &Path| std::fs::read(pid.join("cmdline")).map(|line| String::from_utf8_lossy(&line).replace('\0', " "));
@@ -17,14 +17,14 @@ pub fn processes(marker: &str) -> Vec<String> {
     all.filter_map(|pid| of(&pid).ok()).filter(|line| line.contains(marker)).collect()
 }
 
-/// Fails unless all of them are gone within 3 s, and whatever is a zombie of launchers then within 10 s more.
+/// Fails unless all of them end within 3 s, and zombies of launchers within 10 s more.
 pub async fn all_gone(marker: &str, what: &str) {
     let until = Instant::now() + Duration::from_secs(3);
     while !processes(marker).is_empty() {
         assert!(Instant::now() < until, "{what}: {:?}", processes(marker));
         sleep(Duration::from_millis(10)).await;
     }
-    // Those of other tests too, which are at their beginning perhaps.
+    // Zombies of other tests count, too. Those tests may only have begun.
     let (dead, until) = (zombies(), Instant::now() + Duration::from_secs(10));
     while !dead.is_disjoint(&zombies()) {
         assert!(Instant::now() < until, "{what}: the zombies {dead:?}");
@@ -32,8 +32,8 @@ pub async fn all_gone(marker: &str, what: &str) {
     }
 }
 
-/// What launchers have not yet buried: what a program leaves so is its own affair while it runs, and a test's own children
-/// are looked at when it ends. Other tests run at the same time, so one that is seen is a fault only if it stays.
+/// The zombies of launchers. A running program's zombies are its own affair, and a test's own children are checked at its end.
+/// Other tests run at the same time, so a zombie is a fault only if it stays.
 pub fn zombies() -> HashSet<u32> {
     let (found, _) = held(std::process::id());
     let is_of_launcher = |process: u32| {
@@ -46,7 +46,8 @@ pub fn zombies() -> HashSet<u32> {
     dead.filter(|process| is_of_launcher(*process) == Some(true)).collect()
 }
 
-/// What a process and all that it started hold: the processes with their states, and their open files in all. Those of a gateway only
+/// A process and its descendants: their states, and how many open files they have together. Only root may count those of a
+/// gateway.
 /// root may count.
 pub fn held(process: u32) -> (Vec<(u32, char)>, usize) {
     let (mut found, mut files, mut next) = (Vec::new(), 0, vec![process]);

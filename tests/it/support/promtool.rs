@@ -1,8 +1,8 @@
-//! Prometheus' own judgement of metrics.
+//! Prometheus' own check of metrics.
 
 use std::{io::Write, process::Stdio};
 
-/// That `text` is in the exposition format, with names and help as they should be.
+/// Checks that `text` is in the exposition format, with proper names and help texts.
 #[track_caller]
 pub fn check_by_promtool(text: &str) {
     let mut promtool = std::process::Command::new("promtool")

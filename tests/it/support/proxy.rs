@@ -1,4 +1,4 @@
-//! A proxy before a real server: it notes each request, waits if it is told to, and passes everything on as it is.
+//! A proxy before a real server. It notes each request, can wait, and passes everything on unchanged.
 
 use std::{
     net::SocketAddr,
@@ -15,9 +15,9 @@ use tokio::{
 
 use super::upstream::{Request, read_request};
 
-/// A running proxy; it ends when it is dropped.
+/// A running proxy. It ends when this is dropped.
 pub struct Proxy {
-    /// Where it listens.
+    /// Its address.
     pub address: SocketAddr,
     requests: Arc<Mutex<Vec<Request>>>,
     pause: Arc<Mutex<Duration>>,
@@ -44,7 +44,7 @@ impl Proxy {
         Self { address, requests, pause, task }
     }
 
-    /// What was asked through it so far.
+    /// The requests so far.
     pub fn requests(&self) -> Vec<Request> {
         self.requests.lock().unwrap().clone()
     }

@@ -1,4 +1,4 @@
-//! Fills a registry over HTTP with what no tool makes: artifacts, annotations, and builds of any time.
+//! Fills a registry over HTTP with content that no tool makes: artifacts, annotations, and builds of any time.
 
 use std::net::SocketAddr;
 
@@ -11,7 +11,8 @@ const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 
 impl Registry {
-    /// Puts a manifest with this configuration under each of `tags`, and returns its digest. What `manifest` lacks is an
+    /// Puts a manifest with this configuration under each of `tags`, and returns its digest. Keys that `manifest` lacks are
+    /// those of an image.
     /// image's.
     pub async fn put(&self, repository: &str, tags: &[&str], mut manifest: Value, config: &Value) -> String {
         let config = config.to_string();

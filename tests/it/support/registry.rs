@@ -15,7 +15,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-/// The user of a registry that asks for one.
+/// The user of a registry with a password.
 pub const USER: &str = "ci";
 /// That user's password.
 pub const PASSWORD: &str = "right-password";
@@ -24,20 +24,20 @@ const PASSWORD_HASH: &str = "$2y$05$abcdefghijklmnopqrstuuBO.kmgTJhdt40M5ZyHgFmc
 /// How long a registry may take to start.
 const START: Duration = Duration::from_secs(20);
 
-/// What a registry wants of those who ask.
+/// What a registry demands of its clients.
 #[derive(Debug, Default, Clone)]
 pub struct Setup {
     /// [`USER`] and [`PASSWORD`].
     pub has_user: bool,
-    /// That they speak TLS and trust this certificate, with its key.
+    /// TLS with this certificate and its key.
     pub tls: Option<(PathBuf, PathBuf)>,
     /// A token from the server at this URL, signed with the key of this certificate.
     pub tokens: Option<(String, PathBuf)>,
 }
 
-/// A registry process; it ends when this is dropped.
+/// A registry process. It ends when this is dropped.
 pub struct Registry {
-    /// Host and port, as they stand in image references.
+    /// The host and port, as in image references.
     pub host: String,
     folder: TempDir,
     name: String,
@@ -62,7 +62,7 @@ impl Registry {
         let name = format!("test-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let folder = tempfile::tempdir().unwrap();
         let mut registry = Self { host: String::new(), folder, name, setup, child: None };
-        // The program cannot choose a port by itself, and a free one may be taken before it starts.
+        // The program cannot choose a port by itself, and a free port may be taken before it starts.
         for _ in 0..5 {
             let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
             registry.host = free.to_string();
@@ -73,7 +73,7 @@ impl Registry {
         panic!("docker-registry found no free port");
     }
 
-    /// Ends the process; its images stay.
+    /// Ends the process. Its images stay.
     pub async fn stop(&mut self) {
         self.child.take().expect("a running registry").kill().await.unwrap();
     }
@@ -83,7 +83,7 @@ impl Registry {
         assert!(self.launch().await, "docker-registry did not start again on {}", self.host);
     }
 
-    /// The same with another setup, and the images that it has.
+    /// Starts the process again with another setup. Its images stay.
     pub async fn restart_as(&mut self, setup: Setup) {
         self.setup = setup;
         self.restart().await;
@@ -94,7 +94,7 @@ impl Registry {
         succeeded(self.try_push(name, image).await);
     }
 
-    /// What skopeo says when that fails, as it must.
+    /// skopeo's error when the copy fails, as it must.
     pub async fn fail_to_push(&self, name: &str, image: &str) -> String {
         let output = self.try_push(name, image).await;
         assert!(!output.status.success(), "{image} was pushed");
@@ -109,24 +109,24 @@ impl Registry {
         skopeo(arguments.into_iter().chain([&*from, &*to])).await
     }
 
-    /// From now on its storage takes not a byte more, as a disk that is full; or it does again. Each write fails, with
-    /// another number than a full disk's, of which it tells nobody.
+    /// From now on, its storage accepts no byte more, as a full disk, or accepts bytes again. Each write fails with another
+    /// error number than on a full disk, but the registry reports neither.
     pub async fn is_full(&self, is_full: bool) {
         let id = self.child.as_ref().and_then(Child::id).expect("a running registry").to_string();
-        // The soft limit alone, which may be raised again.
+        // Only the soft limit, which may be raised again.
         let most = if is_full { "--fsize=0:" } else { "--fsize=unlimited:" };
         let output = start("prlimit", ["--pid", &*id, most]).output().await;
         succeeded(output.unwrap_or_else(|error| missing("prlimit", &error)));
     }
 
-    /// Copies the image `name` of the layout in `folder`, with all that belongs to it, to `image`.
+    /// Copies the image `name` of the layout in `folder`, with everything that belongs to it, to `image`.
     pub async fn push_all(&self, folder: &Path, name: &str, image: &str) {
         let (from, to) = (format!("oci:{}:{name}", folder.display()), format!("docker://{}/{image}", self.host));
         let arguments = ["--insecure-policy", "copy", "--all", "--quiet", "--dest-tls-verify=false", &from, &to];
         succeeded(skopeo(arguments.into_iter()).await);
     }
 
-    /// Lets the repository `to` (or the tag, by its folder) hold all that `from` does: the links that the registry itself
+    /// Gives the repository `to` (or the tag, by its folder) everything that `from` has: the links that the registry itself
     /// would write, without its wait for the disk at each.
     pub fn copy(&self, from: &str, to: &str) {
         fn links(from: &Path, to: &Path) {
@@ -143,12 +143,12 @@ impl Registry {
         links(&self.repositories().join(from), &self.repositories().join(to));
     }
 
-    /// Where it keeps its repositories.
+    /// The folder of its repositories.
     pub fn repositories(&self) -> PathBuf {
         self.folder.path().join("data/docker/registry/v2/repositories")
     }
 
-    /// Where it keeps the content of `digest`.
+    /// The file with the content of `digest`.
     pub fn blob(&self, digest: &str) -> PathBuf {
         let hex = digest.strip_prefix("sha256:").unwrap();
         self.folder.path().join("data/docker/registry/v2/blobs/sha256").join(&hex[..2]).join(hex).join("data")
@@ -159,7 +159,7 @@ impl Registry {
         format!("{}://{}/v2/{path}", if self.setup.tls.is_some() { "https" } else { "http" }, self.host)
     }
 
-    /// The digest of `image`, in skopeo's eyes.
+    /// The digest of `image`, by skopeo.
     pub async fn inspect(&self, image: &str) -> String {
         let image = format!("docker://{}/{image}", self.host);
         let user = format!("--creds={USER}:{PASSWORD}");
@@ -168,7 +168,7 @@ impl Registry {
         succeeded(skopeo(arguments.into_iter().chain([&*image])).await).trim().to_owned()
     }
 
-    /// Whether a process of ours serves the address, which it does until `stop`.
+    /// Whether our own process serves the address, which it does until `stop`.
     async fn launch(&mut self) -> bool {
         let mut child = start("docker-registry", ["serve".as_ref(), self.write_config().as_os_str()])
             .stdout(Stdio::null())
@@ -177,7 +177,7 @@ impl Registry {
             .unwrap_or_else(|error| missing("docker-registry", &error));
         let until = Instant::now() + START;
         while Instant::now() < until && child.try_wait().unwrap().is_none() {
-            // Another test's registry may have taken the port.
+            // The registry of another test may have taken the port.
             if self.greeting().await.is_some_and(|greeting| greeting == self.name) {
                 self.child = Some(child);
                 return true;

@@ -1,4 +1,4 @@
-//! What a Kubernetes Service is to a caller: one address, and connections that go to whoever is behind it when they begin.
+//! A Kubernetes Service, from a caller's side: one address, and each new connection goes to the server behind it.
 
 use std::{
     net::SocketAddr,
@@ -11,16 +11,16 @@ use tokio::{
     task::{JoinHandle, JoinSet},
 };
 
-/// A running service; it ends, with all its connections, when it is dropped.
+/// A running service. It ends with all its connections when this is dropped.
 pub struct Service {
-    /// Where it is reached.
+    /// Its address.
     pub address: SocketAddr,
     behind: Arc<Mutex<SocketAddr>>,
     task: JoinHandle<()>,
 }
 
 impl Service {
-    /// One with `behind` behind it.
+    /// A service before `behind`.
     pub async fn before(behind: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -32,7 +32,7 @@ impl Service {
                 let (mut caller, _) = listener.accept().await.unwrap();
                 let behind = *current.lock().unwrap();
                 connections.spawn(async move {
-                    // Whoever is not there is a connection that ends, as the caller will notice.
+                    // If nothing is behind it, the connection ends, as the caller will notice.
                     let mut server = TcpStream::connect(behind).await?;
                     server.set_nodelay(true)?;
                     caller.set_nodelay(true)?;
@@ -43,7 +43,7 @@ impl Service {
         Self { address, behind, task }
     }
 
-    /// New connections go to `behind` from now on; those that there are stay where they are.
+    /// New connections go to `behind` from now on. Open connections stay where they are.
     pub fn turn_to(&self, behind: SocketAddr) {
         *self.behind.lock().unwrap() = behind;
     }

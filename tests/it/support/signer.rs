@@ -1,4 +1,4 @@
-//! Keys and certificates of the tests' own, made by `openssl`, and tokens signed with them.
+//! Keys and certificates for tests, made by `openssl`, and tokens signed with them.
 
 use std::{
     path::PathBuf,
@@ -13,7 +13,7 @@ use base64::{
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// A key with a certificate that vouches for itself, for `localhost` and 127.0.0.1.
+/// A key with a self-signed certificate for `localhost` and 127.0.0.1.
 pub struct Signer {
     folder: TempDir,
 }
@@ -28,7 +28,7 @@ impl Signer {
             "/CN=test",
             "-addext",
             "subjectAltName=DNS:localhost,IP:127.0.0.1",
-            // Else clients take it for no server's.
+            // Otherwise clients do not take it for a server's certificate.
             "-addext",
             "basicConstraints=critical,CA:FALSE",
             "-keyout",
@@ -49,7 +49,7 @@ impl Signer {
         self.folder.path().join("key.pem")
     }
 
-    /// A token as the distribution project's registry wants it, with which `repository` may be pulled for `life` seconds.
+    /// A token as the distribution project's registry wants it. It permits pulls of `repository` for `life` seconds.
     pub fn token(&self, repository: &str, life: u64) -> String {
         let pem = std::fs::read_to_string(self.certificate()).unwrap();
         let der: String = pem.lines().filter(|line| !line.starts_with('-')).collect();
@@ -63,7 +63,7 @@ impl Signer {
         std::fs::write(file.path(), &text).unwrap();
         let mut command = Command::new("openssl");
         let signed = openssl(command.args(["dgst", "-sha256", "-sign"]).arg(self.key()).arg(file.path()));
-        // A certificate's base64 stands in the header as it is.
+        // A certificate's base64 is used in the header unchanged.
         assert!(STANDARD.decode(&der).is_ok());
         format!("{text}.{}", URL_SAFE_NO_PAD.encode(signed))
     }

@@ -1,5 +1,4 @@
-//! An upstream that behaves as badly as a test wants: it reads a request, notes it, and plays back
-//! steps, byte by byte if need be.
+//! An upstream that misbehaves as a test demands. It reads a request, notes it, and plays back steps, byte by byte if need be.
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -20,27 +19,27 @@ use tokio::{
 
 use super::{Reply, Verdict};
 
-/// One thing that an upstream does. After the last one it closes the connection.
+/// One step of an upstream. After the last step it closes the connection.
 #[derive(Debug, Clone)]
 pub enum Step {
     /// Sends these bytes at once.
     Send(Vec<u8>),
     /// Sends these bytes one by one, with a pause before each.
     Drip(Vec<u8>, Duration),
-    /// Sends these bytes again and again, for as long as the other side takes them.
+    /// Sends these bytes again and again, as long as the other side takes them.
     Flood(Vec<u8>),
-    /// Keeps the connection open and says no more.
+    /// Keeps the connection open and sends nothing more.
     Hang,
     /// Resets the connection.
     Reset,
 }
 
-/// What an upstream was asked.
+/// A received request.
 #[derive(Debug, Clone, Default)]
 pub struct Request {
     /// The method.
     pub method: String,
-    /// Path and query, as they stood in the request line.
+    /// The path and query, as in the request line.
     pub target: String,
     /// The headers, with names in lower case.
     pub headers: Vec<(String, String)>,
@@ -54,7 +53,7 @@ impl Request {
         self.headers.iter().find(|(header, _)| header == name).map(|(_, value)| value.as_str())
     }
 
-    /// The response to this request, without a body if it is a `HEAD`. `headers` is lines without their ends.
+    /// The response to this request, without a body if it is a `HEAD`. `headers` are lines without their ends.
     pub fn answer(&self, status: u16, headers: &str, body: impl AsRef<[u8]>) -> Vec<Step> {
         let mut bytes = response(status, headers, body.as_ref());
         if self.method == "HEAD" {
@@ -77,12 +76,12 @@ pub fn json_response(body: impl AsRef<[u8]>) -> Vec<u8> {
     response(200, "Content-Type: application/json", body)
 }
 
-/// What an upstream makes of a request.
+/// Turns a request into steps.
 pub type Play = dyn Fn(&Request) -> Vec<Step> + Send + Sync;
 
-/// A running upstream; it ends, with all its connections, when it is dropped.
+/// A running upstream. It ends with all its connections when this is dropped.
 pub struct Upstream {
-    /// Where it listens.
+    /// Its address.
     pub address: SocketAddr,
     play: Arc<Play>,
     requests: Arc<Mutex<Vec<Request>>>,
@@ -90,12 +89,12 @@ pub struct Upstream {
 }
 
 impl Upstream {
-    /// An upstream that plays what `play` makes of each request.
+    /// An upstream that answers each request with the steps of `play`.
     pub async fn start(play: impl Fn(&Request) -> Vec<Step> + Send + Sync + 'static) -> Self {
         Self::start_at(Ipv4Addr::LOCALHOST, Arc::new(play)).await
     }
 
-    /// The same at a loopback address of its own, so that nobody else takes its port while it refuses.
+    /// An upstream at a loopback address of its own, so that nothing else takes its port while it refuses connections.
     pub async fn start_apart(play: impl Fn(&Request) -> Vec<Step> + Send + Sync + 'static) -> Self {
         static COUNT: AtomicU16 = AtomicU16::new(1);
         let [high, low] = COUNT.fetch_add(1, Ordering::Relaxed).to_be_bytes();
@@ -114,7 +113,7 @@ impl Upstream {
         Self::start(move |_| vec![Step::Send(response.clone())]).await
     }
 
-    /// What it was asked so far.
+    /// The requests so far.
     pub fn requests(&self) -> Vec<Request> {
         self.requests.lock().unwrap().clone()
     }
@@ -177,7 +176,7 @@ pub(super) async fn read_request(stream: &mut TcpStream) -> Option<Request> {
     Some(request)
 }
 
-/// Plays `steps` as far as the other side listens.
+/// Plays `steps` as long as the other side listens.
 async fn perform(mut stream: TcpStream, steps: Vec<Step>) {
     for step in steps {
         match step {
@@ -199,13 +198,13 @@ async fn perform(mut stream: TcpStream, steps: Vec<Step>) {
             Step::Reset => return stream.set_zero_linger().unwrap(),
         }
     }
-    // Ends the answer, and lets the other side read it: a socket closed with unread input resets.
+    // Ends the answer and lets the other side read it: closing a socket with unread input resets the connection.
     let _ = stream.shutdown().await;
     let _ = stream.read_to_end(&mut Vec::new()).await;
 }
 
-/// Checks how a fault looks from outside: an error to Argo CD, with `status`, a flat body with `code`, and a
-/// message that names the route and says `says`. Returns the message.
+/// Checks how a fault looks from outside: an error for Argo CD with `status`, a flat body with `code`, and a message that names
+/// the route and contains `says`. Returns the message.
 #[track_caller]
 pub fn refused(reply: &Reply, status: u16, code: &str, says: &str) -> String {
     assert!(matches!(reply.verdict(), Verdict::Error { status: Some(_), .. }), "{says}: {:?}", reply.verdict());

@@ -1,4 +1,4 @@
-//! A client that comes by TLS.
+//! A client that connects by TLS.
 
 use std::{io, net::SocketAddr, sync::Arc};
 
@@ -13,12 +13,12 @@ use tokio_rustls::{
     },
 };
 
-/// A client that believes one CA.
+/// A client that trusts one CA.
 #[derive(Clone)]
 pub struct Visitor(Arc<ClientConfig>);
 
 impl Visitor {
-    /// One that believes the CA with the certificate `ca`, shows `certificate` with its key, and offers `protocols` by ALPN.
+    /// A client that trusts the CA certificate `ca`, shows `certificate` with its key, and offers `protocols` by ALPN.
     pub fn new(ca: &str, certificate: Option<&(String, String)>, protocols: &[&str]) -> Self {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_slice(ca.as_bytes()).unwrap()).unwrap();
@@ -37,12 +37,12 @@ impl Visitor {
         Self(Arc::new(config))
     }
 
-    /// A connection to `address`, which is to be `localhost`.
+    /// A connection to `address`, whose name must be `localhost`.
     pub async fn connect(&self, address: SocketAddr) -> io::Result<TlsStream<TcpStream>> {
         self.secure(TcpStream::connect(address).await?).await
     }
 
-    /// The same over `stream`.
+    /// A connection over `stream`.
     pub async fn secure(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
         TlsConnector::from(Arc::clone(&self.0)).connect(ServerName::try_from("localhost").unwrap(), stream).await
     }

@@ -1,4 +1,4 @@
-//! HTTP as bytes: what Argo CD's client sends, and what came back.
+//! HTTP as bytes: the requests of Argo CD's client, and the responses.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -13,7 +13,7 @@ use super::{
     argo::{Verdict, judge, judge_raw},
 };
 
-/// A response, whole.
+/// A whole response.
 #[derive(Debug, Clone)]
 pub struct Reply {
     /// The status.
@@ -22,7 +22,7 @@ pub struct Reply {
     pub headers: Vec<(String, String)>,
     /// The body.
     pub body: Vec<u8>,
-    /// Every byte of it.
+    /// All bytes of the response.
     pub raw: Vec<u8>,
 }
 
@@ -57,7 +57,7 @@ impl Reply {
         judge_raw(&self.raw)
     }
 
-    /// The parameter sets of an answer, as JSON text; `[]` for an explicitly empty one.
+    /// The parameter sets of an answer, as JSON text. `[]` for an explicitly empty one.
     pub fn sets(&self) -> String {
         match self.verdict() {
             Verdict::Parameters(sets) => serde_json::to_string(&sets).unwrap(),
@@ -92,7 +92,7 @@ pub async fn exchange(address: SocketAddr, request: &[u8]) -> Reply {
     read_reply(&mut stream).await
 }
 
-/// The same, from the loopback address `own`.
+/// As [`send`], from the loopback address `own`.
 pub async fn exchange_from(own: Ipv4Addr, address: SocketAddr, request: &[u8]) -> Reply {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind((own, 0).into()).unwrap();
@@ -101,14 +101,14 @@ pub async fn exchange_from(own: Ipv4Addr, address: SocketAddr, request: &[u8]) -
     read_reply(&mut stream).await
 }
 
-/// The same, of the admin listener, whose answers are not for Argo CD.
+/// As [`send`], to the admin listener, whose answers are not for Argo CD.
 pub async fn exchange_admin(address: SocketAddr, request: &[u8]) -> Reply {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(request).await.unwrap();
     read_whole(&mut stream).await
 }
 
-/// Reads one response. No reply of the main listener may look empty to Argo CD by accident; this panics when one does.
+/// Reads one response. Panics if a reply of the main listener would look empty to Argo CD by accident.
 pub async fn read_reply(stream: &mut (impl AsyncRead + Unpin)) -> Reply {
     let reply = read_whole(stream).await;
     if reply.header("content-type") == Some("application/json") {

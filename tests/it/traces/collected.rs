@@ -1,5 +1,5 @@
-//! What a collector sees: a span for a request, the run of its backend, each part of it, each program and each request
-//! that leaves, as parts of one another.
+//! What a collector gets: a span for a request, for the run of its backend, for each step, program and outgoing request, nested
+//! in each other.
 
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ async fn a_request_is_one_tree_from_its_caller_to_its_upstream() {
         assert_eq!((&*hex(&span.trace_id), &*hex(&span.parent_span_id)), (TRACE, parent), "{}", span.name);
         assert!(span.start_time_unix_nano <= span.end_time_unix_nano && span.status.is_none(), "{span:?}");
     }
-    // Only the request's parent is another program's.
+    // Only the parent of the request's span belongs to another program.
     let remote: Vec<u32> = spans.iter().filter(|span| span.flags & 0x200 != 0).map(|span| span.flags).collect();
     assert_eq!(remote, [0x301]);
     assert_eq!(upstream.requests()[0].header("traceparent"), Some(&*place(get)));
@@ -124,7 +124,7 @@ async fn failures_are_told_by_their_kind() {
     assert_eq!(of("GET", "http.request.resend_count"), text(["", "1", "2"]));
     let request = "POST /{route}/api/v1/getparams.execute";
     assert_eq!(of(request, "error.type"), text(["backend_failed", "backend_failed", "unknown_route"]));
-    // What a caller did wrong is no failure of a server.
+    // A caller's mistake is no failure of the server.
     let failures = spans.iter().filter(|span| span.name == request).map(|span| span.status.is_some());
     assert_eq!(failures.collect::<Vec<_>>(), [true, true, false]);
 }
@@ -181,7 +181,7 @@ async fn the_share_decides_and_so_does_who_asks() {
     assert!(finished(&collector, exporting).await.is_empty());
     let seen = upstream.requests();
     assert_eq!(seen[0].header("traceparent"), Some(&*unsampled));
-    // Those who are asked do not decide anew.
+    // Upstreams do not decide again.
     assert!(seen[1].header("traceparent").unwrap().ends_with("-02"), "{seen:?}");
 }
 

@@ -1,4 +1,4 @@
-//! A collector of a test: it takes OTLP over HTTP, and reads what it gets with OpenTelemetry's own messages.
+//! A collector for tests. It accepts OTLP over HTTP, and decodes it with OpenTelemetry's own messages.
 
 use std::time::Duration;
 
@@ -16,12 +16,12 @@ use crate::support::{
     upstream::{Step, Upstream, response},
 };
 
-/// A collector that is there.
+/// A collector that works.
 pub async fn collector() -> Upstream {
     Upstream::always(response(200, "Content-Type: application/x-protobuf", "")).await
 }
 
-/// A gateway with `routes` that sends its traces to `collector`, with `more` in their section of the configuration.
+/// A gateway with `routes` that sends its traces to `collector`, with `more` in its section `traces`.
 pub async fn serve(collector: &Upstream, more: Value, routes: &Value) -> (TestApp, Exporting) {
     let mut traces = json!({"endpoint": format!("http://{}", collector.address)});
     traces.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -42,13 +42,13 @@ pub fn spans(collector: &Upstream) -> Vec<Span> {
     decoded.flat_map(|of| of.scope_spans).flat_map(|of| of.spans).collect()
 }
 
-/// Every span, when all that has ended was sent.
+/// Every span, when all finished spans were sent.
 pub async fn finished(collector: &Upstream, exporting: Exporting) -> Vec<Span> {
     exporting.finish(Duration::from_secs(20)).await;
     spans(collector)
 }
 
-/// What is said of all spans.
+/// The attributes of all spans.
 pub fn resource(collector: &Upstream) -> Vec<KeyValue> {
     let requests = collector.requests();
     let request = ExportTraceServiceRequest::decode(&*requests[0].body).unwrap();
@@ -94,7 +94,7 @@ pub fn hex(bytes: &[u8]) -> String {
     base16ct::lower::encode_string(bytes)
 }
 
-/// A collector's answers, one after the other; the last one stays.
+/// A collector's answers, one after the other. The last one repeats.
 pub async fn answering(answers: Vec<Vec<Step>>) -> Upstream {
     let count = std::sync::atomic::AtomicUsize::new(0);
     Upstream::start(move |_| {

@@ -1,4 +1,4 @@
-//! A collector in trouble: answers do not wait for it, what waits for it is bounded, and what is lost is counted.
+//! A collector in trouble: answers do not wait for it, the queue is limited, and lost spans are counted.
 
 use std::{sync::Arc, time::Duration};
 
@@ -28,7 +28,7 @@ async fn counted(app: &TestApp, outcome: &str, expected: u64) {
     let until = Instant::now() + Duration::from_secs(30);
     while count(app, outcome).await != expected {
         assert!(Instant::now() < until, "{outcome}: {}", count(app, outcome).await);
-        // The pause that a collector asks for is over by the gateway's clock.
+        // The pause that a collector asks for ends by the gateway's clock.
         app.clock.advance(Duration::from_secs(1));
         sleep(Duration::from_millis(20)).await;
     }
@@ -44,7 +44,7 @@ async fn answers_do_not_wait_for_a_collector() {
     for n in 0..100 {
         assert_eq!(app.ask("r", json!({"n": n})).await.status, 200);
     }
-    // 4096 wait, 512 at most are on their way.
+    // 4096 wait, and at most 512 are on their way.
     let dropped = count(&app, "dropped").await;
     assert!((5000 - 4096 - 512..=5000 - 4096).contains(&dropped), "{dropped}");
     assert_eq!(count(&app, "sent").await, 0);

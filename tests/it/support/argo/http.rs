@@ -2,14 +2,14 @@
 
 pub(super) type Headers = Vec<(String, String)>;
 
-/// What arrived of a body, and what ended the reading if that was not the end.
+/// The received part of a body, and the error that ended it early.
 pub(super) struct Body(pub(super) Vec<u8>, pub(super) Option<&'static str>);
 
 /// Go's error for a message that breaks off.
 pub(super) const CUT: &str = "unexpected EOF";
 
-/// `http.ReadResponse`: interim answers are skipped, `chunked` outranks `Content-Length`, and without either the body
-/// lasts until the connection is closed.
+/// `http.ReadResponse`: skips interim answers. `chunked` outranks `Content-Length`. Without either, the body lasts until the
+/// connection is closed.
 pub(super) fn receive(mut rest: &[u8]) -> Result<(u16, Headers, Body), String> {
     loop {
         let head = line(&mut rest).ok_or(CUT)?;
@@ -51,7 +51,7 @@ pub(super) fn bodiless(status: u16) -> bool {
     matches!(status, 100..=199 | 204 | 304)
 }
 
-/// Header lines up to a blank one. A line that starts with a space continues the one before.
+/// Header lines up to a blank line. A line that starts with a space continues the line before.
 fn read_headers(rest: &mut &[u8]) -> Result<Headers, String> {
     let mut headers = Headers::new();
     loop {
@@ -74,7 +74,7 @@ fn read_headers(rest: &mut &[u8]) -> Result<Headers, String> {
     }
 }
 
-/// Takes a line off, without its `\n` or `\r\n`.
+/// Removes the first line, without its `\n` or `\r\n`.
 fn line(rest: &mut &[u8]) -> Option<String> {
     let end = rest.iter().position(|byte| *byte == b'\n')?;
     let line = rest[..end].strip_suffix(b"\r").unwrap_or(&rest[..end]);
@@ -87,13 +87,13 @@ fn digits(text: &str, radix: u32) -> Option<usize> {
     usize::from_str_radix(text, radix).ok().filter(|_| !text.starts_with('+'))
 }
 
-/// All values of a header, whose name is matched without case.
+/// All values of a header. Names match without case.
 pub(super) fn values<'a>(headers: &'a [(String, String)], name: &str) -> impl Iterator<Item = &'a str> {
     let same = move |(key, _): &&(String, String)| key.eq_ignore_ascii_case(name);
     headers.iter().filter(same).map(|(_, value)| value.as_str())
 }
 
-/// What came of a chunked body before its end or its first fault, which is read all the same.
+/// The bytes of a chunked body before its end or its first fault. Go reads them despite a fault.
 fn read_chunks(mut rest: &[u8]) -> Body {
     let mut bytes = Vec::new();
     let broken = loop {

@@ -4,18 +4,18 @@ use serde_json::Value;
 
 use super::http::CUT;
 
-/// What JSON takes for white space.
+/// JSON's white space.
 pub(super) const BLANK: [char; 4] = [' ', '\t', '\r', '\n'];
 
-/// The first JSON value of a text that does not start with a blank, and what follows it.
+/// The first JSON value of a text that does not start with white space, and the rest.
 pub(super) fn first_value(text: &str) -> Result<(Value, &str), String> {
     let mut stream = serde_json::Deserializer::from_str(text).into_iter();
     let value = stream.next().ok_or(CUT)?.map_err(|error| error.to_string())?;
     Ok((value, &text[stream.byte_offset()..]))
 }
 
-/// Each member of that name in the JSON object a text starts with, and the text from there on. (A `Value` keeps only
-/// the last of repeated members.)
+/// Each member called `name` in the JSON object at the start of a text, and the text from there on. (A `Value` keeps only the
+/// last of repeated members.)
 pub(super) fn members<'a>(mut text: &'a str, name: &str) -> Vec<(Value, &'a str)> {
     let skip = |text: &'a str, mark: [char; 2]| text.trim_start_matches(BLANK).trim_start_matches(mark).trim_start();
     let mut found = Vec::new();
@@ -30,12 +30,12 @@ pub(super) fn members<'a>(mut text: &'a str, name: &str) -> Vec<(Value, &'a str)
     found
 }
 
-/// Go folds case as Unicode does, to which the long s of old print is an `s`.
+/// Go folds case as Unicode does, where the long s is an `s`.
 pub(super) fn folds(key: &str, name: &str) -> bool {
     key.replace('ſ', "s").eq_ignore_ascii_case(name)
 }
 
-/// What Go decodes into an `any`: every number a float64.
+/// What Go decodes into an `any`: every number is a float64.
 pub(super) fn float64(value: Value) -> Value {
     match value {
         Value::Number(number) => {

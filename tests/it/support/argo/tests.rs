@@ -3,8 +3,8 @@
 use super::{Verdict, judge, judge_raw};
 use serde_json::{Value, json};
 
-/// What a case is expected to come to: sets as JSON, a word of the accident, the status and all of the condition
-/// (`Shows`) or a word of it (`Fails`, where it is not Argo CD's own text).
+/// The expected verdict: sets as JSON, a word of the accident, the status and the whole condition (`Shows`), or a word of the
+/// condition (`Fails`, where the text is not Argo CD's own).
 enum Expect {
     Sets(&'static str),
     Explicit,
@@ -14,7 +14,7 @@ enum Expect {
 }
 use Expect::{Accident, Explicit, Fails, Sets, Shows};
 
-/// A response with a header or two, or with none and a body that lasts until the connection is closed.
+/// A response with some headers, or with none and a body that lasts until the connection is closed.
 macro_rules! http {
     ($status:literal, $body:literal) => {
         http!($status, "Server: x", $body)
