@@ -1,11 +1,11 @@
-//! The gateway without its own accept loop: what that loop is divided by.
+//! The gateway without its own accept loop. The figures of that loop are divided by this server's.
 //!
-//! It reads the gateway's configuration, and serves the gateway's own router with all that stands behind it, log lines and
-//! metrics included. In cleartext it does so by `axum::serve`, which the loop took the place of; with `server.tls` by the
-//! least loop that tokio-rustls and hyper allow, with the same certificate.
+//! It reads the gateway's configuration and serves the gateway's own router with everything behind it, log lines and metrics
+//! included. In cleartext it uses `axum::serve`, which the gateway's loop replaced. With `server.tls` it uses the least loop
+//! that tokio-rustls and hyper allow, with the same certificate.
 //!
-//! It deliberately lacks what the loop is for: limits of connections and times, refusals in our form, counts of connections,
-//! HTTP/2, a drain. Nor does it renew anything, or have an admin listener.
+//! It deliberately lacks what the loop is for: limits of connections and times, refusals in the gateway's form, counts of
+//! connections, HTTP/2, a drain. It renews nothing and has no admin listener.
 //!
 //! Usage: `bare gateway.yaml`
 
@@ -46,7 +46,7 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Serves `router` on each connection that shakes hands, for as long as it lasts.
+/// Serves `router` on each connection after its TLS handshake.
 async fn serve_tls(listener: &TcpListener, tls: &ServerTls, router: &Router) -> anyhow::Result<()> {
     loop {
         let (stream, _) = listener.accept().await?;

@@ -1,15 +1,15 @@
-//! The bare look-up: two `HEAD`s at once to a registry, by an HTTP client set up like the gateway's, and nothing else. What
-//! the gateway spends on a look-up is divided by what this one does.
+//! The bare lookup: two `HEAD`s at once to a registry, by an HTTP client set up like the gateway's, and nothing else. The
+//! gateway's cost of a lookup is divided by this one's.
 //!
 //! It looks up in two ways.
 //!
-//! - The loop: `POST /loop?seconds=3&tasks=4` has so many tasks look up pair after pair, then tells how many they were and
-//!   how long one took. Nobody asks for a pair and nobody gets it.
+//! - The loop: `POST /loop?seconds=3&tasks=4` lets so many tasks look up pair after pair. It returns the number of pairs and
+//!   the time for one. No request waits for a pair.
 //! - The server: `POST /{route}/api/v1/getparams.execute` answers one pair, as the gateway would: the bearer token is
 //!   compared, the tag is read from the body, the answer is JSON.
 //!
-//! It deliberately lacks everything else: a cache, deadlines, single flight, credentials, limits, logs, metrics, a second look
-//! at a 404, and errors that tell anything.
+//! It deliberately lacks everything else: a cache, deadlines, single flight, credentials, limits, logs, metrics, a second
+//! request after a 404, and helpful errors.
 //!
 //! Usage: `HEADS_REGISTRY=127.0.0.1:5000 heads 127.0.0.1:4362`
 
@@ -37,7 +37,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 const AUTHORIZATION_EXPECTED: &[u8] = b"Bearer strong-password";
-/// What the gateway accepts, too.
+/// The gateway accepts these too.
 const MANIFESTS: &str = "application/vnd.oci.image.index.v1+json, application/vnd.docker.distribution.manifest.list.v2+json, \
                          application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json";
 const DIGEST: &str = "docker-content-digest";
@@ -93,7 +93,7 @@ impl Heads {
         Ok(digest.to_str()?.to_owned())
     }
 
-    /// Looks up pair after pair, each of another tag than the one before; how long each took.
+    /// Looks up pair after pair, each with another tag than the one before. Returns the time of each.
     async fn pairs(&self, until: Instant) -> anyhow::Result<Vec<Duration>> {
         let mut times = Vec::new();
         let mut began = Instant::now();

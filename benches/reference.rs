@@ -1,11 +1,10 @@
-//! The bare reference server: what the performance figures of `appset-gateway` are divided by.
+//! The bare reference server. The gateway's performance figures are divided by this server's.
 //!
 //! It does the least that a plugin with a cache can do on the same stack, and gives the same
 //! answers to the same requests: axum routes the request, the bearer token is compared, the body
 //! is parsed by `serde_json`, the canonical text of the input is looked up in a moka cache, and the
-//! bytes found there are the answer. The route `miss` asks the upstream named by
-//! `REFERENCE_UPSTREAM` with reqwest, or if `REFERENCE_CLIENT` is `hyper-util` with that crate's client, maps its items and keeps
-//! nothing.
+//! bytes found there are the answer. The route `miss` asks the upstream named by `REFERENCE_UPSTREAM` and keeps nothing. It
+//! uses reqwest, or hyper-util's client if `REFERENCE_CLIENT` is `hyper-util`.
 //!
 //! It deliberately lacks everything else: configuration, logs, metrics, request ids, deadlines,
 //! single flight, graceful shutdown, a token comparison in constant time, and errors that Argo CD
@@ -71,7 +70,7 @@ async fn main() -> anyhow::Result<()> {
 }
 
 impl Upstream {
-    /// The client is built only where it is needed: its trust store costs start time and memory.
+    /// The client is built only if it is needed: its trust store costs start time and memory.
     fn from_environment() -> anyhow::Result<Option<Self>> {
         let Ok(url) = std::env::var("REFERENCE_UPSTREAM") else {
             return Ok(None);

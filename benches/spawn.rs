@@ -1,11 +1,11 @@
-//! The bare start of programs: what one-shot scripts of `appset-gateway` are divided by.
+//! The bare start of programs. The figures of the gateway's one-shot scripts are divided by this server's.
 //!
-//! `POST /{route}/api/v1/getparams.execute` runs the route's command by `tokio::process`, feeds it the body and answers with
-//! the list that it prints. The command of the route `worker` is started once, and asked in lines of JSON, one question at a
-//! time. The token is compared; that is all.
+//! `POST /{route}/api/v1/getparams.execute` runs the route's command by `tokio::process`, writes the body to its stdin and
+//! answers with the list that it prints. The command of the route `worker` is started once, and asked in lines of JSON, one
+//! question at a time. The token is compared, and nothing else is checked.
 //!
-//! It deliberately lacks everything else: a work folder, limits, an end of what the program leaves behind, deadlines, errors
-//! that tell anything, logs, metrics and a cache.
+//! It deliberately lacks everything else: a work folder, limits, cleaning up after programs, deadlines, helpful errors, logs,
+//! metrics and a cache.
 //!
 //! Usage: `SPAWN_COMMANDS='{"cat": ["/bin/cat", "list.json"]}' spawn 127.0.0.1:4363`
 
@@ -32,7 +32,7 @@ use tokio::{
 
 const AUTHORIZATION_EXPECTED: &[u8] = b"Bearer strong-password";
 
-/// The route whose command stays.
+/// The route whose program stays.
 const WORKER: &str = "worker";
 
 type Commands = HashMap<String, Vec<String>>;

@@ -1,9 +1,8 @@
 //! The upstream of two scenarios.
 //!
-//! - The miss: `GET /v1/items` answers ten items, the same every time. It deliberately lacks authentication, paging,
-//!   latency and failures: it stands on the client's core and should take as little of it as possible, so that the
-//!   figures are the gateway's own.
-//!   `GET /v1/unchanged` answers the same with an `ETag`, and 304 to whoever knows it.
+//! - The miss: `GET /v1/items` always answers the same ten items. It deliberately lacks authentication, paging, latency and
+//!   failures: it shares the client's core and should take as little of it as possible, so that the figures are the gateway's
+//!   own. `GET /v1/unchanged` answers the same with an `ETag`, and 304 to clients that send it.
 //! - The soak: `GET /v1/items/7` answers ten items that name the 7, about 4 KiB together, and the `turn` of the answer,
 //!   which rises. Every 50th request of this kind fails.
 //!
@@ -25,11 +24,11 @@ use axum::{
 use serde_json::{Value, json};
 
 const NAMES: &str = "abcdefghij";
-/// The version of what does not change.
+/// The version of the unchanged items.
 const TAG: &str = "\"v1\"";
 /// One of so many numbered requests fails.
 const FAILS: u64 = 50;
-/// The size of what fills a numbered item, in bytes.
+/// The size of the filling of a numbered item, in bytes.
 const FILLER: usize = 340;
 
 static TURNS: AtomicU64 = AtomicU64::new(0);

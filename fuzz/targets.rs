@@ -1,4 +1,5 @@
-//! The fuzz targets: the properties of `tests/it/fuzz`, where they are held against the seeds, for libFuzzer to break.
+//! The fuzz targets: libFuzzer searches for bytes that break the properties of `tests/it/fuzz`. The tests check the same
+//! properties with the seeds.
 
 #[path = "../tests/it/fuzz/answers.rs"]
 pub mod answers;

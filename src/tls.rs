@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_are_of_no_use_are_named() {
+    fn unusable_files_are_named() {
         let folder = tempfile::tempdir().unwrap();
         let mut config = config(folder.path());
         let put = |name: &str, content: &str| std::fs::write(folder.path().join(name), content).unwrap();
@@ -207,11 +207,11 @@ mod tests {
         put("ca.crt", &pem);
         build(&config).unwrap();
         config = TlsConfig { client_ca: None, require_client_certificate: true, ..config };
-        assert!(build(&config).unwrap_err().contains("nobody could connect"));
+        assert!(build(&config).unwrap_err().contains("no client could connect"));
     }
 
     #[test]
-    fn what_is_renewed_is_used_and_what_is_broken_is_not() {
+    fn renewed_files_are_used_and_broken_files_are_not() {
         let folder = tempfile::tempdir().unwrap();
         let config = config(folder.path());
         let renew = |year: i32| {
@@ -231,7 +231,7 @@ mod tests {
         let good = std::fs::read(&config.key).unwrap();
         std::fs::write(&config.key, "half a key").unwrap();
         tls.refresh();
-        assert!(Arc::ptr_eq(&first, &tls.server()), "what is broken is not used");
+        assert!(Arc::ptr_eq(&first, &tls.server()), "broken files are not used");
         std::fs::write(&config.key, good).unwrap();
         tls.refresh();
         assert_eq!(tls.not_after(), 2_240_611_200);

@@ -71,7 +71,7 @@ pub struct Outbound {
     proxy: Option<Proxy>,
     metrics: Option<OutboundMetrics>,
     named: Arc<Named>,
-    lines: Mutex<HashMap<ClientOptions, Arc<HttpClient>>>,
+    clients: Mutex<HashMap<ClientOptions, Arc<HttpClient>>>,
 }
 
 /// How destinations are reached. Callers with equal options share connections, limits and what was learned.
@@ -92,7 +92,7 @@ pub struct HttpClient {
     client: Transport,
     destinations: Bounded<Arc<str>, Arc<Destination>>,
     budgets: Budgets,
-    kept: ConditionalCache,
+    conditional: ConditionalCache,
     metrics: Option<OutboundMetrics>,
     named: Arc<Named>,
 }
@@ -107,7 +107,7 @@ impl Outbound {
     /// No clients yet. `clock` measures rests and pauses.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         let addresses = Addresses::new(Arc::new(SystemNames), &[], None);
-        Self { clock, addresses, proxy: None, metrics: None, named: Arc::default(), lines: Mutex::default() }
+        Self { clock, addresses, proxy: None, metrics: None, named: Arc::default(), clients: Mutex::default() }
     }
 
     /// Looks names up with `names`, may also reach the `allowed` networks, and uses `proxy`.
@@ -138,8 +138,8 @@ impl Outbound {
     /// # Errors
     /// When the certificates cannot be read. The text names the file.
     pub fn line(&self, terms: ClientOptions) -> Result<Arc<HttpClient>, String> {
-        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(line) = lines.get(&terms) {
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(line) = clients.get(&terms) {
             return Ok(Arc::clone(line));
         }
         let line = Arc::new(HttpClient {
@@ -148,11 +148,11 @@ impl Outbound {
             clock: Arc::clone(&self.clock),
             destinations: bounded_cache::new(MAX_DESTINATIONS),
             budgets: Budgets::default(),
-            kept: ConditionalCache::default(),
+            conditional: ConditionalCache::default(),
             metrics: self.metrics.clone(),
             named: Arc::clone(&self.named),
         });
-        lines.insert(terms, Arc::clone(&line));
+        clients.insert(terms, Arc::clone(&line));
         Ok(line)
     }
 }
@@ -187,73 +187,73 @@ impl HttpClient {
     /// URL, without the query.
     pub async fn fetch(&self, mut call: Call) -> Result<Reply, BackendError> {
         let account = call.account();
-        let kept = self.kept.prepare(&mut call, &account);
-        let reply = self.travel(&call, account).await.and_then(|reply| match kept {
-            Some(kept) => self.kept.settle(&kept, reply),
+        let request = self.conditional.prepare(&mut call, &account);
+        let reply = self.send_with_retries(&call, account).await.and_then(|reply| match request {
+            Some(request) => self.conditional.settle(&request, reply),
             None => Ok(reply),
         });
         reply.map_err(|error| error.within(&call))
     }
 
-    async fn travel(&self, call: &Call, account: Arc<str>) -> Result<Reply, BackendError> {
+    async fn send_with_retries(&self, call: &Call, account: Arc<str>) -> Result<Reply, BackendError> {
         let origin = origin(&call.url);
         let destination = self.destinations.get_with(Arc::clone(&origin), || Arc::new(Destination::new(&self.terms)));
         let (secrets, owner) = (Secrets::of_headers(&call.headers), (origin, account));
         let took = Duration::ZERO;
-        let mut journey = RetryState { call, secrets, owner, destination, pass: None, attempts: 0, took };
-        let first = self.attempt(&mut journey).await;
+        let mut state = RetryState { call, secrets, owner, destination, pass: None, attempts: 0, took };
+        let first = self.attempt(&mut state).await;
         if let (Some(metrics), Err(error)) = (&self.metrics, &first) {
             metrics.spared(self.named.of(&call.url), counts::spared(error));
         }
         let mut outcome = first?;
-        journey.destination.retries.deposit();
-        while let Some(wait) = journey.wait(&outcome) {
-            if !journey.destination.retries.withdraw() {
+        state.destination.retries.deposit();
+        while let Some(wait) = state.wait(&outcome) {
+            if !state.destination.retries.withdraw() {
                 break;
             }
             sleep(wait).await;
             // Another call may have opened the breaker meanwhile. Then the last outcome stands.
-            let Ok(next) = self.attempt(&mut journey).await else { break };
+            let Ok(next) = self.attempt(&mut state).await else { break };
             outcome = next;
         }
-        if let Some(pass) = journey.pass {
+        if let Some(pass) = state.pass {
             pass.end(end_of(&outcome), self.clock.now());
         }
         match outcome {
-            Ok(reply) => Ok(Reply { attempts: journey.attempts, ..reply }),
+            Ok(reply) => Ok(Reply { attempts: state.attempts, ..reply }),
             Err(failure) => Err(failure.into_error()),
         }
     }
 
     /// Sends the request once, when it is its turn.
-    async fn attempt(&self, journey: &mut RetryState<'_>) -> Result<Outcome, BackendError> {
-        let destination = Arc::clone(&journey.destination);
+    async fn attempt(&self, state: &mut RetryState<'_>) -> Result<Outcome, BackendError> {
+        let destination = Arc::clone(&state.destination);
         // Checked before the wait, which would be in vain, and again after it.
-        self.check(journey)?;
-        let _turn = destination.turn(journey.call.deadline).await?;
-        self.check(journey)?;
-        if journey.pass.is_none() {
-            journey.pass = Some(destination.breaker.enter(self.clock.now())?);
+        self.check(state)?;
+        let _turn = destination.turn(state.call.deadline).await?;
+        self.check(state)?;
+        if state.pass.is_none() {
+            state.pass = Some(destination.breaker.enter(self.clock.now())?);
         }
-        journey.attempts += 1;
+        state.attempts += 1;
         let began = Instant::now();
-        let span = journey.span();
-        let mut outcome = span.instrument(self.client.exchange(journey.call, &journey.secrets)).await?;
-        journey.took = began.elapsed();
+        let span = state.span();
+        let mut outcome = span.instrument(self.client.exchange(state.call, &state.secrets)).await?;
+        state.took = began.elapsed();
         span.note(|record| counts::note(&outcome, record));
         if let Ok(reply) = &mut outcome {
-            self.budgets.learn(&journey.owner, reply, self.clock.now());
+            self.budgets.learn(&state.owner, reply, self.clock.now());
         }
         if let Some(metrics) = &self.metrics {
-            metrics.sent(self.named.of(&journey.call.url), counts::sent(&outcome), journey.took);
+            metrics.sent(self.named.of(&state.call.url), counts::sent(&outcome), state.took);
         }
         Ok(outcome)
     }
 
-    fn check(&self, journey: &RetryState<'_>) -> Result<(), BackendError> {
+    fn check(&self, state: &RetryState<'_>) -> Result<(), BackendError> {
         let now = self.clock.now();
-        self.budgets.check(&journey.owner, now)?;
-        journey.destination.breaker.check(now)
+        self.budgets.check(&state.owner, now)?;
+        state.destination.breaker.check(now)
     }
 }
 
