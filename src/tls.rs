@@ -3,13 +3,10 @@
 
 pub(crate) mod pem;
 
-use std::{
-    path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 use rustls::{
     RootCertStore, ServerConfig,
     crypto::aws_lc_rs,
@@ -99,7 +96,7 @@ impl ServerTls {
     /// Reads the files again. Valid content replaces the old one. Otherwise the old content stays, and the problem is logged.
     pub(crate) fn refresh(&self) {
         let read = Loaded::read(&self.config);
-        let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut trouble = self.trouble.lock();
         match read {
             Ok(loaded) => {
                 *trouble = None;

@@ -6,14 +6,10 @@ mod exporter;
 #[cfg(feature = "otlp")]
 mod otlp;
 
-use std::{
-    collections::BTreeMap,
-    path::PathBuf,
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use http::{HeaderName, header};
+use parking_lot::Mutex;
 use reqwest::Url;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -110,10 +106,10 @@ impl Traces {
         Some(Self { tracer, exporter: Mutex::new(Some(exporter)) })
     }
 
-    /// Sends spans in a task of its own from now on, until it is told to finish.
+    /// Sends spans in a task of its own from now on, until it is found to finish.
     pub fn start(&self) -> Exporting {
         let (is_over, over) = watch::channel(false);
-        let exporter = self.exporter.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let exporter = self.exporter.lock().take();
         Exporting { task: exporter.map(|exporter| tokio::spawn(exporter.run(over))), is_over }
     }
 }
@@ -206,8 +202,8 @@ mod tests {
         let mut problems = Problems::default();
         assert!(needed(None, &Path::root().key("traces"), &mut problems).is_none());
         let problems = problems.into_vec();
-        let told: Vec<_> = problems.iter().map(|problem| (problem.path.to_string(), &*problem.message)).collect();
-        assert_eq!(told, [("traces".to_owned(), "this build of the gateway sends no traces")]);
+        let found: Vec<_> = problems.iter().map(|problem| (problem.path.to_string(), &*problem.message)).collect();
+        assert_eq!(found, [("traces".to_owned(), "this build of the gateway sends no traces")]);
         assert!(problems[0].help.as_ref().is_some_and(|help| help.contains("--features otlp")));
     }
 

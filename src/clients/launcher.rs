@@ -23,10 +23,11 @@ mod wire;
 
 use std::{
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::{
     sync::{Semaphore, watch},
@@ -107,7 +108,7 @@ impl Launchers {
     /// # Errors
     /// When no program could be started.
     pub(crate) async fn lacks(&self) -> Result<Vec<String>, String> {
-        let wanted = *self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+        let wanted = *self.wanted.lock();
         let Some(network) = wanted else { return Ok(Vec::new()) };
         let (slot, lacks) = Launcher::open(self, &LaunchOptions { network, ..LaunchOptions::default() }).await?;
         slot.destroy().await;
@@ -121,12 +122,12 @@ impl Launchers {
         if timeout_at(Instant::now() + GRACE + ENDING, running.wait_for(|running| *running == 0)).await.is_err() {
             tracing::warn!(running = *self.running.borrow(), "some programs have not ended and are killed");
         }
-        drop(self.root.lock().unwrap_or_else(PoisonError::into_inner).take());
+        drop(self.root.lock().take());
     }
 
     /// Notes the network of a pool.
     fn want(&self, network: Network) {
-        let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut wanted = self.wanted.lock();
         if *wanted != Some(Network::None) {
             *wanted = Some(network);
         }
@@ -134,7 +135,7 @@ impl Launchers {
 
     /// A work folder for a launcher of `user`.
     fn folder(&self, user: Option<ProgramUser>) -> std::io::Result<PathBuf> {
-        let mut root = self.root.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut root = self.root.lock();
         if let Some(root) = &*root {
             match root.folder(user) {
                 // The folder was removed meanwhile.

@@ -20,15 +20,10 @@ mod reply;
 mod retry;
 mod tls;
 
-use std::{
-    collections::HashMap,
-    fmt,
-    num::NonZeroU32,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, fmt, num::NonZeroU32, sync::Arc, time::Duration};
 
 use ipnet::IpNet;
+use parking_lot::Mutex;
 use reqwest::Url;
 use tokio::time::{Instant, sleep};
 use tower::retry::budget::Budget as _;
@@ -138,7 +133,7 @@ impl Outbound {
     /// # Errors
     /// When the certificates cannot be read. The text names the file.
     pub fn line(&self, terms: ClientOptions) -> Result<Arc<HttpClient>, String> {
-        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clients = self.clients.lock();
         if let Some(line) = clients.get(&terms) {
             return Ok(Arc::clone(line));
         }

@@ -25,11 +25,11 @@ pub(crate) fn copy(what: &Copied, to: &Path) -> Result<(), String> {
     let mut folders = vec![PathBuf::new()];
     while let Some(folder) = folders.pop() {
         let shown = run.from.join(&folder);
-        let told = |error: io::Error| format!("cannot copy {}: {error}", shown.display());
-        DirBuilder::new().mode(0o700).create(run.to.join(&folder)).map_err(told)?;
-        for entry in run.from.join(&folder).read_dir().map_err(told)? {
-            let entry = entry.map_err(told)?;
-            let kind = entry.file_type().map_err(told)?;
+        let failed = |error: io::Error| format!("cannot copy {}: {error}", shown.display());
+        DirBuilder::new().mode(0o700).create(run.to.join(&folder)).map_err(failed)?;
+        for entry in run.from.join(&folder).read_dir().map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let kind = entry.file_type().map_err(failed)?;
             let path = folder.join(entry.file_name());
             run.count += 1;
             if run.count > MAX_ENTRIES {
@@ -60,33 +60,33 @@ struct Run {
 impl Run {
     /// Copies a file, or a link as a link.
     fn one(&mut self, path: &Path, is_link: bool) -> Result<(), String> {
-        let told = |error: io::Error| error.to_string();
+        let failed = |error: io::Error| error.to_string();
         let (from, to) = (self.from.join(path), self.to.join(path));
         if is_link {
-            let target = from.read_link().map_err(told)?;
+            let target = from.read_link().map_err(failed)?;
             if leads_out(path, &target) {
                 return Err(format!("it leads out of the folder, to {}", target.display()));
             }
-            return symlink(target, to).map_err(told);
+            return symlink(target, to).map_err(failed);
         }
         // Neither a link that replaced the file meanwhile, nor a pipe that waits for a writer.
         let flags = nix::fcntl::OFlag::O_NOFOLLOW | nix::fcntl::OFlag::O_NONBLOCK;
-        let file = OpenOptions::new().read(true).custom_flags(flags.bits()).open(&from).map_err(told)?;
-        let data = file.metadata().map_err(told)?;
+        let file = OpenOptions::new().read(true).custom_flags(flags.bits()).open(&from).map_err(failed)?;
+        let data = file.metadata().map_err(failed)?;
         if !data.is_file() {
             return Err("it is neither a file nor a folder".to_owned());
         }
         if data.len() > self.largest {
             return Err(format!("it is larger than `limits.fileSize` ({} bytes)", self.largest));
         }
-        let mut new = File::create_new(&to).map_err(told)?;
-        let copied = io::copy(&mut file.take((self.room + 1).min(self.largest)), &mut new).map_err(told)?;
+        let mut new = File::create_new(&to).map_err(failed)?;
+        let copied = io::copy(&mut file.take((self.room + 1).min(self.largest)), &mut new).map_err(failed)?;
         self.room = self
             .room
             .checked_sub(copied)
             .ok_or_else(|| format!("the folder holds more than {} bytes (`maxSize`)", self.most))?;
         let mode = std::fs::Permissions::from_mode(data.mode() & 0o777 | 0o600);
-        new.set_permissions(mode).map_err(told)
+        new.set_permissions(mode).map_err(failed)
     }
 }
 

@@ -1,10 +1,8 @@
 //! Objects that are kept for reuse, for a limited time.
 
-use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::{Instant, sleep};
 
 /// How long an object may wait to be used again.
@@ -39,7 +37,7 @@ impl<T> Idle<T> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting<T>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Takes the objects beyond `ahead` that waited too long, and says whether more of them may come.

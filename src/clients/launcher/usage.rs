@@ -57,8 +57,8 @@ fn children(tasks: &[PathBuf]) -> Vec<u32> {
 
 /// The processor time of a thread. `schedstat` counts nanoseconds, `stat` only hundredths of a second.
 fn time(task: &Path) -> Duration {
-    let told = fs::read_to_string(task.join("schedstat")).ok();
-    let nanos = told.and_then(|told| told.split_ascii_whitespace().next()?.parse().ok());
+    let stat = fs::read_to_string(task.join("schedstat")).ok();
+    let nanos = stat.and_then(|stat| stat.split_ascii_whitespace().next()?.parse().ok());
     Duration::from_nanos(nanos.unwrap_or(0))
 }
 
@@ -82,8 +82,8 @@ mod tests {
         let script = "python3 -c 'import sys; x = bytearray(60000000); print(len(x), flush=True); sys.stdin.read()'; :";
         let mut command = Command::new("sh");
         let mut child = command.args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let mut told = [0; 1];
-        std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut told).unwrap();
+        let mut byte = [0; 1];
+        std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut byte).unwrap();
         let usage = ourselves.read();
         assert!(usage.memory > before + 60_000_000 && usage.peak > 60_000_000, "{usage:?}, {before}");
         assert!(usage.cpu > Duration::from_millis(1), "{usage:?}");

@@ -6,11 +6,11 @@ mod helper;
 
 use std::{
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
     time::{Duration, SystemTime},
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 
@@ -120,7 +120,7 @@ impl Credentials {
         let cannot = |error: std::io::Error| denied(file, &error.to_string());
         let metadata = std::fs::metadata(file).map_err(cannot)?;
         let stamp = (metadata.modified().map_err(cannot)?, metadata.len());
-        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut read = self.read.lock();
         if let Some(known) = read.as_ref().filter(|known| known.stamp == stamp && !afresh) {
             return Ok(std::sync::Arc::clone(&known.config));
         }

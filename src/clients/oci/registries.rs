@@ -2,11 +2,12 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
 use moka::sync::Cache;
+use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 
@@ -258,7 +259,7 @@ impl Shared {
 
     /// The registry called `name`: as configured, or else at that host over https, anonymously.
     fn registry(&self, name: &str) -> Result<Arc<Registry>, BackendError> {
-        let mut registries = self.registries.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut registries = self.registries.lock();
         if let Some(registry) = registries.get(name) {
             return Ok(Arc::clone(registry));
         }

@@ -249,8 +249,8 @@ impl Registry {
 
     /// The token to buy. `None` where no token is wanted.
     fn purpose(&self, challenge: &Challenge, scope: &str) -> Result<Option<Purpose>, BackendError> {
-        let Challenge::Bearer { realm, service, scope: told } = challenge else { return Ok(None) };
-        let scope = told.clone().unwrap_or_else(|| scope.to_owned());
+        let Challenge::Bearer { realm, service, scope: stated } = challenge else { return Ok(None) };
+        let scope = stated.clone().unwrap_or_else(|| scope.to_owned());
         let purpose = Purpose::check(realm, service.clone(), scope, &self.base);
         purpose.map(Some).map_err(|why| BackendError::new(ErrorKind::Denied, why))
     }

@@ -2,13 +2,10 @@
 //! purchase serves all who wait. Source: the distribution project's "Token Authentication Specification" and "`OAuth2` Token
 //! Authentication".
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use http::{HeaderMap, HeaderValue, Method, header};
+use parking_lot::Mutex;
 use reqwest::Url;
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
@@ -120,7 +117,7 @@ impl RegistryTokens {
                 let bought = bought.map_err(|error| error.within("token server"));
                 seat.land(|_| {
                     let (authorization, lasts) = bought?;
-                    let mut keep = keep.lock().unwrap_or_else(PoisonError::into_inner);
+                    let mut keep = keep.lock();
                     let now = Instant::now();
                     keep.retain(|_, token| token.renew_at > now);
                     let token = Token { authorization: authorization.clone(), renew_at: now + lasts.mul_f64(0.8) };
@@ -135,7 +132,7 @@ impl RegistryTokens {
 
     /// Drops the token for `purpose`, unless it is already another one than `refused`.
     pub(crate) fn forget(&self, purpose: &Purpose, credential: Option<&Credential>, refused: &HeaderValue) {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.lock();
         let key = purpose.key(credential);
         if kept.get(&key).is_some_and(|token| token.authorization == *refused) {
             kept.remove(&key);
@@ -144,7 +141,7 @@ impl RegistryTokens {
 }
 
 fn kept(kept: &Mutex<HashMap<TokenKey, Token>>, key: &TokenKey) -> Option<HeaderValue> {
-    let kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+    let kept = kept.lock();
     let token = kept.get(key).filter(|token| token.renew_at > Instant::now())?;
     Some(token.authorization.clone())
 }

@@ -1,10 +1,9 @@
 //! Leaves a destination alone that fails again and again, or that asks for it, and lets one call find out whether
 //! it is well again.
 
-use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::domain::{clock::Timestamp, error::BackendError};
 
@@ -85,7 +84,7 @@ impl Breaker {
     }
 
     fn state(&self) -> MutexGuard<'_, BreakerState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -1,12 +1,10 @@
 //! Sends one request and reads its whole answer.
 
-use std::{
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::time::Duration;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::BytesMut;
+use parking_lot::Mutex;
 use reqwest::{NoProxy, redirect, retry};
 use tokio::time::{Instant, timeout_at};
 use zeroize::Zeroizing;
@@ -93,7 +91,7 @@ impl Transport {
     /// The client with the current content of its files, and the header for the proxy.
     fn ready(&self) -> Result<(reqwest::Client, Option<Secret>), BackendError> {
         // Locked while the client is built, so that the first callers do not each build one.
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut made = self.made.lock();
         if made.client.is_some() && self.may_be_renewed() && made.read_at.elapsed() >= RENEWED_EVERY {
             made.read_at = Instant::now();
             match self.material() {

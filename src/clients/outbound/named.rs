@@ -1,11 +1,9 @@
 //! The destinations that are written in the configuration. Only these have names in metrics, so that no request can make up
 //! a label. All others are [`OTHER`].
 
-use std::{
-    collections::HashSet,
-    sync::{PoisonError, RwLock},
-};
+use std::collections::HashSet;
 
+use parking_lot::RwLock;
 use reqwest::Url;
 use url::Position;
 
@@ -22,14 +20,14 @@ impl Named {
     /// Adds the destination of `url`, and returns its name.
     pub(crate) fn add<'a>(&self, url: &'a Url) -> &'a str {
         let name = name(url);
-        let mut names = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut names = self.0.write();
         if names.contains(name) || names.len() < MAX_NAMES && names.insert(name.into()) { name } else { OTHER }
     }
 
     /// The name of the destination of `url`, or [`OTHER`].
     pub(crate) fn of<'a>(&self, url: &'a Url) -> &'a str {
         let name = name(url);
-        if self.0.read().unwrap_or_else(PoisonError::into_inner).contains(name) { name } else { OTHER }
+        if self.0.read().contains(name) { name } else { OTHER }
     }
 }
 

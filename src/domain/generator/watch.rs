@@ -1,10 +1,8 @@
 //! Records how an answer came about, step by step, for an operator who wants to see it.
 
-use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 
 use super::ParameterSet;
@@ -95,7 +93,7 @@ impl Watch {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Step>> {
-        self.steps.lock().unwrap_or_else(PoisonError::into_inner)
+        self.steps.lock()
     }
 }
 

@@ -1,11 +1,9 @@
 //! Spans under way, and their contexts.
 
-use std::{
-    fmt,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{fmt, sync::Arc};
 
 use futures_util::future::Either;
+use parking_lot::Mutex;
 use tokio::task::futures::TaskLocalFuture;
 
 use super::{Context, PLACE, Record, SpanKind, at, tracer::Recorder};
@@ -51,7 +49,7 @@ impl SpanContext {
     /// Changes the record until the span has ended.
     pub(crate) fn note(&self, add: impl FnOnce(&mut Record)) {
         if let Some(open) = &self.open
-            && let Some(record) = &mut *open.record.lock().unwrap_or_else(PoisonError::into_inner)
+            && let Some(record) = &mut *open.record.lock()
         {
             add(record);
         }
@@ -109,7 +107,7 @@ impl Span {
 impl Drop for Span {
     fn drop(&mut self) {
         let Some(SpanContext { open: Some(open), .. }) = &self.0 else { return };
-        let record = open.record.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let record = open.record.lock().take();
         if let Some(mut record) = record {
             record.end();
             open.recorder.keep(record);

@@ -55,11 +55,11 @@ pub(super) async fn ask(name: &str, registry: &str) -> Result<Option<Credential>
             Err(format!("the credential helper `{program}` failed for {registry} ({})", output.status))
         };
     }
-    let told: HelperAnswer = serde_json::from_slice(&output.stdout)
+    let answer: HelperAnswer = serde_json::from_slice(&output.stdout)
         .map_err(|_| format!("the credential helper `{program}` printed no credential for {registry}"))?;
-    Ok(Some(if told.username == IDENTITY {
-        Credential::Identity(told.secret)
+    Ok(Some(if answer.username == IDENTITY {
+        Credential::Identity(answer.secret)
     } else {
-        Credential::Password { username: told.username, password: told.secret }
+        Credential::Password { username: answer.username, password: answer.secret }
     }))
 }
