@@ -25,31 +25,31 @@ use crate::telemetry::trace;
 /// The end of a flight; `None` when its work panicked.
 pub(crate) type SharedResult<T> = Shared<BoxFuture<'static, Option<T>>>;
 
-/// The flights that are under way, by key `K`; each with a label `L` that says what it is about.
+/// The flights under way, by key `K`, each with a label `L` that says what it is about.
 #[derive(Debug)]
 pub(crate) struct Flights<K, L, T>(Arc<Table<K, L, T>>);
 
 #[derive(Debug)]
 struct Table<K, L, T> {
     under_way: Mutex<HashMap<K, Flight<L, T>, RandomState>>,
-    turns: AtomicU64,
+    next_number: AtomicU64,
 }
 
 #[derive(Debug)]
 struct Flight<L, T> {
-    turn: u64,
+    number: u64,
     label: L,
-    /// Which trace it belongs to: that of whoever started it.
-    place: Option<trace::Context>,
-    landing: SharedResult<T>,
+    /// The span of the caller that started the flight.
+    span: Option<trace::Context>,
+    result: SharedResult<T>,
 }
 
 /// How a caller gets its value.
 #[derive(Debug)]
 pub(crate) enum Join<T> {
-    /// It was there already when the door closed.
+    /// `recheck` found the value.
     Landed(T),
-    /// Others wait for it too.
+    /// Another call started the work.
     Joined(SharedResult<T>),
     /// This call started the work.
     Started(SharedResult<T>),
@@ -57,7 +57,7 @@ pub(crate) enum Join<T> {
 
 impl<K, L, T> Default for Flights<K, L, T> {
     fn default() -> Self {
-        Self(Arc::new(Table { under_way: Mutex::default(), turns: AtomicU64::new(1) }))
+        Self(Arc::new(Table { under_way: Mutex::default(), next_number: AtomicU64::new(1) }))
     }
 }
 
@@ -67,9 +67,9 @@ where
     L: Send + 'static,
     T: Clone + Send + Sync + 'static,
 {
-    /// Joins the flight for `key`, or starts `work`, which is about `label`. `recheck` runs under the lock when
-    /// there is no flight: one may have landed since the caller looked, and `work` must have recorded its result
-    /// with [`FlightGuard::land`] before it ends.
+    /// Joins the flight for `key`, or starts `work`, which is about `label`. Without a flight, `recheck` runs under the
+    /// lock: a flight may have ended since the caller looked. So `work` must record its result with
+    /// [`FlightGuard::land`] before it ends.
     pub(crate) fn join<W>(
         &self,
         key: K,
@@ -82,33 +82,33 @@ where
     {
         let mut under_way = self.0.lock();
         if let Some(flight) = under_way.get(&key) {
-            trace::wait_for(flight.place);
-            return Join::Joined(flight.landing.clone());
+            trace::wait_for(flight.span);
+            return Join::Joined(flight.result.clone());
         }
         if let Some(value) = recheck() {
             return Join::Landed(value);
         }
         let (land, landed) = oneshot::channel();
-        let landing = landed.map(Result::ok).boxed().shared();
-        let turn = self.0.turns.fetch_add(1, Ordering::Relaxed);
-        let place = trace::current().map(|place| place.context());
-        under_way.insert(key, Flight { turn, label: label(), place, landing: landing.clone() });
+        let result = landed.map(Result::ok).boxed().shared();
+        let number = self.0.next_number.fetch_add(1, Ordering::Relaxed);
+        let span = trace::current().map(|current| current.context());
+        under_way.insert(key, Flight { number, label: label(), span, result: result.clone() });
         drop(under_way);
 
-        // Boxed here, it is not moved from hand to hand on its way into a task.
-        let work = Box::pin(work(FlightGuard { table: Arc::clone(&self.0), key, turn }));
+        // Boxed here, so that the future is not moved several times on its way into a task.
+        let work = Box::pin(work(FlightGuard { table: Arc::clone(&self.0), key, number }));
         tokio::spawn(trace::carry(work.map(|value| {
             let _ = land.send(value);
         })));
-        Join::Started(landing)
+        Join::Started(result)
     }
 
-    /// Cuts off the flights whose label `is_meant`: who waits for them still gets their value, who comes from now on
-    /// starts another. Runs `record` before any of them can land. The number of flights that were cut off.
-    pub(crate) fn supersede(&self, is_meant: impl Fn(&L) -> bool, record: impl FnOnce()) -> usize {
+    /// Cuts off the flights whose label `is_selected`. Callers that wait already still get their value; later callers
+    /// start another flight. Runs `record` before any of these flights can land. Returns how many were cut off.
+    pub(crate) fn supersede(&self, is_selected: impl Fn(&L) -> bool, record: impl FnOnce()) -> usize {
         let mut under_way = self.0.lock();
         let before = under_way.len();
-        under_way.retain(|_, flight| !is_meant(&flight.label));
+        under_way.retain(|_, flight| !is_selected(&flight.label));
         record();
         before - under_way.len()
     }
@@ -126,33 +126,33 @@ impl<K, L, T> Table<K, L, T> {
     }
 }
 
-/// A flight's place in the table, given up when it is dropped: however the flight ends, panics included.
+/// Removes a flight from the table when dropped, however the flight ends, panics included.
 #[derive(Debug)]
 pub(crate) struct FlightGuard<K: Hash + Eq, L, T> {
     table: Arc<Table<K, L, T>>,
     key: K,
-    turn: u64,
+    number: u64,
 }
 
 impl<K: Hash + Eq, L, T> FlightGuard<K, L, T> {
-    /// A number that is higher the later the flight began.
+    /// The flight's number: later flights have higher ones.
     #[must_use]
-    pub(crate) const fn turn(&self) -> u64 {
-        self.turn
+    pub(crate) const fn number(&self) -> u64 {
+        self.number
     }
 
-    /// Records the flight's end with `record`, which is told whether the flight was not cut off meanwhile. Nobody
-    /// boards or cuts off a flight until it returns.
+    /// Records the flight's end. `record` gets whether the flight is current, that is, was not cut off. No caller joins or
+    /// cuts off a flight until `record` returns.
     pub(crate) fn land<R>(&self, record: impl FnOnce(bool) -> R) -> R {
         let under_way = self.table.lock();
-        record(under_way.get(&self.key).is_some_and(|flight| flight.turn == self.turn))
+        record(under_way.get(&self.key).is_some_and(|flight| flight.number == self.number))
     }
 }
 
 impl<K: Hash + Eq, L, T> Drop for FlightGuard<K, L, T> {
     fn drop(&mut self) {
         let mut under_way = self.table.lock();
-        if under_way.get(&self.key).is_some_and(|flight| flight.turn == self.turn) {
+        if under_way.get(&self.key).is_some_and(|flight| flight.number == self.number) {
             under_way.remove(&self.key);
         }
     }
@@ -167,15 +167,15 @@ mod tests {
 
     use super::*;
 
-    async fn landed<T: Clone>(boarding: Join<T>) -> Option<T> {
-        match boarding {
+    async fn landed<T: Clone>(join: Join<T>) -> Option<T> {
+        match join {
             Join::Landed(value) => Some(value),
-            Join::Joined(landing) | Join::Started(landing) => landing.await,
+            Join::Joined(result) | Join::Started(result) => result.await,
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_thousand_callers_of_whom_most_leave_make_one_run() {
+    async fn a_thousand_callers_cause_one_run_though_most_leave() {
         let flights = Arc::new(Flights::<u8, (), usize>::default());
         let runs = Arc::new(AtomicUsize::new(0));
         let stored = Arc::new(AtomicUsize::new(0));
@@ -185,9 +185,9 @@ mod tests {
                 tokio::spawn(async move {
                     let recheck = || Some(stored.load(Ordering::SeqCst)).filter(|value| *value > 0);
                     let stored = stored.clone();
-                    let work = |seat: FlightGuard<_, _, _>| async move {
+                    let work = |guard: FlightGuard<_, _, _>| async move {
                         tokio::time::sleep(Duration::from_secs(1)).await;
-                        seat.land(|_| stored.store(runs.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst));
+                        guard.land(|_| stored.store(runs.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst));
                         1
                     };
                     landed(flights.join(1, recheck, || (), work)).await
@@ -207,8 +207,8 @@ mod tests {
     async fn a_panic_ends_the_flight_and_the_next_one_starts() {
         let flights = Flights::<u8, (), u8>::default();
         let join = |recheck: Option<u8>, value: Option<u8>| {
-            let work = |seat: FlightGuard<_, _, _>| async move {
-                let _seat = seat;
+            let work = |guard: FlightGuard<_, _, _>| async move {
+                let _guard = guard;
                 value.expect("as meant by this test")
             };
             flights.join(1, || recheck, || (), work)
@@ -221,14 +221,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_flight_that_is_cut_off_knows_it_and_leaves_the_next_one_alone() {
+    async fn a_flight_knows_that_it_was_cut_off_and_does_not_end_the_next() {
         let flights = Flights::<u8, &str, (bool, u64)>::default();
         let (first_gate, second_gate) = (Arc::new(tokio::sync::Notify::new()), Arc::new(tokio::sync::Notify::new()));
         let join = |gate: &Arc<tokio::sync::Notify>| {
             let gate = Arc::clone(gate);
-            let work = |seat: FlightGuard<_, _, _>| async move {
+            let work = |guard: FlightGuard<_, _, _>| async move {
                 gate.notified().await;
-                (seat.land(|is_current| is_current), seat.turn())
+                (guard.land(|is_current| is_current), guard.number())
             };
             flights.join(1, || None, || "about x", work)
         };

@@ -89,17 +89,17 @@ pub(crate) enum OnShrink {
 #[derive(Debug)]
 pub(crate) struct Guard(GuardConfig);
 
-/// Why an answer is held.
+/// The reason why an answer is held.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Breach {
-    /// In words.
+    /// The reason, for people.
     pub(crate) reason: String,
-    /// The parameter sets that would be gone, by identity or name; a hundred of them at most.
+    /// The parameter sets that would be lost, by identity or name; at most a hundred.
     pub(crate) gone: Vec<String>,
-    /// The keys that tell the sets apart; empty where they are counted.
+    /// The keys that identify the sets; empty if sets are only counted.
     #[serde(default)]
     pub(crate) identity: Vec<String>,
-    /// Whether agreement of further runs is enough.
+    /// Whether further runs that agree can release it, without an operator.
     pub(crate) can_be_confirmed: bool,
 }
 

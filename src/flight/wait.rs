@@ -1,4 +1,4 @@
-//! Waiting for an answer that is asked for once, however many want it, each for as long as they can.
+//! Waits for a shared flight, each caller until its own deadline.
 
 use tokio::time::{Instant, timeout_at};
 
@@ -7,26 +7,26 @@ use crate::{
     flight::Join,
 };
 
-/// The answer of the flight that `board` joins or starts, by `deadline`. One that was started by somebody with less time,
-/// and whose time ran out, is boarded again.
+/// The result of the flight that `join` joins or starts, by `deadline`. If the flight's own, earlier deadline passed, joins
+/// again.
 ///
 /// # Errors
-/// Those of the flight, and when it does not land in time.
+/// The flight's error, or a timeout.
 pub(crate) async fn wait<T: Clone>(
     join: impl Fn() -> Join<Result<T, BackendError>>,
     deadline: Instant,
 ) -> Result<T, BackendError> {
     let failed = || Err(BackendError::unavailable("asking it failed"));
     loop {
-        let landing = match join() {
-            Join::Landed(wait) => return wait,
-            // What it asks has our own deadline, and says what was not done in time.
-            Join::Started(landing) => return landing.await.unwrap_or_else(failed),
-            Join::Joined(landing) => landing,
+        let result = match join() {
+            Join::Landed(value) => return value,
+            // The work has this caller's deadline, and its error says what was not done in time.
+            Join::Started(result) => return result.await.unwrap_or_else(failed),
+            Join::Joined(result) => result,
         };
-        match timeout_at(deadline, landing).await {
+        match timeout_at(deadline, result).await {
             Ok(Some(Err(error))) if error.kind == ErrorKind::Timeout && Instant::now() < deadline => {}
-            Ok(wait) => return wait.unwrap_or_else(failed),
+            Ok(value) => return value.unwrap_or_else(failed),
             Err(_) => return Err(BackendError::timeout("it was asked, but no whole answer came in time")),
         }
     }

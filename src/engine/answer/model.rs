@@ -27,7 +27,7 @@ use self::{
     stage::Stage,
     world::World,
 };
-use crate::engine::guard::Decision;
+use crate::engine::guard::{Decision, GuardConfig};
 
 /// How many cases each of the two tests tries.
 const CASES: u32 = 5_000;
@@ -182,6 +182,21 @@ fn agree(has_disk: bool) {
     let wanted = WORTH_TRYING.iter().filter(|_| cases >= 1000);
     let missing: Vec<_> = wanted.filter(|what| !seen.contains_key(**what)).collect();
     assert!(missing.is_empty(), "never tried: {missing:?}");
+}
+
+#[test]
+fn the_model_knows_every_guard_rule() {
+    let schema = schemars::schema_for!(GuardConfig).to_value();
+    let rules = schema["properties"].as_object().expect("guard rules");
+    for route in &ROUTES {
+        let config = route.config();
+        let missing: Vec<&String> = rules.keys().filter(|name| config["guard"].get(name).is_none()).collect();
+        assert!(
+            missing.is_empty(),
+            "guard rules that the model lacks: {missing:?}; add each to `Rules` and `Rules::config` in model/rules.rs and to \
+             `Rules::judge` in model/judgement.rs"
+        );
+    }
 }
 
 #[test]

@@ -239,7 +239,7 @@ impl Run {
             stored_at: now,
             asked_at,
             first_at: known.answers.get(&self.asked.key).map_or(now, |before| before.first_at.min(now)),
-            turn: self.guard.turn(),
+            run_number: self.guard.number(),
             life: self.asked.route.policy.life(&self.asked.key, found.lasting, now),
             took,
             evidence: found.evidence,

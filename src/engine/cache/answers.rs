@@ -100,7 +100,7 @@ impl Answers {
 
     /// Remembers `entry` under `key`, unless a later run brought what is there. Whether it did.
     pub(crate) fn insert(&self, key: Key, entry: &Arc<Entry>) -> bool {
-        let is_latest = self.memory.get_rare(&key).is_none_or(|other| other.turn <= entry.turn);
+        let is_latest = self.memory.get_rare(&key).is_none_or(|other| other.run_number <= entry.run_number);
         if is_latest {
             self.put(key, entry);
         }
@@ -111,7 +111,7 @@ impl Answers {
     /// earlier one that is asked again, as after a start, does not take them back. A clock that was put back begins anew. Whether it did.
     pub(crate) fn set_lineage_head(&self, lineage: Key, entry: &Arc<Entry>) -> bool {
         let is_later = |other: Arc<Entry>| {
-            (other.first_at, other.turn) > (entry.first_at, entry.turn) && other.first_at <= entry.stored_at
+            (other.first_at, other.run_number) > (entry.first_at, entry.run_number) && other.first_at <= entry.stored_at
         };
         let is_head = !self.get(&lineage).is_some_and(is_later);
         if is_head {

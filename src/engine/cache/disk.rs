@@ -92,11 +92,11 @@ impl Disk {
     /// When there can be no file.
     pub(crate) fn open(
         path: &Path,
-        most: ByteSize,
+        max_bytes: ByteSize,
         metrics: DiskMetrics,
         clock: &Arc<dyn Clock>,
     ) -> Result<Self, Trouble> {
-        Self::run(start(path, clock, &metrics)?, most, metrics)
+        Self::run(start(path, clock, &metrics)?, max_bytes, metrics)
     }
 
     /// A store without a file.
@@ -108,7 +108,7 @@ impl Disk {
     }
 
     /// Starts the thread that writes.
-    fn run(parts: Parts, most: ByteSize, metrics: DiskMetrics) -> Result<Self, Trouble> {
+    fn run(parts: Parts, max_bytes: ByteSize, metrics: DiskMetrics) -> Result<Self, Trouble> {
         let Parts { file, journal, marks } = parts;
         let (file, journal, marks) = (Arc::new(file), Arc::new(Mutex::new(journal)), Arc::new(marks));
         // What may wait is bounded by the journal.
@@ -118,7 +118,7 @@ impl Disk {
             journal: Arc::clone(&journal),
             marks: Arc::clone(&marks),
             last: marks.last(),
-            most: most.0,
+            max_bytes: max_bytes.0,
             metrics: metrics.clone(),
             sizes: Sizes::default(),
             throttle: Throttle::default(),
@@ -305,10 +305,10 @@ impl Disk {
     }
 
     /// Waits until everything that was put is on disk, at most `most`.
-    pub fn flush(&self, most: Duration) {
+    pub fn flush(&self, timeout: Duration) {
         let (done, is_done) = sync_channel(1);
         if self.queue.send(Order::Flush(done)).is_ok() {
-            let _ = is_done.recv_timeout(most);
+            let _ = is_done.recv_timeout(timeout);
         }
     }
 }

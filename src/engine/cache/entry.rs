@@ -132,7 +132,7 @@ pub struct Entry {
     /// When its question was answered for the first time: what came later moves a lineage on.
     pub(crate) first_at: Timestamp,
     /// The number of the run that brought it; a later run has a higher one. 0 after a restart.
-    pub(crate) turn: u64,
+    pub(crate) run_number: u64,
     /// For how long it is fresh.
     pub(crate) life: Life,
     /// How long the backend took.

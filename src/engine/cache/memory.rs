@@ -137,7 +137,7 @@ mod tests {
             stored_at: Timestamp(0),
             asked_at: Timestamp(0),
             first_at: Timestamp(0),
-            turn: 1,
+            run_number: 1,
             life: Life::For(Duration::ZERO),
             took: Duration::ZERO,
             evidence: Vec::new(),

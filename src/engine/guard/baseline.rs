@@ -1,5 +1,5 @@
-//! What the next answer of a lineage is compared with: how many parameter sets the last believed answer had, and which
-//! sets were believed within the last hour. It is small, so that it outlives the answer itself.
+//! The baseline of a lineage, with which the next answer is compared: the number of parameter sets of the last believed
+//! answer, and the sets that were believed within the last hour. It is small, so it outlives the answer itself.
 
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ use super::{
 };
 use crate::domain::{clock::Timestamp, generator::ParameterSet};
 
-/// For how long sets that are gone still count. Without it, many small losses would empty a fleet in steps.
+/// How long lost sets still count. Otherwise many small losses could empty a fleet step by step.
 const WINDOW: Duration = Duration::from_hours(1);
-/// How many counts are remembered; beyond that the two smallest become one.
+/// How many counts are stored; beyond that the two smallest are merged.
 const MAX_COUNTS: usize = 16;
 
 /// How many sets an answer loses against what was believed.
@@ -25,14 +25,14 @@ pub(crate) struct Loss {
     pub(crate) of_hour: usize,
 }
 
-/// The memory of what was believed in one lineage.
+/// What was believed in one lineage.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Baseline {
     /// How many parameter sets the last believed answer had.
     count: usize,
     /// Larger counts of earlier answers and until when they were believed: the largest and oldest first.
     counts: Vec<(usize, Timestamp)>,
-    /// The keys that tell the sets apart; empty where they are only counted.
+    /// The keys that identify the sets; empty if sets are only counted.
     keys: Vec<String>,
     /// The identities of the last believed answer, in ascending order.
     current: Vec<u64>,
@@ -51,7 +51,7 @@ impl Baseline {
         Self::anew(sets, keys)
     }
 
-    /// The same counts, with the identities of `sets`, the last believed answer, by `keys`.
+    /// Keeps the counts, and identifies `sets`, the last believed answer, by `keys`.
     #[must_use]
     pub(super) fn told_apart_by(self, keys: Vec<String>, sets: &[ParameterSet]) -> Self {
         let known = if keys.is_empty() { None } else { identities(sets, &keys) };
@@ -68,13 +68,13 @@ impl Baseline {
         self.count
     }
 
-    /// The keys that tell its sets apart; none where sets are counted.
+    /// The keys that identify its sets; empty if sets are only counted.
     #[must_use]
     pub(crate) fn keys(&self) -> &[String] {
         &self.keys
     }
 
-    /// The most sets that one answer had which was believed within the last hour.
+    /// The largest number of sets in one answer that was believed within the last hour.
     #[must_use]
     pub(crate) fn peak(&self, now: Timestamp) -> usize {
         let recent = self.counts.iter().filter(|(_, until)| is_recent(*until, now)).map(|(count, _)| *count);
@@ -97,7 +97,7 @@ impl Baseline {
     pub(crate) fn after(&self, sets: &[ParameterSet], keys: Vec<String>, now: Timestamp) -> Self {
         let mut next = Self::anew(sets, keys);
         if sets.is_empty() {
-            // Nothing at all begins anew.
+            // An empty answer starts afresh.
             return next;
         }
         next.counts = self.counts_after(next.count, now);
@@ -107,7 +107,7 @@ impl Baseline {
         next
     }
 
-    /// The baseline once a loss is believed: what came before it counts no more.
+    /// The baseline once a loss is believed: earlier answers no longer count.
     #[must_use]
     pub(crate) fn anew(sets: &[ParameterSet], keys: Vec<String>) -> Self {
         Self { count: sets.len(), ..Self::default() }.told_apart_by(keys, sets)
@@ -132,7 +132,7 @@ impl Baseline {
         let earlier = self.gone.iter().map(|(identity, until)| (*identity, (*until).min(now)));
         let is_gone =
             |(identity, until): &(u64, Timestamp)| is_recent(*until, now) && current.binary_search(identity).is_err();
-        // So many make any answer a loss.
+        // With this many, any answer is a loss.
         lost.chain(earlier).filter(is_gone).take(self.peak(now).max(current.len())).collect()
     }
 
@@ -144,7 +144,7 @@ impl Baseline {
     }
 }
 
-/// Whether what was believed until `until` counts at `now`. A clock that was put back does not make it forgotten.
+/// Whether a belief that ended at `until` still counts at `now`. It does if the clock was put back.
 fn is_recent(until: Timestamp, now: Timestamp) -> bool {
     now < until.plus(WINDOW)
 }
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_count_of_the_last_hour_is_known() {
+    fn the_peak_is_the_largest_count_of_the_last_hour() {
         let mut baseline = Baseline::of(&GuardConfig::default(), &sets(0..20));
         for (at, count, peak) in [
             (0, 18, 20),
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn many_counts_are_few() {
+    fn the_number_of_counts_is_bounded() {
         let mut baseline = Baseline::of(&GuardConfig::default(), &sets(0..100));
         for (at, count) in (1..60).zip((0..100).rev()) {
             baseline = next(&baseline, 0..count, at);
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_that_are_gone_count_for_an_hour() {
+    fn lost_sets_count_for_an_hour() {
         let mut baseline = Baseline::of(&GuardConfig::default(), &sets(0..20));
         for at in 0..5 {
             let first = usize::try_from(at).unwrap() + 1;
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_written_and_read_back() {
+    fn a_baseline_survives_serialisation() {
         let baseline = next(&Baseline::of(&GuardConfig::default(), &sets(0..3)), 1..3, 0);
         let text = serde_json::to_string(&baseline).unwrap();
         assert_eq!(serde_json::from_str::<Baseline>(&text).unwrap(), baseline);

@@ -1,5 +1,5 @@
-//! Which Application a parameter set stands for: by the keys that the configuration names, or by keys that usually name
-//! things (`auto`).
+//! The identity of a parameter set, which says which Application it stands for: the values of the configured keys, or of
+//! keys that usually name things (`auto`).
 
 use std::{borrow::Cow, fmt};
 
@@ -13,8 +13,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::domain::generator::{ParameterSet, Parameters};
 
-/// The keys by which things are usually named, the best first. Not `tag`, `digest` or `url`: they change with each
-/// version of the same thing.
+/// Keys that usually name things, the best first. Not `tag`, `digest` or `url`: they change with every version.
 pub(crate) const USUAL_KEYS: [&str; 9] =
     ["name", "id", "number", "branch", "cluster", "server", "namespace", "path", "repository"];
 
@@ -108,8 +107,8 @@ fn identity(set: &ParameterSet, keys: &[String]) -> Option<u64> {
     Some(u64::from_le_bytes(first))
 }
 
-/// The first of the usual keys that names each set of every one of `answers`, and no two of one answer alike. An answer of
-/// fewer than two sets says nothing about a key, so then there is none.
+/// The first usual key that every set of all `answers` has, with different values within each answer. `None` if an answer
+/// has fewer than two sets, since it then proves nothing about a key.
 #[must_use]
 pub(crate) fn usual_key(answers: &[&[ParameterSet]]) -> Option<Vec<String>> {
     if answers.iter().any(|sets| sets.len() < 2) {
@@ -137,7 +136,7 @@ pub(super) fn canonical(value: &Value) -> String {
     value.to_string()
 }
 
-/// What `set` is called in a message: by `keys`, else by what usually names things. Never all of it, since it may hold anything.
+/// Names `set` in a message: by `keys`, else by a usual key. Never prints the whole set, which may hold anything.
 #[must_use]
 pub(crate) fn label(set: &ParameterSet, keys: &[String]) -> String {
     let shown = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);

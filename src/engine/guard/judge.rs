@@ -1,4 +1,7 @@
-//! Whether an answer may follow what was believed before: a pure function.
+//! Decides whether an answer may replace the last believed one. Pure: it reads no clock and keeps no state.
+//!
+//! A new rule goes into [`Guard::judge`] and into the model's rules (`engine/answer/model`); a test there names a rule that the
+//! model lacks.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -18,25 +21,24 @@ use crate::domain::{
     generator::{ParameterSet, Parameters},
 };
 
-/// How many of the sets that would be gone are named.
+/// How many of the lost sets are named.
 const MAX_NAMED: usize = 100;
 
-/// What the guard says of an answer.
+/// The guard's judgement of an answer.
 #[derive(Debug)]
 pub(crate) struct Judged {
     /// Why the answer is held; `None` when it may pass.
     pub(crate) breach: Option<Breach>,
-    /// The keys that tell its sets apart; empty where they are counted.
+    /// The keys that identify its sets; empty if sets are only counted.
     pub(crate) keys: Vec<String>,
 }
 
 impl Guard {
-    /// Compares `new` with what was believed before, at `now`. `baseline` is `None` when something may have been believed
-    /// and its record is lost; it is empty when there was nothing. `last` reads the last believed answer, as far as it
-    /// is still remembered.
+    /// Compares `new` with the baseline at `now`. `baseline` is empty if nothing was ever believed, and `None` if its record
+    /// is lost. `last` reads the last believed answer, if it is still stored.
     ///
     /// # Errors
-    /// When the new answer cannot be meant at all: two sets with one identity, or none where it is needed.
+    /// When the new answer is invalid: two sets have one identity, a set lacks a key, or an empty list is an error.
     pub(crate) fn judge(
         &self,
         baseline: Option<&Baseline>,
@@ -58,7 +60,7 @@ impl Guard {
         let (keys, loss) = self.compare(baseline, &last, new, now);
         let reason = self.reason(baseline, &loss, new.len(), now);
         let breach = reason.map(|reason| {
-            // Sets that were told apart before can be named, though the new answer is too short to compare.
+            // The lost sets can still be named by the former keys if the new answer has too few sets to compare.
             let named = if keys.is_empty() && new.len() < 2 { baseline.keys().to_vec() } else { keys.clone() };
             Breach {
                 reason,
@@ -70,7 +72,7 @@ impl Guard {
         Ok(Judged { breach, keys })
     }
 
-    /// Refuses what cannot be meant.
+    /// Refuses an invalid answer.
     fn check(&self, new: &[ParameterSet]) -> Result<(), String> {
         if new.is_empty() && self.0.on_empty == OnEmpty::Error {
             return Err("an empty list, which the route's `guard.onEmpty` calls an error".to_owned());
@@ -95,7 +97,7 @@ impl Guard {
         if let Identity::Keys(keys) = &self.0.identity { keys } else { &[] }
     }
 
-    /// By which keys `new` is compared, and what it loses.
+    /// The keys by which `new` is compared, and its loss.
     fn compare(
         &self,
         baseline: &Baseline,
@@ -123,7 +125,7 @@ impl Guard {
         {
             return compared;
         }
-        // The keys changed, or no longer tell the sets apart: others may do so in both answers.
+        // The keys changed, or no longer identify the sets: other keys may do so in both answers.
         let other = match &self.0.identity {
             Identity::Keys(keys) if keys.is_empty() => None,
             Identity::Keys(keys) => Some(keys.clone()),
@@ -132,14 +134,14 @@ impl Guard {
         };
         let told_apart = other.and_then(|keys| {
             let last = last();
-            // Nobody knows which sets an answer had that is remembered no more.
+            // The sets of an answer that is no longer stored cannot be identified.
             (last.len() == baseline.count()).then(|| baseline.clone().told_apart_by(keys, &last))
         });
         let compared = told_apart.filter(|other| !other.keys().is_empty()).and_then(|other| by_identity(&other));
         compared.unwrap_or_else(|| (Baseline::of(&self.0, new).keys().to_vec(), counted()))
     }
 
-    /// Why an answer with `count` sets is held that loses `loss`.
+    /// Why an answer with `count` sets and this `loss` is held; `None` if it passes.
     fn reason(&self, baseline: &Baseline, loss: &Loss, count: usize, now: Timestamp) -> Option<String> {
         let (rules, before, peak) = (&self.0, baseline.count(), baseline.peak(now));
         if count == 0 && before > 0 {
@@ -148,8 +150,10 @@ impl Guard {
         if count < rules.min_items {
             return Some(format!("{count} parameter sets, fewer than `guard.minItems: {}`", rules.min_items));
         }
-        if let Some(most) = rules.max_items.filter(|most| count > *most) {
-            return Some(format!("{count} parameter sets, more than `guard.maxItems: {most}`"));
+        if let Some(max_items) = rules.max_items
+            && count > max_items
+        {
+            return Some(format!("{count} parameter sets, more than `guard.maxItems: {max_items}`"));
         }
         let limit = format_args!("more than `guard.maxShrink: {}`", rules.max_shrink);
         if rules.max_shrink.is_exceeded(loss.of_last, before) {
@@ -159,7 +163,7 @@ impl Guard {
             .then(|| format!("{} of the {peak} parameter sets of the last hour would be gone, {limit}", loss.of_hour))
     }
 
-    /// Why an answer with `count` sets is held where nobody knows what was believed before.
+    /// Why an answer with `count` sets is held if the baseline's record is lost.
     fn unknown(&self, count: usize) -> Option<String> {
         const LOST: &str = "while it is not known any more what was there before, as its record is lost";
         if count == 0 {
@@ -172,12 +176,12 @@ impl Guard {
         self.0.on_empty == OnEmpty::Allow && self.0.min_items == 0
     }
 
-    /// Whether an answer with `count` sets, which `loses` some, waits for an operator.
+    /// Whether only an operator can release an answer with `count` sets; `loses` says that sets are gone.
     fn is_kept(&self, count: usize, loses: bool) -> bool {
         if count == 0 { self.0.on_empty == OnEmpty::Keep } else { loses && self.0.on_shrink == OnShrink::Keep }
     }
 
-    /// What two answers have in common that agree: the same sets, told apart by `keys`.
+    /// A hash of the sets, identified by `keys`. Two answers agree if it is the same.
     pub(super) fn fingerprint(sets: &[ParameterSet], keys: &[String]) -> [u8; 32] {
         let by_keys = if keys.is_empty() { None } else { identities(sets, keys) };
         let mut all: Vec<Vec<u8>> = match by_keys {
@@ -194,7 +198,7 @@ impl Guard {
     }
 }
 
-/// The sets of `last` that are not in `new`, told apart by `keys` or as a whole; a hundred of them at most.
+/// Names the sets of `last` that are not in `new`, at most [`MAX_NAMED`]. Sets are identified by `keys`, else as a whole.
 fn gone(last: &[ParameterSet], new: &[ParameterSet], keys: &[String]) -> Vec<String> {
     let identity = |set: &ParameterSet| match keys {
         [] => Some(whole(&set.0)),
@@ -219,7 +223,7 @@ fn twins_by(sets: &[ParameterSet], keys: &[String]) -> Option<(usize, usize)> {
     twins(sets.iter().map(identity))
 }
 
-/// The first two places that hold the same.
+/// The first two indices with equal values.
 fn twins<T: Hash + Eq>(all: impl Iterator<Item = T>) -> Option<(usize, usize)> {
     // The standard library's hash is slow for the many parts of a set.
     let mut places = HashMap::with_hasher(RandomState::default());

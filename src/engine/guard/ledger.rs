@@ -1,4 +1,4 @@
-//! The answers that are held: who agreed so far, and what an operator decided.
+//! The held answers: how many runs agreed so far, and what an operator decided.
 
 mod held;
 
@@ -16,33 +16,33 @@ use crate::{
     engine::cache::Key,
 };
 
-/// How many held answers are remembered; those seen longest ago leave first, and begin anew.
+/// How many held answers are stored; the one seen longest ago is dropped first, and starts afresh.
 const MAX_HELD: usize = 10_000;
 
-/// Who asks for a review: a question and what it follows.
+/// The question under review, and its lineage.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Standing<'a> {
-    /// What was asked.
+    /// The question.
     pub(crate) question: &'a Question,
-    /// The key of that question.
+    /// The question's key.
     pub(crate) key: Key,
-    /// The key that it shares with those that it follows.
+    /// The key of its lineage.
     pub(crate) lineage: Key,
     /// When a caller last asked; `None` when one asks now.
     pub(crate) asked_at: Option<Timestamp>,
-    /// Whether it was never answered, and only follows others. That there is nothing for it yet, as while CI builds a
-    /// commit, is no reason to take away what the others have, however often it is said.
+    /// Whether the question was never answered itself, and its lineage was. An empty answer to a new question, as while CI
+    /// builds a commit, never takes away the lineage's sets, however often it is repeated.
     pub(crate) is_new: bool,
-    /// Whether it is not outdated: a run that an invalidation cut off decides nothing.
+    /// Whether the run is current: a run that an invalidation cut off decides nothing.
     pub(crate) is_current: bool,
 }
 
-/// What a review came to.
+/// The result of a review.
 #[derive(Debug)]
 pub(crate) enum Review {
-    /// The answer may pass, and nothing was held.
+    /// The answer passes; nothing was held.
     Passed(Baseline),
-    /// The answer may pass; what was held is no more.
+    /// The answer passes, and the held one is dropped.
     Cleared(Box<Held>, Baseline),
     /// The answer is a loss that is believed now.
     Believed(Box<Held>, Baseline),
@@ -50,14 +50,14 @@ pub(crate) enum Review {
     Held(Box<Held>),
 }
 
-/// The answers that are held, by lineage. What no caller has asked about for a day is forgotten.
+/// The held answers, by lineage. One that no caller has asked about for a day is forgotten.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Ledger(Arc<Mutex<Book>>);
 
 #[derive(Debug, Default)]
 struct Book {
     held: HashMap<Key, Held>,
-    /// What was forgotten since that was last asked.
+    /// The lineages forgotten since [`Ledger::take_forgotten`] was last called.
     forgotten: Vec<Key>,
 }
 
@@ -124,8 +124,7 @@ impl Ledger {
         Ok(Review::Held(Box::new(held)))
     }
 
-    /// Writes `decision` on what is held under `id`: the lineage's key as it is printed, or a beginning of it that only
-    /// one has.
+    /// Records `decision` for the answer held under `id`: the lineage's key as printed, or an unambiguous prefix of it.
     #[must_use]
     pub(crate) fn decide(&self, id: &str, decision: Decision, now: Timestamp) -> Option<(Key, Held)> {
         let mut book = self.open(now);
@@ -135,14 +134,14 @@ impl Ledger {
         Some((*lineage, held.clone()))
     }
 
-    /// Notes that a caller asks about what is held under `lineage`.
+    /// Records that a caller asks a question whose answer is held under `lineage`.
     pub(crate) fn note_asked(&self, lineage: &Key, now: Timestamp) {
         if let Some(held) = self.lock().held.get_mut(lineage) {
             held.asked_at = now;
         }
     }
 
-    /// What is held at `now` and must be asked about again, the longest due first.
+    /// The held answers that are due for another run at `now`, the longest due first.
     #[must_use]
     pub(crate) fn due(&self, now: Timestamp) -> Vec<Held> {
         if self.lock().held.is_empty() {
@@ -156,7 +155,7 @@ impl Ledger {
         due.into_iter().map(|(_, held)| held).collect()
     }
 
-    /// What is held under `lineage`.
+    /// The answer held under `lineage`.
     #[must_use]
     pub(crate) fn get(&self, lineage: &Key, now: Timestamp) -> Option<Held> {
         self.open(now).held.get(lineage).cloned()
@@ -174,24 +173,24 @@ impl Ledger {
         self.open(now).held.len()
     }
 
-    /// What is held, by lineage.
+    /// The held answers, by lineage.
     #[must_use]
     pub(crate) fn list(&self, now: Timestamp) -> Vec<(Key, Held)> {
         self.open(now).held.iter().map(|(key, held)| (*key, held.clone())).collect()
     }
 
-    /// Takes over what was held before a restart.
+    /// Restores an answer that was held before a restart.
     pub(crate) fn restore(&self, lineage: Key, held: Held) {
         self.lock().held.entry(lineage).or_insert(held);
     }
 
-    /// What was forgotten since this was last asked.
+    /// The lineages forgotten since the last call.
     #[must_use]
     pub(crate) fn take_forgotten(&self) -> Vec<Key> {
         std::mem::take(&mut self.lock().forgotten)
     }
 
-    /// The book without what is forgotten at `now`.
+    /// The book, after dropping entries that are due to be forgotten at `now`.
     fn open(&self, now: Timestamp) -> MutexGuard<'_, Book> {
         let mut book = self.lock();
         let Book { held, forgotten } = &mut *book;
@@ -211,7 +210,7 @@ impl Ledger {
 }
 
 impl Book {
-    /// Holds one more answer; the one that was seen longest ago leaves where there are too many.
+    /// Holds one more answer; if there are too many, drops the one seen longest ago.
     fn hold(&mut self, held: Held) {
         if self.held.len() >= MAX_HELD && !self.held.contains_key(&held.lineage) {
             let oldest = self.held.iter().min_by_key(|(_, held)| held.seen_at).map(|(key, _)| *key);
@@ -223,9 +222,9 @@ impl Book {
 }
 
 impl Held {
-    /// Agrees with `before`, which is held already.
+    /// Counts a run that agrees with the held answer `before`.
     fn follow(&mut self, before: &Self, now: Timestamp) {
-        // A clock that went back counts from here.
+        // If the clock was put back, count from now.
         let is_apart = now.since(before.counted_at).is_some_and(|passed| passed >= self.apart);
         let has_jumped = now < before.counted_at;
         if !self.counts {

@@ -41,7 +41,7 @@ pub(crate) struct EngineState {
     /// When its question was answered for the first time.
     first: Timestamp,
     /// Which runs began after it.
-    turn: usize,
+    run_number: usize,
 }
 
 /// A question that failed.
@@ -184,17 +184,18 @@ impl Oracle {
         };
         let names = ran.names().unwrap_or_default();
         let first = self.known.get(&Slot::Own(asked)).map_or(at, |known| known.first.min(at));
-        let mut new = EngineState { ran, at, fresh: Fresh::Never, first, turn: run + 1 };
-        if self.known.get(&Slot::Own(asked)).is_none_or(|known| known.turn <= new.turn) {
+        let mut new = EngineState { ran, at, fresh: Fresh::Never, first, run_number: run + 1 };
+        if self.known.get(&Slot::Own(asked)).is_none_or(|known| known.run_number <= new.run_number) {
             new.fresh = life(&new, is_current, spread.life(asked, at))?;
         }
         let mut is_head = false;
-        if self.known.get(&Slot::Own(asked)).is_none_or(|known| known.turn <= new.turn) {
+        if self.known.get(&Slot::Own(asked)).is_none_or(|known| known.run_number <= new.run_number) {
             self.remember(Slot::Own(asked), new.clone());
             is_head = !rules.follows;
         }
         // A commit that was known before another does not take their branch back.
-        let is_later = |known: &EngineState| (known.first, known.turn) > (new.first, new.turn) && known.first <= at;
+        let is_later =
+            |known: &EngineState| (known.first, known.run_number) > (new.first, new.run_number) && known.first <= at;
         if rules.follows && !self.known.get(&asked.lineage()).is_some_and(is_later) {
             self.remember(asked.lineage(), new.clone());
             is_head = true;
@@ -301,7 +302,7 @@ impl Oracle {
 impl EngineState {
     /// It comes from the disk: it is fresh no more.
     fn read_back(&mut self) {
-        self.turn = 0;
+        self.run_number = 0;
         let never = self.fresh == Fresh::Never || self.fresh == Fresh::For(0);
         self.fresh = if never { Fresh::Never } else { Fresh::Before };
     }

@@ -136,7 +136,7 @@ impl Journal {
     }
 
     /// Turns to the other segment, which must be empty. Which one is to be emptied when all that waited is committed.
-    pub(super) fn turn(&mut self) -> Option<usize> {
+    pub(super) fn switch(&mut self) -> Option<usize> {
         self.waiting = 0;
         if self.length == 0 {
             return None;

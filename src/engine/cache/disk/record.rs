@@ -141,7 +141,7 @@ pub(super) fn decode(record: &[u8]) -> Option<(u64, Entry)> {
         stored_at: head.stored_at,
         asked_at: head.asked_at,
         first_at: head.first_at,
-        turn: 0,
+        run_number: 0,
         life: head.life(),
         question: PackedQuestion::from(&head.question),
         took: Duration::from_micros(head.took_us),

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, HashMap};
 pub(super) struct Sizes {
     /// When it was of use, in turns, and its size in bytes.
     by_key: HashMap<[u8; 32], (u64, u64)>,
-    by_turn: BTreeMap<u64, [u8; 32]>,
-    turn: u64,
+    by_use: BTreeMap<u64, [u8; 32]>,
+    uses: u64,
     total: u64,
 }
 
@@ -16,16 +16,16 @@ impl Sizes {
     /// A record of `size` bytes was written.
     pub(super) fn note(&mut self, key: [u8; 32], size: u64) {
         self.forget(&key);
-        self.turn += 1;
-        self.by_key.insert(key, (self.turn, size));
-        self.by_turn.insert(self.turn, key);
+        self.uses += 1;
+        self.by_key.insert(key, (self.uses, size));
+        self.by_use.insert(self.uses, key);
         self.total += size;
     }
 
     /// A record was removed.
     pub(super) fn forget(&mut self, key: &[u8; 32]) {
-        if let Some((turn, size)) = self.by_key.remove(key) {
-            self.by_turn.remove(&turn);
+        if let Some((uses, size)) = self.by_key.remove(key) {
+            self.by_use.remove(&uses);
             self.total -= size;
         }
     }
@@ -47,7 +47,7 @@ impl Sizes {
             return Vec::new();
         }
         let mut victims = Vec::new();
-        let old = self.by_turn.values().filter(|key| !new.contains_key(*key));
+        let old = self.by_use.values().filter(|key| !new.contains_key(*key));
         let old = old.filter_map(|key| Some((*key, self.by_key.get(key)?.1)));
         let mut rest = new.clone();
         // A key that was written twice counts where it was written last; only a batch larger than `most` comes to that.

@@ -22,12 +22,19 @@ fn entry(text: &str) -> Entry {
         stored_at: Timestamp(1_700_000_000_000),
         asked_at: Timestamp(1_700_000_000_000),
         first_at: Timestamp(1_700_000_000_000),
-        turn: 7,
+        run_number: 7,
         life: Life::For(Duration::from_mins(1)),
         took: Duration::from_micros(7),
         evidence: vec![Evidence::absent("a", "b").of("c")],
         note: Some(Arc::new(serde_json::json!({"n": 1}))),
     }
+}
+
+/// A new folder, and the path of a store in it. Dropping the folder removes it.
+fn new_store_path() -> (tempfile::TempDir, std::path::PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("answers.redb");
+    (folder, path)
 }
 
 fn key(n: u8) -> Key {
@@ -39,12 +46,12 @@ fn metrics() -> DiskMetrics {
     DiskMetrics { writes: counter(), errors: counter(), lost: counter() }
 }
 
-fn try_open(path: &Path, most: u64) -> Result<Disk, Trouble> {
-    Disk::open(path, ByteSize(most), metrics(), &(Arc::new(SystemClock) as Arc<dyn Clock>))
+fn try_open(path: &Path, max_bytes: u64) -> Result<Disk, Trouble> {
+    Disk::open(path, ByteSize(max_bytes), metrics(), &(Arc::new(SystemClock) as Arc<dyn Clock>))
 }
 
-fn open(path: &Path, most: u64) -> Disk {
-    try_open(path, most).unwrap()
+fn open(path: &Path, max_bytes: u64) -> Disk {
+    try_open(path, max_bytes).unwrap()
 }
 
 /// Waits until the file can be opened again: its writer ends in its own time.
@@ -57,7 +64,7 @@ fn close(disk: Disk, path: &Path) {
 }
 
 #[test]
-fn what_was_kept_is_there_after_a_restart() {
+fn records_survive_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("deep/answers.redb");
     let disk = open(&path, 1 << 20);
@@ -75,9 +82,8 @@ fn what_was_kept_is_there_after_a_restart() {
 }
 
 #[test]
-fn the_size_is_bounded_and_the_oldest_leave() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("answers.redb");
+fn the_size_is_bounded_and_the_oldest_records_are_evicted() {
+    let (_folder, path) = new_store_path();
     let disk = open(&path, 6000);
     for n in 0..20 {
         disk.put(key(n), &entry(&"x".repeat(1000)));
@@ -94,7 +100,7 @@ fn the_size_is_bounded_and_the_oldest_leave() {
 }
 
 #[test]
-fn what_is_used_stays() {
+fn a_used_record_is_not_evicted() {
     let folder = tempfile::tempdir().unwrap();
     let disk = open(&folder.path().join("answers.redb"), 6000);
     for n in 0..20 {
@@ -107,9 +113,8 @@ fn what_is_used_stays() {
 }
 
 #[test]
-fn what_is_over_stays_over_and_what_is_held_stays_held() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("answers.redb");
+fn expired_and_held_records_survive_a_restart() {
+    let (_folder, path) = new_store_path();
     let disk = open(&path, 1 << 20);
     let asking = |branch: &str| {
         let parameters: Parameters = json!({ "branch": branch }).as_object().unwrap().clone();
@@ -150,10 +155,9 @@ fn a_damaged_record_counts_as_missing() {
 
 #[test]
 fn a_damaged_file_is_set_aside_and_named() {
-    // What was in it is not known, other than in a file that is new.
+    // A damaged file, unlike a new one, may have held records.
     for damage in [b"not a database".to_vec(), vec![0; 100_000]] {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("answers.redb");
+        let (folder, path) = new_store_path();
         std::fs::write(&path, &damage).unwrap();
         let disk = open(&path, 1 << 20);
         assert_eq!(disk.metrics.errors.get(), 1);
@@ -190,9 +194,8 @@ fn body(disk: &Disk, n: u8) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn what_is_in_the_journal_is_taken_over_once() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("answers.redb");
+fn the_journal_is_replayed_once() {
+    let (folder, path) = new_store_path();
     let disk = open(&path, 1 << 20);
     disk.put(key(1), &entry("in the database"));
     disk.put(key(2), &entry("in the database"));
@@ -214,14 +217,13 @@ fn what_is_in_the_journal_is_taken_over_once() {
 }
 
 #[test]
-fn what_a_damaged_journal_held_is_lost() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("answers.redb");
+fn records_of_a_damaged_journal_are_lost() {
+    let (_folder, path) = new_store_path();
     let disk = open(&path, 1 << 20);
     disk.put(key(1), &entry("x"));
     disk.put(key(2), &entry("x"));
     close(disk, &path);
-    // In a record: its key is lost, also though an older record is there.
+    // In a record: its key is lost, even though an older record is there.
     let journal = leave_in_journal(&path, &[answer(1, "later", 0), answer(3, "new", 0)]);
     let mut bytes = std::fs::read(&journal).unwrap();
     bytes[200] ^= 1;
@@ -234,7 +236,7 @@ fn what_a_damaged_journal_held_is_lost() {
     disk.flush(Duration::from_secs(10));
     assert!(body(&disk, 1).is_some());
     close(disk, &path);
-    // In a header: nobody knows what was lost.
+    // In a header: any key may be lost.
     let journal = leave_in_journal(&path, &[answer(3, "new", 0), answer(4, "new", 0)]);
     let mut bytes = std::fs::read(&journal).unwrap();
     bytes[20] ^= 1;
@@ -248,9 +250,8 @@ fn what_a_damaged_journal_held_is_lost() {
 }
 
 #[test]
-fn what_finds_no_room_is_marked_as_lost_and_known_again_later() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("answers.redb");
+fn a_record_without_room_in_the_journal_is_lost_until_it_is_written_again() {
+    let (folder, path) = new_store_path();
     let disk = open(&path, 1 << 30);
     let large = |n: u8| entry(&n.to_string().repeat(1 << 20));
     disk.put(key(30), &entry("old"));
@@ -280,9 +281,8 @@ fn what_finds_no_room_is_marked_as_lost_and_known_again_later() {
 }
 
 #[test]
-fn what_had_to_leave_is_lost_and_what_never_was_is_not() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("answers.redb");
+fn an_evicted_record_is_lost_and_a_record_that_never_was_is_not() {
+    let (_folder, path) = new_store_path();
     let disk = open(&path, 6000);
     for n in 0..20 {
         disk.put(key(n), &entry(&"x".repeat(1000)));
@@ -298,7 +298,7 @@ fn what_had_to_leave_is_lost_and_what_never_was_is_not() {
 }
 
 #[test]
-fn baselines_that_nobody_used_for_90_days_leave_at_a_start() {
+fn baselines_unused_for_90_days_are_removed_at_a_start() {
     #[derive(Debug)]
     struct Fixed(u64);
     impl Clock for Fixed {
@@ -307,8 +307,7 @@ fn baselines_that_nobody_used_for_90_days_leave_at_a_start() {
         }
     }
     const DAY: u64 = 86_400_000;
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("answers.redb");
+    let (_folder, path) = new_store_path();
     let day = |day: u64| Arc::new(Fixed(1_700_000_000_000 + day * DAY)) as Arc<dyn Clock>;
     let start = |clock| {
         let disk = Disk::open(&path, ByteSize(1 << 20), metrics(), &clock).unwrap();
@@ -321,7 +320,7 @@ fn baselines_that_nobody_used_for_90_days_leave_at_a_start() {
         disk.put_baseline(key(n), &n);
         close(disk, &path);
     }
-    // However late it starts: the time that it did not run counts for nothing.
+    // The time while the gateway was off does not count.
     let disk = start(day(1000));
     assert_eq!([1, 2, 3].map(|n| known(&disk, n)), [None, Some(2), Some(3)]);
 }

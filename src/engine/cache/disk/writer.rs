@@ -52,7 +52,7 @@ pub(super) struct Writer {
     /// The latest stamp that was given before this start.
     pub(crate) last: u64,
     /// How many bytes of answers are kept, about.
-    pub(crate) most: u64,
+    pub(crate) max_bytes: u64,
     pub(crate) metrics: DiskMetrics,
     pub(crate) sizes: Sizes,
     pub(crate) throttle: Throttle,
@@ -73,7 +73,7 @@ impl Writer {
                 // is in this batch or in one before.
                 let mut journal = self.journal.lock();
                 let batch: Vec<Order> = std::iter::once(first).chain(orders.try_iter()).collect();
-                (batch, journal.turn())
+                (batch, journal.switch())
             };
             if self.carry_out(batch)
                 && let Some(full) = full
@@ -128,7 +128,7 @@ impl Writer {
 
     fn commit(&mut self, database: &Database, batch: &[Order], expired: &mut Vec<Expired>) -> Result<(), redb::Error> {
         let puts: Vec<([u8; 32], u64)> = batch.iter().filter_map(answer).collect();
-        let victims = self.sizes.victims(&puts, self.most);
+        let victims = self.sizes.victims(&puts, self.max_bytes);
         let transaction = database.begin_write()?;
         for kind in RecordKind::ALL {
             let mut table = transaction.open_table(kind.table())?;

@@ -1,4 +1,4 @@
-//! An answer that is held, and how it is told.
+//! A held answer, and its message.
 
 use std::{fmt, time::Duration};
 
@@ -10,23 +10,23 @@ use crate::{
     engine::cache::Key,
 };
 
-/// How many names of what would be deleted are told in a message.
+/// How many of the Applications' names that would be deleted are listed in a message.
 const MAX_NAMED: usize = 20;
-/// What no caller has asked about for so long is forgotten: its pull request is closed.
+/// A held answer that no caller asks about for this long is forgotten: its pull request is closed.
 const FORGOTTEN_AFTER: Duration = Duration::from_hours(24);
 /// For how long a release waits for a run that agrees.
 const RELEASED_FOR: Duration = Duration::from_hours(1);
-/// The shortest time between two runs that the gateway makes itself.
+/// The shortest time between two runs that the gateway starts by itself.
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
 
 /// An answer that waits for agreement.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Held {
-    /// What was asked, and under which key.
+    /// The question.
     pub(crate) question: Question,
-    /// The key of that question.
+    /// The question's key.
     pub(crate) key: Key,
-    /// The key that it shares with those that it follows, by which it is called.
+    /// The key of its lineage, which is also the id of the held answer.
     pub(crate) lineage: Key,
     /// Why it is held.
     pub(crate) breach: Breach,
@@ -34,45 +34,44 @@ pub(crate) struct Held {
     pub(crate) sets: usize,
     /// How many runs have agreed since the first.
     pub(crate) agreed: u32,
-    /// How many must.
+    /// How many runs must agree.
     pub(crate) wanted: u32,
-    /// How far apart.
+    /// The time between those runs.
     pub(crate) apart: Duration,
-    /// When the first run brought it.
+    /// When the first run found it.
     pub(crate) since: Timestamp,
-    /// When the last one did.
+    /// When the last agreeing run found it.
     pub(crate) seen_at: Timestamp,
     /// When a caller last asked about it.
     #[serde(default = "long_ago")]
     pub(crate) asked_at: Timestamp,
-    /// What an operator decided.
+    /// The operator's decision.
     pub(crate) decision: Option<Decision>,
-    /// When.
+    /// When the operator decided.
     pub(crate) decided_at: Timestamp,
-    /// Whether runs were counted that may take something away.
+    /// Whether the counted runs may take sets away.
     pub(super) counts: bool,
     pub(super) fingerprint: [u8; 32],
     pub(super) counted_at: Timestamp,
 }
 
-/// Of a record that does not say when a caller last asked: its first call does.
+/// For records of earlier versions, which lack the time: the next call sets it.
 const fn long_ago() -> Timestamp {
     Timestamp(0)
 }
 
-/// What an operator decides about a held answer. It goes for that answer only: another one is held anew.
+/// An operator's decision about a held answer. It applies to that answer only: a different answer is held anew.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Decision {
     /// The next run that agrees is believed, within the hour.
     Released,
-    /// No number of runs that agree is enough.
+    /// Runs that agree are never enough.
     Rejected,
 }
 
 impl Held {
-    /// When the gateway asks the source again by itself, at the earliest; `None` when no number of runs that agree would
-    /// be enough.
+    /// The earliest time at which the gateway asks the source again by itself; `None` if runs that agree are never enough.
     #[must_use]
     pub(crate) fn due_at(&self) -> Option<Timestamp> {
         let is_pending = self.breach.can_be_confirmed && self.counts && self.decision != Some(Decision::Rejected);
@@ -95,7 +94,7 @@ impl Held {
     }
 }
 
-/// The same for as long as the cause is the same, since Argo CD writes a condition anew whose text has changed.
+/// The text stays the same while the cause does: Argo CD rewrites a condition when its text changes.
 impl fmt::Display for Held {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "held: {}", self.breach.reason)?;

@@ -27,7 +27,7 @@ fn what_was_appended_is_read_back_in_order() {
         assert!(found.is_used && !found.has_gap && found.damaged.is_empty());
         assert!(matches!(Journal::open(&path), Err(Trouble::Locked(_))), "one process to a journal");
         journal.length = 1000;
-        assert_eq!(journal.turn(), Some(0));
+        assert_eq!(journal.switch(), Some(0));
         journal.append(&change(4, 9, true)).unwrap();
     }
     // The second segment may be the older one.
@@ -87,6 +87,6 @@ fn what_waits_is_bounded_until_the_writer_takes_it() {
     let large = usize::try_from(BOUND).unwrap();
     assert!(journal.admit(large), "one record may be as large as it is");
     assert!(!journal.admit(1));
-    assert_eq!(journal.turn(), None, "nothing was appended");
+    assert_eq!(journal.switch(), None, "nothing was appended");
     assert!(journal.admit(1));
 }
