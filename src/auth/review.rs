@@ -26,7 +26,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 pub(crate) use self::config::TokenReviewConfig;
 use self::{
     answer::{ReviewAnswer, User},
-    api::{About, Api, PLACES},
+    api::{About, Api, MAX_REVIEWS},
     callers::Reviewed,
     known::{Good, KnownTokens},
     permits::ReviewPermits,
@@ -96,7 +96,7 @@ impl Reviews {
             known: KnownTokens::new(),
             flights: Flights::default(),
             budget: Arc::new(Budget::new(REVIEW_BURST, REVIEWS_PER_SECOND)),
-            permits: ReviewPermits::new(PLACES, REVIEWS_PER_PEER),
+            permits: ReviewPermits::new(MAX_REVIEWS, REVIEWS_PER_PEER),
             is_silent: AtomicBool::new(false),
             clock: Arc::clone(means.clock),
         })
@@ -146,7 +146,7 @@ impl Reviews {
     /// The caller of a token that was `good`. If the API server does not answer soon, its last answer is used.
     async fn ask_again(self: &Arc<Self>, token: &Compact<'_>, hash: TokenHash, good: &Good) -> Verdict {
         let deadline = Instant::now() + PATIENCE;
-        let join = || self.join(About::KnownTokens, token, hash, deadline);
+        let join = || self.join(About::KnownToken, token, hash, deadline);
         let asked = wait(join, deadline);
         if !good.stands(self.clock.now()) {
             return asked.await.unwrap_or_else(|error| Err(unknown(&error)));
@@ -181,7 +181,7 @@ impl Reviews {
         let recheck = || {
             let known = self.known(&hash, self.clock.now());
             let known = known.or_else(|| match about {
-                About::KnownTokens => None,
+                About::KnownToken => None,
                 About::Stranger(peer) => self.spend(peer).err().map(Err),
             });
             known.map(Ok)
@@ -189,7 +189,7 @@ impl Reviews {
         let begin = deadline.checked_sub(MIN_REVIEW_TIME).unwrap_or(deadline);
         let work = move |seat: FlightGuard<_, _, _>| async move {
             let said = match about {
-                About::KnownTokens => reviews.api.ask(about, &token, deadline).await,
+                About::KnownToken => reviews.api.ask(about, &token, deadline).await,
                 About::Stranger(peer) => {
                     let permit = timeout_at(begin, reviews.permits.enter(peer)).await;
                     if permit.is_ok() {

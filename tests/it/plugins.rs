@@ -216,7 +216,7 @@ fn what_is_wrong_is_told_with_its_own_file_and_place_all_at_once() {
     let mut shown: Vec<&str> = found.iter().map(String::as_str).collect();
     shown.sort_unstable();
     let expected = [
-        "plugins/a/plugin.yaml:1:1: apiVersion: this is no version of GeneratorPlugin",
+        "plugins/a/plugin.yaml:1:1: apiVersion: this is not a version of GeneratorPlugin",
         "plugins/a/plugin.yaml:3:13: metadata.name: `A` cannot be a route's name",
         "plugins/a/plugin.yaml:5:15: spec.generate.command: there is no program `no-such-program` in PATH",
         "plugins/a/plugin.yaml:6:3: spec.timeot: unknown key `timeot` (did you mean `timeout`?)",
@@ -229,7 +229,7 @@ fn what_is_wrong_is_told_with_its_own_file_and_place_all_at_once() {
         "plugins/a/plugin.yaml:14:3: spec.folder: unknown key `folder`",
         "plugins/b/plugin.yaml:4:9: spec.version: wrong type: floating point `1.0`, expected a string",
         "plugins/b/plugin.yaml:4:52: spec.generate.parameters: ",
-        "plugins/c/plugin.yaml:1:1: kind: this is no kind of plugin",
+        "plugins/c/plugin.yaml:1:1: kind: this is not a kind of plugin",
         "plugins/d/plugin.yaml:",
         "plugins/f/plugin.yaml:3:13: metadata.name: two plugins are `e-v1`: plugins/e/plugin.yaml and plugins/f/plugin.yaml",
         "plugins/g/plugin.yaml:3:13: metadata.name: two routes are called `taken`",

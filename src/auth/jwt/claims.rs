@@ -1,5 +1,5 @@
-//! What must stand in a token besides its signature (RFC 7519, section 4.1): for whom it is, by whom, and when. These are asked of
-//! a genuine token only, so what is wrong may be told to whoever sent it.
+//! Checks a token's claims (RFC 7519, section 4.1): issuer, audience and time. Only genuine tokens are checked, so the sender may be told what
+//! is wrong.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use crate::domain::{
 /// How far the issuer's clock may be from ours.
 const LEEWAY: Duration = Duration::from_secs(30);
 
-/// What a token must say.
+/// The claims that a token must have.
 #[derive(Debug)]
 pub(crate) struct Expected {
-    /// By whom it was issued.
+    /// The issuer.
     pub(crate) issuer: String,
-    /// For whom: one of these.
+    /// The accepted audiences.
     pub(crate) audiences: Vec<String>,
 }
 
@@ -26,10 +26,10 @@ impl Expected {
     /// When the token with these `claims` expires.
     ///
     /// # Errors
-    /// When it is for others, or not valid at `now`; the text says what is wrong.
+    /// When the token is for another audience, or not valid at `now`. The text says what is wrong.
     pub(crate) fn check(&self, claims: &Value, now: Timestamp) -> Result<Timestamp, String> {
         if claims.get("iss").and_then(Value::as_str) != Some(&self.issuer) {
-            return Err("the token is of another issuer (`iss`)".to_owned());
+            return Err("the token is from another issuer (`iss`)".to_owned());
         }
         check_audience(&self.audiences, claims.get("aud"))?;
         let expires = check_expiry(claims, now)?;
@@ -63,9 +63,9 @@ pub(crate) fn check_audience(audiences: &[String], audience: Option<&Value>) -> 
 /// When the token with these `claims` expires.
 ///
 /// # Errors
-/// When it never does, or has by `now`.
+/// When the token never expires, or has expired by `now`.
 pub(crate) fn check_expiry(claims: &Value, now: Timestamp) -> Result<Timestamp, String> {
-    let expires = time(claims, "exp")?.ok_or("the token never expires (`exp`), and such tokens are not taken")?;
+    let expires = time(claims, "exp")?.ok_or("the token never expires (`exp`), and such tokens are not accepted")?;
     if now < expires.plus(LEEWAY) {
         return Ok(expires);
     }
@@ -84,7 +84,7 @@ pub(crate) fn time(claims: &Value, name: &str) -> Result<Option<Timestamp>, Stri
     };
     let time = seconds.as_f64().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     let time = time.and_then(|time| u64::try_from(time.as_millis()).ok());
-    time.map(|time| Some(Timestamp(time))).ok_or_else(|| format!("the token's `{name}` is no time"))
+    time.map(|time| Some(Timestamp(time))).ok_or_else(|| format!("the token's `{name}` is not a time"))
 }
 
 #[cfg(test)]
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_for_us_and_valid_now() {
+    fn a_valid_token_for_the_gateway_is_accepted() {
         for (good, expires) in [
             (json!({}), NOW + 60),
             (json!({"aud": ["x", "other"]}), NOW + 60),
@@ -123,11 +123,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_and_why() {
+    fn refusals_say_why() {
         for (bad, says) in [
-            (json!({"iss": "https://i.example/"}), "of another issuer"),
-            (json!({"iss": null}), "of another issuer"),
-            (json!({"iss": ["https://i.example"]}), "of another issuer"),
+            (json!({"iss": "https://i.example/"}), "from another issuer"),
+            (json!({"iss": null}), "from another issuer"),
+            (json!({"iss": ["https://i.example"]}), "from another issuer"),
             (json!({"aud": "gateway2"}), "another audience (`gateway2`); it must be for `gateway`, `other`"),
             (json!({"aud": ["a", "b"]}), "another audience (`a`, `b`)"),
             (json!({"aud": []}), "another audience"),
@@ -140,8 +140,8 @@ mod tests {
                 json!({"exp": NOW - 30}),
                 "has expired at 2027-01-15T07:59:30Z; the gateway's clock says 2027-01-15T08:00:00Z",
             ),
-            (json!({"exp": -1}), "`exp` is no time"),
-            (json!({"exp": 1e300}), "`exp` is no time"),
+            (json!({"exp": -1}), "`exp` is not a time"),
+            (json!({"exp": 1e300}), "`exp` is not a time"),
             (json!({"nbf": NOW + 31}), "is valid from 2027-01-15T08:00:31Z (`nbf`); the gateway's clock"),
             (json!({"nbf": true}), "`nbf` is a boolean, not a number"),
         ] {

@@ -1,4 +1,4 @@
-//! A token in its three parts (RFC 7515, section 3.1), taken apart and not believed.
+//! Parses a token into its three parts (RFC 7515, section 3.1), without trusting any of them.
 
 use std::str::FromStr;
 
@@ -14,9 +14,9 @@ use crate::domain::{
     secret::Secret,
 };
 
-/// A token that nobody has vouched for yet. It is not to be printed.
+/// A token that is not verified. It must not be printed.
 pub(crate) struct Compact<'a> {
-    /// What is signed.
+    /// The signed part.
     pub(crate) signed: &'a str,
     /// The signature, in base64url.
     pub(crate) signature: &'a str,
@@ -25,7 +25,8 @@ pub(crate) struct Compact<'a> {
     header: Header,
 }
 
-/// What is read of a token's header. Keys and addresses of keys (`jwk`, `jku`, `x5c`, `x5u`) are not: they are the token's own word.
+/// The fields of a token's header that are used. Keys and their addresses (`jwk`, `jku`, `x5c`, `x5u`) are ignored, because the sender chose
+/// them.
 #[derive(Debug, Deserialize)]
 struct Header {
     alg: String,
@@ -34,36 +35,36 @@ struct Header {
 }
 
 impl<'a> Compact<'a> {
-    /// Takes `token` apart.
+    /// Parses `token`.
     ///
     /// # Errors
-    /// When it is none; the text holds nothing of it.
+    /// When it is not a JWT. The text repeats nothing of it.
     pub(crate) fn parse(token: &'a [u8]) -> Result<Self, &'static str> {
-        let text = std::str::from_utf8(token).map_err(|_| "it is no JWT")?;
-        let (signed, signature) = text.rsplit_once('.').ok_or("it is no JWT")?;
-        let (header, claims) = signed.split_once('.').ok_or("it is no JWT")?;
-        let decode = |part| URL_SAFE_NO_PAD.decode(part).map_err(|_| "it is no JWT");
-        let header = parse_object(&decode(header)?).map_err(|_| "it is no JWT: its header cannot be read")?;
+        let text = std::str::from_utf8(token).map_err(|_| "it is not a JWT")?;
+        let (signed, signature) = text.rsplit_once('.').ok_or("it is not a JWT")?;
+        let (header, claims) = signed.split_once('.').ok_or("it is not a JWT")?;
+        let decode = |part| URL_SAFE_NO_PAD.decode(part).map_err(|_| "it is not a JWT");
+        let header = parse_object(&decode(header)?).map_err(|_| "it is not a JWT: its header cannot be read")?;
         let claims = parse(&decode(claims)?).ok().filter(Value::is_object);
-        let claims = claims.ok_or("it is no JWT: its claims are no JSON object")?;
+        let claims = claims.ok_or("it is not a JWT: its claims are not a JSON object")?;
         Ok(Self { signed, signature, claims, header })
     }
 
-    /// By whom it says that it was issued.
+    /// The issuer that it claims.
     pub(crate) fn issuer(&self) -> Option<&str> {
         self.claims.get("iss")?.as_str()
     }
 
-    /// When it says that it expires.
+    /// The expiry that it claims.
     pub(crate) fn expires(&self) -> Option<Timestamp> {
         time(&self.claims, "exp").ok().flatten()
     }
 
-    /// Whether it could be good for one of `audiences` at `now`, by its own word: it is signed, has not expired, and is not for others
-    /// alone. That is no proof, and spares whoever would have to find out.
+    /// Checks whether the token could be good for one of `audiences` at `now`, by its own claims: it is signed, has not expired and is not only
+    /// for others. This proves nothing, but saves a review.
     ///
     /// # Errors
-    /// When it could not; the text is for the log.
+    /// When it cannot be good. The text is for the log.
     pub(crate) fn check_likely(&self, audiences: &[String], now: Timestamp) -> Result<(), String> {
         let is_signed = URL_SAFE_NO_PAD.decode(self.signature).is_ok_and(|signature| !signature.is_empty());
         if !is_signed || self.header.alg.eq_ignore_ascii_case("none") {
@@ -73,30 +74,28 @@ impl<'a> Compact<'a> {
         self.claims.get("aud").map_or(Ok(()), |audience| check_audience(audiences, Some(audience)))
     }
 
-    /// All of it.
+    /// The complete token.
     pub(crate) fn whole(&self) -> Secret {
         format!("{}.{}", self.signed, self.signature).into()
     }
 
-    /// Which key it says that it was signed with.
+    /// The key id that it claims.
     pub(crate) fn key_id(&self) -> Option<&str> {
         self.header.kid.as_deref()
     }
 
-    /// With which of the `pinned` algorithms it says that it was signed.
+    /// The algorithm that it claims, which must be one of `pinned`.
     ///
     /// # Errors
-    /// When it is none of them, or something in it must be understood that is not.
+    /// When it is not, or when the header requires an extension (`crit`).
     pub(crate) fn algorithm(&self, pinned: &[Algorithm]) -> Result<Algorithm, String> {
         if self.header.crit.is_some() {
-            return Err(
-                "its header says that something must be understood (`crit`), and nothing of that kind is".to_owned()
-            );
+            return Err("its header requires extensions (`crit`), and none is supported".to_owned());
         }
         let named = Algorithm::from_str(&self.header.alg).ok().filter(|algorithm| pinned.contains(algorithm));
         named.ok_or_else(|| {
             let shown = excerpt(self.header.alg.as_bytes(), 20);
-            format!("its `alg` is `{shown}`, which is none of the issuer's `algorithms`")
+            format!("its `alg` is `{shown}`, which is not among the issuer's `algorithms`")
         })
     }
 }
@@ -138,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_good_is_seen_at_once() {
+    fn a_token_that_cannot_be_good_is_refused_without_a_review() {
         let now = Timestamp(1_800_000_000_000);
         let likely = |header: &str, claims: &str, signature: &str| {
             let token = token(header, claims).replace("c2ln", signature);

@@ -1,5 +1,5 @@
-//! One key, and the algorithms that it is used with: those of the configuration that fit its kind. So a public key is never taken
-//! for a shared secret, whatever a token says.
+//! One key, and its algorithms: those of the configuration that fit its kind. A public key is therefore never used as a shared secret, whatever
+//! a token's header says.
 
 use jsonwebtoken::{
     Algorithm, AlgorithmFamily, DecodingKey, DecodingKeyKind, crypto,
@@ -11,31 +11,30 @@ use super::compact::Compact;
 use crate::domain::secret::Secret;
 
 /// The shortest RSA modulus, in bytes (RFC 7518, section 3.3).
-const SHORTEST_RSA: usize = 2048 / 8;
-/// The length of a point on P-256, in bytes, which is written whole.
+const MIN_RSA_BYTES: usize = 2048 / 8;
+/// The length of an uncompressed point on P-256, in bytes.
 const P256: usize = 65;
-/// The length of a point on P-384.
+/// The length of an uncompressed point on P-384, in bytes.
 const P384: usize = 97;
-/// The length of an Ed25519 key.
+/// The length of an Ed25519 key, in bytes.
 const ED25519: usize = 32;
 
-/// A key that tokens are verified with.
+/// A key that verifies tokens.
 #[derive(Debug)]
 pub(crate) struct Key {
-    /// What it is called, if it is.
+    /// Its id, if it has one.
     pub(crate) id: Option<String>,
     algorithms: Vec<Algorithm>,
     material: DecodingKey,
 }
 
 impl Key {
-    /// The key of a set, for those of the `pinned` algorithms that it is for.
+    /// The key of a set, for those of the `pinned` algorithms that fit.
     ///
     /// # Errors
-    /// With what keeps it from being used.
+    /// Why it cannot be used.
     pub(crate) fn of_jwk(jwk: &Value, pinned: &[Algorithm]) -> Result<Self, String> {
-        let jwk: Jwk =
-            serde_json::from_value(jwk.clone()).map_err(|_| "it is malformed, or of a kind that is not known")?;
+        let jwk: Jwk = serde_json::from_value(jwk.clone()).map_err(|_| "it is malformed, or of an unknown kind")?;
         let common = &jwk.common;
         if common.public_key_use.as_ref().is_some_and(|is_for| *is_for != PublicKeyUse::Signature) {
             return Err("it is not for signatures (`use`)".to_owned());
@@ -53,9 +52,9 @@ impl Key {
     /// The public key in `pem`.
     ///
     /// # Errors
-    /// With what keeps it from being used.
+    /// Why it cannot be used.
     pub(crate) fn of_pem(pem: &str, pinned: &[Algorithm]) -> Result<Self, String> {
-        // A certificate's or a private key's bytes would be taken for a key that verifies nothing.
+        // A certificate or a private key would be read as a key that verifies nothing.
         if !["-----BEGIN PUBLIC KEY-----", "-----BEGIN RSA PUBLIC KEY-----"].iter().any(|begin| pem.contains(begin)) {
             return Err("it holds no public key in PEM form, with `-----BEGIN PUBLIC KEY-----`".to_owned());
         }
@@ -67,10 +66,10 @@ impl Key {
         Self::new(None, fitting(&key)?.iter().copied(), key, pinned)
     }
 
-    /// What both sides know.
+    /// The shared secret.
     ///
     /// # Errors
-    /// When it is shorter than the longest of its algorithms' hashes.
+    /// When it is shorter than the longest hash of its algorithms.
     pub(crate) fn of_secret(secret: &Secret, pinned: &[Algorithm]) -> Result<Self, String> {
         let secret = secret.expose().as_bytes();
         let least = |algorithm: &Algorithm| match algorithm {
@@ -81,7 +80,7 @@ impl Key {
         let least = pinned.iter().map(least).max().unwrap_or_default();
         if secret.len() < least {
             let length = secret.len();
-            return Err(format!("it has {length} bytes, and {least} at least are needed for its `algorithms`"));
+            return Err(format!("it has {length} bytes, and its `algorithms` need at least {least}"));
         }
         let fitting = AlgorithmFamily::Hmac.algorithms();
         Self::new(None, fitting.iter().copied(), DecodingKey::from_secret(secret), pinned)
@@ -95,7 +94,7 @@ impl Key {
     ) -> Result<Self, String> {
         let algorithms: Vec<_> = fitting.filter(|algorithm| pinned.contains(algorithm)).collect();
         if algorithms.is_empty() {
-            return Err("it is for none of the `algorithms`".to_owned());
+            return Err("it fits none of the `algorithms`".to_owned());
         }
         Ok(Self { id, algorithms, material })
     }
@@ -114,13 +113,13 @@ fn fitting(key: &DecodingKey) -> Result<&'static [Algorithm], &'static str> {
         DecodingKeyKind::RsaModulusExponent { n, .. } => n.len(),
     };
     match (key.family(), length) {
-        (AlgorithmFamily::Rsa, SHORTEST_RSA..) => Ok(AlgorithmFamily::Rsa.algorithms()),
+        (AlgorithmFamily::Rsa, MIN_RSA_BYTES..) => Ok(AlgorithmFamily::Rsa.algorithms()),
         (AlgorithmFamily::Rsa, _) => Err("it is an RSA key of less than 2048 bits"),
         (AlgorithmFamily::Ec, P256) => Ok(&[Algorithm::ES256]),
         (AlgorithmFamily::Ec, P384) => Ok(&[Algorithm::ES384]),
         (AlgorithmFamily::Ed, ED25519) => Ok(&[Algorithm::EdDSA]),
-        (AlgorithmFamily::Ec | AlgorithmFamily::Ed, _) => Err("its curve is none of P-256, P-384 and Ed25519"),
-        (AlgorithmFamily::Hmac, _) => Err("it is a shared secret, which no set of public keys holds"),
+        (AlgorithmFamily::Ec | AlgorithmFamily::Ed, _) => Err("its curve is not P-256, P-384 or Ed25519"),
+        (AlgorithmFamily::Hmac, _) => Err("it is a shared secret, which does not belong into a set of public keys"),
     }
 }
 
@@ -156,7 +155,7 @@ mod tests {
         let token = signed(&pair, "EdDSA");
         let compact = Compact::parse(token.as_bytes()).unwrap();
         assert!(key.verifies(&compact, Algorithm::EdDSA));
-        // For nothing but what fits it, whatever a token says.
+        // Only for algorithms that fit, whatever the token's header says.
         assert!(!key.verifies(&compact, Algorithm::HS256) && !key.verifies(&compact, Algorithm::RS256));
         let other = KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
         let forged = signed(&other, "EdDSA");
@@ -166,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_holds_no_public_key_is_told() {
+    fn a_file_without_a_public_key_is_refused() {
         let pair = KeyPair::generate().unwrap();
         let certificate = rcgen::CertificateParams::new(Vec::new()).unwrap().self_signed(&pair).unwrap().pem();
         let garbage = "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n".to_owned();
@@ -180,11 +179,11 @@ mod tests {
             assert!(why.contains(says), "{why}");
         }
         let why = Key::of_pem(&pair.public_key_pem(), &[Algorithm::RS256]).unwrap_err();
-        assert_eq!(why, "it is for none of the `algorithms`");
+        assert_eq!(why, "it fits none of the `algorithms`");
     }
 
     #[test]
-    fn a_key_of_a_set_is_for_what_it_says() {
+    fn a_key_of_a_set_is_used_as_it_declares() {
         let pair = KeyPair::generate().unwrap();
         let point = pair.der_bytes();
         let (x, y) = (URL_SAFE_NO_PAD.encode(&point[1..33]), URL_SAFE_NO_PAD.encode(&point[33..]));
@@ -204,7 +203,7 @@ mod tests {
             (json!({"alg": "ES256K"}), "for none of"),
             (json!({"crv": "secp256k1"}), "malformed"),
             (json!({"x": "!"}), "malformed"),
-            (json!({"x": "AAAA"}), "its curve is none of"),
+            (json!({"x": "AAAA"}), "its curve is not"),
             (json!({"kty": "oct", "k": "c2VjcmV0"}), "a shared secret"),
             (json!({"kty": "RSA", "n": "AAAA", "e": "AQAB"}), "less than 2048 bits"),
             (json!({"kty": "new"}), ""),
@@ -216,12 +215,12 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_as_long_as_its_hash() {
+    fn a_secret_is_at_least_as_long_as_the_hash() {
         let of = |length: usize, algorithm| Key::of_secret(&Secret::from("x".repeat(length)), &[algorithm]).err();
         for (algorithm, least) in [(Algorithm::HS256, 32), (Algorithm::HS384, 48), (Algorithm::HS512, 64)] {
             assert_eq!(of(least, algorithm), None);
             let why = of(least - 1, algorithm).unwrap();
-            assert!(why.contains(&format!("and {least} at least")), "{why}");
+            assert!(why.contains(&format!("need at least {least}")), "{why}");
         }
     }
 }

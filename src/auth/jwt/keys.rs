@@ -1,5 +1,5 @@
-//! The keys of an issuer that are in use, and their renewal: in the background all the time, and when a token names a key that is
-//! not known. What was good once stays until something better is there, for as long as that takes.
+//! The keys of an issuer that are in use. They are fetched regularly in the background, and when a token names an unknown key. Keys stay in use
+//! until newer ones arrive, however long that takes.
 
 use std::{
     path::PathBuf,
@@ -23,18 +23,18 @@ use crate::{
     telemetry::metrics::KeySetMetrics,
 };
 
-/// How long keys are waited for, by whoever calls meanwhile.
+/// How long a caller waits for keys.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long unknown keys are no reason to ask again.
+/// The pause between fetches because of unknown keys.
 const UNKNOWN_REST: Duration = Duration::from_secs(30);
-/// How long a source that failed is not asked for the sake of a call.
+/// The pause after a failed fetch before a call may cause another one.
 const FAILED_REST: Duration = Duration::from_secs(5);
-/// The longest wait between attempts while a source fails.
-const LONGEST_RETRY: Duration = Duration::from_mins(1);
+/// The longest wait between background fetches while a source fails.
+const MAX_RETRY_WAIT: Duration = Duration::from_mins(1);
 
 /// The keys of an issuer.
 pub(crate) struct Keys {
-    /// Who is told of in the log.
+    /// The issuer, for the log.
     issuer: String,
     source: KeySource,
     algorithms: Vec<Algorithm>,
@@ -48,7 +48,7 @@ pub(crate) struct Keys {
 
 type Fetched = Result<Arc<KeySet>, BackendError>;
 
-/// Since when the source is not asked for the sake of a call.
+/// The pauses in which a call causes no fetch.
 #[derive(Debug, Default)]
 struct Rests {
     unknown: Option<Timestamp>,
@@ -56,7 +56,7 @@ struct Rests {
 }
 
 impl Keys {
-    /// The keys that `config`, at `path`, names. Those on this machine are read now; what is wrong with them is noted.
+    /// The keys of `config`, at `path`. Local keys are read now, and their problems noted.
     pub(crate) fn build(
         config: &JwtConfig,
         means: AuthContext<'_>,
@@ -85,15 +85,15 @@ impl Keys {
         }))
     }
 
-    /// Whether `set` is what is in use.
+    /// Whether `set` is in use.
     pub(crate) fn is_current(&self, set: &Arc<KeySet>) -> bool {
         self.current.load().as_ref().is_some_and(|current| Arc::ptr_eq(current, set))
     }
 
-    /// The keys in use; the first ones are waited for.
+    /// The keys in use. Waits for the first ones.
     ///
     /// # Errors
-    /// When there never were any, and none come.
+    /// When there were none yet, and fetching them fails.
     pub(crate) async fn get(self: &Arc<Self>) -> Fetched {
         if let Some(set) = self.current.load_full() {
             return Ok(set);
@@ -105,11 +105,10 @@ impl Keys {
         self.fetch(recheck).await
     }
 
-    /// Newer keys than `seen`, in which a token's key is missing; `seen` itself when there are none, or they were asked for a short
-    /// time ago.
+    /// Newer keys than `seen`, which lack a token's key. `seen` itself if there are none, or if they were fetched a short time ago.
     ///
     /// # Errors
-    /// When their source fails.
+    /// When fetching them fails.
     pub(crate) async fn newer(self: &Arc<Self>, seen: &Arc<KeySet>) -> Fetched {
         if matches!(self.source, KeySource::Local(_)) {
             return Ok(Arc::clone(seen));
@@ -117,12 +116,12 @@ impl Keys {
         let recheck = || {
             let current = self.current.load_full().unwrap_or_else(|| Arc::clone(seen));
             let is_newer = !Arc::ptr_eq(&current, seen);
-            (is_newer || !self.may_ask_for_unknown()).then_some(Ok(current))
+            (is_newer || !self.may_fetch_unknown()).then_some(Ok(current))
         };
         self.fetch(recheck).await
     }
 
-    /// Asks for the keys again and again, if somebody publishes them.
+    /// Fetches published keys regularly. Never returns, except for local keys.
     pub(crate) async fn keep(self: Arc<Self>) {
         if matches!(self.source, KeySource::Local(_)) {
             return;
@@ -133,14 +132,14 @@ impl Keys {
                 retry = Duration::from_secs(1);
                 self.refresh
             } else {
-                retry = (2 * retry).min(LONGEST_RETRY);
+                retry = (2 * retry).min(MAX_RETRY_WAIT);
                 retry.min(self.refresh)
             };
             sleep(wait).await;
         }
     }
 
-    /// Reads those on this machine again. The same trouble is told once, and not at every look.
+    /// Reads local keys again. A repeated error is logged only once.
     pub(crate) fn reread(&self) {
         let KeySource::Local(local) = &self.source else { return };
         let read = local.read(&self.algorithms).map_err(BackendError::unavailable);
@@ -152,12 +151,12 @@ impl Keys {
         }
     }
 
-    /// The file that they are read from.
+    /// The file of the keys, if they are local.
     pub(crate) fn file(&self) -> Option<PathBuf> {
         self.source.file()
     }
 
-    /// Takes what `former` knows, if both have the same source and nothing is known here yet.
+    /// Takes over the keys of `former`, if both have the same source and there are none here yet.
     pub(crate) fn take_over(&self, former: &Self) {
         if let (KeySource::Published(own), KeySource::Published(other)) = (&self.source, &former.source)
             && own.is_same(other)
@@ -167,7 +166,7 @@ impl Keys {
         }
     }
 
-    /// Joins those who wait for the source's answer, or asks unless `recheck` knows better.
+    /// Joins the fetch under way, or starts one unless `recheck` has a result.
     async fn fetch(self: &Arc<Self>, recheck: impl Fn() -> Option<Fetched>) -> Fetched {
         let deadline = Instant::now() + PATIENCE;
         let join = || -> Join<Fetched> {
@@ -184,7 +183,7 @@ impl Keys {
         wait(join, deadline).await
     }
 
-    /// Puts what was read in the place of what was there, if it is good and new.
+    /// Puts fetched keys into use, if they are good and new.
     fn settle(&self, fetched: Result<KeySet, BackendError>) -> Fetched {
         let issuer = &*self.issuer;
         let current = self.current.load_full();
@@ -193,9 +192,9 @@ impl Keys {
             Err(error) => {
                 self.metrics.failed();
                 let consequence = if current.is_some() {
-                    "the keys from before stay in use"
+                    "the previous keys stay in use"
                 } else {
-                    "there are no keys yet, and its tokens are answered with 503"
+                    "there are no keys yet, so its tokens get a 503"
                 };
                 tracing::warn!(issuer, %error, "an issuer's keys cannot be read; {consequence}");
                 self.rests().failed = Some((self.clock.now(), error.clone()));
@@ -226,8 +225,8 @@ impl Keys {
         is_within(*at, FAILED_REST, self.clock.now()).then(|| error.clone())
     }
 
-    /// Whether an unknown key is a reason to ask now; if so, it is none for a while.
-    fn may_ask_for_unknown(&self) -> bool {
+    /// Whether an unknown key may cause a fetch now. If so, the next pause starts.
+    fn may_fetch_unknown(&self) -> bool {
         let (mut rests, now) = (self.rests(), self.clock.now());
         if rests.unknown.is_some_and(|at| is_within(at, UNKNOWN_REST, now)) {
             return false;
@@ -237,7 +236,7 @@ impl Keys {
     }
 }
 
-/// Whether less than `time` has passed from `since` to `now`. A clock that was put back ends all rests.
+/// Whether less than `time` has passed from `since` to `now`. If the clock was set back, all pauses end.
 fn is_within(since: Timestamp, time: Duration, now: Timestamp) -> bool {
     now.since(since).is_some_and(|passed| passed < time)
 }

@@ -1,5 +1,5 @@
-//! Keys that an issuer publishes: at a URL of the configuration, or at one that the issuer itself names ("`OpenID` Connect Discovery
-//! 1.0", section 4). Whoever can change them decides who may call, so they are asked for by https.
+//! Keys that an issuer publishes: at a URL of the configuration, or at the URL in its discovery document ("`OpenID` Connect Discovery 1.0",
+//! section 4). Whoever can change the keys decides who may call, so they are fetched by https.
 
 use std::{sync::Arc, time::Duration};
 
@@ -27,21 +27,21 @@ use crate::{
 
 /// The largest set of keys that is read, in bytes.
 const MAX_REPLY_BYTES: usize = 1024 * 1024;
-/// How often keys are asked for at most.
-const SHORTEST_REFRESH: Duration = Duration::from_secs(1);
+/// The shortest allowed `refresh`.
+const MIN_REFRESH: Duration = Duration::from_secs(1);
 
-/// Keys that somebody publishes.
+/// The source of published keys.
 #[derive(Debug)]
 pub(crate) struct Published {
     url: Url,
-    /// Who must speak at the URL, if it says where the keys are and does not hold them.
+    /// The issuer that the discovery document must name, if the URL is that document's.
     discovered: Option<String>,
     token: Option<SecretRef>,
     base: BaseDir,
     line: Arc<HttpClient>,
 }
 
-/// What an issuer says of itself; there is much more.
+/// The fields of a discovery document that are used.
 #[derive(Deserialize)]
 struct Discovery {
     issuer: String,
@@ -49,7 +49,7 @@ struct Discovery {
 }
 
 impl Published {
-    /// Those of `issuer`, by `url` or `discovery` of `config`, which stands at `path`.
+    /// The keys of `issuer`, by `url` or `discovery` of `config`, at `path`.
     pub(crate) fn build(
         config: &JwksConfig,
         issuer: &str,
@@ -63,8 +63,8 @@ impl Published {
         };
         let url = problems.note(&path.key(key), url);
         means.outbound.name_destination(url.as_ref());
-        if config.refresh.0 < SHORTEST_REFRESH {
-            problems.error(&path.key("refresh"), "it is less than 1s, which is no way to treat a server");
+        if config.refresh.0 < MIN_REFRESH {
+            problems.error(&path.key("refresh"), "it is less than 1s, which would overload the server");
         }
         if let Some(token) = &config.token {
             token.check(means.base, &path.key("token"), problems);
@@ -81,10 +81,10 @@ impl Published {
         })
     }
 
-    /// Asks for the keys, for the `pinned` algorithms.
+    /// Fetches the keys for the `pinned` algorithms.
     ///
     /// # Errors
-    /// When there are none by `deadline`; the message says who was asked.
+    /// When there are none by `deadline`; the message names the server.
     pub(crate) async fn fetch(&self, pinned: &[Algorithm], deadline: Instant) -> Result<KeySet, BackendError> {
         let found = match &self.discovered {
             None => self.url.clone(),
@@ -93,7 +93,7 @@ impl Published {
         self.get(&found, deadline, |reply| KeySet::of_jwks(&reply.body, pinned)).await
     }
 
-    /// What `read` makes of the whole JSON document at `url`.
+    /// Fetches the JSON document at `url` and parses it with `read`.
     async fn get<T>(
         &self,
         url: &Url,
@@ -113,29 +113,30 @@ impl Published {
         found.map_err(|error| error.within(shown))
     }
 
-    /// Whether `other` asks the same.
+    /// Whether `other` has the same source.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.url == other.url && self.discovered == other.discovered
     }
 }
 
-/// Where `issuer` says what it is.
+/// The URL of the discovery document of `issuer`.
 fn discovery(issuer: &str) -> Result<Url, String> {
-    let url = fixed_url(issuer).map_err(|why| format!("the issuer is nowhere to be asked: {why}"))?;
+    let url = fixed_url(issuer).map_err(|why| format!("the issuer is not a URL that can be fetched: {why}"))?;
     if url.query().is_some() || url.fragment().is_some() {
-        return Err("an issuer with a query or a fragment cannot be asked".to_owned());
+        return Err("the URL of an issuer has no query and no fragment".to_owned());
     }
     safe_url(&format!("{}/.well-known/openid-configuration", issuer.trim_end_matches('/')))
 }
 
-/// Where the keys are, by the answer of `from`.
+/// The URL of the keys, by the discovery document from `from`.
 fn keys_of(reply: &Reply, issuer: &str, from: &Url) -> Result<Url, String> {
-    let told: Discovery = parse_object(&reply.body).map_err(|why| format!("it is no discovery document: {why}"))?;
-    if told.issuer != issuer {
-        let shown = excerpt(told.issuer.as_bytes(), 200);
-        return Err(format!("it speaks for the issuer `{shown}`, not for `{issuer}`"));
+    let document: Discovery =
+        parse_object(&reply.body).map_err(|why| format!("it is not a discovery document: {why}"))?;
+    if document.issuer != issuer {
+        let shown = excerpt(document.issuer.as_bytes(), 200);
+        return Err(format!("it is for the issuer `{shown}`, not for `{issuer}`"));
     }
-    let url = Url::parse(&told.jwks_uri).map_err(|error| format!("its `jwks_uri` is no URL: {error}"))?;
+    let url = Url::parse(&document.jwks_uri).map_err(|error| format!("its `jwks_uri` is not a URL: {error}"))?;
     check_link(&url, from).map_err(|why| format!("its `jwks_uri` {why}"))?;
     if is_safe(&url) { Ok(url) } else { Err("its `jwks_uri` is not https".to_owned()) }
 }
@@ -149,7 +150,7 @@ mod tests {
     use crate::domain::secret::Secrets;
 
     #[test]
-    fn an_issuer_says_where_its_keys_are() {
+    fn the_discovery_url_is_below_the_issuer() {
         assert_eq!(
             discovery("https://i.example/realms/a/").unwrap().as_str(),
             "https://i.example/realms/a/.well-known/openid-configuration"
@@ -162,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_discovery_document_speaks_for_its_issuer_alone() {
+    fn a_discovery_document_counts_for_its_own_issuer_only() {
         let find = |body: &str, from: &str| {
             let reply = Reply {
                 status: StatusCode::OK,
@@ -185,15 +186,15 @@ mod tests {
             (told("keys"), "is no URL"),
             (
                 r#"{"issuer":"https://evil.example","jwks_uri":"https://i.example/k"}"#.to_owned(),
-                "speaks for the issuer `https://evil",
+                "is for the issuer `https://evil",
             ),
-            (r#"{"issuer":"https://i.example"}"#.to_owned(), "is no discovery document"),
-            ("<html>".to_owned(), "is no discovery document"),
+            (r#"{"issuer":"https://i.example"}"#.to_owned(), "is not a discovery document"),
+            ("<html>".to_owned(), "is not a discovery document"),
         ] {
             let why = find(&body, from).unwrap_err();
             assert!(why.contains(says), "{body}: {why}");
         }
-        // In the clear on this machine it may lead to this machine only.
+        // A cleartext URL on this machine may lead only to this machine.
         assert!(find(&told("http://127.0.0.1:1/k"), "http://127.0.0.1:1/").is_ok());
         assert!(find(&told("http://keys.example/k"), "http://127.0.0.1:1/").unwrap_err().contains("not https"));
     }

@@ -1,4 +1,4 @@
-//! The keys of an issuer at one time.
+//! A set of an issuer's keys.
 
 use jsonwebtoken::Algorithm;
 use serde_json::Value;
@@ -10,41 +10,40 @@ use crate::domain::{
     secret::Secret,
 };
 
-/// The most keys that a set may have: a token that names none is tried with each.
+/// The most keys of a set. A token that names no key is tried with each.
 const MAX_KEYS: usize = 256;
 
-/// The keys of an issuer at one time.
+/// A set of an issuer's keys.
 pub(crate) struct KeySet {
     keys: Vec<Key>,
-    /// The hash of what they were read from, to see what is new.
+    /// The hash of the bytes of the set, for noticing changes.
     digest: [u8; 32],
-    /// What could not be used, and why.
+    /// The keys that cannot be used, and why.
     pub(crate) unusable: Vec<String>,
 }
 
-/// What a set makes of a token's signature.
+/// The result of verifying a token's signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// One of its keys signed it.
+    /// A key of the set signed it.
     Genuine,
-    /// None did, and a newer set would not hold another of that name.
+    /// The set has the key that the token names, and that key did not sign it.
     Forged,
-    /// None did that is known here.
+    /// No key of the set signed it. A newer set may have the key.
     UnknownKey,
 }
 
 impl KeySet {
-    /// A set as its issuer publishes it (RFC 7517, section 5), for the `pinned` algorithms. Keys that cannot be used stand beside
-    /// those that can.
+    /// Parses a published set (RFC 7517, section 5) for the `pinned` algorithms. It may have unusable keys besides usable ones.
     ///
     /// # Errors
-    /// When it is none, or holds no key that can be used.
+    /// When it is not a set, or has no usable key.
     pub(crate) fn of_jwks(body: &[u8], pinned: &[Algorithm]) -> Result<Self, String> {
         let document = parse(body).map_err(|why| format!("it is not one JSON document: {why}"))?;
         let listed = document.get("keys").and_then(Value::as_array);
-        let listed = listed.ok_or("it is no set of keys: it has no list `keys`")?;
+        let listed = listed.ok_or("it is not a set of keys: it has no list `keys`")?;
         if listed.len() > MAX_KEYS {
-            return Err(format!("it has {} keys, and more than {MAX_KEYS} are not looked at", listed.len()));
+            return Err(format!("it has {} keys, and at most {MAX_KEYS} are allowed", listed.len()));
         }
         let (mut keys, mut unusable) = (Vec::new(), Vec::new());
         for (index, jwk) in listed.iter().enumerate() {
@@ -57,7 +56,7 @@ impl KeySet {
         }
         if keys.is_empty() {
             let why = if unusable.is_empty() { "it is empty".to_owned() } else { unusable.join("; ") };
-            return Err(format!("it holds no key that can be used: {}", excerpt(why.as_bytes(), 500)));
+            return Err(format!("it has no usable key: {}", excerpt(why.as_bytes(), 500)));
         }
         Ok(Self { keys, digest: Sha256::digest(body).into(), unusable })
     }
@@ -70,7 +69,7 @@ impl KeySet {
         Ok(Self::of_one(Key::of_pem(pem, pinned)?, pem.as_bytes()))
     }
 
-    /// What both sides know.
+    /// The shared secret.
     ///
     /// # Errors
     /// When it cannot be used.
@@ -82,12 +81,12 @@ impl KeySet {
         Self { keys: vec![key], digest: Sha256::digest(source).into(), unusable: Vec::new() }
     }
 
-    /// Whether one of these keys signed `token` by `algorithm`. A key without a name is tried with every token, and a token that names
-    /// no key with every one.
+    /// Verifies that a key of the set signed `token` by `algorithm`. A key without an id is tried with every token, and a token without a key id
+    /// with every key.
     pub(crate) fn verify(&self, token: &Compact<'_>, algorithm: Algorithm) -> Verdict {
         let named = token.key_id();
-        let is_meant = |key: &&Key| named.is_none() || key.id.is_none() || key.id.as_deref() == named;
-        if self.keys.iter().filter(is_meant).any(|key| key.verifies(token, algorithm)) {
+        let may_have_signed = |key: &&Key| named.is_none() || key.id.is_none() || key.id.as_deref() == named;
+        if self.keys.iter().filter(may_have_signed).any(|key| key.verifies(token, algorithm)) {
             return Verdict::Genuine;
         }
         let is_known = named.is_some() && self.keys.iter().any(|key| key.id.as_deref() == named);

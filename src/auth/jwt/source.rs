@@ -1,4 +1,4 @@
-//! Where an issuer's keys come from.
+//! The source of an issuer's keys.
 
 use std::path::PathBuf;
 
@@ -18,28 +18,28 @@ use crate::{
     file::{self, base_dir::BaseDir},
 };
 
-/// Where an issuer's keys come from.
+/// The source of an issuer's keys.
 #[derive(Debug)]
 pub(crate) enum KeySource {
-    /// Whoever publishes them.
+    /// A server that publishes them.
     Published(Box<Published>),
-    /// This machine.
+    /// A file or secret on this machine.
     Local(Local),
 }
 
-/// Keys on this machine.
+/// Local keys.
 #[derive(Debug)]
 pub(crate) enum Local {
     /// A file with a set of keys.
     Set(PathBuf),
     /// A file with one public key.
     PublicKey(PathBuf),
-    /// What both sides know.
+    /// The shared secret.
     Secret(SecretRef, BaseDir),
 }
 
 impl KeySource {
-    /// The source that `config`, at `path`, names, and the place of its key.
+    /// The source of `config`, at `path`, and the path of the key that names it.
     pub(crate) fn build(
         config: &JwtConfig,
         means: AuthContext<'_>,
@@ -74,7 +74,7 @@ impl KeySource {
             (None, Some(file), false) => {
                 for (key, is_there) in [("ca", config.ca.is_some()), ("token", config.token.is_some())] {
                     if is_there {
-                        problems.error(&path.key(key), "it is of no use for a file");
+                        problems.error(&path.key(key), "it has no effect for a file");
                     }
                 }
                 Some((Self::Local(Local::Set(means.base.resolve(file))), path.key("file")))
@@ -90,7 +90,7 @@ impl KeySource {
         }
     }
 
-    /// The file that may be renewed while the gateway runs.
+    /// The file that may change while the gateway runs.
     pub(crate) fn file(&self) -> Option<PathBuf> {
         match self {
             Self::Local(Local::Set(file) | Local::PublicKey(file)) => Some(file.clone()),
@@ -104,7 +104,7 @@ impl Local {
     /// Reads the keys, for the `pinned` algorithms.
     ///
     /// # Errors
-    /// When they cannot be read or used; the text names where they are.
+    /// When they cannot be read or used; the text names the source.
     pub(crate) fn read(&self, pinned: &[Algorithm]) -> Result<KeySet, String> {
         match self {
             Self::Set(path) | Self::PublicKey(path) => {
@@ -124,17 +124,17 @@ impl Local {
     }
 }
 
-/// Algorithms with a shared secret and with a key pair are never taken side by side: where they are, a public key can be passed off
-/// as the secret.
+/// Checks that algorithms with a shared secret and with a key pair are not mixed. Otherwise an attacker could use a public key as the shared
+/// secret.
 fn check_algorithms(config: &JwtConfig, path: &Path, problems: &mut Problems) {
     let path = path.key("algorithms");
     if config.algorithms.is_empty() {
-        problems.error(&path, "without any, no token could be taken; name those that the issuer signs with");
+        problems.error(&path, "without algorithms, no token is accepted; name those with which the issuer signs");
     }
     for (index, algorithm) in config.algorithms.iter().enumerate() {
         let is_shared = algorithm.family() == AlgorithmFamily::Hmac;
         if is_shared && config.secret.is_none() {
-            problems.error(&path.index(index), format!("`{algorithm:?}` needs a `secret`; public keys are no secret"));
+            problems.error(&path.index(index), format!("`{algorithm:?}` needs a `secret`; public keys are not secret"));
         } else if !is_shared && config.secret.is_some() {
             problems
                 .error(&path.index(index), format!("`{algorithm:?}` needs `jwks` or a `publicKey`, not a `secret`"));

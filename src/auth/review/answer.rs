@@ -1,10 +1,10 @@
-//! What an API server says of a token: the `status` of a `TokenReview` (authentication.k8s.io/v1).
+//! The API server's answer about a token: the `status` of a `TokenReview` (authentication.k8s.io/v1).
 
 use serde::Deserialize;
 
 use crate::domain::document::{excerpt, parse_object};
 
-/// Who a token's holder is.
+/// The holder of a token.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct User {
@@ -14,14 +14,14 @@ pub(crate) struct User {
     pub(crate) groups: Vec<String>,
 }
 
-/// What an API server says of a token.
+/// The API server's answer about a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ReviewAnswer {
-    /// It is this user's, and for one of the audiences that were asked for.
+    /// It belongs to this user, and is for one of the requested audiences.
     Theirs(User),
-    /// It is good, but nobody says that it is for the gateway.
+    /// It is good, but not for a requested audience.
     ForOthers,
-    /// It is no good; the text is the server's.
+    /// It is not good. The text is the server's.
     Nobodys(String),
 }
 
@@ -41,13 +41,13 @@ struct Status {
 }
 
 impl ReviewAnswer {
-    /// Reads an answer to a question about `audiences`. A server that does not know audiences says none, and then it may be a token
-    /// for anybody.
+    /// Parses the answer to a review for `audiences`. A server that does not support audiences returns none; the token may then be for any
+    /// service.
     ///
     /// # Errors
-    /// When it is no such answer.
+    /// When it is not a `TokenReview`.
     pub(crate) fn read(body: &[u8], audiences: &[String]) -> Result<Self, String> {
-        let Review { status } = parse_object(body).map_err(|why| format!("the answer is no TokenReview: {why}"))?;
+        let Review { status } = parse_object(body).map_err(|why| format!("the answer is not a TokenReview: {why}"))?;
         if !status.authenticated {
             return Ok(Self::Nobodys(status.error));
         }

@@ -1,5 +1,5 @@
-//! A cluster's API server, asked by `TokenReview` (authentication.k8s.io/v1). Tokens that are known to be good are asked about on a way
-//! of their own, with places of their own, and a rest of its own when it fails: strangers use up neither.
+//! The client of a cluster's API server (`TokenReview`, authentication.k8s.io/v1). Tokens that are known to be good have an HTTP client of their
+//! own, with its own concurrency limit and breaker, so that strangers cannot use those up.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -21,20 +21,20 @@ use crate::{
     telemetry::metrics::ReviewMetrics,
 };
 
-/// How many questions about tokens that nobody knows may be under way.
-pub(crate) const PLACES: usize = 6;
-/// How many about tokens that were good a short time ago.
-const PLACES_OF_KNOWN: usize = 4;
+/// How many reviews of unknown tokens may be under way.
+pub(crate) const MAX_REVIEWS: usize = 6;
+/// How many reviews of tokens that were good a short time ago may be under way.
+const MAX_REVIEWS_OF_KNOWN: usize = 4;
 /// The largest answer that is read, in bytes.
 const MAX_REPLY_BYTES: usize = 1024 * 1024;
 
-/// Whom a question is about.
+/// Whose token is reviewed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum About {
-    /// Somebody at this address whom nobody knows.
+    /// An unknown token from this address.
     Stranger(IpAddr),
-    /// Somebody whose token was good.
-    KnownTokens,
+    /// A token that was good a short time ago.
+    KnownToken,
 }
 
 /// A cluster's API server.
@@ -42,17 +42,17 @@ pub(crate) struct Api {
     url: Url,
     token: SecretRef,
     base: BaseDir,
-    /// The way for strangers.
+    /// The client for unknown tokens.
     line: Arc<HttpClient>,
-    /// The way for those who are known.
+    /// The client for known tokens.
     reserved: Arc<HttpClient>,
-    /// For whom a token must be: one of these.
+    /// The accepted audiences.
     pub(crate) audiences: Vec<String>,
     metrics: ReviewMetrics,
 }
 
 impl Api {
-    /// Checks `config`, which stands at `path`. Nobody is asked.
+    /// Checks `config`, at `path`. Sends nothing.
     pub(crate) fn build(
         config: &TokenReviewConfig,
         means: AuthContext<'_>,
@@ -63,7 +63,7 @@ impl Api {
             let help = "name one for this gateway alone, such as appset-gateway";
             problems.error_with_help(
                 &path.key("audiences"),
-                "without an audience, tokens for others would be taken",
+                "without an audience, tokens for other services would be accepted",
                 help,
             );
         }
@@ -73,11 +73,11 @@ impl Api {
         let keys = TlsKeys { ca: Some(&config.ca).filter(|_| !is_plain), ..TlsKeys::default() };
         let tls = keys.build(is_plain, means.base, path, problems);
         let at = tls.at(path);
-        // Who asks on other terms shares neither places nor what was learned.
+        // Clients with different options share neither connections nor breakers.
         let line = |concurrency| {
             means.outbound.line(ClientOptions { tls: tls.clone(), concurrency, ..ClientOptions::default() })
         };
-        let lines = line(PLACES).and_then(|of_strangers| Ok((of_strangers, line(PLACES_OF_KNOWN)?)));
+        let lines = line(MAX_REVIEWS).and_then(|unknown| Ok((unknown, line(MAX_REVIEWS_OF_KNOWN)?)));
         let lines = problems.note(&at, lines);
         let mut url = api?;
         means.outbound.name_destination(Some(&url));
@@ -101,33 +101,33 @@ impl Api {
         self.url == other.url && self.audiences == other.audiences
     }
 
-    /// What is counted.
+    /// The metrics of reviews.
     pub(crate) const fn metrics(&self) -> &ReviewMetrics {
         &self.metrics
     }
 
-    /// Asks about `token`.
+    /// Reviews `token`.
     ///
     /// # Errors
-    /// When no review arrives by `deadline`.
+    /// When there is no answer by `deadline`.
     pub(crate) async fn ask(
         &self,
         about: About,
         token: &Secret,
         deadline: Instant,
     ) -> Result<ReviewAnswer, BackendError> {
-        let asked = json!({
+        let request = json!({
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenReview",
             "spec": {"token": token.expose(), "audiences": self.audiences},
         });
-        let said = self.send(about, &asked, token, deadline).await;
-        self.metrics.reviewed(match &said {
+        let answer = self.send(about, &request, token, deadline).await;
+        self.metrics.reviewed(match &answer {
             Ok(ReviewAnswer::Theirs(_)) => "authenticated",
             Ok(ReviewAnswer::ForOthers | ReviewAnswer::Nobodys(_)) => "refused",
             Err(_) => "failed",
         });
-        said
+        answer
     }
 
     async fn send(
@@ -146,7 +146,7 @@ impl Api {
         let shown = call.to_string();
         let line = match about {
             About::Stranger(_) => &self.line,
-            About::KnownTokens => &self.reserved,
+            About::KnownToken => &self.reserved,
         };
         let mut reply = line.fetch(call).await?;
         reply.secrets.push(token.clone());
@@ -160,7 +160,7 @@ impl Api {
     }
 }
 
-/// Whether `reply` is a review at all.
+/// Checks whether `reply` is a review.
 fn check(reply: &Reply) -> Result<(), BackendError> {
     match reply.status {
         StatusCode::OK | StatusCode::CREATED => reply.check_json(),

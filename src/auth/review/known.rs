@@ -1,5 +1,5 @@
-//! What an API server has said of tokens. What it said of good ones is kept apart, so that strangers' tokens do not push it out, and for
-//! longer than it is believed without asking: it stands for a while where the API server does not answer.
+//! The remembered results of token reviews. Good tokens have a cache of their own, so that strangers' tokens cannot evict them. A good result
+//! is kept longer than it is fresh: it is still used for a while if the API server does not answer.
 
 use std::{
     sync::{
@@ -16,18 +16,18 @@ use crate::{
     domain::clock::Timestamp,
 };
 
-/// How long a good token is believed without asking: so long one that was revoked still works.
+/// How long a good token is accepted without a review. A revoked token still works for so long.
 const GOOD_FOR: Duration = Duration::from_mins(1);
-/// How much longer it is while the API server does not answer.
+/// How much longer it is accepted while the API server does not answer.
 const STANDS_FOR: Duration = Duration::from_mins(5);
-/// How long the API server is then left alone about it.
+/// The pause before the next review of the same token after a failed one.
 const RESTS_FOR: Duration = Duration::from_secs(5);
-/// How long a bad one is known.
+/// How long a bad token is refused without a review.
 const BAD_FOR: Duration = Duration::from_secs(10);
-/// How many of each kind are remembered.
+/// How many good tokens are remembered, and how many bad ones.
 const MAX_TOKENS: u64 = 4096;
 
-/// What was said of tokens.
+/// The results of reviews, by token.
 #[derive(Debug)]
 pub(crate) struct KnownTokens {
     good: Bounded<TokenHash, Arc<Good>>,
@@ -37,13 +37,13 @@ pub(crate) struct KnownTokens {
 /// A token that was good.
 #[derive(Debug)]
 pub(crate) struct Good {
-    /// Whose it is.
+    /// Its caller.
     pub(crate) caller: Arc<Caller>,
-    /// What the API server calls that.
+    /// The API server's name and groups of the holder.
     pub(crate) user: User,
     since: Timestamp,
     expires: Timestamp,
-    /// When the API server was last asked in vain, in milliseconds since 1970; 0 when it was not.
+    /// When the last review failed, in milliseconds since 1970; 0 if none did.
     failed: AtomicU64,
 }
 
@@ -55,26 +55,26 @@ struct Bad {
 }
 
 impl KnownTokens {
-    /// Nothing yet.
+    /// No results yet.
     pub(crate) fn new() -> Self {
         Self { good: bounded_cache::new(MAX_TOKENS), bad: bounded_cache::new(MAX_TOKENS) }
     }
 
-    /// What holds of `token` at `now` without asking.
+    /// The result for `token` at `now`, if no new review is needed.
     pub(crate) fn verdict(&self, token: &TokenHash, now: Timestamp) -> Option<Result<Arc<Caller>, Refused>> {
         if let Some(good) = self.good.get(token) {
-            return good.is_believed(now).then(|| Ok(Arc::clone(&good.caller)));
+            return good.is_accepted(now).then(|| Ok(Arc::clone(&good.caller)));
         }
         let bad = self.bad.get(token)?;
         is_within(bad.since, BAD_FOR.min(life(bad.since, bad.expires)), now).then_some(Err(bad.why))
     }
 
-    /// What was said of `token` when it was good, if it has not expired at `now`.
+    /// The good result for `token`, if the token has not expired at `now`.
     pub(crate) fn good(&self, token: &TokenHash, now: Timestamp) -> Option<Arc<Good>> {
         self.good.get(token).filter(|good| now < good.expires)
     }
 
-    /// Notes that `token` is that of `user`, by the API server's word of `since`.
+    /// Remembers that `token` belongs to `user`, by a review at `since`.
     pub(crate) fn admit(
         &self,
         token: TokenHash,
@@ -87,13 +87,13 @@ impl KnownTokens {
         self.bad.invalidate(&token);
     }
 
-    /// Notes that `token` is no good.
+    /// Remembers that `token` is bad.
     pub(crate) fn refuse(&self, token: TokenHash, why: Refused, since: Timestamp, expires: Timestamp) {
         self.bad.insert(token, Bad { why, since, expires });
         self.good.invalidate(&token);
     }
 
-    /// Takes over what `former` knows of good tokens, whose users are the callers that `caller` says.
+    /// Takes over the good tokens of `former`; `caller` maps their users to callers.
     pub(crate) fn take_over(&self, former: &Self, caller: impl Fn(&User) -> Option<Arc<Caller>>) {
         for (token, good) in &former.good {
             if let Some(caller) = caller(&good.user) {
@@ -104,19 +104,19 @@ impl KnownTokens {
 }
 
 impl Good {
-    /// Whether it is believed at `now` without asking: it was said of late, or the API server did not answer of late.
-    fn is_believed(&self, now: Timestamp) -> bool {
+    /// Whether it is accepted at `now` without a review: the last review is fresh, or a new one has just failed.
+    fn is_accepted(&self, now: Timestamp) -> bool {
         let failed = Timestamp(self.failed.load(Ordering::Relaxed));
         let is_fresh = now < self.expires && is_within(self.since, GOOD_FOR, now);
         is_fresh || self.stands(now) && is_within(failed, RESTS_FOR, now)
     }
 
-    /// Whether it holds at `now` if the API server does not answer.
+    /// Whether it is accepted at `now` if the API server does not answer.
     pub(crate) fn stands(&self, now: Timestamp) -> bool {
         now < self.expires && is_within(self.since, GOOD_FOR + STANDS_FOR, now)
     }
 
-    /// Notes that the API server was asked again in vain at `now`.
+    /// Notes that a review failed at `now`.
     pub(crate) fn failed(&self, now: Timestamp) {
         self.failed.store(now.0, Ordering::Relaxed);
     }
@@ -126,7 +126,7 @@ fn life(since: Timestamp, expires: Timestamp) -> Duration {
     expires.since(since).unwrap_or_default()
 }
 
-/// Whether less than `time` has passed from `since` to `now`. A clock that was put back ends what is remembered.
+/// Whether less than `time` has passed from `since` to `now`. If the clock was set back, nothing holds.
 fn is_within(since: Timestamp, time: Duration, now: Timestamp) -> bool {
     now.since(since).is_some_and(|passed| passed < time)
 }

@@ -1,5 +1,4 @@
-//! Places for questions about tokens that nobody knows: few, and fewer for each address, so that strangers wait for each other and
-//! keep nobody else waiting for long.
+//! Permits for reviews of unknown tokens: a few in all, and fewer per address, so that one address cannot keep the others waiting for long.
 
 use std::{
     collections::HashMap,
@@ -11,7 +10,7 @@ use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore, SemaphorePermit
 
 use crate::auth::budget::place;
 
-/// The places that there are.
+/// All permits.
 #[derive(Debug)]
 pub(crate) struct ReviewPermits {
     all: Semaphore,
@@ -19,34 +18,34 @@ pub(crate) struct ReviewPermits {
     by_peer: Mutex<HashMap<IpAddr, Arc<Semaphore>>>,
 }
 
-/// A place, free again when it is dropped.
+/// A permit, returned when it is dropped.
 #[derive(Debug)]
 pub(crate) struct ReviewPermit<'a> {
     _of_all: SemaphorePermit<'a>,
     _of_peer: OwnedSemaphorePermit,
-    /// The last one, since it looks whether the others are gone.
+    /// The last field, because its drop checks whether the permits are returned.
     _interest: Interest<'a>,
 }
 
-/// That somebody at an address has a place, or waits for one.
+/// Keeps an address's entry while it has a permit or waits for one.
 #[derive(Debug)]
 struct Interest<'a> {
-    places: &'a ReviewPermits,
+    permits: &'a ReviewPermits,
     peer: IpAddr,
 }
 
 impl ReviewPermits {
-    /// So many in all, and for each address.
+    /// So many permits in all, and per address.
     pub(crate) fn new(most: usize, most_per_peer: usize) -> Self {
         Self { all: Semaphore::new(most), most_per_peer, by_peer: Mutex::default() }
     }
 
-    /// A place for somebody at `peer`, once there is one. Who waits for others at the same address waits in nobody else's way.
+    /// Waits for a permit for `peer`. Waiting for others at the same address does not delay other addresses.
     ///
     /// # Errors
-    /// Never: places are not closed.
+    /// Never: the semaphores are not closed.
     pub(crate) async fn enter(&self, peer: IpAddr) -> Result<ReviewPermit<'_>, AcquireError> {
-        let interest = Interest { places: self, peer: place(peer) };
+        let interest = Interest { permits: self, peer: place(peer) };
         let own = || Arc::new(Semaphore::new(self.most_per_peer));
         let of_peer = Arc::clone(self.by_peer().entry(interest.peer).or_insert_with(own));
         let of_peer = of_peer.acquire_owned().await?;
@@ -60,7 +59,7 @@ impl ReviewPermits {
 
 impl Drop for Interest<'_> {
     fn drop(&mut self) {
-        let mut by_peer = self.places.by_peer();
+        let mut by_peer = self.permits.by_peer();
         if by_peer.get(&self.peer).is_some_and(|of_peer| Arc::strong_count(of_peer) == 1) {
             by_peer.remove(&self.peer);
         }
@@ -76,22 +75,22 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn an_address_waits_for_itself_and_leaves_nothing_behind() {
-        let places = ReviewPermits::new(3, 2);
+    async fn an_address_waits_only_for_itself_and_its_entry_is_removed() {
+        let permits = ReviewPermits::new(3, 2);
         let [one, other, third]: [IpAddr; 3] = ["10.0.0.1", "10.0.0.2", "10.0.0.3"].map(|ip| ip.parse().unwrap());
-        let first = places.enter(one).await.unwrap();
-        let second = places.enter("::ffff:10.0.0.1".parse().unwrap()).await.unwrap();
-        let mut waiting = pin!(places.enter(one));
+        let first = permits.enter(one).await.unwrap();
+        let second = permits.enter("::ffff:10.0.0.1".parse().unwrap()).await.unwrap();
+        let mut waiting = pin!(permits.enter(one));
         assert!(waiting.as_mut().now_or_never().is_none());
-        let of_other = places.enter(other).now_or_never().expect("one is left").unwrap();
-        assert!(places.enter(third).now_or_never().is_none(), "there are three");
-        assert_eq!(places.by_peer().len(), 2, "who left waits no more");
+        let of_other = permits.enter(other).now_or_never().expect("one is left").unwrap();
+        assert!(permits.enter(third).now_or_never().is_none(), "there are three");
+        assert_eq!(permits.by_peer().len(), 2, "an address that stopped waiting has no entry");
         drop(of_other);
-        let of_third = places.enter(third).now_or_never().expect("one is left").unwrap();
+        let of_third = permits.enter(third).now_or_never().expect("one is left").unwrap();
         drop(first);
         let again = waiting.now_or_never().expect("the first is free again").unwrap();
         drop((second, of_third, again));
-        assert!(places.by_peer().is_empty());
-        assert_eq!(places.all.available_permits(), 3);
+        assert!(permits.by_peer().is_empty());
+        assert_eq!(permits.all.available_permits(), 3);
     }
 }

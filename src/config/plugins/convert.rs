@@ -1,4 +1,4 @@
-//! From a plugin to a route, and from a problem of that route back to the place in the file that caused it.
+//! Converts a plugin into a route, and the path of a problem in that route back into a path in the plugin's file.
 
 use std::path::Path as FilePath;
 
@@ -27,7 +27,7 @@ use crate::{
     file::base_dir::BaseDir,
 };
 
-/// The most that a folder may hold that is copied, unless set.
+/// The default of `maxSize`: the largest folder that is copied.
 const MAX_SIZE: ByteSize = ByteSize::mib(64);
 
 /// The route, what its programs belong to, and what makes its answers what they are. `own` gets the problems of the
@@ -65,12 +65,13 @@ pub(crate) fn convert(
             let stays = [("mode", settings.mode.is_some()), ("worker", settings.worker.is_some())];
             for (key, _) in stays.into_iter().filter(|(_, is_there)| *is_there) {
                 let help = "leave it out; a GeneratorPlugin can have workers";
-                let error = "a ConfigManagementPlugin gets a fresh copy of its folder for each run, so it cannot stay";
+                let error =
+                    "a ConfigManagementPlugin gets a fresh copy of its folder for each run, so it cannot have workers";
                 main.error_with_help(&at.key(key), error, help);
             }
             let (name, most) = (name.display().to_string(), settings.max_size.unwrap_or(MAX_SIZE));
             let mut settings = Settings { mode: None, worker: None, ..settings.clone() };
-            // These paths are the gateway's own file's, and start from its folder.
+            // Paths in the gateway's own file are relative to that file's folder.
             for path in settings.allow.read.iter_mut().chain(&mut settings.allow.write) {
                 *path = base.resolve(&path);
             }
@@ -84,7 +85,7 @@ pub(crate) fn convert(
         (PluginKind::ConfigManagement, _, _) => {
             own.error_with_help(
                 &Path::root().key("kind"),
-                "it runs in a copy of a folder, and the configuration names none",
+                "it runs in a copy of a folder, and the configuration names no folder",
                 format!("add `plugins: {{ sources: {{ {}: {{ folder: … }} }} }}`", manifest.name),
             );
             return None;
@@ -93,7 +94,7 @@ pub(crate) fn convert(
     let usual = if manifest.kind == PluginKind::Generator { Protocol::Json } else { Protocol::Yaml };
     let script = settings.script(&manifest.generate, manifest.init.as_ref(), usual);
     let declared = input.iter().flatten().map(|one| json!({"name": one.name, "type": kind_name(one.kind)}));
-    // With `params` in it, so that it is known which parameters are used.
+    // With `params`, so that the parameters it uses are found.
     let raw = json!({
         "input": declared.collect::<Value>(), "plugin": manifest.raw,
         "settings": [settings.parameters, settings.output, settings.matches.is_some(), format!("{settings:?}")],
@@ -117,7 +118,7 @@ pub(crate) fn convert(
     Some((route, package, raw))
 }
 
-/// Which calls it takes: those that both the plugin and the configuration want.
+/// Which calls the route accepts: those that both the plugin and the configuration accept.
 fn matches(manifest: &Manifest, more: Option<MatchConfig>, source: Option<&PackageSource>) -> Option<MatchConfig> {
     let Some(discover) = manifest.discover.clone() else { return more };
     let mut all = more.unwrap_or_default();
@@ -140,7 +141,7 @@ const fn kind_name(kind: Type) -> &'static str {
     }
 }
 
-/// Where a problem at `path` in a plugin's route stands.
+/// The file, and the path in it, of a problem at `path` in a plugin's route.
 pub(crate) fn place(path: &Path, kind: PluginKind, source: Option<&Path>, tree: &Node) -> ProblemFile {
     let keys: Vec<&str> = path
         .segments()

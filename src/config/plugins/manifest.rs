@@ -1,4 +1,4 @@
-//! A `plugin.yaml`, decoded.
+//! Decodes a `plugin.yaml`.
 
 mod spec;
 
@@ -18,22 +18,21 @@ use crate::{
 
 /// The version of both kinds.
 const API_VERSION: &str = "argoproj.io/v1alpha1";
-/// The keys under `spec` that are a plugin's own; all others are [`Settings`].
+/// The keys under `spec` that describe the plugin. All others are [`Settings`].
 const OWN: [&str; 5] = ["version", "init", "generate", "discover", "parameters"];
-/// What Argo CD knows besides, and what the gateway has no use for: it holds no lock and has no credentials, and keeps the
-/// modes of files.
+/// Keys of Argo CD that have no effect here: the gateway holds no lock, has no credentials, and keeps the modes of files.
 const WITHOUT_EFFECT: [&str; 4] = ["lockRepo", "allowConcurrency", "preserveFileMode", "provideGitCreds"];
 
 /// The kinds of plugins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PluginKind {
-    /// The gateway's own.
+    /// The gateway's own kind.
     Generator,
-    /// Argo CD's.
+    /// Argo CD's kind.
     ConfigManagement,
 }
 
-/// What both kinds come to.
+/// A plugin of either kind.
 #[derive(Debug)]
 pub(crate) struct Manifest {
     pub(crate) kind: PluginKind,
@@ -41,16 +40,16 @@ pub(crate) struct Manifest {
     pub(crate) version: Option<String>,
     pub(crate) init: Option<CommandConfig>,
     pub(crate) generate: CommandConfig,
-    /// Which calls it wants.
+    /// Which calls it accepts.
     pub(crate) discover: Option<MatchConfig>,
-    /// A glob over the files of the folder that it works on: one must be there for it to want a call.
+    /// A glob over the files of its folder. It accepts calls only if a file matches.
     pub(crate) file: Option<String>,
     pub(crate) announced: Option<Vec<Announcement>>,
-    /// What announces more parameters.
+    /// The command that announces further parameters.
     pub(crate) dynamic: Option<CommandConfig>,
-    /// What stands in the file itself.
+    /// The settings in the file itself.
     pub(crate) settings: Settings,
-    /// All of it.
+    /// The complete file.
     pub(crate) raw: serde_json::Value,
 }
 
@@ -63,7 +62,7 @@ impl Manifest {
     }
 }
 
-/// Decodes `tree`, or notes in `report` why not.
+/// Decodes `tree`. If that fails, `report` says why.
 pub(crate) fn decode(tree: &Node, report: &mut Report) -> Option<Manifest> {
     let mut problems = Problems::default();
     let root = Path::root();
@@ -73,7 +72,7 @@ pub(crate) fn decode(tree: &Node, report: &mut Report) -> Option<Manifest> {
         Some("ConfigManagementPlugin") => Some(PluginKind::ConfigManagement),
         _ => {
             let help = "known here: GeneratorPlugin, ConfigManagementPlugin";
-            problems.error_with_help(&root.key("kind"), "this is no kind of plugin", help);
+            problems.error_with_help(&root.key("kind"), "this is not a kind of plugin", help);
             None
         }
     };
@@ -105,7 +104,7 @@ fn generator(tree: &Node, value: &serde_json::Value, report: &mut Report, proble
     let root = Path::root();
     if file.api_version.as_deref() != Some(API_VERSION) {
         let help = format!("write `apiVersion: {API_VERSION}`");
-        problems.error_with_help(&root.key("apiVersion"), "this is no version of GeneratorPlugin", help);
+        problems.error_with_help(&root.key("apiVersion"), "this is not a version of GeneratorPlugin", help);
     }
     let mut refuse_others = |path: &Path, mapping: Option<&serde_json::Value>, known: &[&str]| {
         let keys = mapping.and_then(serde_json::Value::as_object).into_iter().flat_map(|mapping| mapping.keys());
@@ -160,7 +159,7 @@ fn config_management(
         problems.warning(&spec.key(key), format!("unknown key `{key}`"), help);
     }
     let ConfigManagementSpec { version, init, generate, discover, parameters } = manifest.spec;
-    // The first that is there counts, as in Argo CD.
+    // The first of these keys counts, as in Argo CD.
     let ConfigManagementDiscover { file_name, find } = discover.unwrap_or_default();
     let find = find.unwrap_or_default();
     let file = file_name.filter(|name| !name.is_empty()).or(find.glob.filter(|glob| !glob.is_empty()));
@@ -188,7 +187,7 @@ fn config_management(
     })
 }
 
-/// `tree` with the [`OWN`] keys of its `spec`, or with nothing but the others.
+/// `tree` with only the [`OWN`] keys of its `spec`, or with only the others.
 fn part(tree: &Node, is_own: bool) -> Node {
     let mut part = tree.clone();
     if let tree::NodeKind::Mapping(entries) = &mut part.kind {

@@ -1,6 +1,6 @@
-//! Which of a plugin's versions is the highest.
+//! Orders the versions of a plugin.
 
-/// A version's rank: none at all is the highest, then what is a version, by its numbers, then all else, by its letters.
+/// The rank of a version. No version ranks highest, then versions with numbers, then all other texts in alphabetical order.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Version {
     /// No number at all: `main`.

@@ -32,11 +32,11 @@ fn what_is_wrong_with_an_issuer_is_told_at_once() {
         ("issuer", json!(""), "auth.jwt[0].issuer: "),
         ("audience", json!([]), "auth.jwt[0].audience: without an audience"),
         ("audience", json!(5), "auth.jwt[0].audience: "),
-        ("algorithms", json!([]), "auth.jwt[0].algorithms: without any"),
+        ("algorithms", json!([]), "auth.jwt[0].algorithms: without algorithms"),
         ("algorithms", json!(["none"]), "`none`"),
         ("algorithms", json!(["ES512"]), "`ES512`"),
         ("algorithms", json!(["ES256", "HS256"]), "auth.jwt[0].algorithms[1]: `HS256` needs a `secret`"),
-        ("algorithms", json!(["RS256"]), "it is for none of the `algorithms`"),
+        ("algorithms", json!(["RS256"]), "it fits none of the `algorithms`"),
         ("publicKey", json!("nowhere.pem"), "auth.jwt[0].publicKey: cannot read"),
         ("publicKey", Value::Null, "exactly one of `jwks`, `publicKey` and `secret`"),
         ("secret", json!({"file": "short"}), "exactly one of `jwks`, `publicKey` and `secret`"),
@@ -59,13 +59,13 @@ fn what_is_wrong_with_an_issuer_is_told_at_once() {
     for (jwks, says) in [
         (json!({}), "exactly one of `url`, `file` and `discovery: true`"),
         (json!({"url": "https://i.example", "discovery": true}), "exactly one of"),
-        (json!({"discovery": true}), "jwks.discovery: the issuer is nowhere to be asked"),
+        (json!({"discovery": true}), "jwks.discovery: the issuer is not a URL that can be fetched"),
         (json!({"url": "http://i.example/keys"}), "jwks.url: it is not https"),
         (json!({"url": "https://i.example", "refresh": "500ms"}), "jwks.refresh: "),
         (json!({"url": "https://i.example", "ca": "nowhere"}), "jwks.ca: "),
         (json!({"url": "https://i.example", "token": {"file": "nowhere"}}), "jwks.token: "),
         (json!({"file": "key.pem"}), "jwks.file: "),
-        (json!({"file": "key.pem", "ca": "key.pem"}), "jwks.ca: it is of no use for a file"),
+        (json!({"file": "key.pem", "ca": "key.pem"}), "jwks.ca: it has no effect for a file"),
     ] {
         let told = problems(&json!({"issuer": "i", "audience": AUDIENCE, "algorithms": ["ES256"], "jwks": jwks}));
         assert!(told.contains(says), "{jwks}: {told}");
@@ -99,7 +99,7 @@ async fn the_log_says_why_and_never_holds_a_token() {
         (key.sign(&claims("https://elsewhere.example")), "no entry of `auth.jwt` has its issuer"),
         (key.sign(&claims_with(&name, &json!({"exp": now() - 90}))), "the token has expired"),
         (key.sign(&claims_with(&name, &json!({"sub": 5}))), "`name` gives a number"),
-        ("not-a-jwt-c4n4ry".to_owned(), "it is none of `auth.tokens`, and it is no JWT"),
+        ("not-a-jwt-c4n4ry".to_owned(), "it is none of `auth.tokens`, and it is not a JWT"),
         ("x".repeat(9000), "more than 8192 bytes"),
     ];
     let mut seen = String::new();

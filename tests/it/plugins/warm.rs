@@ -52,7 +52,7 @@ fn what_works_on_a_copy_cannot_stay() {
     ]);
     let sources = "sources: { b: { folder: work, mode: worker, worker: { ahead: 1 } } }";
     let found = problems(&folder, &format!("plugins: {{ path: plugins, {sources} }}\n"));
-    let stays = "a ConfigManagementPlugin gets a fresh copy of its folder for each run, so it cannot stay";
+    let stays = "a ConfigManagementPlugin gets a fresh copy of its folder for each run, so it cannot have workers";
     let help = "(leave it out; a GeneratorPlugin can have workers)";
     let expected = [
         format!("test.yaml:2:57: plugins.sources.b.mode: {stays} {help}"),

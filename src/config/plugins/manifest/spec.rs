@@ -1,4 +1,4 @@
-//! The words of a `plugin.yaml` of either kind.
+//! The keys of a `plugin.yaml` of either kind.
 
 use serde::Deserialize;
 
@@ -8,18 +8,18 @@ use crate::{
     engine::route::{announcement::Announcement, matching::MatchConfig},
 };
 
-/// A file, but for what is not the plugin's own business.
+/// A file without its [`Settings`].
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct File<S> {
     pub(crate) api_version: Option<String>,
-    #[expect(dead_code, reason = "it must be there, and was looked at before")]
+    #[expect(dead_code, reason = "the key is required, and was checked before")]
     pub(crate) kind: String,
     pub(crate) metadata: Metadata,
     pub(crate) spec: S,
 }
 
-/// Labels and the like are a manifest's own business.
+/// Other metadata, such as labels, is ignored.
 #[derive(Deserialize)]
 pub(crate) struct Metadata {
     pub(crate) name: String,
@@ -44,7 +44,7 @@ pub(crate) struct Generate {
     pub(crate) parameters: Option<String>,
 }
 
-/// As Argo CD reads it: unknown keys are nothing to it.
+/// As Argo CD reads it: unknown keys are ignored.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ConfigManagementSpec {
