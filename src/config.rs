@@ -19,7 +19,7 @@ use sha2::{Digest as _, Sha256};
 
 pub use self::report::Report;
 use self::{
-    plugins::{Plugin, PluginsConfig},
+    plugins::{LoadedPlugin, PluginsConfig},
     tree::Node,
 };
 use crate::{
@@ -148,7 +148,7 @@ pub struct Loaded {
     /// Where relative paths start.
     pub(crate) base: BaseDir,
     /// The plugins, in the order of their folders' names.
-    pub(crate) plugins: Vec<Plugin>,
+    pub(crate) plugins: Vec<LoadedPlugin>,
     report: Report,
     tree: Node,
 }

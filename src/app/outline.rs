@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn differences_are_told_by_their_place() {
+    fn differences_are_listed_by_path() {
         let other = outline(
             "server: { deadline: 20s, listen: \"127.0.0.1:1\" }\n\
              routes:\n\

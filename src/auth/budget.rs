@@ -37,12 +37,12 @@ impl Budget {
         if self.count.fetch_add(1, Ordering::Relaxed) % SWEEP == SWEEP - 1 {
             self.by_peer.retain_recent();
         }
-        self.by_peer.check_key(&place(peer)).map_err(|not| not.wait_time_from(self.by_peer.clock().now()))
+        self.by_peer.check_key(&address_group(peer)).map_err(|not| not.wait_time_from(self.by_peer.clock().now()))
     }
 }
 
 /// The address or prefix that counts as one.
-pub(crate) fn place(peer: IpAddr) -> IpAddr {
+pub(crate) fn address_group(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() & (u128::MAX << (128 - IPV6_PREFIX))).into(),
         v4 @ IpAddr::V4(_) => v4,
@@ -67,7 +67,7 @@ mod tests {
         }
         assert!(budget.spend(same).is_err_and(|wait| wait <= Duration::from_secs(1)));
         assert_eq!(budget.spend(other), Ok(()));
-        assert_eq!(place("::ffff:10.0.0.1".parse().unwrap()), "10.0.0.1".parse::<IpAddr>().unwrap());
+        assert_eq!(address_group("::ffff:10.0.0.1".parse().unwrap()), "10.0.0.1".parse::<IpAddr>().unwrap());
     }
 
     #[test]

@@ -13,7 +13,7 @@ use arc_swap::ArcSwap;
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
 
 use self::{
-    entry::{Token, source_path},
+    entry::{StaticToken, source_path},
     twins::{Twin, twins},
 };
 use super::{Allowance, Caller, Refused, Role, TokenHash, grants::entry_config};
@@ -48,7 +48,7 @@ entry_config! {
 
 /// All static tokens.
 pub(crate) struct Tokens {
-    entries: Vec<Token>,
+    entries: Vec<StaticToken>,
     /// The hash of each entry's token, in the same order.
     hashes: ArcSwap<Vec<TokenHash>>,
     base: BaseDir,
@@ -74,29 +74,29 @@ impl Tokens {
         path: &Path,
         problems: &mut Problems,
     ) -> Self {
-        let (mut entries, mut hashes, mut places) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut entries, mut hashes, mut paths) = (Vec::new(), Vec::new(), Vec::new());
         for (index, config) in configs.iter().enumerate() {
             let path = path.index(index);
             if configs[..index].iter().any(|other| other.name == config.name) {
                 problems.error(&path.key("name"), format!("two tokens are called `{}`", config.name));
             }
-            if let Some((token, hash)) = Token::build(config, base, now, &path, problems) {
+            if let Some((token, hash)) = StaticToken::build(config, base, now, &path, problems) {
                 entries.push(token);
                 hashes.push(hash);
-                places.push(source_path(config, &path));
+                paths.push(source_path(config, &path));
             }
         }
         let twins = twins(&entries, &hashes);
-        for (twin, place) in twins.iter().map(|twin| (twin, &places[twin.index])) {
+        for (twin, path_of_source) in twins.iter().map(|twin| (twin, &paths[twin.index])) {
             if twin.is_serious {
                 problems.error_with_help(
-                    place,
+                    path_of_source,
                     twin.to_string(),
                     "give each a token of its own: `openssl rand -hex 32`",
                 );
             } else {
                 let help = "give each a token of its own, or let both ask the same";
-                problems.warning(place, twin.to_string(), help);
+                problems.warning(path_of_source, twin.to_string(), help);
             }
         }
         let trouble = Mutex::new(twins.into_iter().map(Trouble::Twin).collect());

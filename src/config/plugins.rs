@@ -18,7 +18,7 @@ use serde_json::Value;
 
 pub(crate) use self::settings::Settings;
 use self::{
-    manifest::{Manifest, PluginKind},
+    manifest::{PluginKind, PluginManifest},
     version::Version,
 };
 use super::{Report, tree::Node};
@@ -52,7 +52,7 @@ pub(crate) fn known_of_sources(path: &Path, known: &mut Vec<&str>) {
 
 /// A plugin, and the routes that it becomes.
 #[derive(Debug)]
-pub(crate) struct Plugin {
+pub(crate) struct LoadedPlugin {
     /// Its routes, the main one first, each with the values from which its revision is computed.
     pub(crate) routes: Vec<(RouteConfig, Value)>,
     /// Where its relative paths start.
@@ -76,10 +76,10 @@ pub(crate) enum ProblemFile {
     Own(Path),
 }
 
-impl Plugin {
+impl LoadedPlugin {
     /// Notes a problem of one of its routes. Returns the problem if it belongs to the gateway's own file.
     pub(crate) fn note(&mut self, problem: Problem) -> Option<Problem> {
-        match convert::place(&problem.path, self.kind, self.source.as_ref(), &self.tree) {
+        match convert::locate(&problem.path, self.kind, self.source.as_ref(), &self.tree) {
             ProblemFile::Main(path) => Some(Problem { path, ..problem }),
             ProblemFile::Own(path) => {
                 self.report.add(&self.tree, Problem { path, ..problem });
@@ -92,7 +92,7 @@ impl Plugin {
 /// A plugin that was read.
 struct Candidate {
     file: PathBuf,
-    manifest: Manifest,
+    manifest: PluginManifest,
     report: Report,
     tree: Node,
 }
@@ -104,7 +104,7 @@ pub(crate) fn load(
     base: &BaseDir,
     path: &Path,
     problems: &mut Problems,
-) -> (Vec<Plugin>, Vec<Report>) {
+) -> (Vec<LoadedPlugin>, Vec<Report>) {
     let (mut plugins, mut failed, mut candidates) = (Vec::new(), Vec::new(), Vec::new());
     for file in files(config, base, path, problems) {
         match read(&file) {
@@ -136,11 +136,11 @@ pub(crate) fn load(
         };
         let routes = names.into_iter().enumerate().map(|(index, name)| {
             // Only the first route has the `match`, so a call without a route runs a plugin once.
-            let matches = route.matches.clone().filter(|_| index == 0);
+            let matches = if index == 0 { route.matches.clone() } else { None };
             (RouteConfig { name, matches, ..route.clone() }, raw.clone())
         });
         let (routes, base) = (routes.collect(), BaseDir::new(folder));
-        plugins.push(Plugin { routes, base, package, report, tree, kind: manifest.kind, source });
+        plugins.push(LoadedPlugin { routes, base, package, report, tree, kind: manifest.kind, source });
     }
     for name in config.sources.keys().filter(|name| !used.contains(name)) {
         problems.error(&path.key("sources").key(name), format!("there is no plugin `{name}`"));

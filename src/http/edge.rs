@@ -25,7 +25,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-pub(crate) use self::client::{Client, ClientCertificate};
+pub(crate) use self::client::{Client, PeerCertificate};
 use self::{
     connection::Watched,
     peers::{ConnectionPermit, Peers},

@@ -11,7 +11,7 @@ use super::{
     config::JwtConfig,
     keys::Keys,
     mapping::Mapping,
-    set::{KeySet, Verdict},
+    set::{KeySet, SignatureCheck},
 };
 use crate::{
     auth::{Allowance, AuthContext, Refused},
@@ -107,7 +107,7 @@ impl Issuer {
         let unknown = |error| Refused::Unknown(format!("{path}: the issuer's keys are not known: {error}"));
         let mut set = self.keys.get().await.map_err(unknown)?;
         let mut verdict = set.verify(token, algorithm);
-        if verdict == Verdict::UnknownKey
+        if verdict == SignatureCheck::UnknownKey
             && let Ok(newer) = self.keys.newer(&set).await
             && !Arc::ptr_eq(&newer, &set)
         {
@@ -115,9 +115,11 @@ impl Issuer {
             verdict = set.verify(token, algorithm);
         }
         match verdict {
-            Verdict::Genuine => Ok(set),
-            Verdict::Forged => Err(Refused::wrong(format!("{path}: its signature is not by the key that it names"))),
-            Verdict::UnknownKey => Err(Refused::wrong(format!("{path}: none of the issuer's keys signed it"))),
+            SignatureCheck::Genuine => Ok(set),
+            SignatureCheck::Forged => {
+                Err(Refused::wrong(format!("{path}: its signature is not by the key that it names")))
+            }
+            SignatureCheck::UnknownKey => Err(Refused::wrong(format!("{path}: none of the issuer's keys signed it"))),
         }
     }
 }

@@ -24,7 +24,7 @@ pub(crate) struct KeySet {
 
 /// The result of verifying a token's signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum SignatureCheck {
     /// A key of the set signed it.
     Genuine,
     /// The set has the key that the token names, and that key did not sign it.
@@ -83,14 +83,14 @@ impl KeySet {
 
     /// Verifies that a key of the set signed `token` by `algorithm`. A key without an id is tried with every token, and a token without a key id
     /// with every key.
-    pub(crate) fn verify(&self, token: &Compact<'_>, algorithm: Algorithm) -> Verdict {
+    pub(crate) fn verify(&self, token: &Compact<'_>, algorithm: Algorithm) -> SignatureCheck {
         let named = token.key_id();
         let may_have_signed = |key: &&Key| named.is_none() || key.id.is_none() || key.id.as_deref() == named;
         if self.keys.iter().filter(may_have_signed).any(|key| key.verifies(token, algorithm)) {
-            return Verdict::Genuine;
+            return SignatureCheck::Genuine;
         }
         let is_known = named.is_some() && self.keys.iter().any(|key| key.id.as_deref() == named);
-        if is_known { Verdict::Forged } else { Verdict::UnknownKey }
+        if is_known { SignatureCheck::Forged } else { SignatureCheck::UnknownKey }
     }
 
     /// Whether `other` was read from the same bytes.

@@ -8,7 +8,7 @@ use std::{
 
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
-use crate::auth::budget::place;
+use crate::auth::budget::address_group;
 
 /// All permits.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ impl ReviewPermits {
     /// # Errors
     /// Never: the semaphores are not closed.
     pub(crate) async fn enter(&self, peer: IpAddr) -> Result<ReviewPermit<'_>, AcquireError> {
-        let interest = Interest { permits: self, peer: place(peer) };
+        let interest = Interest { permits: self, peer: address_group(peer) };
         let own = || Arc::new(Semaphore::new(self.most_per_peer));
         let of_peer = Arc::clone(self.by_peer().entry(interest.peer).or_insert_with(own));
         let of_peer = of_peer.acquire_owned().await?;

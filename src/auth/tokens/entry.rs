@@ -17,7 +17,7 @@ use crate::{
 
 /// One entry of `auth.tokens`, without the token's hash, which may change.
 #[derive(Debug)]
-pub(crate) struct Token {
+pub(crate) struct StaticToken {
     /// Its caller.
     pub(crate) caller: Arc<Caller>,
     config: TokenConfig,
@@ -25,7 +25,7 @@ pub(crate) struct Token {
     not_after: Option<Timestamp>,
 }
 
-impl Token {
+impl StaticToken {
     /// The entry of `config`, at `path`, and the current hash of its token.
     pub(crate) fn build(
         config: &TokenConfig,

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use super::entry::Token;
+use super::entry::StaticToken;
 use crate::auth::TokenHash;
 
 /// An entry that has the token of an earlier entry, but different grants.
@@ -18,7 +18,7 @@ pub(crate) struct Twin {
 }
 
 /// The entries that have the token of an earlier entry, but different grants.
-pub(crate) fn twins(entries: &[Token], hashes: &[TokenHash]) -> Vec<Twin> {
+pub(crate) fn twins(entries: &[StaticToken], hashes: &[TokenHash]) -> Vec<Twin> {
     let all = || entries.iter().zip(hashes).enumerate();
     let pairs = all().flat_map(|later| all().take(later.0).map(move |earlier| (earlier, later)));
     let equal = pairs.filter(|((_, (_, one)), (_, (_, two)))| one == two);

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{
     ProblemFile, Settings,
-    manifest::{Manifest, PluginKind},
+    manifest::{PluginKind, PluginManifest},
 };
 use crate::{
     backend::{
@@ -33,7 +33,7 @@ const MAX_SIZE: ByteSize = ByteSize::mib(64);
 /// The route, what its programs belong to, and what makes its answers what they are. `own` gets the problems of the
 /// `plugin.yaml`, `main` those of the gateway's own file, where the plugin's settings stand at `source`.
 pub(crate) fn convert(
-    manifest: &Manifest,
+    manifest: &PluginManifest,
     settings: Option<&Settings>,
     source: Option<&Path>,
     base: &BaseDir,
@@ -119,7 +119,11 @@ pub(crate) fn convert(
 }
 
 /// Which calls the route accepts: those that both the plugin and the configuration accept.
-fn matches(manifest: &Manifest, more: Option<MatchConfig>, source: Option<&PackageSource>) -> Option<MatchConfig> {
+fn matches(
+    manifest: &PluginManifest,
+    more: Option<MatchConfig>,
+    source: Option<&PackageSource>,
+) -> Option<MatchConfig> {
     let Some(discover) = manifest.discover.clone() else { return more };
     let mut all = more.unwrap_or_default();
     all.application_set = all.application_set.or(discover.application_set);
@@ -142,7 +146,7 @@ const fn kind_name(kind: Type) -> &'static str {
 }
 
 /// The file, and the path in it, of a problem at `path` in a plugin's route.
-pub(crate) fn place(path: &Path, kind: PluginKind, source: Option<&Path>, tree: &Node) -> ProblemFile {
+pub(crate) fn locate(path: &Path, kind: PluginKind, source: Option<&Path>, tree: &Node) -> ProblemFile {
     let keys: Vec<&str> = path
         .segments()
         .iter()

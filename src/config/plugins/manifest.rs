@@ -3,7 +3,8 @@
 mod spec;
 
 use self::spec::{
-    Announced, AnnouncedThere, ConfigManagementDiscover, ConfigManagementSpec, File, GeneratorSpec, Rest,
+    AnnouncedParameters, AnnouncedThere, ConfigManagementDiscover, ConfigManagementSpec, File, GeneratorSpec,
+    SettingsFile,
 };
 use super::{Settings, settings};
 use crate::{
@@ -34,7 +35,7 @@ pub(crate) enum PluginKind {
 
 /// A plugin of either kind.
 #[derive(Debug)]
-pub(crate) struct Manifest {
+pub(crate) struct PluginManifest {
     pub(crate) kind: PluginKind,
     pub(crate) name: String,
     pub(crate) version: Option<String>,
@@ -53,7 +54,7 @@ pub(crate) struct Manifest {
     pub(crate) raw: serde_json::Value,
 }
 
-impl Manifest {
+impl PluginManifest {
     /// The names of its routes, the main one first.
     pub(crate) fn names(&self, is_owner: bool) -> Vec<String> {
         let full = self.version.as_ref().map(|version| format!("{}-{version}", self.name));
@@ -63,7 +64,7 @@ impl Manifest {
 }
 
 /// Decodes `tree`. If that fails, `report` says why.
-pub(crate) fn decode(tree: &Node, report: &mut Report) -> Option<Manifest> {
+pub(crate) fn decode(tree: &Node, report: &mut Report) -> Option<PluginManifest> {
     let mut problems = Problems::default();
     let root = Path::root();
     let value = tree.to_value();
@@ -90,7 +91,12 @@ pub(crate) fn decode(tree: &Node, report: &mut Report) -> Option<Manifest> {
     found
 }
 
-fn generator(tree: &Node, value: &serde_json::Value, report: &mut Report, problems: &mut Problems) -> Option<Manifest> {
+fn generator(
+    tree: &Node,
+    value: &serde_json::Value,
+    report: &mut Report,
+    problems: &mut Problems,
+) -> Option<PluginManifest> {
     let spec = Path::root().key("spec");
     let knowing = |path: &Path, known: &mut Vec<&str>| {
         if *path == spec {
@@ -98,7 +104,7 @@ fn generator(tree: &Node, value: &serde_json::Value, report: &mut Report, proble
             known.splice(..0, OWN);
         }
     };
-    let rest = decode::decode_knowing::<Rest>(&mut part(tree, false), report, knowing);
+    let rest = decode::decode_knowing::<SettingsFile>(&mut part(tree, false), report, knowing);
     let file = decode::decode::<File<GeneratorSpec>>(&mut part(tree, true), report)?;
     let mut settings = rest.map_or_else(Settings::default, |rest| rest.spec);
     let root = Path::root();
@@ -126,10 +132,10 @@ fn generator(tree: &Node, value: &serde_json::Value, report: &mut Report, proble
     let GeneratorSpec { version, init, generate, discover, parameters } = file.spec;
     settings.parameters = generate.parameters;
     let (announced, dynamic) = match parameters {
-        Some(Announced { fixed, dynamic }) => (fixed, dynamic),
+        Some(AnnouncedParameters { fixed, dynamic }) => (fixed, dynamic),
         None => (None, None),
     };
-    Some(Manifest {
+    Some(PluginManifest {
         kind: PluginKind::Generator,
         name: file.metadata.name,
         version: version.filter(|version| !version.is_empty()),
@@ -149,7 +155,7 @@ fn config_management(
     value: &serde_json::Value,
     report: &mut Report,
     problems: &mut Problems,
-) -> Option<Manifest> {
+) -> Option<PluginManifest> {
     let manifest = decode::decode::<File<ConfigManagementSpec>>(&mut tree.clone(), report)?;
     let spec = Path::root().key("spec");
     let unknown = value.get("spec").and_then(serde_json::Value::as_object).into_iter().flat_map(|spec| spec.keys());
@@ -172,7 +178,7 @@ fn config_management(
         Some(AnnouncedThere { fixed, dynamic }) => (fixed, dynamic),
         None => (None, None),
     };
-    Some(Manifest {
+    Some(PluginManifest {
         kind: PluginKind::ConfigManagement,
         name: manifest.metadata.name,
         version: version.filter(|version| !version.is_empty()),

@@ -1,4 +1,4 @@
-//! How a plugin runs and how its answers look: the words of routes and of the `script` backend.
+//! The settings of a plugin: the keys of routes and of the `script` backend.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -21,71 +21,70 @@ pub(crate) const OF_GENERATORS: [&str; 2] = ["mode", "worker"];
 /// The settings that only a `ConfigManagementPlugin` has.
 pub(crate) const OF_CONFIG_MANAGEMENT: [&str; 3] = ["folder", "maxSize", "match"];
 
-/// Where a plugin of the kind `ConfigManagementPlugin` runs, and how its answers look. In the `plugin.yaml` of a
-/// `GeneratorPlugin` the same words but for `folder`, `maxSize`, `match` and `parameters` stand under `spec`, and `mode` and
-/// `worker` besides.
+/// How a plugin of the kind `ConfigManagementPlugin` runs, and how its answers look. The `plugin.yaml` of a `GeneratorPlugin` has the same
+/// keys under `spec`, with `mode` and `worker`, but without `folder`, `maxSize`, `match` and `parameters`.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[schemars(rename = "PluginSource")]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Settings {
-    /// The folder that it works on: each run gets a fresh copy of it.
+    /// The folder on which the plugin works. Each run gets a fresh copy of it.
     pub(crate) folder: Option<PathBuf>,
-    /// The most that the folder may hold; 64 MiB unless set.
+    /// The largest size of the folder; 64 MiB unless set.
     pub(crate) max_size: Option<ByteSize>,
-    /// Which calls it takes where no route is named, besides what its `discover` says.
+    /// Which calls it accepts if no route is named, in addition to its `discover`.
     #[serde(rename = "match")]
     pub(crate) matches: Option<MatchConfig>,
-    /// As of the `script` backend: a CEL expression over `items` and `params` that gives the list of objects.
+    /// As in the `script` backend: a CEL expression over `items` and `params` that gives the list of objects.
     pub(crate) parameters: Option<String>,
-    /// As of the `script` backend, of a `GeneratorPlugin` only.
+    /// As in the `script` backend; for a `GeneratorPlugin` only.
     #[schemars(skip)]
     pub(crate) mode: Option<Mode>,
-    /// As of the `script` backend, of a `GeneratorPlugin` only.
+    /// As in the `script` backend; for a `GeneratorPlugin` only.
     #[schemars(skip)]
     pub(crate) worker: Option<WorkerConfig>,
-    /// As of the `script` backend; `yaml` unless set.
+    /// As in the `script` backend; `yaml` unless set.
     pub(crate) protocol: Option<Protocol>,
-    /// As of the `script` backend.
+    /// As in the `script` backend.
     #[serde(default)]
     pub(crate) env: BTreeMap<String, TextOrSecret>,
-    /// As of the `script` backend.
+    /// As in the `script` backend.
     pub(crate) inherit_env: Option<Vec<String>>,
-    /// As of the `script` backend.
+    /// As in the `script` backend.
     pub(crate) timeout: Option<HumanDuration>,
-    /// As of the `script` backend.
+    /// As in the `script` backend.
     pub(crate) max_output: Option<ByteSize>,
-    /// As of the `script` backend.
+    /// As in the `script` backend.
     pub(crate) concurrency: Option<usize>,
-    /// As of the `script` backend.
+    /// As in the `script` backend.
     #[serde(default)]
     pub(crate) allow: AllowConfig,
-    /// As of the `script` backend.
+    /// As in the `script` backend.
     #[serde(default)]
     pub(crate) limits: LimitsConfig,
-    /// As of the `script` backend.
+    /// As in the `script` backend.
     pub(crate) user: Option<String>,
-    /// As of the `script` backend.
+    /// As in the `script` backend.
     #[serde(default)]
     pub(crate) network: Network,
-    /// As of a route.
+    /// As in a route.
     pub(crate) output: Option<IndexMap<String, String>>,
-    /// As of a route.
+    /// As in a route.
     #[serde(default)]
     pub(crate) echo: Vec<String>,
-    /// As of a route.
+    /// As in a route.
     pub(crate) stringify: Option<bool>,
-    /// As of a route.
+    /// As in a route.
     #[serde(default)]
     pub(crate) nulls: Nulls,
-    /// As of a route.
+    /// As in a route.
     #[serde(default)]
     pub(crate) cache: CacheConfig,
-    /// As of a route.
+    /// As in a route.
     pub(crate) lineage: Option<Vec<String>>,
-    /// As of a route.
+    /// As in a route.
     #[serde(default)]
     pub(crate) guard: GuardConfig,
-    /// As of a route.
+    /// As in a route.
     pub(crate) deadline: Option<HumanDuration>,
 }
 

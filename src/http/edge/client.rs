@@ -19,7 +19,7 @@ pub(crate) struct Client {
     /// The address as text, for log lines.
     pub(crate) peer_text: Arc<str>,
     /// Its certificate, which was verified by `server.tls.clientCa`.
-    pub(crate) certificate: Option<Arc<ClientCertificate>>,
+    pub(crate) certificate: Option<Arc<PeerCertificate>>,
     /// The connection's share of the strangers' memory budget.
     pub(super) stranger: Arc<Stranger>,
 }
@@ -33,14 +33,14 @@ impl Client {
 
 /// The names in a client's certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ClientCertificate {
+pub(crate) struct PeerCertificate {
     /// The subject in the form of RFC 4514: `CN=argocd,O=platform`, the most specific part first.
     pub(crate) subject: String,
     /// The alternative names of type URI, such as a SPIFFE ID.
     pub(crate) uris: Vec<String>,
 }
 
-impl ClientCertificate {
+impl PeerCertificate {
     /// Reads a certificate that is already verified.
     ///
     /// # Errors
@@ -72,10 +72,10 @@ mod tests {
         params.distinguished_name = name;
         params.subject_alt_names.push(SanType::URI("spiffe://example.com/ns/argocd".try_into().unwrap()));
         let certificate = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
-        let read = ClientCertificate::read(certificate.der()).unwrap();
+        let read = PeerCertificate::read(certificate.der()).unwrap();
         assert_eq!(read.subject, r"CN=argocd,O=Platform\, Inc.");
         assert_eq!(read.uris, ["spiffe://example.com/ns/argocd"]);
         let bare = CertificateParams::new(Vec::new()).unwrap().self_signed(&KeyPair::generate().unwrap()).unwrap();
-        assert_eq!(ClientCertificate::read(bare.der()).unwrap().uris.len(), 0);
+        assert_eq!(PeerCertificate::read(bare.der()).unwrap().uris.len(), 0);
     }
 }

@@ -10,7 +10,7 @@ use tokio::{
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
-use super::{ClientCertificate, received::Received, strangers::Stranger};
+use super::{PeerCertificate, received::Received, strangers::Stranger};
 use crate::tls::H2;
 
 /// The type of a record in which a handshake begins (RFC 8446, section 5.1).
@@ -21,7 +21,7 @@ pub(crate) struct Secured {
     /// The decrypted bytes.
     pub(crate) stream: TlsStream<Received>,
     /// The client's certificate, if it sent one.
-    pub(crate) certificate: Option<Arc<ClientCertificate>>,
+    pub(crate) certificate: Option<Arc<PeerCertificate>>,
     /// Whether HTTP/2 was agreed on.
     pub(crate) is_h2: bool,
 }
@@ -52,7 +52,7 @@ pub(crate) async fn shake(
     let certificate = match session.peer_certificates().and_then(<[_]>::first) {
         None => None,
         Some(certificate) => {
-            let read = ClientCertificate::read(certificate);
+            let read = PeerCertificate::read(certificate);
             Some(Arc::new(read.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?))
         }
     };

@@ -165,8 +165,8 @@ where
         let body = read(body).await?;
         work(app, OperatorRequest { uri: head.uri, body, by }).await
     };
-    let place = completion.place();
-    match trace::at(place, AssertUnwindSafe(steps).catch_unwind()).await {
+    let context = completion.span_context();
+    match trace::at(context, AssertUnwindSafe(steps).catch_unwind()).await {
         Ok(Ok(told)) => completion.tell(&told),
         Ok(Err(error)) => completion.refuse(error),
         Err(_) => completion.refuse(ApiError::new(Code::Internal, "the gateway failed; its log says where")),

@@ -98,7 +98,7 @@ impl Completion {
     }
 
     /// The context for spans below the request's span, if it is traced.
-    pub(crate) fn place(&self) -> Option<SpanContext> {
+    pub(crate) fn span_context(&self) -> Option<SpanContext> {
         self.span.place()
     }
 

@@ -25,7 +25,7 @@ use crate::{
         answer::Answer,
         route::{ResolvedQuery, Route},
     },
-    http::edge::{Client, ClientCertificate},
+    http::edge::{Client, PeerCertificate},
     telemetry::trace,
 };
 
@@ -37,7 +37,7 @@ const NO_TOKEN: &str = "the bearer token is missing or wrong; compare the Secret
 pub(crate) async fn serve(app: Arc<App>, named: Option<String>, request: Request) -> Response {
     let template = if named.is_some() { NAMED_GETPARAMS } else { GETPARAMS };
     let mut completion = Completion::start(Arc::clone(&app), &request, Some(template));
-    let context = completion.place();
+    let context = completion.span_context();
     let result = {
         // Pinned here, because moving this large future into the trace costs time.
         let steps = pin!(AssertUnwindSafe(steps(&app, named.as_deref(), request, &mut completion)).catch_unwind());
@@ -166,7 +166,7 @@ async fn admit<'a>(
 async fn authenticate(auth: &Auth, head: &http::request::Parts) -> Result<Arc<Caller>, ApiError> {
     let has_authorization = head.headers.contains_key(header::AUTHORIZATION);
     let certificate = head.extensions.get::<Client>().and_then(|client| client.certificate.as_deref());
-    if let (false, Some(ClientCertificate { subject, uris })) = (has_authorization, certificate) {
+    if let (false, Some(PeerCertificate { subject, uris })) = (has_authorization, certificate) {
         return auth.by_certificate(subject, uris).ok_or_else(|| {
             let (subject, uris) = (short(subject), short(&uris.join(", ")));
             let message = format!(

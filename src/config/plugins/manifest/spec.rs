@@ -32,7 +32,7 @@ pub(crate) struct GeneratorSpec {
     pub(crate) init: Option<CommandConfig>,
     pub(crate) generate: Generate,
     pub(crate) discover: Option<MatchConfig>,
-    pub(crate) parameters: Option<Announced>,
+    pub(crate) parameters: Option<AnnouncedParameters>,
 }
 
 #[derive(Deserialize)]
@@ -87,7 +87,7 @@ pub(crate) struct Find {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Announced {
+pub(crate) struct AnnouncedParameters {
     #[serde(rename = "static")]
     pub(crate) fixed: Option<Vec<Announcement>>,
     pub(crate) dynamic: Option<CommandConfig>,
@@ -102,6 +102,6 @@ pub(crate) struct AnnouncedThere {
 
 /// Only the settings of a file.
 #[derive(Deserialize)]
-pub(crate) struct Rest {
+pub(crate) struct SettingsFile {
     pub(crate) spec: Settings,
 }
