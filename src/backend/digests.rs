@@ -4,6 +4,7 @@
 
 pub mod commit;
 mod decision;
+mod finding;
 mod fingerprint;
 pub mod gate;
 pub(crate) mod images;

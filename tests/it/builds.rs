@@ -3,8 +3,11 @@
 
 mod counts;
 mod fake;
+mod faults;
+mod platforms;
 mod problems;
 mod refused;
+mod walk_back;
 
 use std::{
     collections::BTreeSet,
@@ -12,15 +15,10 @@ use std::{
     time::Duration,
 };
 
-use futures_util::{StreamExt as _, stream};
 use serde_json::{Value, json};
 
 use self::fake::{Fake, Image, Place, sha};
-use crate::support::{
-    Reply, TestApp, Verdict,
-    registry::Registry,
-    upstream::{Step, refused, response},
-};
+use crate::support::{Reply, TestApp, Verdict, registry::Registry, upstream::refused};
 
 /// A configuration whose routes are all like `backend`, named `a` and `b`.
 fn config(fake: &Fake, backend: &Value, more: Value) -> String {
@@ -148,97 +146,6 @@ async fn a_preview_in_a_pipeline_and_a_merge_stays_too() {
     }
 }
 
-/// What is no answer, at each place where one is asked for.
-fn faults() -> Vec<(&'static str, Vec<Step>)> {
-    let json = "Content-Type: application/json";
-    let (html, page) = ("Content-Type: text/html", "<html><head><title>Sign in</title></head></html>");
-    let wire = |status, headers: &str, body: &str| vec![Step::Send(response(status, headers, body))];
-    vec![
-        ("401", wire(401, json, r#"{"message":"Bad credentials"}"#)),
-        ("403", wire(403, json, r#"{"errors":[{"code":"DENIED"}]}"#)),
-        ("404 of a proxy", wire(404, html, page)),
-        ("404 without a word", wire(404, "", "")),
-        ("408", wire(408, "", "")),
-        ("429", wire(429, "Retry-After: 60", "")),
-        ("500", wire(500, json, r#"{"errors":[{"code":"MANIFEST_UNKNOWN"}]}"#)),
-        ("503", wire(503, "", "")),
-        ("a redirect", wire(302, "Location: /sign-in", "")),
-        ("204", wire(204, "", "")),
-        ("a sign-in page", wire(200, html, page)),
-        ("nothing", wire(200, json, "")),
-        ("{}", wire(200, json, "{}")),
-        ("[]", wire(200, json, "[]")),
-        ("null", wire(200, json, "null")),
-        ("half", wire(200, json, r#"{"total_count":1,"workflow_runs":[{"id":1"#)),
-        ("an error in a 200", wire(200, json, r#"{"message":"down","workflow_runs":[]}"#)),
-        ("a part", wire(206, json, &runs(2, "completed"))),
-        ("a run in an unknown word", wire(200, json, &runs(2, "expired"))),
-        ("a total that does not fit", wire(200, json, &runs(3, "completed"))),
-        (
-            "a next page that cannot be read",
-            wire(200, &format!("{json}\r\nLink: <?page=2>; rel*=UTF-8''next"), &runs(2, "completed")),
-        ),
-        ("a reset", vec![Step::Reset]),
-        ("an end", Vec::new()),
-        ("silence", vec![Step::Hang]),
-    ]
-}
-
-/// Successful runs of two commits, in another `status`, of a list that counts `total`.
-fn runs(total: usize, status: &str) -> String {
-    let run = |commit: char| {
-        json!({
-            "id": commit as u32, "name": "Build", "path": ".github/workflows/build.yml", "event": "push",
-            "head_sha": sha(commit), "status": status, "conclusion": "success", "run_attempt": 1,
-        })
-    };
-    json!({"total_count": total, "workflow_runs": [run('a'), run('b')]}).to_string()
-}
-
-/// Whatever a witness says that is no answer: an error where nothing was seen, what was seen where something was; never
-/// nothing, and never what is not vouched for.
-#[tokio::test(flavor = "multi_thread")]
-async fn what_does_not_know_makes_the_answer_unknown() {
-    let cell = async |place: Place, name: &'static str, steps: Vec<Step>| {
-        let fake = Fake::start().await;
-        let app = start(&fake, &previews(&fake), json!({"cache": {"ttl": "60s"}, "deadline": "2s"})).await;
-        fake.push("main", &Image::of('a'));
-        fake.run('a', "completed", Some("success"));
-        let at_fault = || {
-            let steps = steps.clone();
-            fake.fail(place, move |_| steps.clone());
-        };
-        at_fault();
-        let reply = ask(&app, "main", 'a').await;
-        assert!(matches!(reply.verdict(), Verdict::Error { .. }), "{place:?} {name}: {}", reply.text());
-        assert!(
-            reply.message().contains(if place == Place::Gate { "gate: " } else { "image app: " }),
-            "{}",
-            reply.text()
-        );
-        fake.heal();
-        app.clock.advance(Duration::from_hours(1));
-        assert_eq!(told(&ask(&app, "main", 'a').await), "a", "{place:?} {name}");
-        at_fault();
-        app.clock.advance(Duration::from_mins(20));
-        assert_eq!(told(&ask(&app, "main", 'a').await), "a", "{place:?} {name}");
-        // The next commit is built and passed, and nobody can say so.
-        fake.push("main", &Image::of('b'));
-        fake.run('b', "completed", Some("success"));
-        app.clock.advance(Duration::from_mins(20));
-        let reply = ask(&app, "main", 'b').await;
-        assert_eq!(told(&reply), "a", "{place:?} {name}");
-        assert!(reply.header("cache-status").unwrap().contains("detail="), "{place:?} {name}");
-        fake.heal();
-        app.clock.advance(Duration::from_hours(1));
-        assert_eq!(told(&ask(&app, "main", 'b').await), "b", "{place:?} {name}");
-    };
-    let cells =
-        Place::ALL.into_iter().flat_map(|place| faults().into_iter().map(move |(name, steps)| (place, name, steps)));
-    // A few at a time: a machine that is busy is no fault.
-    stream::iter(cells).for_each_concurrent(16, |(place, name, steps)| cell(place, name, steps)).await;
-}
-
 #[tokio::test]
 async fn commits_that_are_none_are_refused() {
     let fake = Fake::start().await;
@@ -314,97 +221,6 @@ async fn a_preview_outlives_a_token_that_is_renamed() {
     refused(&ask(&app, "main", 'c').await, 502, "backend_failed", "of another configuration");
 }
 
-#[tokio::test]
-async fn the_gate_walks_back_to_a_commit_whose_images_are_named_by_it() {
-    let fake = Fake::start().await;
-    let mut backend = previews(&fake);
-    backend["images"]["app"]["image"] = format!("{}/org/app:sha-{{{{ commit }}}}", fake.host()).into();
-    backend["gate"]["github"]["walkBack"] = 3.into();
-    let app = start(&fake, &backend, json!({"cache": {"ttl": "0s"}, "lineage": null})).await;
-    fake.history("dcba");
-    // Nothing passed so far, and that is all that there is.
-    assert_eq!(told(&ask(&app, "main", 'c').await), "nothing");
-    fake.run('a', "completed", Some("success"));
-    fake.push(&format!("sha-{}", sha('a')), &Image::of('a'));
-    fake.run('b', "completed", Some("failure"));
-    let reply = ask(&app, "main", 'c').await;
-    assert_eq!(told(&reply), "a, stale");
-    // Nobody knows what was before that.
-    let mut backend = backend.clone();
-    backend["gate"]["github"]["walkBack"] = 1.into();
-    let near = start(&fake, &backend, json!({"cache": {"ttl": "0s"}, "lineage": null})).await;
-    refused(&ask(&near, "main", 'c').await, 502, "backend_output_invalid", "walkBack");
-    fake.run('c', "completed", Some("success"));
-    fake.push(&format!("sha-{}", sha('c')), &Image::of('c'));
-    app.clock.advance(Duration::from_mins(2));
-    assert_eq!(told(&ask(&app, "main", 'c').await), "c");
-}
-
-/// A gate that walks back speaks of an earlier commit; the image of the one that failed is not that one's.
-#[tokio::test]
-async fn no_word_on_an_earlier_commit_covers_the_image_of_this_one() {
-    let fake = Fake::start().await;
-    fake.history("ba");
-    fake.run('a', "completed", Some("success"));
-    fake.run('b', "completed", Some("failure"));
-    fake.push(&sha('a'), &Image::of('a'));
-    fake.push("main", &Image::of('b'));
-    let mut backend = previews(&fake);
-    backend["gate"]["github"]["walkBack"] = 1.into();
-    let app = start(&fake, &backend, json!({"lineage": null})).await;
-    assert_eq!(told(&ask(&app, "main", 'b').await), "nothing");
-    assert_eq!(told(&ask(&app, &sha('a'), 'b').await), "a, stale");
-}
-
-#[tokio::test]
-async fn platforms_are_required_and_picked() {
-    let fake = Fake::start().await;
-    let image = |more: Value| {
-        let mut image = json!({"image": format!("{}/org/app:{{{{ params.branch }}}}", fake.host())});
-        image.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        json!({"images": {"app": image}})
-    };
-    let output = json!({"output": {"digest": "{{ app.digest }}"}, "lineage": null, "cache": {"ttl": "0s"}});
-    let digest = async |app: &TestApp, tag: &str| {
-        let sets: Value = serde_json::from_str(&app.ask("a", json!({"branch": tag})).await.sets()).unwrap();
-        sets[0]["digest"].as_str().map(str::to_owned)
-    };
-    let both = fake.push_index("both", &[("linux/amd64", 'a'), ("linux/arm64", 'a')]);
-    fake.push_index("one", &[("linux/amd64", 'b')]);
-    fake.push("plain", &Image::of('c'));
-    let all = start(&fake, &image(json!({"requirePlatforms": ["linux/amd64", "linux/arm64"]})), output.clone()).await;
-    assert_eq!(digest(&all, "both").await.unwrap(), both[0].as_str());
-    assert_eq!(digest(&all, "one").await, None);
-    assert_eq!(digest(&all, "plain").await, None);
-    let arm = start(&fake, &image(json!({"platform": "linux/arm64"})), output.clone()).await;
-    assert_eq!(digest(&arm, "both").await.unwrap(), both[2].as_str());
-    assert_eq!(digest(&arm, "one").await, None);
-    let amd = start(&fake, &image(json!({"platform": "linux/amd64"})), output).await;
-    assert_eq!(digest(&amd, "plain").await.unwrap(), Image::of('c').digest().as_str());
-}
-
-/// Whose label counts is whose image is deployed.
-#[tokio::test]
-async fn each_platform_has_a_commit_of_its_own() {
-    let fake = Fake::start().await;
-    let mixed = fake.push_index("mixed", &[("linux/amd64", 'b'), ("linux/arm64", 'a')]);
-    let ask = async |more: Value, commit: char| {
-        let mut image = json!({"image": format!("{}/org/app:{{{{ params.branch }}}}", fake.host())});
-        image.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        let backend = json!({"images": {"app": image}, "revision": {"expect": "{{ params.head_sha }}"}});
-        let app = start(&fake, &backend, json!({"lineage": null})).await;
-        let reply = self::ask(&app, "mixed", commit).await;
-        let sets: Value = serde_json::from_str(&reply.sets()).unwrap();
-        sets[0]["digest"].as_str().map(|digest| (digest.to_owned(), sets[0]["revision"].as_str().unwrap().to_owned()))
-    };
-    let arm = json!({"platform": "linux/arm64"});
-    assert_eq!(ask(arm.clone(), 'a').await, Some((mixed[2].to_string(), sha('a'))));
-    assert_eq!(ask(arm, 'b').await, None);
-    assert_eq!(ask(json!({"platform": "linux/amd64"}), 'b').await, Some((mixed[1].to_string(), sha('b'))));
-    assert_eq!(ask(json!({"requirePlatforms": ["linux/amd64", "linux/arm64"]}), 'b').await, None);
-    assert_eq!(ask(json!({"requirePlatforms": ["linux/amd64"]}), 'b').await, Some((mixed[0].to_string(), sha('b'))));
-}
-
 /// What was nothing before its branch had something is asked about again: another ApplicationSet may have been first.
 #[tokio::test]
 async fn an_earlier_nothing_takes_nothing_away() {
@@ -419,22 +235,6 @@ async fn an_earlier_nothing_takes_nothing_away() {
     fake.fail(Place::Gate, |request| request.answer(503, "", ""));
     app.clock.advance(Duration::from_mins(20));
     assert_eq!(told(&ask(&app, "main", 'b').await), "a, stale");
-}
-
-#[tokio::test]
-async fn a_gate_that_names_no_commit_passes_no_earlier_one() {
-    let fake = Fake::start().await;
-    fake.history("ba");
-    fake.run('a', "completed", Some("success"));
-    fake.push(&format!("sha-{}", sha('a')), &Image::of('a'));
-    let mut backend = previews(&fake);
-    backend["images"]["app"]["image"] = format!("{}/org/app:sha-{{{{ commit }}}}", fake.host()).into();
-    let mut github = backend["gate"].clone();
-    github["github"]["walkBack"] = 1.into();
-    let http = json!({"http": {"url": format!("{}/ci", fake.url()), "verdict": "status == 404 ? 'passed' : 'failed'"}});
-    backend["gate"] = json!({"all": [github, http]});
-    let app = start(&fake, &backend, json!({"lineage": null})).await;
-    refused(&ask(&app, "main", 'b').await, 502, "backend_output_invalid", "does not say which commit");
 }
 
 /// The digest that a tag stood for is judged by what that digest holds, wherever the tag points by then.

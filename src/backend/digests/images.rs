@@ -8,12 +8,13 @@ use minijinja::context;
 use super::{
     Config,
     commit::Commit,
-    decision::{Fallback, Finding, Learned, OnMissing},
+    decision::{Facts, Fallback, OnMissing},
+    finding::Finding,
     fingerprint::fingerprint,
     gate::{Gate, GateQuery, Ruling, RulingState},
     note::{Known, Note},
-    revision::Policy,
-    source::{Found, Image, Rules, Wanted, parts},
+    revision::RevisionPolicy,
+    source::{Found, Image, ImageLookup, ImageRules, parts},
 };
 use crate::{
     backend::BuildContext,
@@ -37,7 +38,7 @@ const OWN: [&str; 6] = ["stale", "revision", "builtAt", "runUrl", "params", "app
 pub(crate) struct Images {
     named: Vec<(String, Image)>,
     expect: Option<Template>,
-    policy: Policy,
+    policy: RevisionPolicy,
     gate: Option<Arc<dyn Gate>>,
     fallback: Fallback,
     registries: Registries,
@@ -53,7 +54,7 @@ impl Images {
     /// Parses the references and templates.
     pub(crate) fn build(
         config: &Config,
-        around: BuildContext<'_>,
+        context: BuildContext<'_>,
         path: &Path,
         problems: &mut Problems,
     ) -> Option<Self> {
@@ -65,7 +66,7 @@ impl Images {
                 "name at least one, `images: { app: { image: … } }`, or select tags with `list`",
             );
         }
-        let gate = config.gate.as_ref().map(|gate| gate.build(around, &path.key("gate"), problems));
+        let gate = config.gate.as_ref().map(|gate| gate.build(context, &path.key("gate"), problems));
         let vouched = config.revision.is_some() || gate.is_some();
         let mut images = Vec::new();
         for (name, image) in &config.images {
@@ -73,7 +74,7 @@ impl Images {
             if OWN.contains(&name.as_str()) {
                 problems.error(&path, format!("`{name}` already means something else in a parameter set"));
             }
-            let image = Image::build(image, config.revision.is_some(), vouched, around.base, &path, problems);
+            let image = Image::build(image, config.revision.is_some(), vouched, context.base, &path, problems);
             images.extend(image.map(|image| (name.clone(), image)));
         }
         let expect = config.revision.as_ref().and_then(|revision| {
@@ -93,10 +94,10 @@ impl Images {
             policy: config.revision.as_ref().map(|revision| revision.policy).unwrap_or_default(),
             gate: gate.map_or(Some(None), |gate| gate.map(Some))?,
             fallback: build_fallback(config, &images_path, path, problems)?,
-            registries: around.registries.clone(),
-            evaluator: around.evaluator.clone(),
-            clock: Arc::clone(around.clock),
-            made_by: fingerprint(around.raw.pointer("/backend/digests").unwrap_or(around.raw)),
+            registries: context.registries.clone(),
+            evaluator: context.evaluator.clone(),
+            clock: Arc::clone(context.clock),
+            made_by: fingerprint(context.raw.pointer("/backend/digests").unwrap_or(context.raw)),
         })
     }
 
@@ -137,7 +138,7 @@ impl Images {
             (ruling.map_err(|error| besides(error, &findings))?, findings)
         };
         let commit = commit_of(ruling.as_ref(), expected.as_ref())?;
-        let rules = Rules {
+        let rules = ImageRules {
             policy: self.policy,
             expected: commit.as_ref().filter(|_| expected.is_some()),
             earlier: commit.as_ref().filter(|_| ruling.as_ref().is_some_and(|ruling| ruling.is_earlier)),
@@ -155,7 +156,7 @@ impl Images {
         })?;
         let tells_origin = self.expect.is_some() || self.gate.is_some();
         let (made_by, now) = (self.made_by.clone(), self.clock.now());
-        Learned { findings, ruling, tells_origin, before, made_by, now }.decide(&self.fallback)
+        Facts { findings, ruling, tells_origin, before, made_by, now }.decide(&self.fallback)
     }
 
     async fn expected(&self, context: &Context) -> Result<Option<Commit>, BackendError> {
@@ -164,7 +165,7 @@ impl Images {
     }
 
     async fn find(&self, context: &Context, known: &Known, query: &Query) -> Vec<(&str, Result<Found, BackendError>)> {
-        let wanted = Wanted {
+        let lookup = ImageLookup {
             context,
             registries: &self.registries,
             known,
@@ -172,7 +173,7 @@ impl Images {
             ttl: query.ttl,
             omits_impossible: matches!(self.fallback, Fallback::Omit),
         };
-        let lookups = self.named.iter().map(async |(name, image)| (name.as_str(), image.find(&wanted).await));
+        let lookups = self.named.iter().map(async |(name, image)| (name.as_str(), image.find(&lookup).await));
         join_all(lookups).await
     }
 
@@ -240,10 +241,10 @@ fn check_ties(config: &Config, images: &[(String, Image)], path: &Path, problems
     let policy = config.revision.as_ref().map(|revision| revision.policy);
     let are_tied = |is_tied: fn(&Image) -> bool| images.iter().all(|(_, image)| is_tied(image));
     let help = "add `revision: { expect: … }`, or name the commit in the tag: `{{ commit }}`";
-    if gate.walks_back() && policy != Some(Policy::Require) && !are_tied(Image::needs_commit) {
+    if gate.walks_back() && policy != Some(RevisionPolicy::Require) && !are_tied(Image::needs_commit) {
         let why = "with `walkBack` CI's word may go to an earlier commit, and nothing makes sure that the images are of that one";
         problems.error_with_help(&path, why, help);
-    } else if matches!(policy, None | Some(Policy::Ignore))
+    } else if matches!(policy, None | Some(RevisionPolicy::Ignore))
         && !are_tied(|image| image.needs_commit() || image.has_commit_parameter())
     {
         problems.warning(&path, "CI passes a commit, and nothing says that the images are of that commit", help);

@@ -85,7 +85,7 @@ struct Vanished(Reference);
 
 impl List {
     /// Parses patterns and templates.
-    pub(crate) fn build(config: &ListConfig, around: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Self {
+    pub(crate) fn build(config: &ListConfig, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Self {
         if config.limit == Some(0) {
             problems.error(&path.key("limit"), "with 0 nothing is selected");
         }
@@ -95,8 +95,8 @@ impl List {
             selection: Selection::build(&config.tags, config.sort, path, problems),
             inside: Inside::build(&config.annotations, artifact_type, path, problems),
             limit: config.limit.unwrap_or(usize::MAX),
-            registries: around.registries.clone(),
-            evaluator: around.evaluator.clone(),
+            registries: context.registries.clone(),
+            evaluator: context.evaluator.clone(),
         }
     }
 

@@ -14,13 +14,13 @@ pub(crate) struct RevisionConfig {
     pub(crate) expect: String,
     /// What `org.opencontainers.image.revision` must be, of the annotations or else of the image's labels.
     #[serde(default)]
-    pub(crate) policy: Policy,
+    pub(crate) policy: RevisionPolicy,
 }
 
 /// What an image's revision must be.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub(crate) enum Policy {
+pub(crate) enum RevisionPolicy {
     /// The expected one; an image that names none is an error.
     #[default]
     Require,
@@ -32,7 +32,7 @@ pub(crate) enum Policy {
 
 /// What an image's revision says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum RevisionMatch {
     /// It may be used.
     Fits(String),
     /// It was built for another commit; why that may be.
@@ -44,25 +44,25 @@ pub(super) enum Verdict {
 /// # Errors
 /// When the image names none, and must.
 pub(super) fn judge(
-    policy: Policy,
+    policy: RevisionPolicy,
     expected: &Commit,
     contents: &Contents,
     tag: &str,
     is_ci_done: bool,
-) -> Result<Verdict, BackendError> {
+) -> Result<RevisionMatch, BackendError> {
     let told = contents.revision.as_deref().map(str::trim).filter(|told| !told.is_empty());
     let Some(told) = told else {
         return match policy {
-            Policy::Require => Err(BackendError::invalid_output(
+            RevisionPolicy::Require => Err(BackendError::invalid_output(
                 "it has neither an annotation nor a label `org.opencontainers.image.revision`, which `policy: require` wants; \
                  let CI set it (docker/metadata-action does), or set `policy: prefer`",
             )),
-            Policy::Prefer | Policy::Ignore => Ok(Verdict::Fits("it names none".to_owned())),
+            RevisionPolicy::Prefer | RevisionPolicy::Ignore => Ok(RevisionMatch::Fits("it names none".to_owned())),
         };
     };
     let shown: String = told.chars().take(64).collect();
-    if policy == Policy::Ignore || told.eq_ignore_ascii_case(expected.as_str()) {
-        return Ok(Verdict::Fits(shown));
+    if policy == RevisionPolicy::Ignore || told.eq_ignore_ascii_case(expected.as_str()) {
+        return Ok(RevisionMatch::Fits(shown));
     }
     let hint = if is_ci_done && looks_merged(expected, contents, tag) {
         ". If that stays so, it is a merge commit: CI that builds a pull request checks out the merge of it, unless told otherwise. Let CI \
@@ -71,7 +71,7 @@ pub(super) fn judge(
     } else {
         ""
     };
-    Ok(Verdict::Other(format!("it was built for {shown}, not for {expected}{hint}")))
+    Ok(RevisionMatch::Other(format!("it was built for {shown}, not for {expected}{hint}")))
 }
 
 /// Whether the image of another commit looks like one that CI did build for `expected`, but of the commit's merge: its tag
@@ -90,7 +90,12 @@ fn looks_merged(expected: &Commit, contents: &Contents, tag: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn verdict(policy: Policy, revision: Option<&str>, tag: &str, version: Option<&str>) -> Result<Verdict, String> {
+    fn verdict(
+        policy: RevisionPolicy,
+        revision: Option<&str>,
+        tag: &str,
+        version: Option<&str>,
+    ) -> Result<RevisionMatch, String> {
         let expected = Commit::parse(&"a1".repeat(20)).unwrap();
         let owned = |text: Option<&str>| text.map(str::to_owned);
         let contents = Contents { revision: owned(revision), version: owned(version), ..Contents::default() };
@@ -100,23 +105,33 @@ mod tests {
     #[test]
     fn by_policy() {
         let (same, other) = ("A1".repeat(20), "b2".repeat(20));
-        for policy in [Policy::Require, Policy::Prefer, Policy::Ignore] {
-            assert_eq!(verdict(policy, Some(&same), "main", None), Ok(Verdict::Fits(same.clone())));
+        for policy in [RevisionPolicy::Require, RevisionPolicy::Prefer, RevisionPolicy::Ignore] {
+            assert_eq!(verdict(policy, Some(&same), "main", None), Ok(RevisionMatch::Fits(same.clone())));
             let on_other = verdict(policy, Some(&other), "main", None).unwrap();
-            assert_eq!(matches!(on_other, Verdict::Fits(_)), policy == Policy::Ignore, "{policy:?}");
+            assert_eq!(matches!(on_other, RevisionMatch::Fits(_)), policy == RevisionPolicy::Ignore, "{policy:?}");
             for none in [None, Some(""), Some("  ")] {
-                assert_eq!(verdict(policy, none, "main", None).is_err(), policy == Policy::Require, "{policy:?}");
+                assert_eq!(
+                    verdict(policy, none, "main", None).is_err(),
+                    policy == RevisionPolicy::Require,
+                    "{policy:?}"
+                );
             }
         }
         // A short one is another: it may be anyone's.
-        assert!(matches!(verdict(Policy::Require, Some(&same[..12]), "main", None), Ok(Verdict::Other(_))));
+        assert!(matches!(
+            verdict(RevisionPolicy::Require, Some(&same[..12]), "main", None),
+            Ok(RevisionMatch::Other(_))
+        ));
     }
 
     #[test]
     fn the_trap_of_the_merge_commit_is_explained_where_it_looks_like_it() {
         let other = "b2".repeat(20);
         let explained = |tag: &str, version: Option<&str>| {
-            let Verdict::Other(why) = verdict(Policy::Require, Some(&other), tag, version).unwrap() else { panic!() };
+            let RevisionMatch::Other(why) = verdict(RevisionPolicy::Require, Some(&other), tag, version).unwrap()
+            else {
+                panic!()
+            };
             assert!(why.starts_with(&format!("it was built for {other}, not for a1a1")), "{why}");
             why.contains("DOCKER_METADATA_PR_HEAD_SHA") && why.contains("GitLab")
         };

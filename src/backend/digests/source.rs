@@ -1,4 +1,4 @@
-//! One image: where it is looked up, what was found, and what that is worth.
+//! One image: where the gateway looks it up, what it found, and whether that image may be deployed.
 
 mod origin;
 
@@ -12,9 +12,9 @@ use tokio::time::Instant;
 use self::origin::ImageSource;
 use super::{
     commit::Commit,
-    decision::{Built, Finding, ImageState},
+    finding::{Built, Finding, ImageState},
     note::Known,
-    revision::{self, Policy, Verdict},
+    revision::{self, RevisionMatch, RevisionPolicy},
     shared_for,
 };
 use crate::{
@@ -28,9 +28,9 @@ use crate::{
     lang::evaluator::Context,
 };
 
-/// What is asked first of an image, in evidence.
+/// The first question about an image, in evidence.
 const REFERENCE: &str = "its reference";
-/// For how long a tag that names a whole commit is believed to stay where it is.
+/// How long a tag that names a whole commit is believed not to move.
 const COMMIT_TAG: Duration = Duration::from_mins(10);
 
 /// One image.
@@ -59,61 +59,63 @@ pub(super) struct Image {
     is_opened: bool,
 }
 
-/// With what an image is looked for.
-pub(super) struct Wanted<'a> {
+/// What a look-up of images needs.
+pub(super) struct ImageLookup<'a> {
     pub(crate) context: &'a Context,
     pub(crate) registries: &'a Registries,
-    /// What was noted of digests.
+    /// The contents that earlier answers noted.
     pub(crate) known: &'a Known,
     pub(crate) deadline: Instant,
-    /// For how long the route's answers are fresh.
+    /// How long the route's answers are fresh.
     pub(crate) ttl: Duration,
-    /// Whether an image that cannot exist counts as missing, as `onMissing: omit` wants; else it is an error.
+    /// Whether an image that cannot exist counts as missing (`onMissing: omit`). Otherwise it is an error.
     pub(crate) omits_impossible: bool,
 }
 
-impl Wanted<'_> {
-    /// What `digest` holds: as it was noted, else as the registry says.
+impl ImageLookup<'_> {
+    /// The contents of `digest`: as noted, otherwise from the registry.
     async fn contents(&self, reference: &Reference, digest: &Digest) -> Result<Arc<Contents>, BackendError> {
         if let Some(known) = self.known.get(digest) {
             return Ok(Arc::clone(known));
         }
         let Reference { registry, repository, .. } = reference;
         let contents = self.registries.contents(registry, repository, digest, self.deadline).await;
-        contents.map_err(|error| unclear(&format!("what {registry}/{repository}@{digest} holds"), error))
+        contents.map_err(|error| unclear(&format!("the contents of {registry}/{repository}@{digest}"), error))
     }
 }
 
-/// By what an image is judged.
-pub(super) struct Rules<'a> {
-    /// What its revision must be,
-    pub(crate) policy: Policy,
-    /// of which commit, where one is expected.
+/// The rules by which images are judged.
+pub(super) struct ImageRules<'a> {
+    /// How strictly the image's revision is compared with `expected`.
+    pub(crate) policy: RevisionPolicy,
+    /// The commit that the image must be of, if one is expected.
     pub(crate) expected: Option<&'a Commit>,
-    /// The commit before the one that was asked about, to which CI's word goes.
+    /// The earlier commit to which the gate walked back.
     pub(crate) earlier: Option<&'a Commit>,
-    /// Whether CI has nothing more to say of the commit.
+    /// Whether CI has finished with the commit.
     pub(crate) is_ci_done: bool,
 }
 
-/// What is known of one image.
+/// What a look-up found for one image.
 #[derive(Debug)]
 pub(super) struct Found {
+    /// The image's values; `None` if there is no image.
     parts: Option<Parameters>,
-    /// What the manifest under the tag holds, by its digest.
-    holds: Vec<(Digest, Arc<Contents>)>,
-    /// Those of them whose revision matters.
+    /// The contents of the tag's manifest and of the images that matter, by digest.
+    contents: Vec<(Digest, Arc<Contents>)>,
+    /// The contents whose revision matters.
     judged: Vec<Arc<Contents>>,
     tag: String,
+    /// The required platforms that the index lacks.
     lacking: Option<String>,
-    /// Whether its tag names the commit to which CI's word goes.
+    /// Whether the reference names the commit that the gate ruled on.
     is_tied: bool,
     evidence: Evidence,
 }
 
 impl Image {
-    /// Parses the configuration of an image. With `is_judged` its revision is looked at; with `has_commit` its reference may
-    /// hold a commit.
+    /// Parses the configuration of an image. With `is_judged` its revision is judged; with `has_commit` its reference may
+    /// name a `commit`.
     pub(crate) fn build(
         config: &ImageConfig,
         is_judged: bool,
@@ -143,12 +145,12 @@ impl Image {
     /// Looks the image up.
     ///
     /// # Errors
-    /// When the parameters make no reference, or its source gives no clear answer in time. What was asked is the evidence.
-    pub(crate) async fn find(&self, wanted: &Wanted<'_>) -> Result<Found, BackendError> {
+    /// When the parameters make no reference, or the registry gives no clear answer in time.
+    pub(crate) async fn find(&self, lookup: &ImageLookup<'_>) -> Result<Found, BackendError> {
         let is_tied = self.needs_commit();
-        let text = match self.source.reference(wanted.context).await {
+        let text = match self.source.reference(lookup.context).await {
             Ok(text) => text,
-            Err(refused) if refused.is_impossible && wanted.omits_impossible => {
+            Err(refused) if refused.is_impossible && lookup.omits_impossible => {
                 let why = format!("there can be no such image: {}", refused.error.message);
                 return Ok(Found::unopened(None, String::new(), is_tied, Evidence::absent(REFERENCE, why)));
             }
@@ -158,7 +160,7 @@ impl Image {
             ImageSource::Registry(_) => {
                 let invalid = |why| unclear(REFERENCE, BackendError::invalid_input(why));
                 let reference = Reference::parse(&text).map_err(invalid)?;
-                self.find_in_registry(&reference, wanted).await
+                self.find_in_registry(&reference, lookup).await
             }
             ImageSource::Layout { layout, .. } => {
                 let asked = format!("the manifest of {text} in {}", layout.folder().display());
@@ -174,13 +176,13 @@ impl Image {
         }
     }
 
-    async fn find_in_registry(&self, reference: &Reference, wanted: &Wanted<'_>) -> Result<Found, BackendError> {
+    async fn find_in_registry(&self, reference: &Reference, lookup: &ImageLookup<'_>) -> Result<Found, BackendError> {
         let (asked, is_tied) = (format!("the manifest of {reference}"), self.needs_commit());
         let tag = reference.tag.clone().unwrap_or_default();
-        let shared_for = if wanted.ttl.is_zero() || !is_commit_tag(&tag) { shared_for(wanted.ttl) } else { COMMIT_TAG };
-        let patience = Patience { deadline: wanted.deadline, max_age: shared_for };
-        let lookup = wanted.registries.look_up(reference, patience).await.map_err(|error| unclear(&asked, error))?;
-        let Target { digest, .. } = match lookup {
+        let max_age = if lookup.ttl.is_zero() || !is_commit_tag(&tag) { shared_for(lookup.ttl) } else { COMMIT_TAG };
+        let patience = Patience { deadline: lookup.deadline, max_age };
+        let result = lookup.registries.look_up(reference, patience).await.map_err(|error| unclear(&asked, error))?;
+        let Target { digest, .. } = match result {
             Lookup::There(target) => target,
             Lookup::Missing(missing) => {
                 let evidence = Evidence::absent(asked, missing.as_str());
@@ -192,7 +194,7 @@ impl Image {
             let parts = object(parts(reference, digest.as_str()));
             return Ok(Found::unopened(Some(parts), tag, is_tied, evidence));
         }
-        let top = wanted.contents(reference, &digest).await?;
+        let top = lookup.contents(reference, &digest).await?;
         let image_for =
             |wanted: &Platform| top.images.iter().find(|(own, _)| own.suits(wanted)).map(|(_, of)| of.clone());
         let is_there = |wanted: &&Platform| top.platforms.iter().any(|own| own.suits(wanted));
@@ -200,36 +202,37 @@ impl Image {
             self.required.iter().chain(&self.platform).filter(|one| !is_there(one)).map(ToString::to_string).collect();
         let lacking = (!lacking.is_empty()).then(|| lacking.join(", "));
         let picked = self.platform.as_ref().and_then(image_for);
-        // Whose revisions matter: that of the image that is picked, else of those that must be there, unless the index
-        // speaks for all of them.
+        // Which revisions matter: that of the picked image, otherwise those of the required images, unless the index names a
+        // revision for all.
         let matter: Vec<Digest> = match &picked {
             _ if top.own_revision().is_some() => Vec::new(),
             Some(picked) => vec![picked.clone()],
             None => self.required.iter().filter_map(image_for).collect(),
         };
-        let mut holds = vec![(digest.clone(), Arc::clone(&top))];
+        let mut contents = vec![(digest.clone(), Arc::clone(&top))];
         for image in matter {
-            let contents = wanted.contents(reference, &image).await?;
-            holds.push((image, contents));
+            let of_image = lookup.contents(reference, &image).await?;
+            contents.push((image, of_image));
         }
-        let is_of_image = usize::from(holds.len() > 1);
-        let judged: Vec<Arc<Contents>> =
-            holds[is_of_image..].iter().map(|(_, contents)| Arc::clone(contents)).collect();
+        // The index itself comes first, and is judged only if no image is.
+        let skipped = usize::from(contents.len() > 1);
+        let judged: Vec<Arc<Contents>> = contents[skipped..].iter().map(|(_, of_image)| Arc::clone(of_image)).collect();
         let mut parts = object(parts(reference, picked.as_ref().unwrap_or(&digest).as_str()));
         let platforms: Vec<String> = top.platforms.iter().map(ToString::to_string).collect();
-        let told = |told: fn(&Contents) -> &Option<String>| judged.iter().find_map(|one| told(one).clone());
-        parts.insert("revision".to_owned(), told(|contents| &contents.revision).unwrap_or_default().into());
-        parts.insert("created".to_owned(), told(|contents| &contents.created).unwrap_or_default().into());
+        let revision = first_value(&judged, |contents| &contents.revision);
+        let created = first_value(&judged, |contents| &contents.created);
+        parts.insert("revision".to_owned(), revision.unwrap_or_default().into());
+        parts.insert("created".to_owned(), created.unwrap_or_default().into());
         parts.insert("platforms".to_owned(), platforms.into());
-        Ok(Found { parts: Some(parts), holds, judged, tag, lacking, is_tied, evidence })
+        Ok(Found { parts: Some(parts), contents, judged, tag, lacking, is_tied, evidence })
     }
 
-    /// Whether the reference depends on what the gate says.
+    /// Whether the reference names the commit that the gate ruled on.
     pub(crate) fn needs_commit(&self) -> bool {
         self.source.template().reads("commit")
     }
 
-    /// Whether the reference holds a parameter that is called like a commit.
+    /// Whether the reference has a parameter whose name looks like that of a commit.
     pub(crate) fn has_commit_parameter(&self) -> bool {
         self.source.has_commit_parameter()
     }
@@ -241,25 +244,26 @@ impl Image {
 }
 
 impl Found {
-    /// What is known without looking into it.
+    /// The result of a look-up that did not read the contents.
     const fn unopened(parts: Option<Parameters>, tag: String, is_tied: bool, evidence: Evidence) -> Self {
-        Self { parts, holds: Vec::new(), judged: Vec::new(), tag, lacking: None, is_tied, evidence }
+        Self { parts, contents: Vec::new(), judged: Vec::new(), tag, lacking: None, is_tied, evidence }
     }
 
-    /// How it is known that it is there, or not.
+    /// What was asked and answered.
     pub(crate) const fn evidence(&self) -> &Evidence {
         &self.evidence
     }
 
-    /// What there is of the image called `name`, by `rules`.
+    /// Judges the image called `name` by `rules`.
     ///
     /// # Errors
-    /// When it does not say of which commit it is, and must.
-    pub(crate) fn judge(self, name: &str, rules: &Rules<'_>) -> Result<Finding, BackendError> {
-        let Self { parts, holds, judged, tag, lacking, is_tied, evidence } = self;
-        let mut finding = Finding { name: name.to_owned(), is: ImageState::Missing, holds, evidence: vec![evidence] };
+    /// When the image must name its commit, and does not.
+    pub(crate) fn judge(self, name: &str, rules: &ImageRules<'_>) -> Result<Finding, BackendError> {
+        let Self { parts, contents, judged, tag, lacking, is_tied, evidence } = self;
+        let mut finding =
+            Finding { name: name.to_owned(), state: ImageState::Missing, contents, evidence: vec![evidence] };
         let Some(parts) = parts else { return Ok(finding) };
-        finding.is = ImageState::Unfit;
+        finding.state = ImageState::Unfit;
         if let Some(lacking) = lacking {
             let asked = format!("its platforms under {tag}");
             finding.evidence.push(Evidence::absent(asked, format!("it has none for {lacking}")));
@@ -271,8 +275,8 @@ impl Found {
         {
             let verdict = revision::judge(rules.policy, expected, contents, &tag, rules.is_ci_done);
             match verdict.map_err(|error| unclear(&asked, error))? {
-                Verdict::Fits(told) => finding.evidence.push(Evidence::present(&asked, told)),
-                Verdict::Other(why) => {
+                RevisionMatch::Fits(answered) => finding.evidence.push(Evidence::present(&asked, answered)),
+                RevisionMatch::Other(why) => {
                     finding.evidence.push(Evidence::absent(asked, why));
                     return Ok(finding);
                 }
@@ -282,18 +286,24 @@ impl Found {
             !judged.is_empty() && judged.iter().all(|contents| contents.revision.as_deref() == Some(commit.as_str()))
         };
         if let Some(earlier) = rules.earlier.filter(|earlier| !is_tied && !is_of(earlier)) {
-            let why = format!("CI passed {earlier}, an earlier commit, and nothing says that the image is of that one");
+            let why =
+                format!("CI passed {earlier}, an earlier commit, and nothing shows that the image is of that commit");
             finding.evidence.push(Evidence::absent(asked, why));
             return Ok(finding);
         }
-        let told = |told: fn(&Contents) -> &Option<String>| judged.iter().find_map(|one| told(one).clone());
-        let (created, revision) = (told(|contents| &contents.created), told(|contents| &contents.revision));
-        finding.is = ImageState::Built(Built { parts, created, revision });
+        let created = first_value(&judged, |contents| &contents.created);
+        let revision = first_value(&judged, |contents| &contents.revision);
+        finding.state = ImageState::Built(Built { parts, created, revision });
         Ok(finding)
     }
 }
 
-/// Whether a tag holds a whole commit, such as `sha-` and 40 digits: such tags do not move.
+/// The first value of a field among `contents`.
+fn first_value(contents: &[Arc<Contents>], field: fn(&Contents) -> &Option<String>) -> Option<String> {
+    contents.iter().find_map(|contents| field(contents).clone())
+}
+
+/// Whether a tag has a whole commit in it, such as `sha-` and 40 digits: such tags do not move.
 fn is_commit_tag(tag: &str) -> bool {
     tag.split(['-', '_', '.']).any(|part| Commit::parse(part).is_ok())
 }
@@ -324,7 +334,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tag_that_names_a_commit_stays() {
+    fn a_tag_that_names_a_commit_does_not_move() {
         let sha = "0a".repeat(20);
         for (tag, expected) in [
             (sha.clone(), true),

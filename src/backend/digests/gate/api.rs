@@ -33,15 +33,15 @@ impl Api {
     pub(crate) fn build(
         api: &str,
         ca: Option<&PathBuf>,
-        around: BuildContext<'_>,
+        context: BuildContext<'_>,
         path: &Path,
         problems: &mut Problems,
     ) -> Option<Self> {
         let base = problems.note(&path.key("api"), base_url(api));
         let keys = TlsKeys { ca, ..TlsKeys::default() };
-        let line = keys.line(api.starts_with("http://"), around.outbound, around.base, path, problems);
+        let line = keys.line(api.starts_with("http://"), context.outbound, context.base, path, problems);
         let base = base?;
-        around.outbound.name_destination(Some(&base));
+        context.outbound.name_destination(Some(&base));
         Some(Self { base, line: line? })
     }
 

@@ -113,12 +113,12 @@ struct Target {
 
 impl Bitbucket {
     /// Parses the templates and checks the rest.
-    pub fn build(config: &Config, around: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
+    pub fn build(config: &Config, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
         let repository = Field::build(&config.repository, "repository", path, problems);
         let sha = Field::build(&config.sha, "sha", path, problems);
         let required = Required::build(config.keys.as_deref(), &path.key("keys"), problems);
-        let credential = config.credential(around, path, problems);
-        let forge = Forge::build("bitbucket", &config.api, config.ca.as_ref(), credential, around, path, problems);
+        let credential = config.credential(context, path, problems);
+        let forge = Forge::build("bitbucket", &config.api, config.ca.as_ref(), credential, context, path, problems);
         Some(Self { forge: forge?, repository: repository?, sha: sha?, required: required? })
     }
 
@@ -138,7 +138,7 @@ impl Bitbucket {
 }
 
 impl Config {
-    fn credential(&self, around: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Credential> {
+    fn credential(&self, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Credential> {
         let (form, secret, key) = match (&self.token, &self.username, &self.password) {
             (None, None, None) => return None,
             (Some(token), None, None) => (Form::Scheme("Bearer"), token, "token"),
@@ -158,7 +158,7 @@ impl Config {
                 return None;
             }
         };
-        Some(Credential::build(header::AUTHORIZATION, form, secret, around, &path.key(key), problems))
+        Some(Credential::build(header::AUTHORIZATION, form, secret, context, &path.key(key), problems))
     }
 }
 

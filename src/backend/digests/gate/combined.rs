@@ -36,7 +36,7 @@ impl Combined {
     pub(crate) fn build(
         rule: Rule,
         members: &[GateConfig],
-        around: BuildContext<'_>,
+        context: BuildContext<'_>,
         path: &Path,
         problems: &mut Problems,
     ) -> Option<Self> {
@@ -47,7 +47,7 @@ impl Combined {
         let members: Vec<_> = members
             .iter()
             .enumerate()
-            .map(|(index, member)| member.build(around, &path.index(index), problems))
+            .map(|(index, member)| member.build(context, &path.index(index), problems))
             .collect();
         Some(Self { rule, members: members.into_iter().collect::<Option<_>>()? })
     }

@@ -48,11 +48,11 @@ impl Forge {
         api: &str,
         ca: Option<&PathBuf>,
         credential: Option<Credential>,
-        around: BuildContext<'_>,
+        context: BuildContext<'_>,
         path: &Path,
         problems: &mut Problems,
     ) -> Option<Self> {
-        let api = Api::build(api, ca, around, path, problems)?;
+        let api = Api::build(api, ca, context, path, problems)?;
         let name = format!("{kind} at {}", api.base.host_str().unwrap_or_default());
         Some(Self { name, api, credential })
     }

@@ -121,7 +121,7 @@ impl Generic {
     /// Parses all templates and the expression.
     pub(crate) fn build(
         config: &Config,
-        around: BuildContext<'_>,
+        context: BuildContext<'_>,
         path: &Path,
         problems: &mut Problems,
     ) -> Option<Self> {
@@ -133,7 +133,7 @@ impl Generic {
             body: config.body.as_ref(),
             scope: INPUT_SCOPE,
         };
-        let request = Request::build(parts, around.base, path, problems);
+        let request = Request::build(parts, context.base, path, problems);
         let sha = config
             .sha
             .as_deref()
@@ -145,15 +145,15 @@ impl Generic {
             client_certificate: config.client_certificate.as_ref(),
             insecure_skip_verify: config.insecure_skip_verify,
         };
-        let line = keys.line(config.url.starts_with("http://"), around.outbound, around.base, path, problems);
+        let line = keys.line(config.url.starts_with("http://"), context.outbound, context.base, path, problems);
         let sha = match sha {
             Some(sha) => Some(sha?),
             None => None,
         };
         let reading = Arc::new(Reading { verdict: Arc::new(verdict?), allows_errors: config.allow_errors });
         let request = request?;
-        around.outbound.name_destination(request.fixed_destination().as_ref());
-        Some(Self { line: line?, request, sha, reading, timeout: config.timeout, evaluator: around.evaluator.clone() })
+        context.outbound.name_destination(request.fixed_destination().as_ref());
+        Some(Self { line: line?, request, sha, reading, timeout: config.timeout, evaluator: context.evaluator.clone() })
     }
 }
 

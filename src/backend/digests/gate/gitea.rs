@@ -116,15 +116,15 @@ struct Progress {
 
 impl Gitea {
     /// Parses the templates and checks the rest.
-    pub fn build(config: &Config, around: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
+    pub fn build(config: &Config, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
         let repository = Field::build(&config.repository, "repository", path, problems);
         let sha = Field::build(&config.sha, "sha", path, problems);
         let required = Required::build(config.contexts.as_deref(), &path.key("contexts"), problems);
         let credential = config.token.as_ref().map(|token| {
             let form = Form::Scheme("token");
-            Credential::build(header::AUTHORIZATION, form, token, around, &path.key("token"), problems)
+            Credential::build(header::AUTHORIZATION, form, token, context, &path.key("token"), problems)
         });
-        let forge = Forge::build("gitea", &config.api, config.ca.as_ref(), credential, around, path, problems);
+        let forge = Forge::build("gitea", &config.api, config.ca.as_ref(), credential, context, path, problems);
         let accept = config.accept.clone();
         Some(Self { forge: forge?, repository: repository?, sha: sha?, required: required?, accept })
     }

@@ -143,11 +143,11 @@ impl Github {
     /// Parses templates and names, and reads the App's key once.
     pub(crate) fn build(
         config: &Config,
-        around: BuildContext<'_>,
+        context: BuildContext<'_>,
         path: &Path,
         problems: &mut Problems,
     ) -> Option<Self> {
-        let api = Api::build(&config.api, config.ca.as_ref(), around, path, problems);
+        let api = Api::build(&config.api, config.ca.as_ref(), context, path, problems);
         let template = |text: &str| Template::parse(text, ValueContext::Text, INPUT_SCOPE);
         let repository = problems.note(&path.key("repository"), template(&config.repository));
         if let Some(repository) = repository.as_ref().filter(|template| template.fixed_prefix() == template.source()) {
@@ -174,7 +174,7 @@ impl Github {
         if config.walk_back.is_some_and(|steps| !(1..=50).contains(&steps)) {
             problems.error(&path.key("walkBack"), "it goes back from 1 to 50 commits");
         }
-        let credential = credential(config, api.as_ref(), around, path, problems);
+        let credential = credential(config, api.as_ref(), context, path, problems);
         Some(Self {
             access: Access::new(api?, credential),
             repository: repository?,
@@ -248,7 +248,7 @@ impl System for Github {
 fn credential(
     config: &Config,
     api: Option<&Api>,
-    around: BuildContext<'_>,
+    context: BuildContext<'_>,
     path: &Path,
     problems: &mut Problems,
 ) -> Option<Credential> {
@@ -257,15 +257,15 @@ fn credential(
             problems.error_with_help(path, "there are a `token` and an `app`", "keep one of them");
             None
         }
-        (Some(token), None) => Some(Credential::bearer(token, around.base, &path.key("token"), problems)),
+        (Some(token), None) => Some(Credential::bearer(token, context.base, &path.key("token"), problems)),
         (None, Some(app)) => {
             let path = path.key("app");
             if app.api.is_some() {
                 problems.error(&path.key("api"), "the gate's own `api` says where the App buys its tokens");
             }
-            let app = github_app::App::new(app, &api?.base, api?.line(), around);
+            let app = github_app::App::new(app, &api?.base, api?.line(), context);
             problems.note(&path.key("privateKey"), app.check());
-            Some(Credential::buying(app, around))
+            Some(Credential::buying(app, context))
         }
         (None, None) => {
             problems.warning(

@@ -123,7 +123,7 @@ pub struct Gitlab {
 
 impl Gitlab {
     /// Parses the templates and checks the rest.
-    pub fn build(config: &Config, around: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
+    pub fn build(config: &Config, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
         let mut field = |source: &str, key| Field::build(source, key, path, problems);
         let (project, sha) = (field(&config.project, "project"), field(&config.sha, "sha"));
         // Whether it is there, and whether it is right.
@@ -159,8 +159,8 @@ impl Gitlab {
         let credential = config
             .token
             .as_ref()
-            .map(|token| Credential::build(header, form, token, around, &path.key("token"), problems));
-        let forge = Forge::build("gitlab", &config.api, config.ca.as_ref(), credential, around, path, problems);
+            .map(|token| Credential::build(header, form, token, context, &path.key("token"), problems));
+        let forge = Forge::build("gitlab", &config.api, config.ca.as_ref(), credential, context, path, problems);
         let (reference, merge_request) = (reference.ok()?, merge_request.ok()?);
         let accept = config.accept.clone();
         Some(Self { forge: forge?, project: project?, sha: sha?, reference, merge_request, sources, accept })

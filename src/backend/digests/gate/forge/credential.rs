@@ -39,12 +39,12 @@ impl Credential {
         header: HeaderName,
         form: Form,
         secret: &SecretRef,
-        around: BuildContext<'_>,
+        context: BuildContext<'_>,
         path: &Path,
         problems: &mut Problems,
     ) -> Self {
-        secret.check(around.base, path, problems);
-        Self { header, form, secret: secret.clone(), base: around.base.clone() }
+        secret.check(context.base, path, problems);
+        Self { header, form, secret: secret.clone(), base: context.base.clone() }
     }
 
     /// The header, marked as sensitive.

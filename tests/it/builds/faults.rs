@@ -1,0 +1,107 @@
+//! A witness that gives no answer: an error where nothing was built before, otherwise the last build; never an empty list.
+
+use std::time::Duration;
+
+use futures_util::{StreamExt as _, stream};
+use serde_json::json;
+
+use super::{
+    ask,
+    fake::{Fake, Image, Place, sha},
+    previews, start, told,
+};
+use crate::support::{
+    Verdict,
+    upstream::{Step, response},
+};
+
+/// What is no answer, at each place where one is asked for.
+fn faults() -> Vec<(&'static str, Vec<Step>)> {
+    let json = "Content-Type: application/json";
+    let (html, page) = ("Content-Type: text/html", "<html><head><title>Sign in</title></head></html>");
+    let wire = |status, headers: &str, body: &str| vec![Step::Send(response(status, headers, body))];
+    vec![
+        ("401", wire(401, json, r#"{"message":"Bad credentials"}"#)),
+        ("403", wire(403, json, r#"{"errors":[{"code":"DENIED"}]}"#)),
+        ("404 of a proxy", wire(404, html, page)),
+        ("404 without a word", wire(404, "", "")),
+        ("408", wire(408, "", "")),
+        ("429", wire(429, "Retry-After: 60", "")),
+        ("500", wire(500, json, r#"{"errors":[{"code":"MANIFEST_UNKNOWN"}]}"#)),
+        ("503", wire(503, "", "")),
+        ("a redirect", wire(302, "Location: /sign-in", "")),
+        ("204", wire(204, "", "")),
+        ("a sign-in page", wire(200, html, page)),
+        ("nothing", wire(200, json, "")),
+        ("{}", wire(200, json, "{}")),
+        ("[]", wire(200, json, "[]")),
+        ("null", wire(200, json, "null")),
+        ("half", wire(200, json, r#"{"total_count":1,"workflow_runs":[{"id":1"#)),
+        ("an error in a 200", wire(200, json, r#"{"message":"down","workflow_runs":[]}"#)),
+        ("a part", wire(206, json, &runs(2, "completed"))),
+        ("a run in an unknown word", wire(200, json, &runs(2, "expired"))),
+        ("a total that does not fit", wire(200, json, &runs(3, "completed"))),
+        (
+            "a next page that cannot be read",
+            wire(200, &format!("{json}\r\nLink: <?page=2>; rel*=UTF-8''next"), &runs(2, "completed")),
+        ),
+        ("a reset", vec![Step::Reset]),
+        ("an end", Vec::new()),
+        ("silence", vec![Step::Hang]),
+    ]
+}
+
+/// Successful runs of two commits, in another `status`, of a list that counts `total`.
+fn runs(total: usize, status: &str) -> String {
+    let run = |commit: char| {
+        json!({
+            "id": commit as u32, "name": "Build", "path": ".github/workflows/build.yml", "event": "push",
+            "head_sha": sha(commit), "status": status, "conclusion": "success", "run_attempt": 1,
+        })
+    };
+    json!({"total_count": total, "workflow_runs": [run('a'), run('b')]}).to_string()
+}
+
+/// Whatever a witness says that is no answer: an error where nothing was seen, what was seen where something was; never
+/// nothing, and never what is not vouched for.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_does_not_know_makes_the_answer_unknown() {
+    let cell = async |place: Place, name: &'static str, steps: Vec<Step>| {
+        let fake = Fake::start().await;
+        let app = start(&fake, &previews(&fake), json!({"cache": {"ttl": "60s"}, "deadline": "2s"})).await;
+        fake.push("main", &Image::of('a'));
+        fake.run('a', "completed", Some("success"));
+        let at_fault = || {
+            let steps = steps.clone();
+            fake.fail(place, move |_| steps.clone());
+        };
+        at_fault();
+        let reply = ask(&app, "main", 'a').await;
+        assert!(matches!(reply.verdict(), Verdict::Error { .. }), "{place:?} {name}: {}", reply.text());
+        assert!(
+            reply.message().contains(if place == Place::Gate { "gate: " } else { "image app: " }),
+            "{}",
+            reply.text()
+        );
+        fake.heal();
+        app.clock.advance(Duration::from_hours(1));
+        assert_eq!(told(&ask(&app, "main", 'a').await), "a", "{place:?} {name}");
+        at_fault();
+        app.clock.advance(Duration::from_mins(20));
+        assert_eq!(told(&ask(&app, "main", 'a').await), "a", "{place:?} {name}");
+        // The next commit is built and passed, and nobody can say so.
+        fake.push("main", &Image::of('b'));
+        fake.run('b', "completed", Some("success"));
+        app.clock.advance(Duration::from_mins(20));
+        let reply = ask(&app, "main", 'b').await;
+        assert_eq!(told(&reply), "a", "{place:?} {name}");
+        assert!(reply.header("cache-status").unwrap().contains("detail="), "{place:?} {name}");
+        fake.heal();
+        app.clock.advance(Duration::from_hours(1));
+        assert_eq!(told(&ask(&app, "main", 'b').await), "b", "{place:?} {name}");
+    };
+    let cells =
+        Place::ALL.into_iter().flat_map(|place| faults().into_iter().map(move |(name, steps)| (place, name, steps)));
+    // A few at a time: a machine that is busy is no fault.
+    stream::iter(cells).for_each_concurrent(16, |(place, name, steps)| cell(place, name, steps)).await;
+}
