@@ -89,7 +89,7 @@ fn registries_are_checked() {
         (json!({"a.example": {"concurrency": 0}}), "registries.a.example.concurrency", "never be asked"),
         (json!({"a.example": {"mirrorOf": "a.example"}}), "registries.a.example.mirrorOf", "not another"),
         (json!({"a.example": {"ca": "none.crt"}}), "registries.a.example.ca", "none.crt"),
-        (json!({"a.example": {"plainHttp": true, "ca": "none.crt"}}), "registries.a.example.ca", "of no use"),
+        (json!({"a.example": {"plainHttp": true, "ca": "none.crt"}}), "registries.a.example.ca", "no effect"),
         (json!({"a.example": {"credentialHelpers": ["x"]}}), "registries.a.example.credentialHelpers", "never used"),
         (
             json!({"a.example": {"mirrorOf": "b.example"}, "b.example": {"mirrorOf": "c.example"}}),
