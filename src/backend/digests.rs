@@ -1,6 +1,7 @@
-//! `digests`: what CI built, and passed, for a commit. Three witnesses are asked: the registry says that an image is there,
-//! its label says for which commit, CI says that the commit passed. Named [`images`] make one parameter set; a [`list`] makes
-//! one of each tag that it selects. All or none: one witness that does not know makes the whole answer *unknown*.
+//! The kind `digests`: the images that CI built, and passed, for a commit. Three witnesses are asked: the registry says that
+//! an image exists, the image's label names its commit, and CI says that the commit passed. Named [`images`] make one
+//! parameter set; a [`list`] makes one of each tag that it selects. All or none: if one witness does not know, the whole
+//! answer is *unknown*.
 
 pub mod commit;
 mod decision;
@@ -35,10 +36,10 @@ use crate::domain::{
     problem::{Path, Problems},
 };
 
-/// For how long, at most, a digest is used that was looked up for another question.
+/// How long a digest that was looked up for one question is reused for others, at most.
 const SHARED_FOR: Duration = Duration::from_secs(30);
 
-/// Images, or a list of tags; and who must vouch for them.
+/// Images, or a list of tags; and the conditions for using them.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "DigestsBackend")]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -48,16 +49,16 @@ pub(crate) struct Config {
     pub(crate) images: IndexMap<String, ImageConfig>,
     /// Repositories and tags: one parameter set for each that is selected. In place of `images`.
     pub(crate) list: Option<ListConfig>,
-    /// For which commit the images must have been built, by their labels.
+    /// The commit that the images must have been built from, by their labels.
     pub(crate) revision: Option<RevisionConfig>,
-    /// Whether CI passed the commit; a digest of one that it did not pass is never answered.
+    /// Asks CI whether the commit passed. Digests of a commit that did not pass are never answered.
     pub(crate) gate: Option<GateConfig>,
     /// What to answer while the images are not built.
     #[serde(default)]
     pub(crate) on_missing: OnMissing,
 }
 
-/// One of the two forms.
+/// The backend, in one of its two forms.
 #[derive(Debug)]
 pub(crate) enum Digests {
     /// Named images.
@@ -87,7 +88,7 @@ impl Digests {
             problems.error_with_help(
                 &path.key(key),
                 format!("`{key}` does not go with `list`"),
-                "a list says what is there; what CI passed for one commit is asked with `images`",
+                "a list answers all tags that exist; to ask about one commit and its CI, use `images`",
             );
         }
         Some(Self::List(List::build(list, context, &path.key("list"), problems)))
@@ -122,7 +123,7 @@ impl Backend for Digests {
     }
 }
 
-/// How old a digest may be that somebody else looked up, where the route's answers are fresh for `ttl`.
+/// How old a digest that another question looked up may be, on a route whose answers are fresh for `ttl`.
 fn shared_for(ttl: Duration) -> Duration {
     (ttl / 2).min(SHARED_FOR)
 }

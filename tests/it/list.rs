@@ -219,7 +219,7 @@ async fn repositories_by_name_and_by_pattern() {
     // What does not exist is an error, unless it may be missing.
     for (repositories, says) in [
         (json!(["~/org/front", "~/org/frnot"]), "org/frnot: 404, the registry has no such repository"),
-        (json!(["~/org/front", "~/nowhere/*"]), "nowhere/*: none of the catalogue fits"),
+        (json!(["~/org/front", "~/nowhere/*"]), "nowhere/*: no repository of the catalogue fits"),
     ] {
         let app = gateway(host, json!({"repositories": repositories}), "{{ tag }}").await;
         let message = refused(&app.ask("l", json!({})).await, 502, "backend_output_invalid", says);

@@ -1,4 +1,4 @@
-//! A commit's full name. A short one is refused: APIs answer it with nothing, and nothing deletes.
+//! A commit's full name. A shortened name is refused: APIs answer it with an empty list, which would delete Applications.
 
 use std::fmt;
 
@@ -32,7 +32,7 @@ impl Commit {
         }
     }
 
-    /// The full commit that `template` names with the values of `context`.
+    /// The full commit that `template` gives with the values of `context`.
     ///
     /// # Errors
     /// When a value is missing, or the result is no full commit.
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_full_commits() {
+    fn only_full_commits_are_accepted() {
         let full = "Fee1dead".repeat(5);
         assert_eq!(Commit::parse(&full).unwrap().as_str(), full.to_lowercase());
         assert_eq!(Commit::parse(&"a".repeat(64)).unwrap().short(), "aaaaaaaa");

@@ -1,15 +1,15 @@
-//! What tells the configuration of a route's images from others, for what one built is no answer under another.
+//! The fingerprint of a route's `digests`. A build of one configuration is never served under another.
 //!
-//! It is made of what decides which images stand for which commit: the images, the revision, and whom the gate asks for
-//! what. How the gate is reached, how long that may take and what is answered meanwhile may change at any time. It is
-//! read from the configuration as it stands, so that a key which nobody thought of here counts.
+//! The fingerprint covers everything that decides which images belong to a commit: the images, the revision, and what the
+//! gate asks. It leaves out how the gate is reached, its timeout, and what is answered meanwhile. It is made from the
+//! configuration's text, so a new key counts unless it is excluded here or in a gate's `ACCESS_KEYS`.
 
 use serde_json::{Map, Value};
 
 use super::gate::CI_SYSTEMS;
 use crate::clients::oci::Digest;
 
-/// The fingerprint of a backend's `digests`, whichever order its keys are in.
+/// The fingerprint of a backend's `digests`. The order of keys does not matter.
 pub(super) fn fingerprint(digests: &Value) -> String {
     let mut digests = digests.clone();
     if let Some(digests) = digests.as_object_mut() {
@@ -24,7 +24,7 @@ pub(super) fn fingerprint(digests: &Value) -> String {
     Digest::of(digests.to_string().as_bytes()).hex()[..16].to_owned()
 }
 
-/// Leaves of a gate, and of those within it, what must have passed.
+/// Removes from a gate, and from the gates within it, everything but what must have passed.
 fn reduce_gate(gate: &mut Value) {
     for (kind, config) in gate.as_object_mut().into_iter().flatten() {
         match config {
@@ -35,7 +35,7 @@ fn reduce_gate(gate: &mut Value) {
                     config.retain(|key, _| !system.access_keys.contains(&&**key));
                 }
                 if let Some(headers) = config.get_mut("headers").and_then(Value::as_object_mut) {
-                    // A header's text may say what is asked; where a secret is kept does not.
+                    // A header's text may be part of the question; a reference to a secret is not.
                     headers.retain(|_, value| value.is_string());
                 }
             }
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
     use crate::backend::digests::{Config, gate::CiSystem};
 
-    /// Whether `value` at the key `path` makes another configuration of `digests`. Objects that are not there are made.
+    /// Whether `value` at the key `path` changes the fingerprint of `digests`. Missing objects are created.
     fn counts(digests: &Value, path: &str, value: &Value) -> bool {
         let mut changed = digests.clone();
         *path.split('.').fold(&mut changed, |at, key| &mut at[key]) = value.clone();
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn gates_within_gates_are_read_alike() {
+    fn gates_within_gates_count_the_same_way() {
         let nested = |github: Value| json!({"gate": {"all": [{"any": [{"github": github}, {"gitea": {}}]}]}});
         let of = |github: Value| fingerprint(&nested(github));
         let token = |file: &str| json!({"repository": "o/r", "token": {"file": file}});
@@ -126,12 +126,12 @@ mod tests {
         let plain = json!({"gate": {"http": {"headers": {}}}});
         assert!(counts(&plain, "gate.http.headers.X-Project", &json!("a")));
         assert!(!counts(&plain, "gate.http.headers.Authorization", &json!({"file": "token"})));
-        // What the body holds is what is asked, whatever it is called.
+        // Every key of the body is part of the question.
         assert!(counts(&plain, "gate.http.body.token", &json!("a")));
     }
 
     #[test]
-    fn the_order_of_keys_is_none() {
+    fn the_order_of_keys_does_not_count() {
         let (one, other) =
             (json!({"images": {"a": 1, "b": 2}, "gate": 3}), json!({"gate": 3, "images": {"b": 2, "a": 1}}));
         assert_eq!(fingerprint(&one), fingerprint(&other));

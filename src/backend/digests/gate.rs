@@ -1,5 +1,5 @@
-//! CI's word on a commit: passed, pending or failed. What CI does not say clearly is an error, and what it says of no
-//! run at all is *pending*: the lists of CI systems lag.
+//! CI's ruling on a commit: passed, pending or failed. An unclear answer is an error. A commit without a run is *pending*,
+//! since the lists of CI systems lag.
 //!
 //! To add a system: its module (`Config`, `impl SystemConfig`, `impl System`), and one entry in `ci_systems!` below. Tests
 //! name what is then still missing.
@@ -158,40 +158,40 @@ pub struct GateQuery<'a> {
     pub parameters: &'a Arc<Parameters>,
     /// When the answer must be here.
     pub deadline: Instant,
-    /// Whether a remembered ruling will do. If not, CI is asked.
+    /// Whether a remembered ruling may be used. Otherwise CI is asked.
     pub may_reuse: bool,
 }
 
-/// What CI says of a commit.
+/// What CI says about a commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ruling {
-    /// In one word.
+    /// The verdict.
     pub state: RulingState,
-    /// The commit that it is about, where the gate knows.
+    /// The commit, if the gate knows it.
     pub commit: Option<Commit>,
-    /// Whether that is an earlier commit than the one asked about, to which the gate walked back.
+    /// Whether the gate walked back to an earlier commit than the requested one.
     pub is_earlier: bool,
-    /// What was asked and answered: *present* for what passed, *absent* for what did not or not yet.
+    /// What was asked and answered: *present* for what passed, *absent* for what failed or is pending.
     pub evidence: Vec<Evidence>,
-    /// The page of the run that decided.
+    /// The page of the deciding run.
     pub run_url: Option<String>,
     /// When that run ended, as CI writes it (RFC 3339).
     pub built_at: Option<String>,
 }
 
-/// CI's word.
+/// CI's verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RulingState {
-    /// All that is required succeeded.
+    /// Everything that is required succeeded.
     Passed,
-    /// Something required runs, waits or is not there yet.
+    /// Something required runs, waits or does not exist yet.
     Pending,
-    /// Something required failed, and nothing runs that could change that.
+    /// Something required failed, and no run could change that any more.
     Failed,
 }
 
 impl RulingState {
-    /// The word itself.
+    /// The word for it in messages.
     #[must_use]
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
@@ -202,19 +202,19 @@ impl RulingState {
     }
 }
 
-/// Who can say whether a commit passed: a [`System`], or several.
+/// Says whether a commit passed, by asking one [`System`] or several.
 #[async_trait]
 pub trait Gate: Send + Sync + fmt::Debug {
-    /// Asks for CI's word. Read only.
+    /// Asks CI for its ruling, without changing anything.
     ///
     /// # Errors
     /// When the parameters name no full commit, or CI gives no clear answer.
-    async fn ask(&self, asked: GateQuery<'_>) -> Result<Ruling, BackendError>;
+    async fn ask(&self, query: GateQuery<'_>) -> Result<Ruling, BackendError>;
 
-    /// Whether what is asked depends on the ApplicationSet's name.
+    /// Whether the request depends on the ApplicationSet's name.
     fn reads_application_set(&self) -> bool;
 
-    /// Forgets all rulings: something happened that they do not know.
+    /// Forgets all remembered rulings.
     fn forget(&self) {}
 }
 

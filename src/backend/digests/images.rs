@@ -31,10 +31,10 @@ use crate::{
     },
 };
 
-/// Names that a parameter set has besides those of its images.
-const OWN: [&str; 6] = ["stale", "revision", "builtAt", "runUrl", "params", "applicationSet"];
+/// Names that a parameter set uses for other values than images.
+const RESERVED_NAMES: [&str; 6] = ["stale", "revision", "builtAt", "runUrl", "params", "applicationSet"];
 
-/// The images, parsed, and those who vouch for them.
+/// The images, parsed, and the witnesses that are asked about them.
 pub(crate) struct Images {
     named: Vec<(String, Image)>,
     expect: Option<Template>,
@@ -44,9 +44,9 @@ pub(crate) struct Images {
     registries: Registries,
     evaluator: Evaluator,
     clock: Arc<dyn Clock>,
-    /// What tells this configuration from others.
+    /// The configuration's fingerprint.
     made_by: String,
-    /// Whether the images' references depend on what the gate says.
+    /// Whether a reference names the commit that the gate ruled on, so that the gate is asked first.
     needs_commit: bool,
 }
 
@@ -71,7 +71,7 @@ impl Images {
         let mut images = Vec::new();
         for (name, image) in &config.images {
             let path = images_path.key(name);
-            if OWN.contains(&name.as_str()) {
+            if RESERVED_NAMES.contains(&name.as_str()) {
                 problems.error(&path, format!("`{name}` already means something else in a parameter set"));
             }
             let image = Image::build(image, config.revision.is_some(), vouched, context.base, &path, problems);
@@ -101,10 +101,10 @@ impl Images {
         })
     }
 
-    /// Asks all witnesses, and decides.
+    /// Asks all witnesses, and decides the answer.
     ///
     /// # Errors
-    /// When one of them does not know.
+    /// When a witness does not know.
     pub(crate) async fn resolve(&self, query: &Query) -> Result<Outcome, BackendError> {
         let context = Context::of_input(query, &self.evaluator);
         let before = Note::read(&query.before);
@@ -120,7 +120,7 @@ impl Images {
                 };
                 gate.ask(asked).await.map(Some).map_err(|mut error| {
                     if error.evidence.is_empty() {
-                        error.evidence = vec![Evidence::unknown("CI's word on the commit", error.message.as_str())];
+                        error.evidence = vec![Evidence::unknown("CI's ruling on the commit", error.message.as_str())];
                     }
                     error.within("gate")
                 })
@@ -135,7 +135,7 @@ impl Images {
             (ruling, self.find(commit.as_ref().unwrap_or(&context), known, query).await)
         } else {
             let (ruling, findings) = tokio::join!(ask(), self.find(&context, known, query));
-            (ruling.map_err(|error| besides(error, &findings))?, findings)
+            (ruling.map_err(|error| with_image_evidence(error, &findings))?, findings)
         };
         let commit = commit_of(ruling.as_ref(), expected.as_ref())?;
         let rules = ImageRules {
@@ -150,7 +150,7 @@ impl Images {
                 error.within(format_args!("image {name}"))
             })
         });
-        let findings = all(judged).map_err(|mut error| {
+        let findings = join_results(judged).map_err(|mut error| {
             error.evidence.extend(ruling.iter().flat_map(|ruling| ruling.evidence.iter().cloned()));
             error
         })?;
@@ -177,21 +177,22 @@ impl Images {
         join_all(lookups).await
     }
 
-    /// Whether what is asked depends on the ApplicationSet's name.
+    /// Whether the answer depends on the ApplicationSet's name.
     pub(crate) fn reads_application_set(&self) -> bool {
         self.named.iter().any(|(_, image)| image.reads_application_set())
             || self.expect.as_ref().is_some_and(Template::reads_application_set)
             || self.gate.as_ref().is_some_and(|gate| gate.reads_application_set())
     }
 
-    /// Forgets what was learned for others.
+    /// Forgets shared look-ups and rulings.
     pub(crate) fn forget(&self) {
         self.registries.forget_tags();
         self.gate.iter().for_each(|gate| gate.forget());
     }
 }
 
-/// The commit whose images are wanted: the one to which the gate walked back, else the expected one, else the gate's.
+/// The commit whose images are wanted: the commit that the gate walked back to, otherwise the expected commit, otherwise
+/// the gate's.
 fn commit_of(ruling: Option<&Ruling>, expected: Option<&Commit>) -> Result<Option<Commit>, BackendError> {
     let ruled = ruling.and_then(|ruling| Some((ruling.commit.as_ref()?, ruling.is_earlier)));
     match (ruled, expected) {
@@ -203,8 +204,8 @@ fn commit_of(ruling: Option<&Ruling>, expected: Option<&Commit>) -> Result<Optio
     }
 }
 
-/// `error`, with what was learned of the images meanwhile.
-fn besides(mut error: BackendError, findings: &[(&str, Result<Found, BackendError>)]) -> BackendError {
+/// `error`, with the evidence of the images that were looked up meanwhile.
+fn with_image_evidence(mut error: BackendError, findings: &[(&str, Result<Found, BackendError>)]) -> BackendError {
     for (name, found) in findings {
         let learned = match found {
             Ok(found) => std::slice::from_ref(found.evidence()),
@@ -215,8 +216,8 @@ fn besides(mut error: BackendError, findings: &[(&str, Result<Found, BackendErro
     error
 }
 
-/// All findings, or all errors in one: unknown wins (invariant I3), whatever else was learned.
-fn all(judged: impl Iterator<Item = Result<Finding, BackendError>>) -> Result<Vec<Finding>, BackendError> {
+/// All findings, or all errors joined in one: a single unknown image makes the whole unknown (invariant I3).
+fn join_results(judged: impl Iterator<Item = Result<Finding, BackendError>>) -> Result<Vec<Finding>, BackendError> {
     let (mut findings, mut errors) = (Vec::new(), Vec::new());
     for each in judged {
         match each {
@@ -234,7 +235,7 @@ fn all(judged: impl Iterator<Item = Result<Finding, BackendError>>) -> Result<Ve
     Err(BackendError { kind, message: messages.join("; "), evidence })
 }
 
-/// Says where nothing makes sure that the images are of the commit that CI passed.
+/// Notes a problem if nothing ties the images to the commit that CI passed.
 fn check_ties(config: &Config, images: &[(String, Image)], path: &Path, problems: &mut Problems) {
     let Some(gate) = &config.gate else { return };
     let path = path.key("gate");
@@ -242,15 +243,15 @@ fn check_ties(config: &Config, images: &[(String, Image)], path: &Path, problems
     let are_tied = |is_tied: fn(&Image) -> bool| images.iter().all(|(_, image)| is_tied(image));
     let help = "add `revision: { expect: … }`, or name the commit in the tag: `{{ commit }}`";
     if gate.walks_back() && policy != Some(RevisionPolicy::Require) && !are_tied(Image::needs_commit) {
-        let why = "with `walkBack` CI's word may go to an earlier commit, and nothing makes sure that the images are of that one";
+        let why = "with `walkBack` CI may rule on an earlier commit, and nothing ties the images to that commit";
         problems.error_with_help(&path, why, help);
     } else if matches!(policy, None | Some(RevisionPolicy::Ignore))
         && !are_tied(|image| image.needs_commit() || image.has_commit_parameter())
     {
-        problems.warning(&path, "CI passes a commit, and nothing says that the images are of that commit", help);
+        problems.warning(&path, "CI passes a commit, and nothing ties the images to that commit", help);
     }
     if policy.is_none() && !gate.knows_commit() && images.iter().any(|(_, image)| image.needs_commit()) {
-        let why = "the images name a `commit`, and the gate does not know which one it is about";
+        let why = "the images name a `commit`, and the gate does not know its commit";
         problems.error_with_help(&path, why, "give the gate its `sha`, or add `revision: { expect: … }`");
     }
 }
@@ -263,7 +264,8 @@ fn build_fallback(config: &Config, images: &Path, path: &Path, problems: &mut Pr
         match &image.placeholder {
             Some(text) => {
                 let parsed = Reference::parse(text).and_then(|reference| {
-                    let digest = reference.digest.clone().ok_or("it names no digest, by which it is pinned")?;
+                    let digest =
+                        reference.digest.clone().ok_or("it names no digest, and a placeholder must be pinned")?;
                     Ok((reference, digest))
                 });
                 if !is_wanted {
@@ -275,7 +277,7 @@ fn build_fallback(config: &Config, images: &Path, path: &Path, problems: &mut Pr
             None if is_wanted => {
                 problems.error_with_help(
                     &images.key(name),
-                    "it has no `placeholder`, which `onMissing: placeholder` deploys while it is not built",
+                    "it has no `placeholder`, which `onMissing: placeholder` deploys until the image is built",
                     "name one: `placeholder: registry/repository:tag@sha256:…`",
                 );
             }
@@ -283,7 +285,7 @@ fn build_fallback(config: &Config, images: &Path, path: &Path, problems: &mut Pr
         }
     }
     if config.images.is_empty() && is_wanted {
-        problems.error(&path.key("onMissing"), "there is no image to hold the place of");
+        problems.error(&path.key("onMissing"), "there is no image that needs a placeholder");
     }
     Some(match config.on_missing {
         OnMissing::Omit => Fallback::Omit,

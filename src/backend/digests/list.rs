@@ -1,7 +1,7 @@
 //! A list of tags: repositories by name or pattern, tags by pattern, the newest of each; one parameter set for each.
 //!
-//! The names of a repository's tags are read in one list. Each tag that they select is then looked up and opened; what a
-//! digest holds never changes and is kept, so that the next answer costs a list and one `HEAD` for each tag.
+//! The names of a repository's tags are read in one list. Each selected tag is then looked up and opened. The contents of a
+//! digest never change and are kept in memory, so the next answer costs a list and one `HEAD` per tag.
 
 mod opened;
 mod pattern;
@@ -17,8 +17,8 @@ use serde::Deserialize;
 pub(crate) use self::repositories::MissingRepository;
 pub use self::selection::{Sort, TagsConfig};
 use self::{
-    opened::{Inside, Opened},
-    repositories::{Repositories, Repository},
+    opened::{ContentFilter, OpenedTag},
+    repositories::{ListedRepository, Repositories},
     selection::{Candidate, Selection},
 };
 use super::shared_for;
@@ -35,9 +35,9 @@ use crate::{
 
 /// The most tags of one repository that are opened.
 const MAX_OPENED: usize = 500;
-/// How many are looked at in one go; the registry's own `concurrency` goes before this.
-const AT_ONCE: usize = 32;
-/// How many repositories are named in the proof that there is nothing.
+/// How many repositories, and how many tags of each, are read at once. The registry's own `concurrency` may be lower.
+const CONCURRENT_READS: usize = 32;
+/// How many repositories the evidence of an empty list names.
 const MAX_NAMED: usize = 5;
 
 /// Which tags of which repositories.
@@ -45,26 +45,25 @@ const MAX_NAMED: usize = 5;
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct ListConfig {
     /// `registry/repository` by name, or as a pattern over the registry's catalogue, in which `*` stands for text without a
-    /// `/` and `**` for any number of folders; templates over `params` and `applicationSet`. The registry stands in them
-    /// as it is.
+    /// `/` and `**` for any number of folders; templates over `params` and `applicationSet`. The registry is written out.
     pub(crate) repositories: Vec<String>,
-    /// Which of their tags; all unless set. Those that tools keep beside an image, `sha256-` and its digest (signatures,
+    /// Which of their tags; all unless set. Tags that tools keep beside an image, `sha256-` and its digest (signatures,
     /// attestations), are always left out.
     #[serde(default)]
     pub(crate) tags: TagsConfig,
-    /// In which order, the newest first; `semver` where the tags are selected by it, else `alphabetical`.
+    /// The order, newest first; `semver` if `tags.semver` is set, otherwise `alphabetical`.
     pub(crate) sort: Option<Sort>,
-    /// How many of each repository.
+    /// How many tags of each repository.
     #[schemars(range(min = 1))]
     pub(crate) limit: Option<usize>,
-    /// Only what has these annotations on the index or manifest that its tag names, or on the first image of an index that
-    /// has no annotations; `*` and `?` in a value are wildcards. An image's labels are none.
+    /// Only tags with these annotations, on the index or manifest that the tag names, or on the first image of an index without
+    /// annotations. `*` and `?` in a value are wildcards. An image's labels are not annotations.
     #[serde(default)]
     pub(crate) annotations: BTreeMap<String, String>,
-    /// Only artifacts of this type; an image's is the media type of its configuration, and an index for several platforms
-    /// has one only if its builder gave it one.
+    /// Only artifacts of this type. The type of an image is the media type of its configuration. An index for several platforms
+    /// has a type only if its builder set one.
     pub(crate) artifact_type: Option<String>,
-    /// What it means that a repository does not exist, or that none fits a pattern.
+    /// What it means if a repository does not exist, or if none fits a pattern.
     #[serde(default)]
     pub(crate) missing_repository: MissingRepository,
 }
@@ -74,65 +73,65 @@ pub(crate) struct ListConfig {
 pub(crate) struct List {
     repositories: Repositories,
     selection: Selection,
-    inside: Inside,
+    filter: ContentFilter,
     limit: usize,
     registries: Registries,
     evaluator: Evaluator,
 }
 
-/// A tag that a registry lists, and denies to have.
+/// A tag that the registry lists, and then denies to have.
 struct Vanished(Reference);
 
 impl List {
     /// Parses patterns and templates.
     pub(crate) fn build(config: &ListConfig, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Self {
         if config.limit == Some(0) {
-            problems.error(&path.key("limit"), "with 0 nothing is selected");
+            problems.error(&path.key("limit"), "with 0 no tag is selected");
         }
         let artifact_type = config.artifact_type.as_deref();
         Self {
             repositories: Repositories::build(&config.repositories, config.missing_repository, path, problems),
             selection: Selection::build(&config.tags, config.sort, path, problems),
-            inside: Inside::build(&config.annotations, artifact_type, path, problems),
+            filter: ContentFilter::build(&config.annotations, artifact_type, path, problems),
             limit: config.limit.unwrap_or(usize::MAX),
             registries: context.registries.clone(),
             evaluator: context.evaluator.clone(),
         }
     }
 
-    /// Reads the lists and opens what they select.
+    /// Reads the lists, and opens the selected tags.
     ///
     /// # Errors
-    /// When one of them is not known whole.
+    /// When one of the lists is not known whole.
     pub(crate) async fn resolve(&self, query: &Query) -> Result<Outcome, BackendError> {
         let repositories = self.repositories.find(query, &self.evaluator, &self.registries).await?;
         let asked = asked(&repositories);
         let selected = stream::iter(repositories)
             .map(async |repository| self.read(&repository, query).await)
-            .buffered(AT_ONCE)
+            .buffered(CONCURRENT_READS)
             .try_collect::<Vec<_>>()
             .await?;
-        Ok(Outcome::of_list(selected.into_iter().flatten().collect(), asked, "none of them is selected"))
+        Ok(Outcome::of_list(selected.into_iter().flatten().collect(), asked, "no tag is selected"))
     }
 
     /// The parameter sets of one repository.
-    async fn read(&self, repository: &Repository, query: &Query) -> Result<Vec<ParameterSet>, BackendError> {
+    async fn read(&self, repository: &ListedRepository, query: &Query) -> Result<Vec<ParameterSet>, BackendError> {
         let Vanished(reference) = match self.read_once(repository, query).await? {
             Ok(sets) => return Ok(sets),
             Err(vanished) => vanished,
         };
-        // What was deleted between the list and its turn is not on the next list.
-        tracing::info!(%reference, "listed, and not there; the list is read again");
+        // A tag that was deleted after the list was read is not on the next list.
+        tracing::info!(%reference, "a listed tag does not exist; the list is read again");
         self.read_once(repository, query).await?.map_err(|Vanished(reference)| {
             BackendError::unavailable(format!(
-                "{reference} is listed time and again, and not there; delete this tag, or leave it out with `tags.ignore`"
+                "{reference} is listed again, and does not exist; delete this tag, or leave it out with `tags.ignore`"
             ))
         })
     }
 
     async fn read_once(
         &self,
-        repository: &Repository,
+        repository: &ListedRepository,
         query: &Query,
     ) -> Result<Result<Vec<ParameterSet>, Vanished>, BackendError> {
         let tags = match self.registries.tags(&repository.registry, &repository.name, query.deadline).await? {
@@ -141,76 +140,76 @@ impl List {
         };
         let mut candidates = self.selection.select(tags, &Context::of_input(query, &self.evaluator)).await?;
         let is_by_time = self.selection.sort() == Sort::Created;
-        if self.inside.is_any() && !is_by_time {
+        if self.filter.is_any() && !is_by_time {
             candidates.truncate(self.limit);
         }
         if candidates.len() > MAX_OPENED {
             return Err(BackendError::invalid_output(format!(
-                "{repository}: {} tags must be opened, and {MAX_OPENED} are at most; narrow `tags`, or set a `limit`, \
-                 which spares the rest where neither `sort: created` nor annotations nor an artifact type are asked for",
+                "{repository}: {} tags must be opened, and {MAX_OPENED} is the limit; narrow `tags`, or set a `limit`, which \
+                 helps unless `sort: created`, annotations or an artifact type are set",
                 candidates.len()
             )));
         }
         let opened = stream::iter(candidates)
             .map(async |candidate| self.open(repository, candidate, query).await)
-            .buffered(AT_ONCE)
+            .buffered(CONCURRENT_READS)
             .try_collect::<Vec<_>>()
             .await?;
         let mut opened = match opened.into_iter().collect::<Result<Vec<_>, _>>() {
             Ok(opened) => opened,
             Err(vanished) => return Ok(Err(vanished)),
         };
-        opened.retain(|opened| self.inside.fits(&opened.contents));
+        opened.retain(|opened| self.filter.fits(&opened.contents));
         if is_by_time {
             opened.sort_by_cached_key(|opened| Reverse(opened.contents.created_at()));
         }
         opened.truncate(self.limit);
-        Ok(Ok(opened.into_iter().map(Opened::into_set).collect()))
+        Ok(Ok(opened.into_iter().map(OpenedTag::into_set).collect()))
     }
 
     async fn open(
         &self,
-        repository: &Repository,
+        repository: &ListedRepository,
         candidate: Candidate,
         query: &Query,
-    ) -> Result<Result<Opened, Vanished>, BackendError> {
+    ) -> Result<Result<OpenedTag, Vanished>, BackendError> {
         let reference = reference(repository, &candidate.tag)?;
         let patience = Patience { deadline: query.deadline, max_age: shared_for(query.ttl) };
         let target = match self.registries.look_up(&reference, patience).await? {
             Lookup::There(target) => target,
             Lookup::Missing(_) => return Ok(Err(Vanished(reference))),
         };
-        let Repository { registry, name, .. } = repository;
+        let ListedRepository { registry, name, .. } = repository;
         let contents = self.registries.contents(registry, name, &target.digest, query.deadline).await;
-        let contents = contents.map_err(|error| error.within(format_args!("what {reference} holds")))?;
-        Ok(Ok(Opened { candidate, reference, target, contents }))
+        let contents = contents.map_err(|error| error.within(format_args!("the contents of {reference}")))?;
+        Ok(Ok(OpenedTag { candidate, reference, target, contents }))
     }
 
-    /// Whether what is asked depends on the ApplicationSet's name.
+    /// Whether the answer depends on the ApplicationSet's name.
     #[must_use]
     pub(crate) fn reads_application_set(&self) -> bool {
         self.repositories.reads_application_set() || self.selection.reads_application_set()
     }
 
-    /// Forgets what was learned for others.
+    /// Forgets shared look-ups.
     pub(crate) fn forget(&self) {
         self.registries.forget_tags();
     }
 }
 
-/// A tag as the registry lists it, which may write anything there.
-fn reference(repository: &Repository, tag: &str) -> Result<Reference, BackendError> {
+/// The reference of a tag that the registry listed. The name is checked, since a registry may list anything.
+fn reference(repository: &ListedRepository, tag: &str) -> Result<Reference, BackendError> {
     let wrong = || {
         let shown: String = tag.chars().take(80).collect();
-        BackendError::invalid_output(format!("the tags of {repository}: `{}` is no tag", shown.escape_debug()))
+        BackendError::invalid_output(format!("the tags of {repository}: `{}` is not a tag", shown.escape_debug()))
     };
     let reference = Reference::parse(&format!("{repository}:{tag}")).map_err(|_| wrong())?;
     let is_that = reference.tag.as_deref() == Some(tag) && reference.repository == repository.name;
     if is_that && reference.digest.is_none() { Ok(reference) } else { Err(wrong()) }
 }
 
-/// What was asked, for the proof that there is nothing.
-fn asked(repositories: &[Repository]) -> String {
+/// What was asked, for the evidence of an empty list.
+fn asked(repositories: &[ListedRepository]) -> String {
     let names: Vec<String> = repositories.iter().take(MAX_NAMED).map(ToString::to_string).collect();
     match repositories.len().saturating_sub(MAX_NAMED) {
         _ if names.is_empty() => "the catalogue".to_owned(),

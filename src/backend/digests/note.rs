@@ -1,5 +1,5 @@
-//! What is noted with an answer, for the questions that follow it: the last parameter set that was built, and what its
-//! images held, which no registry has to be asked for again after a restart.
+//! The note that is stored with an answer, for later questions: the last parameter set that was built, and the contents of
+//! its images, so that no registry is asked for them again after a restart.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -14,28 +14,28 @@ use crate::{
     },
 };
 
-/// What images hold, by digest.
+/// The contents of images, by digest.
 pub(super) type Known = BTreeMap<Digest, Arc<Contents>>;
 
-/// A note.
+/// The note of one answer.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Note {
     /// The last parameter set that was built.
     pub(crate) item: Option<Parameters>,
-    /// Whether that was for an earlier question, or of an earlier commit than the one asked about.
+    /// Whether that set is of an earlier question of the lineage, or of an earlier commit than the requested one.
     pub(crate) is_earlier: bool,
-    /// Which configuration built it.
+    /// The fingerprint of the configuration that built it.
     pub(crate) made_by: String,
     /// Since when the tag is missing.
     pub(crate) missing_since: Option<Timestamp>,
-    /// What the images hold that were found.
+    /// The contents of the images that were found.
     pub(crate) known: Known,
 }
 
 impl Note {
-    /// What was noted before: with the last answer to this very question, and where that had nothing, with its lineage's. A
-    /// note that cannot be read is none: another version may have written it.
+    /// The note of the last answer to this very question; if that has no set, the set that the lineage noted. A note that
+    /// cannot be read is ignored: another version may have written it.
     pub(crate) fn read(before: &Before) -> Self {
         let read = |note: &Option<Arc<Value>>| note.as_deref().and_then(|note| Self::deserialize(note).ok());
         let (mut own, lineage) = (read(&before.own).unwrap_or_default(), read(&before.lineage).unwrap_or_default());
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn a_note_is_read_as_it_was_written() {
         let contents = Contents { revision: Some("abc".into()), ..Contents::default() };
         let note = Note {
             item: json!({"front": {"digest": "d"}}).as_object().cloned(),
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_question_has_nothing_its_lineage_may() {
+    fn a_question_without_a_set_takes_that_of_its_lineage() {
         let item = |name: &str| json!({"item": {"of": name}, "missingSince": 3});
         let of = |note: &Note| note.item.as_ref().map(|item| item["of"].as_str().unwrap().to_owned());
         let note = read(Some(json!({"missingSince": 7})), Some(item("lineage")));

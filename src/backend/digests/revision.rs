@@ -1,4 +1,5 @@
-//! The commit that an image was built from, by its builder's word. A tag may still point at the image of the commit before.
+//! The commit that an image was built from, as its label says. While CI works, a tag still points at the image of the commit
+//! before.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -6,7 +7,7 @@ use serde::Deserialize;
 use super::commit::Commit;
 use crate::{clients::oci::Contents, domain::error::BackendError};
 
-/// For which commit the images must have been built.
+/// The commit that the images must have been built from.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct RevisionConfig {
@@ -21,28 +22,28 @@ pub(crate) struct RevisionConfig {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum RevisionPolicy {
-    /// The expected one; an image that names none is an error.
+    /// The expected commit; an image without a revision is an error.
     #[default]
     Require,
-    /// The expected one, where the image names one.
+    /// The expected commit; an image without a revision passes.
     Prefer,
-    /// Any: it is told, not judged.
+    /// Any: the answer names it, and it is not compared.
     Ignore,
 }
 
-/// What an image's revision says.
+/// The result of comparing an image's revision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum RevisionMatch {
-    /// It may be used.
+    /// The image may be used; the revision that it names.
     Fits(String),
-    /// It was built for another commit; why that may be.
+    /// The image was built for another commit; the reason to show.
     Other(String),
 }
 
 /// Judges the revision of an image with `contents` under `tag`. While CI works, the image of the commit before is still there.
 ///
 /// # Errors
-/// When the image names none, and must.
+/// When the image must name a revision, and does not.
 pub(super) fn judge(
     policy: RevisionPolicy,
     expected: &Commit,
@@ -54,7 +55,7 @@ pub(super) fn judge(
     let Some(told) = told else {
         return match policy {
             RevisionPolicy::Require => Err(BackendError::invalid_output(
-                "it has neither an annotation nor a label `org.opencontainers.image.revision`, which `policy: require` wants; \
+                "it has neither an annotation nor a label `org.opencontainers.image.revision`, which `policy: require` needs; \
                  let CI set it (docker/metadata-action does), or set `policy: prefer`",
             )),
             RevisionPolicy::Prefer | RevisionPolicy::Ignore => Ok(RevisionMatch::Fits("it names none".to_owned())),
@@ -74,8 +75,7 @@ pub(super) fn judge(
     Ok(RevisionMatch::Other(format!("it was built for {shown}, not for {expected}{hint}")))
 }
 
-/// Whether the image of another commit looks like one that CI did build for `expected`, but of the commit's merge: its tag
-/// names the commit or a pull request.
+/// Whether CI probably built the image for `expected`, but from its merge commit: the tag names the commit or a pull request.
 fn looks_merged(expected: &Commit, contents: &Contents, tag: &str) -> bool {
     let is_pull = |name: &str| {
         let name = name.to_ascii_lowercase();
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn by_policy() {
+    fn each_policy_accepts_its_revisions() {
         let (same, other) = ("A1".repeat(20), "b2".repeat(20));
         for policy in [RevisionPolicy::Require, RevisionPolicy::Prefer, RevisionPolicy::Ignore] {
             assert_eq!(verdict(policy, Some(&same), "main", None), Ok(RevisionMatch::Fits(same.clone())));
@@ -117,7 +117,7 @@ mod tests {
                 );
             }
         }
-        // A short one is another: it may be anyone's.
+        // A shortened commit does not match: several commits may share it.
         assert!(matches!(
             verdict(RevisionPolicy::Require, Some(&same[..12]), "main", None),
             Ok(RevisionMatch::Other(_))
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn the_trap_of_the_merge_commit_is_explained_where_it_looks_like_it() {
+    fn a_probable_merge_commit_is_explained() {
         let other = "b2".repeat(20);
         let explained = |tag: &str, version: Option<&str>| {
             let RevisionMatch::Other(why) = verdict(RevisionPolicy::Require, Some(&other), tag, version).unwrap()

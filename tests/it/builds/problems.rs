@@ -32,7 +32,7 @@ fn each_bad_key_is_told_with_its_place() {
         ("r.example/x:{{ params.head_sha }}", json!({"gate": back()}), error, "gate", "an earlier commit"),
         (TAG, json!({"gate": back(), "revision": revision("prefer")}), error, "gate", "an earlier commit"),
         (TAG, json!({"gate": {"all": [plain(), {"any": [back()]}]}}), error, "gate", "an earlier commit"),
-        (TAG, json!({"gate": plain()}), warning, "gate", "nothing says that the images are of that commit"),
+        (TAG, json!({"gate": plain()}), warning, "gate", "nothing ties the images to that commit"),
         ("r.example/shared:1", json!({"gate": plain()}), warning, "gate", "nothing says"),
         (TAG, json!({"gate": plain(), "revision": revision("ignore")}), warning, "gate", "nothing says"),
         (COMMIT, json!({"gate": http}), error, "gate", "does not know which one"),

@@ -87,7 +87,7 @@ async fn each_status_has_its_meaning() {
         assert_eq!(ruling.built_at.is_some(), state != RulingState::Pending);
     }
     let upstream = answering(page(&[status("build", "QUEUED", 1)])).await;
-    unknown(&gate(&bench, &upstream, &json!({})), ErrorKind::InvalidOutput, "`QUEUED`, a word that is not known").await;
+    unknown(&gate(&bench, &upstream, &json!({})), ErrorKind::InvalidOutput, "`QUEUED`, which is unknown").await;
     let upstream = answering(page(&[])).await;
     let expected = (RulingState::Pending, vec![format!("absent, {}: no status yet", told())]);
     assert_eq!(ruled(&gate(&bench, &upstream, &json!({}))).await, expected);
@@ -131,7 +131,7 @@ async fn keys_are_named_and_the_latest_of_each_counts() {
     }
     let undated = with(&status("build", "FAILED", 3), &json!({"updated_on": null}));
     let upstream = answering(page(&[undated, status("build", "SUCCESSFUL", 9)])).await;
-    unknown(&gate(&bench, &upstream, &json!({})), ErrorKind::InvalidOutput, "a key stands in it twice").await;
+    unknown(&gate(&bench, &upstream, &json!({})), ErrorKind::InvalidOutput, "it lists a key twice").await;
 }
 
 /// A commit with `pages` pages, of which the last one has failed.

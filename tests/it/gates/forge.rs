@@ -197,7 +197,7 @@ pub async fn check_failures<G: Gate>(bench: &Bench, build: impl Fn(&Bench, &str)
     for (play, kind, says) in [
         (echo(401), ErrorKind::Denied, "401"),
         (echo(403), ErrorKind::Denied, "403"),
-        (echo(404), ErrorKind::InvalidOutput, "it is not there, or the token may not see it"),
+        (echo(404), ErrorKind::InvalidOutput, "it does not exist, or the token may not see it"),
         (echo(400), ErrorKind::InvalidOutput, "unexpected status 400"),
         (echo(500), ErrorKind::Unavailable, "500"),
         (echo(200), ErrorKind::InvalidOutput, "not the document that was expected"),

@@ -103,8 +103,7 @@ async fn each_status_has_its_meaning() {
         assert_eq!(ruled(&gate(&bench, &upstream, &accept)).await.0, lenient, "{word}");
     }
     let upstream = paged(vec![status(1, "build", "blocked")], 50, true).await;
-    unknown(&gate(&bench, &upstream, &json!({})), ErrorKind::InvalidOutput, "`blocked`, a word that is not known")
-        .await;
+    unknown(&gate(&bench, &upstream, &json!({})), ErrorKind::InvalidOutput, "`blocked`, which is unknown").await;
 }
 
 #[tokio::test]
@@ -175,8 +174,11 @@ async fn a_list_that_is_not_whole_is_unknown() {
     let bench = Bench::new();
     let plays: [(Play, &str); 7] = [
         // A server that does not know of pages.
-        (|request| json(request, "X-Total-Count: 2", &combined(&[status(1, "a", "success")])), "stands in it twice"),
-        (|request| json(request, "", &combined(&[status(1, "a", "success")])), "stands in it twice"),
+        (
+            |request| json(request, "X-Total-Count: 2", &combined(&[status(1, "a", "success")])),
+            "it lists a status twice",
+        ),
+        (|request| json(request, "", &combined(&[status(1, "a", "success")])), "it lists a status twice"),
         (
             |request| {
                 let page = page_of(request);
@@ -189,12 +191,12 @@ async fn a_list_that_is_not_whole_is_unknown() {
                 1 => json(request, "X-Total-Count: 2", &combined(&[status(1, "a", "success")])),
                 _ => json(request, "", &empty()),
             },
-            "1 statuses of 2 stand in it",
+            "it lists 1 statuses of 2",
         ),
         (
             // The statuses are missing, though there are some.
             |request| json(request, "", &with(&combined(&[]), &json!({"total_count": 3, "statuses": null}))),
-            "0 statuses of 3 stand in it",
+            "it lists 0 statuses of 3",
         ),
         (|request| json(request, "X-Total-Count: many", &combined(&[])), "`X-Total-Count` is no number"),
         (

@@ -229,7 +229,7 @@ async fn everything_that_is_required_is_asked_at_once() {
 #[tokio::test]
 async fn what_github_refuses_is_no_word_about_the_commit() {
     for (code, message, kind, says) in [
-        (404, "Not Found", "denied", "it is not there, or the credential may not see it"),
+        (404, "Not Found", "denied", "it does not exist, or the credential may not see it"),
         (401, "Bad credentials", "denied", "Bad credentials"),
         (403, "Resource not accessible by personal access token", "denied", "not accessible"),
         (422, "No commit found for SHA", "invalid_output", "does the repository have this commit"),
@@ -264,8 +264,7 @@ async fn what_github_refuses_is_no_word_about_the_commit() {
     forge.whim(|request| Some(request.answer(200, "", "{\"total_count\": 1, \"workflow_runs\": [{")));
     unknown(ask(&gate).await, "invalid_output", "EOF");
     forge.whim(|_| None);
-    for (words, says) in [("completed", "no conclusion"), ("completed exploded", "`exploded` is no word that is known")]
-    {
+    for (words, says) in [("completed", "no conclusion"), ("completed exploded", "`exploded` is unknown")] {
         forge.change(|state| state.runs = vec![run(7, "build", HEAD, words)]);
         unknown(ask(&gate).await, "invalid_output", says);
     }
@@ -387,7 +386,7 @@ fn what_is_wrong_with_a_configuration() {
         (json!({"walkBack": 0}), "gate.github.walkBack:", "from 1 to 50"),
         (json!({"walkBack": 51}), "gate.github.walkBack:", "from 1 to 50"),
         (json!({"token": {"env": "NO_SUCH_VARIABLE_HERE"}}), "gate.github.token:", "not set"),
-        (json!({"token": null}), "gate.github:", "60 questions an hour"),
+        (json!({"token": null}), "gate.github:", "60 requests an hour"),
         (json!({"app": app}), "gate.github:", "keep one of them"),
         (json!({"token": null, "app": app}), "gate.github.app.privateKey:", "no RSA private key"),
         (json!({"workflows": [], "checks": ["x"], "events": ["push"]}), "gate.github.events:", "no workflow is named"),

@@ -170,7 +170,7 @@ async fn what_was_merged_in_does_not_hide_the_way() {
             state.runs.extend(beyond.map(|digit| run(6, "build", &sha(digit), "completed success")));
         });
         let told = unknown(ask_a(&gate).await, "invalid_output", "none of the last 5 commits before aaaaaaaa passed");
-        assert!(told.message.contains("what was merged in"), "{}", told.message);
+        assert!(told.message.contains("merged-in commits fill"), "{}", told.message);
         let read = [list('a', 10), list('b', 100), list('c', 100), list('d', 100), list('e', 100)];
         assert_eq!(lists(&forge), read);
     }

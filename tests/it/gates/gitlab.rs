@@ -99,7 +99,7 @@ async fn each_status_has_its_meaning() {
     let skipped = answering(json!([pipeline(17, "skipped", &json!({}))])).await;
     assert_eq!(ruled(&gate(&bench, &skipped, &json!({"accept": ["skipped"]}))).await.0, RulingState::Passed);
     let new = answering(json!([pipeline(17, "succeeded\u{7}", &json!({}))])).await;
-    unknown(&gate(&bench, &new, &json!({})), ErrorKind::InvalidOutput, "`succeeded `, a word that is not known").await;
+    unknown(&gate(&bench, &new, &json!({})), ErrorKind::InvalidOutput, "`succeeded `, which is unknown").await;
 }
 
 #[tokio::test]
@@ -152,7 +152,7 @@ async fn a_merge_request_has_pipelines_of_its_own() {
     let passed = (RulingState::Passed, vec![format!("present, {told}: pipeline 77: success")]);
     assert_eq!(ruled(&gate(&bench, &upstream, &more)).await, passed);
     let push = with(&more, &json!({"sources": ["push"]}));
-    unknown(&gate(&bench, &upstream, &push), ErrorKind::InvalidOutput, "pipeline 77 does not say how it began").await;
+    unknown(&gate(&bench, &upstream, &push), ErrorKind::InvalidOutput, "pipeline 77 names no source").await;
 
     for reference in ["refs/merge-requests/7/merge", "refs/merge-requests/7/train"] {
         let upstream = answering(json!([documented(90, OTHER, reference), documented(60, OTHER, "feature/x")])).await;
@@ -286,14 +286,14 @@ fn problems_are_found_at_the_start() {
     let api = "https://gitlab.example.com/api/v4";
     for (more, path, says) in [
         (json!({"api": "gitlab.com"}), "api", "no URL"),
-        (json!({"api": "https://{{ params.host }}/api/v4"}), "api", "never by a parameter"),
+        (json!({"api": "https://{{ params.host }}/api/v4"}), "api", "no parameter may decide"),
         (json!({"project": "{{ param.x }}"}), "project", "unknown name `param`"),
-        (json!({"project": " "}), "project", "nothing stands here"),
+        (json!({"project": " "}), "project", "it is empty"),
         (json!({"sha": "{{ params.sha"}), "sha", ""),
-        (json!({"ref": ""}), "ref", "nothing stands here"),
+        (json!({"ref": ""}), "ref", "it is empty"),
         (json!({"mergeRequest": "{{ x }}"}), "mergeRequest", "unknown name"),
-        (json!({"sources": []}), "sources", "lets no pipeline count"),
-        (json!({"sources": ["push", "Merge Request"]}), "sources[1]", "none of GitLab's words"),
+        (json!({"sources": []}), "sources", "no pipeline counts"),
+        (json!({"sources": ["push", "Merge Request"]}), "sources[1]", "not a source that GitLab knows"),
         (json!({"sources": ["push", "parent_pipeline"]}), "sources[1]", "none would ever be seen"),
         (json!({"sources": ["parent_pipeline"], "mergeRequest": "7"}), "sources[0]", "none would ever be seen"),
         (json!({"token": {"file": "missing"}}), "token", "cannot read the secret file"),

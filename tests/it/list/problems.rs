@@ -18,7 +18,7 @@ fn each_bad_key_is_told_with_its_place() {
         (json!({"repositories": ["r.example/x", "front"]}), "list.repositories[1]", "registry's host"),
         (json!({"repositories": ["{{ params.host }}/x"]}), "list.repositories[0]", "registry's host"),
         (json!({"repositories": ["r.example/x:1"]}), "list.repositories[0]", "`tags`"),
-        (json!({"repositories": ["r.example/[ab]*"]}), "list.repositories[0]", "is no repository"),
+        (json!({"repositories": ["r.example/[ab]*"]}), "list.repositories[0]", "is not a repository"),
         (json!({"repositories": ["r.example/{{ branch }}"]}), "list.repositories[0]", "unknown name `branch`"),
         (json!({"repositores": []}), "list.repositores", "unknown key"),
         (json!({"tags": {"glob": "feat/*"}}), "list.tags.glob", "fits no tag"),

@@ -1,4 +1,4 @@
-//! The addresses of forges: what an API's base URL is, and which links stay where it is.
+//! Checks the addresses of APIs, and that links to further pages stay at the same API.
 
 use http::HeaderMap;
 use percent_encoding::percent_decode_str;
@@ -9,18 +9,18 @@ use crate::{
     domain::{document::excerpt, error::BackendError},
 };
 
-/// What is wrong with a link that leads out of its list.
-const ELSEWHERE: &str = "is another resource: it is not at the address of the first; is the API's address in the \
+/// The error text for a link that leads out of its list.
+const LEADS_ELSEWHERE: &str = "is another resource: it is not at the address of the first; is the API's address in the \
                          configuration the forge's own?";
 
-/// The address of an API: all of it stands in the configuration.
+/// Parses the address of an API, which must be written out in the configuration.
 ///
 /// # Errors
-/// When it is no URL that can be asked as it stands; the text says why.
+/// When it is not a usable URL; the text says why.
 pub(crate) fn base_url(api: &str) -> Result<Url, String> {
     let wrong = |why: &str| format!("{why}; write it as in `https://git.example.com/api/v4`");
     if api.contains("{{") || api.contains("{%") {
-        return Err(wrong("which API is asked is decided here, never by a parameter"));
+        return Err(wrong("no parameter may decide which API is asked"));
     }
     let url = Url::parse(api).map_err(|error| wrong(&format!("no URL: {error}")))?;
     if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
@@ -35,10 +35,10 @@ pub(crate) fn base_url(api: &str) -> Result<Url, String> {
     Ok(url)
 }
 
-/// The next page, if the `Link` in the `headers` of the answer of `from` names one, as [`follow`] does.
+/// The next page, if the header `Link` in the answer of `from` names one. It is checked as in [`follow`].
 ///
 /// # Errors
-/// When it is elsewhere, or cannot be read.
+/// When the link leads elsewhere or cannot be read.
 pub(crate) fn follow_header(
     headers: &HeaderMap,
     from: &Url,
@@ -51,11 +51,11 @@ pub(crate) fn follow_header(
     next.map(|link| follow(from, &link, continues)).transpose()
 }
 
-/// The page that `link` names in the answer of `from`. It must be of the same list, which goes on at the same path or at
-/// another one that `continues`, and at the same origin: a credential goes nowhere else.
+/// The page that `link` names in the answer of `from`. It must have the same origin, so that no credential goes elsewhere,
+/// and the same path or a path that `continues` accepts.
 ///
 /// # Errors
-/// When it is elsewhere.
+/// When the link leads elsewhere.
 pub(crate) fn follow(from: &Url, link: &str, continues: impl Fn(&str) -> bool) -> Result<Url, BackendError> {
     let wrong = |why: &str| {
         let link = link.split(['?', '#']).next().unwrap_or_default();
@@ -66,10 +66,10 @@ pub(crate) fn follow(from: &Url, link: &str, continues: impl Fn(&str) -> bool) -
     if path(&next) == path(from) {
         next.set_path(from.path());
     } else if !continues(next.path()) {
-        return Err(wrong(ELSEWHERE));
+        return Err(wrong(LEADS_ELSEWHERE));
     }
     if !stays(from, &next) {
-        return Err(wrong(ELSEWHERE));
+        return Err(wrong(LEADS_ELSEWHERE));
     }
     next.set_fragment(None);
     Ok(next)
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_next_page_is_of_the_same_list() {
+    fn a_next_page_belongs_to_the_same_list() {
         let from = Url::parse("https://h.example/api/v4/projects/g%2Fa/pipelines?sha=1").unwrap();
         for (link, asked) in [
             ("https://h.example/api/v4/projects/g%2Fa/pipelines?page=2", "page=2"),
@@ -108,12 +108,12 @@ mod tests {
     }
 
     #[test]
-    fn the_api_stands_in_the_configuration() {
+    fn the_api_is_written_out_in_the_configuration() {
         for good in ["https://api.github.com", "https://ghe.example.com/api/v3/", "http://h:8080/gitea/api/v1"] {
             assert!(base_url(good).unwrap().as_str().starts_with(good), "{good}");
         }
         for (bad, says) in [
-            ("https://{{ params.host }}/api", "never by a parameter"),
+            ("https://{{ params.host }}/api", "no parameter may decide"),
             ("git.example.com", "no URL"),
             ("ftp://git.example.com", "begins with"),
             ("https://u:hunter2@git.example.com/api", "password"),

@@ -1,4 +1,4 @@
-//! A forge's JSON API: where it is, and one question to it.
+//! A forge's JSON API: its address, and one request to it.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -20,16 +20,16 @@ use crate::{
 /// The largest answer that is read, in bytes.
 const MAX_REPLY_BYTES: usize = 8 * 1024 * 1024;
 
-/// Where an API is and how it is reached.
+/// An API's address, and the client that reaches it.
 #[derive(Debug)]
-pub(crate) struct Api {
+pub(crate) struct ForgeApi {
     /// Its base URL.
     pub(crate) base: Url,
-    line: Arc<HttpClient>,
+    client: Arc<HttpClient>,
 }
 
-impl Api {
-    /// The API at `api`, which trusts the certificates in `ca` too: keys of the gate at `path`.
+impl ForgeApi {
+    /// The API at the address `api`. It trusts the certificates in `ca` too. Both are keys of the gate at `path`.
     pub(crate) fn build(
         api: &str,
         ca: Option<&PathBuf>,
@@ -39,10 +39,10 @@ impl Api {
     ) -> Option<Self> {
         let base = problems.note(&path.key("api"), base_url(api));
         let keys = TlsKeys { ca, ..TlsKeys::default() };
-        let line = keys.line(api.starts_with("http://"), context.outbound, context.base, path, problems);
+        let client = keys.line(api.starts_with("http://"), context.outbound, context.base, path, problems);
         let base = base?;
         context.outbound.name_destination(Some(&base));
-        Some(Self { base, line: line? })
+        Some(Self { base, client: client? })
     }
 
     /// `base` with `segments` after its path, each percent-encoded as one, and with `query`.
@@ -61,32 +61,32 @@ impl Api {
     /// Asks for `url` with `headers`, and reads a whole 200.
     ///
     /// # Errors
-    /// When there is none by `deadline`.
+    /// When there is no 200 by `deadline`.
     pub(crate) async fn get(&self, url: Url, headers: HeaderMap, deadline: Instant) -> Result<Reply, BackendError> {
         let asked = url.path().to_owned();
         let mut call = Call { headers, revalidate: true, ..Call::get(url, MAX_REPLY_BYTES, deadline) };
         call.headers.entry(header::ACCEPT).or_insert(HeaderValue::from_static("application/json"));
-        let reply = self.line.fetch(call).await?;
+        let reply = self.client.fetch(call).await?;
         let refusal = match reply.status.as_u16() {
             200 => return Ok(reply),
             404 => BackendError::invalid_output(
-                "404 Not Found: it is not there, or the token may not see it; check the names and what the token may read",
+                "404 Not Found: it does not exist, or the token may not see it; check the names and the token's rights",
             ),
             _ => reply.refusal(),
         };
         Err(refusal.within(format_args!("GET {asked}")))
     }
 
-    /// The way there.
+    /// The client that reaches it.
     #[must_use]
-    pub(crate) const fn line(&self) -> &Arc<HttpClient> {
-        &self.line
+    pub(crate) const fn client(&self) -> &Arc<HttpClient> {
+        &self.client
     }
 
-    /// Whether less than a tenth is left of what the API allows who asks with `headers`.
+    /// Whether less than a tenth is left of the rate limit for requests with `headers`.
     #[must_use]
     pub(crate) fn is_low(&self, headers: &HeaderMap) -> bool {
-        self.line.is_low(&self.base, &account_of(headers))
+        self.client.is_low(&self.base, &account_of(headers))
     }
 
     /// The path of the API itself, without a slash at its end.
@@ -99,7 +99,7 @@ impl Api {
 /// The document in `reply`.
 ///
 /// # Errors
-/// When it is not the JSON that the API documents; what it says is told without secrets.
+/// When it is not the JSON that the API documents. The message quotes it without secrets.
 pub(crate) fn document<T: DeserializeOwned>(reply: &Reply) -> Result<T, BackendError> {
     serde_json::from_slice(&reply.body).map_err(|error| {
         let why = format!("not the document that was expected: {error}: {}", reply.excerpt(120));

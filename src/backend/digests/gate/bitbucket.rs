@@ -13,7 +13,7 @@ use super::{
     Gate, GateQuery, Ruling, RulingState, SystemConfig,
     address::follow,
     api::document,
-    forge::{Credential, Field, Forge, Form, Required, Status, time, unknown_word},
+    forge::{Field, Forge, ForgeCredential, Form, ReportedStatus, Required, time, unknown_word},
     memory::{RequestKey, System},
     paging::ListPage,
     remembered,
@@ -28,7 +28,7 @@ use crate::{
     },
 };
 
-/// Which statuses are asked for.
+/// The build statuses that must pass.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "BitbucketGate")]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -40,14 +40,14 @@ pub struct Config {
     pub(crate) repository: String,
     /// The full commit that must have passed; a template.
     pub(crate) sha: String,
-    /// The keys of statuses that must be there and pass: names, or `/regular expressions/`, which match anywhere in a key.
-    /// Without it all that are there must pass, and a status that is not reported yet is not missed.
+    /// The keys of statuses that must exist and pass: names, or `/regular expressions/`, which match anywhere in a key.
+    /// Without it all existing statuses must pass, and a status that is not reported yet is not missed.
     #[serde(default)]
     pub(crate) keys: Option<Vec<String>>,
     /// An access token of the repository, project or workspace (`repository` scope), sent as a bearer.
     #[serde(default)]
     pub(crate) token: Option<SecretRef>,
-    /// In place of `token`: the user of `password`. For an API token that is an e-mail address.
+    /// In place of `token`: the user of `password`. For an API token, an e-mail address.
     #[serde(default)]
     pub(crate) username: Option<String>,
     /// An API token or an app password of `username`.
@@ -122,7 +122,7 @@ impl Bitbucket {
         Some(Self { forge: forge?, repository: repository?, sha: sha?, required: required? })
     }
 
-    fn page(&self, commit: &Commit, reply: &Reply, from: &Url) -> Result<ListPage<Status>, BackendError> {
+    fn page(&self, commit: &Commit, reply: &Reply, from: &Url) -> Result<ListPage<ReportedStatus>, BackendError> {
         let listed: Listed = document(reply)?;
         let next = listed.next.as_deref().map(|link| follow(from, link, |_| false)).transpose()?;
         let own = listed.values.into_iter().filter(|entry| entry.is_of(commit));
@@ -130,15 +130,21 @@ impl Bitbucket {
         Ok(ListPage { items, next })
     }
 
-    fn status(&self, entry: Entry, reply: &Reply) -> Result<Status, BackendError> {
+    fn status(&self, entry: Entry, reply: &Reply) -> Result<ReportedStatus, BackendError> {
         let state = state(&entry.state).ok_or_else(|| unknown_word("a status", &entry.state, &reply.secrets))?;
         let url = entry.url.as_deref().and_then(|url| self.forge.link(url));
-        Ok(Status { name: entry.key, word: entry.state, state, url, at: entry.updated_on.as_deref().and_then(time) })
+        Ok(ReportedStatus {
+            name: entry.key,
+            word: entry.state,
+            state,
+            url,
+            at: entry.updated_on.as_deref().and_then(time),
+        })
     }
 }
 
 impl Config {
-    fn credential(&self, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Credential> {
+    fn credential(&self, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<ForgeCredential> {
         let (form, secret, key) = match (&self.token, &self.username, &self.password) {
             (None, None, None) => return None,
             (Some(token), None, None) => (Form::Scheme("Bearer"), token, "token"),
@@ -158,12 +164,13 @@ impl Config {
                 return None;
             }
         };
-        Some(Credential::build(header::AUTHORIZATION, form, secret, context, &path.key(key), problems))
+        Some(ForgeCredential::build(header::AUTHORIZATION, form, secret, context, &path.key(key), problems))
     }
 }
 
 impl Entry {
-    /// Whether it is about `commit`, as far as it says: in itself, or in the link to its commit, which is what is documented.
+    /// Whether the status is about `commit`, by its own hash or by the documented link to its commit. A status that names no
+    /// commit counts.
     fn is_of(&self, commit: &Commit) -> bool {
         let hash = self.commit.as_ref().and_then(|commit| commit.hash.as_deref());
         let href = self.links.commit.as_ref().and_then(|target| target.href.as_deref());
@@ -173,7 +180,7 @@ impl Entry {
     }
 }
 
-/// What Bitbucket's word means.
+/// The meaning of Bitbucket's word.
 fn state(word: &str) -> Option<RulingState> {
     match word {
         "SUCCESSFUL" => Some(RulingState::Passed),
@@ -184,14 +191,14 @@ fn state(word: &str) -> Option<RulingState> {
 }
 
 /// The latest of each key.
-fn latest(statuses: Vec<Status>) -> Result<Vec<Status>, BackendError> {
-    let mut latest: Vec<Status> = Vec::new();
+fn latest(statuses: Vec<ReportedStatus>) -> Result<Vec<ReportedStatus>, BackendError> {
+    let mut latest: Vec<ReportedStatus> = Vec::new();
     for status in statuses {
         let Some(known) = latest.iter_mut().find(|known| known.name == status.name) else {
             latest.push(status);
             continue;
         };
-        // Of two that are equally late, the worse.
+        // Of two with the same time, the worse counts.
         if (instant(&status)?, status.state) > (instant(known)?, known.state) {
             *known = status;
         }
@@ -199,11 +206,11 @@ fn latest(statuses: Vec<Status>) -> Result<Vec<Status>, BackendError> {
     Ok(latest)
 }
 
-fn instant(status: &Status) -> Result<std::time::SystemTime, BackendError> {
+fn instant(status: &ReportedStatus) -> Result<std::time::SystemTime, BackendError> {
     let text = status.at.as_deref().unwrap_or_default();
     let zulu = text.strip_suffix("+00:00").map_or_else(|| text.to_owned(), |text| format!("{text}Z"));
     humantime::parse_rfc3339(&zulu).map_err(|_| {
-        BackendError::invalid_output("a key stands in it twice, without a time in UTC that says which is later")
+        BackendError::invalid_output("it lists a key twice, without a time in UTC that says which status is later")
     })
 }
 
@@ -212,10 +219,10 @@ impl System for Bitbucket {
     /// The commit, and the first page of its statuses.
     type Request = (Commit, Url);
 
-    async fn question(&self, asked: GateQuery<'_>) -> Result<Self::Request, BackendError> {
+    async fn request(&self, query: GateQuery<'_>) -> Result<Self::Request, BackendError> {
         let within = |error: BackendError| error.within("bitbucket");
-        let commit = self.sha.commit(asked.context).await.map_err(within)?;
-        let [workspace, name] = self.repository.owner_and_name(asked.context).await.map_err(within)?;
+        let commit = self.sha.commit(query.context).await.map_err(within)?;
+        let [workspace, name] = self.repository.owner_and_name(query.context).await.map_err(within)?;
         let segments = ["repositories", &workspace, &name, "commit", commit.as_str(), "statuses"];
         let first = self.forge.url(&segments, &[("pagelen", "100")]);
         Ok((commit, first))
@@ -230,7 +237,7 @@ impl System for Bitbucket {
         let told = format!("the statuses of commit {}, GET {path}", commit.short());
         let read = |reply: &Reply, from: &Url| self.page(commit, reply, from);
         let (statuses, secrets) = self.forge.list(first.clone(), deadline, read).await?;
-        let statuses = latest(statuses).map_err(|error| self.forge.told(path, error))?;
+        let statuses = latest(statuses).map_err(|error| self.forge.at_list(path, error))?;
         Ok(self.required.rule(&statuses, commit, &told, &secrets))
     }
 
@@ -247,8 +254,8 @@ impl System for Bitbucket {
 mod tests {
     use super::*;
 
-    fn status(name: &str, state: RulingState, at: &str) -> Status {
-        Status { name: name.to_owned(), word: String::new(), state, url: None, at: Some(at.to_owned()) }
+    fn status(name: &str, state: RulingState, at: &str) -> ReportedStatus {
+        ReportedStatus { name: name.to_owned(), word: String::new(), state, url: None, at: Some(at.to_owned()) }
     }
 
     #[test]

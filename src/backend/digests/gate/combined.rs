@@ -1,4 +1,4 @@
-//! Several gates together: all of them, or any.
+//! Several gates together: all of them must pass, or any.
 
 use std::sync::Arc;
 
@@ -15,12 +15,12 @@ use crate::{
     },
 };
 
-/// How many must have passed.
+/// How many members must have passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rule {
-    /// Each one.
+    /// Every member.
     All,
-    /// One.
+    /// At least one.
     Any,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct Combined {
 }
 
 impl Combined {
-    /// Builds the members, and notes below `path` what is wrong with each.
+    /// Builds the members, and notes their problems below `path`.
     pub(crate) fn build(
         rule: Rule,
         members: &[GateConfig],
@@ -55,15 +55,15 @@ impl Combined {
 
 #[async_trait]
 impl Gate for Combined {
-    async fn ask(&self, asked: GateQuery<'_>) -> Result<Ruling, BackendError> {
-        let said = join_all(self.members.iter().map(|member| member.ask(asked))).await;
-        let count = said.len();
+    async fn ask(&self, query: GateQuery<'_>) -> Result<Ruling, BackendError> {
+        let answers = join_all(self.members.iter().map(|member| member.ask(query))).await;
+        let count = answers.len();
         let name = |error: BackendError, index| match count {
             1 => error,
             _ => error.within(format_args!("gate {} of {count}", index + 1)),
         };
-        let said = said.into_iter().enumerate().map(|(index, said)| said.map_err(|error| name(error, index)));
-        self.rule.decide(said.collect())
+        let answers = answers.into_iter().enumerate().map(|(index, answer)| answer.map_err(|error| name(error, index)));
+        self.rule.decide(answers.collect())
     }
 
     fn reads_application_set(&self) -> bool {
@@ -76,15 +76,15 @@ impl Gate for Combined {
 }
 
 impl Rule {
-    /// What follows from what the members said; the evidence of all of them is kept.
+    /// The ruling that follows from the members' answers, with the evidence of all of them.
     ///
     /// # Errors
-    /// When a member does not know and it matters, those that passed passed different commits, or the parameters cannot be
-    /// used, which with `all` no other member's failure hides.
-    pub(crate) fn decide(self, said: Vec<Result<Ruling, BackendError>>) -> Result<Ruling, BackendError> {
+    /// When a member does not know and its answer would matter, when members passed different commits, or when the parameters
+    /// cannot be used. With `all`, another member's failure does not hide such parameters.
+    pub(crate) fn decide(self, answers: Vec<Result<Ruling, BackendError>>) -> Result<Ruling, BackendError> {
         let (mut rulings, mut errors, mut evidence) = (Vec::new(), Vec::new(), Vec::new());
-        for said in said {
-            match said {
+        for answer in answers {
+            match answer {
                 Ok(mut ruling) => {
                     evidence.append(&mut ruling.evidence);
                     rulings.push(ruling);
@@ -106,7 +106,7 @@ impl Rule {
                 let messages: Vec<&str> = errors.iter().map(|error| error.message.as_str()).collect();
                 let error = match BackendError::kind_of_all(&errors) {
                     Some(kind) => BackendError::new(kind, messages.join("; ")),
-                    None => BackendError::invalid_output("no gate said anything"),
+                    None => BackendError::invalid_output("no gate gave an answer"),
                 };
                 Err(BackendError { evidence, ..error })
             }
@@ -115,7 +115,7 @@ impl Rule {
     }
 
     /// The ruling that decides, if one does.
-    fn decider(self, rulings: &[Ruling], all_said: bool) -> Result<Option<Ruling>, BackendError> {
+    fn decider(self, rulings: &[Ruling], all_answered: bool) -> Result<Option<Ruling>, BackendError> {
         let first = |state| rulings.iter().find(|ruling| ruling.state == state).cloned();
         let passed = || rulings.iter().filter(|ruling| ruling.state == RulingState::Passed);
         match self {
@@ -123,7 +123,7 @@ impl Rule {
                 if let Some(failed) = first(RulingState::Failed) {
                     return Ok(Some(failed));
                 }
-                if !all_said {
+                if !all_answered {
                     return Ok(None);
                 }
                 match first(RulingState::Pending) {
@@ -132,9 +132,9 @@ impl Rule {
                 }
             }
             Self::Any => {
-                // One that passed as asked needs no other; an earlier commit does only when nobody could say more.
+                // A member that passed the requested commit decides alone. An earlier commit decides only if all members answered.
                 let as_asked = last_of_one_commit(passed().filter(|ruling| !ruling.is_earlier))?;
-                if as_asked.is_some() || !all_said {
+                if as_asked.is_some() || !all_answered {
                     return Ok(as_asked);
                 }
                 let earlier = last_of_one_commit(passed())?;
@@ -144,7 +144,7 @@ impl Rule {
     }
 }
 
-/// Of those that passed, the one whose run ended last, about the commit that any of them names.
+/// Of the members that passed, the one whose run ended last, with the commit that any of them names.
 fn last_of_one_commit<'a>(passed: impl Iterator<Item = &'a Ruling> + Clone) -> Result<Option<Ruling>, BackendError> {
     let mut named = passed.clone().filter(|ruling| ruling.commit.is_some());
     let one = named.next();
@@ -160,7 +160,7 @@ fn last_of_one_commit<'a>(passed: impl Iterator<Item = &'a Ruling> + Clone) -> R
     }
     if passed.clone().any(|ruling| ruling.is_earlier) && passed.clone().any(|ruling| ruling.commit.is_none()) {
         return Err(BackendError::invalid_output(
-            "one gate passed an earlier commit, and another one does not say which commit it passed; give that one its `sha`",
+            "one gate passed an earlier commit, and another gate does not say which commit it passed; give the other gate its `sha`",
         ));
     }
     let mut last = passed.max_by(|a, b| a.built_at.cmp(&b.built_at)).cloned();
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_passed_agree_about_the_commit() {
+    fn members_that_passed_must_agree_about_the_commit() {
         for (rule, words) in [
             (Rule::All, "passed@a earlier@b"),
             (Rule::All, "earlier@c earlier@b"),
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_to_finish_is_told() {
+    fn the_run_that_ended_last_is_answered() {
         let ruling = Rule::All.decide(vec![said("passed@a"), said("passed"), said("passed@a")]).unwrap();
         assert_eq!(ruling.built_at.as_deref(), Some("2026-01-08T00:00:00Z"));
     }

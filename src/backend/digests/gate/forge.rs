@@ -1,5 +1,4 @@
-//! What the gates of code forges share: an API with its credential, lists that are read to their end, and statuses that
-//! are weighed by their names.
+//! What the gates of code forges share: an API with its credential, lists that are read to their end, and statuses by name.
 
 mod credential;
 mod field;
@@ -12,12 +11,12 @@ use reqwest::Url;
 use tokio::time::Instant;
 
 pub(crate) use self::{
-    credential::{Credential, Form},
+    credential::{ForgeCredential, Form},
     field::Field,
-    statuses::{Required, Status, unknown_word},
+    statuses::{ReportedStatus, Required, unknown_word},
 };
 use super::{
-    api::Api,
+    api::ForgeApi,
     paging::{self, ListPage},
 };
 use crate::{
@@ -31,28 +30,28 @@ use crate::{
 };
 
 /// The longest address of a run's page that is passed on, in bytes.
-const LONGEST_LINK: usize = 2048;
+const MAX_LINK_BYTES: usize = 2048;
 
-/// A forge's API and who asks there.
+/// A forge's API and its credential.
 #[derive(Debug)]
 pub(crate) struct Forge {
     name: String,
-    api: Api,
-    credential: Option<Credential>,
+    api: ForgeApi,
+    credential: Option<ForgeCredential>,
 }
 
 impl Forge {
-    /// The forge of the given kind whose API is at `api`, a key of the gate at `path`.
+    /// A forge of the given kind. `api` and `ca` are keys of the gate at `path`.
     pub(crate) fn build(
         kind: &str,
         api: &str,
         ca: Option<&PathBuf>,
-        credential: Option<Credential>,
+        credential: Option<ForgeCredential>,
         context: BuildContext<'_>,
         path: &Path,
         problems: &mut Problems,
     ) -> Option<Self> {
-        let api = Api::build(api, ca, context, path, problems)?;
+        let api = ForgeApi::build(api, ca, context, path, problems)?;
         let name = format!("{kind} at {}", api.base.host_str().unwrap_or_default());
         Some(Self { name, api, credential })
     }
@@ -63,7 +62,8 @@ impl Forge {
         self.api.url(segments, query)
     }
 
-    /// The list that begins at `first`, all of it, as `read` makes items of its answers; and what must not be told of it.
+    /// All items of the list that begins at `first`, and the secrets that messages about it must not show. `read` makes items of
+    /// a page.
     ///
     /// # Errors
     /// When a page is missing by `deadline`, or the list does not end.
@@ -77,7 +77,7 @@ impl Forge {
         list.map_err(|error| error.within(&self.name))
     }
 
-    /// Whether less than a tenth is left of what the forge allows us.
+    /// Whether less than a tenth is left of the forge's rate limit.
     #[must_use]
     pub(crate) fn is_low(&self) -> bool {
         self.headers().is_ok_and(|headers| self.api.is_low(&headers))
@@ -87,24 +87,24 @@ impl Forge {
         self.api.get(url, self.headers()?, deadline).await
     }
 
-    /// Who asks.
+    /// The credential's header, if there is a credential.
     fn headers(&self) -> Result<HeaderMap, BackendError> {
         let mut headers = HeaderMap::new();
-        headers.extend(self.credential.as_ref().map(Credential::header).transpose()?);
+        headers.extend(self.credential.as_ref().map(ForgeCredential::header).transpose()?);
         Ok(headers)
     }
 
-    /// `error`, told as what the list at `path` led to.
+    /// `error`, with the forge and the list's `path` before its message.
     #[must_use]
-    pub(crate) fn told(&self, path: &str, error: BackendError) -> BackendError {
+    pub(crate) fn at_list(&self, path: &str, error: BackendError) -> BackendError {
         error.within(format_args!("{}: GET {path}", self.name))
     }
 
-    /// A run's page as the forge names it, which may be relative to its own address; `None` when that is no page.
+    /// The page of a run, as the forge names it. A relative address starts at the API's. `None` if it is not a web page.
     #[must_use]
     pub(crate) fn link(&self, text: &str) -> Option<String> {
         let text = text.trim();
-        if text.is_empty() || text.len() > LONGEST_LINK {
+        if text.is_empty() || text.len() > MAX_LINK_BYTES {
             return None;
         }
         let url = self.api.base.join(text).ok()?;
@@ -113,7 +113,7 @@ impl Forge {
     }
 }
 
-/// `text` if it is a time as RFC 3339 writes it, by its characters: what a forge writes is passed on as it is.
+/// `text`, if its characters are those of an RFC 3339 time. It is passed on unchanged.
 #[must_use]
 pub(crate) fn time(text: &str) -> Option<String> {
     let fits = |byte: u8| byte.is_ascii_digit() || matches!(byte, b'-' | b'+' | b':' | b'.' | b'T' | b'Z' | b' ');
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_holds_nothing_else() {
+    fn a_time_has_only_its_own_characters() {
         for good in ["2026-04-01T08:00:01.250000+00:00", "2016-08-11T11:28:34.085Z"] {
             assert_eq!(time(good).as_deref(), Some(good));
         }

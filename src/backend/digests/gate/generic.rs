@@ -40,7 +40,7 @@ use crate::{
 /// The largest answer that is read, in bytes.
 const MAX_REPLY_BYTES: usize = 8 * 1024 * 1024;
 
-/// A request, and how to read its answer.
+/// A request, and the expression that reads its answer.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "HttpGate")]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -48,10 +48,9 @@ pub struct Config {
     /// The method. A call may be repeated at any time, so it must change nothing.
     #[serde(default)]
     pub(crate) method: Method,
-    /// The URL, a template over `params` and `applicationSet`. Scheme and host stand in it as they are; values are
-    /// percent-encoded.
+    /// The URL, a template over `params` and `applicationSet`. Scheme and host are written out; values are percent-encoded.
     pub(crate) url: String,
-    /// The hosts that may be asked where a value is part of the URL's host, as for `http` backends.
+    /// The hosts that may be asked if a value is part of the URL's host, as for `http` backends.
     #[serde(default)]
     pub(crate) allowed_hosts: Vec<String>,
     /// Headers. A value is a template, or a secret reference.
@@ -60,15 +59,15 @@ pub struct Config {
     /// The body, sent as JSON. Strings in it are templates.
     #[serde(default)]
     pub(crate) body: Option<Value>,
-    /// The full commit that is asked about, a template. Without it, what passed is not bound to a commit.
+    /// The full commit in request, a template. Without it the verdict is bound to no commit.
     #[serde(default)]
     pub(crate) sha: Option<String>,
     /// A CEL expression over `params`, `status`, `headers` and `body` that gives `"passed"`, `"pending"` or `"failed"`.
     /// `body` is null when the answer is not JSON. It sees 200 and 201, and if it looks at `status` also the 4xx that may
-    /// speak of the commit, such as 404. All other answers are errors: redirects, other 2xx, 401, 403, 407, 408, 429 and 5xx.
+    /// be about the commit, such as 404. All other answers are errors: redirects, other 2xx, 401, 403, 407, 408, 429 and 5xx.
     pub(crate) verdict: String,
-    /// Show the verdict a 200 or 201 that holds a non-empty `error` or `errors` at its top, which else is an error. For an API
-    /// where these keys mean something else.
+    /// Give the verdict also a 200 or 201 with a non-empty `error` or `errors` at its top. Otherwise such an answer is an error.
+    /// For an API where these keys mean something else.
     #[serde(default)]
     pub(crate) allow_errors: bool,
     /// How long the whole exchange may take.
@@ -76,9 +75,9 @@ pub struct Config {
     pub(crate) timeout: HumanDuration,
     /// A PEM file with certificates that are trusted besides the system's, relative to the configuration file.
     pub(crate) ca: Option<PathBuf>,
-    /// A certificate that shows who we are. Its files are read again every 30 s.
+    /// A client certificate. Its files are read again every 30 s.
     pub(crate) client_certificate: Option<ClientCertificate>,
-    /// Believe any certificate. Whoever is in between can then read the credential and decide what is answered.
+    /// Accept any certificate. Anybody on the network path can then read the credential and fake the answer.
     #[serde(default)]
     pub(crate) insecure_skip_verify: bool,
 }
@@ -102,7 +101,7 @@ impl SystemConfig for Config {
 /// The gate, with everything parsed.
 #[derive(Debug)]
 pub(crate) struct Generic {
-    line: Arc<HttpClient>,
+    client: Arc<HttpClient>,
     request: Request,
     sha: Option<Template>,
     reading: Arc<Reading>,
@@ -110,7 +109,7 @@ pub(crate) struct Generic {
     evaluator: Evaluator,
 }
 
-/// How an answer is read.
+/// The rules for reading an answer.
 #[derive(Debug)]
 struct Reading {
     verdict: Arc<Expression>,
@@ -145,7 +144,7 @@ impl Generic {
             client_certificate: config.client_certificate.as_ref(),
             insecure_skip_verify: config.insecure_skip_verify,
         };
-        let line = keys.line(config.url.starts_with("http://"), context.outbound, context.base, path, problems);
+        let client = keys.line(config.url.starts_with("http://"), context.outbound, context.base, path, problems);
         let sha = match sha {
             Some(sha) => Some(sha?),
             None => None,
@@ -153,16 +152,23 @@ impl Generic {
         let reading = Arc::new(Reading { verdict: Arc::new(verdict?), allows_errors: config.allow_errors });
         let request = request?;
         context.outbound.name_destination(request.fixed_destination().as_ref());
-        Some(Self { line: line?, request, sha, reading, timeout: config.timeout, evaluator: context.evaluator.clone() })
+        Some(Self {
+            client: client?,
+            request,
+            sha,
+            reading,
+            timeout: config.timeout,
+            evaluator: context.evaluator.clone(),
+        })
     }
 }
 
-/// A request, and what its answer is read with.
+/// One request, with the values that its verdict needs.
 #[derive(Debug)]
 pub(crate) struct GenericRequest {
     commit: Option<Commit>,
     call: Call,
-    /// Nothing where the verdict does not look at them.
+    /// Empty if the verdict does not use `params`.
     parameters: Arc<Parameters>,
 }
 
@@ -170,15 +176,15 @@ pub(crate) struct GenericRequest {
 impl System for Generic {
     type Request = GenericRequest;
 
-    async fn question(&self, asked: GateQuery<'_>) -> Result<GenericRequest, BackendError> {
+    async fn request(&self, query: GateQuery<'_>) -> Result<GenericRequest, BackendError> {
         let commit = match &self.sha {
-            Some(sha) => Some(Commit::render(sha, asked.context).await.map_err(|error| error.within("sha"))?),
+            Some(sha) => Some(Commit::render(sha, query.context).await.map_err(|error| error.within("sha"))?),
             None => None,
         };
-        let mut call = self.request.call(asked.context, MAX_REPLY_BYTES, asked.deadline).await?;
+        let mut call = self.request.call(query.context, MAX_REPLY_BYTES, query.deadline).await?;
         call.revalidate = call.method == http::Method::GET;
         let parameters =
-            if self.reading.verdict.mentions("params") { Arc::clone(asked.parameters) } else { Arc::default() };
+            if self.reading.verdict.mentions("params") { Arc::clone(query.parameters) } else { Arc::default() };
         Ok(GenericRequest { commit, call, parameters })
     }
 
@@ -200,30 +206,23 @@ impl System for Generic {
         }
     }
 
-    async fn rule(&self, question: &GenericRequest, deadline: Instant) -> Result<Ruling, BackendError> {
+    async fn rule(&self, request: &GenericRequest, deadline: Instant) -> Result<Ruling, BackendError> {
         let deadline = deadline.min(Instant::now() + self.timeout.0);
-        let destination = question.call.to_string();
-        let reply = self.line.fetch(Call { deadline, ..question.call.clone() }).await?;
+        let destination = request.call.to_string();
+        let reply = self.client.fetch(Call { deadline, ..request.call.clone() }).await?;
         let (status, secrets) = (reply.status, reply.secrets.clone());
-        let state = self.read(reply, &question.parameters, deadline).await;
+        let state = self.read(reply, &request.parameters, deadline).await;
         let state = state.map_err(|error| secrets.clean(&error).within(&destination))?;
-        let answered = format!("{status}, which the verdict takes as {}", state.as_str());
+        let answered = format!("{status}, the verdict is {}", state.as_str());
         let evidence = vec![match state {
             RulingState::Passed => Evidence::present(destination, answered),
             RulingState::Pending | RulingState::Failed => Evidence::absent(destination, answered),
         }];
-        Ok(Ruling {
-            state,
-            commit: question.commit.clone(),
-            is_earlier: false,
-            evidence,
-            run_url: None,
-            built_at: None,
-        })
+        Ok(Ruling { state, commit: request.commit.clone(), is_earlier: false, evidence, run_url: None, built_at: None })
     }
 
     fn is_low(&self, GenericRequest { call, .. }: &GenericRequest) -> bool {
-        self.line.is_low(&call.url, &call.account())
+        self.client.is_low(&call.url, &call.account())
     }
 
     fn reads_application_set(&self) -> bool {
@@ -257,8 +256,8 @@ impl Generic {
 }
 
 impl Reading {
-    /// Refuses a status that says nothing about a commit. A proxy sends 404 too, so a 4xx counts only where somebody thought
-    /// of it.
+    /// Refuses a status that says nothing about a commit. A proxy sends 404 too, so a 4xx counts only if the verdict looks at
+    /// `status`.
     fn check_status(&self, reply: &Reply) -> Result<(), BackendError> {
         match reply.status.as_u16() {
             200..=299 => reply.check_whole(),
@@ -266,24 +265,23 @@ impl Reading {
             400..=499 if self.verdict.mentions("status") => Ok(()),
             400..=499 => {
                 let error = reply.refusal();
-                let message =
-                    format!("{}; if this speaks of the commit, let `verdict` look at `status`", error.message);
+                let message = format!("{}; if this is about the commit, let `verdict` look at `status`", error.message);
                 Err(BackendError { message, ..error })
             }
             _ => Err(reply.refusal()),
         }
     }
 
-    /// Refuses a document that may be half of one, or an error; whether there is a document.
+    /// Refuses half a document, and one that reports an error. Returns whether the answer is JSON.
     fn check(&self, reply: &Reply) -> Result<bool, BackendError> {
         let invalid = |why: String| BackendError::invalid_output(format!("verdict: {why}"));
         let body = match document::read(&reply.body) {
             Ok(body) => body,
-            // Half a document is not the same as an answer without one.
+            // Half a JSON document is an error.
             Err(why) if reply.status.is_success() && reply.check_json().is_ok() => {
                 return Err(invalid(format!("not one JSON document: {why}")));
             }
-            // What is no JSON is nothing to the verdict.
+            // An answer that is not JSON gives the verdict a null body.
             Err(_) => return Ok(false),
         };
         if reply.status.is_success()
@@ -292,7 +290,7 @@ impl Reading {
         {
             let told = reply.secrets.excerpt(Value::from(told.clone()).to_string().as_bytes(), 200);
             let advice = "if that is no error of this API, set `allowErrors: true`";
-            return Err(invalid(format!("the answer holds `{key}` ({told}), so it may be a part; {advice}")));
+            return Err(invalid(format!("the answer holds `{key}` ({told}), so it may be incomplete; {advice}")));
         }
         Ok(true)
     }

@@ -1,4 +1,4 @@
-//! Gitea and Forgejo: the statuses that CI reported of a commit, the latest of each context.
+//! Gitea and Forgejo: the statuses that CI reported for a commit, the latest of each context.
 
 use std::{collections::HashSet, path::PathBuf, sync::Arc};
 
@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::{
     Gate, GateQuery, Ruling, RulingState, SystemConfig,
     api::document,
-    forge::{Credential, Field, Forge, Form, Required, Status, time, unknown_word},
+    forge::{Field, Forge, ForgeCredential, Form, ReportedStatus, Required, time, unknown_word},
     memory::{RequestKey, System},
     paging::ListPage,
     remembered,
@@ -27,10 +27,10 @@ use crate::{
     },
 };
 
-/// The true length of the list. `total_count` in the document is that of one page.
+/// The header with the length of the whole list. `total_count` in the document counts one page.
 const TOTAL: &str = "x-total-count";
 
-/// Which statuses are asked for.
+/// The commit statuses that must pass.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "GiteaGate")]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -41,13 +41,13 @@ pub struct Config {
     pub(crate) repository: String,
     /// The full commit that must have passed; a template.
     pub(crate) sha: String,
-    /// The contexts that must be there and pass: names, or `/regular expressions/`, which match anywhere in a name. Without
-    /// it all that are there must pass, and a context that is not reported yet is not missed.
+    /// The contexts that must exist and pass: names, or `/regular expressions/`, which match anywhere in a name. Without it
+    /// all existing contexts must pass, and a context that is not reported yet is not missed.
     #[serde(default)]
     pub(crate) contexts: Option<Vec<String>>,
     /// What counts as passed besides `success`.
     #[serde(default)]
-    pub(crate) accept: Vec<Accept>,
+    pub(crate) accept: Vec<GiteaAccept>,
     /// A token that may read the repository (`read:repository`). Without it the forge is asked anonymously.
     #[serde(default)]
     pub(crate) token: Option<SecretRef>,
@@ -56,14 +56,14 @@ pub struct Config {
     pub(crate) ca: Option<PathBuf>,
 }
 
-/// A status that is no success by itself.
+/// A status that is not a success by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[schemars(rename = "GiteaAccept")]
 #[serde(rename_all = "camelCase")]
-pub(crate) enum Accept {
-    /// It was not run, as a job whose condition did not hold.
+pub(crate) enum GiteaAccept {
+    /// A job that did not run, since its condition was false.
     Skipped,
-    /// It succeeded, but not quite.
+    /// A success with a warning.
     Warning,
 }
 
@@ -82,10 +82,10 @@ pub struct Gitea {
     repository: Field,
     sha: Field,
     required: Required,
-    accept: Vec<Accept>,
+    accept: Vec<GiteaAccept>,
 }
 
-/// A page of a commit's statuses. Its own `state` is of that page only.
+/// A page of a commit's statuses. Its own `state` covers that page only.
 #[derive(Debug, Deserialize)]
 struct Combined {
     sha: String,
@@ -96,21 +96,21 @@ struct Combined {
 #[derive(Debug, Deserialize)]
 struct Entry {
     id: i64,
-    /// The word. Only in the combined document it is called `state`.
+    /// The word. Only the combined document calls it `state`.
     status: String,
     context: String,
     target_url: Option<String>,
     updated_at: Option<String>,
 }
 
-/// What was read of a list so far.
+/// The part of a list that was read so far.
 #[derive(Debug, Default)]
 struct Progress {
     pages: usize,
     ids: HashSet<i64>,
-    /// What the forge says the length is, if it does.
+    /// The length of the list by its header, if there is one.
     total: Option<usize>,
-    /// The least that it must be.
+    /// The least possible length.
     least: usize,
 }
 
@@ -122,18 +122,18 @@ impl Gitea {
         let required = Required::build(config.contexts.as_deref(), &path.key("contexts"), problems);
         let credential = config.token.as_ref().map(|token| {
             let form = Form::Scheme("token");
-            Credential::build(header::AUTHORIZATION, form, token, context, &path.key("token"), problems)
+            ForgeCredential::build(header::AUTHORIZATION, form, token, context, &path.key("token"), problems)
         });
         let forge = Forge::build("gitea", &config.api, config.ca.as_ref(), credential, context, path, problems);
         let accept = config.accept.clone();
         Some(Self { forge: forge?, repository: repository?, sha: sha?, required: required?, accept })
     }
 
-    fn status(&self, entry: Entry, reply: &Reply) -> Result<Status, BackendError> {
+    fn status(&self, entry: Entry, reply: &Reply) -> Result<ReportedStatus, BackendError> {
         let state = state(&entry.status, &self.accept)
             .ok_or_else(|| unknown_word("a status", &entry.status, &reply.secrets))?;
         let url = entry.target_url.as_deref().and_then(|url| self.forge.link(url));
-        Ok(Status {
+        Ok(ReportedStatus {
             name: entry.context,
             word: entry.status,
             state,
@@ -147,8 +147,8 @@ impl Gitea {
         commit: &Commit,
         reply: &Reply,
         from: &Url,
-        so_far: &mut Progress,
-    ) -> Result<ListPage<Status>, BackendError> {
+        progress: &mut Progress,
+    ) -> Result<ListPage<ReportedStatus>, BackendError> {
         let combined: Combined = document(reply)?;
         let entries = combined.statuses.unwrap_or_default();
         if !entries.is_empty() && !combined.sha.eq_ignore_ascii_case(commit.as_str()) {
@@ -156,8 +156,8 @@ impl Gitea {
             return Err(BackendError::invalid_output(format!("it answers for commit `{shown}`, not for {commit}")));
         }
         let is_empty = entries.is_empty();
-        so_far.note(&entries, combined.total_count, reply)?;
-        let next = if so_far.is_done(is_empty)? { None } else { Some(so_far.next(from)) };
+        progress.note(&entries, combined.total_count, reply)?;
+        let next = if progress.is_done(is_empty)? { None } else { Some(progress.next(from)) };
         let items = entries.into_iter().map(|entry| self.status(entry, reply)).collect::<Result<_, _>>()?;
         Ok(ListPage { items, next })
     }
@@ -168,7 +168,7 @@ impl Progress {
         self.pages += 1;
         for entry in entries {
             if !self.ids.insert(entry.id) {
-                return Err(BackendError::invalid_output("a status stands in it twice, so another may be missing"));
+                return Err(BackendError::invalid_output("it lists a status twice, so another status may be missing"));
             }
         }
         self.least = self.least.max(count);
@@ -181,7 +181,7 @@ impl Progress {
         Ok(())
     }
 
-    /// Whether all is read. Without a total only an empty page ends the list: how many a page holds is the forge's choice.
+    /// Whether all is read. Without a total only an empty page ends the list, since the forge chooses the size of a page.
     fn is_done(&self, is_empty: bool) -> Result<bool, BackendError> {
         let read = self.ids.len();
         if !is_empty && self.total.is_none_or(|total| read < total) {
@@ -190,7 +190,7 @@ impl Progress {
         if read < self.least || self.total.is_some_and(|total| read != total) {
             let total = self.total.unwrap_or(self.least);
             return Err(BackendError::invalid_output(format!(
-                "{read} statuses of {total} stand in it, so it is not whole"
+                "it lists {read} statuses of {total}, so it is not whole"
             )));
         }
         Ok(true)
@@ -198,21 +198,21 @@ impl Progress {
 
     fn next(&self, from: &Url) -> Url {
         let mut url = from.clone();
-        url.query_pairs_mut().clear().extend_pairs(query(self.pages + 1));
+        url.query_pairs_mut().clear().extend_pairs(page_query(self.pages + 1));
         url
     }
 }
 
-fn query(page: usize) -> [(&'static str, String); 2] {
+fn page_query(page: usize) -> [(&'static str, String); 2] {
     [("page", page.to_string()), ("limit", "50".to_owned())]
 }
 
-/// What Gitea's word means. Its own summary takes `warning` and `skipped` for success; here that is the operator's word.
-fn state(word: &str, accept: &[Accept]) -> Option<RulingState> {
+/// The meaning of Gitea's word. Gitea's own summary counts `warning` and `skipped` as success; here `accept` decides.
+fn state(word: &str, accept: &[GiteaAccept]) -> Option<RulingState> {
     match word {
         "success" => Some(RulingState::Passed),
-        "warning" if accept.contains(&Accept::Warning) => Some(RulingState::Passed),
-        "skipped" if accept.contains(&Accept::Skipped) => Some(RulingState::Passed),
+        "warning" if accept.contains(&GiteaAccept::Warning) => Some(RulingState::Passed),
+        "skipped" if accept.contains(&GiteaAccept::Skipped) => Some(RulingState::Passed),
         "pending" => Some(RulingState::Pending),
         "error" | "failure" | "warning" | "skipped" => Some(RulingState::Failed),
         _ => None,
@@ -224,12 +224,12 @@ impl System for Gitea {
     /// The commit, and the first page of its statuses.
     type Request = (Commit, Url);
 
-    async fn question(&self, asked: GateQuery<'_>) -> Result<Self::Request, BackendError> {
+    async fn request(&self, query: GateQuery<'_>) -> Result<Self::Request, BackendError> {
         let within = |error: BackendError| error.within("gitea");
-        let commit = self.sha.commit(asked.context).await.map_err(within)?;
-        let [owner, name] = self.repository.owner_and_name(asked.context).await.map_err(within)?;
+        let commit = self.sha.commit(query.context).await.map_err(within)?;
+        let [owner, name] = self.repository.owner_and_name(query.context).await.map_err(within)?;
         let mut first = self.forge.url(&["repos", &owner, &name, "commits", commit.as_str(), "status"], &[]);
-        first.query_pairs_mut().extend_pairs(query(1));
+        first.query_pairs_mut().extend_pairs(page_query(1));
         Ok((commit, first))
     }
 
@@ -239,8 +239,8 @@ impl System for Gitea {
 
     async fn rule(&self, (commit, first): &Self::Request, deadline: Instant) -> Result<Ruling, BackendError> {
         let told = format!("the statuses of commit {}, GET {}", commit.short(), first.path());
-        let mut so_far = Progress::default();
-        let read = |reply: &Reply, from: &Url| self.page(commit, reply, from, &mut so_far);
+        let mut progress = Progress::default();
+        let read = |reply: &Reply, from: &Url| self.page(commit, reply, from, &mut progress);
         let (statuses, secrets) = self.forge.list(first.clone(), deadline, read).await?;
         Ok(self.required.rule(&statuses, commit, &told, &secrets))
     }
@@ -261,7 +261,7 @@ mod tests {
     #[test]
     fn each_word_has_a_meaning() {
         use RulingState::{Failed, Passed, Pending};
-        let all = &[Accept::Skipped, Accept::Warning];
+        let all = &[GiteaAccept::Skipped, GiteaAccept::Warning];
         for (word, strict, lenient) in [
             ("success", Some(Passed), Some(Passed)),
             ("pending", Some(Pending), Some(Pending)),

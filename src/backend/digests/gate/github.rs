@@ -1,7 +1,7 @@
 //! GitHub, and GitHub Enterprise Server: the workflow runs, check runs and commit statuses of exactly one commit.
 //!
-//! What is required is named. Of each named thing the newest run counts; one that is not in the list is pending, since
-//! the list lags behind a push. Source: the REST API's reference, version 2022-11-28.
+//! The newest run of each required name counts. A name that is not listed is pending, since the list lags behind a push.
+//! Source: the REST API's reference, version 2022-11-28.
 
 mod access;
 mod documents;
@@ -20,16 +20,16 @@ use tokio::time::Instant;
 
 use self::{
     access::Access,
-    repository::Repository,
+    repository::GithubRepository,
     verdict::{CheckKind, Judge},
     walk::WalkBack,
 };
 use super::{
     Gate, GateQuery, Ruling, SystemConfig,
-    api::Api,
+    api::ForgeApi,
     combined::Rule,
     memory::{Remembered, RequestKey, System},
-    pattern::Pattern,
+    pattern::NamePattern,
     remembered,
 };
 use crate::{
@@ -46,9 +46,9 @@ use crate::{
     lang::template::{INPUT_SCOPE, Template, ValueContext},
 };
 
-/// What must have passed on GitHub. At least one of `workflows`, `checks` and `statuses` names something; all of it is
-/// required. A name stands as it is, or as a regular expression between slashes, of whose matches there must be one and
-/// all must have passed.
+/// What must have passed on GitHub. At least one of `workflows`, `checks` and `statuses` names something, and everything
+/// named is required. A name is exact, or a regular expression between slashes: something must match, and every match must
+/// have passed.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "GithubGate")]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -58,20 +58,20 @@ pub struct Config {
     pub(crate) api: String,
     /// `owner/name`, a template over `params` and `applicationSet`.
     pub(crate) repository: String,
-    /// The full commit that is asked about, a template.
+    /// The full commit in request, a template.
     #[serde(default = "default_sha")]
     pub(crate) sha: String,
     /// Workflows of GitHub Actions, by file name (`build.yml`), path or display name.
     #[serde(default)]
     pub(crate) workflows: Vec<String>,
-    /// Check runs, by name: the jobs of GitHub Actions, and what other apps report. Where workflows have jobs of one name,
-    /// those of all of them must pass.
+    /// Check runs, by name: the jobs of GitHub Actions, and the checks of other apps. If several workflows have a job of this
+    /// name, the jobs of all these workflows must pass.
     #[serde(default)]
     pub(crate) checks: Vec<String>,
     /// Commit statuses, by context.
     #[serde(default)]
     pub(crate) statuses: Vec<String>,
-    /// Only workflow runs that these events started, such as `push`. Without it those of any event.
+    /// Only workflow runs of these events count, such as `push`. Without it those of any event.
     #[serde(default)]
     pub(crate) events: Vec<String>,
     /// Conclusions that count as success besides `success`.
@@ -86,13 +86,13 @@ pub struct Config {
     /// A PEM file with certificates that are trusted besides the system's, relative to the configuration file.
     #[serde(default)]
     pub(crate) ca: Option<PathBuf>,
-    /// While the commit has not passed, take the newest of this many commits before it that has, along first parents:
+    /// While the commit has not passed, take the newest of this many earlier commits that has passed, along first parents:
     /// from 1 to 50.
     #[serde(default)]
     pub(crate) walk_back: Option<u8>,
 }
 
-/// How a run may end without having done anything.
+/// How a run may end with neither success nor failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Conclusion {
@@ -132,9 +132,9 @@ pub(crate) struct Github {
     access: Access,
     repository: Template,
     sha: Template,
-    workflows: Vec<Pattern>,
-    checks: Vec<Pattern>,
-    statuses: Vec<Pattern>,
+    workflows: Vec<NamePattern>,
+    checks: Vec<NamePattern>,
+    statuses: Vec<NamePattern>,
     events: Vec<String>,
     accept: Vec<Conclusion>,
 }
@@ -147,20 +147,20 @@ impl Github {
         path: &Path,
         problems: &mut Problems,
     ) -> Option<Self> {
-        let api = Api::build(&config.api, config.ca.as_ref(), context, path, problems);
+        let api = ForgeApi::build(&config.api, config.ca.as_ref(), context, path, problems);
         let template = |text: &str| Template::parse(text, ValueContext::Text, INPUT_SCOPE);
         let repository = problems.note(&path.key("repository"), template(&config.repository));
         if let Some(repository) = repository.as_ref().filter(|template| template.fixed_prefix() == template.source()) {
-            problems.note(&path.key("repository"), Repository::parse(repository.source()));
+            problems.note(&path.key("repository"), GithubRepository::parse(repository.source()));
         }
         let sha = problems.note(&path.key("sha"), template(&config.sha));
-        let workflows = Pattern::parse_all(&config.workflows, &path.key("workflows"), problems);
-        let checks = Pattern::parse_all(&config.checks, &path.key("checks"), problems);
-        let statuses = Pattern::parse_all(&config.statuses, &path.key("statuses"), problems);
+        let workflows = NamePattern::parse_all(&config.workflows, &path.key("workflows"), problems);
+        let checks = NamePattern::parse_all(&config.checks, &path.key("checks"), problems);
+        let statuses = NamePattern::parse_all(&config.statuses, &path.key("statuses"), problems);
         if config.workflows.is_empty() && config.checks.is_empty() && config.statuses.is_empty() {
             problems.error_with_help(
                 path,
-                "nothing is required, so nothing could pass",
+                "nothing is required, so no commit could pass",
                 "name what must succeed: `workflows: [build.yml]`, `checks: [\"build (linux)\"]` or `statuses: [ci/build]`",
             );
         }
@@ -191,7 +191,7 @@ impl Github {
 /// A commit of a repository.
 #[derive(Debug, Clone)]
 pub(crate) struct GithubRequest {
-    repository: Repository,
+    repository: GithubRepository,
     commit: Commit,
 }
 
@@ -199,12 +199,12 @@ pub(crate) struct GithubRequest {
 impl System for Github {
     type Request = GithubRequest;
 
-    async fn question(&self, asked: GateQuery<'_>) -> Result<GithubRequest, BackendError> {
+    async fn request(&self, query: GateQuery<'_>) -> Result<GithubRequest, BackendError> {
         let invalid = |what: &'static str| move |error: BackendError| error.within(what);
-        let repository = asked.context.render(&self.repository).await;
-        let repository = repository.and_then(|text| Ok(Repository::parse(&text)?));
+        let repository = query.context.render(&self.repository).await;
+        let repository = repository.and_then(|text| Ok(GithubRepository::parse(&text)?));
         let repository = repository.map_err(|error| error.within("repository").told(BackendError::invalid_input))?;
-        let commit = Commit::render(&self.sha, asked.context).await.map_err(invalid("sha"))?;
+        let commit = Commit::render(&self.sha, query.context).await.map_err(invalid("sha"))?;
         Ok(GithubRequest { repository, commit })
     }
 
@@ -214,22 +214,22 @@ impl System for Github {
         key.add(commit.as_str());
     }
 
-    /// Asks for all that is required of the commit.
-    async fn rule(&self, question: &GithubRequest, deadline: Instant) -> Result<Ruling, BackendError> {
-        let GithubRequest { repository, commit } = question;
+    /// Asks for everything that is required of the commit.
+    async fn rule(&self, request: &GithubRequest, deadline: Instant) -> Result<Ruling, BackendError> {
+        let GithubRequest { repository, commit } = request;
         let required = [
             (CheckKind::Workflow, &self.workflows),
             (CheckKind::Check, &self.checks),
             (CheckKind::Status, &self.statuses),
         ];
         let lists = required.into_iter().filter(|(_, names)| !names.is_empty()).map(async |(kind, names)| {
-            let things = match kind {
+            let entries = match kind {
                 CheckKind::Workflow => self.access.runs(repository, commit, &self.events, deadline).await,
                 CheckKind::Check => self.access.check_runs(repository, commit, names, deadline).await,
                 CheckKind::Status => self.access.statuses(repository, commit, deadline).await,
             };
-            match things {
-                Ok(things) => Judge { kind, repository, commit, accept: &self.accept }.judge(names, &things),
+            match entries {
+                Ok(entries) => Judge { kind, repository, commit, accept: &self.accept }.judge(names, &entries),
                 Err(error) => vec![Err(error)],
             }
         });
@@ -247,30 +247,30 @@ impl System for Github {
 
 fn credential(
     config: &Config,
-    api: Option<&Api>,
+    api: Option<&ForgeApi>,
     context: BuildContext<'_>,
     path: &Path,
     problems: &mut Problems,
 ) -> Option<Credential> {
     match (&config.token, &config.app) {
         (Some(_), Some(_)) => {
-            problems.error_with_help(path, "there are a `token` and an `app`", "keep one of them");
+            problems.error_with_help(path, "there are both a `token` and an `app`", "keep one of them");
             None
         }
         (Some(token), None) => Some(Credential::bearer(token, context.base, &path.key("token"), problems)),
         (None, Some(app)) => {
             let path = path.key("app");
             if app.api.is_some() {
-                problems.error(&path.key("api"), "the gate's own `api` says where the App buys its tokens");
+                problems.error(&path.key("api"), "the App uses the gate's own `api`; leave this key out");
             }
-            let app = github_app::App::new(app, &api?.base, api?.line(), context);
+            let app = github_app::App::new(app, &api?.base, api?.client(), context);
             problems.note(&path.key("privateKey"), app.check());
             Some(Credential::buying(app, context))
         }
         (None, None) => {
             problems.warning(
                 path,
-                "without a credential GitHub answers 60 questions an hour, and none about private repositories",
+                "without a credential GitHub answers 60 requests an hour, and none about private repositories",
                 "write `token: { file: … }`, or `app: { id: …, installation: …, privateKey: { file: … } }`",
             );
             None

@@ -1,4 +1,4 @@
-//! GitLab: the pipelines of a commit, of which the newest decides.
+//! GitLab: the newest pipeline of a commit decides.
 
 mod pipelines;
 
@@ -11,12 +11,12 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use self::pipelines::{Pipeline, Wanted};
+use self::pipelines::{GitlabPipeline, PipelineFilter};
 use super::{
     Gate, GateQuery, Ruling, SystemConfig,
     address::follow_header,
     api::document,
-    forge::{Credential, Field, Forge, Form},
+    forge::{Field, Forge, ForgeCredential, Form},
     memory::{RequestKey, System},
     paging::ListPage,
     remembered,
@@ -32,12 +32,12 @@ use crate::{
     lang::evaluator::Context,
 };
 
-/// The header with the number of all pipelines, which GitLab leaves out where there are very many.
+/// The header with the number of all pipelines. GitLab leaves it out for very long lists.
 const TOTAL: &str = "x-total";
-/// How child pipelines begin.
+/// The source of child pipelines.
 const CHILD: &str = "parent_pipeline";
 
-/// Which pipelines are asked for.
+/// The pipelines that count.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "GitlabGate")]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -53,18 +53,18 @@ pub struct Config {
     /// `refs/merge-requests/7/head`.
     #[serde(default, rename = "ref")]
     pub(crate) reference: Option<String>,
-    /// Only pipelines that began so count: `push`, `merge_request_event`, `schedule`, … Without it a commit's newest
-    /// pipeline decides, however it began. GitLab shows child pipelines only to who asks for `parent_pipeline` alone, so
-    /// that stands alone and without `mergeRequest`.
+    /// Only pipelines from these sources count: `push`, `merge_request_event`, `schedule`, … Without it the commit's newest
+    /// pipeline of any source decides. GitLab lists child pipelines only if `parent_pipeline` is the one source asked for,
+    /// so that source is used alone and without `mergeRequest`.
     #[serde(default)]
     pub(crate) sources: Option<Vec<String>>,
-    /// The number of a merge request, whose pipelines are asked for in place of the project's; a template. Pipelines in a
-    /// fork are found only so. Merged results pipelines build a merge commit, so they never count.
+    /// The number of a merge request, a template. Its pipelines are read in place of the project's; only so are pipelines in a
+    /// fork found. Merged results pipelines build a merge commit, so they never count.
     #[serde(default)]
     pub(crate) merge_request: Option<String>,
     /// What counts as passed besides `success`.
     #[serde(default)]
-    pub(crate) accept: Vec<Accept>,
+    pub(crate) accept: Vec<GitlabAccept>,
     /// A token that may read the project's pipelines (`read_api`). Without it GitLab is asked anonymously.
     #[serde(default)]
     pub(crate) token: Option<SecretRef>,
@@ -76,11 +76,11 @@ pub struct Config {
     pub(crate) ca: Option<PathBuf>,
 }
 
-/// An end of a pipeline that is no success by itself.
+/// An end of a pipeline that is not a success by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[schemars(rename = "GitlabAccept")]
 #[serde(rename_all = "camelCase")]
-pub(crate) enum Accept {
+pub(crate) enum GitlabAccept {
     /// Nothing was run, as for `[skip ci]`.
     Skipped,
 }
@@ -118,7 +118,7 @@ pub struct Gitlab {
     reference: Option<Field>,
     merge_request: Option<Field>,
     sources: Vec<String>,
-    accept: Vec<Accept>,
+    accept: Vec<GitlabAccept>,
 }
 
 impl Gitlab {
@@ -126,20 +126,24 @@ impl Gitlab {
     pub fn build(config: &Config, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Self> {
         let mut field = |source: &str, key| Field::build(source, key, path, problems);
         let (project, sha) = (field(&config.project, "project"), field(&config.sha, "sha"));
-        // Whether it is there, and whether it is right.
+        // `Err` for a field that is set and wrong.
         let mut optional =
             |source: &Option<String>, key| source.as_ref().map(|source| field(source, key).ok_or(())).transpose();
         let reference = optional(&config.reference, "ref");
         let merge_request = optional(&config.merge_request, "mergeRequest");
         let sources = config.sources.clone().unwrap_or_default();
         if config.sources.as_ref().is_some_and(Vec::is_empty) {
-            problems.error_with_help(&path.key("sources"), "an empty list lets no pipeline count", "leave the key out");
+            problems.error_with_help(
+                &path.key("sources"),
+                "with an empty list no pipeline counts",
+                "leave the key out",
+            );
         }
         let child = sources.iter().position(|source| source == CHILD);
         if let Some(index) = child.filter(|_| sources.len() > 1 || config.merge_request.is_some()) {
             problems.error_with_help(
                 &path.key("sources").index(index),
-                "GitLab tells child pipelines only to who asks a project for them alone, so none would ever be seen here",
+                "GitLab lists child pipelines only if they alone are asked for, so none would ever be seen here",
                 "give them a gate of their own: `all: [ { gitlab: { sources: [parent_pipeline], … } }, { gitlab: … } ]`",
             );
         }
@@ -147,7 +151,7 @@ impl Gitlab {
             if source.is_empty() || !source.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_') {
                 problems.error_with_help(
                     &path.key("sources").index(index),
-                    format!("`{source}` is none of GitLab's words"),
+                    format!("`{source}` is not a source that GitLab knows"),
                     "they are `push`, `web`, `schedule`, `api`, `trigger`, `merge_request_event`, …",
                 );
             }
@@ -159,7 +163,7 @@ impl Gitlab {
         let credential = config
             .token
             .as_ref()
-            .map(|token| Credential::build(header, form, token, context, &path.key("token"), problems));
+            .map(|token| ForgeCredential::build(header, form, token, context, &path.key("token"), problems));
         let forge = Forge::build("gitlab", &config.api, config.ca.as_ref(), credential, context, path, problems);
         let (reference, merge_request) = (reference.ok()?, merge_request.ok()?);
         let accept = config.accept.clone();
@@ -167,7 +171,7 @@ impl Gitlab {
     }
 }
 
-/// Which pipelines are asked for.
+/// One request for pipelines.
 #[derive(Debug)]
 pub struct GitlabRequest {
     commit: Commit,
@@ -187,12 +191,12 @@ async fn optional(field: Option<&Field>, context: &Context) -> Result<Option<Str
 impl System for Gitlab {
     type Request = GitlabRequest;
 
-    async fn question(&self, asked: GateQuery<'_>) -> Result<GitlabRequest, BackendError> {
+    async fn request(&self, query: GateQuery<'_>) -> Result<GitlabRequest, BackendError> {
         let within = |error: BackendError| error.within("gitlab");
-        let commit = self.sha.commit(asked.context).await.map_err(within)?;
-        let project = self.project.names(asked.context).await.map_err(within)?.join("/");
-        let reference = optional(self.reference.as_ref(), asked.context).await.map_err(within)?;
-        let number = optional(self.merge_request.as_ref(), asked.context).await.map_err(within)?;
+        let commit = self.sha.commit(query.context).await.map_err(within)?;
+        let project = self.project.names(query.context).await.map_err(within)?.join("/");
+        let reference = optional(self.reference.as_ref(), query.context).await.map_err(within)?;
+        let number = optional(self.merge_request.as_ref(), query.context).await.map_err(within)?;
         let first = if let Some(number) = &number {
             if number.parse::<u64>().is_err() || number.starts_with(['0', '+']) {
                 let shown: String = number.chars().take(40).collect();
@@ -202,13 +206,13 @@ impl System for Gitlab {
             let segments = ["projects", &project, "merge_requests", number, "pipelines"];
             self.forge.url(&segments, &[("per_page", "100")])
         } else {
-            let mut query = vec![("sha", commit.as_str())];
-            query.extend(reference.as_deref().map(|reference| ("ref", reference)));
+            let mut pairs = vec![("sha", commit.as_str())];
+            pairs.extend(reference.as_deref().map(|reference| ("ref", reference)));
             if let [source] = &self.sources[..] {
-                query.push(("source", source));
+                pairs.push(("source", source));
             }
-            query.extend([("order_by", "id"), ("sort", "desc"), ("per_page", "100")]);
-            self.forge.url(&["projects", &project, "pipelines"], &query)
+            pairs.extend([("order_by", "id"), ("sort", "desc"), ("per_page", "100")]);
+            self.forge.url(&["projects", &project, "pipelines"], &pairs)
         };
         Ok(GitlabRequest { commit, reference, first })
     }
@@ -219,20 +223,21 @@ impl System for Gitlab {
         key.add(first.as_str());
     }
 
-    async fn rule(&self, question: &GitlabRequest, deadline: Instant) -> Result<Ruling, BackendError> {
-        let GitlabRequest { commit, reference, first } = question;
+    async fn rule(&self, request: &GitlabRequest, deadline: Instant) -> Result<Ruling, BackendError> {
+        let GitlabRequest { commit, reference, first } = request;
         let path = first.path();
         let told = format!("the pipelines of commit {}, GET {path}", commit.short());
         let mut totals = Vec::new();
         let read = |reply: &Reply, from: &Url| {
             totals.extend(total::in_header(&reply.headers, TOTAL)?);
-            Ok(ListPage { items: document::<Vec<Pipeline>>(reply)?, next: next_page(reply, from)? })
+            Ok(ListPage { items: document::<Vec<GitlabPipeline>>(reply)?, next: next_page(reply, from)? })
         };
         let (pipelines, secrets) = self.forge.list(first.clone(), deadline, read).await?;
-        let distinct: HashSet<u64> = pipelines.iter().map(Pipeline::id).collect();
-        total::check(&totals, distinct.len()).map_err(|error| self.forge.told(path, error))?;
-        let wanted = Wanted { commit, reference: reference.as_deref(), sources: &self.sources, accept: &self.accept };
-        wanted.rule(&pipelines, &told, &self.forge, &secrets).map_err(|error| self.forge.told(path, error))
+        let distinct: HashSet<u64> = pipelines.iter().map(GitlabPipeline::id).collect();
+        total::check(&totals, distinct.len()).map_err(|error| self.forge.at_list(path, error))?;
+        let filter =
+            PipelineFilter { commit, reference: reference.as_deref(), sources: &self.sources, accept: &self.accept };
+        filter.rule(&pipelines, &told, &self.forge, &secrets).map_err(|error| self.forge.at_list(path, error))
     }
 
     fn is_low(&self, _: &GitlabRequest) -> bool {
@@ -245,7 +250,7 @@ impl System for Gitlab {
     }
 }
 
-/// Where the list goes on. A proxy that drops `Link` would leave a part for the whole, hence the second look.
+/// The next page. `X-Next-Page` is compared, since a proxy that drops `Link` would make a part look like the whole list.
 fn next_page(reply: &Reply, from: &Url) -> Result<Option<Url>, BackendError> {
     let next = follow_header(&reply.headers, from, |_| false)?;
     if next.is_some() {

@@ -1,6 +1,5 @@
-//! What gates said, for as long as it holds: what passed has passed, what failed may be run again, and what is pending
-//! is asked each time, unless little is left of what the system allows. Equal questions that are asked at once are asked
-//! once.
+//! Remembers rulings: *passed* for long, *failed* briefly, since somebody may run it again. *Pending* is asked each time,
+//! unless the system's rate limit is nearly used up. Equal requests at the same time are sent once.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -18,15 +17,15 @@ use crate::{
     flight::{FlightGuard, Flights, wait::wait},
 };
 
-/// For how long a commit that passed is known to have passed.
+/// How long *passed* is remembered.
 const PASSED_FOR: Duration = Duration::from_mins(10);
-/// For how long a commit that failed is taken to be failed: a run may be repeated.
+/// How long *failed* is remembered: a run may be repeated.
 const FAILED_FOR: Duration = Duration::from_mins(1);
-/// How much longer all that holds while little is left of what the system allows.
+/// How many times longer rulings are remembered while the rate limit is nearly used up.
 const STRETCH: u32 = 4;
-/// Only then a pending commit is taken to be pending: for the time after which it is asked about again, stretched.
+/// How long *pending* is remembered, times [`STRETCH`], while the rate limit is nearly used up; otherwise not at all.
 const PENDING_FOR: Duration = Duration::from_secs(15);
-/// How many rulings are remembered; those looked at least leave first.
+/// How many rulings are remembered; the least used leave first.
 const MAX_RULINGS: u64 = 4096;
 
 type Key = [u8; 32];
@@ -57,45 +56,45 @@ impl RequestKey {
     }
 }
 
-/// A system that rules on commits. What is asked is written out first, so that it is known for what it is: however the
-/// parameters differ that it is made of, an equal question is asked once.
+/// A CI system. A query is first turned into a request, so that equal requests are sent once, whichever parameters they
+/// come from.
 #[async_trait]
 pub trait System: fmt::Debug + Send + Sync + 'static {
-    /// What is asked, with every parameter in its place.
+    /// What is asked, with all parameters filled in.
     type Request: Send + Sync + 'static;
 
-    /// The question that `asked` comes down to.
+    /// The request that `query` makes.
     ///
     /// # Errors
-    /// When the parameters do not make one.
-    async fn question(&self, asked: GateQuery<'_>) -> Result<Self::Request, BackendError>;
+    /// When the parameters do not make a request.
+    async fn request(&self, query: GateQuery<'_>) -> Result<Self::Request, BackendError>;
 
     /// Adds to `key` what identifies `request` to this system: all that its ruling depends on, but for secrets.
     fn write_key(request: &Self::Request, key: &mut RequestKey);
 
-    /// Asks for CI's word by `deadline`. Read only.
+    /// Asks CI for its ruling by `deadline`, without changing anything.
     ///
     /// # Errors
     /// When there is no clear answer.
-    async fn rule(&self, question: &Self::Request, deadline: Instant) -> Result<Ruling, BackendError>;
+    async fn rule(&self, request: &Self::Request, deadline: Instant) -> Result<Ruling, BackendError>;
 
-    /// Whether little is left of what the system allows whoever asks `question`.
-    fn is_low(&self, question: &Self::Request) -> bool;
+    /// Whether the rate limit that applies to `request` is nearly used up.
+    fn is_low(&self, request: &Self::Request) -> bool;
 
-    /// Whether what is asked depends on the ApplicationSet's name.
+    /// Whether the request depends on the ApplicationSet's name.
     fn reads_application_set(&self) -> bool;
 }
 
-/// A system whose rulings are remembered by what was asked.
+/// A system whose rulings are remembered by request.
 #[derive(Debug)]
 pub struct Remembered<S> {
     /// The system itself.
     pub(crate) system: Arc<S>,
-    kept: RememberedRulings,
+    remembered: RememberedRulings,
     flights: Flights<Key, Key, Result<Ruling, BackendError>>,
 }
 
-/// The rulings that hold, and since when.
+/// The remembered rulings, with the time of each.
 #[derive(Clone)]
 struct RememberedRulings {
     rulings: Bounded<Key, (Ruling, Timestamp)>,
@@ -103,41 +102,42 @@ struct RememberedRulings {
 }
 
 impl<S: System> Remembered<S> {
-    /// `system`, with a memory by `clock`.
+    /// `system`, with an empty memory.
     #[must_use]
     pub fn new(system: S, clock: &Arc<dyn Clock>) -> Self {
-        let kept = RememberedRulings { rulings: bounded_cache::new(MAX_RULINGS), clock: Arc::clone(clock) };
-        Self { system: Arc::new(system), kept, flights: Flights::default() }
+        let remembered = RememberedRulings { rulings: bounded_cache::new(MAX_RULINGS), clock: Arc::clone(clock) };
+        Self { system: Arc::new(system), remembered, flights: Flights::default() }
     }
 
-    /// The ruling on `question`: a remembered one if that will do, else what the system says. Whoever asks the same
-    /// meanwhile waits for it too.
+    /// The ruling on `request`: a remembered one if `query` allows, otherwise from the system. Callers with an equal request
+    /// wait for the same run.
     ///
     /// # Errors
-    /// When the system gives no clear answer in time, which is not remembered.
-    pub(crate) async fn ruling(&self, question: S::Request, asked: GateQuery<'_>) -> Result<Ruling, BackendError> {
+    /// When the system gives no clear answer in time. Errors are not remembered.
+    pub(crate) async fn ruling(&self, request: S::Request, query: GateQuery<'_>) -> Result<Ruling, BackendError> {
         let mut key = RequestKey::default();
-        S::write_key(&question, &mut key);
+        S::write_key(&request, &mut key);
         let key = key.finish();
-        if !asked.may_reuse {
-            // A question that began earlier may not know what this one is about.
+        if !query.may_reuse {
+            // A request that began earlier may have missed the change that this query is about.
             self.flights.supersede(|flying| *flying == key, || ());
-        } else if let Some(ruling) = self.kept.recall(&key, || self.system.is_low(&question)) {
+        } else if let Some(ruling) = self.remembered.recall(&key, || self.system.is_low(&request)) {
             return Ok(ruling);
         }
-        let (question, deadline) = (Arc::new(question), asked.deadline);
+        let (request, deadline) = (Arc::new(request), query.deadline);
         let join = || {
-            let (system, kept, question) = (Arc::clone(&self.system), self.kept.clone(), Arc::clone(&question));
-            let work = move |seat: FlightGuard<_, _, _>| async move {
-                let ruling = system.rule(&question, deadline).await;
-                seat.land(|is_current| {
+            let (system, remembered, request) =
+                (Arc::clone(&self.system), self.remembered.clone(), Arc::clone(&request));
+            let work = move |guard: FlightGuard<_, _, _>| async move {
+                let ruling = system.rule(&request, deadline).await;
+                guard.land(|is_current| {
                     if let (Ok(ruling), true) = (&ruling, is_current) {
-                        kept.keep(key, ruling);
+                        remembered.remember(key, ruling);
                     }
                 });
                 ruling
             };
-            let known = || asked.may_reuse.then(|| self.kept.recall(&key, || false)).flatten();
+            let known = || query.may_reuse.then(|| self.remembered.recall(&key, || false)).flatten();
             self.flights.join(key, || known().map(Ok), || key, work)
         };
         wait(join, deadline).await
@@ -152,12 +152,12 @@ impl RememberedRulings {
         (age < life || age < stretched && is_low()).then_some(ruling)
     }
 
-    fn keep(&self, key: Key, ruling: &Ruling) {
+    fn remember(&self, key: Key, ruling: &Ruling) {
         self.rulings.insert(key, (ruling.clone(), self.clock.now()));
     }
 }
 
-/// For how long a ruling holds, and for how long while little is left.
+/// How long a ruling is remembered, and how long while the rate limit is nearly used up.
 const fn lives(state: RulingState) -> (Duration, Duration) {
     let (life, base) = match state {
         RulingState::Passed => (PASSED_FOR, PASSED_FOR),
@@ -169,23 +169,23 @@ const fn lives(state: RulingState) -> (Duration, Duration) {
 
 #[async_trait]
 impl<S: System> Gate for Remembered<S> {
-    async fn ask(&self, asked: GateQuery<'_>) -> Result<Ruling, BackendError> {
-        self.ruling(self.system.question(asked).await?, asked).await
+    async fn ask(&self, query: GateQuery<'_>) -> Result<Ruling, BackendError> {
+        self.ruling(self.system.request(query).await?, query).await
     }
 
     fn reads_application_set(&self) -> bool {
         self.system.reads_application_set()
     }
 
-    /// Forgets all rulings, those too that are asked for right now.
+    /// Forgets all rulings, also those of requests in flight.
     fn forget(&self) {
-        self.flights.supersede(|_| true, || self.kept.rulings.invalidate_all());
+        self.flights.supersede(|_| true, || self.remembered.rulings.invalidate_all());
     }
 }
 
 impl fmt::Debug for RememberedRulings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Kept").field("rulings", &self.rulings.entry_count()).finish_non_exhaustive()
+        f.debug_struct("RememberedRulings").field("rulings", &self.rulings.entry_count()).finish_non_exhaustive()
     }
 }
 
@@ -231,7 +231,7 @@ mod tests {
         assert_eq!(key(&[Some("ab")]), keys[3]);
     }
 
-    /// Says what it is told to say, after a while; and how often it was asked.
+    /// Answers a given state after a given time, and counts its requests.
     #[derive(Debug)]
     struct Oracle {
         says: Mutex<Option<RulingState>>,
@@ -244,7 +244,7 @@ mod tests {
     impl System for Oracle {
         type Request = ();
 
-        async fn question(&self, _: GateQuery<'_>) -> Result<(), BackendError> {
+        async fn request(&self, _: GateQuery<'_>) -> Result<(), BackendError> {
             Ok(())
         }
 

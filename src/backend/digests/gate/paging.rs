@@ -7,30 +7,30 @@ use crate::{
     domain::{error::BackendError, secret::Secrets},
 };
 
-/// How many pages are followed. A list that goes on is not known whole.
+/// How many pages are read. A longer list is an error, since a part of it would be known only.
 const MAX_PAGES: usize = 20;
 
-/// A part of a list.
+/// One page of a list.
 #[derive(Debug)]
 pub(crate) struct ListPage<T> {
-    /// What stands in it.
+    /// Its items.
     pub(crate) items: Vec<T>,
-    /// Where the next part is, if there is one.
+    /// The next page, if there is one.
     pub(crate) next: Option<Url>,
 }
 
-/// The list that begins at `first`, all of it, as `get` asks for its pages and `read` makes items of each; and what must
-/// not be told of it.
+/// All items of the list that begins at `first`, and the secrets that messages about it must not show. `get` asks for a
+/// page, `read` makes items of it.
 ///
 /// # Errors
 /// When a page is missing, or the list does not end.
-pub(crate) async fn list<T, GateQuery>(
+pub(crate) async fn list<T, PageFuture>(
     first: Url,
-    get: impl Fn(Url) -> GateQuery,
+    get: impl Fn(Url) -> PageFuture,
     mut read: impl FnMut(&Reply, &Url) -> Result<ListPage<T>, BackendError>,
 ) -> Result<(Vec<T>, Secrets), BackendError>
 where
-    GateQuery: Future<Output = Result<Reply, BackendError>>,
+    PageFuture: Future<Output = Result<Reply, BackendError>>,
 {
     let (mut items, mut seen, mut secrets) = (Vec::new(), Vec::new(), Secrets::default());
     let mut next = Some(first);

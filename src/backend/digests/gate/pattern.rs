@@ -1,23 +1,23 @@
-//! Names that a gate requires: as they are, or a regular expression between slashes.
+//! Names that a gate requires: exact, or as a regular expression between slashes.
 
 use regex::Regex;
 
 use crate::domain::problem::{Path, Problems};
 
-/// What a name must be.
+/// A required name.
 #[derive(Debug, Clone)]
-pub(crate) enum Pattern {
+pub(crate) enum NamePattern {
     /// Exactly this.
     Exact(String),
-    /// `/…/`: anything that the expression finds a match in; it is anchored only by its own `^` and `$`.
+    /// `/…/`: the expression matches anywhere in a name, unless it has `^` and `$`.
     Regex(Regex),
 }
 
-impl Pattern {
+impl NamePattern {
     /// Reads `build` or `/^build-/`.
     ///
     /// # Errors
-    /// When it is empty, or no regular expression.
+    /// When the text is empty or not a regular expression.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         if text.trim().is_empty() {
             return Err("a name is empty".to_owned());
@@ -31,13 +31,13 @@ impl Pattern {
         }
     }
 
-    /// Reads the list at `path`, and notes there what is wrong with each.
+    /// Reads the list at `path`, and notes the problems of each entry there.
     pub(crate) fn parse_all(texts: &[String], path: &Path, problems: &mut Problems) -> Vec<Self> {
         let parsed = texts.iter().enumerate().map(|(index, text)| problems.note(&path.index(index), Self::parse(text)));
         parsed.collect::<Vec<_>>().into_iter().flatten().collect()
     }
 
-    /// Whether `name` is meant.
+    /// Whether `name` matches.
     #[must_use]
     pub(crate) fn matches(&self, name: &str) -> bool {
         match self {
@@ -47,7 +47,7 @@ impl Pattern {
     }
 }
 
-impl std::fmt::Display for Pattern {
+impl std::fmt::Display for NamePattern {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Exact(exact) => f.write_str(exact),
@@ -62,13 +62,13 @@ mod tests {
 
     #[test]
     fn exact_or_between_slashes() {
-        let matches = |pattern: &str, name: &str| Pattern::parse(pattern).unwrap().matches(name);
+        let matches = |pattern: &str, name: &str| NamePattern::parse(pattern).unwrap().matches(name);
         assert!(matches("build", "build") && !matches("build", "build-2") && !matches("build.", "build2"));
         assert!(matches("/^build( \\(.*\\))?$/", "build (linux)") && !matches("/^build$/", "rebuild"));
         assert!(matches("/build/", "rebuild"), "anchored as written");
         assert!(matches("ci/build", "ci/build") && matches("/", "/"));
         for (bad, says) in [("", "empty"), ("//", "match everything"), ("/(/", "unclosed group")] {
-            let error = Pattern::parse(bad).unwrap_err();
+            let error = NamePattern::parse(bad).unwrap_err();
             assert!(error.contains(says), "{error}");
         }
     }

@@ -1,11 +1,11 @@
-//! A tag that was opened: whether it is wanted, and the parameter set that is made of it.
+//! An opened tag: whether its contents fit, and its parameter set.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use semver::Version;
 use serde_json::{Map, Value, json};
 
-use super::{pattern::Pattern, selection::Candidate};
+use super::{pattern::GlobPattern, selection::Candidate};
 use crate::{
     backend::digests::source,
     clients::oci::{Contents, Reference, Target},
@@ -15,14 +15,14 @@ use crate::{
     },
 };
 
-/// What must be inside.
+/// What the contents of a tag must have.
 #[derive(Debug)]
-pub(super) struct Inside {
-    annotations: Vec<(String, Pattern)>,
+pub(super) struct ContentFilter {
+    annotations: Vec<(String, GlobPattern)>,
     artifact_type: Option<String>,
 }
 
-impl Inside {
+impl ContentFilter {
     /// Parses the patterns; `path` is the list's.
     pub(crate) fn build(
         annotations: &BTreeMap<String, String>,
@@ -32,27 +32,27 @@ impl Inside {
     ) -> Self {
         let mut patterns = Vec::new();
         for (name, pattern) in annotations {
-            let pattern = problems.note(&path.key("annotations").key(name), Pattern::parse(pattern));
+            let pattern = problems.note(&path.key("annotations").key(name), GlobPattern::parse(pattern));
             patterns.extend(pattern.map(|pattern| (name.clone(), pattern)));
         }
         if artifact_type.is_some_and(|name| !name.contains('/')) {
             problems.error_with_help(
                 &path.key("artifactType"),
-                "it is no media type",
+                "it is not a media type",
                 "write it whole, such as `application/vnd.cncf.helm.config.v1+json`",
             );
         }
         Self { annotations: patterns, artifact_type: artifact_type.map(str::to_owned) }
     }
 
-    /// Whether anything will do, so that nobody need look.
+    /// Whether any contents fit.
     pub(crate) const fn is_any(&self) -> bool {
         self.annotations.is_empty() && self.artifact_type.is_none()
     }
 
-    /// Whether it is in `contents`.
+    /// Whether `contents` fit.
     pub(crate) fn fits(&self, contents: &Contents) -> bool {
-        let has = |(name, pattern): &(String, Pattern)| {
+        let has = |(name, pattern): &(String, GlobPattern)| {
             contents.told_annotations().get(name).is_some_and(|value| pattern.fits(value))
         };
         let is_type = self.artifact_type.as_ref().is_none_or(|wanted| contents.artifact_type.as_ref() == Some(wanted));
@@ -60,17 +60,17 @@ impl Inside {
     }
 }
 
-/// A tag, what it stands for, and what that holds.
+/// A tag, with its digest and contents.
 #[derive(Debug)]
-pub(super) struct Opened {
+pub(super) struct OpenedTag {
     pub(crate) candidate: Candidate,
     pub(crate) reference: Reference,
     pub(crate) target: Target,
     pub(crate) contents: Arc<Contents>,
 }
 
-impl Opened {
-    /// What is answered of it.
+impl OpenedTag {
+    /// Its parameter set.
     pub(crate) fn into_set(self) -> ParameterSet {
         let Self { candidate, reference, target, contents } = self;
         let mut set = Map::new();

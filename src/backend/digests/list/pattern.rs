@@ -1,16 +1,16 @@
-//! Patterns: `*` stands for any text, `?` for one character, and everything else for itself.
+//! Patterns: `*` stands for any text, `?` for one character. Every other character matches only itself.
 
 use regex::Regex;
 
-/// A pattern of a whole text, with a group for each wildcard.
+/// A pattern for a whole text, with a group for each wildcard.
 #[derive(Debug)]
-pub(super) struct Pattern(Regex);
+pub(super) struct GlobPattern(Regex);
 
-impl Pattern {
+impl GlobPattern {
     /// Parses a pattern of any text.
     ///
     /// # Errors
-    /// When it is too long to be one.
+    /// When it is too long.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let parts = text.chars().map(|c| match c {
             '*' => "(.*)".to_owned(),
@@ -27,7 +27,7 @@ impl Pattern {
     /// When no tag can fit it.
     pub(crate) fn of_tags(text: &str) -> Result<Self, String> {
         if text.is_empty() {
-            return Err("the pattern is empty, and no tag is".to_owned());
+            return Err("the pattern is empty, and fits no tag".to_owned());
         }
         check_tag_part(text)?;
         Self::parse(text)
@@ -38,23 +38,23 @@ impl Pattern {
         self.0.is_match(text)
     }
 
-    /// What the wildcards stand for in `text`, if it fits.
+    /// The texts that the wildcards match, if `text` fits.
     pub(crate) fn captures<'a>(&self, text: &'a str) -> Option<Vec<&'a str>> {
         let found = self.0.captures(text)?;
         Some(found.iter().skip(1).map(|part| part.map_or("", |part| part.as_str())).collect())
     }
 }
 
-/// Checks a part of a pattern of tags: with what no tag can hold it would select nothing, which deletes.
+/// Checks a part of a pattern of tags. A character that no tag can have would select nothing, and so delete Applications.
 ///
 /// # Errors
-/// When it holds such a character.
+/// When it has such a character.
 pub(super) fn check_tag_part(text: &str) -> Result<(), String> {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '*' | '?');
     match text.chars().find(|c| !fits(*c)) {
         None => Ok(()),
         Some(c) => Err(format!(
-            "`{}` fits no tag, which holds no `{}`; a pattern has `*` and `?`, and `regex` has more",
+            "`{}` fits no tag: tags have no `{}`; a pattern knows `*` and `?` only, otherwise use `regex`",
             text.chars().take(80).collect::<String>().escape_debug(),
             c.escape_debug()
         )),
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wildcards_and_what_they_stand_for() {
+    fn wildcards_match_and_capture() {
         for (pattern, text, captures) in [
             ("pr-*-?", "pr-12-a", Some(vec!["12", "a"])),
             ("*", "", Some(vec![""])),
@@ -78,13 +78,13 @@ mod tests {
             ("[a]+(b)", "[a]+(b)", Some(vec![])),
             ("?", "ü", Some(vec!["ü"])),
         ] {
-            let pattern = Pattern::parse(pattern).unwrap();
+            let pattern = GlobPattern::parse(pattern).unwrap();
             assert_eq!(pattern.captures(text), captures, "{pattern:?} {text}");
             assert_eq!(pattern.fits(text), captures.is_some());
         }
         for bad in ["", "[ab]", "a/b", "{a,b}", "a\\*", "ü"] {
-            assert!(Pattern::of_tags(bad).unwrap_err().contains("no tag"), "{bad}");
+            assert!(GlobPattern::of_tags(bad).unwrap_err().contains("no tag"), "{bad}");
         }
-        assert!(Pattern::parse(&"*".repeat(1_000_000)).is_err());
+        assert!(GlobPattern::parse(&"*".repeat(1_000_000)).is_err());
     }
 }

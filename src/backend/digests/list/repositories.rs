@@ -1,4 +1,4 @@
-//! Which repositories: those that are called by name, and those of a registry's catalogue that fit a pattern.
+//! The repositories of a list: by name, or by a pattern over a registry's catalogue.
 
 use std::fmt;
 
@@ -23,14 +23,14 @@ use crate::{
     },
 };
 
-/// What it means that a repository does not exist, or that no repository fits a pattern.
+/// What it means if a repository does not exist, or if no repository fits a pattern.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum MissingRepository {
-    /// Its name is wrong, or a right is missing.
+    /// An error: its name is wrong, or a right is missing.
     #[default]
     Error,
-    /// It has no tags.
+    /// The repository has no tags.
     Absent,
 }
 
@@ -43,13 +43,13 @@ pub(super) struct Repositories {
 
 /// A repository whose tags are wanted.
 #[derive(Debug, Clone)]
-pub(super) struct Repository {
+pub(super) struct ListedRepository {
     /// The registry's host.
     pub(crate) registry: String,
     /// The name within it.
     pub(crate) name: String,
-    /// Whether only the catalogue names it, which may be behind.
-    is_found: bool,
+    /// Whether only the catalogue names it. The catalogue may be out of date.
+    is_from_catalogue: bool,
 }
 
 impl Repositories {
@@ -66,16 +66,16 @@ impl Repositories {
         Self { templates, missing }
     }
 
-    /// The repositories that are meant now, each once, in the order of the configuration and then of their names.
+    /// The repositories for `query`, each once, in the order of the configuration and then by name.
     ///
     /// # Errors
-    /// When the parameters make no name, or a catalogue is not known whole.
+    /// When the parameters make no valid name, or a catalogue is not known whole.
     pub(crate) async fn find(
         &self,
         query: &Query,
         evaluator: &Evaluator,
         registries: &Registries,
-    ) -> Result<Vec<Repository>, BackendError> {
+    ) -> Result<Vec<ListedRepository>, BackendError> {
         let context = Context::of_input(query, evaluator);
         let invalid = |error: String| BackendError::invalid_input(format!("repositories: {error}"));
         let mut all = IndexMap::<(String, String), bool>::new();
@@ -95,7 +95,10 @@ impl Repositories {
                 all.insert((registry.to_owned(), name), false);
             }
         }
-        Ok(all.into_iter().map(|((registry, name), is_found)| Repository { registry, name, is_found }).collect())
+        Ok(all
+            .into_iter()
+            .map(|((registry, name), is_from_catalogue)| ListedRepository { registry, name, is_from_catalogue })
+            .collect())
     }
 
     /// The names in the catalogue of `registry` that fit `pattern`, in order.
@@ -110,7 +113,7 @@ impl Repositories {
         let glob = glob.map_err(|error| BackendError::invalid_input(error.to_string()))?.compile_matcher();
         let mut names = registries.repositories(registry, query.deadline).await.map_err(|mut error| {
             if matches!(error.kind, ErrorKind::Denied | ErrorKind::InvalidOutput) {
-                error.message.push_str("; not every registry tells its catalogue: if so, name the repositories");
+                error.message.push_str("; some registries offer no catalogue: if so, name the repositories");
             }
             error
         })?;
@@ -118,43 +121,43 @@ impl Repositories {
         names.sort_unstable();
         if let Some(name) = names.iter().find(|name| !is_repository(name)) {
             let shown: String = name.chars().take(80).collect();
-            let why = format!("registry {registry}: its catalogue: `{}` is no repository", shown.escape_debug());
+            let why = format!("registry {registry}: its catalogue: `{}` is not a repository", shown.escape_debug());
             return Err(BackendError::invalid_output(why));
         }
         if names.is_empty() && self.missing == MissingRepository::Error {
             return Err(unclear(
                 &format!("the repositories {registry}/{pattern}"),
-                "none of the catalogue fits; is the pattern right, and may the credential see them?",
+                "no repository of the catalogue fits; is the pattern right, and may the credential see the repositories?",
             ));
         }
         Ok(names)
     }
 
-    /// What it means that the registry denies `repository`: no tags, unless that is an error.
+    /// The tags of a `repository` that does not exist: none.
     ///
     /// # Errors
-    /// When it is one.
-    pub(crate) fn miss(&self, repository: &Repository, missing: Missing) -> Result<Vec<String>, BackendError> {
-        if repository.is_found || self.missing == MissingRepository::Absent {
+    /// When a missing repository is an error.
+    pub(crate) fn miss(&self, repository: &ListedRepository, missing: Missing) -> Result<Vec<String>, BackendError> {
+        if repository.is_from_catalogue || self.missing == MissingRepository::Absent {
             return Ok(Vec::new());
         }
         Err(unclear(&format!("the tags of {repository}"), missing.as_str()))
     }
 
-    /// Whether they depend on the ApplicationSet's name.
+    /// Whether the repositories depend on the ApplicationSet's name.
     pub(crate) fn reads_application_set(&self) -> bool {
         self.templates.iter().any(Template::reads_application_set)
     }
 }
 
-impl fmt::Display for Repository {
+impl fmt::Display for ListedRepository {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.registry, self.name)
     }
 }
 
 fn unclear(asked: &str, answered: &str) -> BackendError {
-    let message = format!("{asked}: {answered}; `missingRepository: absent` takes that for no tags");
+    let message = format!("{asked}: {answered}; with `missingRepository: absent` the repository has no tags");
     BackendError { evidence: vec![Evidence::unknown(asked, answered)], ..BackendError::invalid_output(message) }
 }
 
@@ -180,16 +183,16 @@ fn is_pattern(name: &str) -> bool {
     name.contains(['*', '?'])
 }
 
-/// Checks that `name` can be a repository's, or that one may fit it.
+/// Checks that `name` is a repository's, or a pattern that a repository may fit.
 fn check(name: &str) -> Result<(), String> {
     check_part(name)?;
     if is_repository(&name.replace(['*', '?'], "a")) {
         return Ok(());
     }
-    Err(format!("`{}` is no repository", name.escape_debug()))
+    Err(format!("`{}` is not a repository", name.escape_debug()))
 }
 
-/// Checks the characters of what stands before the first parameter.
+/// Checks the characters before the first parameter.
 fn check_part(name: &str) -> Result<(), String> {
     let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '.' | '_' | '-' | '/' | '*' | '?');
     if name.chars().all(fits) {
@@ -197,7 +200,7 @@ fn check_part(name: &str) -> Result<(), String> {
     }
     let shown: String = name.chars().take(80).collect();
     Err(format!(
-        "`{}` is no repository: lower-case letters, digits and single separators, and `*`, `**` and `?` for a pattern; \
+        "`{}` is not a repository: lower-case letters, digits and single separators, and `*`, `**` and `?` for a pattern; \
          tags are selected with `tags`",
         shown.escape_debug()
     ))
@@ -208,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_patterns_and_what_is_neither() {
+    fn names_and_patterns_are_accepted_and_others_refused() {
         for good in ["a.example/x", "a.example/*", "a.example/**/front", "a.example/x-?/*-y", "h:5000/{{ params.x }}/y"]
         {
             assert!(parse(good).is_ok(), "{good}: {:?}", parse(good));
@@ -217,14 +220,14 @@ mod tests {
             ("front", "registry's host"),
             ("org/front", "registry's host"),
             ("{{ params.x }}/front", "registry's host"),
-            ("a.example/", "is no repository"),
+            ("a.example/", "is not a repository"),
             ("a.example/x:1", "`tags`"),
             ("a.example/x@sha256:0", "`tags`"),
-            ("a.example/[ab]", "is no repository"),
-            ("a.example/Org/{{ params.x }}", "is no repository"),
-            ("a.example/Org-*", "is no repository"),
-            ("a.example/*/", "is no repository"),
-            ("a.example/../*", "is no repository"),
+            ("a.example/[ab]", "is not a repository"),
+            ("a.example/Org/{{ params.x }}", "is not a repository"),
+            ("a.example/Org-*", "is not a repository"),
+            ("a.example/*/", "is not a repository"),
+            ("a.example/../*", "is not a repository"),
             ("a.example/{{ x }}", "unknown name"),
         ] {
             assert!(parse(bad).unwrap_err().contains(says), "{bad}: {:?}", parse(bad));

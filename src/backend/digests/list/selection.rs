@@ -1,4 +1,4 @@
-//! Which tags are selected, by their names alone, and in which order.
+//! Selects tags by their names alone, and sorts them.
 
 use regex::Regex;
 use schemars::JsonSchema;
@@ -6,7 +6,7 @@ use semver::{Version, VersionReq};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::pattern::{Pattern, check_tag_part};
+use super::pattern::{GlobPattern, check_tag_part};
 use crate::{
     domain::{
         error::BackendError,
@@ -18,21 +18,21 @@ use crate::{
     },
 };
 
-/// How tags begin that belong to the image with the digest that follows.
-const BESIDE: &str = "sha256-";
+/// The prefix of tags that belong to the image with the digest that follows.
+const DIGEST_TAG_PREFIX: &str = "sha256-";
 
-/// Which tags: those that fit all that is set.
+/// Which tags: those that fit every key that is set.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TagsConfig {
     /// A pattern in which `*` stands for any text and `?` for one character; a template over `params` and
-    /// `applicationSet`. What they stand for is in `captures`, a list; of several `*` the first takes as much as it can.
+    /// `applicationSet`. The texts that they match are in `captures`, a list; of several `*` the first takes as much as it can.
     pub(crate) glob: Option<String>,
-    /// A regular expression for the whole tag. What its named groups hold is in `captures`, a map.
+    /// A regular expression for the whole tag. The texts of its named groups are in `captures`, a map.
     pub(crate) regex: Option<String>,
     /// A range of versions, such as `>=1.2, <2`. A tag is a version if it has all three numbers, with or without a `v` before
-    /// them, and with a `_` where a version has a `+`; those that are none, such as `1.2`, are left out, and versions before
-    /// a release too, unless the range names one.
+    /// them, and with a `_` in place of a `+`. Tags that are not versions, such as `1.2`, are left out. So are pre-releases,
+    /// unless the range names one.
     pub(crate) semver: Option<String>,
     /// Patterns of tags that are left out, with `*` and `?` as in `glob`.
     #[serde(default)]
@@ -43,11 +43,11 @@ pub struct TagsConfig {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Sort {
-    /// By version; tags that are none are left out. Of `v1.2.3` and `1.2.3` the first comes first.
+    /// By version; tags that are not versions are left out. `v1.2.3` comes before `1.2.3`.
     Semver,
-    /// By the time of the build, for which all must be opened; what does not say when comes last.
+    /// By the time of the build, for which all tags must be opened. Tags without a time come last.
     Created,
-    /// By name, the last in the alphabet first.
+    /// By name, in reverse alphabetical order.
     Alphabetical,
 }
 
@@ -56,19 +56,19 @@ pub enum Sort {
 pub struct Candidate {
     /// Its name.
     pub tag: String,
-    /// The version that it is, where that matters.
+    /// Its version, if it is one.
     pub version: Option<Version>,
-    /// What the pattern's wildcards or groups stand for.
+    /// The texts that the pattern's wildcards or groups match.
     pub(crate) captures: Option<Value>,
 }
 
-/// What selects tags.
+/// Selects and sorts tags.
 #[derive(Debug)]
 pub struct Selection {
     glob: Option<Template>,
     regex: Option<Regex>,
     range: Option<VersionReq>,
-    ignored: Vec<Pattern>,
+    ignored: Vec<GlobPattern>,
     sort: Sort,
 }
 
@@ -79,13 +79,13 @@ impl Selection {
         if config.glob.is_some() && config.regex.is_some() {
             problems.error_with_help(
                 &path.key("regex"),
-                "both `glob` and `regex` say what tags look like",
-                "write one of them; `ignore` leaves tags out",
+                "`glob` and `regex` exclude each other",
+                "keep one of them; `ignore` leaves tags out",
             );
         }
         let mut ignored = Vec::new();
         for (index, pattern) in config.ignore.iter().enumerate() {
-            ignored.extend(problems.note(&path.key("ignore").index(index), Pattern::of_tags(pattern)));
+            ignored.extend(problems.note(&path.key("ignore").index(index), GlobPattern::of_tags(pattern)));
         }
         let usual = if config.semver.is_some() { Sort::Semver } else { Sort::Alphabetical };
         Self {
@@ -106,14 +106,14 @@ impl Selection {
         self.sort
     }
 
-    /// Those of `tags` that are selected, in the order that names alone can tell.
+    /// The selected ones of `tags`, sorted as far as names alone allow.
     ///
     /// # Errors
-    /// When a parameter cannot stand in the pattern.
+    /// When a parameter's value is not allowed in the pattern.
     pub async fn select(&self, tags: Vec<String>, context: &Context) -> Result<Vec<Candidate>, BackendError> {
         let glob = match &self.glob {
             Some(glob) => {
-                let pattern = context.render(glob).await.and_then(|text| Ok(Pattern::of_tags(&text)?));
+                let pattern = context.render(glob).await.and_then(|text| Ok(GlobPattern::of_tags(&text)?));
                 Some(pattern.map_err(|error| error.within("tags.glob").told(BackendError::invalid_input))?)
             }
             None => None,
@@ -127,7 +127,7 @@ impl Selection {
         Ok(selected)
     }
 
-    fn candidate(&self, tag: String, glob: Option<&Pattern>) -> Option<Candidate> {
+    fn candidate(&self, tag: String, glob: Option<&GlobPattern>) -> Option<Candidate> {
         if is_beside_an_image(&tag) || self.ignored.iter().any(|pattern| pattern.fits(&tag)) {
             return None;
         }
@@ -158,16 +158,16 @@ impl Selection {
     }
 }
 
-/// The version that a tag is: with or without a `v` before it, and with a `_` for the `+`, which no tag can hold.
+/// The version of a tag: with or without a `v` before it, and with a `_` for the `+`, which is not allowed in tags.
 fn version(tag: &str) -> Option<Version> {
     let text = tag.strip_prefix('v').unwrap_or(tag);
     Version::parse(&text.replacen('_', "+", 1)).ok()
 }
 
-/// Whether a tag is one that tools keep beside the image with that digest: a signature, an attestation, or the list of
-/// them (distribution specification 1.1, "Referrers Tag Schema").
+/// Whether tools made this tag for an image's digest: a signature, an attestation, or the list of them (distribution
+/// specification 1.1, "Referrers Tag Schema").
 fn is_beside_an_image(tag: &str) -> bool {
-    let Some((digits, rest)) = tag.strip_prefix(BESIDE).and_then(|rest| rest.split_at_checked(64)) else {
+    let Some((digits, rest)) = tag.strip_prefix(DIGEST_TAG_PREFIX).and_then(|rest| rest.split_at_checked(64)) else {
         return false;
     };
     digits.bytes().all(|byte| byte.is_ascii_hexdigit()) && (rest.is_empty() || rest.starts_with('.'))
@@ -177,7 +177,7 @@ fn parse_glob(glob: &str) -> Result<Template, String> {
     let template = Template::parse(glob, ValueContext::Reference, INPUT_SCOPE)?;
     let fixed = template.fixed_prefix();
     if fixed == glob {
-        Pattern::of_tags(glob)?;
+        GlobPattern::of_tags(glob)?;
     }
     check_tag_part(fixed)?;
     refuse_beside(fixed)?;
@@ -192,8 +192,10 @@ fn parse_regex(regex: &str) -> Result<Regex, String> {
 }
 
 fn refuse_beside(start: &str) -> Result<(), String> {
-    if start.starts_with(BESIDE) {
-        return Err(format!("tags with `{BESIDE}` and a digest are kept beside an image, and never selected"));
+    if start.starts_with(DIGEST_TAG_PREFIX) {
+        return Err(format!(
+            "tags with `{DIGEST_TAG_PREFIX}` and a digest are kept beside an image, and never selected"
+        ));
     }
     Ok(())
 }
@@ -233,7 +235,7 @@ mod tests {
         ["1.2.3", "v1.10.0", "1.9.0", "2.0.0-rc.1", "2.0.0", "latest", "main", "pr-12-abc", "pr-7-def"];
 
     #[test]
-    fn versions_in_their_own_order() {
+    fn versions_are_sorted_as_versions() {
         assert_eq!(names(&json!({"semver": ">=1.2, <2"}), None, &TAGS), ["v1.10.0", "1.9.0", "1.2.3"]);
         assert_eq!(names(&json!({"semver": ">=2.0.0-rc.0"}), None, &TAGS), ["2.0.0", "2.0.0-rc.1"]);
         assert_eq!(names(&json!({}), Some("semver"), &TAGS), ["2.0.0", "2.0.0-rc.1", "v1.10.0", "1.9.0", "1.2.3"]);
@@ -241,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_that_are_equal_or_none() {
+    fn equal_versions_and_tags_that_are_not_versions() {
         let tags =
             ["1.2.3", "v1.2.3", "1.2.3_b.2", "1.2.3_b.10", "1.2", "v1", "V1.2.3", "01.2.3", "1.2.3-rc_b", "1.2.3_a_b"];
         let sorted = ["1.2.3_b.10", "1.2.3_b.2", "v1.2.3", "1.2.3", "1.2.3-rc_b"];
@@ -252,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_beside_an_image_is_none() {
+    fn tags_of_signatures_are_never_selected() {
         let digest = format!("sha256-{}", "0a".repeat(32));
         let (signature, other) = (format!("{digest}.sig"), format!("{digest}0"));
         let tags = [&*digest, &signature, &other, "sha256-notes", "sha256-é", "main"];
@@ -260,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_and_what_they_capture() {
+    fn patterns_select_and_capture() {
         let found = select(&json!({"glob": "pr-*-*"}), None, &TAGS).unwrap();
         assert_eq!(found[0].tag, "pr-7-def");
         assert_eq!(found[1].captures, Some(json!(["12", "abc"])));
@@ -268,14 +270,14 @@ mod tests {
         assert_eq!(names(&json!({"glob": "mai?"}), None, &TAGS), ["main"]);
         let found = select(&json!({"regex": r"pr-(?<number>\d+)-(?<sha>[a-z]+)"}), None, &TAGS).unwrap();
         assert_eq!(found[0].captures, Some(json!({"number": "7", "sha": "def"})));
-        // A pattern is for the whole tag.
+        // A pattern must fit the whole tag.
         assert_eq!(names(&json!({"regex": "pr"}), None, &TAGS), [""; 0]);
         assert_eq!(names(&json!({"glob": "1.2"}), None, &["1.2.3", "1x2", "1.2"]), ["1.2"]);
         assert_eq!(names(&json!({"ignore": ["pr-*", "latest", "*.*"]}), None, &TAGS), ["main"]);
     }
 
     #[test]
-    fn patterns_that_cannot_be_meant() {
+    fn impossible_patterns_are_refused() {
         for (config, says) in [
             (json!({"regex": "("}), "regex"),
             (json!({"semver": "newest"}), "version"),
@@ -286,7 +288,7 @@ mod tests {
             (json!({"glob": "[a-z]*"}), "fits no tag"),
             (json!({"glob": "feat/{{ params.number }}"}), "fits no tag"),
             (json!({"glob": "sha256-*.sig"}), "never selected"),
-            (json!({"glob": "a*", "regex": "a.*"}), "both"),
+            (json!({"glob": "a*", "regex": "a.*"}), "exclude each other"),
             (json!({"ignore": ["a["]}), "fits no tag"),
             (json!({"ignore": [""]}), "empty"),
             (json!({"glob": "{{ number }}"}), "unknown name"),
@@ -294,7 +296,7 @@ mod tests {
             let error = select(&config, None, &TAGS).unwrap_err();
             assert!(error.contains(says), "{config}: {error}");
         }
-        // What a parameter brings stands for itself, and with what no tag holds it would select nothing.
+        // A parameter's value matches only itself. A value with a character that no tag has would select nothing.
         for glob in ["{{ params.branch }}-*", "{{ params.wild }}", "{{ params.number }}[a]"] {
             let error = select(&json!({"glob": glob}), None, &TAGS).unwrap_err();
             assert!(

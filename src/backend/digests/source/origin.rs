@@ -1,4 +1,4 @@
-//! Where an image is looked up, a registry or an OCI image layout, and the name that it has there.
+//! The place where an image is looked up, a registry or an OCI image layout, and the image's name there.
 
 use crate::{
     clients::oci::{
@@ -13,39 +13,39 @@ use crate::{
     },
 };
 
-/// What parameters are called that name a commit, in parts.
+/// Parts of the names of parameters that hold a commit.
 const NAMES_OF_COMMITS: [&str; 3] = ["sha", "commit", "revision"];
-/// The scope of a reference where a commit is known.
+/// The scope of a reference that may name the commit.
 const COMMIT_SCOPE: [&str; 3] = [INPUT_SCOPE[0], INPUT_SCOPE[1], "commit"];
 
-/// Where an image is looked up.
+/// The place where an image is looked up.
 #[derive(Debug)]
 pub(crate) enum ImageSource {
     /// `registry/repository:tag`
     Registry(Template),
-    /// `oci:folder:name`, the name being the `org.opencontainers.image.ref.name` that is looked for.
+    /// `oci:folder:name`. The name is an `org.opencontainers.image.ref.name`.
     Layout { layout: Layout, name: Template },
 }
 
 /// Why the parameters make no reference.
 pub(crate) struct RefusedReference {
-    /// What is told.
+    /// The error to report.
     pub(crate) error: BackendError,
-    /// Whether no image can have a name like that, since no tag may be written so.
+    /// Whether no image can have such a name, since it is not a valid tag.
     pub(crate) is_impossible: bool,
 }
 
 impl ImageSource {
-    /// Parses a reference; the registry or the folder stands in it as it is. With `has_commit` it may name a `commit`.
+    /// Parses a reference. The registry or folder is written out. With `has_commit` the reference may name a `commit`.
     ///
     /// # Errors
-    /// With what is wrong.
+    /// Says what is wrong.
     pub(crate) fn parse(image: &str, has_commit: bool, base: &BaseDir) -> Result<Self, String> {
         let scope: &[&str] = if has_commit { &COMMIT_SCOPE } else { INPUT_SCOPE };
         if let Some(rest) = image.strip_prefix("oci:") {
             let (folder, name) = rest.split_once(':').ok_or("an image layout is written `oci:folder:name`")?;
             if folder.contains("{{") || folder.contains("{%") || folder.is_empty() {
-                return Err("the folder of an image layout must stand here as it is, without `{{`".to_owned());
+                return Err("the folder of an image layout must be written out, without `{{`".to_owned());
             }
             let name = Template::parse(name, ValueContext::Reference, scope)?;
             return Ok(Self::Layout { layout: Layout::new(base.resolve(folder)), name });
@@ -63,18 +63,18 @@ impl ImageSource {
         Ok(Self::Registry(template))
     }
 
-    /// Whether a value that fits nowhere in the reference shows that there is no such image: the name before the tag stands
-    /// in the configuration as it is, and no value is a commit, which would itself be wrong.
+    /// Whether a value that does not fit in the reference proves that there is no such image: parameters are in the tag only,
+    /// and none of them is a commit, whose value would itself be wrong.
     fn has_names_in_tag_only(&self) -> bool {
         let Self::Registry(template) = self else { return false };
         let is_name_fixed = template.fixed_prefix().split_once('/').is_some_and(|(_, rest)| rest.contains(':'));
         is_name_fixed && !self.has_commit_parameter()
     }
 
-    /// The reference that the values of `context` make; for an image layout, the name in it.
+    /// The reference with the values of `context`; for an image layout, the name in it.
     ///
     /// # Errors
-    /// When a value is missing, or may not stand in it.
+    /// When a value is missing or not allowed in a reference.
     pub(crate) async fn reference(&self, context: &Context) -> Result<String, RefusedReference> {
         let text = context.render(self.template()).await.map_err(|error| RefusedReference {
             is_impossible: match error.misfit() {
@@ -91,7 +91,7 @@ impl ImageSource {
         Ok(text)
     }
 
-    /// Whether it holds a parameter that is called like a commit.
+    /// Whether it has a parameter whose name looks like that of a commit.
     pub(crate) fn has_commit_parameter(&self) -> bool {
         let is_called_so = |name: &str| NAMES_OF_COMMITS.iter().any(|part| name.to_ascii_lowercase().contains(part));
         self.template().names().any(is_called_so)
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_registry_stands_in_the_configuration() {
+    fn the_registry_is_written_out_in_the_configuration() {
         let parse = |image: &str| ImageSource::parse(image, false, &BaseDir::default());
         assert!(parse("registry.example.com/org/front:{{ params.branch | tag }}").is_ok());
         assert!(parse("localhost:5000/{{ params.repository }}:1").is_ok());

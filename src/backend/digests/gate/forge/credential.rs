@@ -1,4 +1,4 @@
-//! How a forge is told who asks.
+//! The credential of a forge.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::{HeaderName, HeaderValue};
@@ -13,19 +13,19 @@ use crate::{
     file::base_dir::BaseDir,
 };
 
-/// A secret and the header that carries it. It is read at each use, so that a renewed one needs no restart.
+/// A secret and the header that carries it. The secret is read at each use, so a renewed secret needs no restart.
 #[derive(Debug)]
-pub(crate) struct Credential {
+pub(crate) struct ForgeCredential {
     header: HeaderName,
     form: Form,
     secret: SecretRef,
     base: BaseDir,
 }
 
-/// How the secret stands in its header.
+/// How the header carries the secret.
 #[derive(Debug)]
 pub(crate) enum Form {
-    /// As it is.
+    /// Alone.
     Plain,
     /// After a scheme: `Bearer` or `token`.
     Scheme(&'static str),
@@ -33,8 +33,8 @@ pub(crate) enum Form {
     Basic(String),
 }
 
-impl Credential {
-    /// Keeps where the secret is; a secret that cannot be read now is noted at `path`.
+impl ForgeCredential {
+    /// Remembers where the secret is. A secret that cannot be read now is noted at `path`.
     pub(crate) fn build(
         header: HeaderName,
         form: Form,

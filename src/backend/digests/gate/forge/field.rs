@@ -1,4 +1,4 @@
-//! A key of a gate's configuration whose value depends on the call.
+//! A key of a gate's configuration whose value is a template.
 
 use crate::{
     backend::digests::commit::Commit,
@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-/// A template and the key that it stands at.
+/// A template and its key.
 #[derive(Debug)]
 pub(crate) struct Field {
     key: &'static str,
@@ -20,28 +20,28 @@ pub(crate) struct Field {
 }
 
 impl Field {
-    /// Parses what stands at `key` of the gate at `path`.
+    /// Parses the template at `key` of the gate at `path`.
     pub(crate) fn build(source: &str, key: &'static str, path: &Path, problems: &mut Problems) -> Option<Self> {
         let path = path.key(key);
         if source.trim().is_empty() {
-            problems.error(&path, "nothing stands here");
+            problems.error(&path, "it is empty");
             return None;
         }
         let template = problems.note(&path, Template::parse(source, ValueContext::Text, INPUT_SCOPE))?;
         Some(Self { key, template })
     }
 
-    /// Its text, never empty: APIs take an empty filter for none.
+    /// Its text, never empty: APIs ignore an empty filter.
     ///
     /// # Errors
-    /// When the call's parameters do not give one.
+    /// When the text is empty or has a control character.
     pub(crate) async fn text(&self, context: &Context) -> Result<String, BackendError> {
         let text = self.render(context).await?;
         if text.trim().is_empty() {
             return Err(self.wrong(&format!("`{}` is empty for this call", self.template.source())));
         }
         if text.contains(char::is_control) {
-            return Err(self.wrong("a control character stands in it"));
+            return Err(self.wrong("it has a control character"));
         }
         Ok(text)
     }
@@ -49,16 +49,16 @@ impl Field {
     /// The full commit in it.
     ///
     /// # Errors
-    /// When it is none; the text says what to use.
+    /// When it is not a full commit; the text says what to use.
     pub(crate) async fn commit(&self, context: &Context) -> Result<Commit, BackendError> {
         let text = self.render(context).await?;
         Commit::parse(&text).map_err(|error| self.wrong(&error))
     }
 
-    /// The names in it, which slashes part. None is empty or a dot segment, so that no value leads elsewhere.
+    /// The names in it, separated by slashes. Empty names and dot segments are refused, so that no value leads elsewhere.
     ///
     /// # Errors
-    /// When one is.
+    /// When a name is refused.
     pub(crate) async fn names(&self, context: &Context) -> Result<Vec<String>, BackendError> {
         let text = self.text(context).await?;
         let names: Vec<String> = text.split('/').map(str::to_owned).collect();
@@ -72,7 +72,7 @@ impl Field {
     /// The owner and the name in it.
     ///
     /// # Errors
-    /// When it is not two names.
+    /// When there are not exactly two names.
     pub(crate) async fn owner_and_name(&self, context: &Context) -> Result<[String; 2], BackendError> {
         <[String; 2]>::try_from(self.names(context).await?).map_err(|names| {
             let shown: String = names.join("/").chars().take(80).collect();
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn no_value_leads_elsewhere() {
+    fn no_value_leads_to_another_repository() {
         let context = |name: &str| Context::here(minijinja::context! { params => minijinja::context! { name } });
         let repository = field("org/{{ params.name }}");
         assert_eq!(repository.owner_and_name(&context("app")).now_or_never().unwrap().unwrap(), ["org", "app"]);

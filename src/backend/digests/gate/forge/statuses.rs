@@ -1,6 +1,6 @@
 //! Commit statuses, which CI systems report under names of their own: which are required, and what they say together.
 
-use super::super::{Ruling, RulingState, pattern::Pattern};
+use super::super::{Ruling, RulingState, pattern::NamePattern};
 use crate::{
     backend::digests::commit::Commit,
     domain::{
@@ -14,18 +14,18 @@ use crate::{
 /// How many statuses are told of, the worst first.
 const MAX_TOLD: usize = 20;
 /// How much of a name or a word is told, in characters.
-const LONGEST: usize = 80;
+const MAX_WORD_CHARS: usize = 80;
 
-/// What was reported last under one name.
+/// The last status reported under one name.
 #[derive(Debug, Clone)]
-pub(crate) struct Status {
+pub(crate) struct ReportedStatus {
     /// The name.
     pub(crate) name: String,
-    /// The forge's own word for its state.
+    /// The forge's own word for the state.
     pub(crate) word: String,
-    /// What that means.
+    /// The meaning of that word.
     pub(crate) state: RulingState,
-    /// The page that tells more.
+    /// The page with details.
     pub(crate) url: Option<String>,
     /// When it was reported.
     pub(crate) at: Option<String>,
@@ -34,14 +34,14 @@ pub(crate) struct Status {
 /// Which statuses must pass.
 #[derive(Debug)]
 pub(crate) enum Required {
-    /// All that there are, and at least one.
+    /// All reported statuses, and at least one.
     All,
-    /// Those that are listed, each of which must be there.
-    Listed(Vec<Pattern>),
+    /// The listed ones, each of which must be reported.
+    Listed(Vec<NamePattern>),
 }
 
 impl Required {
-    /// Reads the list at `path`: names, and expressions between slashes.
+    /// Reads the list at `path`: names, or expressions between slashes.
     pub(crate) fn build(list: Option<&[String]>, path: &Path, problems: &mut Problems) -> Option<Self> {
         let Some(list) = list else { return Some(Self::All) };
         if list.is_empty() {
@@ -53,17 +53,17 @@ impl Required {
             return None;
         }
         let wanted =
-            list.iter().enumerate().map(|(index, text)| problems.note(&path.index(index), Pattern::parse(text)));
-        // All of them first, so that each problem is noted.
-        let wanted: Vec<Option<Pattern>> = wanted.collect();
+            list.iter().enumerate().map(|(index, text)| problems.note(&path.index(index), NamePattern::parse(text)));
+        // Parse all before failing, so that every problem is noted.
+        let wanted: Vec<Option<NamePattern>> = wanted.collect();
         wanted.into_iter().collect::<Option<_>>().map(Self::Listed)
     }
 
-    /// What `statuses`, which are all that `asked` gave for `commit`, say together.
+    /// The ruling of `statuses`, which are everything that the request `asked` gave for `commit`.
     #[must_use]
-    pub(crate) fn rule(&self, statuses: &[Status], commit: &Commit, asked: &str, secrets: &Secrets) -> Ruling {
+    pub(crate) fn rule(&self, statuses: &[ReportedStatus], commit: &Commit, asked: &str, secrets: &Secrets) -> Ruling {
         let mut missing = Vec::new();
-        let mut weighed: Vec<&Status> = match self {
+        let mut weighed: Vec<&ReportedStatus> = match self {
             Self::All => statuses.iter().collect(),
             Self::Listed(wanted) => {
                 missing
@@ -99,20 +99,20 @@ impl Required {
     }
 }
 
-impl Status {
+impl ReportedStatus {
     fn evidence(&self, asked: &str, secrets: &Secrets) -> Evidence {
-        let show = |text: &str| secrets.excerpt(text.as_bytes(), LONGEST);
+        let show = |text: &str| secrets.excerpt(text.as_bytes(), MAX_WORD_CHARS);
         let url = self.url.as_deref().map(|url| format!(", {}", secrets.redact(url))).unwrap_or_default();
         let said = format!("`{}`: {}{url}", show(&self.name), show(&self.word));
         if self.state == RulingState::Passed { Evidence::present(asked, said) } else { Evidence::absent(asked, said) }
     }
 }
 
-/// That the state of `what` is told in a word without a known meaning, which is neither good nor bad.
+/// The error for an unknown word: it counts neither as passed nor as failed.
 #[must_use]
 pub(crate) fn unknown_word(what: &str, word: &str, secrets: &Secrets) -> BackendError {
-    let shown = secrets.excerpt(word.as_bytes(), LONGEST);
-    BackendError::invalid_output(format!("the state of {what} is `{shown}`, a word that is not known here"))
+    let shown = secrets.excerpt(word.as_bytes(), MAX_WORD_CHARS);
+    BackendError::invalid_output(format!("the state of {what} is `{shown}`, which is unknown here"))
 }
 
 #[cfg(test)]
@@ -126,9 +126,9 @@ mod tests {
     }
 
     fn rule(required: &Required, statuses: &[(&str, RulingState)]) -> Ruling {
-        let statuses: Vec<Status> = statuses
+        let statuses: Vec<ReportedStatus> = statuses
             .iter()
-            .map(|(name, state)| Status {
+            .map(|(name, state)| ReportedStatus {
                 name: (*name).to_owned(),
                 word: format!("{state:?}"),
                 state: *state,
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn statuses_are_weighed() {
+    fn the_worst_required_status_decides() {
         let (all, named) = (Required::All, required(&["build", "/^e2e/"]));
         for (required, statuses, state) in [
             (&all, &[][..], Pending),
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_requires_nothing_is_refused() {
+    fn a_list_that_requires_nothing_is_refused() {
         for bad in [&[][..], &[String::new()], &["//".to_owned()], &["/(/".to_owned(), "ok".to_owned()]] {
             let mut problems = Problems::default();
             assert!(Required::build(Some(bad), &Path::root(), &mut problems).is_none(), "{bad:?}");

@@ -1,9 +1,9 @@
-//! One question to GitHub's API, with its headers and its credential.
+//! One request to GitHub's API, with its headers and its credential.
 
 use reqwest::Url;
 use tokio::time::Instant;
 
-use super::super::api::Api;
+use super::super::api::ForgeApi;
 use crate::{
     backend::credential::{Credential, github_app::headers},
     clients::outbound::{ANONYMOUS, Call, Reply},
@@ -13,15 +13,15 @@ use crate::{
 /// The largest answer that is read, in bytes: a hundred runs with their repositories are about one mebibyte.
 const MAX_REPLY_BYTES: usize = 8 * 1024 * 1024;
 
-/// The API, and who asks it: anybody, without a credential.
+/// The API and its credential. Without a credential GitHub is asked anonymously.
 #[derive(Debug)]
 pub(super) struct Access {
-    pub(super) api: Api,
+    pub(super) api: ForgeApi,
     credential: Option<Credential>,
 }
 
 impl Access {
-    pub(super) const fn new(api: Api, credential: Option<Credential>) -> Self {
+    pub(super) const fn new(api: ForgeApi, credential: Option<Credential>) -> Self {
         Self { api, credential }
     }
 
@@ -29,32 +29,32 @@ impl Access {
     pub(super) async fn get(&self, url: Url, deadline: Instant) -> Result<Reply, BackendError> {
         let call = Call { headers: headers(), revalidate: true, ..Call::get(url, MAX_REPLY_BYTES, deadline) };
         let shown = call.to_string();
-        let line = self.api.line();
+        let client = self.api.client();
         let reply = match &self.credential {
-            None => line.fetch(call).await?,
-            Some(credential) => credential.send(line, call).await?,
+            None => client.fetch(call).await?,
+            Some(credential) => credential.send(client, call).await?,
         };
         judge(reply).map_err(|error| error.within(shown))
     }
 
-    /// Whether less than a tenth is left of what GitHub allows us.
+    /// Whether less than a tenth is left of GitHub's rate limit.
     pub(super) fn is_low(&self) -> bool {
         let account = match &self.credential {
             None => Some(ANONYMOUS.into()),
             Some(credential) => credential.account(),
         };
-        account.is_some_and(|account| self.api.line().is_low(&self.api.base, &account))
+        account.is_some_and(|account| self.api.client().is_low(&self.api.base, &account))
     }
 }
 
 fn judge(reply: Reply) -> Result<Reply, BackendError> {
     let advice = match reply.status.as_u16() {
         200 => return Ok(reply),
-        301 | 302 | 307 | 308 => "was the repository renamed or moved? write its present name",
-        // A private repository looks like none at all to who may not see it.
+        301 | 302 | 307 | 308 => "was the repository renamed or moved? write its current name",
+        // GitHub answers 404 for a private repository that the credential may not see.
         404 => {
             let message = format!(
-                "404 Not Found: {}: it is not there, or the credential may not see it; check the repository's name, and that \
+                "404 Not Found: {}: it does not exist, or the credential may not see it; check the repository's name, and that \
                  the credential may read its actions, checks, statuses and contents",
                 reply.excerpt(120)
             );

@@ -1,28 +1,28 @@
-//! GitHub's documents, as far as they are read.
+//! The parts of GitHub's documents that are read.
 
 use std::collections::HashMap;
 
 use serde::{Deserialize, de::DeserializeOwned};
 
-use super::verdict::Thing;
+use super::verdict::CheckEntry;
 
-/// A page of a list, under whichever name it has.
-pub(super) trait Listed: DeserializeOwned {
-    /// What is listed.
+/// A page of one of GitHub's lists.
+pub(super) trait ListDocument: DeserializeOwned {
+    /// The type of its items.
     type Item;
 
-    /// How many things the whole list has, and those on this page by their ids.
+    /// The length of the whole list, and the items on this page by their ids.
     fn split(self) -> (u64, Vec<(u64, Self::Item)>);
 }
 
 #[derive(Deserialize)]
-pub(super) struct Runs {
+pub(super) struct WorkflowRuns {
     total_count: u64,
-    workflow_runs: Vec<Run>,
+    workflow_runs: Vec<WorkflowRun>,
 }
 
 #[derive(Deserialize)]
-pub(super) struct Run {
+pub(super) struct WorkflowRun {
     id: u64,
     name: Option<String>,
     path: String,
@@ -34,7 +34,7 @@ pub(super) struct Run {
     attempt: Option<u64>,
     html_url: Option<String>,
     updated_at: Option<String>,
-    /// Where its jobs are check runs; all attempts of a run have one suite.
+    /// The suite with its jobs as check runs. All attempts of a run share one suite.
     pub(super) check_suite_id: Option<u64>,
 }
 
@@ -65,11 +65,11 @@ struct CheckSuite {
 pub(super) struct CombinedStatus {
     sha: String,
     total_count: u64,
-    statuses: Vec<Status>,
+    statuses: Vec<GithubStatus>,
 }
 
 #[derive(Deserialize)]
-pub(super) struct Status {
+pub(super) struct GithubStatus {
     id: u64,
     context: String,
     state: String,
@@ -89,15 +89,15 @@ pub(super) struct Parent {
     pub(super) sha: String,
 }
 
-impl Listed for Runs {
-    type Item = Run;
+impl ListDocument for WorkflowRuns {
+    type Item = WorkflowRun;
 
-    fn split(self) -> (u64, Vec<(u64, Run)>) {
+    fn split(self) -> (u64, Vec<(u64, WorkflowRun)>) {
         (self.total_count, self.workflow_runs.into_iter().map(|run| (run.id, run)).collect())
     }
 }
 
-impl Listed for CheckRuns {
+impl ListDocument for CheckRuns {
     type Item = CheckRun;
 
     fn split(self) -> (u64, Vec<(u64, CheckRun)>) {
@@ -105,42 +105,42 @@ impl Listed for CheckRuns {
     }
 }
 
-impl Listed for CombinedStatus {
-    type Item = (String, Status);
+impl ListDocument for CombinedStatus {
+    type Item = (String, GithubStatus);
 
     fn split(self) -> (u64, Vec<(u64, Self::Item)>) {
-        let of = |status: Status| (status.id, (self.sha.clone(), status));
+        let of = |status: GithubStatus| (status.id, (self.sha.clone(), status));
         (self.total_count, self.statuses.into_iter().map(of).collect())
     }
 }
 
-impl Run {
-    /// The workflow's file. One of another branch or repository is written with `@` and where it is from.
+impl WorkflowRun {
+    /// The workflow's file. For a file of another branch or repository, GitHub adds `@` and its origin.
     pub(super) fn workflow(&self) -> &str {
         self.path.split('@').next().unwrap_or_default()
     }
 }
 
 impl CheckRun {
-    /// The check suite that it is in.
+    /// Its check suite.
     pub(super) fn suite(&self) -> Option<u64> {
         self.check_suite.as_ref().map(|suite| suite.id)
     }
 
-    /// The run as one of a check that shares its name with others, where `workflows` are those of the suites.
-    pub(super) fn among_namesakes(self, workflows: &HashMap<u64, String>) -> Thing {
+    /// The run of a check that shares its name with other checks. `workflows` has the workflow of each suite.
+    pub(super) fn among_namesakes(self, workflows: &HashMap<u64, String>) -> CheckEntry {
         let whose = match self.suite().map(|suite| (suite, workflows.get(&suite))) {
             Some((_, Some(workflow))) => format!("of {workflow}"),
             Some((suite, None)) => format!("of check suite {suite}"),
             None => "of no check suite".to_owned(),
         };
-        let thing = Thing::from(self);
-        Thing { group: format!("{} {whose}", thing.group), ..thing }
+        let entry = CheckEntry::from(self);
+        CheckEntry { group: format!("{} {whose}", entry.group), ..entry }
     }
 }
 
-impl From<Run> for Thing {
-    fn from(run: Run) -> Self {
+impl From<WorkflowRun> for CheckEntry {
+    fn from(run: WorkflowRun) -> Self {
         let path = run.workflow().to_owned();
         let file = path.rsplit('/').next().unwrap_or_default().to_owned();
         let ended_at = run.updated_at.filter(|_| run.status.as_deref() == Some("completed"));
@@ -157,7 +157,7 @@ impl From<Run> for Thing {
     }
 }
 
-impl From<CheckRun> for Thing {
+impl From<CheckRun> for CheckEntry {
     fn from(run: CheckRun) -> Self {
         Self {
             group: run.name.clone(),
@@ -172,8 +172,8 @@ impl From<CheckRun> for Thing {
     }
 }
 
-impl From<Status> for Thing {
-    fn from(status: Status) -> Self {
+impl From<GithubStatus> for CheckEntry {
+    fn from(status: GithubStatus) -> Self {
         let is_pending = status.state == "pending";
         Self {
             group: status.context.clone(),

@@ -1,4 +1,4 @@
-//! GitHub's lists about a commit, read whole: all pages or none (invariant I3).
+//! GitHub's lists about a commit. All pages are read, or the list is an error (invariant I3).
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,12 +10,12 @@ use super::{
         address::follow_header,
         api::document,
         paging::{ListPage, list},
-        pattern::Pattern,
+        pattern::NamePattern,
     },
     access::Access,
-    documents::{Ancestor, CheckRun, CheckRuns, CombinedStatus, Listed, Run, Runs},
-    repository::Repository,
-    verdict::Thing,
+    documents::{Ancestor, CheckRun, CheckRuns, CombinedStatus, ListDocument, WorkflowRun, WorkflowRuns},
+    repository::GithubRepository,
+    verdict::CheckEntry,
 };
 use crate::{
     backend::{digests::commit::Commit, total},
@@ -24,57 +24,57 @@ use crate::{
 };
 
 impl Access {
-    /// The workflow runs of `commit` that one of `events` started, or any.
+    /// The workflow runs of `commit` for one of `events`, or for any event if that is empty.
     pub(super) async fn runs(
         &self,
-        repository: &Repository,
+        repository: &GithubRepository,
         commit: &Commit,
         events: &[String],
         deadline: Instant,
-    ) -> Result<Vec<Thing>, BackendError> {
+    ) -> Result<Vec<CheckEntry>, BackendError> {
         let mut runs = self.all_runs(repository, commit, deadline).await?;
         runs.retain(|run| events.is_empty() || events.contains(&run.event));
-        Ok(runs.into_iter().map(Thing::from).collect())
+        Ok(runs.into_iter().map(CheckEntry::from).collect())
     }
 
-    /// The newest check runs of `commit` that are called as one of `names`.
+    /// The newest check runs of `commit` whose name matches one of `names`.
     ///
-    /// Jobs of several workflows may have one name, and a workflow may have run several times: by the check runs alone both
-    /// look alike, and a failure must not be hidden by another workflow's success. So where a name is in several check
-    /// suites, the workflow runs are asked for as well, to tell whose each suite is.
+    /// Jobs of several workflows may share a name, and one workflow may have run several times. Check runs alone do not tell
+    /// these cases apart, and another workflow's success must not hide a failure. So if a name is in several check suites,
+    /// the workflow runs are read as well: they name the workflow of each suite.
     pub(super) async fn check_runs(
         &self,
-        repository: &Repository,
+        repository: &GithubRepository,
         commit: &Commit,
-        names: &[Pattern],
+        names: &[NamePattern],
         deadline: Instant,
-    ) -> Result<Vec<Thing>, BackendError> {
+    ) -> Result<Vec<CheckEntry>, BackendError> {
         let (segments, query) =
             (["commits", commit.as_str(), "check-runs"], [("filter", "latest"), ("per_page", "100")]);
         let mut runs = self.all::<CheckRuns>(repository, &segments, &query, deadline).await?;
         runs.retain(|run| is(commit, &run.head_sha) && names.iter().any(|name| name.matches(&run.name)));
         let shared = shared_names(&runs);
         if shared.is_empty() {
-            return Ok(runs.into_iter().map(Thing::from).collect());
+            return Ok(runs.into_iter().map(CheckEntry::from).collect());
         }
         let workflows = self.all_runs(repository, commit, deadline).await;
         let workflows = workflows.map_err(|error| error.within("the workflows of checks that have the same name"))?;
-        let of_suite = |run: &Run| Some((run.check_suite_id?, run.workflow().to_owned()));
+        let of_suite = |run: &WorkflowRun| Some((run.check_suite_id?, run.workflow().to_owned()));
         let workflows = workflows.iter().filter_map(of_suite).collect();
-        let thing = |run: CheckRun| {
-            if shared.contains(&run.name) { run.among_namesakes(&workflows) } else { Thing::from(run) }
+        let entry = |run: CheckRun| {
+            if shared.contains(&run.name) { run.among_namesakes(&workflows) } else { CheckEntry::from(run) }
         };
-        Ok(runs.into_iter().map(thing).collect())
+        Ok(runs.into_iter().map(entry).collect())
     }
 
     async fn all_runs(
         &self,
-        repository: &Repository,
+        repository: &GithubRepository,
         commit: &Commit,
         deadline: Instant,
-    ) -> Result<Vec<Run>, BackendError> {
+    ) -> Result<Vec<WorkflowRun>, BackendError> {
         let query = [("head_sha", commit.as_str()), ("exclude_pull_requests", "true"), ("per_page", "100")];
-        let mut runs = self.all::<Runs>(repository, &["actions", "runs"], &query, deadline).await?;
+        let mut runs = self.all::<WorkflowRuns>(repository, &["actions", "runs"], &query, deadline).await?;
         runs.retain(|run| is(commit, &run.head_sha));
         Ok(runs)
     }
@@ -82,10 +82,10 @@ impl Access {
     /// The newest status of each context of `commit`.
     pub(super) async fn statuses(
         &self,
-        repository: &Repository,
+        repository: &GithubRepository,
         commit: &Commit,
         deadline: Instant,
-    ) -> Result<Vec<Thing>, BackendError> {
+    ) -> Result<Vec<CheckEntry>, BackendError> {
         let segments = ["commits", commit.as_str(), "status"];
         let statuses = self.all::<CombinedStatus>(repository, &segments, &[("per_page", "100")], deadline).await?;
         if let Some((other, _)) = statuses.iter().find(|(sha, _)| !is(commit, sha)) {
@@ -95,13 +95,13 @@ impl Access {
                 commit.short()
             )));
         }
-        Ok(statuses.into_iter().map(|(_, status)| Thing::from(status)).collect())
+        Ok(statuses.into_iter().map(|(_, status)| CheckEntry::from(status)).collect())
     }
 
-    /// The newest `count` commits of the history of `commit`, itself first.
+    /// The newest `count` commits of the history of `commit`, which comes first.
     pub(super) async fn history(
         &self,
-        repository: &Repository,
+        repository: &GithubRepository,
         commit: &Commit,
         count: usize,
         deadline: Instant,
@@ -112,9 +112,9 @@ impl Access {
         document(&self.get(url, deadline).await?)
     }
 
-    async fn all<P: Listed>(
+    async fn all<P: ListDocument>(
         &self,
-        repository: &Repository,
+        repository: &GithubRepository,
         segments: &[&str],
         query: &[(&str, &str)],
         deadline: Instant,
@@ -132,7 +132,7 @@ impl Access {
             Ok(ListPage { items, next })
         };
         let (mut items, _) = list(first, |url| self.get(url, deadline), read).await?;
-        // A thing may stand on two pages: what is new pushes it from one to the next while they are read.
+        // An item may be on two pages: new items push it to the next page while the pages are read.
         items.sort_by_key(|(id, _)| *id);
         let distinct = items.chunk_by(|(one, _), (other, _)| one == other).count();
         total::check(&totals, distinct).map_err(|error| error.within(format_args!("GET {path}")))?;
@@ -140,7 +140,7 @@ impl Access {
     }
 }
 
-/// The names that are in several check suites.
+/// The names that occur in several check suites.
 fn shared_names(runs: &[CheckRun]) -> HashSet<String> {
     let (mut suites, mut shared) = (HashMap::new(), HashSet::new());
     for run in runs {
@@ -151,12 +151,12 @@ fn shared_names(runs: &[CheckRun]) -> HashSet<String> {
     shared
 }
 
-/// Whether `sha` is `commit`, in either case.
+/// Whether `sha` is `commit`, ignoring case.
 fn is(commit: &Commit, sha: &str) -> bool {
     commit.as_str().eq_ignore_ascii_case(sha)
 }
 
-/// Whether `path` is the list called `tail` of a repository that is named by its number, as GitHub writes it in links.
+/// Whether `path` is the list `tail` of a repository by number, as GitHub writes it in links.
 fn is_by_number(path: &str, api: &str, tail: &str) -> bool {
     let number = path.strip_prefix(api).and_then(|path| path.strip_prefix("/repositories/"));
     let rest = number.and_then(|path| path.split_once('/'));
@@ -169,9 +169,9 @@ mod tests {
 
     #[test]
     fn a_repository_is_owner_and_name() {
-        assert_eq!(Repository::parse("org/repo.js").unwrap().to_string(), "org/repo.js");
+        assert_eq!(GithubRepository::parse("org/repo.js").unwrap().to_string(), "org/repo.js");
         for bad in ["", "org", "org/", "/repo", "org/repo/x", "org/..", "./x", "org/a b", "org/a?b", "o%2f/x"] {
-            assert!(Repository::parse(bad).unwrap_err().contains("owner/name"), "{bad}");
+            assert!(GithubRepository::parse(bad).unwrap_err().contains("owner/name"), "{bad}");
         }
     }
 

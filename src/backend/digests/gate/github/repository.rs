@@ -4,12 +4,12 @@ use std::fmt;
 
 /// `owner/name`.
 #[derive(Debug, Clone)]
-pub(super) struct Repository {
+pub(super) struct GithubRepository {
     pub(super) owner: String,
     pub(super) name: String,
 }
 
-impl Repository {
+impl GithubRepository {
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let fits = |part: &str| {
             let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
@@ -20,14 +20,14 @@ impl Repository {
                 Ok(Self { owner: owner.to_owned(), name: name.to_owned() })
             }
             _ => Err(format!(
-                "`{}` is no repository; it is written `owner/name`",
+                "`{}` is not a repository; write it as `owner/name`",
                 text.chars().take(80).collect::<String>().escape_debug()
             )),
         }
     }
 }
 
-impl fmt::Display for Repository {
+impl fmt::Display for GithubRepository {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.owner, self.name)
     }

@@ -1,21 +1,21 @@
-//! What a list of runs, checks or statuses says of the names that are required.
+//! The rulings that a list of runs, checks or statuses makes for the required names.
 
 use std::collections::BTreeMap;
 
 use super::{
-    super::{Ruling, RulingState, pattern::Pattern},
+    super::{Ruling, RulingState, pattern::NamePattern},
     Conclusion,
-    repository::Repository,
+    repository::GithubRepository,
 };
 use crate::{
     backend::digests::commit::Commit,
     domain::{error::BackendError, generator::Evidence},
 };
 
-/// What a list holds.
+/// The kind of a list's items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CheckKind {
-    /// Runs of workflows.
+    /// WorkflowRuns of workflows.
     Workflow,
     /// Check runs.
     Check,
@@ -25,10 +25,10 @@ pub(super) enum CheckKind {
 
 /// One run, check or status.
 #[derive(Debug, Clone)]
-pub(super) struct Thing {
-    /// What it is a run of: of each, the newest counts.
+pub(super) struct CheckEntry {
+    /// The workflow, check or context. The newest entry of each group counts.
     pub(super) group: String,
-    /// All that it is called.
+    /// All its names.
     pub(super) names: Vec<String>,
     /// Higher for a newer run.
     pub(super) id: u64,
@@ -40,50 +40,50 @@ pub(super) struct Thing {
     pub(super) ended_at: Option<String>,
 }
 
-/// Who judges a list about one commit.
+/// Judges a list about one commit.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Judge<'a> {
     pub(super) kind: CheckKind,
-    pub(super) repository: &'a Repository,
+    pub(super) repository: &'a GithubRepository,
     pub(super) commit: &'a Commit,
     pub(super) accept: &'a [Conclusion],
 }
 
 impl Judge<'_> {
-    /// A ruling, or why there is none, for each thing that one of `names` requires.
-    pub(super) fn judge(self, names: &[Pattern], things: &[Thing]) -> Vec<Result<Ruling, BackendError>> {
-        names.iter().flat_map(|name| self.judge_one(name, things)).collect()
+    /// A ruling or an error for each group that one of `names` requires.
+    pub(super) fn judge(self, names: &[NamePattern], entries: &[CheckEntry]) -> Vec<Result<Ruling, BackendError>> {
+        names.iter().flat_map(|name| self.judge_one(name, entries)).collect()
     }
 
-    fn judge_one(self, name: &Pattern, things: &[Thing]) -> Vec<Result<Ruling, BackendError>> {
-        let mut newest: BTreeMap<&str, &Thing> = BTreeMap::new();
-        for thing in things.iter().filter(|thing| thing.names.iter().any(|called| name.matches(called))) {
-            let best = newest.entry(&thing.group).or_insert(thing);
-            if (thing.id, thing.attempt) > (best.id, best.attempt) {
-                *best = thing;
+    fn judge_one(self, name: &NamePattern, entries: &[CheckEntry]) -> Vec<Result<Ruling, BackendError>> {
+        let mut newest: BTreeMap<&str, &CheckEntry> = BTreeMap::new();
+        for entry in entries.iter().filter(|entry| entry.names.iter().any(|called| name.matches(called))) {
+            let best = newest.entry(&entry.group).or_insert(entry);
+            if (entry.id, entry.attempt) > (best.id, best.attempt) {
+                *best = entry;
             }
         }
         if newest.is_empty() {
             let evidence = Evidence::absent(self.asked(&name.to_string()), format!("no {} yet", self.noun()));
             return vec![Ok(self.ruling(RulingState::Pending, evidence, None))];
         }
-        newest.into_values().map(|thing| self.rule(thing)).collect()
+        newest.into_values().map(|entry| self.rule(entry)).collect()
     }
 
-    fn rule(self, thing: &Thing) -> Result<Ruling, BackendError> {
-        let asked = self.asked(&thing.group);
-        let which = match thing.attempt {
-            1 => format!("{} {}", self.noun(), thing.id),
-            attempt => format!("{} {}, attempt {attempt}", self.noun(), thing.id),
+    fn rule(self, entry: &CheckEntry) -> Result<Ruling, BackendError> {
+        let asked = self.asked(&entry.group);
+        let which = match entry.attempt {
+            1 => format!("{} {}", self.noun(), entry.id),
+            attempt => format!("{} {}, attempt {attempt}", self.noun(), entry.id),
         };
         let answered = |word: &str| format!("{word} ({which})");
-        match self.state(thing) {
+        match self.state(entry) {
             Ok((state, word)) => {
                 let evidence = match state {
                     RulingState::Passed => Evidence::present(asked, answered(&word)),
                     RulingState::Pending | RulingState::Failed => Evidence::absent(asked, answered(&word)),
                 };
-                Ok(self.ruling(state, evidence, Some(thing)))
+                Ok(self.ruling(state, evidence, Some(entry)))
             }
             Err(word) => {
                 let error = BackendError::invalid_output(format!("{asked}: {}", answered(&word)));
@@ -92,17 +92,17 @@ impl Judge<'_> {
         }
     }
 
-    /// What the words of `thing` mean, and how that is told.
-    fn state(self, thing: &Thing) -> Result<(RulingState, String), String> {
-        let Some(status) = &thing.status else { return Err("GitHub names no status".to_owned()) };
+    /// The state that the words of `entry` mean, with its description; or the reason why they are unclear.
+    fn state(self, entry: &CheckEntry) -> Result<(RulingState, String), String> {
+        let Some(status) = &entry.status else { return Err("GitHub names no status".to_owned()) };
         match status.as_str() {
             "completed" => {}
             "queued" | "in_progress" | "waiting" | "requested" | "pending" => {
                 return Ok((RulingState::Pending, shown(status)));
             }
-            other => return Err(format!("its status `{}` is no word that is known here", shown(other))),
+            other => return Err(format!("its status `{}` is unknown here", shown(other))),
         }
-        let conclusion = thing.conclusion.as_deref().unwrap_or_default();
+        let conclusion = entry.conclusion.as_deref().unwrap_or_default();
         let idle = |accepted| {
             if self.accept.contains(&accepted) {
                 (RulingState::Passed, format!("{conclusion}, which is accepted"))
@@ -123,18 +123,18 @@ impl Judge<'_> {
                 (RulingState::Pending, "it waits for somebody".to_owned())
             }
             (_, "") => return Err("it is completed, and GitHub names no conclusion".to_owned()),
-            (_, other) => return Err(format!("`{}` is no word that is known here", shown(other))),
+            (_, other) => return Err(format!("`{}` is unknown here", shown(other))),
         })
     }
 
-    fn ruling(self, state: RulingState, evidence: Evidence, thing: Option<&Thing>) -> Ruling {
+    fn ruling(self, state: RulingState, evidence: Evidence, entry: Option<&CheckEntry>) -> Ruling {
         Ruling {
             state,
             commit: Some(self.commit.clone()),
             is_earlier: false,
             evidence: vec![evidence],
-            run_url: thing.and_then(|thing| thing.url.clone()),
-            built_at: thing.filter(|_| state != RulingState::Pending).and_then(|thing| thing.ended_at.clone()),
+            run_url: entry.and_then(|entry| entry.url.clone()),
+            built_at: entry.filter(|_| state != RulingState::Pending).and_then(|entry| entry.ended_at.clone()),
         }
     }
 
@@ -165,9 +165,9 @@ mod tests {
     use super::{super::super::combined::Rule, *};
     use crate::domain::error::ErrorKind;
 
-    fn thing(name: &str, id: u64, attempt: u64, words: &str) -> Thing {
+    fn entry(name: &str, id: u64, attempt: u64, words: &str) -> CheckEntry {
         let (status, conclusion) = words.split_once(' ').unwrap_or((words, ""));
-        Thing {
+        CheckEntry {
             group: format!(".github/workflows/{name}.yml"),
             names: vec![format!("{name}.yml"), name.to_owned()],
             id,
@@ -179,11 +179,17 @@ mod tests {
         }
     }
 
-    fn rule(kind: CheckKind, accept: &[Conclusion], names: &[&str], things: &[Thing]) -> Result<Ruling, BackendError> {
-        let names: Vec<Pattern> = names.iter().map(|name| Pattern::parse(name).unwrap()).collect();
-        let (repository, commit) = (Repository::parse("org/repo").unwrap(), Commit::parse(&"a".repeat(40)).unwrap());
+    fn rule(
+        kind: CheckKind,
+        accept: &[Conclusion],
+        names: &[&str],
+        entries: &[CheckEntry],
+    ) -> Result<Ruling, BackendError> {
+        let names: Vec<NamePattern> = names.iter().map(|name| NamePattern::parse(name).unwrap()).collect();
+        let (repository, commit) =
+            (GithubRepository::parse("org/repo").unwrap(), Commit::parse(&"a".repeat(40)).unwrap());
         let judge = Judge { kind, repository: &repository, commit: &commit, accept };
-        Rule::All.decide(judge.judge(&names, things))
+        Rule::All.decide(judge.judge(&names, entries))
     }
 
     #[test]
@@ -215,7 +221,7 @@ mod tests {
             ("", None),
         ] {
             for kind in [CheckKind::Workflow, CheckKind::Check] {
-                let ruling = rule(kind, &[], &["build"], &[thing("build", 1, 1, words)]);
+                let ruling = rule(kind, &[], &["build"], &[entry("build", 1, 1, words)]);
                 match expected {
                     Some(state) => assert_eq!(ruling.unwrap().state, state, "{words}"),
                     None => assert_eq!(ruling.unwrap_err().kind, ErrorKind::InvalidOutput, "{words}"),
@@ -228,43 +234,43 @@ mod tests {
             ("completed failure", RulingState::Failed),
             ("completed error", RulingState::Failed),
         ] {
-            let ruling = rule(CheckKind::Status, &[], &["build"], &[thing("build", 1, 1, words)]);
+            let ruling = rule(CheckKind::Status, &[], &["build"], &[entry("build", 1, 1, words)]);
             assert_eq!(ruling.unwrap().state, expected, "{words}");
         }
-        assert!(rule(CheckKind::Status, &[], &["build"], &[thing("build", 1, 1, "completed skipped")]).is_err());
+        assert!(rule(CheckKind::Status, &[], &["build"], &[entry("build", 1, 1, "completed skipped")]).is_err());
         // An older run in a word that nobody knows does not matter.
-        let things = [thing("build", 1, 1, "expired"), thing("build", 2, 1, "completed success")];
-        assert_eq!(rule(CheckKind::Workflow, &[], &["build"], &things).unwrap().state, passed);
+        let entries = [entry("build", 1, 1, "expired"), entry("build", 2, 1, "completed success")];
+        assert_eq!(rule(CheckKind::Workflow, &[], &["build"], &entries).unwrap().state, passed);
     }
 
     #[test]
     fn what_did_nothing_passes_only_where_that_is_accepted() {
-        let things = [thing("build", 1, 1, "completed skipped")];
-        let ruling = rule(CheckKind::Workflow, &[Conclusion::Neutral], &["build.yml"], &things).unwrap();
+        let entries = [entry("build", 1, 1, "completed skipped")];
+        let ruling = rule(CheckKind::Workflow, &[Conclusion::Neutral], &["build.yml"], &entries).unwrap();
         assert_eq!(ruling.state, RulingState::Failed);
         assert!(ruling.evidence[0].answered.contains("skipped, which is no success unless `accept`"));
-        let ruling = rule(CheckKind::Workflow, &[Conclusion::Skipped], &["build.yml"], &things).unwrap();
+        let ruling = rule(CheckKind::Workflow, &[Conclusion::Skipped], &["build.yml"], &entries).unwrap();
         assert_eq!(ruling.state, RulingState::Passed);
     }
 
     #[test]
     fn the_newest_run_counts_and_of_it_the_newest_attempt() {
-        let state = |things: &[Thing]| rule(CheckKind::Workflow, &[], &["build"], things).unwrap().state;
+        let state = |entries: &[CheckEntry]| rule(CheckKind::Workflow, &[], &["build"], entries).unwrap().state;
         let (failed, passed, runs) = ("completed failure", "completed success", "in_progress");
-        assert_eq!(state(&[thing("build", 1, 1, failed), thing("build", 2, 1, passed)]), RulingState::Passed);
-        assert_eq!(state(&[thing("build", 2, 1, runs), thing("build", 1, 3, passed)]), RulingState::Pending);
-        assert_eq!(state(&[thing("build", 2, 2, passed), thing("build", 2, 1, failed)]), RulingState::Passed);
-        assert_eq!(state(&[thing("build", 2, 1, passed), thing("build", 2, 2, failed)]), RulingState::Failed);
+        assert_eq!(state(&[entry("build", 1, 1, failed), entry("build", 2, 1, passed)]), RulingState::Passed);
+        assert_eq!(state(&[entry("build", 2, 1, runs), entry("build", 1, 3, passed)]), RulingState::Pending);
+        assert_eq!(state(&[entry("build", 2, 2, passed), entry("build", 2, 1, failed)]), RulingState::Passed);
+        assert_eq!(state(&[entry("build", 2, 1, passed), entry("build", 2, 2, failed)]), RulingState::Failed);
     }
 
     #[test]
     fn all_names_and_all_matches_are_required() {
-        let passed = |name: &str, id| thing(name, id, 1, "completed success");
-        let ask = |names: &[&str], things: &[Thing]| rule(CheckKind::Workflow, &[], names, things).unwrap();
+        let passed = |name: &str, id| entry(name, id, 1, "completed success");
+        let ask = |names: &[&str], entries: &[CheckEntry]| rule(CheckKind::Workflow, &[], names, entries).unwrap();
         let ruling = ask(&["build.yml", "test"], &[passed("build", 1)]);
         assert_eq!(ruling.state, RulingState::Pending);
         assert_eq!(ruling.evidence[1].to_string(), "absent, the workflow test of org/repo at aaaaaaaa: no run yet");
-        let ruling = ask(&["/^(build|test)$/"], &[passed("build", 3), thing("test", 2, 1, "completed failure")]);
+        let ruling = ask(&["/^(build|test)$/"], &[passed("build", 3), entry("test", 2, 1, "completed failure")]);
         assert_eq!((ruling.state, ruling.evidence.len()), (RulingState::Failed, 2));
         assert_eq!(ruling.run_url.as_deref(), Some("https://github.com/runs/2"));
         assert_eq!(ask(&["/^(build|test)$/"], &[passed("lint", 1)]).state, RulingState::Pending);

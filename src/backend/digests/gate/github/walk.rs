@@ -1,4 +1,4 @@
-//! The way back from a commit that has not passed to the newest one before it that has.
+//! Walks back from a commit that has not passed to the newest earlier commit that has.
 
 use std::collections::HashMap;
 
@@ -17,12 +17,12 @@ use crate::{
     domain::{error::BackendError, generator::Evidence},
 };
 
-/// How many lists of commits are read for one walk. Each goes on by one commit at least.
+/// How many lists of commits one walk reads. Each list adds at least one commit.
 const MAX_LISTS: usize = 5;
-/// How many commits GitHub lists at most.
-const LONGEST_LIST: usize = 100;
+/// The most commits in one of GitHub's lists.
+const MAX_LIST_LENGTH: usize = 100;
 
-/// GitHub, and what it says of earlier commits while the one that is asked about has not passed.
+/// A gate that asks GitHub about earlier commits while the requested one has not passed.
 #[derive(Debug)]
 pub(crate) struct WalkBack {
     github: Remembered<Github>,
@@ -31,10 +31,10 @@ pub(crate) struct WalkBack {
 
 #[async_trait]
 impl Gate for WalkBack {
-    async fn ask(&self, asked: GateQuery<'_>) -> Result<Ruling, BackendError> {
-        let question = self.github.system.question(asked).await?;
-        let own = self.github.ruling(question.clone(), asked).await?;
-        if own.state == RulingState::Passed { Ok(own) } else { self.walk_back(&question, own, asked).await }
+    async fn ask(&self, query: GateQuery<'_>) -> Result<Ruling, BackendError> {
+        let request = self.github.system.request(query).await?;
+        let own = self.github.ruling(request.clone(), query).await?;
+        if own.state == RulingState::Passed { Ok(own) } else { self.walk_back(&request, own, query).await }
     }
 
     fn reads_application_set(&self) -> bool {
@@ -47,64 +47,64 @@ impl Gate for WalkBack {
 }
 
 impl WalkBack {
-    /// `github`, which goes back by `steps` commits.
+    /// `github`, walking back at most `steps` commits.
     #[must_use]
     pub(crate) const fn new(github: Remembered<Github>, steps: u8) -> Self {
         Self { github, steps }
     }
 
-    /// The ruling on the newest of the commits before `question` that passed, else `own` when there are no others.
+    /// The ruling on the newest commit before `request` that passed; `own` if there are no more commits.
     ///
-    /// Only first parents are followed: what was merged into a branch was never its head.
+    /// Only first parents are followed: a merged-in commit was never the head of the branch.
     ///
     /// # Errors
-    /// When one of the commits on the way is not clear, or none of them passed and there may be more.
+    /// When the ruling on a commit is unclear, or when none passed and there may be more commits.
     async fn walk_back(
         &self,
-        question: &GithubRequest,
+        request: &GithubRequest,
         own: Ruling,
-        asked: GateQuery<'_>,
+        query: GateQuery<'_>,
     ) -> Result<Ruling, BackendError> {
-        let GithubRequest { repository, commit } = question;
-        let way = format!("the commits of {repository} before {}", commit.short());
-        let (mut here, mut gone, mut history) = (question.clone(), 0, History::default());
+        let GithubRequest { repository, commit } = request;
+        let walk = format!("the commits of {repository} before {}", commit.short());
+        let (mut here, mut gone, mut history) = (request.clone(), 0, History::default());
         let unseen = loop {
-            let parent = match self.first_parent(&here, &mut history, asked).await? {
+            let parent = match self.first_parent(&here, &mut history, query).await? {
                 Some(Parent::Commit(_)) if gone == self.steps => break Some("raise `walkBack`"),
                 Some(Parent::Commit(parent)) => parent,
                 Some(Parent::None) => break None,
-                None => break Some("what was merged in fills the lists of commits, of which only so many are read"),
+                None => break Some("merged-in commits fill the lists of commits, and no more lists are read"),
             };
             (here.commit, gone) = (parent, gone + 1);
-            let ruling = self.github.ruling(here.clone(), asked).await?;
+            let ruling = self.github.ruling(here.clone(), query).await?;
             if ruling.state == RulingState::Passed {
                 let told = format!("{} passed, {gone} before {}", here.commit.short(), commit.short());
                 let mut evidence = own.evidence;
-                evidence.push(Evidence::present(way, told));
+                evidence.push(Evidence::present(walk, told));
                 evidence.extend(ruling.evidence);
                 return Ok(Ruling { is_earlier: true, evidence, ..ruling });
             }
         };
         let mut evidence = own.evidence.clone();
         let Some(unseen) = unseen else {
-            evidence.push(Evidence::absent(way, format!("none of all {gone} passed")));
+            evidence.push(Evidence::absent(walk, format!("none of all {gone} passed")));
             return Ok(Ruling { evidence, ..own });
         };
         let why = format!(
             "none of the last {gone} commits before {} passed; whether an earlier one did is not known: {unseen}",
             commit.short()
         );
-        evidence.push(Evidence::unknown(way, why.clone()));
+        evidence.push(Evidence::unknown(walk, why.clone()));
         Err(BackendError { evidence, ..BackendError::invalid_output(format!("{repository}: {why}")) })
     }
 
-    /// The first parent of `here`, by what is listed already, else by a list that begins there; what was merged in before
-    /// it is skipped so. `None` when so many lists were read that no other is.
+    /// The first parent of `here`, from the commits listed so far, otherwise from a new list that begins at `here`, which skips
+    /// merged-in commits. `None` when the limit of lists is reached.
     async fn first_parent(
         &self,
         here: &GithubRequest,
         history: &mut History,
-        asked: GateQuery<'_>,
+        query: GateQuery<'_>,
     ) -> Result<Option<Parent>, BackendError> {
         let GithubRequest { repository, commit } = here;
         if let Some(parent) = history.parents.get(commit) {
@@ -113,9 +113,9 @@ impl WalkBack {
         if history.lists == MAX_LISTS {
             return Ok(None);
         }
-        // Where nothing was merged in, the first list is long enough.
-        let count = if history.lists == 0 { usize::from(self.steps) + 1 } else { LONGEST_LIST };
-        let listed = self.github.system.access.history(repository, commit, count, asked.deadline).await?;
+        // Without merges, the first list is long enough.
+        let count = if history.lists == 0 { usize::from(self.steps) + 1 } else { MAX_LIST_LENGTH };
+        let listed = self.github.system.access.history(repository, commit, count, query.deadline).await?;
         let parent = history.learn(commit, &listed);
         let parent =
             parent.map_err(|why| BackendError::invalid_output(format!("the history of {repository}: {why}")))?;
@@ -123,7 +123,7 @@ impl WalkBack {
     }
 }
 
-/// What is known of a history.
+/// The commits listed so far.
 #[derive(Debug, Default)]
 struct History {
     parents: HashMap<Commit, Parent>,
@@ -135,12 +135,12 @@ struct History {
 enum Parent {
     /// This one.
     Commit(Commit),
-    /// It has none: there the history begins.
+    /// None: the history begins here.
     None,
 }
 
 impl History {
-    /// Learns from another list, which was asked for from `commit` on; the first parent of that one.
+    /// Adds a list that begins at `commit`, and returns the first parent of `commit`.
     fn learn(&mut self, commit: &Commit, listed: &[Ancestor]) -> Result<Parent, String> {
         self.lists += 1;
         for ancestor in listed {
@@ -162,14 +162,14 @@ mod tests {
     use super::*;
 
     /// Commits with their parents, each by its digit.
-    type Listed<'a> = &'a [(&'a str, &'a [&'a str])];
+    type ListDocument<'a> = &'a [(&'a str, &'a [&'a str])];
 
     #[test]
     fn only_first_parents_are_known() {
         let sha = |digit: &str| digit.repeat(40);
         let commit = |digit: &str| Commit::parse(&sha(digit)).unwrap();
         let mut history = History::default();
-        let mut learn = |from: &str, listed: Listed<'_>| {
+        let mut learn = |from: &str, listed: ListDocument<'_>| {
             let listed = listed.iter().map(|(one, parents)| {
                 let parents: Vec<_> = parents.iter().map(|parent| json!({"sha": sha(parent)})).collect();
                 serde_json::from_value(json!({"sha": sha(one), "parents": parents})).unwrap()
@@ -178,7 +178,7 @@ mod tests {
         };
         assert_eq!(learn("a", &[("A", &["b", "e"]), ("e", &["f"]), ("b", &["C"])]), Ok(Parent::Commit(commit("b"))));
         assert_eq!(learn("c", &[("c", &[])]), Ok(Parent::None));
-        let wrong: [(Listed<'_>, &str); 4] = [
+        let wrong: [(ListDocument<'_>, &str); 4] = [
             (&[], "does not list dddddddd itself"),
             (&[("b", &["d"])], "does not list dddddddd itself"),
             (&[("x", &[])], "no commit"),

@@ -1,4 +1,4 @@
-//! What a commit's pipelines say of it.
+//! The ruling that a commit's pipelines make.
 
 use serde::Deserialize;
 
@@ -7,16 +7,16 @@ use super::{
         Ruling, RulingState,
         forge::{Forge, time, unknown_word},
     },
-    Accept,
+    GitlabAccept,
 };
 use crate::{
     backend::digests::commit::Commit,
     domain::{error::BackendError, generator::Evidence, secret::Secrets},
 };
 
-/// One pipeline, as both lists show it.
+/// One pipeline, as GitLab's two lists show it.
 #[derive(Debug, Deserialize)]
-pub(super) struct Pipeline {
+pub(super) struct GitlabPipeline {
     id: u64,
     sha: String,
     #[serde(rename = "ref")]
@@ -27,31 +27,31 @@ pub(super) struct Pipeline {
     updated_at: Option<String>,
 }
 
-/// Which pipelines count.
-pub(super) struct Wanted<'a> {
+/// The pipelines that count.
+pub(super) struct PipelineFilter<'a> {
     /// Of this commit.
     pub(crate) commit: &'a Commit,
     /// Of this branch or tag.
     pub(crate) reference: Option<&'a str>,
-    /// Begun in one of these ways, or in any.
+    /// From one of these sources; from any if empty.
     pub(crate) sources: &'a [String],
     /// What counts as passed besides `success`.
-    pub(crate) accept: &'a [Accept],
+    pub(crate) accept: &'a [GitlabAccept],
 }
 
-impl Wanted<'_> {
-    /// What `pipelines`, which are all that `asked` gave, say of the commit.
+impl PipelineFilter<'_> {
+    /// The ruling of `pipelines`, which are everything that the request `asked` gave.
     ///
     /// # Errors
-    /// When the one that decides says nothing clear.
+    /// When the deciding pipeline has an unknown status.
     pub(super) fn rule(
         &self,
-        pipelines: &[Pipeline],
+        pipelines: &[GitlabPipeline],
         asked: &str,
         forge: &Forge,
         secrets: &Secrets,
     ) -> Result<Ruling, BackendError> {
-        let mut newest: Option<&Pipeline> = None;
+        let mut newest: Option<&GitlabPipeline> = None;
         for pipeline in pipelines {
             if self.fits(pipeline)? && newest.is_none_or(|newest| newest.id < pipeline.id) {
                 newest = Some(pipeline);
@@ -72,13 +72,13 @@ impl Wanted<'_> {
             RulingState::Passed => Evidence::present(asked, said),
             RulingState::Pending | RulingState::Failed => Evidence::absent(asked, said),
         };
-        // The lists do not say when it ended; once it has, nothing but that changes it.
+        // The lists have no time of the end. A pipeline that ended is not updated any more, so that time is used.
         let built_at = newest.updated_at.as_deref().and_then(time).filter(|_| state != RulingState::Pending);
         Ok(Ruling { state, commit, is_earlier: false, evidence: vec![evidence], run_url, built_at })
     }
 
-    /// Whether `pipeline` counts. Compared here too, since a filter that a server does not know is ignored there.
-    fn fits(&self, pipeline: &Pipeline) -> Result<bool, BackendError> {
+    /// Whether `pipeline` counts. A server ignores filters that it does not know, so all are compared here too.
+    fn fits(&self, pipeline: &GitlabPipeline) -> Result<bool, BackendError> {
         if !pipeline.is_of(self.commit)
             || self.reference.is_some_and(|wanted| pipeline.reference.as_deref() != Some(wanted))
         {
@@ -88,18 +88,18 @@ impl Wanted<'_> {
             _ if self.sources.is_empty() => Ok(true),
             Some(source) => Ok(self.sources.contains(source)),
             None => Err(BackendError::invalid_output(format!(
-                "pipeline {} does not say how it began, which `sources` asks for",
+                "pipeline {} names no source, which `sources` needs",
                 pipeline.id
             ))),
         }
     }
 
     /// Why none of `pipelines` counts.
-    fn none_of(&self, pipelines: &[Pipeline], secrets: &Secrets) -> String {
+    fn none_of(&self, pipelines: &[GitlabPipeline], secrets: &Secrets) -> String {
         let Some(other) =
             pipelines.iter().filter(|pipeline| pipeline.is_of(self.commit)).max_by_key(|pipeline| pipeline.id)
         else {
-            let is_merged = |pipeline: &&Pipeline| pipeline.reference.as_deref().is_some_and(is_of_merge);
+            let is_merged = |pipeline: &&GitlabPipeline| pipeline.reference.as_deref().is_some_and(is_of_merge);
             return match pipelines.iter().filter(is_merged).max_by_key(|pipeline| pipeline.id) {
                 Some(merged) => format!(
                     "no pipeline for it yet, but pipeline {} for a merge commit: merged results pipelines and merge trains \
@@ -120,7 +120,7 @@ impl Wanted<'_> {
     }
 }
 
-impl Pipeline {
+impl GitlabPipeline {
     /// Its number, which no other pipeline has.
     pub(super) const fn id(&self) -> u64 {
         self.id
@@ -131,11 +131,11 @@ impl Pipeline {
     }
 }
 
-/// What GitLab's word means. A pipeline that is being cancelled is as good as cancelled.
-fn state(word: &str, accept: &[Accept]) -> Option<RulingState> {
+/// The meaning of GitLab's word. A pipeline that is being cancelled counts as cancelled.
+fn state(word: &str, accept: &[GitlabAccept]) -> Option<RulingState> {
     match word {
         "success" => Some(RulingState::Passed),
-        "skipped" if accept.contains(&Accept::Skipped) => Some(RulingState::Passed),
+        "skipped" if accept.contains(&GitlabAccept::Skipped) => Some(RulingState::Passed),
         "failed" | "canceled" | "canceling" | "skipped" => Some(RulingState::Failed),
         "created"
         | "waiting_for_resource"
@@ -149,7 +149,7 @@ fn state(word: &str, accept: &[Accept]) -> Option<RulingState> {
     }
 }
 
-/// Whether a ref is that of a commit that GitLab makes for itself.
+/// Whether a ref is that of a merge commit that GitLab made.
 fn is_of_merge(reference: &str) -> bool {
     let kind = reference.strip_prefix("refs/merge-requests/").and_then(|rest| rest.split_once('/'));
     matches!(kind, Some((_, "merge" | "train")))
@@ -175,8 +175,8 @@ mod tests {
         for word in ["", "Success", "succeeded"] {
             assert_eq!(meaning(word), None, "{word}");
         }
-        assert_eq!(state("skipped", &[Accept::Skipped]), Some(RulingState::Passed));
-        assert_eq!(state("canceled", &[Accept::Skipped]), Some(RulingState::Failed));
+        assert_eq!(state("skipped", &[GitlabAccept::Skipped]), Some(RulingState::Passed));
+        assert_eq!(state("canceled", &[GitlabAccept::Skipped]), Some(RulingState::Failed));
     }
 
     #[test]
