@@ -1,6 +1,5 @@
-//! The engine: from a query to a complete answer. Lookup, else one flight for all who ask the same:
-//! backend, shape, encode, record. What the backend does not know is answered with what it last knew.
-//! Knows neither HTTP nor status codes.
+//! The engine answers a resolved query: from the cache, else by one shared run (backend, shape, encode, guard, record). If
+//! the run fails, the last good answer is served. It knows neither HTTP nor status codes.
 
 pub(crate) mod admin_ops;
 mod askers;
@@ -55,9 +54,9 @@ pub(crate) enum AnswerSource {
         /// Until it is fresh no more.
         left: Duration,
     },
-    /// From the cache, while a run in the background renews it; or why none does just now.
+    /// From the cache, stale: a run in the background renews it, or the reason why none does at present.
     StaleWhileRevalidate(Stale, Option<Box<Unknown>>),
-    /// From the cache, since the backend does not know.
+    /// From the cache, stale, because the backend does not know.
     StaleIfError(Stale, Box<Unknown>),
     /// From the backend, just now.
     Miss {
@@ -150,21 +149,21 @@ impl fmt::Display for Failure {
 
 type Landed = Result<Arc<Entry>, Failure>;
 
-/// Who wants a run of the backend.
+/// Why a run of the backend is started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wanted {
-    /// A caller, who waits for it.
+    /// A caller waits for it.
     Now,
-    /// A caller, who has an answer already.
+    /// A caller asked, and already has a stale answer.
     Behind,
-    /// Nobody just now: a caller did at that time.
+    /// No caller asks now; one last did at this time.
     Since(Timestamp),
 }
 
 /// Answers queries, and remembers.
 pub struct Engine {
     known: EngineState,
-    /// By what is asked, and by what would answer: after a reload nobody waits for the route that was.
+    /// By cache key and the route's revision: after a reload no caller waits for a run of the former route.
     flights: Flights<(Key, Revision), Question, Landed>,
     confirmations: Confirmations,
     askers: Askers,
@@ -255,7 +254,8 @@ impl Engine {
         Some(if is_ours { Unusable::TooOld } else { Unusable::OtherConfiguration }(last.stored_at))
     }
 
-    /// Why `key` is not asked about now, if it failed of late. A caller asks, which keeps what is held from being forgotten.
+    /// Why `key` is not asked about now, if it failed recently. Also records that a caller asked, so that a held answer is not
+    /// forgotten.
     fn resting(&self, key: &Key, now: Timestamp) -> Option<Unknown> {
         let (rest, left) = self.known.failing.resting(key, now)?;
         let failure = rest.failure.failure;

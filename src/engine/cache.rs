@@ -1,4 +1,4 @@
-//! What is remembered: answers by [`Key`], judged by [`policy`], stored in [`Memory`].
+//! The cache: answers by [`Key`], stored in [`Memory`]; [`policy`] says how long each may be served.
 
 pub(crate) mod answers;
 pub(crate) mod disk;

@@ -1,4 +1,4 @@
-//! What operators see and do: the remembered answers, invalidation, and what is held.
+//! Operations for operators: list the stored answers, invalidate them, decide on held ones.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 

@@ -1,8 +1,8 @@
-//! Who asked: the ApplicationSets that asked each question of late, for operators. An answer that does not depend on the
-//! ApplicationSet belongs to all who ask the same, so neither its question nor its key names them.
+//! The ApplicationSets that recently asked each question, for operators. Where the answer does not depend on the
+//! ApplicationSet, neither the question nor its key names one.
 //!
-//! A hit pays for one hash and one load: what was noted within the hour is known from a table of atomic numbers. Only the rest
-//! takes the lock. Nothing of this is written to disk: after a start the names come back with the next calls.
+//! A cache hit costs one hash and one load: a table of atomic numbers tells that the asker was recorded within the hour.
+//! Otherwise the lock is taken. Nothing is written to disk: after a start the names return with the next calls.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -27,7 +27,7 @@ const MAX_QUESTIONS: usize = 20_000;
 const MAX_NAMES: usize = 1000;
 /// The longest name, in bytes: Kubernetes has no longer ones.
 const MAX_NAME_BYTES: usize = 253;
-/// Who asked longer ago is not told.
+/// ApplicationSets that asked longer ago are not listed.
 const TOLD_FOR: Duration = Duration::from_hours(24);
 /// How often the time of an asker is renewed, in milliseconds.
 const RENEWED_EVERY_MS: u64 = 3_600_000;

@@ -1,4 +1,4 @@
-//! The baselines of all lineages: small enough to stay when an answer has to leave memory.
+//! The baselines of all lineages. They are small, so they stay in memory when answers are evicted.
 
 use std::sync::Arc;
 
@@ -15,14 +15,14 @@ use crate::{
 
 /// How many bytes of baselines are remembered, about: a hundred thousand of lineages with one parameter set.
 const CAPACITY: u64 = 32 * 1024 * 1024;
-/// What the cache keeps beside each.
+/// The cache's overhead per baseline, in bytes.
 const BESIDE: usize = 256;
 
-/// What the next answers are compared with, by lineage.
+/// The baselines, by lineage.
 #[derive(Debug, Clone)]
 pub(super) struct Baselines {
     memory: Bounded<Key, Arc<Baseline>>,
-    /// Whose baselines had to leave memory.
+    /// The lineages whose baselines were evicted.
     evicted: Arc<Mutex<EvictedKeys>>,
 }
 
@@ -42,8 +42,7 @@ impl Default for Baselines {
 }
 
 impl Baselines {
-    /// What the next answer in `lineage` is compared with; it is empty where there was none. `key` is that of the question
-    /// that asks.
+    /// The baseline of `lineage`; empty if there never was an answer. `key` is the cache key of the question.
     ///
     /// # Errors
     /// When there may have been an answer, and its record is lost.

@@ -1,4 +1,4 @@
-//! One run of a backend, detached from whoever waits for it: resolve, shape, review, record.
+//! One run of a backend, detached from the callers that wait for it: ask, shape, review, record.
 
 use std::{
     panic::AssertUnwindSafe,
@@ -51,8 +51,8 @@ pub(super) struct EngineState {
     pub(crate) held: Ledger,
     pub(crate) baselines: Baselines,
     pub(crate) served: Served,
-    /// Held from the look at what came before to the record of what comes now, so that two commits that land together are
-    /// not both measured against a third.
+    /// Locked from reading the baseline until the new answer is recorded. Otherwise two commits that end together would both
+    /// be compared with a third.
     judging: Arc<Mutex<()>>,
 }
 
@@ -68,12 +68,12 @@ impl EngineState {
         }
     }
 
-    /// Drops from the disk what was held for too long, as it was dropped in memory.
+    /// Removes from the disk the held answers that memory has forgotten.
     pub(crate) fn erase_forgotten(&self) {
         self.held.take_forgotten().into_iter().for_each(|lineage| self.erase(lineage));
     }
 
-    /// Drops from the disk what was held in `lineage`.
+    /// Removes from the disk the answer held in `lineage`.
     fn erase(&self, lineage: Key) {
         if let Some(disk) = self.answers.disk() {
             disk.hold(lineage, None::<&()>);
@@ -105,7 +105,7 @@ pub(super) struct Run {
     pub(crate) guard: FlightGuard<(Key, Revision), Question, Landed>,
 }
 
-/// What a run found, in the form that Argo CD gets.
+/// The result of a run, in the form that Argo CD gets.
 struct Found {
     sets: Vec<ParameterSet>,
     encoded: Encoded,
@@ -154,7 +154,7 @@ impl Run {
         }
     }
 
-    /// What it is in the trace of whoever started it.
+    /// The run's span, in the trace of the caller that started it.
     fn span(&self) -> Span {
         let span = trace::begin(SpanKind::Internal, || format!("run {}", self.asked.route.name));
         span.note(|record| {
@@ -165,7 +165,7 @@ impl Run {
         span
     }
 
-    /// The backend's notes on what this question follows.
+    /// The backend's notes on the last answers to this question and of its lineage.
     fn before(&self, known: &EngineState) -> Before {
         if !self.asked.route.backend.takes_notes() {
             return Before::default();
@@ -188,7 +188,7 @@ impl Run {
         }
     }
 
-    /// Compares `found` with what was believed in its lineage, however old that is.
+    /// Lets the guard compare `found` with the baseline of its lineage, however old that is.
     fn review(&self, known: &EngineState, found: Found, now: Timestamp) -> Result<(Found, Baseline), Failure> {
         let baseline =
             known.baselines.get(&self.asked.lineage(), &self.asked.key, &known.answers, &self.asked.route.guard).ok();
@@ -247,7 +247,7 @@ impl Run {
         };
         self.guard.land(|is_current| {
             if !is_current {
-                // It began before it was said that what is known is not to be trusted.
+                // An invalidation came after this run began, so its answer is never fresh.
                 entry.life = Life::For(Duration::ZERO);
             }
             let entry = Arc::new(entry);
@@ -275,7 +275,7 @@ impl Run {
         );
     }
 
-    /// Why there is nothing: once per run, since whoever misses an Application will want to know.
+    /// Logs the evidence of an absence, once per run: it explains why an Application is missing.
     fn log_absence(&self, evidence: &[Evidence]) {
         if !evidence.iter().any(|each| each.verdict == Verdict::Absent) {
             return;
@@ -307,7 +307,7 @@ impl Run {
     }
 }
 
-/// How long a question rests that failed with `failure`: what is held is asked about again when its rules say so.
+/// How long a question rests after `failure`. A held answer is asked about again when the guard's rules say so.
 fn rest(failure: &Failure, now: Timestamp) -> Wish {
     if let Some(asked) = failure.retry_after() {
         return Wish::AtLeast(asked);

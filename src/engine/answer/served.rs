@@ -1,4 +1,4 @@
-//! How many parameter sets the routes answer with, for metrics: of each lineage the last answer, as long as it may be served.
+//! Counts the parameter sets that each route serves, for metrics: those of each lineage's last answer, while it may be served.
 
 use std::{collections::HashMap, sync::Arc};
 

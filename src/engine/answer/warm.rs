@@ -1,5 +1,4 @@
-//! After a start: what was asked before is asked again, at a bounded rate, so that the first reconcile is answered
-//! from the cache.
+//! After a start, asks recent questions again at a bounded rate, so that the first reconcile is answered from the cache.
 
 use std::{cmp::Reverse, sync::Arc, time::Duration};
 
@@ -19,7 +18,7 @@ use crate::{
 const RATE: u32 = 20;
 /// How many are under way at once, at most.
 const AT_ONCE: usize = 4;
-/// What no caller has asked for so long is not asked again.
+/// A question that no caller asked for this long is not asked again.
 const ASKED_WITHIN: Duration = Duration::from_hours(24);
 
 impl Engine {

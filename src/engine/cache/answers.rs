@@ -1,4 +1,4 @@
-//! The remembered answers: in memory, and behind it on disk where a path is configured.
+//! The stored answers: in memory, and also on disk if a path is configured.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -127,7 +127,7 @@ impl Answers {
         }
     }
 
-    /// Makes the answer under `key` leave memory, as too little room would.
+    /// Evicts the answer under `key` from memory.
     #[cfg(test)]
     pub(crate) fn evict(&self, key: &Key) {
         if let Some(disk) = self.disk() {
@@ -145,7 +145,7 @@ impl Answers {
         }
     }
 
-    /// Notes that the answer under `key` was of use, though it is old.
+    /// Records a use of the answer under `key`, so that it is not evicted next.
     pub(crate) fn used(&self, key: Key) {
         if let Some(disk) = self.behind.disk.get() {
             disk.used(key);

@@ -1,4 +1,4 @@
-//! Which keys had to leave a bounded map: where nothing is remembered under such a key, there may have been something.
+//! The keys that a bounded map evicted. A missing entry under such a key never counts as "there was nothing".
 
 use std::collections::HashSet;
 

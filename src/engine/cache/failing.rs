@@ -1,6 +1,5 @@
-//! Questions that failed of late: they rest for a while before the backend is asked again, so that a source in
-//! trouble is not kept busy by everyone who wants to know. A remembered failure never takes the place of a
-//! last good answer.
+//! Questions that failed recently rest before the backend is asked again, so that callers do not overload a source in
+//! trouble. A stored failure never replaces a last good answer.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What operators are told of a remembered answer.
+//! A stored answer as operators see it.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Answers in memory: moka as storage with a size limit in bytes. What they are worth is
-//! [`super::policy`]'s business, who asks again is [`crate::flight`]'s.
+//! Answers in memory: moka with a size limit in bytes. [`super::policy`] judges their age, and [`crate::flight`] joins the
+//! runs that renew them.
 
 use std::{path::PathBuf, sync::Arc};
 

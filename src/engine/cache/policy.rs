@@ -46,7 +46,7 @@ pub(crate) enum Life {
     For(Duration),
     /// For so long, and then it is asked about before it is served again.
     Brief(Duration),
-    /// It was kept over a restart: no more, since what happened meanwhile is not known.
+    /// Not at all: it was stored before a restart, and later changes are unknown.
     Restored,
 }
 
@@ -64,7 +64,7 @@ pub(crate) enum Freshness {
     StaleWhileRevalidate(Stale),
     /// The backend is asked; served if it does not know.
     StaleIfError(Stale),
-    /// Of no use: the backend is asked, and what it does not know is an error.
+    /// Not served: the backend is asked, and if it does not know, the call fails.
     Expired,
 }
 

@@ -1,4 +1,4 @@
-//! How large the answers in the file are, and which of them leave when there are too many.
+//! The sizes of the answers in the file, and which of them are evicted when there are too many.
 
 use std::collections::{BTreeMap, HashMap};
 

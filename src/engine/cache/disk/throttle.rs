@@ -1,4 +1,4 @@
-//! Trouble that goes on is logged once a minute.
+//! Logs a lasting problem once a minute.
 
 use std::time::{Duration, Instant};
 

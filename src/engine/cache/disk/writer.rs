@@ -1,4 +1,4 @@
-//! Who writes to the database: a thread of its own, off every answer's path.
+//! The thread that writes to the database, so that no answer waits for it.
 
 use std::sync::{
     Arc,
