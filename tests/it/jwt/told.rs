@@ -50,7 +50,7 @@ fn what_is_wrong_with_an_issuer_is_told_at_once() {
         assert!(told.contains(says), "{key}: {value}: {told}");
     }
     let by_secret = |algorithms: Value| json!({"issuer": "i", "audience": AUDIENCE, "algorithms": algorithms, "secret": {"file": "short"}});
-    assert!(problems(&by_secret(json!(["HS256"]))).contains("it has 10 bytes, and 32 at least are needed"));
+    assert!(problems(&by_secret(json!(["HS256"]))).contains("it has 10 bytes, and its `algorithms` need at least 32"));
     assert!(!problems(&by_secret(json!(["HS256"]))).contains("0123456789"));
     assert!(
         problems(&by_secret(json!(["HS256", "RS256"])))
