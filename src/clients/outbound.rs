@@ -272,9 +272,11 @@ impl RetryState<'_> {
     fn wait(&self, outcome: &Outcome) -> Option<Duration> {
         // A probe is one request.
         let is_probe = self.pass.as_ref().is_some_and(BreakerPass::is_probe);
+        if is_probe || !self.call.may_repeat {
+            return None;
+        }
         let left = self.call.deadline.saturating_duration_since(Instant::now());
-        let wait = retry::wait(outcome, self.attempts, self.took, left, fastrand::f64());
-        wait.filter(|_| self.call.may_repeat && !is_probe)
+        retry::wait(outcome, self.attempts, self.took, left, fastrand::f64())
     }
 }
 

@@ -119,7 +119,9 @@ impl Registry {
         if contents.annotations.is_empty() {
             contents.image_annotations.clone_from(&image.annotations);
         }
-        if let Some(config) = image.image_config().filter(|_| contents.is_wanting() || contents.platforms.is_empty()) {
+        if (contents.is_wanting() || contents.platforms.is_empty())
+            && let Some(config) = image.image_config()
+        {
             let config = self.image_config(repository, &config.digest, deadline).await?;
             let label = |name: &str| config.label(name).map(str::to_owned);
             contents.revision = contents.revision.or_else(|| label(REVISION));

@@ -113,7 +113,10 @@ impl Registry {
 /// than `asked`, since [`check_repeated`] relies on that.
 fn after_full_page(asked: &str, page: &[String]) -> Option<String> {
     let (_, wanted) = form_urlencoded::parse(asked.as_bytes()).find(|(name, _)| name == "n")?;
-    let last = page.last().filter(|_| wanted.parse() == Ok(page.len()))?;
+    if wanted.parse() != Ok(page.len()) {
+        return None;
+    }
+    let last = page.last()?;
     let more = (page.len() + 1).to_string();
     Some(form_urlencoded::Serializer::new(String::new()).append_pair("n", &more).append_pair("last", last).finish())
 }

@@ -195,8 +195,9 @@ impl Transport {
         request.headers_mut().clone_from(&call.headers);
         // Comes after everything that distinguishes requests, since trace headers do not. A configured header of this name
         // wins.
-        let place = trace::current().filter(|_| !call.headers.contains_key(trace::HEADER));
-        if let Some(value) = place.and_then(|place| place.context().to_header()) {
+        if !call.headers.contains_key(trace::HEADER)
+            && let Some(value) = trace::current().and_then(|span| span.context().to_header())
+        {
             request.headers_mut().insert(trace::HEADER, value);
         }
         *request.body_mut() = call.body.clone().map(reqwest::Body::from);

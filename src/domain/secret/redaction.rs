@@ -147,11 +147,12 @@ fn forms(secret: &Secret) -> Vec<Zeroizing<String>> {
     forms.extend(whole.lines().map(str::trim).map(str::to_owned));
     if let Some((scheme, rest)) = whole.split_once(' ') {
         forms.push(rest.to_owned());
-        let decoded = STANDARD.decode(rest).map(Zeroizing::new).ok();
-        let pair = decoded.as_ref().and_then(|pair| str::from_utf8(pair).ok()?.split_once(':'));
-        let password = pair.map(|(_, password)| password);
-        let password = password.filter(|_| scheme.eq_ignore_ascii_case("basic"));
-        forms.extend(password.map(str::to_owned));
+        if scheme.eq_ignore_ascii_case("basic")
+            && let Ok(decoded) = STANDARD.decode(rest).map(Zeroizing::new)
+            && let Some((_, password)) = str::from_utf8(&decoded).ok().and_then(|pair| pair.split_once(':'))
+        {
+            forms.push(password.to_owned());
+        }
     }
     forms.into_iter().map(Zeroizing::new).filter(|form| !is_too_short(form)).collect()
 }

@@ -154,10 +154,12 @@ impl VariableValue {
 pub(super) fn frame(message: &impl Serialize) -> io::Result<Vec<u8>> {
     let body = postcard::to_extend(message, vec![0; HEAD]).map_err(io::Error::other)?;
     let length = body.len() - HEAD;
-    let told = u32::try_from(length).ok().filter(|_| length <= MAX_MESSAGE_BYTES);
-    let told = told.ok_or_else(|| io::Error::other("what it reads is longer than 64 MiB"))?;
+    if length > MAX_MESSAGE_BYTES {
+        return Err(io::Error::other("what it reads is longer than 64 MiB"));
+    }
+    let length = u32::try_from(length).map_err(io::Error::other)?;
     let mut frame = body;
-    frame[..HEAD].copy_from_slice(&told.to_le_bytes());
+    frame[..HEAD].copy_from_slice(&length.to_le_bytes());
     Ok(frame)
 }
 

@@ -62,8 +62,12 @@ impl DockerConfig {
     #[must_use]
     pub fn helper(&self, registry: &str) -> Option<&str> {
         let own = self.cred_helpers.iter().find(|(key, _)| Pattern::of(key).covers(registry, ""));
-        let store = || self.creds_store.as_deref().filter(|_| self.entry(registry, "").is_none());
-        own.map(|(_, name)| name.as_str()).or_else(store).filter(|name| !name.is_empty())
+        let helper = match own {
+            Some((_, name)) => name.as_str(),
+            None if self.entry(registry, "").is_none() => self.creds_store.as_deref()?,
+            None => return None,
+        };
+        if helper.is_empty() { None } else { Some(helper) }
     }
 
     /// Whether the file itself has an entry for `registry` or some of its repositories.
