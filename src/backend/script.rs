@@ -47,7 +47,7 @@ use super::{
     mapping::{self, Load},
 };
 use crate::{
-    clients::launcher::{Environment, First, LauncherPool, Program},
+    clients::launcher::{Environment, First, LaunchError, LauncherPool, Program},
     domain::{
         error::BackendError,
         generator::{Outcome, Query},
@@ -212,8 +212,8 @@ impl Backend for Script {
             let (environment, secrets) = self.environment()?;
             let job = self.job(query, &secrets);
             let span = self.span("worker");
-            let asked = noted(&span, span.instrument(workers.ask(&self.program, environment, &job)).await);
-            let reading = asked.map_err(|error| self.explain(error).within(&name))?;
+            let asked = span.instrument(workers.ask(&self.program, environment, &job)).await;
+            let reading = noted(&span, asked.map_err(|error| self.explain(error).within(&name)))?;
             let reading =
                 self.map(reading, Load::Unknown, query).await.map_err(|error| secrets.clean(&error).within(&name))?;
             return Ok(Outcome::of_list(reading.items, format!("asked {name}"), "an explicit []").lasting(reading.ttl));
@@ -257,12 +257,18 @@ impl Script {
         span
     }
 
-    /// `error`, with why a program that is there could not be started.
-    fn explain(&self, error: BackendError) -> BackendError {
-        let init = self.program.first.as_ref().filter(|_| error.message.starts_with("cannot start: init: "));
-        let program = init.map_or(&self.program.path, |init| &init.path);
+    /// The error for a caller. Says why an existing program could not be started.
+    fn explain(&self, error: LaunchError) -> BackendError {
+        let failure = match error {
+            LaunchError::NotStarted(failure) => failure,
+            LaunchError::Other(error) => return error,
+        };
+        let program = match &self.program.first {
+            Some(first) if failure.is_first => &first.path,
+            _ => &self.program.path,
+        };
         let folder = self.package.as_ref().map_or(self.base.as_path(), Package::working);
-        interpreter::explain(error, &folder.join(program), folder)
+        interpreter::explain(&failure, &folder.join(program), folder)
     }
 
     fn job<'a>(&'a self, query: &'a Query, secrets: &'a Secrets) -> Job<'a> {

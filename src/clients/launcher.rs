@@ -7,6 +7,7 @@
 
 mod confine;
 mod copy;
+mod failure;
 mod folder;
 mod idle;
 mod inside;
@@ -35,6 +36,7 @@ use tokio::{
 };
 
 pub(crate) use self::{
+    failure::{LaunchError, StartFailure},
     idle::Idle,
     inside::run,
     permits::RunPermit,

@@ -6,10 +6,15 @@ use std::{
     path::{Path as FilePath, PathBuf},
 };
 
-use crate::domain::{
-    document::excerpt,
-    error::BackendError,
-    problem::{Path, Problems},
+use nix::errno::Errno;
+
+use crate::{
+    clients::launcher::StartFailure,
+    domain::{
+        document::excerpt,
+        error::BackendError,
+        problem::{Path, Problems},
+    },
 };
 
 /// What the kernel looks at of a file, in bytes.
@@ -24,23 +29,25 @@ pub(crate) fn check(program: &FilePath, folder: &FilePath, path: &Path, problems
     }
 }
 
-/// `error` with what the first line of `program` has to do with it, where it could not be started.
+/// The error for `failure`. Names the first line of `program` if it is the reason.
 #[must_use]
-pub(crate) fn explain(error: BackendError, program: &FilePath, folder: &FilePath) -> BackendError {
-    if !error.message.starts_with("cannot start: ") {
-        return error;
-    }
-    let Some(start) = start(program) else { return error };
-    let is_unknown = error.message.ends_with("(os error 8)");
-    let why = match trouble(&start, folder) {
-        Some((why, help)) => format!("{why}; {help}"),
-        None if start.starts_with(b"\x7fELF") => "it is a binary for another system".to_owned(),
-        None if is_unknown && interpreter(&start).is_none() => {
-            "its first line names no interpreter, such as `#!/bin/sh`".to_owned()
+pub(crate) fn explain(failure: &StartFailure, program: &FilePath, folder: &FilePath) -> BackendError {
+    let cause = cause(failure, program, folder).map(|cause| format!("; {cause}")).unwrap_or_default();
+    BackendError::unavailable(format!("{failure}{cause}"))
+}
+
+/// What in `program` made it fail to start.
+fn cause(failure: &StartFailure, program: &FilePath, folder: &FilePath) -> Option<String> {
+    let start = start(program)?;
+    let is_unknown_format = failure.errno == Some(Errno::ENOEXEC as i32);
+    match trouble(&start, folder) {
+        Some((why, help)) => Some(format!("{why}; {help}")),
+        None if start.starts_with(b"\x7fELF") => Some("it is a binary for another system".to_owned()),
+        None if is_unknown_format && interpreter(&start).is_none() => {
+            Some("its first line names no interpreter, such as `#!/bin/sh`".to_owned())
         }
-        None => return error,
-    };
-    BackendError { message: format!("{}; {why}", error.message), ..error }
+        None => None,
+    }
 }
 
 /// What is wrong with the first line of what begins with `start`, and what helps.
@@ -80,9 +87,6 @@ mod tests {
     #[test]
     fn what_the_first_line_says() {
         let folder = tempfile::tempdir().unwrap();
-        let cannot = |errno: i32| {
-            BackendError::unavailable(format!("cannot start: {}", std::io::Error::from_raw_os_error(errno)))
-        };
         let none = "its first line names no interpreter, such as `#!/bin/sh`";
         let absent = "its first line names the interpreter `/no/such/sh`, which is not there; install it, or write \
                       `#!/usr/bin/env` before its name";
@@ -110,11 +114,9 @@ mod tests {
         ] {
             let program = folder.path().join("program");
             std::fs::write(&program, text).unwrap();
-            let error = cannot(errno);
-            let expected = says.map_or(error.message.clone(), |says| format!("{}; {says}", error.message));
-            assert_eq!(explain(error, &program, folder.path()).message, expected, "{text:?}");
-            let other = BackendError::unavailable("exit status: 2");
-            assert_eq!(explain(other, &program, folder.path()).message, "exit status: 2");
+            let failure = StartFailure::from(std::io::Error::from_raw_os_error(errno));
+            let expected = says.map_or(failure.to_string(), |says| format!("{failure}; {says}"));
+            assert_eq!(explain(&failure, &program, folder.path()).message, expected, "{text:?}");
         }
     }
 }

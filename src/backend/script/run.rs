@@ -12,7 +12,7 @@ use tokio::{
 use super::capture::{Capture, Keep, Lost};
 
 use crate::{
-    clients::launcher::{Ended, Environment, LauncherPool, Program, Running},
+    clients::launcher::{Ended, Environment, LaunchError, LauncherPool, Program, Running},
     domain::{document::excerpt, error::BackendError, generator::watch::Watch, secret::Secrets},
 };
 
@@ -105,7 +105,7 @@ impl Stderr {
 ///
 /// # Errors
 /// When it cannot start, writes too much or takes too long.
-pub(crate) async fn run(program: &Program, environment: &Environment<'_>, job: Job<'_>) -> Result<Run, BackendError> {
+pub(crate) async fn run(program: &Program, environment: &Environment<'_>, job: Job<'_>) -> Result<Run, LaunchError> {
     let running = job.bay.start(program, environment, &job.input, job.until).await?;
     let Running { stdin, stdout, stderr, mut charge, .. } = running;
     let mut output = Capture::new(stdout, OUTPUT, Keep::AtMost(job.most));
@@ -180,14 +180,15 @@ pub(crate) async fn run(program: &Program, environment: &Environment<'_>, job: J
     match ended {
         Err(_) => {
             let (limit, tail) = (job.limit, told.tail(job.secrets));
-            Err(BackendError::timeout(format!("not done in time, stopped by {limit}{tail}")))
+            Err(BackendError::timeout(format!("not done in time, stopped by {limit}{tail}")).into())
         }
         Ok(Err(Lost::Unread(error))) => {
-            Err(BackendError::unavailable(format!("what it wrote cannot be read: {error}{}", told.tail(job.secrets))))
+            let tail = told.tail(job.secrets);
+            Err(BackendError::unavailable(format!("its output cannot be read: {error}{tail}")).into())
         }
         Ok(Err(Lost::TooMuch)) => {
             let why = format!("wrote more than {} bytes to stdout, stopped{}", job.most, told.tail(job.secrets));
-            Err(BackendError::invalid_output(why))
+            Err(BackendError::invalid_output(why).into())
         }
         Ok(Ok((ended, is_read))) => {
             let ended = ended?;

@@ -31,6 +31,7 @@ use super::{
     Opening,
     confine::confine,
     copy,
+    failure::StartFailure,
     folder::{self, Work},
     starter::{SpawnCommand, Starter},
     tree::{ProcessTree, Reaped, is_held, reap, reap_all},
@@ -65,12 +66,12 @@ fn live() -> std::io::Result<()> {
     let Opening { terms, folder } = wire::message(&opening)?;
     let (lacks, tree) = match confine(&terms, &folder) {
         Ok(confined) => confined,
-        Err(why) => return gateway.send(&LauncherReport::NotStarted(why)),
+        Err(why) => return gateway.send(&LauncherReport::NotStarted(why.into())),
     };
     let parts = || Ok((children()?, Starter::new(&folder)?, Work::new(folder)?));
     let (children, starter, work) = match parts() {
         Ok(parts) => parts,
-        Err(error) => return gateway.send(&LauncherReport::NotStarted(std::io::Error::to_string(&error))),
+        Err(error) => return gateway.send(&LauncherReport::NotStarted(std::io::Error::into(error))),
     };
     gateway.send(&LauncherReport::Ready(lacks))?;
     let cpu = terms.limits.cpu;
@@ -130,15 +131,14 @@ impl Launcher {
         let stdout = streams.get(1).and_then(|stdout| fstat(stdout).ok()).map(|data| (data.st_dev, data.st_ino));
         let commands = match self.prepare(&start, streams) {
             Ok(commands) => commands,
-            Err(why) => return self.refuse(why),
+            Err(why) => return self.refuse(why.into()),
         };
         for (command, before) in commands.into_iter().zip([true, false]) {
             let Some(command) = command else { continue };
             is_first = before;
-            let of = if is_first { "init: " } else { "" };
             let pid = match self.starter.start(&command, &start.environment) {
                 Ok(pid) => pid,
-                Err(why) => return self.refuse(format!("{of}{why}")),
+                Err(failure) => return self.refuse(failure.of_first(is_first)),
             };
             // Close the program's ends of the pipes: a reader waits until the last of them is closed.
             drop(command);
@@ -189,10 +189,10 @@ impl Launcher {
     }
 
     /// Reports that the program could not be started. The next program gets another launcher, whatever the reason.
-    fn refuse(&mut self, why: String) -> std::io::Result<bool> {
+    fn refuse(&mut self, failure: StartFailure) -> std::io::Result<bool> {
         // The program may run already, if only a later step failed.
         self.tree.kill_all(KILLING, |_, _| ());
-        self.gateway.send(&LauncherReport::NotStarted(why))?;
+        self.gateway.send(&LauncherReport::NotStarted(failure))?;
         Ok(false)
     }
 

@@ -10,6 +10,7 @@ use tokio::{
 
 use super::{
     Launchers,
+    failure::{LaunchError, StartFailure},
     permits::{PoolState, RunPermit},
     running::RunningProcess,
     slot::{Ends, Launcher},
@@ -58,7 +59,7 @@ impl LauncherPool {
         environment: &Environment<'_>,
         input: &[u8],
         deadline: Instant,
-    ) -> Result<Running, BackendError> {
+    ) -> Result<Running, LaunchError> {
         let turn = self.turn(deadline).await?;
         self.launch(program, environment, Some((input, turn)), deadline).await
     }
@@ -72,7 +73,7 @@ impl LauncherPool {
         program: &Program,
         environment: &Environment<'_>,
         deadline: Instant,
-    ) -> Result<Running, BackendError> {
+    ) -> Result<Running, LaunchError> {
         self.launch(program, environment, None, deadline).await
     }
 
@@ -103,15 +104,14 @@ impl LauncherPool {
         environment: &Environment<'_>,
         once: Option<(&[u8], RunPermit)>,
         deadline: Instant,
-    ) -> Result<Running, BackendError> {
-        let cannot = |why: String| BackendError::unavailable(format!("cannot start: {why}"));
+    ) -> Result<Running, LaunchError> {
         if *self.0.launchers.is_closed.borrow() {
-            return Err(cannot("the gateway is shutting down".to_owned()));
+            return Err(StartFailure::from("the gateway is shutting down".to_owned()).into());
         }
-        let (streams, mut ends) = Ends::new().map_err(|error| cannot(error.to_string()))?;
+        let (streams, mut ends) = Ends::new().map_err(StartFailure::from)?;
         let is_fed = once.as_ref().is_some_and(|(input, _)| ends.feed(input));
         let request = program.start(environment).and_then(|start| wire::frame(&LauncherRequest::Start(start)));
-        let request = request.map_err(|error| cannot(error.to_string()))?;
+        let request = request.map_err(StartFailure::from)?;
         let mut slot = None;
         if let Some(mut idle) = self.0.idle_slot() {
             // A launcher that has just ended did not read the request.
@@ -126,8 +126,8 @@ impl LauncherPool {
         } else {
             let opening = timeout_at(deadline, Launcher::open(&self.0.launchers, &self.0.terms)).await;
             let opening = opening.map_err(|_| BackendError::timeout("its launcher was not ready in time"))?;
-            let (mut slot, _) = opening.map_err(cannot)?;
-            slot.start(&request, &streams).await.map_err(|error| cannot(error.to_string()))?;
+            let (mut slot, _) = opening.map_err(StartFailure::from)?;
+            slot.start(&request, &streams).await.map_err(StartFailure::from)?;
             slot
         };
         drop(streams);
@@ -136,6 +136,6 @@ impl LauncherPool {
         let Ends { stdin, stdout, stderr } = ends;
         // The program waits for the end of its input, so a pipe with nothing left to write must be closed.
         let stdin = (!is_fed).then(|| pipe::Sender::from_owned_fd(stdin.into())).transpose();
-        Ok(Running { stdin: stdin.map_err(|error| cannot(error.to_string()))?, stdout, stderr, meter, charge })
+        Ok(Running { stdin: stdin.map_err(StartFailure::from)?, stdout, stderr, meter, charge })
     }
 }

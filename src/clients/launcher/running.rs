@@ -11,6 +11,7 @@ use tokio::{
 
 use super::{
     ENDING, GRACE, Launchers,
+    failure::LaunchError,
     permits::{PoolState, RunPermit},
     slot::Launcher,
     wire::{Ended, Fate, LauncherReport},
@@ -52,7 +53,7 @@ impl RunningProcess {
     ///
     /// # Errors
     /// When the program could not be started, or the launcher failed.
-    pub(crate) async fn over(&mut self) -> Result<Ended, BackendError> {
+    pub(crate) async fn over(&mut self) -> Result<Ended, LaunchError> {
         let report = match &mut self.0 {
             Some(held) => held.report().await,
             None => Err(io::ErrorKind::NotConnected.into()),
@@ -62,7 +63,7 @@ impl RunningProcess {
 
     /// Moves the program to a task of its own, for a caller that cannot always wait for it. The receiver gets the result
     /// when nothing of the program is left.
-    pub(crate) fn watched(mut self) -> (oneshot::Receiver<Result<Ended, BackendError>>, KillOnDrop) {
+    pub(crate) fn watched(mut self) -> (oneshot::Receiver<Result<Ended, LaunchError>>, KillOnDrop) {
         let ((stop, stopped), (end, ended)) = (oneshot::channel(), oneshot::channel());
         tokio::spawn(async move {
             let report = match &mut self.0 {
@@ -129,12 +130,13 @@ impl Held {
 fn settle(
     report: &io::Result<LauncherReport>,
     held: Option<Held>,
-) -> (Result<Ended, BackendError>, Option<JoinHandle<()>>) {
+) -> (Result<Ended, LaunchError>, Option<JoinHandle<()>>) {
+    let failed = |why: String| Err(BackendError::unavailable(why).into());
     let (result, fate) = match report {
         Ok(LauncherReport::Ended(ended)) => (Ok(ended.clone()), ended.fate),
-        Ok(LauncherReport::NotStarted(why)) => (Err(format!("cannot start: {why}")), Fate::Ends),
-        Ok(LauncherReport::Ready(_)) => (Err("its launcher sent an unexpected message".to_owned()), Fate::Ends),
-        Err(error) => (Err(format!("its launcher has ended: {error}")), Fate::Ends),
+        Ok(LauncherReport::NotStarted(failure)) => (Err(failure.clone().into()), Fate::Ends),
+        Ok(LauncherReport::Ready(_)) => (failed("its launcher sent an unexpected message".to_owned()), Fate::Ends),
+        Err(error) => (failed(format!("its launcher has ended: {error}")), Fate::Ends),
     };
     let mut destroying = None;
     if let Some(Held { places, slot, place, .. }) = held {
@@ -150,5 +152,5 @@ fn settle(
             }
         }
     }
-    (result.map_err(BackendError::unavailable), destroying)
+    (result, destroying)
 }

@@ -60,7 +60,7 @@ impl Launcher {
         slot.send(&opening).await.map_err(failed)?;
         match slot.reports.next().await.map_err(failed)? {
             LauncherReport::Ready(lacks) => Ok((slot, lacks)),
-            LauncherReport::NotStarted(why) => Err(why),
+            LauncherReport::NotStarted(failure) => Err(failure.why),
             LauncherReport::Ended(_) => Err("its launcher sent an unexpected message".to_owned()),
         }
     }

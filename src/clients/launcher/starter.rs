@@ -19,7 +19,10 @@ use nix::{
     unistd::{Pid, chdir, dup2_stderr, dup2_stdin, dup2_stdout},
 };
 
-use super::wire::{STREAMS, Texts};
+use super::{
+    failure::StartFailure,
+    wire::{STREAMS, Texts},
+};
 
 /// Variables that name the work folder.
 const HOMES: [&str; 2] = ["HOME", "TMPDIR"];
@@ -73,9 +76,12 @@ impl Starter {
     ///
     /// # Errors
     /// Those of the system.
-    pub(crate) fn start(&self, command: &SpawnCommand<'_>, environment: &Texts<'_>) -> Result<Pid, String> {
+    pub(crate) fn start(&self, command: &SpawnCommand<'_>, environment: &Texts<'_>) -> Result<Pid, StartFailure> {
         let folder = &command.folder;
-        chdir(&**folder).map_err(|error| format!("{}: {}", folder.display(), io::Error::from(error)))?;
+        chdir(&**folder).map_err(|error| {
+            let error = io::Error::from(error);
+            StartFailure { why: format!("{}: {error}", folder.display()), ..error.into() }
+        })?;
         let [stdin, stdout, stderr] = &command.streams;
         let started = dup2_stdin(stdin)
             .and_then(|()| dup2_stdout(stdout))
@@ -85,7 +91,7 @@ impl Starter {
             .and_then(|()| dup2_stdout(&self.nothing))
             .and_then(|()| dup2_stderr(&self.stderr));
         let pid = started.and_then(|pid| ended.map(|()| pid));
-        pid.map_err(|error| io::Error::from(error).to_string())
+        pid.map_err(|error| io::Error::from(error).into())
     }
 
     fn spawn(&self, command: &SpawnCommand<'_>, environment: &Texts<'_>) -> nix::Result<Pid> {

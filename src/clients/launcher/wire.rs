@@ -20,6 +20,8 @@ use rustix::net::{
 };
 use serde::{Deserialize, Serialize};
 
+use super::failure::StartFailure;
+
 pub(crate) use self::start::{Copied, Environment, First, Program, Start, Texts};
 
 /// stdin, stdout and stderr.
@@ -50,7 +52,7 @@ pub(crate) enum LauncherReport {
     /// take away.
     Ready(Vec<String>),
     /// The program could not be started, and why.
-    NotStarted(String),
+    NotStarted(StartFailure),
     /// The program has ended, and so has all that it started.
     Ended(Ended),
 }

@@ -15,8 +15,8 @@ use super::{
 };
 use crate::{
     backend::script::{protocol::Reading, run::Job},
-    clients::launcher::{Environment, Idle, LauncherPool, Program, RunPermit, Usage},
-    domain::{error::BackendError, units::ByteSize},
+    clients::launcher::{Environment, Idle, LaunchError, LauncherPool, Program, RunPermit, Usage},
+    domain::units::ByteSize,
 };
 
 /// How long the start of one may take that nobody waits for.
@@ -55,7 +55,7 @@ impl Pool {
         program: &Arc<Program>,
         environment: Environment<'_>,
         job: &Job<'_>,
-    ) -> Result<Reading, BackendError> {
+    ) -> Result<Reading, LaunchError> {
         let shared = &self.0;
         let turn = shared.bay.turn(job.until).await?;
         let basis = Basis::now(&shared.bay, program, environment);
@@ -89,7 +89,10 @@ impl Pool {
             shared.keep(worker);
             drop(turn);
         }
-        said.unwrap_or_else(|(Fault::Silent(why) | Fault::Other(why))| Err(why))
+        match said {
+            Ok(answer) => answer.map_err(LaunchError::Other),
+            Err(Fault::Silent(error) | Fault::Other(error)) => Err(error),
+        }
     }
 }
 
@@ -115,7 +118,7 @@ impl Shared {
         }
     }
 
-    async fn start(&self, basis: &Basis<'_>, deadline: Instant) -> Result<Worker, BackendError> {
+    async fn start(&self, basis: &Basis<'_>, deadline: Instant) -> Result<Worker, LaunchError> {
         Worker::start(&self.bay, basis.clone(), WorkerPermit::new(Arc::clone(&self.live)), deadline).await
     }
 

@@ -25,7 +25,7 @@ use crate::{
             run::{Job, Run, Stderr},
         },
     },
-    clients::launcher::{Ended, KillOnDrop, LauncherPool, Meter, Running},
+    clients::launcher::{Ended, KillOnDrop, LaunchError, LauncherPool, Meter, Running, StartFailure},
     domain::{error::BackendError, secret::Secrets},
     telemetry::trace,
 };
@@ -44,9 +44,9 @@ const FLUSH_HINT: &str = "if it did answer, it must flush its output after each 
 #[derive(Debug)]
 pub(crate) enum Fault {
     /// It was gone before it wrote a byte: another may know.
-    Silent(BackendError),
+    Silent(LaunchError),
     /// Anything else.
-    Other(BackendError),
+    Other(LaunchError),
 }
 
 /// A worker. Dropped, it is ended with all that it started.
@@ -60,7 +60,7 @@ pub(crate) struct Worker {
     stdin: pipe::Sender,
     stdout: pipe::Receiver,
     stderr: Tail,
-    ended: Option<oneshot::Receiver<Result<Ended, BackendError>>>,
+    ended: Option<oneshot::Receiver<Result<Ended, LaunchError>>>,
     _leash: KillOnDrop,
     _place: WorkerPermit,
 }
@@ -75,13 +75,13 @@ impl Worker {
         basis: Basis<'_>,
         place: WorkerPermit,
         deadline: Instant,
-    ) -> Result<Self, BackendError> {
+    ) -> Result<Self, LaunchError> {
         let running = bay.start_staying(basis.program(), basis.environment(), deadline).await?;
         let Running { stdin: Some(stdin), stdout, stderr, meter, charge } = running else {
-            return Err(BackendError::unavailable("cannot start: it has no stdin"));
+            return Err(StartFailure::from("it has no stdin".to_owned()).into());
         };
-        let cannot = |error| BackendError::unavailable(format!("cannot start: {error}"));
-        let (stdout, stderr) = (watched(stdout).map_err(cannot)?, Tail::of(watched(stderr).map_err(cannot)?));
+        let stdout = watched(stdout).map_err(StartFailure::from)?;
+        let stderr = Tail::of(watched(stderr).map_err(StartFailure::from)?);
         let (ended, leash) = charge.watched();
         let basis = basis.into_owned();
         Ok(Self { asked: 0, meter, basis, stdin, stdout, stderr, ended: Some(ended), _leash: leash, _place: place })
@@ -123,7 +123,7 @@ impl Worker {
             }
             Err(_) => {
                 let why = format!("not done in time, stopped by {}; {FLUSH_HINT}", job.limit);
-                return Err(Fault::Other(self.explain(BackendError::timeout(why), job.secrets)));
+                return Err(Fault::Other(self.explain(BackendError::timeout(why), job.secrets).into()));
             }
             Ok(Err(Broken::TooMuch)) => {
                 let why = format!("wrote more than {} bytes without an end of line, stopped", job.most);
@@ -135,33 +135,36 @@ impl Worker {
                 return Err(if is_silent {
                     Fault::Silent(error)
                 } else {
-                    Fault::Other(error.within("it ended in the middle of its answer"))
+                    Fault::Other(BackendError::from(error).within("it ended in the middle of its answer").into())
                 });
             }
         };
         self.stderr.settle(job.until.min(Instant::now() + REASONS)).await;
-        Err(Fault::Other(self.explain(why, job.secrets)))
+        Err(Fault::Other(self.explain(why, job.secrets).into()))
     }
 
-    /// Why it has gone.
-    async fn last_words(&mut self, job: &Job<'_>) -> BackendError {
+    /// Why the worker has ended.
+    async fn last_words(&mut self, job: &Job<'_>) -> LaunchError {
         let (secrets, until) = (job.secrets, job.until.min(Instant::now() + LAST_WORDS));
-        let Some(ended) = &mut self.ended else { return BackendError::unavailable("it has ended") };
+        let Some(ended) = &mut self.ended else {
+            return BackendError::unavailable("it has ended").into();
+        };
         let ended = timeout_at(until, ended).await;
         if ended.is_ok() {
             self.ended = None;
         }
         self.stderr.settle(until).await;
-        match ended {
+        let error = match ended {
             Err(_) => self.explain(BackendError::unavailable("it closed its stdin or stdout, stopped"), secrets),
             Ok(Err(_)) => BackendError::unavailable("its launcher has gone"),
-            Ok(Ok(Err(error))) => error,
+            Ok(Ok(Err(error))) => return error,
             Ok(Ok(Ok(ended))) => {
                 let run = Run { output: Bytes::new(), is_whole: true, told: self.told(), ended };
                 let ended_well = || BackendError::unavailable("it ended without an answer (exit status: 0)");
                 exit::check(&run, secrets).err().unwrap_or_else(|| self.explain(ended_well(), secrets))
             }
-        }
+        };
+        error.into()
     }
 
     /// Ends it; what is given is over when nothing is left of it.
