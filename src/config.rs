@@ -175,7 +175,7 @@ impl Loaded {
         let raw = tree.to_value();
         let mut problems = Problems::default();
         let path = Path::root().key("plugins");
-        let load = |config: &Config| plugins::load(&config.plugins, &base, &path, &mut problems);
+        let load = |config: &Config| plugins::load(&config.plugins, &raw["plugins"], &base, &path, &mut problems);
         let (plugins, failed) = config.as_ref().map(load).unwrap_or_default();
         for failed in failed {
             report.join(failed);

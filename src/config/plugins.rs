@@ -89,6 +89,15 @@ impl LoadedPlugin {
     }
 }
 
+/// The settings of a plugin in the gateway's own file.
+#[derive(Debug)]
+pub(crate) struct PluginSource<'a> {
+    settings: &'a Settings,
+    /// The settings as written in the file.
+    raw: &'a Value,
+    path: Path,
+}
+
 /// A plugin that was read.
 struct Candidate {
     file: PathBuf,
@@ -97,10 +106,11 @@ struct Candidate {
     tree: Node,
 }
 
-/// Reads all plugins of `config`, in the order of their folders' names. Problems of `config` itself, at `path`, are noted in `problems`. The
+/// Reads all plugins of `config`, in the order of their folders' names. `raw` is `config` as written. Problems of `config` itself, at `path`, are noted in `problems`. The
 /// second result has the reports on files that are not plugins.
 pub(crate) fn load(
     config: &PluginsConfig,
+    raw: &Value,
     base: &BaseDir,
     path: &Path,
     problems: &mut Problems,
@@ -118,15 +128,18 @@ pub(crate) fn load(
     for (index, Candidate { file, manifest, mut report, tree }) in candidates.into_iter().enumerate() {
         let names = manifest.names(owners.contains(&index));
         let key = manifest.names(true).into_iter().rev().find(|name| config.sources.contains_key(name));
-        let source = key.as_ref().map(|key| path.key("sources").key(key));
-        let settings = key.as_ref().and_then(|key| config.sources.get(key));
+        let source = key.as_ref().and_then(|key| {
+            let settings = config.sources.get(key)?;
+            Some(PluginSource { settings, raw: &raw["sources"][key], path: path.key("sources").key(key) })
+        });
         if let (Some(source), PluginKind::Generator) = (&source, manifest.kind) {
-            problems.error(source, format!("{} is a GeneratorPlugin, which runs in its own folder", file.display()));
+            problems
+                .error(&source.path, format!("{} is a GeneratorPlugin, which runs in its own folder", file.display()));
         }
         used.extend(key);
         let folder = file.parent().unwrap_or(FilePath::new("/")).to_owned();
         let mut own = Problems::default();
-        let converted = convert::convert(&manifest, settings, source.as_ref(), base, &folder, &mut own, problems);
+        let converted = convert::convert(&manifest, source.as_ref(), base, &folder, &mut own, problems);
         for problem in own.into_vec() {
             report.add(&tree, problem);
         }
@@ -140,6 +153,7 @@ pub(crate) fn load(
             (RouteConfig { name, matches, ..route.clone() }, raw.clone())
         });
         let (routes, base) = (routes.collect(), BaseDir::new(folder));
+        let source = source.map(|source| source.path);
         plugins.push(LoadedPlugin { routes, base, package, report, tree, kind: manifest.kind, source });
     }
     for name in config.sources.keys().filter(|name| !used.contains(name)) {

@@ -5,7 +5,7 @@ use std::path::Path as FilePath;
 use serde_json::{Value, json};
 
 use super::{
-    ProblemFile, Settings,
+    PluginSource, ProblemFile, Settings,
     manifest::{PluginKind, PluginManifest},
 };
 use crate::{
@@ -30,12 +30,11 @@ use crate::{
 /// The default of `maxSize`: the largest folder that is copied.
 const MAX_SIZE: ByteSize = ByteSize::mib(64);
 
-/// The route, what its programs belong to, and what makes its answers what they are. `own` gets the problems of the
-/// `plugin.yaml`, `main` those of the gateway's own file, where the plugin's settings stand at `source`.
+/// The route, the package of its programs, and the values from which its revision is computed. `own` gets the problems of the
+/// `plugin.yaml`. `main` gets the problems of `source`, which is in the gateway's own file.
 pub(crate) fn convert(
     manifest: &PluginManifest,
-    settings: Option<&Settings>,
-    source: Option<&Path>,
+    source: Option<&PluginSource<'_>>,
     base: &BaseDir,
     folder: &FilePath,
     own: &mut Problems,
@@ -46,13 +45,13 @@ pub(crate) fn convert(
         let at = spec.key("parameters").key("static");
         announced.iter().enumerate().map(|(index, one)| one.parameter(&at.index(index), own)).collect::<Vec<_>>()
     });
-    let (mut settings, from) = match (manifest.kind, settings, source) {
-        (PluginKind::Generator, _, _) => {
+    let (mut settings, from) = match (manifest.kind, source) {
+        (PluginKind::Generator, _) => {
             let mut settings = manifest.settings.clone();
             settings.allow.read.push(folder.to_owned());
             (settings, None)
         }
-        (PluginKind::ConfigManagement, Some(settings), Some(at)) => {
+        (PluginKind::ConfigManagement, Some(PluginSource { settings, path: at, .. })) => {
             let Some(name) = &settings.folder else {
                 main.missing_key(at, "folder", None);
                 return None;
@@ -70,7 +69,7 @@ pub(crate) fn convert(
                 main.error_with_help(&at.key(key), error, help);
             }
             let (name, most) = (name.display().to_string(), settings.max_size.unwrap_or(MAX_SIZE));
-            let mut settings = Settings { mode: None, worker: None, ..settings.clone() };
+            let mut settings = Settings { mode: None, worker: None, ..(*settings).clone() };
             // Paths in the gateway's own file are relative to that file's folder.
             for path in settings.allow.read.iter_mut().chain(&mut settings.allow.write) {
                 *path = base.resolve(&path);
@@ -82,7 +81,7 @@ pub(crate) fn convert(
             }
             (settings, Some(PackageSource { folder: from, name, most }))
         }
-        (PluginKind::ConfigManagement, _, _) => {
+        (PluginKind::ConfigManagement, None) => {
             own.error_with_help(
                 &Path::root().key("kind"),
                 "it runs in a copy of a folder, and the configuration names no folder",
@@ -94,10 +93,10 @@ pub(crate) fn convert(
     let usual = if manifest.kind == PluginKind::Generator { Protocol::Json } else { Protocol::Yaml };
     let script = settings.script(&manifest.generate, manifest.init.as_ref(), usual);
     let declared = input.iter().flatten().map(|one| json!({"name": one.name, "type": kind_name(one.kind)}));
-    // With `params`, so that the parameters it uses are found.
+    // Holds the files' own values, so it is the same in each version of the gateway. It also shows which parameters are used.
     let raw = json!({
-        "input": declared.collect::<Value>(), "plugin": manifest.raw,
-        "settings": [settings.parameters, settings.output, settings.matches.is_some(), format!("{settings:?}")],
+        "input": declared.collect::<Value>(), "plugin": manifest.raw, "settings": source.map(|source| source.raw),
+        "folders": [folder.to_string_lossy(), from.as_ref().map(|from| from.folder.to_string_lossy())],
     });
     let package = Package { folder: folder.to_owned(), source: from };
     let route = RouteConfig {
