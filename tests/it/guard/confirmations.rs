@@ -1,10 +1,15 @@
 //! Runs by which the gateway confirms a held answer by itself.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::{ask_later, detail, fleet};
+use super::{ask_later, detail, fleet, list};
+use crate::support::{
+    TOKEN, TestApp,
+    binary::Gateway,
+    wire::{argo_request, exchange, exchange_admin, operator_request},
+};
 
 /// The gateway asks again by itself at the times that the guard says, so that a loss which lasts is believed without a call.
 #[tokio::test]
@@ -77,4 +82,35 @@ async fn what_waits_for_an_operator_is_not_asked_about() {
     let id = held["id"].as_str().unwrap();
     app.operate(&format!("/admin/held/{id}/release"), Some(json!({}))).await;
     assert_eq!(app.ask("s", json!({})).await.sets(), r#"[{"name":"a"}]"#);
+}
+
+/// `appset-gateway serve` asks again by itself: after the held answer nobody calls, and the loss is believed all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_confirms_a_loss_without_a_caller() {
+    let folder = tempfile::tempdir().unwrap();
+    let (config, answer) = (folder.path().join("gateway.yaml"), folder.path().join("answer"));
+    let text = format!(
+        "server: {{ listen: \"127.0.0.1:0\", admin: \"127.0.0.1:0\", drain: 0s }}\n{}routes:\n  \
+         - name: s\n    cache: {{ ttl: 0s }}\n    guard: {{ confirmAfter: 2, confirmFor: 1s }}\n    \
+         backend: {{ script: {{ command: [cat, answer], allow: {{ read: [.] }} }} }}\n",
+        TestApp::auth()
+    );
+    std::fs::write(&config, text).unwrap();
+    std::fs::write(&answer, list(&["a", "b", "c", "d"])).unwrap();
+    let gateway = Gateway::serve(&config);
+    let call = argo_request("/s/api/v1/getparams.execute", TOKEN, b"{}");
+    assert_eq!(exchange(gateway.address, &call).await.sets().matches("name").count(), 4);
+    std::fs::write(&answer, list(&["a"])).unwrap();
+    let reply = exchange(gateway.address, &call).await;
+    assert_eq!((reply.sets().matches("name").count(), detail(&reply)), (4, "held"));
+
+    let held = operator_request("GET", "/admin/held", "");
+    let until = Instant::now() + Duration::from_secs(30);
+    while exchange_admin(gateway.admin, held.as_bytes()).await.json()["held"] != json!([]) {
+        assert!(Instant::now() < until, "nobody asked again about the held answer");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    // The source fails now, so this is the answer that the gateway believed before the call.
+    std::fs::remove_file(&answer).unwrap();
+    assert_eq!(exchange(gateway.address, &call).await.sets(), r#"[{"name":"a"}]"#);
 }
