@@ -33,9 +33,9 @@ fn each_bad_key_is_told_with_its_place() {
         (TAG, json!({"gate": back(), "revision": revision("prefer")}), error, "gate", "an earlier commit"),
         (TAG, json!({"gate": {"all": [plain(), {"any": [back()]}]}}), error, "gate", "an earlier commit"),
         (TAG, json!({"gate": plain()}), warning, "gate", "nothing ties the images to that commit"),
-        ("r.example/shared:1", json!({"gate": plain()}), warning, "gate", "nothing says"),
-        (TAG, json!({"gate": plain(), "revision": revision("ignore")}), warning, "gate", "nothing says"),
-        (COMMIT, json!({"gate": http}), error, "gate", "does not know which one"),
+        ("r.example/shared:1", json!({"gate": plain()}), warning, "gate", "nothing ties"),
+        (TAG, json!({"gate": plain(), "revision": revision("ignore")}), warning, "gate", "nothing ties"),
+        (COMMIT, json!({"gate": http}), error, "gate", "does not know its commit"),
         (COMMIT, json!({}), error, "images.app.image", "unknown name `commit`"),
         // Single keys.
         (TAG, json!({"revision": {"expect": "main"}}), error, "revision.expect", "no commit"),

@@ -206,7 +206,11 @@ fn what_is_wrong_with_a_configuration() {
         ),
         (json!({"http": {"url": "https://h/", "verdict": "'passed"}}), "gate.http.verdict:", "column"),
         (json!({"http": {"url": "https://h/", "verdict": "'x'", "sha": "{{ x }}"}}), "gate.http.sha:", "unknown name"),
-        (json!({"http": {"url": "https://h/", "verdict": "'x'", "timeout": "0s"}}), "gate.http.timeout:", "no time"),
+        (
+            json!({"http": {"url": "https://h/", "verdict": "'x'", "timeout": "0s"}}),
+            "gate.http.timeout:",
+            "a time of 0",
+        ),
         (json!({"http": {"url": "https://h/", "verdict": "'x'", "body": {}}}), "gate.http.body:", "GET has no body"),
         (
             json!({"http": {"url": "https://h/", "verdict": "'x'", "headers": {"Host": "x"}}}),

@@ -194,7 +194,7 @@ async fn statuses_are_compared_by_context() {
         is(ask(&gate).await, expected);
     }
     forge.change(|state| state.statuses[0]["state"] = json!("expected"));
-    unknown(ask(&gate).await, "invalid_output", "`expected` is no word");
+    unknown(ask(&gate).await, "invalid_output", "`expected` is unknown");
     forge.whim(|request| {
         let body = json!({"state": "success", "sha": "b".repeat(40), "total_count": 1, "statuses": [status(1, "ci/build", "success")]});
         Some(json_answer(request, 200, "", &body))

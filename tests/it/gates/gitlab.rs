@@ -252,7 +252,7 @@ async fn failures_are_errors() {
     let upstream = answering(json!([{"id": TOKEN, "sha": SHA, "status": "success"}])).await;
     unknown(&gate(&bench, &upstream, &json!({})), ErrorKind::InvalidOutput, "expected u64").await;
     let upstream = answering(json!([pipeline(17, TOKEN, &json!({}))])).await;
-    unknown(&gate(&bench, &upstream, &json!({})), ErrorKind::InvalidOutput, "`[redacted]`, a word").await;
+    unknown(&gate(&bench, &upstream, &json!({})), ErrorKind::InvalidOutput, "`[redacted]`, which is unknown").await;
     let upstream =
         answering(json!([pipeline(17, "success", &json!({"web_url": format!("https://g/?t={TOKEN}")}))])).await;
     let ruling = ask(&gate(&bench, &upstream, &json!({}))).await.unwrap();

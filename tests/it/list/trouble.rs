@@ -143,8 +143,8 @@ async fn a_part_is_no_answer() {
         ),
         (("HEAD", "/org/b/manifests/1.0.0", 500, ""), (502, "backend_failed", "500")),
         (("HEAD", "/org/b/manifests/1.0.0", 429, ""), (429, "throttled", "429")),
-        (("GET", "/org/b/manifests/sha256:", 403, ""), (502, "backend_failed", "what 127.0.0.1")),
-        (("GET", "/org/b/manifests/sha256:", 404, unknown), (502, "backend_output_invalid", "the contents of")),
+        (("GET", "/org/b/manifests/sha256:", 403, ""), (502, "backend_failed", "the contents of 127.0.0.1")),
+        (("GET", "/org/b/manifests/sha256:", 404, unknown), (502, "backend_output_invalid", "org/b:1.0.0")),
     ];
     for (rule, expected) in rules {
         let (method, path, status, body) = rule;
