@@ -90,14 +90,14 @@ pub trait System: fmt::Debug + Send + Sync + 'static {
 pub struct Remembered<S> {
     /// The system itself.
     pub(crate) system: Arc<S>,
-    remembered: RememberedRulings,
+    rulings: RememberedRulings,
     flights: Flights<Key, Key, Result<Ruling, BackendError>>,
 }
 
 /// The remembered rulings, with the time of each.
 #[derive(Clone)]
 struct RememberedRulings {
-    rulings: Bounded<Key, (Ruling, Timestamp)>,
+    by_key: Bounded<Key, (Ruling, Timestamp)>,
     clock: Arc<dyn Clock>,
 }
 
@@ -105,8 +105,8 @@ impl<S: System> Remembered<S> {
     /// `system`, with an empty memory.
     #[must_use]
     pub fn new(system: S, clock: &Arc<dyn Clock>) -> Self {
-        let remembered = RememberedRulings { rulings: bounded_cache::new(MAX_RULINGS), clock: Arc::clone(clock) };
-        Self { system: Arc::new(system), remembered, flights: Flights::default() }
+        let remembered = RememberedRulings { by_key: bounded_cache::new(MAX_RULINGS), clock: Arc::clone(clock) };
+        Self { system: Arc::new(system), rulings: remembered, flights: Flights::default() }
     }
 
     /// The ruling on `request`: a remembered one if `query` allows, otherwise from the system. Callers with an equal request
@@ -121,13 +121,12 @@ impl<S: System> Remembered<S> {
         if !query.may_reuse {
             // A request that began earlier may have missed the change that this query is about.
             self.flights.supersede(|flying| *flying == key, || ());
-        } else if let Some(ruling) = self.remembered.recall(&key, || self.system.is_low(&request)) {
+        } else if let Some(ruling) = self.rulings.recall(&key, || self.system.is_low(&request)) {
             return Ok(ruling);
         }
         let (request, deadline) = (Arc::new(request), query.deadline);
         let join = || {
-            let (system, remembered, request) =
-                (Arc::clone(&self.system), self.remembered.clone(), Arc::clone(&request));
+            let (system, remembered, request) = (Arc::clone(&self.system), self.rulings.clone(), Arc::clone(&request));
             let work = move |guard: FlightGuard<_, _, _>| async move {
                 let ruling = system.rule(&request, deadline).await;
                 guard.land(|is_current| {
@@ -137,7 +136,7 @@ impl<S: System> Remembered<S> {
                 });
                 ruling
             };
-            let known = || query.may_reuse.then(|| self.remembered.recall(&key, || false)).flatten();
+            let known = || query.may_reuse.then(|| self.rulings.recall(&key, || false)).flatten();
             self.flights.join(key, || known().map(Ok), || key, work)
         };
         wait(join, deadline).await
@@ -146,14 +145,14 @@ impl<S: System> Remembered<S> {
 
 impl RememberedRulings {
     fn recall(&self, key: &Key, is_low: impl FnOnce() -> bool) -> Option<Ruling> {
-        let (ruling, since) = self.rulings.get(key)?;
+        let (ruling, since) = self.by_key.get(key)?;
         let age = self.clock.now().since(since)?;
         let (life, stretched) = lives(ruling.state);
         (age < life || age < stretched && is_low()).then_some(ruling)
     }
 
     fn remember(&self, key: Key, ruling: &Ruling) {
-        self.rulings.insert(key, (ruling.clone(), self.clock.now()));
+        self.by_key.insert(key, (ruling.clone(), self.clock.now()));
     }
 }
 
@@ -179,13 +178,13 @@ impl<S: System> Gate for Remembered<S> {
 
     /// Forgets all rulings, also those of requests in flight.
     fn forget(&self) {
-        self.flights.supersede(|_| true, || self.remembered.rulings.invalidate_all());
+        self.flights.supersede(|_| true, || self.rulings.by_key.invalidate_all());
     }
 }
 
 impl fmt::Debug for RememberedRulings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RememberedRulings").field("rulings", &self.rulings.entry_count()).finish_non_exhaustive()
+        f.debug_struct("RememberedRulings").field("rulings", &self.by_key.entry_count()).finish_non_exhaustive()
     }
 }
 
@@ -214,7 +213,9 @@ mod tests {
     fn a_key_tells_parts_apart() {
         let key = |parts: &[Option<&str>]| {
             let mut key = RequestKey::default();
-            parts.iter().for_each(|part| key.add_optional(*part));
+            for part in parts {
+                key.add_optional(*part);
+            }
             key.finish()
         };
         let keys = [

@@ -15,7 +15,7 @@ use crate::{
 /// The kind of a list's items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CheckKind {
-    /// WorkflowRuns of workflows.
+    /// Runs of workflows.
     Workflow,
     /// Check runs.
     Check,
