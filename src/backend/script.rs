@@ -1,6 +1,6 @@
-//! `script`: a program that is run for each question. It reads the request on stdin and in its environment, and writes a
-//! list on stdout, in the language of its `protocol`. Anything else, blank output included, is *unknown*. As a [`worker`] it
-//! stays, and is asked one question after the other.
+//! `script`: runs a program for each request. The program reads the request from stdin and its environment, and writes a list
+//! to stdout in the format of its `protocol`. Any other output, also blank output, is *unknown*. A [`worker`] keeps running
+//! and answers many requests.
 
 mod capture;
 mod config;
@@ -63,9 +63,9 @@ use crate::{
     telemetry::trace::{self, Span, SpanKind},
 };
 
-/// Variables that everyone may see.
+/// Inherited variables whose values are not secret.
 const PUBLIC: [&str; 3] = ["PATH", "LANG", "TZ"];
-/// An inherited value that is shorter is no secret, in bytes.
+/// The length from which an inherited value counts as a secret, in bytes.
 const SHORTEST_SECRET: usize = 8;
 
 /// A program, found and ready to run.
@@ -80,8 +80,8 @@ pub(crate) struct Script {
     base: BaseDir,
     timeout: HumanDuration,
     max_output: usize,
-    bay: LauncherPool,
-    /// With `mode: worker`.
+    launchers: LauncherPool,
+    /// Only with `mode: worker`.
     workers: Option<Pool>,
     evaluator: Evaluator,
 }
@@ -127,7 +127,7 @@ impl Script {
             Some(First { path: program, arguments: arguments.to_vec() })
         });
         if config.concurrency == 0 {
-            problems.error(&script_path.key("concurrency"), "with 0 it would never run");
+            problems.error(&script_path.key("concurrency"), "with 0 the script would never run");
         }
         let confinement = Confinement {
             allow: &config.allow,
@@ -135,8 +135,8 @@ impl Script {
             user: config.user.as_deref(),
             network: config.network,
         };
-        let known = program.as_deref().unwrap_or(FilePath::new(""));
-        let terms = confinement.terms(known, arguments, context.base, script_path, problems);
+        let program_path = program.as_deref().unwrap_or(FilePath::new(""));
+        let terms = confinement.terms(program_path, arguments, context.base, script_path, problems);
         let (program, mut terms) = (program?, terms?);
         let init = match init {
             Some(init) => Some(init?),
@@ -146,8 +146,8 @@ impl Script {
         if let Some(init) = &init {
             terms.readable.extend(confinement::belongings(&init.path, &init.arguments, context.base));
         }
-        let bay = LauncherPool::new(context.launchers, terms, config.concurrency);
-        let workers = (config.mode == Mode::Worker).then(|| Pool::new(&bay, config.worker.unwrap_or_default()));
+        let launchers = LauncherPool::new(context.launchers, terms, config.concurrency);
+        let workers = (config.mode == Mode::Worker).then(|| Pool::new(&launchers, config.worker.unwrap_or_default()));
         let copy = package.and_then(Package::copied);
         let program = Program {
             path: program,
@@ -170,13 +170,13 @@ impl Script {
             base: context.base.clone(),
             timeout: config.timeout,
             max_output: config.max_output.as_usize(),
-            bay,
+            launchers,
             workers,
             evaluator: context.evaluator.clone(),
         })
     }
 
-    /// The environment of a run, and the secrets in it.
+    /// The configured environment of a run, and the secrets in it.
     fn environment(&self) -> Result<(Environment<'_>, Secrets), BackendError> {
         let inherited = self.inherited.iter().map(|(name, value)| (name.into(), value.into()));
         let mut variables: Environment<'_> = inherited.collect();
@@ -213,22 +213,22 @@ impl Backend for Script {
             let job = self.job(query, &secrets);
             let span = self.span("worker");
             let asked = span.instrument(workers.ask(&self.program, environment, &job)).await;
-            let reading = noted(&span, asked.map_err(|error| self.explain(error).within(&name)))?;
+            let reading = record_failure(&span, asked.map_err(|error| self.explain(error).within(&name)))?;
             let reading =
                 self.map(reading, Load::Unknown, query).await.map_err(|error| secrets.clean(&error).within(&name))?;
             return Ok(Outcome::of_list(reading.items, format!("asked {name}"), "an explicit []").lasting(reading.ttl));
         }
         let span = self.span("script");
-        let (run, secrets) = noted(&span, span.instrument(self.run(query)).await)?;
+        let (run, secrets) = record_failure(&span, span.instrument(self.run(query)).await)?;
         let reading = self.read(run.output, run.is_whole, query, &secrets).await.map_err(|error| {
             let error = secrets.clean(&error).within("its output").within(&name);
-            BackendError { message: error.message + &run.told.tail(&secrets), ..error }
+            BackendError { message: error.message + &run.stderr.tail(&secrets), ..error }
         })?;
         Ok(Outcome::of_list(reading.items, format!("ran {name}"), "an explicit []").lasting(reading.ttl))
     }
 
     fn reads_application_set(&self) -> bool {
-        self.protocol.tells_application_set()
+        self.protocol.has_application_set()
     }
 
     fn start_ahead(&self) {
@@ -245,14 +245,14 @@ impl Backend for Script {
 }
 
 impl Script {
-    /// What it is called in messages.
+    /// The program's name in messages.
     fn name(&self) -> Cow<'_, str> {
         self.program.path.file_name().unwrap_or_default().to_string_lossy()
     }
 
-    /// What it is in the trace of whoever asks; `word` says whether it stays.
-    fn span(&self, word: &str) -> Span {
-        let span = trace::begin(SpanKind::Internal, || format!("{word} {}", self.name()));
+    /// A span of the request's trace. `kind` is `script` or `worker`.
+    fn span(&self, kind: &str) -> Span {
+        let span = trace::begin(SpanKind::Internal, || format!("{kind} {}", self.name()));
         span.note(|record| record.set("process.executable.name", self.name().into_owned()));
         span
     }
@@ -272,14 +272,14 @@ impl Script {
     }
 
     fn job<'a>(&'a self, query: &'a Query, secrets: &'a Secrets) -> Job<'a> {
-        let own = Instant::now() + self.timeout.0;
+        let own_deadline = Instant::now() + self.timeout.0;
         Job {
-            bay: &self.bay,
+            launchers: &self.launchers,
             input: self.protocol.input(query),
-            most: self.max_output,
+            max_output: self.max_output,
             secrets,
-            until: query.deadline.min(own),
-            limit: if own < query.deadline {
+            deadline: query.deadline.min(own_deadline),
+            limit: if own_deadline < query.deadline {
                 format!("its `timeout` of {}", self.timeout).into()
             } else {
                 "the deadline of the whole call".into()
@@ -288,15 +288,15 @@ impl Script {
         }
     }
 
-    /// One run that ended well, and the secrets that it knew.
+    /// Runs the program once. Returns a run that ended well, and the secrets that the program was given.
     async fn run(&self, query: &Query) -> Result<(Run, Secrets), BackendError> {
         let (mut environment, mut secrets) = self.environment()?;
         if let Some(package) = &self.package {
-            package.tell(&mut environment, query)?;
+            package.add_source(&mut environment, query)?;
         }
         environment::add(&mut environment, &query.parameters)?;
-        environment::add_place(&mut environment);
-        secrets.hide(environment::dumped(&query.parameters));
+        environment::add_trace(&mut environment);
+        secrets.hide(environment::dump_pattern(&query.parameters));
         let name = self.name();
         let run = run(&self.program, &environment, self.job(query, &secrets)).await;
         let run = run.map_err(|error| self.explain(error).within(&name))?;
@@ -307,7 +307,7 @@ impl Script {
         Ok((run, secrets))
     }
 
-    /// What `output` says, mapped.
+    /// Reads `output` and maps the list.
     async fn read(
         &self,
         output: Bytes,
@@ -317,8 +317,8 @@ impl Script {
     ) -> Result<Reading, BackendError> {
         if !is_whole && !self.protocol.has_end() {
             return Err(BackendError::invalid_output(
-                "something that it had started was still writing 250 ms after its end, and was ended: who knows what is \
-                 missing (let it wait for what it starts)",
+                "a process that it had started was still writing 250 ms after its end and was killed, so output may be \
+                 missing (let the program wait for the processes that it starts)",
             ));
         }
         let (protocol, secrets) = (self.protocol, secrets.clone());
@@ -327,7 +327,7 @@ impl Script {
         self.map(reading, load, query).await
     }
 
-    /// What was read, mapped.
+    /// Maps the list with the expression `parameters`.
     async fn map(&self, reading: Reading, load: Load, query: &Query) -> Result<Reading, BackendError> {
         let Some(expression) = &self.parameters else { return Ok(reading) };
         let items = reading.items.into_iter().map(|item| Value::Object(item.0)).collect::<Vec<_>>();
@@ -341,13 +341,13 @@ impl Script {
     }
 }
 
-/// `result`, of which `span` tells an error's kind.
-fn noted<T>(span: &Span, result: Result<T, BackendError>) -> Result<T, BackendError> {
+/// Records the kind of an error of `result` in `span`.
+fn record_failure<T>(span: &Span, result: Result<T, BackendError>) -> Result<T, BackendError> {
     result.inspect_err(|error| span.note(|record| record.fail(error.kind.as_str())))
 }
 
-/// The program's absolute path: an environment that was cleared finds no bare name, and an unknown
-/// program is better known at the start.
+/// The program's absolute path. A run has a cleared environment and could not look up a bare name. An unknown program is reported
+/// at the start.
 fn find_program(name: &str, base: &BaseDir, package: Option<&Package>) -> Result<PathBuf, String> {
     if let Some(program) = package.and_then(|package| package.find(name)) {
         return program;

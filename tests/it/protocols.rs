@@ -209,7 +209,7 @@ async fn exit_codes_have_meanings() {
             "echo '[]'; echo 'API down' >&2; exit 75",
             502,
             "backend_failed",
-            "asks to serve the last good answer (exit status: 75); stderr: API down",
+            "asks for the last good answer (exit status: 75); stderr: API down",
         ),
         ("echo '[]'; exit 66", 502, "backend_failed", "exit status: 66"),
         ("echo '[]'; exit 1", 502, "backend_failed", "exit status: 1"),
@@ -240,7 +240,7 @@ async fn a_configuration_that_collides_with_itself_stops_the_start() {
     for (script, input, says) in [
         (json!({"protocol": "xml"}), json!([]), "protocol"),
         (json!({"parameters": "items."}), json!([]), "parameters: column"),
-        (json!({"env": {"A": "x", "ARGOCD_ENV_A": "y"}}), json!([]), "env.A: `A` is passed on as ARGOCD_ENV_A too"),
+        (json!({"env": {"A": "x", "ARGOCD_ENV_A": "y"}}), json!([]), "env.A: `A` is also passed on as ARGOCD_ENV_A"),
         (json!({"env": {"A": "x"}, "inheritEnv": ["ARGOCD_ENV_A"]}), json!([]), "env.A: `A` is passed on"),
         (json!({"env": {"ARGOCD_APP_PARAMETERS": "x"}}), json!([]), "this variable holds the call's parameters"),
         (json!({"inheritEnv": ["ARGOCD_APP_PARAMETERS"]}), json!([]), "inheritEnv[0]: this variable"),

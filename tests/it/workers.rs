@@ -217,8 +217,8 @@ async fn what_is_old_is_replaced() {
 fn what_does_not_go_together_is_told_at_the_start() {
     let folder = tempfile::tempdir().unwrap();
     for (script, says) in [
-        (json!({"mode": "worker", "protocol": "yaml"}), "script.protocol: workers speak lines of JSON"),
-        (json!({"worker": {"ahead": 1}}), "script.worker: it has no workers"),
+        (json!({"mode": "worker", "protocol": "yaml"}), "script.protocol: workers only speak lines of JSON"),
+        (json!({"worker": {"ahead": 1}}), "script.worker: this script has no workers"),
         (json!({"mode": "worker", "worker": {"recycleAfter": 0}}), "worker.recycleAfter: with 0"),
         (json!({"mode": "worker", "worker": {"maxMemory": "0B"}}), "worker.maxMemory: with 0"),
         (json!({"mode": "worker", "worker": {"ahead": 9}}), "worker.ahead: there are 8 workers at most"),

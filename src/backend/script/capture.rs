@@ -1,71 +1,71 @@
-//! What comes out of a program that runs once, by one of its pipes.
+//! Reads one output pipe of a program that runs once.
 
 use std::io::{self, ErrorKind, PipeReader, Read};
 
 use tokio::{io::AsyncReadExt, net::unix::pipe};
 
-/// What a pipe holds, in bytes (pipe(7)).
-const PIPE: usize = 64 * 1024;
+/// The capacity of a pipe, in bytes (pipe(7)).
+const PIPE_BYTES: usize = 64 * 1024;
 
-/// One of a program's pipes, which never blocks, and what came out of it.
+/// A non-blocking pipe from a program, and the bytes that were read from it.
 #[derive(Debug)]
 pub(crate) struct Capture {
     pipe: Option<PipeReader>,
-    /// What came out of it, but for what was dropped.
+    /// The bytes that were read and kept.
     pub(crate) bytes: Vec<u8>,
     keep: Keep,
 }
 
-/// How much of it is kept, in bytes.
+/// How many bytes are kept.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Keep {
-    /// All, and more than so much is too much.
+    /// All bytes. More than this many is an error.
     AtMost(usize),
-    /// About so much of its end.
+    /// At least this many bytes of the end, at most twice as many.
     Last(usize),
 }
 
-/// Why not all of it is known.
+/// Why the output was not read to its end.
 #[derive(Debug)]
 pub(crate) enum Lost {
-    /// It is more than it may be.
+    /// The program wrote more than it may.
     TooMuch,
-    /// The system did not let it be read.
+    /// The system could not read the pipe.
     Unread(io::Error),
 }
 
 impl Capture {
-    /// The one of `pipe`, of which most programs fill `room` bytes at most.
-    pub(crate) fn new(pipe: PipeReader, room: usize, keep: Keep) -> Self {
-        Self { pipe: Some(pipe), bytes: Vec::with_capacity(room), keep }
+    /// Captures `pipe`. Most programs write at most `capacity` bytes.
+    pub(crate) fn new(pipe: PipeReader, capacity: usize, keep: Keep) -> Self {
+        Self { pipe: Some(pipe), bytes: Vec::with_capacity(capacity), keep }
     }
 
-    /// Takes what is there, and waits for nothing; whether that is the end of it.
+    /// Reads the bytes that are there, without waiting. Returns whether the pipe has ended.
     ///
     /// # Errors
-    /// When it is too much, or cannot be read.
-    pub(crate) fn look(&mut self) -> Result<bool, Lost> {
+    /// When the output is too long, or cannot be read.
+    pub(crate) fn read_available(&mut self) -> Result<bool, Lost> {
         let Some(pipe) = &self.pipe else { return Ok(true) };
-        // What was read before an error is kept.
-        let is_over = match pipe.take(PIPE as u64).read_to_end(&mut self.bytes) {
-            Ok(read) => read < PIPE,
+        // The bytes that were read before an error are kept.
+        let has_ended = match pipe.take(PIPE_BYTES as u64).read_to_end(&mut self.bytes) {
+            Ok(read) => read < PIPE_BYTES,
             Err(error) if error.kind() == ErrorKind::WouldBlock => false,
             Err(error) => return Err(Lost::Unread(error)),
         };
-        if is_over {
+        if has_ended {
             self.pipe = None;
         }
         self.trim()?;
-        Ok(is_over)
+        Ok(has_ended)
     }
 
-    /// Reads it to the end.
+    /// Reads to the end of the pipe.
     ///
     /// # Errors
-    /// When it is too much, or cannot be read.
+    /// When the output is too long, or cannot be read.
     pub(crate) async fn read(&mut self) -> Result<(), Lost> {
         let Some(pipe) = self.pipe.take() else { return Ok(()) };
-        let mut pipe = watched(pipe).map_err(Lost::Unread)?;
+        let mut pipe = watch(pipe).map_err(Lost::Unread)?;
         while pipe.read_buf(&mut self.bytes).await.map_err(Lost::Unread)? > 0 {
             self.trim()?;
         }
@@ -84,11 +84,11 @@ impl Capture {
     }
 }
 
-/// `pipe`, which never blocks, for who waits for what comes out of it.
+/// Registers the non-blocking `pipe` with the runtime, so that a task can wait for its output.
 ///
 /// # Errors
-/// When no more can be watched.
-pub(crate) fn watched(pipe: PipeReader) -> io::Result<pipe::Receiver> {
+/// When the system cannot watch more files.
+pub(crate) fn watch(pipe: PipeReader) -> io::Result<pipe::Receiver> {
     pipe::Receiver::from_owned_fd_unchecked(pipe.into())
 }
 
@@ -98,42 +98,42 @@ mod tests {
 
     use super::*;
 
-    fn outlet(keep: Keep) -> (PipeWriter, Capture) {
+    fn pipe(keep: Keep) -> (PipeWriter, Capture) {
         let (ours, theirs) = io::pipe().unwrap();
         rustix::io::ioctl_fionbio(&ours, true).unwrap();
         (theirs, Capture::new(ours, 16, keep))
     }
 
     #[tokio::test]
-    async fn what_is_there_is_taken_and_the_rest_read() {
-        let (mut program, mut outlet) = outlet(Keep::AtMost(200_000));
-        assert!(!outlet.look().unwrap() && outlet.bytes.is_empty());
+    async fn available_output_is_read_without_waiting_then_the_rest() {
+        let (mut program, mut captured) = pipe(Keep::AtMost(200_000));
+        assert!(!captured.read_available().unwrap() && captured.bytes.is_empty());
         program.write_all(b"some").unwrap();
-        assert!(!outlet.look().unwrap() && outlet.bytes == b"some");
-        let full = vec![b'x'; PIPE];
+        assert!(!captured.read_available().unwrap() && captured.bytes == b"some");
+        let full = vec![b'x'; PIPE_BYTES];
         program.write_all(&full).unwrap();
-        assert!(!outlet.look().unwrap(), "nobody knows whether that was all");
-        let more = vec![b'y'; 2 * PIPE];
+        assert!(!captured.read_available().unwrap(), "a full pipe may have more to come");
+        let more = vec![b'y'; 2 * PIPE_BYTES];
         let expected = [b"some", full.as_slice(), &more].concat();
         let writing = std::thread::spawn(move || program.write_all(&more).unwrap());
-        outlet.read().await.unwrap();
+        captured.read().await.unwrap();
         writing.join().unwrap();
-        assert!(outlet.bytes == expected);
-        assert!(outlet.look().unwrap() && outlet.read().await.is_ok());
+        assert!(captured.bytes == expected);
+        assert!(captured.read_available().unwrap() && captured.read().await.is_ok());
     }
 
     #[tokio::test]
-    async fn too_much_is_told_and_of_a_tail_the_end_is_kept() {
+    async fn too_much_output_is_an_error_and_a_tail_keeps_the_end() {
         for is_watched in [false, true] {
-            let (mut program, mut much) = outlet(Keep::AtMost(9));
-            let (mut talker, mut tail) = outlet(Keep::Last(4));
+            let (mut program, mut much) = pipe(Keep::AtMost(9));
+            let (mut talker, mut tail) = pipe(Keep::Last(4));
             program.write_all(b"0123456789").unwrap();
             talker.write_all(b"0123456789").unwrap();
             drop((program, talker));
-            let ((), is_over) =
-                if is_watched { (tail.read().await.unwrap(), true) } else { ((), tail.look().unwrap()) };
-            assert!(is_over && tail.bytes == b"6789");
-            let lost = if is_watched { much.read().await } else { much.look().map(|_| ()) };
+            let ((), has_ended) =
+                if is_watched { (tail.read().await.unwrap(), true) } else { ((), tail.read_available().unwrap()) };
+            assert!(has_ended && tail.bytes == b"6789");
+            let lost = if is_watched { much.read().await } else { much.read_available().map(|_| ()) };
             assert!(matches!(lost, Err(Lost::TooMuch)), "{lost:?}");
         }
     }

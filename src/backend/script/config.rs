@@ -1,4 +1,4 @@
-//! What the configuration says of a script.
+//! The configuration of a script.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// A program and what it is given.
+/// A program, its input, and its limits.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "ScriptBackend")]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -27,25 +27,25 @@ pub(crate) struct Config {
     /// start; the program runs in the folder of the configuration file.
     #[schemars(length(min = 1))]
     pub(crate) command: Vec<String>,
-    /// Whether it is started for each question, or stays.
+    /// Whether the program starts for each request, or keeps running.
     #[serde(default)]
     pub(crate) mode: Mode,
-    /// How workers live, with `mode: worker`.
+    /// Settings of workers. Only with `mode: worker`.
     pub(crate) worker: Option<WorkerConfig>,
-    /// What runs before it, in the same run, folder and environment. When it fails, the whole run has failed.
+    /// A command that runs before the program, in the same run, folder and environment. If it fails, the whole run fails.
     pub(crate) init: Option<CommandConfig>,
-    /// The language of its stdin and stdout.
+    /// The format of the program's stdin and stdout.
     #[serde(default)]
     pub(crate) protocol: Protocol,
-    /// A CEL expression over `items`, the list that was read, and `params` that gives the list of objects. Without
-    /// it, the items are passed on as they are.
+    /// A CEL expression over `items` (the list from the program) and `params`. It returns the list of objects. Without it, the
+    /// items are used unchanged.
     #[serde(default)]
     pub(crate) parameters: Option<String>,
-    /// Environment variables. A value is text, or a secret reference. Each is passed on as `ARGOCD_ENV_<name>` too.
+    /// Environment variables. A value is text, or a secret reference. Each variable is also passed as `ARGOCD_ENV_<name>`.
     #[serde(default)]
     pub(crate) env: BTreeMap<String, TextOrSecret>,
-    /// Variables of the gateway's own environment that are passed on. All others are not. Like those of `env`,
-    /// their values never show in a message.
+    /// Variables that are passed on from the gateway's own environment. No others are passed on. No message shows their values,
+    /// nor those of `env`.
     #[serde(default = "default_inherit_env")]
     pub(crate) inherit_env: Vec<String>,
     /// How long a run may take.
@@ -54,20 +54,20 @@ pub(crate) struct Config {
     /// The largest output that is accepted.
     #[serde(default = "default_max_output")]
     pub(crate) max_output: ByteSize,
-    /// How many runs of it there may be at once; others wait for their turn, as long as their deadline allows.
+    /// How many runs of this script may be under way at once. Others wait for their turn, as long as their deadline allows.
     #[serde(default = "default_concurrency")]
     #[schemars(range(min = 1))]
     pub(crate) concurrency: usize,
-    /// Files and folders that it may use, besides those of the system, of its program and of its own work folder.
+    /// Files and folders that the script may use, in addition to the system's files, its program's folder and its work folder.
     #[serde(default)]
     pub(crate) allow: AllowConfig,
-    /// What each of its processes may use.
+    /// The limits of each process of the script.
     #[serde(default)]
     pub(crate) limits: LimitsConfig,
-    /// As whom it runs, by name or number (`nobody`, `65534`, `1000:1000`); the gateway must be root for that. As the
-    /// gateway unless set.
+    /// The user that runs the script, by name or number (`nobody`, `65534`, `1000:1000`). Another user than the gateway's own needs
+    /// a gateway that runs as root. By default the gateway's user.
     pub(crate) user: Option<String>,
-    /// Whether it has a network.
+    /// Whether the script has a network.
     #[serde(default)]
     pub(crate) network: Network,
 }
@@ -96,7 +96,7 @@ impl Config {
     }
 }
 
-/// A program and its arguments, in the words of a Config Management Plugin.
+/// A program and its arguments, with the keys of a Config Management Plugin.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[schemars(rename = "Command")]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -117,11 +117,11 @@ impl CommandConfig {
     }
 }
 
-/// What all scripts share.
+/// Settings that all scripts share.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct ScriptsConfig {
-    /// How many runs of all scripts there may be at once.
+    /// How many runs of all scripts may be under way at once.
     #[schemars(range(min = 1))]
     pub(crate) concurrency: usize,
 }

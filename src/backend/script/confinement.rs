@@ -1,4 +1,4 @@
-//! What a script may do, as the configuration says it.
+//! Turns the configured rights and limits of a script into launch options.
 
 use std::path::{Path as FilePath, PathBuf};
 
@@ -15,39 +15,39 @@ use crate::{
     file::base_dir::BaseDir,
 };
 
-/// The smallest limit of open files: a launcher needs some itself.
-const LEAST_FILES: u64 = 16;
+/// The smallest limit of open files. A launcher needs some itself.
+const MIN_OPEN_FILES: u64 = 16;
 
-/// What the folders are called in which programs are installed, side by side with their libraries (`shims`: pyenv and its kind).
+/// The names of folders with installed programs. The libraries are beside these folders. (`shims`: pyenv and similar tools.)
 const INSTALLED: [&str; 3] = ["bin", "sbin", "shims"];
 
-/// Files and folders that a script may use besides those of the system, of its program and of its own work folder.
+/// Files and folders that a script may use, in addition to the system's files, its program's folder and its work folder.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct AllowConfig {
-    /// It may read and run these, and what is below them.
+    /// Files and folders that the script may read and run.
     #[serde(default)]
     pub(crate) read: Vec<PathBuf>,
-    /// It may read, run, change and remove these, and what is below them.
+    /// Files and folders that the script may read, run, change and remove.
     #[serde(default)]
     pub(crate) write: Vec<PathBuf>,
 }
 
-/// What each process of a script may use.
+/// The limits of each process of a script.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct LimitsConfig {
-    /// Processor time; no limit unless set, since `timeout` ends it anyway.
+    /// Processor time. No limit by default, since `timeout` ends the script anyway.
     pub(crate) cpu: Option<HumanDuration>,
     /// Memory.
     pub(crate) memory: ByteSize,
-    /// The largest file that it may write.
+    /// The largest file that a process may write.
     pub(crate) file_size: ByteSize,
-    /// How many files it may have open.
+    /// The number of open files.
     #[schemars(range(min = 16))]
     pub(crate) open_files: u64,
-    /// How many processes its user may have, those of the gateway and of others with the same number included; no limit
-    /// unless set. Has no effect on root.
+    /// The number of processes of the script's user. Processes of the gateway and of all others with the same user number count
+    /// too. No limit by default. Has no effect on root.
     pub(crate) processes: Option<u64>,
 }
 
@@ -57,21 +57,21 @@ impl Default for LimitsConfig {
     }
 }
 
-/// Who runs a script and what with, as the configuration says it.
+/// The configured rights, limits, user and network of a script.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Confinement<'a> {
-    /// What it may use besides what everybody may.
+    /// Additional files and folders.
     pub(crate) allow: &'a AllowConfig,
-    /// What each process may use.
+    /// The limits of each process.
     pub(crate) limits: LimitsConfig,
-    /// As whom it runs.
+    /// The user that runs the script.
     pub(crate) user: Option<&'a str>,
     /// Whether it has a network.
     pub(crate) network: Network,
 }
 
 impl Confinement<'_> {
-    /// The terms for `program` with `arguments`, which belong to it as far as they name files.
+    /// The launch options for `program`. Files that `arguments` name may be read too.
     pub(crate) fn terms(
         self,
         program: &FilePath,
@@ -80,16 +80,20 @@ impl Confinement<'_> {
         path: &Path,
         problems: &mut Problems,
     ) -> Option<LaunchOptions> {
-        if self.limits.open_files < LEAST_FILES {
+        if self.limits.open_files < MIN_OPEN_FILES {
             let at = path.key("limits").key("openFiles");
-            problems.error(&at, format!("with fewer than {LEAST_FILES} open files few programs start"));
+            problems.error(&at, format!("with fewer than {MIN_OPEN_FILES} open files few programs start"));
         }
         let allow_path = path.key("allow");
         for (key, listed) in [("read", &self.allow.read), ("write", &self.allow.write)] {
             for (index, one) in listed.iter().enumerate() {
                 let (at, one) = (allow_path.key(key).index(index), base.resolve(one));
                 if !one.exists() {
-                    problems.warning(&at, format!("there is no {}", one.display()), "what is not there cannot be used");
+                    problems.warning(
+                        &at,
+                        format!("there is no {}", one.display()),
+                        "a missing file or folder cannot be used",
+                    );
                 }
             }
         }
@@ -126,17 +130,17 @@ impl Confinement<'_> {
     }
 }
 
-/// What belongs to a program and its arguments, as far as they name files.
+/// The files and folders of a program, and those that its arguments name.
 pub(crate) fn belongings(program: &FilePath, arguments: &[String], base: &BaseDir) -> Vec<PathBuf> {
     let mut found = of_program(program, base);
     found.extend(arguments.iter().filter_map(|argument| of_argument(argument, base)));
     found
 }
 
-/// What belongs to a program: its folder, and where that is the [`INSTALLED`] one of something, as in `/opt/tool/bin`, all of
-/// that. Never the folder of the configuration, nor one above it.
+/// The program and its folder. For a folder with a name of [`INSTALLED`], as in `/opt/tool/bin`, also the folder above (`/opt/tool`).
+/// Never the folder of the configuration or a folder above it.
 fn of_program(program: &FilePath, base: &BaseDir) -> Vec<PathBuf> {
-    // One that is named relative to the work folder lies in it.
+    // A relative path starts from the work folder, which programs may use anyway.
     if !program.is_absolute() {
         return Vec::new();
     }
@@ -154,7 +158,8 @@ fn of_program(program: &FilePath, base: &BaseDir) -> Vec<PathBuf> {
     found
 }
 
-/// What an argument names, if it names something: a file's folder, so that it finds what lies beside it. A word is no folder.
+/// The folder that an argument names, or the folder of the file that it names, so that the program finds the files beside it. A
+/// folder counts only if the argument has a `/`.
 fn of_argument(argument: &str, base: &BaseDir) -> Option<PathBuf> {
     let path = base.resolve(argument);
     let folder = if path.is_dir() { Some(path.as_path()) } else { path.parent() };
@@ -165,7 +170,7 @@ fn of_argument(argument: &str, base: &BaseDir) -> Option<PathBuf> {
     folder.map(FilePath::to_owned).or_else(|| path.is_file().then_some(path))
 }
 
-/// Whether a folder holds neither the configuration, nor somebody's home, nor the folders of other runs.
+/// Whether a folder contains neither the configuration, nor the home folder, nor the work folders of other runs.
 fn is_harmless(folder: &FilePath, base: &BaseDir) -> bool {
     let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     let others = std::env::home_dir().into_iter().chain([std::env::temp_dir()]);
@@ -173,12 +178,12 @@ fn is_harmless(folder: &FilePath, base: &BaseDir) -> bool {
     folder.parent().is_some() && !holds(base.as_path()) && !others.into_iter().any(|other| holds(&other))
 }
 
-/// Whether everybody may read a folder anyway, so that it need not be looked at before each run.
+/// Whether every script may read a folder anyway, so that it needs no check before each run.
 fn is_of_system(folder: &FilePath) -> bool {
     folder.canonicalize().is_ok_and(|folder| SYSTEM.iter().any(|system| folder.starts_with(system)))
 }
 
-/// The user called `name`, or numbered so: `nobody`, `65534`, `1000:1000`.
+/// The user with this name or number: `nobody`, `65534`, `1000:1000`.
 fn find_user(name: &str) -> Result<ProgramUser, String> {
     let (user, group) = name.split_once(':').map_or((name, None), |(user, group)| (user, Some(group)));
     let group = group.map(|group| group.parse::<u32>().map_err(|_| format!("`{group}` is not a group's number")));
@@ -201,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_belongs_to_a_program_is_little() {
+    fn a_program_may_read_only_its_own_folders() {
         let folder = tempfile::tempdir().unwrap();
         let path = |inner: &str| folder.path().join(inner);
         for inner in ["config/secrets", "tool/bin", "tool/lib", "lone"] {
@@ -223,7 +228,7 @@ mod tests {
         assert_eq!(found("config/run", &["get", "secrets", "list"]), [path("config/list"), path("config/run")]);
         assert_eq!(found("config/run", &["./secrets"]), [path("config/run"), path("config/./secrets")]);
         assert_eq!(belongings(FilePath::new("/bin/sh"), &[], &base), [FilePath::new("/bin/sh")]);
-        // The test itself stands in a folder that holds nothing secret, a launcher in the root.
+        // Must be empty wherever the test runs.
         for relative in ["run", "./run", "bin/run", "../run"] {
             assert!(belongings(FilePath::new(relative), &[], &base).is_empty());
         }
@@ -232,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_configuration_where_everybody_may_read_is_pointed_out() {
+    fn a_configuration_that_every_script_may_read_is_a_warning() {
         let confinement = Confinement {
             allow: &AllowConfig::default(),
             limits: LimitsConfig::default(),

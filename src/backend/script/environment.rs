@@ -1,5 +1,5 @@
-//! The question as environment variables, with the names that Argo CD gives a Config Management Plugin, so that a shell
-//! script needs no JSON. Whoever asks chooses what stands in `PARAM_…` and in [`PARAMETERS`], and in no other variable.
+//! The input parameters as environment variables, so that a shell script needs no JSON. The names are those that Argo CD gives a
+//! Config Management Plugin. A caller controls the values of `PARAM_…` and [`PARAMETERS`], and of no other variable.
 
 use std::{
     borrow::Cow,
@@ -20,27 +20,27 @@ use crate::{
 
 /// All parameters as JSON.
 pub(crate) const PARAMETERS: &str = "ARGOCD_APP_PARAMETERS";
-/// Where in a trace the run is, in the words of the header `traceparent`: a convention that tools know.
-const PLACE: &str = "TRACEPARENT";
-/// Before a parameter's name.
-const PARAMETER: &str = "PARAM_";
-/// The largest variable, name and value, in bytes: Linux takes 128 KiB.
-const LARGEST: usize = 100 * 1024;
-/// What all variables of parameters may take, in bytes: Linux takes 2 MiB for everything that a program gets.
-const ROOM: usize = 1024 * 1024;
-/// What a variable takes besides its text, in bytes: `=`, its end and a pointer.
+/// The variable with the trace context of the run, in the format of the header `traceparent`. Many tools read it.
+const TRACE_CONTEXT: &str = "TRACEPARENT";
+/// The prefix of a parameter's variable.
+const PREFIX: &str = "PARAM_";
+/// The largest variable, name and value, in bytes. Linux allows 128 KiB.
+const MAX_VARIABLE: usize = 100 * 1024;
+/// The limit for the variables of all parameters, in bytes. Linux allows 2 MiB for arguments and environment together.
+const MAX_VARIABLES: usize = 1024 * 1024;
+/// The size of a variable without its text, in bytes: `=`, the end and a pointer.
 const OVERHEAD: usize = 10;
 
-/// The name under which a configured variable is passed on once more.
+/// The second name of a configured variable.
 #[must_use]
 pub(crate) fn alias(name: &str) -> String {
     format!("ARGOCD_ENV_{name}")
 }
 
-/// The variable of the parameter, or the part of one, called `name`.
+/// The variable of the parameter `name`.
 #[must_use]
 pub(crate) fn variable(name: &str) -> String {
-    format!("{PARAMETER}{}", escaped(name))
+    format!("{PREFIX}{}", escaped(name))
 }
 
 fn escaped(name: &str) -> String {
@@ -51,7 +51,7 @@ fn escaped(name: &str) -> String {
     name.chars().map(letter).collect()
 }
 
-/// A value as text: strings as they are, others as JSON; null is none.
+/// A value as text: a string unchanged, other values as JSON, `None` for null.
 #[must_use]
 pub(crate) fn text(value: &Value) -> Option<Cow<'_, str>> {
     match value {
@@ -61,14 +61,14 @@ pub(crate) fn text(value: &Value) -> Option<Cow<'_, str>> {
     }
 }
 
-/// Adds the variables of `parameters` to those that the configuration sets. A parameter that is too large, or has no
-/// room any more, is left out whole: it stands on stdin.
+/// Adds the variables of `parameters` to the configured variables. A parameter that is too large for the remaining space is left
+/// out whole. The program still gets it on stdin.
 ///
 /// # Errors
-/// When two values would stand in one variable, or one cannot stand in any.
+/// When two values need the same variable, or a value contains NUL.
 pub(crate) fn add<'a>(variables: &mut Environment<'a>, parameters: &'a Parameters) -> Result<(), BackendError> {
     let all: Vec<Vec<TextPart<'a>>> = parameters.iter().map(|(name, value)| parts(name, value)).collect();
-    // First whether the names go together at all: that must not depend on how large a value is.
+    // Check all names first: a collision must not depend on the size of a value.
     let mut owners: BTreeMap<&str, Option<&str>> = variables.iter().map(|(name, _)| (&**name, None)).collect();
     for (name, parts) in parameters.keys().zip(&all) {
         if parts.iter().any(|part| part.value.contains('\0')) {
@@ -84,17 +84,17 @@ pub(crate) fn add<'a>(variables: &mut Environment<'a>, parameters: &'a Parameter
             }
         }
     }
-    let mut room = ROOM;
+    let mut room = MAX_VARIABLES;
     let announced: Vec<Announced<'_>> = parameters.iter().filter_map(|(name, value)| announced(name, value)).collect();
     let announced = document::text(&announced);
-    if PARAMETERS.len() + announced.len() <= LARGEST {
+    if PARAMETERS.len() + announced.len() <= MAX_VARIABLE {
         room -= announced.len();
         variables.push((PARAMETERS.into(), os(announced.into())));
     }
     for parts in all {
         let sizes = || parts.iter().map(|part| part.variable.len() + part.value.len() + OVERHEAD);
         let size: usize = sizes().sum();
-        if size > room || sizes().any(|size| size > LARGEST) {
+        if size > room || sizes().any(|size| size > MAX_VARIABLE) {
             continue;
         }
         room -= size;
@@ -103,7 +103,7 @@ pub(crate) fn add<'a>(variables: &mut Environment<'a>, parameters: &'a Parameter
     Ok(())
 }
 
-/// `text` as the system takes it.
+/// `text` as a string of the operating system.
 fn os(text: Cow<'_, str>) -> Cow<'_, OsStr> {
     match text {
         Cow::Borrowed(text) => OsStr::new(text).into(),
@@ -111,12 +111,12 @@ fn os(text: Cow<'_, str>) -> Cow<'_, OsStr> {
     }
 }
 
-/// Adds [`PLACE`], if the run belongs to a trace and the configuration sets nothing of that name.
-pub(crate) fn add_place(variables: &mut Environment<'_>) {
-    if let Some(place) = trace::current()
-        && variables.iter().all(|(name, _)| name != PLACE)
+/// Adds [`TRACE_CONTEXT`], if the run belongs to a trace and the configuration sets nothing of that name.
+pub(crate) fn add_trace(variables: &mut Environment<'_>) {
+    if let Some(span) = trace::current()
+        && variables.iter().all(|(name, _)| name != TRACE_CONTEXT)
     {
-        variables.push((PLACE.into(), os(place.context().to_string().into())));
+        variables.push((TRACE_CONTEXT.into(), os(span.context().to_string().into())));
     }
 }
 
@@ -135,10 +135,10 @@ fn shown(name: &str) -> String {
     name.escape_debug().take(80).collect()
 }
 
-/// How the variables of `parameters` look where a program lists its environment on stderr: no message holds a whole body.
-/// What it says of a value in its own words is its own business.
+/// Matches the variables of `parameters` in a listing of the environment on stderr. Messages hide these values, because no message
+/// may hold a whole request. A value that the program prints in another form stays.
 #[must_use]
-pub(crate) fn dumped(parameters: &Parameters) -> &'static Regex {
+pub(crate) fn dump_pattern(parameters: &Parameters) -> &'static Regex {
     static LINE: LazyLock<Regex> = LazyLock::new(|| pattern(".*"));
     static ALL: LazyLock<Regex> = LazyLock::new(|| pattern("(?s:.*)"));
     let has_lines = |value: &Value| match value {
@@ -150,7 +150,7 @@ pub(crate) fn dumped(parameters: &Parameters) -> &'static Regex {
 }
 
 fn pattern(value: &str) -> Regex {
-    let source = format!(r#"((?:{PARAMETER}[A-Z0-9_]*|{PARAMETERS})(?:['"]?=|['"]\s*:)){value}"#);
+    let source = format!(r#"((?:{PREFIX}[A-Z0-9_]*|{PARAMETERS})(?:['"]?=|['"]\s*:)){value}"#);
     #[expect(clippy::expect_used, reason = "it is the same each time, and a test builds it")]
     Regex::new(&source).expect("a regular expression")
 }
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_values_are_those_of_a_plugin() {
+    fn names_and_values_follow_config_management_plugins() {
         let parameters = json!({
             "values-files": ["a.yaml", null, 2, ["x"]], "helm": {"image.tag": "v1", "none": null, "deep": {"a": true}},
             "n": 1.5, "on": false, "none": null, "ä/b": "x\n=y", "empty": [],
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn no_parameter_gets_out_of_its_room() {
+    fn no_parameter_sets_another_variable() {
         let names = json!({"PATH": "x", "LD_PRELOAD=/x.so": "x", "": "x", "BASH_FUNC_ls%%": "() { :; }", "\0\n": "x"});
         let variables = added(&["PATH", "LD_PRELOAD"], &names).unwrap();
         assert_eq!(
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_stand_there_is_named() {
+    fn a_collision_or_nul_names_the_parameter() {
         for (parameters, says) in [
             (json!({"a-b": "x", "a_b": "y"}), "the parameters `a-b` and `a_b` would both be the variable PARAM_A_B;"),
             (json!({"a": ["x"], "a_0": "y"}), "`a[0]` and `a_0`"),
@@ -285,14 +285,14 @@ mod tests {
             let error = added(&["PARAM_X"], &parameters).unwrap_err();
             assert!(error.contains(says), "{error}");
         }
-        // Not the same variable: one has no value, JSON has an escape for NUL.
+        // No collision: a null has no variable, and JSON escapes NUL.
         added(&["PARAM_X"], &json!({"a-b": null, "a_b": 1, "X": [], "deep": [{"a": "\u{0}"}]})).unwrap();
     }
 
     #[test]
-    fn a_dump_is_recognised() {
+    fn a_listed_environment_is_hidden() {
         let hidden = |parameters: Value, text: &str| {
-            dumped(parameters.as_object().unwrap()).replace_all(text, "${1}*").into_owned()
+            dump_pattern(parameters.as_object().unwrap()).replace_all(text, "${1}*").into_owned()
         };
         for (text, shown) in [
             (
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_is_left_to_stdin() {
+    fn a_large_parameter_is_only_on_stdin() {
         let of = |bytes: usize| "x".repeat(bytes);
         let names = |parameters: Value| {
             let variables = added(&[], &parameters).unwrap();
@@ -320,7 +320,7 @@ mod tests {
         assert_eq!(names(json!({"a": of(90_000)})), [PARAMETERS, "PARAM_A"]);
         assert_eq!(names(json!({"a": of(102_400), "b": "x"})), ["PARAM_B"]);
         assert_eq!(names(json!({"a": ["x", of(102_400)], "b": "x"})), ["PARAM_B"]);
-        // Nor is one that stands on stdin only a way to two parameters with one variable.
+        // A parameter that is only on stdin collides too.
         for both in [json!({"a-b": of(102_400), "a_b": "x"}), json!({"a-b": "x", "a_b": of(102_400)})] {
             assert!(added(&[], &both).unwrap_err().contains("`a-b` and `a_b` would both be"));
         }

@@ -1,4 +1,4 @@
-//! The first line of a program's file, which names what runs it: why a program that is there does not start.
+//! Reads the first line of a program's file, which names the interpreter, and explains why an existing program does not start.
 
 use std::{
     fs::File,
@@ -17,12 +17,12 @@ use crate::{
     },
 };
 
-/// What the kernel looks at of a file, in bytes.
-const LOOKED_AT: u64 = 256;
-/// The most of an interpreter's name that is shown, in characters.
-const SHOWN: usize = 120;
+/// How much of a file the kernel reads to choose the interpreter, in bytes.
+const HEAD_BYTES: u64 = 256;
+/// How much of an interpreter's name a message shows, in characters.
+const SHOWN_NAME: usize = 120;
 
-/// Notes at `path` that `program`, which starts in `folder`, cannot start for its first line.
+/// Notes at `path` if the first line of `program` prevents a start in `folder`.
 pub(crate) fn check(program: &FilePath, folder: &FilePath, path: &Path, problems: &mut Problems) {
     if let Some((why, help)) = start(program).and_then(|start| trouble(&start, folder)) {
         problems.warning(path, format!("{}: {why}", program.display()), help);
@@ -50,16 +50,16 @@ fn cause(failure: &StartFailure, program: &FilePath, folder: &FilePath) -> Optio
     }
 }
 
-/// What is wrong with the first line of what begins with `start`, and what helps.
+/// The problem of the first line of a file that begins with `start`, and advice.
 fn trouble(start: &[u8], folder: &FilePath) -> Option<(String, &'static str)> {
     let line = first_line(start)?;
     let interpreter = interpreter(start)?;
-    let shown = || excerpt(interpreter.as_os_str().as_encoded_bytes(), SHOWN);
+    let shown = || excerpt(interpreter.as_os_str().as_encoded_bytes(), SHOWN_NAME);
     if line.ends_with(b"\r") {
-        return Some(("its first line ends with a carriage return".to_owned(), "save it with the line ends of Unix"));
+        return Some(("its first line ends with a carriage return".to_owned(), "save it with Unix line ends"));
     }
     let is_missing = !folder.join(&interpreter).exists();
-    let why = || format!("its first line names the interpreter `{}`, which is not there", shown());
+    let why = || format!("its first line names the interpreter `{}`, which does not exist", shown());
     is_missing.then(|| (why(), "install it, or write `#!/usr/bin/env` before its name"))
 }
 
@@ -68,7 +68,7 @@ fn first_line(start: &[u8]) -> Option<&[u8]> {
     start.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()
 }
 
-/// What the first line says that the program is run by.
+/// The interpreter that the first line names.
 fn interpreter(start: &[u8]) -> Option<PathBuf> {
     let name = first_line(start)?.split(u8::is_ascii_whitespace).find(|word| !word.is_empty())?;
     Some(String::from_utf8_lossy(name).into_owned().into())
@@ -76,7 +76,7 @@ fn interpreter(start: &[u8]) -> Option<PathBuf> {
 
 fn start(program: &FilePath) -> Option<Vec<u8>> {
     let mut start = Vec::new();
-    File::open(program).ok()?.take(LOOKED_AT).read_to_end(&mut start).ok()?;
+    File::open(program).ok()?.take(HEAD_BYTES).read_to_end(&mut start).ok()?;
     Some(start)
 }
 
@@ -85,12 +85,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_first_line_says() {
+    fn a_failed_start_is_explained_by_the_first_line() {
         let folder = tempfile::tempdir().unwrap();
         let none = "its first line names no interpreter, such as `#!/bin/sh`";
-        let absent = "its first line names the interpreter `/no/such/sh`, which is not there; install it, or write \
+        let absent = "its first line names the interpreter `/no/such/sh`, which does not exist; install it, or write \
                       `#!/usr/bin/env` before its name";
-        let cr = "its first line ends with a carriage return; save it with the line ends of Unix";
+        let cr = "its first line ends with a carriage return; save it with Unix line ends";
         for (text, errno, says) in [
             ("#!/no/such/sh -e\nexit", 2, Some(absent)),
             ("#! /no/such/sh", 2, Some(absent)),
@@ -98,7 +98,7 @@ mod tests {
                 "#!sh\n",
                 2,
                 Some(
-                    "its first line names the interpreter `sh`, which is not there; install it, or write \
+                    "its first line names the interpreter `sh`, which does not exist; install it, or write \
                                 `#!/usr/bin/env` before its name",
                 ),
             ),
@@ -108,7 +108,7 @@ mod tests {
             ("", 8, Some(none)),
             ("\x7fELF\x02", 8, Some("it is a binary for another system")),
             ("\x7fELF\x02", 2, Some("it is a binary for another system")),
-            // The folder that it runs in has gone, say.
+            // The first line is not the reason. The work folder may be gone.
             ("#!/bin/sh\n", 2, None),
             ("echo\n", 2, None),
         ] {

@@ -1,4 +1,4 @@
-//! Variables that the configuration alone makes collide: found at the start and not by the first call.
+//! Finds environment variables that collide by configuration alone, so that the start fails and not the first request.
 
 use std::collections::BTreeMap;
 
@@ -7,19 +7,22 @@ use serde_json::Value;
 use super::{Config, environment, worker::Mode};
 use crate::domain::problem::{Path, Problems};
 
-/// Notes what is wrong with the names in `config`, which stands at `path` in a route that stands as `route` in the file.
+/// Notes problems with the names in `config`, which is at `path`. `route` is the route as written in the file.
 pub(crate) fn check(config: &Config, route: &Value, path: &Path, problems: &mut Problems) {
     let env = path.key("env");
     for name in config.env.keys() {
         if name.is_empty() || name.contains(['=', '\0']) {
-            problems.error(&env.key(name), "an environment variable's name is not empty and holds no `=`");
+            problems.error(
+                &env.key(name),
+                "the name of an environment variable must not be empty and must not contain `=`",
+            );
         }
         if name == environment::PARAMETERS {
             problems.error(&env.key(name), "this variable holds the call's parameters");
         }
         let alias = environment::alias(name);
         if config.env.contains_key(&alias) || config.inherit_env.contains(&alias) {
-            let error = format!("`{name}` is passed on as {alias} too, which is configured besides");
+            let error = format!("`{name}` is also passed on as {alias}, which is configured too");
             problems.error_with_help(&env.key(name), error, "rename one");
         }
     }
@@ -29,7 +32,7 @@ pub(crate) fn check(config: &Config, route: &Value, path: &Path, problems: &mut 
         }
     }
     if config.mode == Mode::Worker {
-        // What is asked of it stands on stdin only.
+        // A worker gets requests on stdin only.
         return;
     }
     let Some(route_path) = path.parent().and_then(|path| path.parent()) else { return };

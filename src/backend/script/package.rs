@@ -1,5 +1,5 @@
-//! The package that a script belongs to: a folder with programs of its own, and perhaps another folder that it works on a
-//! fresh copy of, as a Config Management Plugin does.
+//! The package of a script: a folder with its own programs. A Config Management Plugin also has a source folder, and each run
+//! gets a fresh copy of that folder.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -12,10 +12,10 @@ use crate::{
     domain::{error::BackendError, generator::Query, units::ByteSize},
 };
 
-/// The folder of a package's own programs.
+/// The name of the folder with a package's own programs.
 const BIN: &str = "bin";
-/// What Argo CD tells a Config Management Plugin of an Application's source, and that is not known here. Scripts with
-/// `set -u` want them to be there.
+/// Variables that Argo CD sets for a Config Management Plugin and that are unknown here. They are set to nothing, because scripts
+/// with `set -u` fail without them.
 const UNKNOWN: [&str; 9] = [
     "ARGOCD_APP_NAMESPACE",
     "ARGOCD_APP_PROJECT_NAME",
@@ -31,25 +31,25 @@ const UNKNOWN: [&str; 9] = [
 /// A script's package.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Package {
-    /// Where it is.
+    /// The package's folder.
     pub(crate) folder: PathBuf,
-    /// What its programs work on a copy of; they work in the package's folder unless set.
+    /// Programs run in a copy of this folder. Without it, they run in the package's folder.
     pub(crate) source: Option<PackageSource>,
 }
 
-/// A folder that programs work on a copy of.
+/// A folder that is copied for each run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PackageSource {
     /// The folder.
     pub(crate) folder: PathBuf,
-    /// As it stands in the configuration.
+    /// The folder as written in the configuration.
     pub(crate) name: String,
-    /// The most that it may hold.
-    pub(crate) most: ByteSize,
+    /// The largest allowed size of the folder.
+    pub(crate) max_size: ByteSize,
 }
 
 impl Package {
-    /// The program called `name`, where it is the package's business: one of its own, or one in the copy.
+    /// The program called `name`, if it is one of the package's own or one in the copy.
     #[must_use]
     pub(crate) fn find(&self, name: &str) -> Option<Result<PathBuf, String>> {
         if name.contains('/') {
@@ -62,26 +62,26 @@ impl Package {
         is_executable(&program).then_some(Ok(program))
     }
 
-    /// The folder that its programs run in, or in a copy of.
+    /// The folder in which programs run, or whose copy they run in.
     #[must_use]
     pub(crate) fn working(&self) -> &FilePath {
         self.source.as_ref().map_or(&self.folder, |source| &source.folder)
     }
 
-    /// What its programs may read.
+    /// The folders that programs may read.
     #[must_use]
     pub(crate) fn readable(&self) -> Vec<PathBuf> {
         let source = self.source.as_ref().map(|source| source.folder.clone());
         source.into_iter().chain([self.folder.clone()]).collect()
     }
 
-    /// What is copied for a run.
+    /// The folder that is copied for each run.
     #[must_use]
     pub(crate) fn copied(&self) -> Option<Copied> {
-        self.source.as_ref().map(|source| Copied { from: source.folder.clone(), max_bytes: source.most.0 })
+        self.source.as_ref().map(|source| Copied { from: source.folder.clone(), max_bytes: source.max_size.0 })
     }
 
-    /// Puts the package's programs before all others.
+    /// Puts the folder of the package's programs first in `PATH`.
     pub(crate) fn add_to_path(&self, variables: &mut Environment<'_>) {
         let bin = self.folder.join(BIN);
         if !bin.is_dir() {
@@ -96,11 +96,15 @@ impl Package {
         variables.push(("PATH".into(), path.into()));
     }
 
-    /// Adds the variables of an Application's source, where there is one. What is configured stays.
+    /// Adds the variables of an Application's source, if the package has a source. Configured variables stay.
     ///
     /// # Errors
-    /// When the ApplicationSet's name can stand in no variable.
-    pub(crate) fn tell<'a>(&'a self, variables: &mut Environment<'a>, query: &'a Query) -> Result<(), BackendError> {
+    /// When the ApplicationSet's name contains NUL.
+    pub(crate) fn add_source<'a>(
+        &'a self,
+        variables: &mut Environment<'a>,
+        query: &'a Query,
+    ) -> Result<(), BackendError> {
         let Some(source) = &self.source else { return Ok(()) };
         if query.application_set.contains('\0') {
             return Err(BackendError::invalid_input("the ApplicationSet's name holds a NUL character"));

@@ -1,5 +1,5 @@
-//! A command beside a backend, such as one that says whether a call is wanted (`discover.find.command` of a Config Management
-//! Plugin): it ends well, and what it prints is blank or not. All else is *unknown*, and never a "no".
+//! A command beside a backend, such as `discover.find.command` of a Config Management Plugin, which decides whether a route takes
+//! a request. The command ends well, and its output is blank (no) or not (yes). Any failure is *unknown*, and never a "no".
 
 use bytes::Bytes;
 
@@ -18,11 +18,11 @@ use crate::{
 pub(crate) struct Probe(Script);
 
 impl Probe {
-    /// Finds the program. It runs as the script of `backend` does, and as a script with all defaults where that is none.
+    /// Finds the program. It runs with the settings of `backend` if that is a script, and else with all defaults.
     pub(crate) fn build(
         command: &CommandConfig,
         backend: &BackendConfig,
-        around: BuildContext<'_>,
+        context: BuildContext<'_>,
         path: &Path,
         problems: &mut Problems,
     ) -> Option<Self> {
@@ -31,9 +31,9 @@ impl Probe {
             _ => Config::of(command.words()),
         };
         (config.command, config.init, config.parameters) = (command.words(), None, None);
-        // What is wrong with the rest is told where the backend is built.
+        // Building the backend reports the problems of all other settings.
         let mut own = Problems::default();
-        let built = Script::build(&config, around, &Path::root().key("backend").key("script"), &mut own);
+        let built = Script::build(&config, context, &Path::root().key("backend").key("script"), &mut own);
         let of_command = Path::root().key("backend").key("script").key("command");
         for problem in own.into_vec().into_iter().filter(|problem| problem.path.is_within(&of_command)) {
             problems.add(Problem { path: path.clone(), ..problem });
@@ -41,24 +41,24 @@ impl Probe {
         built.map(Self)
     }
 
-    /// Whether it wants the call.
+    /// Whether the command wants the request.
     ///
     /// # Errors
-    /// When that is not known.
+    /// When the command fails.
     pub(crate) async fn wants(&self, query: &Query) -> Result<bool, BackendError> {
         Ok(!self.output(query).await?.trim_ascii().is_empty())
     }
 
-    /// What it prints when it ends well.
+    /// The command's output.
     ///
     /// # Errors
-    /// When it does not.
+    /// When the command fails.
     pub(crate) async fn output(&self, query: &Query) -> Result<Bytes, BackendError> {
         let (run, _) = self.0.run(query).await?;
         Ok(run.output)
     }
 
-    /// `text` without the secrets that it knows.
+    /// `text` without the secrets of the command.
     #[must_use]
     pub(crate) fn redact(&self, text: &str) -> String {
         self.0.secrets().redact(text)

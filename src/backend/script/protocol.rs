@@ -1,5 +1,4 @@
-//! What a program reads on stdin and how its stdout becomes a list: one language each, and in all of them nothing but an
-//! explicit list says that there is nothing (invariant I2).
+//! The formats of a program's stdin and stdout. In every format only an explicit empty list means "no items" (invariant I2).
 
 pub(crate) mod json;
 mod krm;
@@ -20,28 +19,28 @@ use crate::{
     },
 };
 
-/// The language that a program speaks.
+/// The format of a program's stdin and stdout.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Protocol {
-    /// The request as JSON on stdin; one JSON document on stdout: a list of objects, or Argo CD's own
+    /// The request as JSON on stdin. On stdout one JSON document: a list of objects, or Argo CD's own
     /// `{"output":{"parameters":[…]}}`.
     #[default]
     Json,
-    /// The same on stdin; on stdout a JSON document in each line: an object, or a list of objects.
+    /// The same on stdin. On stdout a JSON document in each line: an object, or a list of objects.
     JsonLines,
-    /// The same on stdin; on stdout a stream of YAML documents: mappings, or lists of mappings.
+    /// The same on stdin. On stdout a stream of YAML documents: mappings, or lists of mappings.
     Yaml,
     /// A KRM function: a `ResourceList` (`config.kubernetes.io/v1`) on stdin and on stdout, whose `items` are the list.
     Krm,
 }
 
-/// What was read.
+/// The list that a program returned.
 #[derive(Debug, PartialEq)]
 pub struct Reading {
     /// The list, whole.
     pub items: Vec<ParameterSet>,
-    /// For how long the program says that it lasts.
+    /// How long the list is valid, if the program says so.
     pub(crate) ttl: Option<Duration>,
 }
 
@@ -52,7 +51,7 @@ impl From<Vec<ParameterSet>> for Reading {
 }
 
 impl Protocol {
-    /// What stands on stdin.
+    /// The program's stdin.
     #[must_use]
     pub(crate) fn input(self, query: &Query) -> Vec<u8> {
         if self == Self::Krm {
@@ -62,28 +61,28 @@ impl Protocol {
         }
     }
 
-    /// Whether the program is told which ApplicationSet asks.
+    /// Whether the program gets the name of the ApplicationSet.
     #[must_use]
-    pub(crate) fn tells_application_set(self) -> bool {
+    pub(crate) fn has_application_set(self) -> bool {
         self != Self::Krm
     }
 
-    /// Whether a short text may take long to read, as with YAML's aliases.
+    /// Whether a short text may take long to read, as with aliases in YAML.
     #[must_use]
     pub(crate) fn expands(self) -> bool {
         matches!(self, Self::Yaml | Self::Krm)
     }
 
-    /// Whether the output itself says where it ends, so that more could only have spoilt it.
+    /// Whether the format marks its own end, so that a missing rest makes the output invalid.
     #[must_use]
     pub(crate) fn has_end(self) -> bool {
         self == Self::Json
     }
 
-    /// Reads stdout. The error may hold some of it, and so secrets.
+    /// Reads stdout. The error may quote stdout, and thereby secrets.
     ///
     /// # Errors
-    /// When it is not a whole list.
+    /// When stdout is not a whole list.
     pub fn read(self, output: &[u8], secrets: &Secrets) -> Result<Reading, BackendError> {
         match self {
             Self::Json => json::read(one_json(output, secrets)?),
@@ -94,7 +93,7 @@ impl Protocol {
     }
 }
 
-/// An error about `output`, with the beginning of it.
+/// An error that quotes the beginning of `output`.
 fn unreadable(what: &str, error: &str, output: &[u8], secrets: &Secrets) -> BackendError {
     let shown = secrets.excerpt(output, 120);
     let shown = if shown.is_empty() { String::new() } else { format!(" (it begins with `{shown}`)") };
@@ -105,7 +104,7 @@ fn one_json(output: &[u8], secrets: &Secrets) -> Result<Value, BackendError> {
     document::parse(output).map_err(|error| unreadable("not one JSON document", &error, output, secrets))
 }
 
-/// The documents of a YAML stream: one at least.
+/// The documents of a YAML stream, at least one.
 fn documents(output: &[u8], secrets: &Secrets) -> Result<Vec<Value>, BackendError> {
     let documents = yaml::parse(output).map_err(|error| unreadable("not YAML", &error, output, secrets))?;
     if documents.is_empty() {
@@ -118,7 +117,7 @@ fn read_yaml(output: &[u8], secrets: &Secrets) -> Result<Vec<ParameterSet>, Back
     let mut items = Vec::new();
     for (index, document) in documents(output, secrets)?.into_iter().enumerate() {
         items.extend(one_or_many(document).map_err(|error| match index {
-            // Text is YAML too: whoever printed it should see it.
+            // Plain text is YAML too, so show the text.
             0 => unreadable("document 1", &error.message, output, secrets),
             _ => error.within(format_args!("document {}", index + 1)),
         })?);
@@ -135,7 +134,7 @@ fn read_lines(output: &[u8], secrets: &Secrets) -> Result<Vec<ParameterSet>, Bac
     let mut items = Vec::new();
     for (index, line) in lines {
         let sets = document::parse(line)
-            // The line is known; serde counts those of this one document.
+            // serde counts lines within this one document. The message names the line of the output.
             .map_err(|error| error.replace(" at line 1 column ", " at column "))
             .map_err(|error| unreadable("not one JSON document", &error, line, secrets))
             .and_then(one_or_many);

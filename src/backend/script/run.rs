@@ -1,4 +1,4 @@
-//! One run of a program: fed, read within limits, and over in time with all that it started.
+//! Runs a program once: writes its input, reads its output within limits, and ends it in time with all its descendants.
 
 use std::{borrow::Cow, pin::pin};
 
@@ -10,112 +10,111 @@ use tokio::{
 };
 
 use super::capture::{Capture, Keep, Lost};
-
 use crate::{
     clients::launcher::{Ended, Environment, LaunchError, LauncherPool, Program, Running},
     domain::{document::excerpt, error::BackendError, generator::watch::Watch, secret::Secrets},
 };
 
-/// What of stderr is kept: its end.
+/// How much of the end of stderr is kept, in bytes.
 pub(crate) const STDERR_TAIL: usize = 64 * 1024;
-/// What of stderr is shown, in characters.
-const LONGEST_TAIL: usize = 600;
-/// What most programs write to stdout fits into it, in bytes.
-const OUTPUT: usize = 4 * 1024;
-/// When a program that runs is looked at, each after the one before. What ends sooner, and writes no more than its pipes hold,
-/// spares the watching of them, which costs as much as all the rest of reading.
-const LOOKS: [Duration; 2] = [Duration::from_millis(15), Duration::from_millis(20)];
-/// How long the rest of the output is awaited when the program has ended, and with it all that held its pipes.
+/// How much of stderr a message shows, in characters.
+const SHOWN_TAIL: usize = 600;
+/// The initial buffer for stdout, in bytes. The output of most programs fits.
+const USUAL_OUTPUT: usize = 4 * 1024;
+/// How long the gateway waits for a program before it starts to watch the pipes: once, and once more. A program that ends sooner
+/// and fills no pipe needs no watching. Watching the pipes costs as much as all the rest of reading.
+const WAITS: [Duration; 2] = [Duration::from_millis(15), Duration::from_millis(20)];
+/// How long the rest of the output may take when the program and its descendants have ended.
 const AFTER_EXIT: Duration = Duration::from_millis(250);
 
-/// What a program is given, and its limits.
+/// The input of a program, and its limits.
 #[derive(Debug)]
 pub(crate) struct Job<'a> {
-    /// Where it runs.
-    pub(crate) bay: &'a LauncherPool,
-    /// What it reads on stdin.
+    /// Starts the program.
+    pub(crate) launchers: &'a LauncherPool,
+    /// The program's stdin.
     pub(crate) input: Vec<u8>,
-    /// The most it may write to stdout, in bytes.
-    pub(crate) most: usize,
-    /// What no message may repeat of its stderr.
+    /// The most that the program may write to stdout, in bytes.
+    pub(crate) max_output: usize,
+    /// Secrets that no message may repeat from stderr.
     pub(crate) secrets: &'a Secrets,
-    /// When it must be done.
-    pub(crate) until: Instant,
-    /// What ends it then, in words.
+    /// When the program must be done.
+    pub(crate) deadline: Instant,
+    /// What sets the deadline, in words.
     pub(crate) limit: Cow<'static, str>,
-    /// Who wants to see its stderr.
+    /// Records stderr and usage, if somebody watches the request.
     pub(crate) watch: Option<&'a Watch>,
 }
 
-/// A run that ended by itself.
+/// A run that ended within its limits.
 #[derive(Debug)]
 pub(crate) struct Run {
-    /// What it wrote to stdout.
+    /// The program's stdout.
     pub(crate) output: Bytes,
-    /// Whether that is all: nothing was ended that could have written more.
+    /// Whether the output is whole: no process was killed that could have written more.
     pub(crate) is_whole: bool,
-    /// The end of what it wrote to stderr.
-    pub(crate) told: Stderr,
-    /// How it ended.
+    /// The end of the program's stderr.
+    pub(crate) stderr: Stderr,
+    /// How the program ended.
     pub(crate) ended: Ended,
 }
 
-/// The end of what a program wrote to stderr.
+/// The end of a program's stderr.
 #[derive(Debug, Default)]
 pub(crate) struct Stderr(Vec<u8>);
 
 impl Stderr {
-    /// What ends with `bytes`.
+    /// A stderr that ends with `bytes`.
     #[must_use]
     pub(crate) fn of(bytes: &[u8]) -> Self {
         Self(bytes.into())
     }
 
-    /// All that is kept of it, without `secrets`.
+    /// All kept text, without `secrets`.
     #[must_use]
     pub(crate) fn whole(&self, secrets: &Secrets) -> String {
         secrets.redact(&String::from_utf8_lossy(&self.0))
     }
 
-    /// The end of it in one line for a message, without `secrets`: `; stderr: …`, or nothing.
+    /// The end of the text in one line for a message, without `secrets`: `; stderr: …`, or nothing.
     #[must_use]
     pub(crate) fn tail(&self, secrets: &Secrets) -> String {
         let text = self.whole(secrets);
-        let tail = excerpt(last(&text, LONGEST_TAIL).as_bytes(), LONGEST_TAIL);
+        let tail = excerpt(last(&text, SHOWN_TAIL).as_bytes(), SHOWN_TAIL);
         if tail.is_empty() { String::new() } else { format!("; stderr: {tail}") }
     }
 
-    /// Whether it speaks of something that was not allowed.
+    /// Whether the text mentions a denied permission.
     #[must_use]
     pub(crate) fn is_about_permission(&self) -> bool {
         let text = String::from_utf8_lossy(&self.0);
         ["Permission denied", "EACCES", "PermissionError"].iter().any(|words| text.contains(words))
     }
 
-    /// Its last line that is not blank, without `secrets`.
+    /// The last line that is not blank, without `secrets`.
     #[must_use]
     pub(crate) fn last_line(&self, secrets: &Secrets) -> Option<String> {
         let text = self.whole(secrets);
         let line = text.lines().rfind(|line| !line.trim().is_empty())?;
-        Some(excerpt(line.as_bytes(), LONGEST_TAIL))
+        Some(excerpt(line.as_bytes(), SHOWN_TAIL))
     }
 }
 
 /// Runs `program` with `environment` for `job` until it has ended, whatever its status.
 ///
 /// # Errors
-/// When it cannot start, writes too much or takes too long.
+/// When the program cannot start, writes too much or takes too long.
 pub(crate) async fn run(program: &Program, environment: &Environment<'_>, job: Job<'_>) -> Result<Run, LaunchError> {
-    let running = job.bay.start(program, environment, &job.input, job.until).await?;
+    let running = job.launchers.start(program, environment, &job.input, job.deadline).await?;
     let Running { stdin, stdout, stderr, mut charge, .. } = running;
-    let mut output = Capture::new(stdout, OUTPUT, Keep::AtMost(job.most));
+    let mut output = Capture::new(stdout, USUAL_OUTPUT, Keep::AtMost(job.max_output));
     let mut errors = Capture::new(stderr, 0, Keep::Last(STDERR_TAIL));
     let watched = async {
         let mut over = None;
-        for patience in LOOKS.into_iter().filter(|_| stdin.is_none()) {
-            over = timeout(patience, charge.over()).await.ok();
-            let (is_read, is_told) = (output.look(), errors.look());
-            let is_read = is_read? & is_told?;
+        for wait in WAITS.into_iter().filter(|_| stdin.is_none()) {
+            over = timeout(wait, charge.over()).await.ok();
+            let (is_read, is_stderr_read) = (output.read_available(), errors.read_available());
+            let is_read = is_read? & is_stderr_read?;
             if is_read && let Some(ended) = over {
                 return Ok((ended, true));
             }
@@ -125,19 +124,19 @@ pub(crate) async fn run(program: &Program, environment: &Environment<'_>, job: J
         }
         let feed = async move {
             if let Some(mut stdin) = stdin {
-                // A program may end without reading its input; that is its own business.
+                // A program need not read its input.
                 let _ = stdin.write_all(&job.input).await;
             }
         };
         let reading = async {
             match select(pin!(output.read()), pin!(errors.read())).await {
-                Either::Left((Ok(()), telling)) => telling.await,
-                Either::Left((lost, telling)) => {
-                    // Whoever writes too much may have said why, and need not end.
-                    let _ = timeout(AFTER_EXIT, telling).await;
+                Either::Left((Ok(()), reading_stderr)) => reading_stderr.await,
+                Either::Left((lost, reading_stderr)) => {
+                    // The program may have explained the long output on stderr. It need not end by itself.
+                    let _ = timeout(AFTER_EXIT, reading_stderr).await;
                     lost
                 }
-                Either::Right((is_told, reading)) => reading.await.and(is_told),
+                Either::Right((is_stderr_read, reading)) => reading.await.and(is_stderr_read),
             }
         };
         tokio::pin!(reading, feed);
@@ -149,7 +148,7 @@ pub(crate) async fn run(program: &Program, environment: &Environment<'_>, job: J
             tokio::select! {
                 ended = charge.over() => over = Some(ended),
                 whole = &mut reading, if !is_read => {
-                    // At once: a program that is cut off ends by a signal that says nothing of why.
+                    // Fail at once: a later end by a signal would hide the reason.
                     whole?;
                     is_read = true;
                 }
@@ -162,15 +161,15 @@ pub(crate) async fn run(program: &Program, environment: &Environment<'_>, job: J
         }
         Ok::<_, Lost>((ended, is_read))
     };
-    let ended = timeout_at(job.until, watched).await;
+    let ended = timeout_at(job.deadline, watched).await;
     if ended.is_err() {
-        // It may have said more since it was looked at.
-        let _ = errors.look();
+        // The program may have written more since the last read.
+        let _ = errors.read_available();
     }
-    let (output, told) = (output.bytes, Stderr(errors.bytes));
+    let (output, stderr) = (output.bytes, Stderr(errors.bytes));
     if let Some(watch) = job.watch {
         watch.note(|step| {
-            step.stderr = Some(told.whole(job.secrets));
+            step.stderr = Some(stderr.whole(job.secrets));
             if let Ok(Ok((Ok(ended), _))) = &ended {
                 step.cpu = Some(ended.cpu);
                 step.peak_memory = Some(ended.peak);
@@ -179,25 +178,26 @@ pub(crate) async fn run(program: &Program, environment: &Environment<'_>, job: J
     }
     match ended {
         Err(_) => {
-            let (limit, tail) = (job.limit, told.tail(job.secrets));
+            let (limit, tail) = (job.limit, stderr.tail(job.secrets));
             Err(BackendError::timeout(format!("not done in time, stopped by {limit}{tail}")).into())
         }
         Ok(Err(Lost::Unread(error))) => {
-            let tail = told.tail(job.secrets);
+            let tail = stderr.tail(job.secrets);
             Err(BackendError::unavailable(format!("its output cannot be read: {error}{tail}")).into())
         }
         Ok(Err(Lost::TooMuch)) => {
-            let why = format!("wrote more than {} bytes to stdout, stopped{}", job.most, told.tail(job.secrets));
+            let why =
+                format!("wrote more than {} bytes to stdout, stopped{}", job.max_output, stderr.tail(job.secrets));
             Err(BackendError::invalid_output(why).into())
         }
         Ok(Ok((ended, is_read))) => {
             let ended = ended?;
-            Ok(Run { output: output.into(), is_whole: is_read && !ended.is_cut, told, ended })
+            Ok(Run { output: output.into(), is_whole: is_read && !ended.is_cut, stderr, ended })
         }
     }
 }
 
-/// About the last `most` bytes.
-fn last(text: &str, most: usize) -> &str {
-    &text[text.ceil_char_boundary(text.len().saturating_sub(most))..]
+/// About the last `max_bytes` bytes.
+fn last(text: &str, max_bytes: usize) -> &str {
+    &text[text.ceil_char_boundary(text.len().saturating_sub(max_bytes))..]
 }

@@ -1,5 +1,5 @@
-//! Workers: programs that stay, and answer one question after the other in lines of JSON. A route has its own; each has one
-//! question at a time. A worker that does not do as it should is ended, and what comes after it starts anew.
+//! Workers: programs that keep running and answer requests in lines of JSON. Each route has its own workers. A worker answers one
+//! request at a time. A worker that breaks the protocol is ended and replaced.
 
 mod answer;
 mod basis;
@@ -23,25 +23,25 @@ use crate::domain::{
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Mode {
-    /// For each question.
+    /// For each request.
     #[default]
     Once,
-    /// It stays, and answers one question after the other: `{"id":1,"request":{…}}` in a line on stdin, and
+    /// Once. The program keeps running and answers one request after the other: `{"id":1,"request":{…}}` in a line on stdin, and
     /// `{"id":1,"output":[…]}` or `{"id":1,"error":"…"}` in a line on stdout.
     Worker,
 }
 
-/// How workers live. There are `concurrency` of them at most.
+/// Settings of workers. There are at most `concurrency` workers.
 #[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(crate) struct WorkerConfig {
-    /// How many there are before anybody asks. Others start when they are needed, and end when they have nothing to do for
-    /// a minute.
+    /// How many workers start before the first request. More start when needed, and end after a minute without a request.
     pub(crate) ahead: usize,
-    /// After how many questions one is replaced.
+    /// A worker is replaced after this many requests.
     #[schemars(range(min = 1))]
     pub(crate) recycle_after: u64,
-    /// With how much memory one is replaced, all that it started included, once it has answered; never unless set.
+    /// A worker that uses more memory than this is replaced after its answer. The memory of its descendants counts too. By default
+    /// there is no limit.
     pub(crate) max_memory: Option<ByteSize>,
 }
 
@@ -51,18 +51,18 @@ impl Default for WorkerConfig {
     }
 }
 
-/// Notes what does not go together in `config`, which stands at `path`.
+/// Notes contradictory settings in `config`, which is at `path`.
 pub(crate) fn check(config: &Config, path: &Path, problems: &mut Problems) {
     let at = path.key("worker");
     if config.mode == Mode::Once {
         if config.worker.is_some() {
-            problems.error_with_help(&at, "it has no workers", "write `mode: worker`");
+            problems.error_with_help(&at, "this script has no workers", "write `mode: worker`");
         }
         return;
     }
     if config.protocol != Protocol::Json {
         let help = "leave it out; docs/workers.md says what a worker reads and writes";
-        problems.error_with_help(&path.key("protocol"), "workers speak lines of JSON with ids only", help);
+        problems.error_with_help(&path.key("protocol"), "workers only speak lines of JSON with ids", help);
     }
     let WorkerConfig { ahead, recycle_after, max_memory } = config.worker.unwrap_or_default();
     if recycle_after == 0 {

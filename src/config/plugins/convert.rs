@@ -68,7 +68,7 @@ pub(crate) fn convert(
                     "a ConfigManagementPlugin gets a fresh copy of its folder for each run, so it cannot have workers";
                 main.error_with_help(&at.key(key), error, help);
             }
-            let (name, most) = (name.display().to_string(), settings.max_size.unwrap_or(MAX_SIZE));
+            let (name, max_size) = (name.display().to_string(), settings.max_size.unwrap_or(MAX_SIZE));
             let mut settings = Settings { mode: None, worker: None, ..(*settings).clone() };
             // Paths in the gateway's own file are relative to that file's folder.
             for path in settings.allow.read.iter_mut().chain(&mut settings.allow.write) {
@@ -79,7 +79,7 @@ pub(crate) fn convert(
                     *file = base.resolve(&file);
                 }
             }
-            (settings, Some(PackageSource { folder: from, name, most }))
+            (settings, Some(PackageSource { folder: from, name, max_size }))
         }
         (PluginKind::ConfigManagement, None) => {
             own.error_with_help(

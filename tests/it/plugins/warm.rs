@@ -57,7 +57,7 @@ fn what_works_on_a_copy_cannot_stay() {
     let expected = [
         format!("test.yaml:2:57: plugins.sources.b.mode: {stays} {help}"),
         format!("test.yaml:2:71: plugins.sources.b.worker: {stays} {help}"),
-        "plugins/a/plugin.yaml:4:39: spec.worker: it has no workers (write `mode: worker`)".to_owned(),
+        "plugins/a/plugin.yaml:4:39: spec.worker: this script has no workers (write `mode: worker`)".to_owned(),
     ];
     assert_eq!(found, expected);
 }

@@ -223,7 +223,7 @@ async fn what_is_cut_off_is_not_known() {
         let reply = app.ask_afresh("s", json!({})).await;
         assert_eq!(reply.status, status, "{protocol}, {line}: {}", reply.text());
         if status == 502 {
-            refused(&reply, 502, "backend_output_invalid", "who knows what is missing");
+            refused(&reply, 502, "backend_output_invalid", "so output may be missing");
         } else if line.contains("0.1") {
             assert_eq!(reply.sets(), r#"[{"a":"2"}]"#);
         }

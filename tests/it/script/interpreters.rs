@@ -11,7 +11,7 @@ fn program(folder: &std::path::Path, name: &str, text: &str) {
 
 #[tokio::test]
 async fn what_cannot_start_says_what_its_first_line_names() {
-    let missing = "its first line names the interpreter `/no/such/interpreter`, which is not there";
+    let missing = "its first line names the interpreter `/no/such/interpreter`, which does not exist";
     for (text, script, warned, says) in [
         ("#!/bin/sh\r\necho []\r\n", json!({}), true, "its first line ends with a carriage return"),
         ("#!/no/such/interpreter -x\n", json!({}), true, missing),

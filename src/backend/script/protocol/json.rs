@@ -1,4 +1,4 @@
-//! A plain list, or Argo CD's own answer.
+//! The format `json`: a plain list, or an answer in Argo CD's own form.
 
 use std::time::Duration;
 
@@ -15,13 +15,13 @@ use crate::{
     },
 };
 
-/// The parameter sets of an output, and for how long it says that they last.
+/// Reads the parameter sets of an output, and how long they are valid.
 pub(crate) fn read(document: Value) -> Result<Reading, BackendError> {
     match document {
         Value::Object(mut map) => {
             getparams::refuse_error(&map)?;
             let ttl = map.remove("cache").map(read_ttl).transpose()?;
-            // Their keys are read as Argo CD reads them.
+            // Argo CD ignores the case of these keys.
             let parameters = match getparams::take(&mut map, "output")? {
                 Some(Value::Object(mut output)) => getparams::take(&mut output, "parameters")?,
                 _ => None,
@@ -39,7 +39,7 @@ pub(crate) fn read(document: Value) -> Result<Reading, BackendError> {
     }
 }
 
-/// Reads `{"ttl": "30s"}`. A life that cannot be read is an error: whoever set one meant it.
+/// Reads `{"ttl": "30s"}`. An unreadable `ttl` is an error, since the program meant to set one.
 pub(crate) fn read_ttl(cache: Value) -> Result<Duration, BackendError> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]

@@ -14,7 +14,7 @@ use crate::{
 const API_VERSION: &str = "config.kubernetes.io/v1";
 const KIND: &str = "ResourceList";
 
-/// The parameters as a `ConfigMap`, whose values are text. One that is null is left out.
+/// A `ResourceList` with the parameters as a `ConfigMap`, whose values are text. Null parameters are left out.
 pub(crate) fn input(query: &Query) -> Value {
     let data: Map<String, Value> = query
         .parameters
@@ -46,11 +46,13 @@ pub(crate) fn read(documents: Vec<Value>) -> Result<Vec<ParameterSet>, BackendEr
     }
     check_results(list.get("results"))?;
     let items = list.get_mut("items").map(Value::take);
-    let Some(items) = items else { return invalid("it has no `items`; nothing is an explicit []".to_owned()) };
+    let Some(items) = items else {
+        return invalid("it has no `items`; an empty list must be an explicit []".to_owned());
+    };
     parameter_sets(items).map_err(|error| error.within("items"))
 }
 
-/// That no result is an error, and that all can be understood.
+/// Checks that no result is an error, and that every severity is known.
 fn check_results(results: Option<&Value>) -> Result<(), BackendError> {
     let results = match results {
         None | Some(Value::Null) => return Ok(()),

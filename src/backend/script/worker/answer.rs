@@ -1,4 +1,4 @@
-//! What a worker's line says.
+//! Reads the line that a worker answers.
 
 use serde_json::{Map, Value, json};
 
@@ -14,16 +14,16 @@ use crate::{
     },
 };
 
-/// What is shown of an error, in characters.
-const LONGEST: usize = 600;
+/// How much of an error a message shows, in characters.
+const SHOWN_ERROR: usize = 600;
 
-/// What a worker in step says: a list, or why there is none.
+/// The answer of a worker that keeps the protocol: a list, or why there is none.
 pub(crate) type WorkerAnswer = Result<Reading, BackendError>;
 
-/// Reads the `line` that follows the question `id`.
+/// Reads the `line` that follows the request `id`.
 ///
 /// # Errors
-/// When it is no answer to that question: then nothing is known of what the worker writes next.
+/// When the line does not answer that request. The worker's next lines cannot be trusted then.
 pub(crate) fn read(line: &[u8], id: u64, secrets: &Secrets) -> Result<WorkerAnswer, BackendError> {
     let lost = |why: String| BackendError::invalid_output(format!("lost step: {why}; stopped"));
     let document = document::parse(line).map_err(|error| {
@@ -34,7 +34,7 @@ pub(crate) fn read(line: &[u8], id: u64, secrets: &Secrets) -> Result<WorkerAnsw
         return Err(lost(format!("its line is {}, not an object with `id`", kind_of(&document))));
     };
     match map.remove("id") {
-        Some(found) if found.as_u64() == Some(id) => Ok(said(map, secrets)),
+        Some(found) if found.as_u64() == Some(id) => Ok(content(map, secrets)),
         Some(found) => {
             let found = secrets.excerpt(found.to_string().as_bytes(), 40);
             Err(lost(format!("it was asked {id} and answered {found}")))
@@ -43,8 +43,8 @@ pub(crate) fn read(line: &[u8], id: u64, secrets: &Secrets) -> Result<WorkerAnsw
     }
 }
 
-/// What the rest of an answer says.
-fn said(mut map: Map<String, Value>, secrets: &Secrets) -> WorkerAnswer {
+/// Reads the rest of an answer.
+fn content(mut map: Map<String, Value>, secrets: &Secrets) -> WorkerAnswer {
     let clean = |error: BackendError| secrets.clean(&error).within("its answer");
     let mut take = |name: &str| getparams::take(&mut map, name).map_err(&clean);
     let (code, error, output) = (take("code")?.filter(is_said), take("error")?.filter(is_said), take("output")?);
@@ -52,15 +52,15 @@ fn said(mut map: Map<String, Value>, secrets: &Secrets) -> WorkerAnswer {
         let why = match error {
             Some(Value::String(text)) => text,
             Some(other) => other.to_string(),
-            None => "it does not say why".to_owned(),
+            None => "it gives no reason".to_owned(),
         };
-        let why = excerpt(secrets.redact(&why).as_bytes(), LONGEST);
+        let why = excerpt(secrets.redact(&why).as_bytes(), SHOWN_ERROR);
         return Err(match code.as_ref().map(Value::as_str) {
             None => BackendError::unavailable(why),
             Some(Some("invalid_input")) => BackendError::invalid_input(why),
-            Some(Some("later")) => BackendError::unavailable(format!(
-                "it does not know now, and asks to serve the last good answer: {why}"
-            )),
+            Some(Some("later")) => {
+                BackendError::unavailable(format!("it has no answer now and asks for the last good answer: {why}"))
+            }
             Some(_) => {
                 let why = format!("{why} (its `code` is neither `invalid_input` nor `later`)");
                 BackendError::invalid_output(why)
@@ -71,7 +71,7 @@ fn said(mut map: Map<String, Value>, secrets: &Secrets) -> WorkerAnswer {
     let Some(output) = output else {
         return Err(clean(BackendError::invalid_output("it has neither `output` nor `error`")));
     };
-    // The object within Argo CD's own form, or that form whole.
+    // Accept Argo CD's whole form, and the object inside it.
     let has_parameters = |map: &Map<String, Value>| map.keys().any(|key| getparams::is_named(key, "parameters"));
     let is_inner = output.as_object().is_some_and(has_parameters);
     let output = if is_inner { json!({ "output": output }) } else { output };
@@ -90,13 +90,13 @@ mod tests {
     type Found = Result<(usize, Option<Duration>), (ErrorKind, String)>;
 
     fn read(line: &str) -> Result<Found, String> {
-        let said = super::read(line.as_bytes(), 7, &Secrets::default()).map_err(|error| error.message)?;
-        let known = said.map(|reading| (reading.items.len(), reading.ttl));
+        let answer = super::read(line.as_bytes(), 7, &Secrets::default()).map_err(|error| error.message)?;
+        let known = answer.map(|reading| (reading.items.len(), reading.ttl));
         Ok(known.map_err(|error| (error.kind, error.message)))
     }
 
     #[test]
-    fn lists() {
+    fn lists_are_read() {
         let half = Some(Duration::from_secs(30));
         for (rest, found) in [
             (r#""output":[{"a":1},{}]"#, (2, None)),
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list() {
+    fn an_answer_without_a_list_is_an_error() {
         for (rest, kind, says) in [
             ("", ErrorKind::InvalidOutput, "neither `output` nor `error`"),
             (r#","output":null"#, ErrorKind::InvalidOutput, "found null"),
@@ -124,7 +124,7 @@ mod tests {
             (r#","output":{"parameters":[{}],"Parameters":[]}"#, ErrorKind::InvalidOutput, "are one key to Argo CD"),
             (r#","error":{"a":1}"#, ErrorKind::Unavailable, "{\"a\":1}"),
             (r#","error":"no such branch","code":"invalid_input""#, ErrorKind::InvalidInput, "no such branch"),
-            (r#","output":[],"code":"later""#, ErrorKind::Unavailable, "serve the last good answer"),
+            (r#","output":[],"code":"later""#, ErrorKind::Unavailable, "asks for the last good answer"),
             (r#","error":"x","code":65"#, ErrorKind::InvalidOutput, "neither"),
         ] {
             let (found, message) = read(&format!("{{\"id\":7{rest}}}")).unwrap().unwrap_err();
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer() {
+    fn a_line_that_answers_nothing_is_an_error() {
         for (line, says) in [
             ("", "it is blank"),
             ("loading…", "begins with `loading…`"),

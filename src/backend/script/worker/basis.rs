@@ -1,4 +1,4 @@
-//! What a worker was started with: when that has changed, it knows something old.
+//! The program, environment and files with which a worker was started. A worker is outdated when any of these changed.
 
 use std::{borrow::Cow, ffi::OsStr, os::unix::fs::MetadataExt, path::Path, sync::Arc};
 
@@ -13,26 +13,26 @@ pub(crate) struct Basis<'a> {
     files: Vec<Option<Version>>,
 }
 
-/// Which content a file has: its device, number, length and when it was changed, in seconds and nanoseconds.
+/// Identifies a file's content: device, inode, length, and time of change in seconds and nanoseconds.
 type Version = (u64, u64, u64, i64, i64);
 
 impl<'a> Basis<'a> {
-    /// What `program` would be started with now.
-    pub(crate) fn now(bay: &LauncherPool, program: &Arc<Program>, environment: Environment<'a>) -> Self {
+    /// The basis with which `program` would be started now.
+    pub(crate) fn now(launchers: &LauncherPool, program: &Arc<Program>, environment: Environment<'a>) -> Self {
         let folder = program.folder.as_deref().unwrap_or(Path::new("/"));
         let version = |path: &Path| {
             let data = folder.join(path).metadata().ok().filter(std::fs::Metadata::is_file)?;
             Some((data.dev(), data.ino(), data.len(), data.mtime(), data.mtime_nsec()))
         };
-        // An option names no file, and neither does a program that stands there itself.
+        // Neither an option nor inline code names a file.
         let may_name = |argument: &&String| !argument.starts_with('-') && !argument.contains('\n');
         let named = program.arguments.iter().filter(may_name).map(Path::new);
         let files = std::iter::once(program.path.as_path()).chain(named).map(version).collect();
         // The program's version says which file it is.
-        Self { usable: bay.identities_but(&program.path), program: Arc::clone(program), environment, files }
+        Self { usable: launchers.identities_but(&program.path), program: Arc::clone(program), environment, files }
     }
 
-    /// The same, to be kept.
+    /// The same, without borrowed values.
     pub(crate) fn into_owned(self) -> Basis<'static> {
         let Self { program, environment, usable, files } = self;
         let owned =
@@ -40,12 +40,12 @@ impl<'a> Basis<'a> {
         Basis { program, environment: environment.into_iter().map(owned).collect(), usable, files }
     }
 
-    /// What is started.
+    /// The program.
     pub(crate) fn program(&self) -> &Program {
         &self.program
     }
 
-    /// What it is given.
+    /// The program's environment.
     pub(crate) const fn environment(&self) -> &Environment<'a> {
         &self.environment
     }

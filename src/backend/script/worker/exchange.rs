@@ -1,4 +1,4 @@
-//! A question in, a line out.
+//! Writes one request to a worker and reads its answer, one line.
 
 use std::os::fd::AsFd;
 
@@ -9,32 +9,32 @@ use tokio::{
     net::unix::pipe,
 };
 
-/// The least that is read at once, if it is there, in bytes.
+/// The initial buffer for a line, in bytes.
 const CHUNK: usize = 8 * 1024;
 
-/// Why there is no line.
+/// Why there is no valid line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Broken {
-    /// The other side has gone; before it wrote a byte or after.
+    /// The worker closed its side. `is_silent`: before it wrote a byte.
     Gone { is_silent: bool },
-    /// The line is longer than it may be.
+    /// The line is too long.
     TooMuch,
-    /// It wrote what it was not asked for.
+    /// The worker wrote output that nobody asked for.
     Unasked(&'static str),
 }
 
-/// Writes `question` and reads a line of at most `most` bytes, without its end.
+/// Writes `request` and reads a line of at most `max_line` bytes, without the line end.
 ///
 /// # Errors
-/// When there is none, or more than that.
+/// When there is not exactly one line.
 pub(crate) async fn exchange(
     stdin: &mut pipe::Sender,
     stdout: &mut pipe::Receiver,
-    question: &[u8],
-    most: usize,
+    request: &[u8],
+    max_line: usize,
 ) -> Result<Bytes, Broken> {
     let mut line = BytesMut::with_capacity(CHUNK);
-    let writing = stdin.write_all(question);
+    let writing = stdin.write_all(request);
     tokio::pin!(writing);
     let mut is_written = false;
     loop {
@@ -52,13 +52,13 @@ pub(crate) async fn exchange(
                     let end = seen + end;
                     let is_last = end + 1 == line.len() && !waiting(stdout).contains(PollFlags::POLLIN);
                     return match (is_last, is_written) {
-                        _ if end > most => Err(Broken::TooMuch),
+                        _ if end > max_line => Err(Broken::TooMuch),
                         (false, _) => Err(Broken::Unasked("it wrote more than one line")),
-                        (true, false) => Err(Broken::Unasked("it answered before it had read the question")),
+                        (true, false) => Err(Broken::Unasked("it answered before it had read the request")),
                         (true, true) => Ok(line.split_to(end).freeze()),
                     };
                 }
-                if line.len() > most {
+                if line.len() > max_line {
                     return Err(Broken::TooMuch);
                 }
             }
@@ -66,12 +66,12 @@ pub(crate) async fn exchange(
     }
 }
 
-/// Whether `pipe` is open, and nothing waits in it.
+/// Whether `pipe` is open and empty.
 pub(crate) fn is_quiet(pipe: &pipe::Receiver) -> bool {
     waiting(pipe).is_empty()
 }
 
-/// What waits in `pipe`: output, or its end.
+/// The pending events of `pipe`: output, or its end.
 fn waiting(pipe: &pipe::Receiver) -> PollFlags {
     let mut pipe = [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)];
     match poll(&mut pipe, PollTimeout::ZERO) {

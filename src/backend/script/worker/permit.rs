@@ -1,4 +1,4 @@
-//! How many workers live.
+//! Counts the workers that live.
 
 use std::sync::{Arc, atomic::AtomicUsize};
 

@@ -19,7 +19,7 @@ use crate::{
     domain::units::ByteSize,
 };
 
-/// How long the start of one may take that nobody waits for.
+/// How long the start of a worker in the background may take.
 const STARTING: Duration = Duration::from_secs(30);
 
 /// The workers of a route.
@@ -28,28 +28,28 @@ pub(crate) struct Pool(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    bay: LauncherPool,
+    launchers: LauncherPool,
     config: WorkerConfig,
     idle: Arc<Idle<Worker>>,
     live: Arc<AtomicUsize>,
 }
 
 impl Pool {
-    /// No worker yet. As many questions as have a turn in `bay` are asked at once.
+    /// An empty pool. The turns of `launchers` limit how many requests run at once.
     #[must_use]
-    pub(crate) fn new(bay: &LauncherPool, config: WorkerConfig) -> Self {
-        Self(Arc::new(Shared { bay: bay.clone(), config, idle: Arc::default(), live: Arc::default() }))
+    pub(crate) fn new(launchers: &LauncherPool, config: WorkerConfig) -> Self {
+        Self(Arc::new(Shared { launchers: launchers.clone(), config, idle: Arc::default(), live: Arc::default() }))
     }
 
-    /// Starts what should be there before anybody asks.
+    /// Starts the workers of `ahead`.
     pub(crate) fn start_ahead(&self, program: &Arc<Program>, environment: Environment<'_>) {
-        self.0.refill(Basis::now(&self.0.bay, program, environment).into_owned());
+        self.0.refill(Basis::now(&self.0.launchers, program, environment).into_owned());
     }
 
-    /// Asks a worker that runs `program`, and another one where the first was gone before it wrote a byte.
+    /// Asks a worker that runs `program`. Asks a second worker if the first ended before it wrote a byte.
     ///
     /// # Errors
-    /// When it does not know, or does not do as a worker should.
+    /// When the worker has no answer, or breaks the protocol.
     pub(crate) async fn ask(
         &self,
         program: &Arc<Program>,
@@ -57,39 +57,39 @@ impl Pool {
         job: &Job<'_>,
     ) -> Result<Reading, LaunchError> {
         let shared = &self.0;
-        let turn = shared.bay.turn(job.until).await?;
-        let basis = Basis::now(&shared.bay, program, environment);
+        let turn = shared.launchers.turn(job.deadline).await?;
+        let basis = Basis::now(&shared.launchers, program, environment);
         let mut worker = match shared.idle_worker(&basis) {
             Some(worker) => worker,
-            None => shared.start(&basis, job.until).await?,
+            None => shared.start(&basis, job.deadline).await?,
         };
         let mut before = job.watch.map(|_| worker.meter.read());
-        let mut said = worker.ask(job).await;
-        if let Err(Fault::Silent(why)) = &said {
+        let mut answer = worker.ask(job).await;
+        if let Err(Fault::Silent(why)) = &answer {
             tracing::warn!(%why, "a worker ended before it answered; another one is asked");
-            shared.bay.worker_ended("fault");
+            shared.launchers.worker_ended("fault");
             drop(worker);
-            worker = shared.start(&basis, job.until).await?;
+            worker = shared.start(&basis, job.deadline).await?;
             before = before.map(|_| Usage::default());
-            said = worker.ask(job).await;
+            answer = worker.ask(job).await;
         }
         if let Some((watch, before)) = job.watch.zip(before) {
             let after = worker.meter.read();
             watch.note(|step| {
-                step.stderr = Some(worker.told().whole(job.secrets));
+                step.stderr = Some(worker.stderr().whole(job.secrets));
                 step.cpu = after.cpu.checked_sub(before.cpu);
                 step.peak_memory = Some(after.peak).filter(|peak| *peak > 0);
             });
         }
-        let reason = said.as_ref().map_or(Some("fault"), |_| shared.config.has_had_enough(&worker));
+        let reason = answer.as_ref().map_or(Some("fault"), |_| shared.config.reason_to_replace(&worker));
         if let Some(reason) = reason {
-            shared.bay.worker_ended(reason);
+            shared.launchers.worker_ended(reason);
             shared.end(worker, turn, basis.into_owned());
         } else {
             shared.keep(worker);
             drop(turn);
         }
-        match said {
+        match answer {
             Ok(answer) => answer.map_err(LaunchError::Other),
             Err(Fault::Silent(error) | Fault::Other(error)) => Err(error),
         }
@@ -97,8 +97,8 @@ impl Pool {
 }
 
 impl WorkerConfig {
-    /// Why `worker` is not asked any more, if it has had enough.
-    fn has_had_enough(&self, worker: &Worker) -> Option<&'static str> {
+    /// Why `worker` must be replaced, if it must.
+    fn reason_to_replace(&self, worker: &Worker) -> Option<&'static str> {
         if worker.asked >= self.recycle_after {
             return Some("recycled");
         }
@@ -108,31 +108,31 @@ impl WorkerConfig {
 }
 
 impl Shared {
-    /// One that has nothing to do. Those that are of no use any more are ended.
+    /// An idle worker. Ends idle workers that cannot be used any more.
     fn idle_worker(&self, basis: &Basis<'_>) -> Option<Worker> {
         loop {
             let worker = self.idle.pop()?;
             let Some(why) = worker.why_not(basis) else { return Some(worker) };
-            self.bay.worker_ended(why);
-            tracing::debug!("a worker that ended, wrote unasked or knows something old is replaced");
+            self.launchers.worker_ended(why);
+            tracing::debug!("a worker that ended, wrote unasked or is outdated is replaced");
         }
     }
 
     async fn start(&self, basis: &Basis<'_>, deadline: Instant) -> Result<Worker, LaunchError> {
-        Worker::start(&self.bay, basis.clone(), WorkerPermit::new(Arc::clone(&self.live)), deadline).await
+        Worker::start(&self.launchers, basis.clone(), WorkerPermit::new(Arc::clone(&self.live)), deadline).await
     }
 
     fn keep(self: &Arc<Self>, worker: Worker) {
         let pool = Arc::downgrade(self);
         self.idle.push(worker, self.config.ahead, move |worker| {
             if let Some(pool) = pool.upgrade() {
-                pool.bay.worker_ended("surplus");
+                pool.launchers.worker_ended("surplus");
             }
             drop(worker);
         });
     }
 
-    /// Ends `worker`, which has a `turn` until it is gone, and starts another one if there should be one.
+    /// Ends `worker`, which keeps its `turn` until it is gone. Starts another worker if fewer than `ahead` are left.
     fn end(self: &Arc<Self>, worker: Worker, turn: RunPermit, basis: Basis<'static>) {
         let ending = worker.end();
         tokio::spawn(async move {
@@ -142,14 +142,14 @@ impl Shared {
         self.refill(basis);
     }
 
-    /// Starts workers in the background until there are as many as are kept ahead.
+    /// Starts workers in the background until there are `ahead` of them.
     fn refill(self: &Arc<Self>, basis: Basis<'static>) {
         let pool = Arc::downgrade(self);
         tokio::spawn(async move {
             while let Some(pool) = pool.upgrade()
-                && let Some(place) = WorkerPermit::below(Arc::clone(&pool.live), pool.config.ahead)
+                && let Some(permit) = WorkerPermit::below(Arc::clone(&pool.live), pool.config.ahead)
             {
-                match Worker::start(&pool.bay, basis.clone(), place, Instant::now() + STARTING).await {
+                match Worker::start(&pool.launchers, basis.clone(), permit, Instant::now() + STARTING).await {
                     Ok(worker) => pool.keep(worker),
                     Err(why) => return tracing::warn!(%why, "no worker could be started ahead"),
                 }

@@ -1,4 +1,4 @@
-//! One worker: a process that is asked.
+//! One worker: a process that answers requests.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::{
     backend::{
         mapping::{self, Load},
         script::{
-            capture::watched,
+            capture::watch,
             exit,
             run::{Job, Run, Stderr},
         },
@@ -30,64 +30,74 @@ use crate::{
     telemetry::trace,
 };
 
-/// The largest number that every language's JSON keeps as it is.
+/// The largest integer that JSON keeps exact in every language.
 const LARGEST_ID: u64 = (1 << 53) - 1;
-/// How long is waited for the end of a worker that wrote its last, and for the rest of its stderr.
+/// How long to wait for the end of a worker that closed its output, and for the rest of its stderr.
 const LAST_WORDS: Duration = Duration::from_millis(500);
-/// How long is waited for what a worker that lost step wrote to stderr.
+/// How long to wait for the stderr of a worker that broke the protocol.
 const REASONS: Duration = Duration::from_millis(100);
 
-/// What a worker that brought no line may lack.
+/// Advice for a worker that wrote no line.
 const FLUSH_HINT: &str = "if it did answer, it must flush its output after each line";
 
-/// Why a worker is of no use any more, and its question has no answer.
+/// Why a request has no answer, and its worker cannot be used any more.
 #[derive(Debug)]
 pub(crate) enum Fault {
-    /// It was gone before it wrote a byte: another may know.
+    /// The worker ended before it wrote a byte. Another worker may answer.
     Silent(LaunchError),
-    /// Anything else.
+    /// All other failures.
     Other(LaunchError),
 }
 
-/// A worker. Dropped, it is ended with all that it started.
+/// A worker. Dropping it ends the process and all its descendants.
 #[derive(Debug)]
 pub(crate) struct Worker {
-    /// How many questions it was asked.
+    /// How many requests the worker got.
     pub(crate) asked: u64,
-    /// What it uses.
+    /// Measures what the worker uses.
     pub(crate) meter: Meter,
     basis: Basis<'static>,
     stdin: pipe::Sender,
     stdout: pipe::Receiver,
-    stderr: Tail,
+    tail: Tail,
     ended: Option<oneshot::Receiver<Result<Ended, LaunchError>>>,
-    _leash: KillOnDrop,
-    _place: WorkerPermit,
+    _kill_on_drop: KillOnDrop,
+    _permit: WorkerPermit,
 }
 
 impl Worker {
-    /// Starts one.
+    /// Starts a worker.
     ///
     /// # Errors
-    /// When it cannot be before `deadline`.
+    /// When no worker can be started before `deadline`.
     pub(crate) async fn start(
-        bay: &LauncherPool,
+        launchers: &LauncherPool,
         basis: Basis<'_>,
-        place: WorkerPermit,
+        permit: WorkerPermit,
         deadline: Instant,
     ) -> Result<Self, LaunchError> {
-        let running = bay.start_staying(basis.program(), basis.environment(), deadline).await?;
+        let running = launchers.start_staying(basis.program(), basis.environment(), deadline).await?;
         let Running { stdin: Some(stdin), stdout, stderr, meter, charge } = running else {
             return Err(StartFailure::from("it has no stdin".to_owned()).into());
         };
-        let stdout = watched(stdout).map_err(StartFailure::from)?;
-        let stderr = Tail::of(watched(stderr).map_err(StartFailure::from)?);
-        let (ended, leash) = charge.watched();
+        let stdout = watch(stdout).map_err(StartFailure::from)?;
+        let tail = Tail::of(watch(stderr).map_err(StartFailure::from)?);
+        let (ended, kill_on_drop) = charge.watched();
         let basis = basis.into_owned();
-        Ok(Self { asked: 0, meter, basis, stdin, stdout, stderr, ended: Some(ended), _leash: leash, _place: place })
+        Ok(Self {
+            asked: 0,
+            meter,
+            basis,
+            stdin,
+            stdout,
+            tail,
+            ended: Some(ended),
+            _kill_on_drop: kill_on_drop,
+            _permit: permit,
+        })
     }
 
-    /// Why it must not be asked, if it has ended, wrote unasked, or is not what would be started now.
+    /// Why the worker must not get a request: it ended, wrote unasked, or differs from what `basis` would start.
     pub(crate) fn why_not(&self, basis: &Basis<'_>) -> Option<&'static str> {
         if self.basis != *basis {
             return Some("outdated");
@@ -95,29 +105,29 @@ impl Worker {
         (!is_quiet(&self.stdout)).then_some("fault")
     }
 
-    /// Asks it. After a fault it must not be asked again.
+    /// Sends one request and reads the answer. After a fault the worker must not get another request.
     ///
     /// # Errors
-    /// When it does not do as a worker should.
+    /// When the worker breaks the protocol.
     pub(crate) async fn ask(&mut self, job: &Job<'_>) -> Result<WorkerAnswer, Fault> {
         if self.asked > 0 {
-            self.stderr.clear();
+            self.tail.clear();
         }
         self.asked += 1;
-        // Nobody guesses it: a line that was written before the question is no answer to it.
+        // A random id, so that a line written before the request cannot match it.
         let id = fastrand::u64(1..=LARGEST_ID);
-        let mut question = format!("{{\"id\":{id},\"request\":").into_bytes();
-        question.extend_from_slice(job.input.trim_ascii_end());
-        if let Some(place) = trace::current() {
-            question.extend_from_slice(format!(",\"traceparent\":\"{}\"", place.context()).as_bytes());
+        let mut request = format!("{{\"id\":{id},\"request\":").into_bytes();
+        request.extend_from_slice(job.input.trim_ascii_end());
+        if let Some(span) = trace::current() {
+            request.extend_from_slice(format!(",\"traceparent\":\"{}\"", span.context()).as_bytes());
         }
-        question.extend_from_slice(b"}\n");
-        let exchanging = exchange(&mut self.stdin, &mut self.stdout, &question, job.most);
-        let why = match timeout_at(job.until, exchanging).await {
+        request.extend_from_slice(b"}\n");
+        let exchanging = exchange(&mut self.stdin, &mut self.stdout, &request, job.max_output);
+        let why = match timeout_at(job.deadline, exchanging).await {
             Ok(Ok(line)) => {
                 let secrets = job.secrets.clone();
                 match mapping::work_on(Load::Bytes(line.len()), move || answer::read(&line, id, &secrets)).await {
-                    Ok(said) => return Ok(said),
+                    Ok(answer) => return Ok(answer),
                     Err(error) => error,
                 }
             }
@@ -126,7 +136,7 @@ impl Worker {
                 return Err(Fault::Other(self.explain(BackendError::timeout(why), job.secrets).into()));
             }
             Ok(Err(Broken::TooMuch)) => {
-                let why = format!("wrote more than {} bytes without an end of line, stopped", job.most);
+                let why = format!("wrote more than {} bytes without an end of line, stopped", job.max_output);
                 BackendError::invalid_output(why)
             }
             Ok(Err(Broken::Unasked(what))) => BackendError::invalid_output(format!("lost step: {what}; stopped")),
@@ -139,27 +149,27 @@ impl Worker {
                 });
             }
         };
-        self.stderr.settle(job.until.min(Instant::now() + REASONS)).await;
+        self.tail.settle(job.deadline.min(Instant::now() + REASONS)).await;
         Err(Fault::Other(self.explain(why, job.secrets).into()))
     }
 
     /// Why the worker has ended.
     async fn last_words(&mut self, job: &Job<'_>) -> LaunchError {
-        let (secrets, until) = (job.secrets, job.until.min(Instant::now() + LAST_WORDS));
+        let (secrets, deadline) = (job.secrets, job.deadline.min(Instant::now() + LAST_WORDS));
         let Some(ended) = &mut self.ended else {
             return BackendError::unavailable("it has ended").into();
         };
-        let ended = timeout_at(until, ended).await;
+        let ended = timeout_at(deadline, ended).await;
         if ended.is_ok() {
             self.ended = None;
         }
-        self.stderr.settle(until).await;
+        self.tail.settle(deadline).await;
         let error = match ended {
             Err(_) => self.explain(BackendError::unavailable("it closed its stdin or stdout, stopped"), secrets),
             Ok(Err(_)) => BackendError::unavailable("its launcher has gone"),
             Ok(Ok(Err(error))) => return error,
             Ok(Ok(Ok(ended))) => {
-                let run = Run { output: Bytes::new(), is_whole: true, told: self.told(), ended };
+                let run = Run { output: Bytes::new(), is_whole: true, stderr: self.stderr(), ended };
                 let ended_well = || BackendError::unavailable("it ended without an answer (exit status: 0)");
                 exit::check(&run, secrets).err().unwrap_or_else(|| self.explain(ended_well(), secrets))
             }
@@ -167,7 +177,7 @@ impl Worker {
         error.into()
     }
 
-    /// Ends it; what is given is over when nothing is left of it.
+    /// Ends the worker. The returned future is done when nothing of the worker is left.
     pub(crate) fn end(mut self) -> impl Future<Output = ()> + 'static {
         let ended = self.ended.take();
         drop(self);
@@ -178,13 +188,13 @@ impl Worker {
         }
     }
 
-    /// What it wrote to stderr since it was asked.
-    pub(crate) fn told(&self) -> Stderr {
-        self.stderr.told()
+    /// The stderr since the last request began.
+    pub(crate) fn stderr(&self) -> Stderr {
+        self.tail.stderr()
     }
 
     fn explain(&self, error: BackendError, secrets: &Secrets) -> BackendError {
-        let message = secrets.redact(&error.message) + &self.told().tail(secrets);
+        let message = secrets.redact(&error.message) + &self.stderr().tail(secrets);
         BackendError { message, ..error }
     }
 }

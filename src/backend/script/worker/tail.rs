@@ -1,4 +1,4 @@
-//! The end of a worker's stderr, which is read all the time, so that it never waits for a reader.
+//! Keeps the end of a worker's stderr. A task reads it all the time, so that the worker never blocks on writing.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -12,7 +12,7 @@ use tokio::{
 
 use crate::backend::script::run::{STDERR_TAIL, Stderr};
 
-/// The end of stderr since a question began. Dropped, nothing is read any more.
+/// The end of stderr since the last request began. Dropping this stops the reading.
 #[derive(Debug)]
 pub(crate) struct Tail {
     kept: Arc<Mutex<StderrTail>>,
@@ -22,12 +22,12 @@ pub(crate) struct Tail {
 #[derive(Debug, Default)]
 struct StderrTail {
     bytes: BytesMut,
-    /// Whether what comes next is the rest of a line that began before the question.
+    /// Whether the next bytes continue a line that began before the request.
     is_within: bool,
 }
 
 impl Tail {
-    /// The end of what comes out of `stderr`.
+    /// Starts to read `stderr`.
     pub(crate) fn of(stderr: pipe::Receiver) -> Self {
         let kept = Arc::<Mutex<StderrTail>>::default();
         let mut reading = JoinSet::new();
@@ -35,23 +35,23 @@ impl Tail {
         Self { kept, reading }
     }
 
-    /// A question begins: what was written before belongs to others.
+    /// Forgets the text of earlier requests, when a new request begins.
     pub(crate) fn clear(&self) {
         let mut kept = lock(&self.kept);
         if let Some(last) = kept.bytes.last() {
-            // Half a secret would not be recognised.
+            // Redaction would not recognise half a secret.
             kept.is_within = *last != b'\n';
         }
         kept.bytes.clear();
     }
 
-    /// Waits for the end, no longer than to `until`: what was written may not have been read yet.
-    pub(crate) async fn settle(&mut self, until: Instant) {
-        let _ = timeout_at(until, self.reading.join_next()).await;
+    /// Waits for the end of stderr, at most until `deadline`: some text may not have been read yet.
+    pub(crate) async fn settle(&mut self, deadline: Instant) {
+        let _ = timeout_at(deadline, self.reading.join_next()).await;
     }
 
-    /// What was written since the question began.
-    pub(crate) fn told(&self) -> Stderr {
+    /// The text since the last request began.
+    pub(crate) fn stderr(&self) -> Stderr {
         Stderr::of(&lock(&self.kept).bytes)
     }
 }
@@ -91,9 +91,9 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_question_begins_with_a_line_of_its_own() {
+    async fn a_request_begins_on_a_new_line() {
         let tail = Tail { kept: Arc::default(), reading: JoinSet::new() };
-        let told = || String::from_utf8_lossy(&lock(&tail.kept).bytes).into_owned();
+        let text = || String::from_utf8_lossy(&lock(&tail.kept).bytes).into_owned();
         for (before, after, kept) in [
             ("", "first\n", "first\n"),
             ("", "whole\n", "whole\n"),
@@ -104,7 +104,7 @@ mod tests {
             lock(&tail.kept).add(before.as_bytes());
             tail.clear();
             lock(&tail.kept).add(after.as_bytes());
-            assert_eq!(told(), kept, "{before:?}, {after:?}");
+            assert_eq!(text(), kept, "{before:?}, {after:?}");
         }
     }
 
