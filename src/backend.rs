@@ -1,8 +1,7 @@
-//! The seam between the engine and its sources: the [`Backend`] trait and one file per kind.
+//! The seam between the engine and its sources: the [`Backend`] trait, and one file per kind of backend.
 //!
-//! A backend knows neither routes nor caches nor other backends, but for [`pipeline`] and [`merge`], which are made of
-//! others and know them as [`step`]s. To add a kind: a file with its `Config`, `build` and `impl Backend`, and one line in
-//! [`BackendConfig`] and [`step::StepConfig`].
+//! A backend knows neither routes nor caches. Only [`pipeline`] and [`merge`] know other backends, as [`step`]s. To add a kind: a file with
+//! its `Config`, `impl KindConfig` and `impl Backend`, and one entry in `backend_kinds!` below. Tests name what is then still missing.
 
 pub(crate) mod credential;
 pub mod digests;
@@ -25,6 +24,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
+use self::step::{MergeConfig, StepConfig, StepSource};
 use crate::{
     clients::{launcher::Launchers, oci::Registries, outbound::Outbound},
     domain::{
@@ -42,10 +42,10 @@ use crate::{
 /// A source of parameter sets.
 #[async_trait]
 pub(crate) trait Backend: Send + Sync + 'static {
-    /// Asks the source. Free of side effects (invariant I7), and done by the query's deadline.
+    /// Asks the source. Has no side effects (invariant I7), and ends by the query's deadline.
     ///
     /// # Errors
-    /// Whenever the answer is not known whole: unknown is never an empty list (invariants I2, I3).
+    /// Whenever the backend does not know the whole answer: unknown is never an empty list (invariants I2, I3).
     async fn resolve(&self, query: &Query) -> Result<Outcome, BackendError>;
 
     /// Whether an answer may depend on the ApplicationSet's name, which is then part of its cache key.
@@ -53,24 +53,24 @@ pub(crate) trait Backend: Send + Sync + 'static {
         true
     }
 
-    /// Whether it wants to be told what it noted with the answer that a question follows.
+    /// Whether the backend wants to see the notes that it made with the lineage's last answer.
     fn takes_notes(&self) -> bool {
         false
     }
 
-    /// Forgets what it learned for others, so that the next question asks the source.
+    /// Forgets what earlier questions taught the backend, so that the next question asks the source.
     fn forget(&self) {}
 
-    /// Starts what it wants ready before the first question.
+    /// Starts what should be ready before the first question, such as workers.
     fn start_ahead(&self) {}
 
-    /// The secrets that it tells its source, and that may come back in what it finds.
+    /// The secrets that the backend sends to its source. They may come back in answers and messages, and are redacted there.
     fn secrets(&self) -> Secrets {
         Secrets::default()
     }
 }
 
-/// Asks `backend`, and lets whoever watches `query` see it as the step `name`.
+/// Asks `backend`, and shows it as the step `name` to whoever watches `query`.
 ///
 /// # Errors
 /// As [`Backend::resolve`].
@@ -89,89 +89,156 @@ pub(crate) async fn ask(
     result
 }
 
-/// Where a route's answers come from: exactly one kind.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub(crate) enum BackendConfig {
-    /// A list in this configuration.
-    Fixed(fixed::Config),
-    /// A program that is run for each question.
-    Script(Box<script::Config>),
-    /// A JSON API.
-    Http(Box<http::Config>),
-    /// The digests of named images, from their registry.
-    Digests(Box<digests::Config>),
-    /// Several steps: what one finds is what the next is given.
-    Pipeline(Vec<step::StepConfig>),
-    /// Several backends at once, whose items are joined.
-    Merge(step::MergeConfig),
+/// The configuration of one kind of backend.
+pub(crate) trait KindConfig {
+    /// The backend, or `None` with its problems noted below `path`.
+    fn build(&self, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Arc<dyn Backend>>;
+
+    /// Whether the backend may serve the last build while a newer commit is not built yet. Such a backend notes with each answer what it
+    /// must know later.
+    fn takes_notes(&self) -> bool {
+        false
+    }
+
+    /// Whether the backend can use the items of the step before it.
+    fn reads_items(&self) -> bool {
+        true
+    }
+
+    /// Whether answers may become outdated. The list of `fixed` never does.
+    fn gets_old(&self) -> bool {
+        true
+    }
 }
 
-/// What the building of a backend may use.
-#[derive(Clone, Copy)]
-pub struct BuildContext<'a> {
-    /// Where relative paths start.
-    pub base: &'a BaseDir,
-    /// The time, by which what was learned gets old.
-    pub clock: &'a Arc<dyn Clock>,
-    /// The way out.
-    pub outbound: &'a Arc<Outbound>,
-    /// Where programs are started.
-    pub launchers: &'a Arc<Launchers>,
-    /// Where the route's expressions and templates are evaluated.
-    pub evaluator: &'a Evaluator,
-    /// The route as it stands in the file.
-    pub raw: &'a Value,
-    /// The registries.
-    pub registries: &'a Registries,
-    /// Whether it gets the items of a step before it.
-    pub has_items: bool,
-    /// The package that its programs belong to.
-    pub package: Option<&'a script::Package>,
+/// Makes [`BackendConfig`], [`StepFields`] and [`KINDS`] from one list of kinds: the variant, its key in the configuration, and the type of
+/// its configuration, which implements [`KindConfig`].
+macro_rules! backend_kinds {
+    ($($(#[$doc:meta])* $variant:ident($key:ident: $config:ty),)+) => {
+        /// Where a route's answers come from: exactly one kind.
+        #[derive(Debug, Clone, Deserialize, JsonSchema)]
+        #[serde(rename_all = "camelCase")]
+        pub(crate) enum BackendConfig {
+            $($(#[$doc])* $variant($config),)+
+        }
+
+        /// The keys of all kinds.
+        pub const KINDS: &[&str] = &[$(stringify!($key)),+];
+
+        impl BackendConfig {
+            /// The kind's name: the key in the configuration and the `backend` label of metrics.
+            #[must_use]
+            pub(crate) const fn kind(&self) -> &'static str {
+                match self {
+                    $(Self::$variant(_) => stringify!($key),)+
+                }
+            }
+
+            fn config(&self) -> &dyn KindConfig {
+                match self {
+                    $(Self::$variant(config) => &*config,)+
+                }
+            }
+        }
+
+        /// The keys of a step: exactly one kind of backend or `select`, and a name if wanted.
+        #[derive(Debug, Clone, Deserialize, JsonSchema)]
+        #[schemars(rename = "BackendPart", extend("oneOf" = [
+            $({"required": [stringify!($key)]},)+ {"required": ["select"]},
+        ]))]
+        #[serde(rename_all = "camelCase", deny_unknown_fields)]
+        struct StepFields {
+            /// The step's name in messages; its number unless set.
+            name: Option<String>,
+            $($(#[$doc])* $key: Option<$config>,)+
+            /// Only in a pipeline: a CEL expression over `items`, the items of the step before, and `params`. It gives a list of objects.
+            select: Option<String>,
+        }
+
+        impl From<StepFields> for StepConfig {
+            fn from(fields: StepFields) -> Self {
+                let sources = [
+                    $(fields.$key.map(|config| StepSource::Backend(BackendConfig::$variant(config))),)+
+                    fields.select.map(StepSource::Select),
+                ];
+                Self::new(fields.name, sources.into_iter().flatten().collect())
+            }
+        }
+    };
+}
+
+backend_kinds! {
+    /// A list in this configuration.
+    Fixed(fixed: fixed::Config),
+    /// A program that is run for each question. As a later step of a pipeline it reads the items of the step before as `items`.
+    Script(script: Box<script::Config>),
+    /// A JSON API. As a later step of a pipeline its templates and its expression know the items of the step before as `items`.
+    Http(http: Box<http::Config>),
+    /// The digests of named images, or a list of tags, from their registry.
+    Digests(digests: Box<digests::Config>),
+    /// Several steps. Each step gets the items that the step before found.
+    Pipeline(pipeline: Vec<StepConfig>),
+    /// Several backends at once, whose items are joined.
+    Merge(merge: MergeConfig),
+}
+
+impl<C: KindConfig> KindConfig for Box<C> {
+    fn build(&self, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Arc<dyn Backend>> {
+        (**self).build(context, path, problems)
+    }
+
+    fn takes_notes(&self) -> bool {
+        (**self).takes_notes()
+    }
+
+    fn reads_items(&self) -> bool {
+        (**self).reads_items()
+    }
+
+    fn gets_old(&self) -> bool {
+        (**self).gets_old()
+    }
 }
 
 impl BackendConfig {
-    /// The kind's name: the key in the configuration and the `backend` label of metrics.
-    #[must_use]
-    pub(crate) const fn kind(&self) -> &'static str {
-        match self {
-            Self::Fixed(_) => "fixed",
-            Self::Script(_) => "script",
-            Self::Http(_) => "http",
-            Self::Digests(_) => "digests",
-            Self::Pipeline(_) => "pipeline",
-            Self::Merge(_) => "merge",
-        }
-    }
-
-    /// Whether it, or a part of it, answers what was built before while a commit is not built yet.
-    #[must_use]
-    pub(crate) fn takes_notes(&self) -> bool {
-        match self {
-            Self::Fixed(_) | Self::Script(_) | Self::Http(_) => false,
-            Self::Digests(config) => config.list.is_none(),
-            Self::Pipeline(steps) => steps.iter().any(step::StepConfig::takes_notes),
-            Self::Merge(config) => config.backends.iter().any(step::StepConfig::takes_notes),
-        }
-    }
-
-    /// The backend, or `None` with what is wrong noted in `problems` below `path`.
+    /// The backend, or `None` with its problems noted below `path`.
     pub(crate) fn build(
         &self,
         context: BuildContext<'_>,
         path: &Path,
         problems: &mut Problems,
     ) -> Option<Arc<dyn Backend>> {
-        let path = &path.key(self.kind());
-        match self {
-            Self::Fixed(config) => Some(Arc::new(fixed::Fixed::build(config))),
-            Self::Script(config) => Some(Arc::new(script::Script::build(config, context, path, problems)?)),
-            Self::Http(config) => Some(Arc::new(http::Http::build(config, context, path, problems)?)),
-            Self::Digests(config) => Some(Arc::new(digests::Digests::build(config, context, path, problems)?)),
-            Self::Pipeline(config) => Some(Arc::new(pipeline::Pipeline::build(config, context, path, problems)?)),
-            Self::Merge(config) => Some(Arc::new(merge::Merge::build(config, context, path, problems)?)),
-        }
+        self.config().build(context, &path.key(self.kind()), problems)
     }
+
+    /// [`KindConfig::takes_notes`].
+    #[must_use]
+    pub(crate) fn takes_notes(&self) -> bool {
+        self.config().takes_notes()
+    }
+}
+
+/// Everything that building a backend may use.
+#[derive(Clone, Copy)]
+pub struct BuildContext<'a> {
+    /// The folder that relative paths start from.
+    pub base: &'a BaseDir,
+    /// The time, by which cached knowledge becomes outdated.
+    pub clock: &'a Arc<dyn Clock>,
+    /// The HTTP clients.
+    pub outbound: &'a Arc<Outbound>,
+    /// The launchers, which start programs.
+    pub launchers: &'a Arc<Launchers>,
+    /// Evaluates the route's expressions and templates.
+    pub evaluator: &'a Evaluator,
+    /// The route's configuration as a document.
+    pub raw: &'a Value,
+    /// The registries.
+    pub registries: &'a Registries,
+    /// Whether the backend gets the items of a step before it.
+    pub has_items: bool,
+    /// The package that the backend's programs belong to.
+    pub package: Option<&'a script::Package>,
 }
 
 /// The parameter sets of a document that must be a list of objects.

@@ -14,7 +14,7 @@ mod note;
 pub(crate) mod revision;
 mod source;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use indexmap::IndexMap;
@@ -29,7 +29,7 @@ use self::{
     revision::RevisionConfig,
     source::ImageConfig,
 };
-use super::{Backend, BuildContext};
+use super::{Backend, BuildContext, KindConfig};
 use crate::domain::{
     error::BackendError,
     generator::{Outcome, Query},
@@ -92,6 +92,20 @@ impl Digests {
             );
         }
         Some(Self::List(List::build(list, context, &path.key("list"), problems)))
+    }
+}
+
+impl KindConfig for Config {
+    fn build(&self, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Arc<dyn Backend>> {
+        Some(Arc::new(Digests::build(self, context, path, problems)?))
+    }
+
+    fn takes_notes(&self) -> bool {
+        self.list.is_none()
+    }
+
+    fn reads_items(&self) -> bool {
+        false
     }
 }
 

@@ -1,13 +1,16 @@
-//! `fixed`: a list in the configuration. For tests, for a start, and for lists that rarely change.
+//! `fixed`: a list in the configuration, for tests, for a first try, and for lists that rarely change.
+
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::Backend;
+use super::{Backend, BuildContext, KindConfig};
 use crate::domain::{
     error::BackendError,
     generator::{Outcome, ParameterSet, Parameters, Query},
+    problem::{Path, Problems},
 };
 
 /// The list.
@@ -25,11 +28,17 @@ pub(crate) struct Fixed {
     sets: Vec<ParameterSet>,
 }
 
-impl Fixed {
-    /// Keeps the list.
-    #[must_use]
-    pub(crate) fn build(config: &Config) -> Self {
-        Self { sets: config.parameters.iter().cloned().map(ParameterSet).collect() }
+impl KindConfig for Config {
+    fn build(&self, _: BuildContext<'_>, _: &Path, _: &mut Problems) -> Option<Arc<dyn Backend>> {
+        Some(Arc::new(Fixed { sets: self.parameters.iter().cloned().map(ParameterSet).collect() }))
+    }
+
+    fn reads_items(&self) -> bool {
+        false
+    }
+
+    fn gets_old(&self) -> bool {
+        false
     }
 }
 

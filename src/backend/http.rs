@@ -31,7 +31,7 @@ use self::{
     whole::{check_whole, time_to_live},
 };
 use super::{
-    Backend, BuildContext, credential, getparams,
+    Backend, BuildContext, KindConfig, credential, getparams,
     mapping::{self, Load},
     request::Method,
 };
@@ -358,6 +358,12 @@ fn life(pages: &[Option<Duration>], ttl: Duration) -> Option<Duration> {
     let least = pages.iter().flatten().min().copied()?;
     let is_bound_by_ttl = pages.contains(&None) && ttl < least;
     (!is_bound_by_ttl).then_some(least)
+}
+
+impl KindConfig for Config {
+    fn build(&self, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Arc<dyn Backend>> {
+        Some(Arc::new(Http::build(self, context, path, problems)?))
+    }
 }
 
 #[async_trait]

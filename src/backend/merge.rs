@@ -1,7 +1,9 @@
 //! `merge`: several backends at once, whose items are joined by the values of keys, as Argo CD's merge generator does.
-//! All or none: one backend that does not know makes the whole answer *unknown*.
+//! If one backend fails, the whole answer is *unknown*.
 
 pub(crate) mod join;
+
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
@@ -9,8 +11,8 @@ use serde_json::Value;
 
 use self::join::{Join, join};
 use super::{
-    Backend, BuildContext,
-    step::MergeConfig,
+    Backend, BuildContext, KindConfig,
+    step::{MergeConfig, StepConfig},
     steps::{StepReport, Steps},
 };
 use crate::domain::{
@@ -28,36 +30,34 @@ pub(crate) struct Merge {
     steps: Steps,
 }
 
-impl Merge {
-    /// Builds the backends.
-    pub(crate) fn build(
-        config: &MergeConfig,
-        context: BuildContext<'_>,
-        path: &Path,
-        problems: &mut Problems,
-    ) -> Option<Self> {
+impl KindConfig for MergeConfig {
+    fn build(&self, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Arc<dyn Backend>> {
         let keys_path = path.key("mergeKeys");
-        if config.merge_keys.is_empty() {
+        if self.merge_keys.is_empty() {
             problems.error_with_help(
                 &keys_path,
                 "there are no keys",
                 "name what items have in common: `mergeKeys: [cluster]`",
             );
         }
-        for (index, key) in config.merge_keys.iter().enumerate() {
+        for (index, key) in self.merge_keys.iter().enumerate() {
             if key.split('.').any(str::is_empty) {
                 problems.error(&keys_path.index(index), "a key is a name, or names with dots between them");
-            } else if config.merge_keys[..index].contains(key) {
+            } else if self.merge_keys[..index].contains(key) {
                 problems.error(&keys_path.index(index), format!("`{}` stands here twice", key.escape_debug()));
             }
         }
         let path = path.key("backends");
-        if config.backends.len() < 2 {
+        if self.backends.len() < 2 {
             problems.error_with_help(&path, "there is nothing to merge", "name two backends or more");
         }
         let raw = context.raw.pointer("/backend/merge/backends").unwrap_or(&Value::Null);
-        let steps = Steps::build(&config.backends, "backend", false, BuildContext { raw, ..context }, &path, problems);
-        Some(Self { keys: config.merge_keys.clone(), join: config.join, steps: steps? })
+        let steps = Steps::build(&self.backends, "backend", false, BuildContext { raw, ..context }, &path, problems);
+        Some(Arc::new(Merge { keys: self.merge_keys.clone(), join: self.join, steps: steps? }))
+    }
+
+    fn takes_notes(&self) -> bool {
+        self.backends.iter().any(StepConfig::takes_notes)
     }
 }
 
@@ -65,11 +65,11 @@ impl Merge {
 impl Backend for Merge {
     async fn resolve(&self, query: &Query) -> Result<Outcome, BackendError> {
         let asked = (0..self.steps.count()).map(|index| self.steps.ask(index, query, query.items.clone()));
-        let (mut lists, mut said) = (Vec::new(), Vec::new());
+        let (mut lists, mut reports) = (Vec::new(), Vec::new());
         for outcome in all(join_all(asked).await)? {
-            let (sets, rest) = StepReport::apart(outcome);
+            let (sets, report) = StepReport::split(outcome);
             lists.push(sets);
-            said.push(rest);
+            reports.push(report);
         }
         let counts: Vec<String> = lists.iter().map(|list| list.len().to_string()).collect();
         let asked =
@@ -77,7 +77,7 @@ impl Backend for Merge {
         let sets = join(lists, &self.keys, self.join).map_err(|(index, why)| {
             self.steps.secrets().clean(&BackendError::invalid_output(why)).within(self.steps.label(index))
         })?;
-        Ok(self.steps.conclude(Outcome::of_list(sets, asked, "nothing is left"), said, query.ttl))
+        Ok(self.steps.conclude(Outcome::of_list(sets, asked, "nothing is left"), reports, query.ttl))
     }
 
     fn reads_application_set(&self) -> bool {

@@ -1,5 +1,5 @@
-//! `pipeline`: steps, each of which gets the items that the one before found. A step that does not know makes the whole
-//! answer *unknown*; an explicit empty list goes on to the next step like any other.
+//! `pipeline`: steps, each of which gets the items of the step before. If one step fails, the whole answer is *unknown*. An
+//! explicit empty list goes on to the next step like any other list.
 
 pub(crate) mod select;
 
@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use serde_json::Value;
 
 use super::{
-    Backend, BuildContext,
+    Backend, BuildContext, KindConfig,
     step::StepConfig,
     steps::{StepReport, Steps},
 };
@@ -24,15 +24,9 @@ use crate::domain::{
 #[derive(Debug)]
 pub(crate) struct Pipeline(Steps);
 
-impl Pipeline {
-    /// Builds the steps.
-    pub(crate) fn build(
-        steps: &[StepConfig],
-        context: BuildContext<'_>,
-        path: &Path,
-        problems: &mut Problems,
-    ) -> Option<Self> {
-        if steps.is_empty() {
+impl KindConfig for Vec<StepConfig> {
+    fn build(&self, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Arc<dyn Backend>> {
+        if self.is_empty() {
             problems.error_with_help(
                 path,
                 "there are no steps",
@@ -41,9 +35,9 @@ impl Pipeline {
             return None;
         }
         let raw = context.raw.pointer("/backend/pipeline").unwrap_or(&Value::Null);
-        for (index, step) in steps.iter().enumerate().filter(|(index, _)| *index > 0 || context.has_items) {
-            let deaf = [("fixed", step.fixed.is_some()), ("digests", step.digests.is_some())];
-            for (kind, _) in deaf.into_iter().filter(|(_, is_it)| *is_it) {
+        let first_with_items = if context.has_items { 0 } else { 1 };
+        for (index, step) in self.iter().enumerate().skip(first_with_items) {
+            if let Some(kind) = step.ignores_items() {
                 problems.warning(
                     &path.index(index).key(kind),
                     format!("`{kind}` does not look at the items of the step before it, which are lost"),
@@ -51,22 +45,27 @@ impl Pipeline {
                 );
             }
         }
-        Some(Self(Steps::build(steps, "step", true, BuildContext { raw, ..context }, path, problems)?))
+        let steps = Steps::build(self, "step", true, BuildContext { raw, ..context }, path, problems)?;
+        Some(Arc::new(Pipeline(steps)))
+    }
+
+    fn takes_notes(&self) -> bool {
+        self.iter().any(StepConfig::takes_notes)
     }
 }
 
 #[async_trait]
 impl Backend for Pipeline {
     async fn resolve(&self, query: &Query) -> Result<Outcome, BackendError> {
-        let (mut items, mut said) = (query.items.clone(), Vec::new());
+        let (mut items, mut reports) = (query.items.clone(), Vec::new());
         for index in 0..self.0.count() - 1 {
-            let (sets, rest) = StepReport::apart(self.0.ask(index, query, items).await?);
+            let (sets, report) = StepReport::split(self.0.ask(index, query, items).await?);
             items = Some(Arc::new(sets.into_iter().map(|ParameterSet(set)| Value::Object(set)).collect()));
-            said.push(rest);
+            reports.push(report);
         }
         let mut last = self.0.ask(self.0.count() - 1, query, items).await?;
-        said.push(StepReport::besides(&mut last));
-        Ok(self.0.conclude(last, said, query.ttl))
+        reports.push(StepReport::of_last(&mut last));
+        Ok(self.0.conclude(last, reports, query.ttl))
     }
 
     fn reads_application_set(&self) -> bool {

@@ -43,7 +43,7 @@ use self::{
     worker::Pool,
 };
 use super::{
-    Backend, BuildContext,
+    Backend, BuildContext, KindConfig,
     mapping::{self, Load},
 };
 use crate::{
@@ -201,6 +201,12 @@ impl Script {
             package.add_to_path(&mut variables);
         }
         Ok((variables, secrets))
+    }
+}
+
+impl KindConfig for Config {
+    fn build(&self, context: BuildContext<'_>, path: &Path, problems: &mut Problems) -> Option<Arc<dyn Backend>> {
+        Some(Arc::new(Script::build(self, context, path, problems)?))
     }
 }
 

@@ -1,40 +1,45 @@
-//! A backend that is a part of another, as it is configured: a step of a pipeline, or one of those that a merge asks.
+//! The configuration of a step: of a pipeline, or one of the backends that a merge asks.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
 
-use super::{
-    Backend, BackendConfig, BuildContext, digests, fixed, http, merge::join::Join, pipeline::select::Select, script,
-};
+use super::{Backend, BackendConfig, BuildContext, KINDS, StepFields, merge::join::Join, pipeline::select::Select};
 use crate::domain::problem::{Path, Problems};
 
-/// One part: exactly one kind of backend and, if wanted, a name.
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
-#[schemars(rename = "BackendPart", extend("oneOf" = [
-    {"required": ["fixed"]}, {"required": ["script"]}, {"required": ["http"]}, {"required": ["digests"]},
-    {"required": ["pipeline"]}, {"required": ["merge"]}, {"required": ["select"]},
-]))]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+/// One step, with a name if wanted.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(from = "StepFields")]
 pub(crate) struct StepConfig {
-    /// What it is called in messages; its number unless set.
-    pub(crate) name: Option<String>,
-    /// A list in this configuration.
-    pub(crate) fixed: Option<fixed::Config>,
-    /// A program. From the second step on it reads the items of the step before as `items`.
-    pub(crate) script: Option<Box<script::Config>>,
-    /// A JSON API. From the second step on its templates and its expression know the items of the step before as `items`.
-    pub(crate) http: Option<Box<http::Config>>,
-    /// The digests of images.
-    pub(crate) digests: Option<Box<digests::Config>>,
-    /// Several steps.
-    pub(crate) pipeline: Option<Vec<StepConfig>>,
-    /// Several backends at once.
-    pub(crate) merge: Option<MergeConfig>,
-    /// In a pipeline: a CEL expression over `items`, what the step before found, and `params`, that gives a list of
-    /// objects.
-    pub(crate) select: Option<String>,
+    /// The step's name in messages; its number unless set.
+    pub(super) name: Option<String>,
+    source: Result<StepSource, NotOne>,
+}
+
+/// Where a step's items come from.
+#[derive(Debug, Clone)]
+pub(super) enum StepSource {
+    /// A backend.
+    Backend(BackendConfig),
+    /// A CEL expression over the items of the step before.
+    Select(String),
+}
+
+/// Why a step has no source.
+#[derive(Debug, Clone, Copy)]
+enum NotOne {
+    Missing,
+    Several,
+}
+
+/// A step's backend, built.
+pub(super) struct BuiltStep {
+    /// The key of the backend in the configuration.
+    pub(super) kind: &'static str,
+    pub(super) backend: Arc<dyn Backend>,
+    /// Whether its answers may become outdated.
+    pub(super) gets_old: bool,
 }
 
 /// Backends, and how their items are joined.
@@ -42,68 +47,105 @@ pub(crate) struct StepConfig {
 #[schemars(rename = "MergeBackend")]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct MergeConfig {
-    /// Items belong together when the values of all these keys are equal. A dot leads into an object: `values.cluster`.
-    /// Each item must have them, and no two of one backend the same.
+    /// Items belong together if the values of all these keys are equal. A dot leads into an object: `values.cluster`.
+    /// Each item must have the keys, and no two items of one backend may have the same values.
     #[schemars(length(min = 1))]
     pub(crate) merge_keys: Vec<String>,
-    /// Which items there are in the end.
+    /// Which items the answer has.
     #[serde(default)]
     pub(crate) join: Join,
-    /// The backends. What later ones say of an item overrides what earlier ones do, key by key, also within objects; a
-    /// list is replaced.
+    /// The backends. The values of a later backend override those of earlier backends, key by key, also within objects. A list is
+    /// replaced as a whole.
     #[schemars(length(min = 2))]
     pub(crate) backends: Vec<StepConfig>,
 }
 
+impl JsonSchema for StepConfig {
+    fn schema_name() -> Cow<'static, str> {
+        StepFields::schema_name()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        StepFields::json_schema(generator)
+    }
+}
+
 impl StepConfig {
-    /// The backends that it names.
-    fn backends(&self) -> Vec<BackendConfig> {
-        let all = [
-            self.fixed.clone().map(BackendConfig::Fixed),
-            self.script.clone().map(BackendConfig::Script),
-            self.http.clone().map(BackendConfig::Http),
-            self.digests.clone().map(BackendConfig::Digests),
-            self.pipeline.clone().map(BackendConfig::Pipeline),
-            self.merge.clone().map(BackendConfig::Merge),
-        ];
-        all.into_iter().flatten().collect()
+    /// A step that names `sources`, of which there should be one.
+    pub(super) fn new(name: Option<String>, sources: Vec<StepSource>) -> Self {
+        let mut sources = sources.into_iter();
+        let source = match (sources.next(), sources.next()) {
+            (Some(source), None) => Ok(source),
+            (None, _) => Err(NotOne::Missing),
+            (Some(_), Some(_)) => Err(NotOne::Several),
+        };
+        Self { name, source }
     }
 
-    /// Whether it answers what was built before, as [`BackendConfig::takes_notes`].
+    /// The backend that the step names.
+    fn backend(&self) -> Option<&BackendConfig> {
+        match &self.source {
+            Ok(StepSource::Backend(config)) => Some(config),
+            Ok(StepSource::Select(_)) | Err(_) => None,
+        }
+    }
+
+    /// Whether the step's backend takes notes.
     pub(super) fn takes_notes(&self) -> bool {
-        self.backends().iter().any(BackendConfig::takes_notes)
+        self.backend().is_some_and(BackendConfig::takes_notes)
     }
 
-    /// The backend and its kind. Only a step of a pipeline may select.
+    /// The kind of the step's backend if the backend cannot use the items of the step before it.
+    pub(super) fn ignores_items(&self) -> Option<&'static str> {
+        let backend = self.backend()?;
+        if backend.config().reads_items() { None } else { Some(backend.kind()) }
+    }
+
+    /// Builds the step. Only a step of a pipeline may select.
     pub(super) fn build(
         &self,
-        is_step: bool,
+        is_pipeline: bool,
         context: BuildContext<'_>,
         path: &Path,
         problems: &mut Problems,
-    ) -> Option<(&'static str, Arc<dyn Backend>)> {
-        let kinds = "one of fixed, script, http, digests, pipeline, merge, and select in a pipeline";
-        match (&*self.backends(), &self.select) {
-            ([backend], None) => Some((backend.kind(), backend.build(context, path, problems)?)),
-            ([], Some(source)) => {
-                let path = path.key("select");
-                if !is_step {
-                    let help = "put both into one: `{ pipeline: [ …, { select: … } ] }`";
-                    problems.error_with_help(&path, "`select` is a step of a pipeline, not a backend", help);
-                } else if !context.has_items {
-                    let help = "`select` chooses among the items of the step before it";
-                    problems.error_with_help(&path, "there is nothing to select from", help);
+    ) -> Option<BuiltStep> {
+        match &self.source {
+            Ok(StepSource::Backend(config)) => {
+                let backend = config.build(context, path, problems)?;
+                Some(BuiltStep { kind: config.kind(), backend, gets_old: config.config().gets_old() })
+            }
+            Ok(StepSource::Select(expression)) => select(expression, is_pipeline, context, path, problems),
+            Err(not_one) => {
+                let kinds = format!("one of {}, and select in a pipeline", KINDS.join(", "));
+                match not_one {
+                    NotOne::Missing => {
+                        problems.error_with_help(path, "it names no backend", format!("it needs {kinds}"));
+                    }
+                    NotOne::Several => {
+                        problems.error_with_help(path, "it names several backends", format!("it has exactly {kinds}"));
+                    }
                 }
-                Some(("select", Arc::new(problems.note(&path, Select::compile(source, context.evaluator))?)))
-            }
-            ([], None) => {
-                problems.error_with_help(path, "it names no backend", format!("it needs {kinds}"));
-                None
-            }
-            _ => {
-                problems.error_with_help(path, "it names several backends", format!("it has exactly {kinds}"));
                 None
             }
         }
     }
+}
+
+fn select(
+    expression: &str,
+    is_pipeline: bool,
+    context: BuildContext<'_>,
+    path: &Path,
+    problems: &mut Problems,
+) -> Option<BuiltStep> {
+    let path = path.key("select");
+    if !is_pipeline {
+        let help = "put both into one: `{ pipeline: [ …, { select: … } ] }`";
+        problems.error_with_help(&path, "`select` is a step of a pipeline, not a backend", help);
+    } else if !context.has_items {
+        let help = "`select` chooses among the items of the step before it";
+        problems.error_with_help(&path, "there is nothing to select from", help);
+    }
+    let select = problems.note(&path, Select::compile(expression, context.evaluator))?;
+    Some(BuiltStep { kind: "select", backend: Arc::new(select), gets_old: false })
 }

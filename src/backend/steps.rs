@@ -1,12 +1,14 @@
-//! Backends that are parts of another: the steps of a pipeline, what a merge asks. Each is known by its number or name in
-//! everything that is told of it.
+//! The steps of a pipeline, or the backends that a merge asks, built. Messages call each by its name or number.
 
 use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{Backend, BuildContext, ask, step::StepConfig};
+use super::{
+    BuildContext, ask,
+    step::{BuiltStep, StepConfig},
+};
 use crate::{
     domain::{
         error::BackendError,
@@ -17,31 +19,29 @@ use crate::{
     telemetry::trace::{self, SpanKind},
 };
 
-/// One part, ready to be asked.
+/// One step, ready to be asked.
 struct Step {
     /// `step 2`, or `step owners`.
     name: String,
     /// `step 2 (script)`.
     label: String,
-    kind: &'static str,
-    backend: Arc<dyn Backend>,
+    built: BuiltStep,
 }
 
-/// All parts of a backend, in their order.
+/// All steps of a backend, in their order.
 pub(crate) struct Steps(Vec<Step>);
 
 impl Steps {
-    /// Builds the parts, each of which is a `word`, at `path`, where `raw` stands. With `is_sequence` each but the first
-    /// has items.
+    /// Builds the steps at `path`. Messages call each a `word`. In a pipeline each step but the first has items.
     pub(crate) fn build(
         configs: &[StepConfig],
         word: &str,
-        is_sequence: bool,
+        is_pipeline: bool,
         context: BuildContext<'_>,
         path: &Path,
         problems: &mut Problems,
     ) -> Option<Self> {
-        let mut parts = Vec::new();
+        let mut steps = Vec::new();
         for (index, config) in configs.iter().enumerate() {
             let path = path.index(index);
             let name = config.name.clone().unwrap_or_else(|| (index + 1).to_string());
@@ -51,49 +51,49 @@ impl Steps {
             if configs[..index].iter().any(|other| config.name.is_some() && other.name == config.name) {
                 problems.error(&path.key("name"), format!("another {word} is called `{}`", name.escape_debug()));
             }
-            let has_items = context.has_items || (is_sequence && index > 0);
-            // As a route has it, for those who look for themselves in it.
+            let has_items = context.has_items || (is_pipeline && index > 0);
+            // Shaped like a route's configuration, in which a backend finds its own.
             let raw = json!({ "backend": context.raw.get(index).unwrap_or(context.raw) });
-            let built = config.build(is_sequence, BuildContext { raw: &raw, has_items, ..context }, &path, problems);
-            parts.push(built.map(|(kind, backend)| {
+            let built = config.build(is_pipeline, BuildContext { raw: &raw, has_items, ..context }, &path, problems);
+            steps.push(built.map(|built| {
                 let name = format!("{word} {name}");
-                Step { label: format!("{name} ({kind})"), name, kind, backend }
+                Step { label: format!("{name} ({})", built.kind), name, built }
             }));
         }
-        parts.into_iter().collect::<Option<_>>().map(Self)
+        steps.into_iter().collect::<Option<_>>().map(Self)
     }
 
-    /// How many there are.
+    /// The number of steps.
     pub(crate) const fn count(&self) -> usize {
         self.0.len()
     }
 
-    /// What the part at `index` is called, such as `step 2 (script)`.
+    /// The label of the step at `index`, such as `step 2 (script)`.
     pub(crate) fn label(&self, index: usize) -> &str {
         &self.0[index].label
     }
 
-    /// Asks the part at `index`, which gets `items`.
+    /// Asks the step at `index`, which gets `items`.
     ///
     /// # Errors
-    /// As the part's backend; the message names the part, and holds no secret of any part.
+    /// As the step's backend. The message names the step, and holds no secret of any step.
     pub(crate) async fn ask(
         &self,
         index: usize,
         query: &Query,
         items: Option<Arc<Value>>,
     ) -> Result<Outcome, BackendError> {
-        let Step { name, label, kind, backend } = &self.0[index];
+        let Step { name, label, built } = &self.0[index];
         let has_items = items.is_some();
         let asked = async {
             if Instant::now() >= query.deadline {
                 return Err(BackendError::timeout("there was no time left for it"));
             }
             let query = Query { items, before: query.before.of_part(label), ..query.clone() };
-            ask(&**backend, name, kind, &query).await
+            ask(&*built.backend, name, built.kind, &query).await
         };
         let span = trace::begin(SpanKind::Internal, || label.clone());
-        // What one part found may hold its secrets, and be repeated by another.
+        // The items of one step may hold its secrets, and another step may repeat them.
         let by = |evidence: Vec<Evidence>| self.tell(evidence, label, has_items);
         match span.instrument(asked).await {
             Ok(outcome) => {
@@ -108,7 +108,7 @@ impl Steps {
         }
     }
 
-    /// `evidence` as learned by the part called `label`, without secrets that may have come with its items.
+    /// `evidence` of the step with this `label`, without secrets that may have come with its items.
     fn tell(&self, evidence: Vec<Evidence>, label: &str, has_items: bool) -> Vec<Evidence> {
         let has_secrets = has_items && !evidence.is_empty();
         let secrets = if has_secrets { self.secrets() } else { Secrets::default() };
@@ -120,57 +120,58 @@ impl Steps {
         evidence.into_iter().map(clean).collect()
     }
 
-    /// `outcome` with what all parts said of evidence, how long they last, and their notes.
-    pub(crate) fn conclude(&self, outcome: Outcome, said: Vec<StepReport>, ttl: Duration) -> Outcome {
+    /// `outcome` with the evidence, the lifetimes and the notes of all steps.
+    pub(crate) fn conclude(&self, outcome: Outcome, reports: Vec<StepReport>, ttl: Duration) -> Outcome {
         let mut notes = Parameters::new();
         let (mut lasting, mut evidence) = (Vec::new(), Vec::new());
-        for (part, said) in self.0.iter().zip(said) {
-            notes.extend(said.note.map(|note| (part.label.clone(), Arc::unwrap_or_clone(note))));
-            evidence.extend(said.evidence);
-            // These never get old.
-            if !matches!(part.kind, "fixed" | "select") {
-                lasting.push(said.lasting);
+        for (step, report) in self.0.iter().zip(reports) {
+            if let Some(note) = report.note {
+                notes.insert(step.label.clone(), Arc::unwrap_or_clone(note));
+            }
+            evidence.extend(report.evidence);
+            if step.built.gets_old {
+                lasting.push(report.lasting);
             }
         }
-        let note = (!notes.is_empty()).then(|| Arc::new(Value::Object(notes)));
+        let note = if notes.is_empty() { None } else { Some(Arc::new(Value::Object(notes))) };
         Outcome { lasting: shortest(&lasting, ttl), note, ..outcome }.having_learned(evidence)
     }
 
-    /// Whether one of them reads the ApplicationSet's name.
+    /// Whether a step reads the ApplicationSet's name.
     pub(crate) fn reads_application_set(&self) -> bool {
-        self.0.iter().any(|part| part.backend.reads_application_set())
+        self.0.iter().any(|step| step.built.backend.reads_application_set())
     }
 
-    /// Whether one of them takes notes.
+    /// Whether a step takes notes.
     pub(crate) fn takes_notes(&self) -> bool {
-        self.0.iter().any(|part| part.backend.takes_notes())
+        self.0.iter().any(|step| step.built.backend.takes_notes())
     }
 
-    /// Lets all of them forget.
+    /// Makes all steps forget.
     pub(crate) fn forget(&self) {
-        self.0.iter().for_each(|part| part.backend.forget());
+        self.0.iter().for_each(|step| step.built.backend.forget());
     }
 
-    /// Lets all of them start what they want ready.
+    /// Lets all steps start what should be ready.
     pub(crate) fn start_ahead(&self) {
-        self.0.iter().for_each(|part| part.backend.start_ahead());
+        self.0.iter().for_each(|step| step.built.backend.start_ahead());
     }
 
-    /// The secrets of all of them.
+    /// The secrets of all steps.
     pub(crate) fn secrets(&self) -> Secrets {
         let mut secrets = Secrets::default();
-        self.0.iter().for_each(|part| secrets.extend(part.backend.secrets()));
+        self.0.iter().for_each(|step| secrets.extend(step.built.backend.secrets()));
         secrets
     }
 }
 
 impl std::fmt::Debug for Steps {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.0.iter().map(|part| &part.label)).finish()
+        f.debug_list().entries(self.0.iter().map(|step| &step.label)).finish()
     }
 }
 
-/// What a part said besides its items.
+/// What a step reported besides its items.
 pub(crate) struct StepReport {
     evidence: Vec<Evidence>,
     lasting: Option<Lasting>,
@@ -178,28 +179,28 @@ pub(crate) struct StepReport {
 }
 
 impl StepReport {
-    /// Takes an outcome apart, into its items and the rest.
-    pub(crate) fn apart(outcome: Outcome) -> (Vec<ParameterSet>, Self) {
+    /// Splits an outcome into its items and the rest.
+    pub(crate) fn split(outcome: Outcome) -> (Vec<ParameterSet>, Self) {
         let Outcome { sets, evidence, lasting, note } = outcome;
         (sets, Self { evidence, lasting, note })
     }
 
-    /// What belongs to a part alone in the outcome of the last one, which becomes that of the whole.
-    pub(crate) fn besides(last: &mut Outcome) -> Self {
+    /// Takes what belongs to the last step alone out of its outcome, which becomes the outcome of the whole.
+    pub(crate) fn of_last(last: &mut Outcome) -> Self {
         Self { evidence: Vec::new(), lasting: last.lasting.take(), note: last.note.take() }
     }
 }
 
-/// For how long a whole is fresh whose parts last so long, where `ttl` is what a part lasts that says nothing.
-fn shortest(parts: &[Option<Lasting>], ttl: Duration) -> Option<Lasting> {
-    let said = parts.iter().flatten().map(|lasting| match lasting {
+/// How long an answer is fresh if its steps last so long. A step without a lifetime lasts `ttl`.
+fn shortest(steps: &[Option<Lasting>], ttl: Duration) -> Option<Lasting> {
+    let times = steps.iter().flatten().map(|lasting| match lasting {
         Lasting::For(time) | Lasting::AtMost(time) => *time,
     });
-    let least = said.min()?;
-    if parts.iter().any(|lasting| matches!(lasting, Some(Lasting::AtMost(_)))) {
+    let least = times.min()?;
+    if steps.iter().any(|lasting| matches!(lasting, Some(Lasting::AtMost(_)))) {
         return Some(Lasting::AtMost(least));
     }
-    let is_bound_by_ttl = parts.contains(&None) && ttl < least;
+    let is_bound_by_ttl = steps.contains(&None) && ttl < least;
     (!is_bound_by_ttl).then_some(Lasting::For(least))
 }
 
@@ -212,7 +213,7 @@ mod tests {
         let seconds = Duration::from_secs;
         let (long, short) = (Some(Lasting::For(seconds(90))), Some(Lasting::For(seconds(10))));
         let brief = Some(Lasting::AtMost(seconds(15)));
-        for (parts, whole) in [
+        for (steps, whole) in [
             (&[][..], None),
             (&[None, None], None),
             (&[long], long),
@@ -223,7 +224,7 @@ mod tests {
             (&[brief, long], brief),
             (&[brief, short], Some(Lasting::AtMost(seconds(10)))),
         ] {
-            assert_eq!(shortest(parts, seconds(60)), whole, "{parts:?}");
+            assert_eq!(shortest(steps, seconds(60)), whole, "{steps:?}");
         }
     }
 }

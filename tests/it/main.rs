@@ -24,6 +24,7 @@ mod guard;
 mod hostile;
 mod http;
 mod jwt;
+mod kinds;
 mod lifecycle;
 mod limits;
 mod list;
