@@ -55,6 +55,13 @@ const PROCESSES: &[Call] = &[
     ("clone3", libc::SYS_clone3, "z,64", ENOSYS),
 ];
 
+/// Signals to the gateway. The filter lets them pass, because it cannot tell whose process it is. Landlock refuses them.
+const SIGNALS: &[Call] = &[
+    ("kill", libc::SYS_kill, "g,18", EPERM),
+    ("tkill", libc::SYS_tkill, "g,18", EPERM),
+    ("tgkill", libc::SYS_tgkill, "g,g,18", EPERM),
+];
+
 /// Calls for which the kernel asks for capabilities as a rule. That it is the filter which refuses them is seen where they would
 /// fail with [`EBADE`] otherwise.
 const MACHINE: &[Call] = &[
@@ -117,6 +124,7 @@ const OWN: &[Call] = &[
 async fn no_system_call_of_a_script_reaches_beyond_it() {
     let scripts = [
         ("processes", json!({"command": command(PROCESSES)})),
+        ("signals", json!({"command": command(SIGNALS)})),
         ("machine", json!({"command": command(MACHINE)})),
         ("own", json!({"command": command(OWN)})),
         next(),
@@ -134,6 +142,9 @@ async fn no_system_call_of_a_script_reaches_beyond_it() {
             for (route, calls) in [("processes", PROCESSES), ("machine", MACHINE), ("own", OWN)] {
                 served.judge(route, calls, &format!("{route}, {what}")).await;
             }
+            let refused = if has_landlock { EPERM } else { 0 };
+            let signals = SIGNALS.iter().map(|(name, number, arguments, _)| (*name, *number, *arguments, refused));
+            served.judge("signals", &signals.collect::<Vec<Call>>(), &format!("signals, {what}")).await;
         }
     }
 }
