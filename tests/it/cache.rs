@@ -4,7 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use serde_json::json;
 
-use crate::support::TestApp;
+use crate::support::{
+    TestApp,
+    upstream::{Upstream, response},
+};
 
 /// A script that counts its runs in the file `runs` and takes a while.
 fn counting(options: &str, seconds: &str) -> String {
@@ -190,6 +193,36 @@ async fn the_last_answer_stands_in_for_a_backend_that_does_not_know() {
     app.clock.advance(Duration::from_secs(5));
     assert_eq!(app.ask("s", json!({})).await.sets(), r#"[{"a":"new"}]"#);
     assert_eq!(app.ask("s", json!({})).await.header("age"), Some("0"));
+}
+
+/// Argo CD writes a condition anew when its text changes. So waits and attempts are in `Retry-After` only.
+#[tokio::test]
+async fn a_failure_that_lasts_has_the_same_text_each_time() {
+    let upstream = Upstream::always(response(500, "Content-Type: application/json", "{}")).await;
+    let routes = json!([
+        {"name": "script", "backend": {"script": {"command": ["sh", "-c", "echo no database >&2; exit 1"]}}},
+        {"name": "http", "backend": {"http": {"url": format!("http://{}/", upstream.address), "parameters": "body"}}},
+    ]);
+    let app = TestApp::start(&format!("{}routes: {routes}\n", TestApp::auth())).await;
+    for route in ["script", "http"] {
+        let mut said = Vec::new();
+        let mut waits = Vec::new();
+        for round in 0..3 {
+            let failed = app.ask(route, json!({})).await;
+            let resting = app.ask(route, json!({})).await;
+            assert_eq!(
+                (failed.code().as_str(), failed.header("retry-after")),
+                ("backend_failed", None),
+                "{route} {round}"
+            );
+            waits.push(resting.header("retry-after").unwrap().parse::<u32>().unwrap());
+            said.extend([failed.message(), resting.message()]);
+            app.clock.advance(Duration::from_mins(2));
+        }
+        assert!(waits.is_sorted() && waits[0] < waits[2], "the rest doubles: {waits:?}");
+        said.dedup();
+        assert_eq!(said.len(), 1, "{said:#?}");
+    }
 }
 
 /// Invariant I5: 1000 callers of whom 990 hang up make one run, and the rest get its answer.
