@@ -232,11 +232,11 @@ fn route(cell: &Cell) -> Value {
     let mut route = json!({
         "name": cell.route,
         "backend": cell.source.backend(cell.kind, &cell.route),
-        "cache": {"ttl": "60s", "staleWhileRevalidate": "5m", "staleIfError": "2h"},
+        "cache": {"ttl": "60s", "staleWhileRevalidate": "15m", "staleIfError": "2h"},
         "guard": {"confirmAfter": 2, "confirmFor": "60s"},
     });
     match cell.kind {
-        Kind::Digests => route["output"] = json!({"app": "{{ app.digest }}"}),
+        Kind::Digests | Kind::Gate => route["output"] = json!({"app": "{{ app.digest }}"}),
         Kind::List | Kind::Tag => route["output"] = json!({"app": "{{ tag }}@{{ digest }}"}),
         _ => {}
     }

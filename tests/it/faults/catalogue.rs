@@ -1,18 +1,14 @@
 //! The faults.
 
-use std::{
-    io::Write as _,
-    process::{Command, Stdio},
-    time::Duration,
-};
+use std::time::Duration;
 
 use super::{
     foreign::foreign,
-    kind::{Kind, NO_TAGS},
+    kind::{Kind, NO_TAGS, PASSED},
     registries::registries,
     rendition::{
-        Ailment, FAILED, Fault, HTML, INVALID, JSON, MANIFEST, OCI, THROTTLED, TIMEOUT, UNKNOWN, digest, plays, prints,
-        runs, says, send,
+        Ailment, FAILED, Fault, HTML, INVALID, JSON, MANIFEST, OCI, THROTTLED, TIMEOUT, UNKNOWN, digest, encoded, gzip,
+        plays, prints, runs, says, send,
     },
 };
 use crate::support::upstream::Step;
@@ -144,6 +140,7 @@ fn statuses() -> Vec<Fault> {
     let curl = |told: &str| runs(FAILED, &format!("echo '[]'; echo 'the server returned {told}' >&2; exit 22"));
     vec![
         Fault::status("202", INVALID, prints(r#"{"status":"pending"}"#), 202, ""),
+        Fault::status("203", INVALID, prints(r#"{"from":"a proxy"}"#), 203, ""),
         Fault::status("204", INVALID, prints(""), 204, ""),
         Fault::status("206, a part", INVALID, prints(r#"{"items":[]}"#), 206, "Content-Range: items 0-0/5"),
         Fault::status("207", INVALID, prints(r#"{"responses":[]}"#), 207, ""),
@@ -204,7 +201,8 @@ fn documents() -> Vec<Fault> {
             r#"[{"name":"a"},"#,
             (200, OCI, &MANIFEST.as_bytes()[..20]),
             r#"{"name":"org/app","tags":["a","#,
-        ),
+        )
+        .gated(&PASSED[..18]),
         Fault::content("NaN", "[NaN]", (200, OCI, br#"{"schemaVersion":NaN}"#), r#"{"tags":[NaN]}"#),
         Fault::content(
             "a number out of range",
@@ -217,13 +215,15 @@ fn documents() -> Vec<Fault> {
             r#"{"output":{"parameters":[{}]},"output":{"parameters":[]}}"#,
             (404, JSON, br#"{"errors":[{"code":"DENIED"}],"errors":[{"code":"MANIFEST_UNKNOWN"}]}"#),
             r#"{"tags":["a"],"tags":[]}"#,
-        ),
+        )
+        .gated(r#"{"result":"failed","result":"passed"}"#),
         Fault::content(
             "two documents",
             "[] []",
             (404, JSON, format!("{UNKNOWN} {UNKNOWN}").as_bytes()),
             format!("{NO_TAGS} {NO_TAGS}"),
-        ),
+        )
+        .gated(format!("{PASSED} {PASSED}")),
         Fault::content(
             "a byte order mark",
             "\u{feff}[]",
@@ -376,24 +376,4 @@ fn gateway() -> Vec<Fault> {
         Fault::ailing("store corrupted over a restart", Ailment::StoreLost),
         Fault::ailing("a restart", Ailment::Restart),
     ]
-}
-
-/// A body that is packed though nobody asked for it.
-fn encoded(name: &'static str, content: Vec<u8>, registry: Vec<u8>, list: Vec<u8>) -> Fault {
-    let headers = format!("{JSON}\r\nContent-Encoding: gzip");
-    let wire = |status, body| says(INVALID, status, &headers, body);
-    Fault::new(name, prints(content.clone()), wire(200, content), wire(404, registry)).listed(wire(200, list))
-}
-
-fn gzip(content: &[u8]) -> Vec<u8> {
-    let mut child = Command::new("gzip")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("this test needs the program `gzip`");
-    let mut stdin = child.stdin.take().unwrap();
-    std::thread::scope(|scope| {
-        scope.spawn(move || stdin.write_all(content).unwrap());
-        child.wait_with_output().unwrap().stdout
-    })
 }

@@ -27,7 +27,7 @@ impl Worth {
         // Lives differ by a tenth of the minute.
         let life = if is_restored { [0, 0] } else { [54, 66] };
         let [shortest, longest] = life.map(Duration::from_secs);
-        let (stale, if_error) = (Duration::from_mins(5), Duration::from_mins(125));
+        let (stale, if_error) = (Duration::from_mins(15), Duration::from_mins(135));
         if most < shortest {
             Self::Fresh
         } else if least >= longest && most < shortest + stale {

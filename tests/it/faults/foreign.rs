@@ -15,7 +15,10 @@ pub fn foreign() -> Vec<Fault> {
 /// An empty list beside an error.
 fn errors() -> Vec<Fault> {
     let fault = |name, plugin: &str, http: &str, list: &str| {
-        Fault::content(name, plugin, (200, OCI, http.as_bytes()), list).wrapped(says(INVALID, 200, JSON, http))
+        let gate = http.replace(r#""items":[]"#, r#""result":"passed""#);
+        Fault::content(name, plugin, (200, OCI, http.as_bytes()), list)
+            .wrapped(says(INVALID, 200, JSON, http))
+            .gated(gate)
     };
     vec![
         fault(
@@ -88,6 +91,13 @@ fn readings() -> Vec<Fault> {
     let detail = format!("{{\"errors\":[{{\"code\":\"MANIFEST_UNKNOWN\",\"detail\":{LONG}}}]}}");
     vec![
         Fault::content(
+            "a word that is not documented",
+            "\"skipped\"",
+            (404, JSON, br#"{"errors":[{"code":"SKIPPED"}]}"#),
+            "\"skipped\"",
+        )
+        .gated(r#"{"result":"skipped"}"#),
+        Fault::content(
             "one key in two cases",
             r#"{"output":{"parameters":[{}]},"Output":{"parameters":[]}}"#,
             (404, JSON, unknown.as_bytes()),
@@ -100,6 +110,7 @@ fn readings() -> Vec<Fault> {
             (404, JSON, detail.as_bytes()),
             long(r#"{"tags":[],"count":"#),
         )
-        .wrapped(says(INVALID, 200, JSON, long(r#"{"items":[],"next":"#))),
+        .wrapped(says(INVALID, 200, JSON, long(r#"{"items":[],"next":"#)))
+        .gated(long(r#"{"result":"passed","build":"#)),
     ]
 }

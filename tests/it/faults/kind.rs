@@ -9,6 +9,8 @@ use crate::support::upstream::{Request, Step, json_response};
 pub const NO_TAGS: &str = r#"{"name":"org/app","tags":[]}"#;
 /// What a list selects, in the order of its answer.
 const TAGS: [&str; 3] = ["c", "b", "a"];
+/// What CI says of a commit that passed.
+pub const PASSED: &str = r#"{"result":"passed"}"#;
 /// The parameter sets of all sources but registries.
 const SETS: &str = r#"[{"name":"a"},{"name":"b"},{"name":"c"}]"#;
 
@@ -27,11 +29,22 @@ pub enum Kind {
     List,
     /// The same, where one of the tags that are listed is at fault.
     Tag,
+    /// `digests` with an `http` gate: CI is at fault, and the registry is well.
+    Gate,
 }
 
 impl Kind {
-    pub const ALL: [Self; 8] =
-        [Self::Script, Self::Worker, Self::Pipeline, Self::Http, Self::Plugin, Self::Digests, Self::List, Self::Tag];
+    pub const ALL: [Self; 9] = [
+        Self::Script,
+        Self::Worker,
+        Self::Pipeline,
+        Self::Http,
+        Self::Plugin,
+        Self::Digests,
+        Self::List,
+        Self::Tag,
+        Self::Gate,
+    ];
 
     /// What it is called here.
     pub const fn name(self) -> &'static str {
@@ -40,6 +53,7 @@ impl Kind {
             Self::Plugin => "plugin",
             Self::List => "list",
             Self::Tag => "tag",
+            Self::Gate => "gate",
             _ => self.backend(),
         }
     }
@@ -50,14 +64,14 @@ impl Kind {
             Self::Script | Self::Worker => "script",
             Self::Pipeline => "pipeline",
             Self::Http | Self::Plugin => "http",
-            Self::Digests | Self::List | Self::Tag => "digests",
+            Self::Digests | Self::List | Self::Tag | Self::Gate => "digests",
         }
     }
 
     /// The parameter sets of the good answer.
     pub fn good(self) -> String {
         match self {
-            Self::Digests => format!(r#"[{{"app":"{}"}}]"#, digest(MANIFEST)),
+            Self::Digests | Self::Gate => format!(r#"[{{"app":"{}"}}]"#, digest(MANIFEST)),
             Self::List | Self::Tag => {
                 let sets = TAGS.map(|tag| format!(r#"{{"app":"{tag}@{}"}}"#, digest(MANIFEST)));
                 format!("[{}]", sets.join(","))
@@ -81,6 +95,7 @@ impl Kind {
             Self::Digests | Self::List | Self::Tag => {
                 request.answer(200, &format!("{OCI}\r\nDocker-Content-Digest: {}", digest(MANIFEST)), MANIFEST)
             }
+            Self::Gate => vec![Step::Send(json_response(PASSED))],
             Self::Plugin => vec![Step::Send(json_response(format!("{{\"output\":{{\"parameters\":{SETS}}}}}")))],
             _ => vec![Step::Send(json_response(SETS))],
         }
@@ -92,7 +107,7 @@ impl Kind {
         vec![Step::Send(json_response(format!("{{\"items\":{list}}}")))]
     }
 
-    /// How a source answers that provably has nothing.
+    /// How a source answers that provably has nothing. CI still says that the commit passed: the registry has no image.
     pub fn nothing(self, request: &Request) -> Vec<Step> {
         let (status, body) = self.nothing_parts();
         request.answer(status, JSON, body)
@@ -103,6 +118,7 @@ impl Kind {
         match self {
             Self::Digests => (404, UNKNOWN),
             Self::List | Self::Tag => (200, NO_TAGS),
+            Self::Gate => (200, PASSED),
             Self::Plugin => (200, r#"{"output":{"parameters":[]}}"#),
             _ => (200, "[]"),
         }

@@ -1,6 +1,10 @@
 //! What a fault is: what it does on the wire, what a script does that suffers it, and what else ails the gateway.
 
-use std::sync::Arc;
+use std::{
+    io::Write as _,
+    process::{Command, Stdio},
+    sync::Arc,
+};
 
 use appset_gateway::clients::oci::Digest;
 
@@ -33,6 +37,8 @@ pub struct Fault {
     pub digests: Rendition<Wire>,
     /// Of the list of a repository's tags.
     pub list: Rendition<Wire>,
+    /// Of CI, as an `http` gate asks it.
+    pub gate: Rendition<Wire>,
     pub ailment: Option<Ailment>,
     /// Whether the source asks to be left alone, in words of HTTP.
     pub asks_for_a_pause: bool,
@@ -101,19 +107,20 @@ impl Fault {
             Kind::Tag if self.digests.code == HELD => vec![FAILED],
             Kind::Digests | Kind::Tag => vec![self.digests.code],
             Kind::List => vec![self.list.code],
+            Kind::Gate => vec![self.gate.code],
         }
     }
 
     pub fn new(name: &'static str, script: Rendition<Does>, http: Rendition<Wire>, digests: Rendition<Wire>) -> Self {
-        let (plugin, list) = (http.clone(), digests.clone());
+        let (plugin, list, gate) = (http.clone(), digests.clone(), http.clone());
         let (ailment, asks_for_a_pause, is_lenient, is_wrapped) = (None, false, false, false);
-        Self { name, script, http, plugin, digests, list, ailment, asks_for_a_pause, is_lenient, is_wrapped }
+        Self { name, script, http, plugin, digests, list, gate, ailment, asks_for_a_pause, is_lenient, is_wrapped }
     }
 
     /// With a rendition of its own for each kind that is asked over the wire.
     fn over_the_wire(name: &'static str, script: Rendition<Does>, wire: impl Fn(Kind) -> Rendition<Wire>) -> Self {
-        let (plugin, list) = (wire(Kind::Plugin), wire(Kind::List));
-        Self { plugin, list, ..Self::new(name, script, wire(Kind::Http), wire(Kind::Digests)) }
+        let (plugin, list, gate) = (wire(Kind::Plugin), wire(Kind::List), wire(Kind::Gate));
+        Self { plugin, list, gate, ..Self::new(name, script, wire(Kind::Http), wire(Kind::Digests)) }
     }
 
     /// Where the configuration is lenient.
@@ -134,6 +141,11 @@ impl Fault {
     /// With another rendition for a list of tags.
     pub fn listed(self, list: Rendition<Wire>) -> Self {
         Self { list, ..self }
+    }
+
+    /// With another answer of CI, a whole 200.
+    pub fn gated(self, body: impl Into<Vec<u8>>) -> Self {
+        Self { gate: says(INVALID, 200, JSON, body), ..self }
     }
 
     /// Nobody listens; the script is told so.
@@ -280,4 +292,24 @@ pub fn says(code: &'static str, status: u16, headers: &str, body: impl Into<Vec<
 
 pub fn digest(content: &str) -> Digest {
     Digest::of(content.as_bytes())
+}
+
+/// A body that is packed though nobody asked for it.
+pub fn encoded(name: &'static str, content: Vec<u8>, registry: Vec<u8>, list: Vec<u8>) -> Fault {
+    let headers = format!("{JSON}\r\nContent-Encoding: gzip");
+    let wire = |status, body| says(INVALID, status, &headers, body);
+    Fault::new(name, prints(content.clone()), wire(200, content), wire(404, registry)).listed(wire(200, list))
+}
+
+pub fn gzip(content: &[u8]) -> Vec<u8> {
+    let mut child = Command::new("gzip")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("this test needs the program `gzip`");
+    let mut stdin = child.stdin.take().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(move || stdin.write_all(content).unwrap());
+        child.wait_with_output().unwrap().stdout
+    })
 }

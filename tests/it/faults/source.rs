@@ -32,7 +32,15 @@ pub enum Source {
     /// A script that looks into a file to see how it is, and notes its runs in another.
     Script { mode: PathBuf, runs: PathBuf },
     /// An upstream that is asked over the wire.
-    Wire { mode: Arc<AtomicU8>, upstream: Upstream, wire: Wire, is_lenient: bool, is_wrapped: bool },
+    Wire {
+        mode: Arc<AtomicU8>,
+        upstream: Upstream,
+        /// The registry beside a gate, which is never at fault.
+        registry: Option<Upstream>,
+        wire: Wire,
+        is_lenient: bool,
+        is_wrapped: bool,
+    },
 }
 
 impl Source {
@@ -45,6 +53,7 @@ impl Source {
             Kind::Plugin => fault.plugin.does.clone(),
             Kind::Digests | Kind::Tag => fault.digests.does.clone(),
             Kind::List => fault.list.does.clone(),
+            Kind::Gate => fault.gate.does.clone(),
         };
         let mode = Arc::new(AtomicU8::new(Mode::Well as u8));
         let (told, plays) = (Arc::clone(&mode), wire.clone());
@@ -58,7 +67,18 @@ impl Source {
             _ => kind.nothing(request),
         })
         .await;
-        Self::Wire { mode, upstream, wire, is_lenient: fault.is_lenient, is_wrapped }
+        let registry = if kind == Kind::Gate { Some(Self::registry_beside(&mode).await) } else { None };
+        Self::Wire { mode, upstream, registry, wire, is_lenient: fault.is_lenient, is_wrapped }
+    }
+
+    /// A registry that has the image, or provably has none.
+    async fn registry_beside(mode: &Arc<AtomicU8>) -> Upstream {
+        let told = Arc::clone(mode);
+        Upstream::start_apart(move |request| match told.load(Ordering::SeqCst) {
+            mode if mode == Mode::Nothing as u8 => Kind::Digests.nothing(request),
+            _ => Kind::Digests.well(request),
+        })
+        .await
     }
 
     fn script(does: &Does, name: &str, folder: &Path) -> Self {
@@ -108,6 +128,11 @@ impl Source {
             (Self::Wire { upstream, .. }, Kind::Digests) => {
                 json!({"digests": {"images": {"app": {"image": format!("{}/org/app:1", upstream.address)}}}})
             }
+            (Self::Wire { upstream, registry: Some(registry), .. }, _) => {
+                let gate = json!({"url": format!("http://{}/builds/1", upstream.address), "verdict": "body.result"});
+                let images = json!({"app": {"image": format!("{}/org/app:1", registry.address)}});
+                json!({"digests": {"images": images, "gate": {"http": gate}}})
+            }
             (Self::Wire { upstream, is_lenient, .. }, Kind::List | Kind::Tag) => {
                 let repositories = [format!("{}/org/app", upstream.address)];
                 let missing = if *is_lenient { "absent" } else { "error" };
@@ -143,8 +168,11 @@ impl Source {
 
     /// Where it listens, as a registry's host, and how that registry is asked.
     pub fn registry(&self) -> Option<(String, Value)> {
-        let Self::Wire { upstream, is_lenient, .. } = self else { return None };
-        Some((upstream.address.to_string(), json!({"plainHttp": true, "deniedMeansMissing": is_lenient})))
+        let Self::Wire { upstream, registry, is_lenient, .. } = self else { return None };
+        Some((
+            registry.as_ref().unwrap_or(upstream).address.to_string(),
+            json!({"plainHttp": true, "deniedMeansMissing": is_lenient}),
+        ))
     }
 
     /// Changes how it is.

@@ -36,12 +36,13 @@ impl State {
         }
     }
 
-    /// How old the good answer is when the fault comes.
+    /// How old the good answer is when the fault comes. A gate remembers for 10 minutes that a commit passed, so that any
+    /// other age but none is above that.
     const fn age(self) -> Duration {
         match self {
             Self::Fresh => Duration::ZERO,
-            Self::StaleWhileRevalidating => Duration::from_secs(90),
-            Self::StaleIfError | Self::Failing | Self::Held => Duration::from_mins(10),
+            Self::StaleWhileRevalidating => Duration::from_mins(11),
+            Self::StaleIfError | Self::Failing | Self::Held => Duration::from_mins(20),
             Self::Expired => Duration::from_hours(48),
         }
     }
@@ -57,8 +58,8 @@ impl State {
         }
         board = board.turn(Mode::AtFault).await;
         if self == Self::Held {
-            // What is held rests as well.
-            board.advance(Duration::from_mins(2));
+            // What is held rests as well, and the gate remembers what it asked.
+            board.advance(Duration::from_mins(11));
         }
         board.ask(&same, Because::AtFault).await;
         match self {
