@@ -7,9 +7,10 @@ use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
 use super::{
-    Config, PARAMETERS,
+    config::Config,
     page::{self, Counted, Page},
     paging::Paging,
+    question::ItemQuery,
     redirect::Redirects,
 };
 use crate::{
@@ -34,7 +35,9 @@ use crate::{
     },
 };
 
-/// The name of what `forEach` gives.
+/// The `parameters` expression unless the configuration sets one.
+const DEFAULT_PARAMETERS: &str = "body";
+/// The variable that holds the current item of `forEach`.
 const EACH: &str = "each";
 /// How many questions one may become.
 const MAX_REQUESTS: usize = 1000;
@@ -83,7 +86,7 @@ impl Json {
         let request = Request::build(parts, around.base, path, problems);
         let fixed = request.as_ref().and_then(Request::fixed_destination);
         around.outbound.name_destination(fixed.as_ref());
-        let source = config.parameters.as_deref().unwrap_or(PARAMETERS);
+        let source = config.parameters.as_deref().unwrap_or(DEFAULT_PARAMETERS);
         let parameters = problems.note(&path.key("parameters"), Expression::compile(source));
         let for_each = config.for_each.as_deref().map(Expression::compile).transpose();
         let for_each = problems.note(&path.key("forEach"), for_each);
@@ -145,18 +148,14 @@ impl Json {
     ///
     /// # Errors
     /// When a value is missing or may not stand where it would, or a secret cannot be read.
-    pub(crate) async fn call(
-        &self,
-        query: &Query,
-        each: Option<&Value>,
-        most: usize,
-        deadline: Instant,
-    ) -> Result<Call, BackendError> {
-        let mut context = input_context(query);
-        if let Some(each) = each {
+    pub(crate) async fn call(&self, question: ItemQuery<'_>, max_bytes: usize) -> Result<Call, BackendError> {
+        let mut context = input_context(question.query);
+        if let Some(each) = question.each {
             context = minijinja::context! { each => minijinja::Value::from(Serde(each)), ..context };
         }
-        self.request.call(&Context::new(context, &self.evaluator, deadline), most, deadline).await
+        self.request
+            .call(&Context::new(context, &self.evaluator, question.deadline), max_bytes, question.deadline)
+            .await
     }
 
     /// Sends `call` over `line`.
@@ -177,11 +176,10 @@ impl Json {
     pub(crate) async fn read(
         &self,
         reply: Reply,
-        query: &Query,
-        each: Option<&Value>,
+        question: ItemQuery<'_>,
         number: usize,
-        deadline: Instant,
     ) -> Result<Page, BackendError> {
+        let ItemQuery { query, each, deadline } = question;
         reply.check_json()?;
         let mapping = Arc::clone(&self.mapping);
         let page = OfPage { reply, query: query.clone(), each: each.cloned(), number };
