@@ -40,13 +40,13 @@ struct Flight<L, T> {
     number: u64,
     label: L,
     /// The span of the caller that started the flight.
-    span: Option<trace::Context>,
+    span: Option<trace::TraceContext>,
     result: SharedResult<T>,
 }
 
 /// How a caller gets its value.
 #[derive(Debug)]
-pub(crate) enum Join<T> {
+pub(crate) enum FlightJoin<T> {
     /// `recheck` found the value.
     Landed(T),
     /// Another call started the work.
@@ -76,17 +76,17 @@ where
         recheck: impl FnOnce() -> Option<T>,
         label: impl FnOnce() -> L,
         work: impl FnOnce(FlightGuard<K, L, T>) -> W,
-    ) -> Join<T>
+    ) -> FlightJoin<T>
     where
         W: Future<Output = T> + Send + 'static,
     {
         let mut under_way = self.0.lock();
         if let Some(flight) = under_way.get(&key) {
             trace::wait_for(flight.span);
-            return Join::Joined(flight.result.clone());
+            return FlightJoin::Joined(flight.result.clone());
         }
         if let Some(value) = recheck() {
-            return Join::Landed(value);
+            return FlightJoin::Landed(value);
         }
         let (land, landed) = oneshot::channel();
         let result = landed.map(Result::ok).boxed().shared();
@@ -100,7 +100,7 @@ where
         tokio::spawn(trace::carry(work.map(|value| {
             let _ = land.send(value);
         })));
-        Join::Started(result)
+        FlightJoin::Started(result)
     }
 
     /// Cuts off the flights whose label `is_selected`. Callers that wait already still get their value; later callers
@@ -167,10 +167,10 @@ mod tests {
 
     use super::*;
 
-    async fn landed<T: Clone>(join: Join<T>) -> Option<T> {
+    async fn landed<T: Clone>(join: FlightJoin<T>) -> Option<T> {
         match join {
-            Join::Landed(value) => Some(value),
-            Join::Joined(result) | Join::Started(result) => result.await,
+            FlightJoin::Landed(value) => Some(value),
+            FlightJoin::Joined(result) | FlightJoin::Started(result) => result.await,
         }
     }
 
@@ -215,9 +215,9 @@ mod tests {
         };
         assert_eq!(landed(join(None, None)).await, None);
         let next = join(None, Some(7));
-        assert!(matches!(next, Join::Started(_)));
+        assert!(matches!(next, FlightJoin::Started(_)));
         assert_eq!(landed(next).await, Some(7));
-        assert!(matches!(join(Some(8), Some(9)), Join::Landed(8)));
+        assert!(matches!(join(Some(8), Some(9)), FlightJoin::Landed(8)));
     }
 
     #[tokio::test]
@@ -236,7 +236,7 @@ mod tests {
         assert_eq!(flights.supersede(|label| *label == "about y", || ()), 0);
         assert_eq!(flights.supersede(|label| *label == "about x", || ()), 1);
         let second = join(&second_gate);
-        assert!(matches!(second, Join::Started(_)));
+        assert!(matches!(second, FlightJoin::Started(_)));
         first_gate.notify_one();
         let (is_current, first_turn) = landed(first).await.unwrap();
         assert!(!is_current);

@@ -39,7 +39,7 @@ use crate::{
         error::BackendError,
         problem::{Path, Problems},
     },
-    flight::{FlightGuard, Flights, Join, wait::wait},
+    flight::{FlightGuard, FlightJoin, Flights, wait::wait},
 };
 
 /// How long a caller waits for the API server.
@@ -175,7 +175,13 @@ impl Reviews {
     }
 
     /// Joins the review of `token` that is under way, or starts one.
-    fn join(self: &Arc<Self>, about: About, token: &Compact<'_>, hash: TokenHash, deadline: Instant) -> Join<Answer> {
+    fn join(
+        self: &Arc<Self>,
+        about: About,
+        token: &Compact<'_>,
+        hash: TokenHash,
+        deadline: Instant,
+    ) -> FlightJoin<Answer> {
         let (reviews, expires) = (Arc::clone(self), token.expires());
         let token = token.whole();
         let recheck = || {

@@ -35,7 +35,7 @@ impl KindConfig for Vec<StepConfig> {
             return None;
         }
         let raw = context.raw.pointer("/backend/pipeline").unwrap_or(&Value::Null);
-        let first_with_items = if context.has_items { 0 } else { 1 };
+        let first_with_items = usize::from(!context.has_items);
         for (index, step) in self.iter().enumerate().skip(first_with_items) {
             if let Some(kind) = step.ignores_items() {
                 problems.warning(

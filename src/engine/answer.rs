@@ -31,7 +31,7 @@ use crate::{
         guard::Held,
         route::{ResolvedQuery, Route},
     },
-    flight::{Flights, Join, SharedResult},
+    flight::{FlightJoin, Flights, SharedResult},
     telemetry::metrics::Metrics,
 };
 
@@ -275,9 +275,9 @@ impl Engine {
         }
         let deadline = asked.query.deadline;
         let (landed, shared) = match self.join(asked, Wanted::Now) {
-            Join::Landed(landed) => (landed, true),
-            Join::Joined(result) => (wait(result, deadline).await, true),
-            Join::Started(result) => (wait(result, deadline).await, false),
+            FlightJoin::Landed(landed) => (landed, true),
+            FlightJoin::Joined(result) => (wait(result, deadline).await, true),
+            FlightJoin::Started(result) => (wait(result, deadline).await, false),
         };
         if shared {
             metrics.joined.inc();
@@ -289,7 +289,7 @@ impl Engine {
     }
 
     /// Joins the run that answers `asked`, or starts it.
-    fn join(&self, asked: &Arc<ResolvedQuery>, wanted: Wanted) -> Join<Landed> {
+    fn join(&self, asked: &Arc<ResolvedQuery>, wanted: Wanted) -> FlightJoin<Landed> {
         let route = &*asked.route;
         // In memory only: an answer from disk is never fresh, and the table of runs is locked meanwhile.
         let recheck = || {

@@ -4,7 +4,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::{
     domain::error::{BackendError, ErrorKind},
-    flight::Join,
+    flight::FlightJoin,
 };
 
 /// The result of the flight that `join` joins or starts, by `deadline`. If the flight's own, earlier deadline passed, joins
@@ -13,16 +13,16 @@ use crate::{
 /// # Errors
 /// The flight's error, or a timeout.
 pub(crate) async fn wait<T: Clone>(
-    join: impl Fn() -> Join<Result<T, BackendError>>,
+    join: impl Fn() -> FlightJoin<Result<T, BackendError>>,
     deadline: Instant,
 ) -> Result<T, BackendError> {
     let failed = || Err(BackendError::unavailable("asking it failed"));
     loop {
         let result = match join() {
-            Join::Landed(value) => return value,
+            FlightJoin::Landed(value) => return value,
             // The work has this caller's deadline, and its error says what was not done in time.
-            Join::Started(result) => return result.await.unwrap_or_else(failed),
-            Join::Joined(result) => result,
+            FlightJoin::Started(result) => return result.await.unwrap_or_else(failed),
+            FlightJoin::Joined(result) => result,
         };
         match timeout_at(deadline, result).await {
             Ok(Some(Err(error))) if error.kind == ErrorKind::Timeout && Instant::now() < deadline => {}

@@ -16,7 +16,7 @@ use tokio::task::futures::TaskLocalFuture;
 #[cfg(feature = "otlp")]
 pub(crate) use self::record::Value;
 pub(crate) use self::{
-    context::{Context, HEADER},
+    context::{HEADER, TraceContext},
     record::{Record, SpanKind},
     span::{Span, SpanContext},
     tracer::Tracer,
@@ -43,7 +43,7 @@ pub(crate) fn begin(kind: SpanKind, name: impl FnOnce() -> String) -> Span {
 }
 
 /// Notes that the present span waits for work of `other`, unless they are the same.
-pub(crate) fn wait_for(other: Option<Context>) {
+pub(crate) fn wait_for(other: Option<TraceContext>) {
     let Some(other) = other else { return };
     let _ = PLACE.try_with(|place| {
         if place.context() != other {

@@ -21,14 +21,14 @@ const ED25519: usize = 32;
 
 /// A key that verifies tokens.
 #[derive(Debug)]
-pub(crate) struct Key {
+pub(crate) struct VerificationKey {
     /// Its id, if it has one.
     pub(crate) id: Option<String>,
     algorithms: Vec<Algorithm>,
     material: DecodingKey,
 }
 
-impl Key {
+impl VerificationKey {
     /// The key of a set, for those of the `pinned` algorithms that fit.
     ///
     /// # Errors
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn a_pem_key_verifies_what_its_pair_signed() {
         let pair = KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
-        let key = Key::of_pem(&pair.public_key_pem(), &ALL).unwrap();
+        let key = VerificationKey::of_pem(&pair.public_key_pem(), &ALL).unwrap();
         let token = signed(&pair, "EdDSA");
         let compact = Compact::parse(token.as_bytes()).unwrap();
         assert!(key.verifies(&compact, Algorithm::EdDSA));
@@ -175,10 +175,10 @@ mod tests {
             (pair.serialize_pem(), "holds no public key"),
             (garbage, "that can be read"),
         ] {
-            let why = Key::of_pem(&pem, &ALL).unwrap_err();
+            let why = VerificationKey::of_pem(&pem, &ALL).unwrap_err();
             assert!(why.contains(says), "{why}");
         }
-        let why = Key::of_pem(&pair.public_key_pem(), &[Algorithm::RS256]).unwrap_err();
+        let why = VerificationKey::of_pem(&pair.public_key_pem(), &[Algorithm::RS256]).unwrap_err();
         assert_eq!(why, "it fits none of the `algorithms`");
     }
 
@@ -190,7 +190,7 @@ mod tests {
         let of = |more: Value| {
             let mut jwk = json!({"kty": "EC", "crv": "P-256", "x": x, "y": y});
             jwk.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-            Key::of_jwk(&jwk, &ALL).map(|key| key.algorithms)
+            VerificationKey::of_jwk(&jwk, &ALL).map(|key| key.algorithms)
         };
         for good in [json!({}), json!({"use": "sig", "alg": "ES256", "kid": "k"}), json!({"key_ops": ["verify"]})] {
             assert_eq!(of(good), Ok(vec![Algorithm::ES256]));
@@ -211,12 +211,14 @@ mod tests {
             let why = of(bad.clone()).unwrap_err();
             assert!(why.contains(says), "{bad}: {why}");
         }
-        assert!(Key::of_jwk(&json!("key"), &ALL).is_err());
+        assert!(VerificationKey::of_jwk(&json!("key"), &ALL).is_err());
     }
 
     #[test]
     fn a_secret_is_at_least_as_long_as_the_hash() {
-        let of = |length: usize, algorithm| Key::of_secret(&Secret::from("x".repeat(length)), &[algorithm]).err();
+        let of = |length: usize, algorithm| {
+            VerificationKey::of_secret(&Secret::from("x".repeat(length)), &[algorithm]).err()
+        };
         for (algorithm, least) in [(Algorithm::HS256, 32), (Algorithm::HS384, 48), (Algorithm::HS512, 64)] {
             assert_eq!(of(least, algorithm), None);
             let why = of(least - 1, algorithm).unwrap();

@@ -19,7 +19,7 @@ use crate::{
         error::BackendError,
         problem::{Path, Problems},
     },
-    flight::{FlightGuard, Flights, Join, wait::wait},
+    flight::{FlightGuard, FlightJoin, Flights, wait::wait},
     telemetry::metrics::KeySetMetrics,
 };
 
@@ -169,7 +169,7 @@ impl Keys {
     /// Joins the fetch under way, or starts one unless `recheck` has a result.
     async fn fetch(self: &Arc<Self>, recheck: impl Fn() -> Option<Fetched>) -> Fetched {
         let deadline = Instant::now() + PATIENCE;
-        let join = || -> Join<Fetched> {
+        let join = || -> FlightJoin<Fetched> {
             let keys = Arc::clone(self);
             let work = move |seat: FlightGuard<_, _, _>| async move {
                 let fetched = match &keys.source {

@@ -4,7 +4,7 @@ use jsonwebtoken::Algorithm;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::{compact::Compact, key::Key};
+use super::{compact::Compact, key::VerificationKey};
 use crate::domain::{
     document::{excerpt, parse},
     secret::Secret,
@@ -15,7 +15,7 @@ const MAX_KEYS: usize = 256;
 
 /// A set of an issuer's keys.
 pub(crate) struct KeySet {
-    keys: Vec<Key>,
+    keys: Vec<VerificationKey>,
     /// The hash of the bytes of the set, for noticing changes.
     digest: [u8; 32],
     /// The keys that cannot be used, and why.
@@ -49,7 +49,7 @@ impl KeySet {
         for (index, jwk) in listed.iter().enumerate() {
             let name = jwk.get("kid").and_then(Value::as_str);
             let shown = name.map_or_else(|| index.to_string(), |name| format!("`{}`", excerpt(name.as_bytes(), 80)));
-            match Key::of_jwk(jwk, pinned) {
+            match VerificationKey::of_jwk(jwk, pinned) {
                 Ok(key) => keys.push(key),
                 Err(why) => unusable.push(format!("key {shown}: {why}")),
             }
@@ -66,7 +66,7 @@ impl KeySet {
     /// # Errors
     /// When it cannot be used.
     pub(crate) fn of_pem(pem: &str, pinned: &[Algorithm]) -> Result<Self, String> {
-        Ok(Self::of_one(Key::of_pem(pem, pinned)?, pem.as_bytes()))
+        Ok(Self::of_one(VerificationKey::of_pem(pem, pinned)?, pem.as_bytes()))
     }
 
     /// The shared secret.
@@ -74,10 +74,10 @@ impl KeySet {
     /// # Errors
     /// When it cannot be used.
     pub(crate) fn of_secret(secret: &Secret, pinned: &[Algorithm]) -> Result<Self, String> {
-        Ok(Self::of_one(Key::of_secret(secret, pinned)?, secret.expose().as_bytes()))
+        Ok(Self::of_one(VerificationKey::of_secret(secret, pinned)?, secret.expose().as_bytes()))
     }
 
-    fn of_one(key: Key, source: &[u8]) -> Self {
+    fn of_one(key: VerificationKey, source: &[u8]) -> Self {
         Self { keys: vec![key], digest: Sha256::digest(source).into(), unusable: Vec::new() }
     }
 
@@ -85,7 +85,8 @@ impl KeySet {
     /// with every key.
     pub(crate) fn verify(&self, token: &Compact<'_>, algorithm: Algorithm) -> SignatureCheck {
         let named = token.key_id();
-        let may_have_signed = |key: &&Key| named.is_none() || key.id.is_none() || key.id.as_deref() == named;
+        let may_have_signed =
+            |key: &&VerificationKey| named.is_none() || key.id.is_none() || key.id.as_deref() == named;
         if self.keys.iter().filter(may_have_signed).any(|key| key.verifies(token, algorithm)) {
             return SignatureCheck::Genuine;
         }

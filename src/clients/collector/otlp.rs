@@ -11,7 +11,7 @@ use opentelemetry_proto::tonic::{
 use prost::Message as _;
 
 use super::exporter::Encoder;
-use crate::telemetry::trace::{Context, Record, SpanKind, Value};
+use crate::telemetry::trace::{Record, SpanKind, TraceContext, Value};
 
 /// OTLP over HTTP, binary.
 pub(crate) const ENCODER: Encoder = Encoder { content_type: "application/x-protobuf", encode, refused };
@@ -70,7 +70,7 @@ const fn kind(kind: SpanKind) -> span::SpanKind {
     }
 }
 
-fn link(to: Context) -> span::Link {
+fn link(to: TraceContext) -> span::Link {
     span::Link {
         trace_id: to.trace().into(),
         span_id: to.span().into(),

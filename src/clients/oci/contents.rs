@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::{
     Digest,
     lookup::vouched_for,
-    manifest::{Annotations, ImageConfig, Manifest, Platform},
+    manifest::{Annotations, Manifest, OciImageConfig, Platform},
     registry::{Registry, RegistryRequest},
 };
 use crate::{
@@ -151,11 +151,11 @@ impl Registry {
         repository: &str,
         digest: &Digest,
         deadline: Instant,
-    ) -> Result<ImageConfig, BackendError> {
+    ) -> Result<OciImageConfig, BackendError> {
         let within = |error: BackendError| error.within(format_args!("the image configuration {digest}"));
         let reply = self.blob(repository, digest.as_str(), deadline).await.map_err(within)?;
         check(digest, &Digest::of(&reply.body))?;
-        ImageConfig::parse(&reply.body).map_err(|error| within(BackendError::invalid_output(error)))
+        OciImageConfig::parse(&reply.body).map_err(|error| within(BackendError::invalid_output(error)))
     }
 }
 

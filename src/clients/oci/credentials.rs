@@ -25,7 +25,7 @@ const HELPER_LIFE: Duration = Duration::from_mins(5);
 
 /// A credential for a registry.
 #[derive(Debug, Clone)]
-pub enum Credential {
+pub enum RegistryCredential {
     /// User name and password.
     Password {
         /// The user.
@@ -37,7 +37,7 @@ pub enum Credential {
     Identity(Secret),
 }
 
-impl Credential {
+impl RegistryCredential {
     /// The value of an `Authorization` header. `None` for an identity token.
     #[must_use]
     pub(crate) fn basic(&self) -> Option<Secret> {
@@ -63,7 +63,7 @@ pub(crate) struct Credentials {
     file: Option<PathBuf>,
     allowed_helpers: Vec<String>,
     read: Mutex<Option<Read>>,
-    helped: tokio::sync::Mutex<Option<(String, Instant, Credential)>>,
+    helped: tokio::sync::Mutex<Option<(String, Instant, RegistryCredential)>>,
 }
 
 /// The content of a file, and what shows that the file has not changed.
@@ -90,7 +90,7 @@ impl Credentials {
         registry: &str,
         repository: &str,
         afresh: bool,
-    ) -> Result<Option<Credential>, BackendError> {
+    ) -> Result<Option<RegistryCredential>, BackendError> {
         let Some(file) = &self.file else { return Ok(None) };
         let config = self.config(file, afresh)?;
         let Some(name) = config.helper(registry) else {

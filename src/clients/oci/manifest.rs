@@ -63,7 +63,7 @@ pub struct Platform {
 
 /// The parts of an image's configuration that matter here.
 #[derive(Debug, Clone, Deserialize)]
-pub struct ImageConfig {
+pub struct OciImageConfig {
     /// When it was built (RFC 3339), if that is given.
     pub(crate) created: Option<String>,
     os: Option<String>,
@@ -125,7 +125,7 @@ impl Manifest {
     }
 }
 
-impl ImageConfig {
+impl OciImageConfig {
     /// Reads a configuration's bytes.
     ///
     /// # Errors
@@ -204,7 +204,7 @@ mod tests {
         for bad in ["<html>", "[2,null,null,null,null,null]", r#"{"schemaVersion":2,"a":1,"a":2}"#] {
             assert!(Manifest::parse(bad.as_bytes()).is_err(), "{bad}");
         }
-        assert!(ImageConfig::parse(br#"[null,"linux","amd64",null,null]"#).is_err());
+        assert!(OciImageConfig::parse(br#"[null,"linux","amd64",null,null]"#).is_err());
     }
 
     #[test]

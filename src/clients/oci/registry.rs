@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::{
     challenge::Challenge,
-    credentials::{Credential, Credentials},
+    credentials::{Credentials, RegistryCredential},
     manifest,
     token::{Purpose, RegistryTokens, TokenPass, sensitive},
 };
@@ -194,7 +194,7 @@ impl Registry {
         &self,
         question: &RegistryRequest<'_>,
         pass: Option<&TokenPass>,
-        credential: Option<&Credential>,
+        credential: Option<&RegistryCredential>,
         deadline: Instant,
     ) -> Result<Reply, BackendError> {
         let mut headers = HeaderMap::new();
@@ -213,7 +213,7 @@ impl Registry {
         &self,
         challenge: &Challenge,
         question: &RegistryRequest<'_>,
-        credential: &mut Option<Credential>,
+        credential: &mut Option<RegistryCredential>,
         deadline: Instant,
     ) -> Result<TokenPass, BackendError> {
         let scope = question.scope();
@@ -234,12 +234,12 @@ impl Registry {
         &self,
         challenge: &Challenge,
         scope: &str,
-        credential: Option<&Credential>,
+        credential: Option<&RegistryCredential>,
         deadline: Instant,
     ) -> Result<TokenPass, BackendError> {
         let denied = |why: String| BackendError::new(ErrorKind::Denied, why);
         let Some(purpose) = self.purpose(challenge, scope)? else {
-            let basic = credential.and_then(Credential::basic).ok_or_else(|| {
+            let basic = credential.and_then(RegistryCredential::basic).ok_or_else(|| {
                 denied("it wants a user name and password; set `dockerConfig` for it under `registries`".to_owned())
             })?;
             return Ok(TokenPass { authorization: sensitive(basic.expose())?, was_kept: false });
@@ -255,18 +255,18 @@ impl Registry {
         purpose.map(Some).map_err(|why| BackendError::new(ErrorKind::Denied, why))
     }
 
-    fn account(&self, credential: Option<&Credential>) -> Arc<str> {
+    fn account(&self, credential: Option<&RegistryCredential>) -> Arc<str> {
         let user = match credential {
-            Some(Credential::Password { username, .. }) => username.as_str(),
-            Some(Credential::Identity(_)) => "<identity>",
+            Some(RegistryCredential::Password { username, .. }) => username.as_str(),
+            Some(RegistryCredential::Identity(_)) => "<identity>",
             None => "<anonymous>",
         };
         Arc::from(format!("{} {user}", self.name))
     }
 }
 
-fn fingerprint(credential: Option<&Credential>) -> Option<[u8; 32]> {
-    credential.map(Credential::fingerprint)
+fn fingerprint(credential: Option<&RegistryCredential>) -> Option<[u8; 32]> {
+    credential.map(RegistryCredential::fingerprint)
 }
 
 /// The challenge in `reply`. It is read from each answer, since the scope depends on it.

@@ -12,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 use url::form_urlencoded;
 
-use super::credentials::Credential;
+use super::credentials::RegistryCredential;
 use crate::{
     clients::outbound::{Call, HttpClient, check_link},
     domain::{
@@ -81,13 +81,13 @@ impl Purpose {
         Ok(Self { realm, service, scope })
     }
 
-    fn key(&self, credential: Option<&Credential>) -> TokenKey {
+    fn key(&self, credential: Option<&RegistryCredential>) -> TokenKey {
         let mut hash = Sha256::new();
         for part in [self.realm.as_str(), self.service.as_deref().unwrap_or_default(), &self.scope] {
             hash.update(part.len().to_le_bytes());
             hash.update(part);
         }
-        hash.update(credential.map(Credential::fingerprint).unwrap_or_default());
+        hash.update(credential.map(RegistryCredential::fingerprint).unwrap_or_default());
         hash.finalize().into()
     }
 }
@@ -100,7 +100,7 @@ impl RegistryTokens {
     pub(crate) async fn get(
         &self,
         purpose: Purpose,
-        credential: Option<Credential>,
+        credential: Option<RegistryCredential>,
         line: &Arc<HttpClient>,
         deadline: Instant,
     ) -> Result<TokenPass, BackendError> {
@@ -131,7 +131,7 @@ impl RegistryTokens {
     }
 
     /// Drops the token for `purpose`, unless it is already another one than `refused`.
-    pub(crate) fn forget(&self, purpose: &Purpose, credential: Option<&Credential>, refused: &HeaderValue) {
+    pub(crate) fn forget(&self, purpose: &Purpose, credential: Option<&RegistryCredential>, refused: &HeaderValue) {
         let mut kept = self.kept.lock();
         let key = purpose.key(credential);
         if kept.get(&key).is_some_and(|token| token.authorization == *refused) {
@@ -148,7 +148,7 @@ fn kept(kept: &Mutex<HashMap<TokenKey, Token>>, key: &TokenKey) -> Option<Header
 
 async fn buy(
     purpose: &Purpose,
-    credential: Option<&Credential>,
+    credential: Option<&RegistryCredential>,
     line: &HttpClient,
     deadline: Instant,
 ) -> Result<(HeaderValue, Duration), BackendError> {
@@ -156,7 +156,7 @@ async fn buy(
     let service = purpose.service.iter().map(|service| ("service", service.as_str()));
     let mut secret = None;
     let call = match credential {
-        Some(Credential::Identity(token)) => {
+        Some(RegistryCredential::Identity(token)) => {
             let with = [("grant_type", "refresh_token"), ("client_id", "appset-gateway")];
             let form =
                 service.chain([("scope", &*purpose.scope)]).chain(with).chain([("refresh_token", token.expose())]);
@@ -166,12 +166,12 @@ async fn buy(
             let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, kind)]);
             Call { method: Method::POST, headers, body: Some(body.into()), ..call }
         }
-        Some(Credential::Password { .. }) | None => {
+        Some(RegistryCredential::Password { .. }) | None => {
             let mut call = call;
             // Several scopes are several parameters here, and one parameter above.
             let scopes = purpose.scope.split_ascii_whitespace().map(|scope| ("scope", scope));
             call.url.query_pairs_mut().extend_pairs(service).extend_pairs(scopes);
-            if let Some(basic) = credential.and_then(Credential::basic) {
+            if let Some(basic) = credential.and_then(RegistryCredential::basic) {
                 call.headers.insert(header::AUTHORIZATION, sensitive(basic.expose())?);
             }
             call

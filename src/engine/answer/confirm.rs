@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 
 use super::{Engine, Wanted, admin_ops::live, wait};
-use crate::{engine::route::RouteTable, flight::Join};
+use crate::{engine::route::RouteTable, flight::FlightJoin};
 
 /// How many confirmations are under way at once, at most.
 const AT_ONCE: usize = 16;
@@ -36,7 +36,7 @@ impl Engine {
             }
             let Ok(permit) = Arc::clone(&self.confirmations.0).try_acquire_owned() else { return };
             let deadline = asked.query.deadline;
-            if let Join::Started(result) = self.join(&Arc::new(asked), Wanted::Since(held.asked_at)) {
+            if let FlightJoin::Started(result) = self.join(&Arc::new(asked), Wanted::Since(held.asked_at)) {
                 tokio::spawn(async move {
                     let _permit = permit;
                     // The run records its own result.

@@ -23,7 +23,7 @@ use proptest::{
 
 use self::{
     rules::{BRANCHES, COMMITS, ROUTES},
-    source::{Fault, Says},
+    source::{Says, SourceFault},
     stage::Stage,
     world::World,
 };
@@ -106,14 +106,14 @@ fn which() -> impl Strategy<Value = Which> {
 
 fn says() -> impl Strategy<Value = Says> {
     let fault = select(vec![
-        Fault::Unavailable,
-        Fault::Timeout,
-        Fault::Throttled,
-        Fault::ThrottledFor(30),
-        Fault::ThrottledFor(3600),
-        Fault::Denied,
-        Fault::InvalidInput,
-        Fault::InvalidOutput,
+        SourceFault::Unavailable,
+        SourceFault::Timeout,
+        SourceFault::Throttled,
+        SourceFault::ThrottledFor(30),
+        SourceFault::ThrottledFor(3600),
+        SourceFault::Denied,
+        SourceFault::InvalidInput,
+        SourceFault::InvalidOutput,
     ]);
     let lasting = prop_oneof![6 => Just(None), 1 => select(vec![Some(5), Some(600)])];
     prop_oneof![

@@ -11,7 +11,7 @@ use crate::{
         cache::{Freshness, Key, Listed},
         route::RouteTable,
     },
-    flight::Join,
+    flight::FlightJoin,
 };
 
 /// How many questions are asked in a second, at most.
@@ -58,8 +58,8 @@ impl Engine {
         let Some(asked) = live(routes, &answer.question) else { return false };
         let deadline = asked.query.deadline;
         match self.join(&Arc::new(asked), Wanted::Since(answer.asked_at)) {
-            Join::Landed(landed) => landed.is_ok(),
-            Join::Joined(result) | Join::Started(result) => wait(result, deadline).await.is_ok(),
+            FlightJoin::Landed(landed) => landed.is_ok(),
+            FlightJoin::Joined(result) | FlightJoin::Started(result) => wait(result, deadline).await.is_ok(),
         }
     }
 }

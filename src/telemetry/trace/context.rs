@@ -16,13 +16,13 @@ const LENGTH: usize = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".
 
 /// A span's ids: `00-<trace>-<span>-<flags>`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Context {
+pub(crate) struct TraceContext {
     trace: u128,
     span: u64,
     flags: u8,
 }
 
-impl Context {
+impl TraceContext {
     /// The first span of a new trace.
     #[must_use]
     pub(crate) fn new(is_sampled: bool) -> Self {
@@ -91,7 +91,7 @@ impl Context {
     }
 }
 
-impl fmt::Display for Context {
+impl fmt::Display for TraceContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "00-{:032x}-{:016x}-{:02x}", self.trace, self.span, self.flags)
     }
@@ -142,7 +142,7 @@ mod tests {
             ("no_ascii", format!("00-{TRACE}-{SPAN}-é")),
             ("long", "0".repeat(10_000)),
         ] {
-            assert_eq!(Context::parse(&header), None, "{case}");
+            assert_eq!(TraceContext::parse(&header), None, "{case}");
         }
     }
 
@@ -157,28 +157,28 @@ mod tests {
             (format!("cc-{TRACE}-{SPAN}-01"), format!("00-{TRACE}-{SPAN}-01")),
             (format!("cc-{TRACE}-{SPAN}-01-what-the-future-will-be-like"), format!("00-{TRACE}-{SPAN}-01")),
         ] {
-            assert_eq!(Context::parse(&header).unwrap().to_string(), passed, "{header}");
+            assert_eq!(TraceContext::parse(&header).unwrap().to_string(), passed, "{header}");
         }
     }
 
     #[test]
     fn two_headers_are_none() {
-        let (one, other) = (Context::new(true), Context::new(true));
-        let headers = |all: &[Context]| -> HeaderMap {
+        let (one, other) = (TraceContext::new(true), TraceContext::new(true));
+        let headers = |all: &[TraceContext]| -> HeaderMap {
             all.iter().map(|context| (HEADER, context.to_header().unwrap())).collect()
         };
-        assert_eq!(Context::of(&headers(&[one])), Some(one));
+        assert_eq!(TraceContext::of(&headers(&[one])), Some(one));
         let mut both = headers(&[one]);
         both.append(HEADER, other.to_header().unwrap());
-        assert_eq!(Context::of(&both), None);
-        assert_eq!(Context::of(&headers(&[])), None);
+        assert_eq!(TraceContext::of(&both), None);
+        assert_eq!(TraceContext::of(&headers(&[])), None);
     }
 
     #[test]
     fn new_ids_are_of_the_form_that_is_read() {
         for is_sampled in [true, false] {
-            let root = Context::new(is_sampled);
-            assert_eq!((root.is_sampled(), Context::parse(&root.to_string())), (is_sampled, Some(root)));
+            let root = TraceContext::new(is_sampled);
+            assert_eq!((root.is_sampled(), TraceContext::parse(&root.to_string())), (is_sampled, Some(root)));
             let child = root.child();
             assert_eq!((child.trace(), child.flags()), (root.trace(), root.flags()));
             assert_ne!(child.span(), root.span());

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use super::Context;
+use super::TraceContext;
 
 /// The side of a conversation that a span is on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,9 +62,9 @@ impl From<usize> for Value {
 #[cfg_attr(not(feature = "otlp"), expect(dead_code, reason = "only `collector::otlp` reads all of it"))]
 pub(crate) struct Record {
     /// Its ids.
-    pub(crate) context: Context,
+    pub(crate) context: TraceContext,
     /// The parent span, unless this is the first span of its trace.
-    pub(crate) parent: Option<Context>,
+    pub(crate) parent: Option<TraceContext>,
     /// Whether the parent belongs to another program.
     pub(crate) is_entry: bool,
     /// The name of the work. It does not depend on the caller or the parameters.
@@ -78,7 +78,7 @@ pub(crate) struct Record {
     /// Attributes, by OpenTelemetry's names where there are some.
     pub(crate) attributes: Vec<(&'static str, Value)>,
     /// Spans of other work that it waits for.
-    pub(crate) links: Vec<Context>,
+    pub(crate) links: Vec<TraceContext>,
     /// Whether it failed.
     pub(crate) is_failed: bool,
     started: Instant,
@@ -87,8 +87,8 @@ pub(crate) struct Record {
 impl Record {
     /// A span that begins now.
     pub(super) fn begin(
-        context: Context,
-        parent: Option<Context>,
+        context: TraceContext,
+        parent: Option<TraceContext>,
         is_entry: bool,
         kind: SpanKind,
         name: String,
@@ -120,7 +120,7 @@ impl Record {
     }
 
     /// Notes that it waits for the work of `other`.
-    pub(super) fn link(&mut self, other: Context) {
+    pub(super) fn link(&mut self, other: TraceContext) {
         self.links.push(other);
     }
 

@@ -6,12 +6,12 @@ use futures_util::future::Either;
 use parking_lot::Mutex;
 use tokio::task::futures::TaskLocalFuture;
 
-use super::{Context, PLACE, Record, SpanKind, at, tracer::Recorder};
+use super::{PLACE, Record, SpanKind, TraceContext, at, tracer::Recorder};
 
 /// A place in a trace: a span of the gateway or of the caller.
 #[derive(Clone)]
 pub(crate) struct SpanContext {
-    context: Context,
+    context: TraceContext,
     /// The record of a span of the gateway.
     open: Option<Arc<Open>>,
 }
@@ -24,7 +24,7 @@ struct Open {
 
 impl SpanContext {
     /// The context of the caller, when no spans of the gateway are collected.
-    pub(super) const fn passing(context: Context) -> Self {
+    pub(super) const fn passing(context: TraceContext) -> Self {
         Self { context, open: None }
     }
 
@@ -36,7 +36,7 @@ impl SpanContext {
 
     /// Its ids.
     #[must_use]
-    pub(crate) const fn context(&self) -> Context {
+    pub(crate) const fn context(&self) -> TraceContext {
         self.context
     }
 

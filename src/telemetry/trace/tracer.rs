@@ -4,7 +4,7 @@ use http::HeaderMap;
 use prometheus::IntCounter;
 use tokio::sync::mpsc;
 
-use super::{Context, Record, Span, SpanContext, SpanKind};
+use super::{Record, Span, SpanContext, SpanKind, TraceContext};
 
 /// Counts spans that were dropped because the queue was full.
 pub(crate) type Losses = IntCounter;
@@ -42,9 +42,9 @@ impl Tracer {
 
     /// The span of a request with `headers`. If its trace is not kept here, the context of the caller.
     pub(crate) fn request(&self, headers: &HeaderMap, name: impl FnOnce() -> String) -> Span {
-        let parent = Context::of(headers);
+        let parent = TraceContext::of(headers);
         let Some(recorder) = &self.recorder else { return Span(parent.map(SpanContext::passing)) };
-        let context = parent.map_or_else(|| Context::new(fastrand::f64() < self.sample), Context::child);
+        let context = parent.map_or_else(|| TraceContext::new(fastrand::f64() < self.sample), TraceContext::child);
         if !context.is_sampled() {
             // Outgoing requests then belong to the caller's span.
             return Span(Some(SpanContext::passing(parent.unwrap_or(context))));
@@ -67,7 +67,7 @@ mod tests {
         (Tracer::new(queue, losses.clone(), sample), records, losses)
     }
 
-    fn asked_by(context: Context) -> HeaderMap {
+    fn asked_by(context: TraceContext) -> HeaderMap {
         HeaderMap::from_iter([(HEADER, context.to_header().unwrap())])
     }
 
@@ -78,7 +78,7 @@ mod tests {
     #[tokio::test]
     async fn spans_know_what_they_are_part_of() {
         let (tracer, mut records, _) = tracer(10, 0.0);
-        let asking = Context::new(true);
+        let asking = TraceContext::new(true);
         let request = tracer.request(&asked_by(asking), name);
         let place = request.place().unwrap().context();
         let inner = request.instrument(async {
@@ -100,8 +100,8 @@ mod tests {
         for (sample, asking, is_kept) in [
             (1.0, None, true),
             (0.0, None, false),
-            (0.0, Some(Context::new(true)), true),
-            (1.0, Some(Context::new(false)), false),
+            (0.0, Some(TraceContext::new(true)), true),
+            (1.0, Some(TraceContext::new(false)), false),
         ] {
             let (tracer, mut records, _) = tracer(10, sample);
             let headers = asking.map(asked_by).unwrap_or_default();
@@ -122,7 +122,7 @@ mod tests {
     async fn without_a_collector_ids_pass_through() {
         let tracer = Tracer::default();
         assert!(tracer.request(&HeaderMap::new(), || unreachable!()).place().is_none());
-        let asking = Context::new(true);
+        let asking = TraceContext::new(true);
         let request = tracer.request(&asked_by(asking), || unreachable!());
         let seen = request.instrument(async {
             assert!(trace::begin(SpanKind::Client, || unreachable!()).place().is_none());
@@ -144,7 +144,7 @@ mod tests {
     #[tokio::test]
     async fn a_span_is_linked_to_others_and_not_to_itself() {
         let (tracer, mut records, _) = tracer(2, 1.0);
-        let (request, other) = (tracer.request(&HeaderMap::new(), name), Context::new(true));
+        let (request, other) = (tracer.request(&HeaderMap::new(), name), TraceContext::new(true));
         request.enter(|| [None, Some(other), trace::current().map(|place| place.context())].map(trace::wait_for));
         drop(request);
         assert_eq!(records.recv().await.unwrap().links, [other]);

@@ -5,9 +5,9 @@ use appset_gateway::{
         oci::{
             Missing, Reference,
             challenge::Challenge,
-            credentials::{Credential, DockerConfig},
+            credentials::{DockerConfig, RegistryCredential},
             lookup::missing,
-            manifest::{ImageConfig, Manifest},
+            manifest::{Manifest, OciImageConfig},
             token::Purpose,
         },
         outbound::Reply,
@@ -94,10 +94,10 @@ fn covers(key: &str, registry: &str) -> bool {
 }
 
 /// Whether `entry` holds `credential`.
-fn holds(entry: &Value, credential: &Credential) -> bool {
+fn holds(entry: &Value, credential: &RegistryCredential) -> bool {
     match credential {
-        Credential::Identity(token) => entry["identitytoken"] == *token.expose(),
-        Credential::Password { username, password } => {
+        RegistryCredential::Identity(token) => entry["identitytoken"] == *token.expose(),
+        RegistryCredential::Password { username, password } => {
             let decode = |auth: &str| STANDARD.decode(auth.trim()).ok();
             let pair = format!("{username}:{}", password.expose()).into_bytes();
             let is_decoded =
@@ -155,7 +155,7 @@ pub fn registry_answer(data: &[u8]) {
         }
         Err(error) => is_one_line(&error),
     }
-    match ImageConfig::parse(data) {
+    match OciImageConfig::parse(data) {
         Ok(config) => assert!(config.platform().is_none_or(|platform| !platform.to_string().is_empty())),
         Err(error) => is_one_line(&error),
     }

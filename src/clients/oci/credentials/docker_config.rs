@@ -6,7 +6,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::Deserialize;
 use zeroize::Zeroizing;
 
-use super::Credential;
+use super::RegistryCredential;
 use crate::{clients::oci::reference::canonical_registry, domain::secret::Secret, file};
 
 /// The parts of a Docker `config.json` that concern registries.
@@ -80,13 +80,13 @@ impl DockerConfig {
     ///
     /// # Errors
     /// When its entry cannot be parsed.
-    pub fn find(&self, registry: &str, repository: &str) -> Result<Option<Credential>, String> {
+    pub fn find(&self, registry: &str, repository: &str) -> Result<Option<RegistryCredential>, String> {
         let Some((key, entry)) = self.entry(registry, repository) else { return Ok(None) };
         if let Some(token) = entry.identitytoken.as_ref().filter(|token| !token.expose().is_empty()) {
-            return Ok(Some(Credential::Identity(token.clone())));
+            return Ok(Some(RegistryCredential::Identity(token.clone())));
         }
         if let (Some(username), Some(password)) = (&entry.username, &entry.password) {
-            return Ok(Some(Credential::Password { username: username.clone(), password: password.clone() }));
+            return Ok(Some(RegistryCredential::Password { username: username.clone(), password: password.clone() }));
         }
         let Some(encoded) = &entry.auth else { return Ok(None) };
         let decoded = STANDARD.decode(encoded.expose().trim()).map(Zeroizing::new).ok();
@@ -96,7 +96,7 @@ impl DockerConfig {
             .ok_or_else(|| format!("`auth` of {key} is not base64 of `user:password`"))?;
         // Docker pads passwords with zero bytes.
         let password = Secret::from(password.trim_end_matches('\0').to_owned());
-        Ok(Some(Credential::Password { username: username.to_owned(), password }))
+        Ok(Some(RegistryCredential::Password { username: username.to_owned(), password }))
     }
 
     /// The best entry: the longest path wins, then a host without a pattern, then the longest host.
@@ -156,8 +156,8 @@ mod tests {
     fn user(config: &Value, registry: &str, repository: &str) -> Option<String> {
         let config: DockerConfig = serde_json::from_value(config.clone()).unwrap();
         config.find(registry, repository).unwrap().map(|credential| match credential {
-            Credential::Password { username, .. } => username,
-            Credential::Identity(token) => format!("identity {}", token.expose()),
+            RegistryCredential::Password { username, .. } => username,
+            RegistryCredential::Identity(token) => format!("identity {}", token.expose()),
         })
     }
 

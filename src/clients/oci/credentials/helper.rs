@@ -5,7 +5,7 @@ use std::{process::Stdio, time::Duration};
 use serde::Deserialize;
 use tokio::{io::AsyncWriteExt, process::Command, time::timeout};
 
-use super::Credential;
+use super::RegistryCredential;
 use crate::domain::secret::Secret;
 
 /// How long a helper may take.
@@ -26,7 +26,7 @@ struct HelperAnswer {
 ///
 /// # Errors
 /// When the helper gives no clear answer. Its output may be the secret, so no message quotes it.
-pub(super) async fn ask(name: &str, registry: &str) -> Result<Option<Credential>, String> {
+pub(super) async fn ask(name: &str, registry: &str) -> Result<Option<RegistryCredential>, String> {
     let program = format!("docker-credential-{name}");
     // Docker's name for its own registry.
     let server = if registry == "docker.io" { "https://index.docker.io/v1/" } else { registry };
@@ -58,8 +58,8 @@ pub(super) async fn ask(name: &str, registry: &str) -> Result<Option<Credential>
     let answer: HelperAnswer = serde_json::from_slice(&output.stdout)
         .map_err(|_| format!("the credential helper `{program}` printed no credential for {registry}"))?;
     Ok(Some(if answer.username == IDENTITY {
-        Credential::Identity(answer.secret)
+        RegistryCredential::Identity(answer.secret)
     } else {
-        Credential::Password { username: answer.username, password: answer.secret }
+        RegistryCredential::Password { username: answer.username, password: answer.secret }
     }))
 }

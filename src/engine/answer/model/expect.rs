@@ -49,7 +49,7 @@ impl Got {
 
 /// What is known when somebody asks.
 #[derive(Debug, Clone)]
-pub(crate) struct Before {
+pub(crate) struct StateBefore {
     pub(crate) asked: Asked,
     pub(crate) at: Timestamp,
     pub(crate) worth: Worth,
@@ -57,7 +57,7 @@ pub(crate) struct Before {
     resting: Option<&'static str>,
 }
 
-impl Before {
+impl StateBefore {
     pub(crate) fn new(oracle: &Oracle, asked: Asked, at: Timestamp) -> Self {
         let slot = Slot::Own(asked);
         let (worth, known) = (oracle.own_worth(asked, at), oracle.known.get(&slot).cloned());

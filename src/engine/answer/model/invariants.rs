@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{
     judgement::{Believed, Judgement},
     rules::{Asked, Slot},
-    source::{AnswerSource, Ended, Ran},
+    source::{ModelSource, Ran, RunEnd},
 };
 use crate::{
     domain::clock::Timestamp,
@@ -25,15 +25,15 @@ enum Event {
 
 /// Who holds the engine to the invariants.
 #[derive(Debug, Default)]
-pub(crate) struct Watch {
+pub(crate) struct InvariantWatch {
     accepted: BTreeMap<Slot, Ran>,
     events: BTreeMap<Slot, Vec<Event>>,
 }
 
-impl Watch {
+impl InvariantWatch {
     /// A run ended.
     pub(crate) fn ended(&mut self, ran: &Ran) {
-        if let (Some(_), Some((at, Ended::Said))) = (ran.names(), ran.ended) {
+        if let (Some(_), Some((at, RunEnd::Said))) = (ran.names(), ran.ended) {
             self.events.entry(ran.asked.lineage()).or_default().push(Event::Said(ran.clone(), at));
         }
     }
@@ -59,7 +59,7 @@ impl Watch {
         &mut self,
         lineage: Slot,
         entry: &Entry,
-        source: &AnswerSource,
+        source: &ModelSource,
         is_current: bool,
     ) -> Result<Option<&'static str>, String> {
         let ran = whole(lineage.asked(), entry, source)?;
@@ -85,14 +85,14 @@ impl Watch {
 
 /// I1 and I2: `entry` is a whole answer that the source once gave to this question, or to one of its lineage; and the
 /// empty list only if it had proof. The run that gave it.
-pub(crate) fn whole(asked: Asked, entry: &Entry, source: &AnswerSource) -> Result<Ran, String> {
+pub(crate) fn whole(asked: Asked, entry: &Entry, source: &ModelSource) -> Result<Ran, String> {
     let from = Asked::of(&entry.question.open().parameters);
     if from.lineage() != asked.lineage() {
         return Err(format!("I1: {asked:?} is answered with what was said of {from:?}"));
     }
     let body: Value = serde_json::from_slice(entry.encoded.body()).map_err(|error| format!("I1: {error}"))?;
     let gave = |ran: &Ran| {
-        let is_that_run = ran.asked == from && ran.ended == Some((entry.stored_at, Ended::Said));
+        let is_that_run = ran.asked == from && ran.ended == Some((entry.stored_at, RunEnd::Said));
         is_that_run && ran.sets().is_some_and(|sets| body == json!({"output": {"parameters": sets}}))
     };
     source.find(gave).ok_or_else(|| format!("I1: the source never said {body} of {from:?} at {:?}", entry.stored_at))

@@ -1,7 +1,7 @@
 //! What the guard is to say of an answer, from what was believed before it.
 
 use super::{
-    rules::{Identity, Rules},
+    rules::{RuleIdentity, Rules},
     source::{Ran, Says},
 };
 use crate::domain::clock::Timestamp;
@@ -37,9 +37,9 @@ impl Rules {
     /// Whether sets are told apart by their names in an answer with `count` of them.
     const fn names_tell(&self, count: usize) -> bool {
         match self.identity {
-            Identity::Counted => false,
-            Identity::Named => true,
-            Identity::Auto => count >= 2,
+            RuleIdentity::Counted => false,
+            RuleIdentity::Named => true,
+            RuleIdentity::Auto => count >= 2,
         }
     }
 

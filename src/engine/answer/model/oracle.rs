@@ -5,11 +5,11 @@ mod held;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-pub(crate) use self::held::Held;
+pub(crate) use self::held::OracleHeld;
 use super::{
     judgement::Believed,
     rules::{Asked, Slot},
-    source::{Ended, Ran, Says},
+    source::{Ran, RunEnd, Says},
 };
 use crate::domain::{clock::Timestamp, error::ErrorKind};
 
@@ -46,7 +46,7 @@ pub(crate) struct EngineState {
 
 /// A question that failed.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Rest {
+pub(crate) struct OracleRest {
     pub(crate) why: &'static str,
     times: u32,
     since: Timestamp,
@@ -83,8 +83,8 @@ pub(crate) trait Spread {
 #[derive(Debug, Default)]
 pub(crate) struct Oracle {
     pub(crate) known: BTreeMap<Slot, EngineState>,
-    pub(crate) rests: BTreeMap<Asked, Rest>,
-    pub(crate) held: BTreeMap<Slot, Held>,
+    pub(crate) rests: BTreeMap<Asked, OracleRest>,
+    pub(crate) held: BTreeMap<Slot, OracleHeld>,
     /// What was believed, the last at the end.
     believed: BTreeMap<Slot, Vec<Believed>>,
     /// Where something may have been, and its record is lost.
@@ -167,7 +167,7 @@ impl Oracle {
         let rules = asked.rules();
         let (at, ended) = ran.ended.ok_or("a run that has not ended")?;
         let reviewed = match (&ran.says, ended) {
-            (_, Ended::Dropped) => Err("timeout"),
+            (_, RunEnd::Dropped) => Err("timeout"),
             (Says::Crash, _) => Err("crashed"),
             (Says::Unknown(fault), _) => Err(fault.kind().as_str()),
             _ => self.review(flight, &ran, at),
@@ -176,7 +176,7 @@ impl Oracle {
             Ok(begins_anew) => begins_anew,
             Err(why) => {
                 if is_current {
-                    let asks = if ended == Ended::Said { asks(&ran) } else { 0 };
+                    let asks = if ended == RunEnd::Said { asks(&ran) } else { 0 };
                     self.rest(asked, why, at, asks, spread)?;
                 }
                 return Ok(Landed::Bad(why));
@@ -228,12 +228,12 @@ impl Oracle {
             spread.rest(asked, at).ok_or_else(|| format!("{asked:?} does not rest after its failure ({why})"))?;
         // What the gateway asks about by itself is not kept from it.
         let held = self.held.get(&asked.lineage()).filter(|_| why == "held");
-        let due = held.and_then(Held::due_at).map_or(u64::MAX, |due| due.saturating_sub(at.0));
+        let due = held.and_then(OracleHeld::due_at).map_or(u64::MAX, |due| due.saturating_sub(at.0));
         let (least, most) = ((usual * 9 / 10).min(due), (usual * 11 / 10).min(due));
         if !(least.max(asks)..=most.max(asks)).contains(&lasts) {
             return Err(format!("{asked:?} rests for {lasts} ms after {times} failures, {least} to {most} are meant"));
         }
-        self.rests.insert(asked, Rest { why, times, since: at, lasts });
+        self.rests.insert(asked, OracleRest { why, times, since: at, lasts });
         Ok(())
     }
 

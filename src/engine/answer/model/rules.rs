@@ -94,7 +94,7 @@ impl Slot {
 
 /// How a route tells its parameter sets apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Identity {
+pub(crate) enum RuleIdentity {
     /// Not at all: it counts them.
     Counted,
     /// By their names, as the configuration says.
@@ -118,7 +118,7 @@ pub(crate) struct Rules {
     pub(crate) most: usize,
     pub(crate) shrink: u8,
     /// How sets are told apart.
-    pub(crate) identity: Identity,
+    pub(crate) identity: RuleIdentity,
     pub(crate) confirm_after: u32,
     pub(crate) confirm_for: u64,
 }
@@ -134,7 +134,7 @@ const USUAL: Rules = Rules {
     least: 0,
     most: 1000,
     shrink: 30,
-    identity: Identity::Counted,
+    identity: RuleIdentity::Counted,
     confirm_after: 2,
     confirm_for: 60,
 };
@@ -142,20 +142,20 @@ const USUAL: Rules = Rules {
 /// The routes of the model.
 pub(crate) static ROUTES: [Rules; 7] = [
     USUAL,
-    Rules { name: "moving", follows: true, identity: Identity::Named, ..USUAL },
+    Rules { name: "moving", follows: true, identity: RuleIdentity::Named, ..USUAL },
     Rules { name: "eager", follows: true, ttl: 0, on_empty: "keep", confirm_after: 1, confirm_for: 0, ..USUAL },
     Rules { name: "wary", ttl: 10, while_revalidate: 0, if_error: 3600, on_empty: "error", least: 2, most: 6, ..USUAL },
     Rules {
         name: "open",
         follows: true,
-        identity: Identity::Named,
+        identity: RuleIdentity::Named,
         on_empty: "allow",
         shrink: 50,
         confirm_for: 600,
         ..USUAL
     },
-    Rules { name: "auto", identity: Identity::Auto, confirm_after: 3, confirm_for: 300, ..USUAL },
-    Rules { name: "kept", follows: true, identity: Identity::Auto, on_shrink: "keep", ..USUAL },
+    Rules { name: "auto", identity: RuleIdentity::Auto, confirm_after: 3, confirm_for: 300, ..USUAL },
+    Rules { name: "kept", follows: true, identity: RuleIdentity::Auto, on_shrink: "keep", ..USUAL },
 ];
 
 impl Rules {
@@ -176,9 +176,9 @@ impl Rules {
                 "maxShrink": format!("{}%", self.shrink),
                 "onShrink": self.on_shrink,
                 "identity": match self.identity {
-                    Identity::Counted => json!([]),
-                    Identity::Named => json!(["name"]),
-                    Identity::Auto => json!("auto"),
+                    RuleIdentity::Counted => json!([]),
+                    RuleIdentity::Named => json!(["name"]),
+                    RuleIdentity::Auto => json!("auto"),
                 },
                 "confirmAfter": self.confirm_after,
                 "confirmFor": seconds(self.confirm_for),

@@ -28,14 +28,14 @@ pub(crate) enum Says {
     /// Two parameter sets that are one.
     Twins,
     /// Nothing that is of use.
-    Unknown(Fault),
+    Unknown(SourceFault),
     /// Nothing: it panics.
     Crash,
 }
 
 /// Why it does not know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub(crate) enum SourceFault {
     Unavailable,
     Timeout,
     Throttled,
@@ -46,7 +46,7 @@ pub(crate) enum Fault {
     InvalidOutput,
 }
 
-impl Fault {
+impl SourceFault {
     pub(crate) const fn kind(self) -> ErrorKind {
         match self {
             Self::Unavailable => ErrorKind::Unavailable,
@@ -62,7 +62,7 @@ impl Fault {
 
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub(crate) enum RunEnd {
     /// The source said what it had to say.
     Said,
     /// Nobody waited for it any more.
@@ -77,7 +77,7 @@ pub(crate) struct Ran {
     /// What else is in each parameter set.
     pub(crate) version: u8,
     pub(crate) began: Instant,
-    pub(crate) ended: Option<(Timestamp, Ended)>,
+    pub(crate) ended: Option<(Timestamp, RunEnd)>,
     generation: usize,
 }
 
@@ -103,7 +103,7 @@ impl Ran {
 
 /// The source.
 #[derive(Debug, Default)]
-pub(crate) struct AnswerSource(Mutex<Freshness>);
+pub(crate) struct ModelSource(Mutex<Freshness>);
 
 #[derive(Debug)]
 struct Freshness {
@@ -134,7 +134,7 @@ impl Default for Freshness {
     }
 }
 
-impl AnswerSource {
+impl ModelSource {
     /// Forgets everything: another case begins.
     pub(crate) fn reset(&self, clock: &Arc<Wall>) {
         *self.lock() = Freshness { clock: Arc::clone(clock), ..Freshness::default() };
@@ -216,15 +216,15 @@ impl AnswerSource {
             state.gates.push((run, open));
             gate
         });
-        (Flying { source: self, run, ended: Ended::Dropped }, ran, gate)
+        (Flying { source: self, run, ended: RunEnd::Dropped }, ran, gate)
     }
 }
 
 /// A run under way; however it ends, it is noted.
 struct Flying<'a> {
-    source: &'a AnswerSource,
+    source: &'a ModelSource,
     run: usize,
-    ended: Ended,
+    ended: RunEnd,
 }
 
 impl Drop for Flying<'_> {
@@ -240,7 +240,7 @@ impl Drop for Flying<'_> {
 }
 
 #[async_trait]
-impl Backend for AnswerSource {
+impl Backend for ModelSource {
     async fn resolve(&self, query: &Query) -> Result<Outcome, BackendError> {
         let (mut flying, ran, gate) = self.begin(query);
         if let Some(gate) = gate
@@ -248,7 +248,7 @@ impl Backend for AnswerSource {
         {
             pending::<()>().await;
         }
-        flying.ended = Ended::Said;
+        flying.ended = RunEnd::Said;
         let sets = ran.sets().unwrap_or_default();
         let sets = sets.iter().map(|set| ParameterSet(set.as_object().unwrap().clone())).collect();
         match ran.says {

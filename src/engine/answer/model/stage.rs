@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use super::{
     oracle::Spread,
     rules::{Asked, ROUTES, Rules, Slot, Wall},
-    source::AnswerSource,
+    source::ModelSource,
 };
 use crate::{
     backend::{Backend, BuildContext},
@@ -32,7 +32,7 @@ use crate::{
 
 /// What all cases of a test share.
 pub(crate) struct Stage {
-    pub(crate) source: Arc<AnswerSource>,
+    pub(crate) source: Arc<ModelSource>,
     pub(crate) routes: Arc<RouteTable>,
     pub(crate) metrics: Arc<Metrics>,
     keys: BTreeMap<Slot, Key>,
@@ -63,7 +63,7 @@ impl Default for Stage {
         let deadline = HumanDuration::from_secs(25);
         let mut routes = RouteTable::build(&configs, &raw, deadline, around, &metrics, &path, &mut problems);
         assert!(problems.into_vec().iter().all(|problem| problem.severity == Severity::Warning));
-        let source = Arc::new(AnswerSource::default());
+        let source = Arc::new(ModelSource::default());
         routes.replace_backends(&(Arc::clone(&source) as Arc<dyn Backend>));
         let keys = Asked::all().flat_map(|asked| [Slot::Own(asked), asked.lineage()]);
         let keys = keys.map(|slot| (slot, key(&routes, slot))).collect();

@@ -15,11 +15,11 @@ use tokio::{
 
 use super::{
     Op, Seen, Which,
-    expect::{Before, Got},
-    invariants::{Watch, whole},
+    expect::{Got, StateBefore},
+    invariants::{InvariantWatch, whole},
     oracle::{Landed, Oracle},
     rules::{Asked, Slot, Wall},
-    source::{Ended, Ran, Says},
+    source::{Ran, RunEnd, Says},
     stage::{Peek, Stage, question},
 };
 use crate::{
@@ -39,7 +39,7 @@ const GIVEN_UP: u64 = 24_900;
 
 /// One who waits for an answer.
 struct Caller {
-    before: Before,
+    before: StateBefore,
     run: Option<usize>,
     task: JoinHandle<Result<Answer, Unknown>>,
 }
@@ -62,7 +62,7 @@ pub(crate) struct World<'a> {
     disk: Option<Disk>,
     engine: Arc<Engine>,
     oracle: Oracle,
-    watch: Watch,
+    watch: InvariantWatch,
     /// How many runs have begun.
     runs: usize,
     landed: BTreeMap<usize, Landed>,
@@ -93,7 +93,7 @@ impl<'a> World<'a> {
                 wall,
                 disk,
                 oracle: Oracle::default(),
-                watch: Watch::default(),
+                watch: InvariantWatch::default(),
                 runs: 0,
                 landed: BTreeMap::new(),
                 callers: Vec::new(),
@@ -170,7 +170,7 @@ impl<'a> World<'a> {
     }
 
     async fn ask(&mut self, asked: Asked, callers: usize, leaving: usize) -> Checked {
-        let before = Before::new(&self.oracle, asked, self.wall.now());
+        let before = StateBefore::new(&self.oracle, asked, self.wall.now());
         if before.asks_about_what_is_held() {
             self.oracle.note_asked(asked, before.at);
             self.watch.asked(asked.lineage(), before.at);
@@ -234,8 +234,8 @@ impl<'a> World<'a> {
     }
 
     /// `run` ended.
-    fn land(&mut self, run: usize, ran: &Ran, ended: Ended) -> Checked {
-        if ended == Ended::Dropped {
+    fn land(&mut self, run: usize, ran: &Ran, ended: RunEnd) -> Checked {
+        if ended == RunEnd::Dropped {
             self.see("given up");
             let flown = ran.began.elapsed();
             if flown < Duration::from_millis(GIVEN_UP) {
@@ -243,7 +243,7 @@ impl<'a> World<'a> {
             }
         }
         let is_current = self.oracle.flight(ran.asked) == Some(run);
-        if ended == Ended::Said && !is_current {
+        if ended == RunEnd::Said && !is_current {
             self.see("landed after it was cut off");
         }
         let peek = Peek { engine: &self.engine, stage: self.stage, wall: &self.wall };

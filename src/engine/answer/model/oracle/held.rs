@@ -15,7 +15,7 @@ use crate::{
 
 /// An answer that waits for others that agree.
 #[derive(Debug, Clone)]
-pub(crate) struct Held {
+pub(crate) struct OracleHeld {
     pub(crate) ran: Ran,
     agreed: u32,
     counted_at: Timestamp,
@@ -30,7 +30,7 @@ pub(crate) struct Held {
     counts: bool,
 }
 
-impl Held {
+impl OracleHeld {
     /// When the gateway asks again by itself, in milliseconds, if it does.
     pub(super) fn due_at(&self) -> Option<u64> {
         let is_pending = self.can_be_confirmed && self.counts && self.decision != Some(Decision::Rejected);
@@ -82,7 +82,7 @@ impl Oracle {
         if !is_current {
             return Err("held");
         }
-        let mut held = Held {
+        let mut held = OracleHeld {
             ran: ran.clone(),
             agreed: 0,
             counted_at: at,
@@ -131,7 +131,7 @@ impl Oracle {
 
     /// When the gateway asks again by itself about what is held, and what.
     pub(crate) fn confirmations(&self, now: Timestamp) -> Vec<(u64, Asked)> {
-        let due = |held: &Held| {
+        let due = |held: &OracleHeld| {
             let (asked, due) = (held.ran.asked, held.due_at()?);
             if self.flight(asked).is_some() {
                 return None;
