@@ -35,7 +35,7 @@ lint: ## Check formatting, and run clippy with warnings as errors
 .PHONY: unit
 unit: ## Run unit and integration tests
 	@tools/need cc:gcc curl:curl python3:python3 yaml:python3-yaml jq:jq docker-registry:docker-registry skopeo:skopeo openssl:openssl promtool:prometheus nginx:nginx wrk:wrk
-	cargo test --locked --lib --test it
+	cargo test --locked --no-fail-fast --lib --test it
 
 .PHONY: contract
 contract: $(VENV)/done ## Check openapi.yaml against the running server
