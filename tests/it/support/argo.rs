@@ -5,8 +5,12 @@
 //! Go's `net/http`, the status check and the error text from Argo CD's `applicationset/services/internal/http` client, and the
 //! decoding into `struct{Output struct{Parameters []map[string]any}}` from Go's `encoding/json`.
 
+// The paths are for `fuzz/targets.rs`, which includes this file by its path.
+#[path = "argo/http.rs"]
 mod http;
+#[path = "argo/json.rs"]
 mod json;
+#[path = "argo/tests.rs"]
 mod tests;
 
 use serde_json::{Map, Value};
