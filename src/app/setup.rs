@@ -78,23 +78,7 @@ impl Setup {
             Some(before) if before.shared.raw == raw => before.shared.clone(),
             _ => Shared::build(&config, raw, base, common, &mut problems),
         };
-        let auth = match before {
-            Some(before)
-                if before.outline.is_same("auth", &loaded.raw)
-                    && Arc::ptr_eq(&before.shared.outbound, &shared.outbound) =>
-            {
-                Arc::clone(&before.auth)
-            }
-            _ => {
-                let means =
-                    AuthContext { base, clock: &common.clock, outbound: &shared.outbound, metrics: &common.metrics };
-                let mut auth = Auth::build(&config.auth, means, &root.key("auth"), &mut problems);
-                if let Some(before) = before {
-                    auth.take_over(&before.auth);
-                }
-                Arc::new(auth)
-            }
-        };
+        let auth = build_auth(&config, &loaded, common, &shared, before, &mut problems);
         let traces = config.traces.as_ref().and_then(|traces| {
             Traces::build(traces, base, &shared.outbound, &common.metrics.spans, &root.key("traces"), &mut problems)
         });
@@ -138,6 +122,30 @@ impl Setup {
             report,
         ))
     }
+}
+
+/// Who may call. An unchanged configuration keeps what it knows of its callers.
+fn build_auth(
+    config: &Config,
+    loaded: &Loaded,
+    common: &Common,
+    shared: &Shared,
+    before: Option<&Setup>,
+    problems: &mut Problems,
+) -> Arc<Auth> {
+    if let Some(before) = before
+        && before.outline.is_same("auth", &loaded.raw)
+        && Arc::ptr_eq(&before.shared.outbound, &shared.outbound)
+    {
+        return Arc::clone(&before.auth);
+    }
+    let context =
+        AuthContext { base: &loaded.base, clock: &common.clock, outbound: &shared.outbound, metrics: &common.metrics };
+    let mut auth = Auth::build(&config.auth, context, &Path::root().key("auth"), problems);
+    if let Some(before) = before {
+        auth.take_over(&before.auth);
+    }
+    Arc::new(auth)
 }
 
 impl Shared {

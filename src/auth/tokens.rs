@@ -224,7 +224,7 @@ mod tests {
         let why = "the token `a` is valid from 2099-01-01T00:00:00Z, see `auth.tokens`";
         assert_eq!(ask(&format!(r#","notBefore":{future}"#)).0, unfit(why));
         assert!(ask(&format!(r#","notBefore":{future},"notAfter":{past}"#)).1.contains("ends before it begins"));
-        assert!(ask(r#","notAfter":"soon""#).1.contains("`soon` is no time"));
+        assert!(ask(r#","notAfter":"soon""#).1.contains("`soon` is not a time"));
     }
 
     #[test]

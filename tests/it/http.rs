@@ -6,10 +6,12 @@ mod digits;
 mod each;
 mod errors;
 mod examples;
+mod freshness;
 mod hosts;
 mod paging;
 mod peers;
 mod plugin;
+mod transport;
 
 use std::{
     io::Write as _,
@@ -61,68 +63,6 @@ fn status(status: u16, headers: &str, body: &str) -> Vec<Step> {
 
 fn json(body: &str) -> Vec<Step> {
     send(json_response(body))
-}
-
-/// RFC 9111, as far as the route lets it.
-#[tokio::test]
-async fn cache_control_is_honoured_where_the_route_says_so() {
-    for (honor, headers, seconds) in [
-        (true, "Cache-Control: private, max-age=600, s-maxage=1", Some(540..=600)),
-        (true, "Cache-Control: max-age=600\r\nAge: 500", Some(90..=100)),
-        (true, "Cache-Control: max-age=600\r\nAge: 700", None),
-        (true, "Cache-Control: no-cache, max-age=600", None),
-        (true, "Cache-Control: no-store", None),
-        (true, "Cache-Control: max-age=99999999", Some(77_760..=86_400)),
-        (true, "Cache-Control: public", Some(27..=33)),
-        (true, "Cache-Control: max-age=soon", Some(27..=33)),
-        (true, "", Some(27..=33)),
-        (false, "Cache-Control: max-age=600", Some(27..=33)),
-    ] {
-        let answer = response(200, format!("Content-Type: application/json\r\n{headers}").trim_end(), SETS);
-        let upstream = Upstream::start(move |_| vec![Step::Send(answer.clone())]).await;
-        let config = config(&upstream, "/", json!({"honorCacheControl": honor})).replace("\"0s\"", "\"30s\"");
-        let app = TestApp::start(&config).await;
-        app.ask("h", json!({})).await;
-        let again = app.ask("h", json!({})).await;
-        let left = again.header("cache-status").unwrap().strip_prefix("appset-gateway; hit; ttl=");
-        let left: Option<u64> = left.map(|left| left.parse().unwrap());
-        match seconds {
-            Some(range) => assert!(range.contains(&left.unwrap()), "{headers}: {left:?}"),
-            None => assert_eq!(left, None, "{headers}"),
-        }
-    }
-}
-
-/// An answer that has not changed costs a 304, whichever way its version is known.
-#[tokio::test]
-async fn what_has_not_changed_is_not_sent_again() {
-    const OLD: &str = "Last-Modified: Sat, 21 Nov 2026 10:00:00 GMT\r\nDate: Sat, 21 Nov 2026 10:00:02 GMT";
-    const NEW: &str = "Last-Modified: Sat, 21 Nov 2026 10:00:01 GMT\r\nDate: Sat, 21 Nov 2026 10:00:02 GMT";
-    for (headers, condition, value) in [
-        ("ETag: \"v1\"", "if-none-match", Some("\"v1\"")),
-        ("ETag: W/\"v1\"", "if-none-match", Some("W/\"v1\"")),
-        (OLD, "if-modified-since", Some("Sat, 21 Nov 2026 10:00:00 GMT")),
-        (NEW, "if-modified-since", None),
-        ("Last-Modified: yesterday", "if-modified-since", None),
-        ("ETag: \"v1\"\r\nCache-Control: no-store", "if-none-match", None),
-        ("X-None: 1", "if-none-match", None),
-    ] {
-        let (whole, unchanged) =
-            (response(200, &format!("Content-Type: application/json\r\n{headers}"), SETS), response(304, headers, ""));
-        let upstream = Upstream::start(move |request| {
-            let is_asked = ["if-none-match", "if-modified-since"].iter().any(|name| request.header(name).is_some());
-            vec![Step::Send(if is_asked { unchanged.clone() } else { whole.clone() })]
-        })
-        .await;
-        let app = serve(&upstream, "/", json!({})).await;
-        for _ in 0..3 {
-            assert_eq!(app.ask_afresh("h", json!({})).await.sets(), SETS, "{headers}");
-        }
-        let conditions: Vec<_> =
-            upstream.requests().iter().map(|request| request.header(condition).map(str::to_owned)).collect();
-        let value = value.map(str::to_owned);
-        assert_eq!(conditions, [None, value.clone(), value], "{headers}");
-    }
 }
 
 fn gzip(text: &str) -> Vec<u8> {
@@ -360,90 +300,6 @@ async fn a_redirect_is_not_followed() {
         assert_eq!(reply.header("location"), None);
     }
     assert!(target.requests().is_empty());
-}
-
-/// Every place where a connection can end.
-#[tokio::test]
-async fn a_connection_that_ends_early_is_unknown() {
-    let plain = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n";
-    for (whole, must_fail) in [
-        (json_response(SETS), 0),
-        (json_response("[]"), 0),
-        // Its last bytes say no more: without them the list is as good.
-        (format!("{plain}Transfer-Encoding: chunked\r\n\r\n2\r\n[]\r\n0\r\n\r\n").into_bytes(), 2),
-        (format!("{plain}\r\n{SETS}").into_bytes(), 0),
-    ] {
-        let length = whole.len();
-        let bytes = whole.clone();
-        let upstream = Upstream::start(move |request| {
-            let end: usize = request.target.trim_start_matches('/').parse().unwrap();
-            send(&bytes[..end])
-        })
-        .await;
-        let app = serve(&upstream, "/{{ params.end }}", json!({})).await;
-        let replies =
-            join_all((0..=length).map(async |end| (end, app.ask_afresh("h", json!({"end": end})).await))).await;
-        for (end, reply) in replies {
-            let sent = String::from_utf8_lossy(&whole[..end]).into_owned();
-            if end == length {
-                assert_eq!(reply.status, 200, "{sent}");
-            } else if end + must_fail < length {
-                assert_eq!(reply.status, 502, "{sent}: {}", reply.text());
-                let code = reply.code();
-                assert!(code == "backend_failed" || code == "backend_output_invalid", "{code}");
-            }
-        }
-    }
-}
-
-#[tokio::test]
-async fn a_broken_transport_is_unknown() {
-    let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n";
-    for (name, steps) in [
-        ("reset", vec![Step::Reset]),
-        ("reset in the head", vec![Step::Send(head.into()), Step::Reset]),
-        ("reset in the body", vec![Step::Send(format!("{head}Content-Length: 9\r\n\r\n[").into()), Step::Reset]),
-        ("too long a length", send(format!("{head}Content-Length: 12\r\n\r\n{SETS}"))),
-        ("two lengths", send(format!("{head}Content-Length: 2\r\nContent-Length: 11\r\n\r\n{SETS}"))),
-        ("no length", send(format!("{head}Content-Length: x\r\n\r\n{SETS}"))),
-        ("no chunk", send(format!("{head}Transfer-Encoding: chunked\r\n\r\n{SETS}"))),
-        ("no HTTP", send("SSH-2.0-OpenSSH_9.2\r\n")),
-        ("no head", send(SETS)),
-        ("an endless head", send(format!("{head}X: {}", "x".repeat(1_000_000)))),
-    ] {
-        let reply = ask(steps, json!({})).await;
-        assert_eq!((reply.status, &*reply.code()), (502, "backend_failed"), "{name}: {}", reply.text());
-        refused(&reply, 502, "backend_failed", "GET http://127.0.0.1:");
-    }
-    // Too short a length hides the rest.
-    let reply = ask(send(format!("{head}Content-Length: 5\r\n\r\n{SETS}")), json!({})).await;
-    refused(&reply, 502, "backend_output_invalid", "EOF");
-    // Nobody listens.
-    let upstream = Upstream::always(Vec::new()).await;
-    let app = serve(&upstream, "/", json!({})).await;
-    drop(upstream);
-    while refused(&app.ask_afresh("h", json!({})).await, 502, "backend_failed", "").contains("broke") {}
-    refused(&app.ask_afresh("h", json!({})).await, 502, "backend_failed", "cannot connect");
-}
-
-#[tokio::test]
-async fn slowness_ends_with_the_timeout() {
-    let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n";
-    let slow = [
-        ("silence", vec![Step::Hang]),
-        ("half a head", vec![Step::Send(head.into()), Step::Hang]),
-        ("an interim answer", vec![Step::Send(b"HTTP/1.1 103 Early Hints\r\n\r\n".to_vec()), Step::Hang]),
-        ("a head", vec![Step::Send(format!("{head}Content-Length: 2\r\n\r\n").into()), Step::Hang]),
-        ("all but the end", vec![Step::Send(format!("{head}\r\n[]").into()), Step::Hang]),
-        ("drops", vec![Step::Drip(json_response(SETS), Duration::from_millis(50))]),
-    ];
-    let replies = slow.map(async |(name, steps)| {
-        let started = Instant::now();
-        let reply = ask(steps, json!({"timeout": "500ms"})).await;
-        refused(&reply, 504, "backend_timeout", "GET http://127.0.0.1:");
-        assert!(started.elapsed() < Duration::from_secs(2), "{name}: {:?}", started.elapsed());
-    });
-    join_all(replies).await;
 }
 
 /// However the upstream repeats it, and wherever a message is cut.

@@ -241,7 +241,7 @@ async fn a_configuration_that_collides_with_itself_stops_the_start() {
         (json!({"protocol": "xml"}), json!([]), "protocol"),
         (json!({"parameters": "items."}), json!([]), "parameters: column"),
         (json!({"env": {"A": "x", "ARGOCD_ENV_A": "y"}}), json!([]), "env.A: `A` is also passed on as ARGOCD_ENV_A"),
-        (json!({"env": {"A": "x"}, "inheritEnv": ["ARGOCD_ENV_A"]}), json!([]), "env.A: `A` is passed on"),
+        (json!({"env": {"A": "x"}, "inheritEnv": ["ARGOCD_ENV_A"]}), json!([]), "env.A: `A` is also passed on"),
         (json!({"env": {"ARGOCD_APP_PARAMETERS": "x"}}), json!([]), "this variable holds the call's parameters"),
         (json!({"inheritEnv": ["ARGOCD_APP_PARAMETERS"]}), json!([]), "inheritEnv[0]: this variable"),
         (

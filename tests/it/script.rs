@@ -358,7 +358,7 @@ async fn a_command_that_cannot_run_stops_the_start() {
         (json!({"command": ["./"]}), "is not an executable file"),
         (json!({"command": []}), "the command is empty"),
         (json!({"command": "cat answer"}), "command"),
-        (json!({"command": ["cat"], "env": {"A=B": "x"}}), "holds no `=`"),
+        (json!({"command": ["cat"], "env": {"A=B": "x"}}), "must not contain `=`"),
         (json!({"command": ["cat"], "env": {"A": {"file": "nothing"}}}), "cannot read the secret file"),
         (json!({"command": ["cat"], "env": {"A": {"env": "NOT_SET_ANYWHERE"}}}), "NOT_SET_ANYWHERE is not set"),
         (json!({"command": ["cat"], "shell": true}), "shell"),

@@ -198,9 +198,9 @@ mod tests {
         for (bad, says) in [
             (json!({"use": "enc"}), "`use`"),
             (json!({"key_ops": ["sign"]}), "`key_ops`"),
-            (json!({"alg": "ES384"}), "for none of"),
-            (json!({"alg": "HS256"}), "for none of"),
-            (json!({"alg": "ES256K"}), "for none of"),
+            (json!({"alg": "ES384"}), "it fits none of"),
+            (json!({"alg": "HS256"}), "it fits none of"),
+            (json!({"alg": "ES256K"}), "it fits none of"),
             (json!({"crv": "secp256k1"}), "malformed"),
             (json!({"x": "!"}), "malformed"),
             (json!({"x": "AAAA"}), "its curve is not"),

@@ -183,7 +183,7 @@ mod tests {
             (told("https://10.0.0.1/k"), "inner address"),
             (told("https://localhost/k"), "inner address"),
             (told("https://u:p@keys.example/k"), "a user or a password"),
-            (told("keys"), "is no URL"),
+            (told("keys"), "is not a URL"),
             (
                 r#"{"issuer":"https://evil.example","jwks_uri":"https://i.example/k"}"#.to_owned(),
                 "is for the issuer `https://evil",

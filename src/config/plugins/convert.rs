@@ -52,34 +52,8 @@ pub(crate) fn convert(
             (settings, None)
         }
         (PluginKind::ConfigManagement, Some(PluginSource { settings, path: at, .. })) => {
-            let Some(name) = &settings.folder else {
-                main.missing_key(at, "folder", None);
-                return None;
-            };
-            let from = base.resolve(name);
-            if !from.is_dir() {
-                main.error(&at.key("folder"), format!("there is no folder {}", from.display()));
-                return None;
-            }
-            let stays = [("mode", settings.mode.is_some()), ("worker", settings.worker.is_some())];
-            for (key, _) in stays.into_iter().filter(|(_, is_there)| *is_there) {
-                let help = "leave it out; a GeneratorPlugin can have workers";
-                let error =
-                    "a ConfigManagementPlugin gets a fresh copy of its folder for each run, so it cannot have workers";
-                main.error_with_help(&at.key(key), error, help);
-            }
-            let (name, max_size) = (name.display().to_string(), settings.max_size.unwrap_or(MAX_SIZE));
-            let mut settings = Settings { mode: None, worker: None, ..(*settings).clone() };
-            // Paths in the gateway's own file are relative to that file's folder.
-            for path in settings.allow.read.iter_mut().chain(&mut settings.allow.write) {
-                *path = base.resolve(&path);
-            }
-            for value in settings.env.values_mut() {
-                if let TextOrSecret::Secret(SecretRef::File(file)) = value {
-                    *file = base.resolve(&file);
-                }
-            }
-            (settings, Some(PackageSource { folder: from, name, max_size }))
+            let (settings, from) = copied_folder(settings, at, base, main)?;
+            (settings, Some(from))
         }
         (PluginKind::ConfigManagement, None) => {
             own.error_with_help(
@@ -115,6 +89,45 @@ pub(crate) fn convert(
         deadline: settings.deadline,
     };
     Some((route, package, raw))
+}
+
+/// The settings of a `ConfigManagementPlugin`, and the folder that each of its runs gets a copy of. `at` is the path of its source in the
+/// gateway's own configuration.
+fn copied_folder(
+    settings: &Settings,
+    at: &Path,
+    base: &BaseDir,
+    main: &mut Problems,
+) -> Option<(Settings, PackageSource)> {
+    let Some(name) = &settings.folder else {
+        main.missing_key(at, "folder", None);
+        return None;
+    };
+    let from = base.resolve(name);
+    if !from.is_dir() {
+        main.error(&at.key("folder"), format!("there is no folder {}", from.display()));
+        return None;
+    }
+    for (key, is_set) in [("mode", settings.mode.is_some()), ("worker", settings.worker.is_some())] {
+        if !is_set {
+            continue;
+        }
+        let help = "leave it out; a GeneratorPlugin can have workers";
+        let error = "a ConfigManagementPlugin gets a fresh copy of its folder for each run, so it cannot have workers";
+        main.error_with_help(&at.key(key), error, help);
+    }
+    let (name, max_size) = (name.display().to_string(), settings.max_size.unwrap_or(MAX_SIZE));
+    let mut settings = Settings { mode: None, worker: None, ..settings.clone() };
+    // Paths in the gateway's own file are relative to that file's folder.
+    for path in settings.allow.read.iter_mut().chain(&mut settings.allow.write) {
+        *path = base.resolve(&path);
+    }
+    for value in settings.env.values_mut() {
+        if let TextOrSecret::Secret(SecretRef::File(file)) = value {
+            *file = base.resolve(&file);
+        }
+    }
+    Some((settings, PackageSource { folder: from, name, max_size }))
 }
 
 /// Which calls the route accepts: those that both the plugin and the configuration accept.

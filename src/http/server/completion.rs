@@ -140,23 +140,7 @@ impl Completion {
         headers.insert(CACHE_STATUS, status);
         headers.insert(header::AGE, HeaderValue::from(age.as_secs()));
         let elapsed = self.started.elapsed();
-        let total = elapsed.as_micros();
-        let timing = match &answer.source {
-            AnswerSource::Hit { .. } | AnswerSource::StaleWhileRevalidate(..) | AnswerSource::StaleIfError(..) => {
-                text(format_args!("total;dur={}.{:03}", total / 1000, total % 1000))
-            }
-            AnswerSource::Miss { .. } => {
-                let backend = answer.entry.took.as_micros();
-                text(format_args!(
-                    "total;dur={}.{:03}, backend;dur={}.{:03}",
-                    total / 1000,
-                    total % 1000,
-                    backend / 1000,
-                    backend % 1000
-                ))
-            }
-        };
-        headers.insert(SERVER_TIMING, timing);
+        headers.insert(SERVER_TIMING, server_timing(answer, elapsed));
         headers.insert(REQUEST_ID, self.request_id.clone());
         if let Some(route) = &self.route {
             route.metrics.answered.inc();
@@ -283,6 +267,26 @@ fn new_id() -> HeaderValue {
     static STATE: LazyLock<RandomState> = LazyLock::new(RandomState::new);
     static NEXT: AtomicU64 = AtomicU64::new(0);
     text(format_args!("{:016x}", STATE.hash_one(NEXT.fetch_add(1, Ordering::Relaxed))))
+}
+
+/// `Server-Timing` in milliseconds: the whole request, and the backend if this request waited for it.
+fn server_timing(answer: &Answer, elapsed: Duration) -> HeaderValue {
+    let total = elapsed.as_micros();
+    match &answer.source {
+        AnswerSource::Hit { .. } | AnswerSource::StaleWhileRevalidate(..) | AnswerSource::StaleIfError(..) => {
+            text(format_args!("total;dur={}.{:03}", total / 1000, total % 1000))
+        }
+        AnswerSource::Miss { .. } => {
+            let backend = answer.entry.took.as_micros();
+            text(format_args!(
+                "total;dur={}.{:03}, backend;dur={}.{:03}",
+                total / 1000,
+                total % 1000,
+                backend / 1000,
+                backend % 1000
+            ))
+        }
+    }
 }
 
 /// A header value of our own text.
