@@ -248,3 +248,23 @@ fn what_was_held_for_too_long_does_not_come_back() {
     let (stage, seen) = (Stage::default(), Seen::default());
     World::play(&stage, true, &[0, 0], &ops, &seen).unwrap();
 }
+
+/// Found by chance: the clock was put back while an answer was held, and an operator released it a day later.
+#[test]
+fn a_release_counts_from_the_latest_time_at_which_a_caller_asked() {
+    let which = |commit| Which { route: 0, branch: 0, commit };
+    let ask = |commit, is_slow| Op::Ask { which: which(commit), callers: 1, leaving: 0, is_slow };
+    let ops = [
+        ask(0, false),
+        Op::Say { says: Says::Nothing, version: 0 },
+        ask(0, true),
+        ask(1, false),
+        Op::Jump(-1),
+        Op::Land(0),
+        Op::Pass(86_400),
+        Op::Decide { which: which(0), decision: Decision::Released },
+    ];
+    let (stage, seen) = (Stage::default(), Seen::default());
+    World::play(&stage, true, &[2, 0], &ops, &seen).unwrap();
+    assert!(seen.borrow().contains_key("released"), "{seen:?}");
+}

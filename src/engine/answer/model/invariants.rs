@@ -110,7 +110,8 @@ fn justification(events: &[Event], ran: &Ran, can_be_confirmed: bool) -> Option<
             if seen_at.is_some_and(|seen_at| at.0 > seen_at.0 + 24 * 3_600_000) {
                 (counted, decision) = (None, None);
             }
-            seen_at = Some(*at);
+            // The clock may have been put back since a caller asked.
+            seen_at = seen_at.filter(|_| counted.is_some()).max(Some(*at));
         }
         match event {
             Event::Said(other, at) if rules.agree(other, ran) => {

@@ -265,9 +265,8 @@ impl Oracle {
     }
 
     /// The answers to `asked` and of its lineage had to leave memory; what was believed is known still.
-    /// Where they were.
-    /// Where they were. An answer of a time at which it was invalidated stays: whether it is from before or after is found out
-    /// when it is read, and not when it is listed.
+    /// Returns the slots that held them. An answer whose time is that of an invalidation stays: only reading it shows whether
+    /// it is older or newer.
     pub(crate) fn evict(&mut self, asked: Asked, has_disk: bool) -> BTreeSet<Slot> {
         let is_clear = |known: &EngineState| {
             let is_meant =
