@@ -26,7 +26,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 pub(crate) use self::config::TokenReviewConfig;
 use self::{
     answer::{ReviewAnswer, User},
-    api::{About, Api, MAX_REVIEWS},
+    api::{About, MAX_REVIEWS, ReviewApi},
     callers::Reviewed,
     known::{Good, KnownTokens},
     permits::ReviewPermits,
@@ -57,7 +57,7 @@ const REVIEWS_PER_SECOND: NonZeroU32 = NonZeroU32::new(2).expect("it is not 0");
 
 /// A cluster's API server, and the tokens that it reviewed.
 pub(crate) struct Reviews {
-    api: Api,
+    api: ReviewApi,
     callers: Vec<Reviewed>,
     known: KnownTokens,
     flights: Flights<TokenHash, (), Answer>,
@@ -91,7 +91,7 @@ impl Reviews {
         let callers =
             callers.filter_map(|(index, config)| Reviewed::build(config, &at.index(index), problems)).collect();
         Some(Self {
-            api: Api::build(config, means, path, problems)?,
+            api: ReviewApi::build(config, means, path, problems)?,
             callers,
             known: KnownTokens::new(),
             flights: Flights::default(),

@@ -79,13 +79,13 @@ impl Credential {
                 Some(Self::Basic(username.clone(), password.clone(), around.base.clone()))
             }
             Config::Oauth2(config) => {
-                let client = oauth2::Client::build(config, line, around, &path.key("oauth2"), problems)?;
+                let client = oauth2::OAuthClient::build(config, line, around, &path.key("oauth2"), problems)?;
                 Some(Self::buying(client, around))
             }
             Config::GithubApp(config) => {
                 let path = path.key("githubApp");
                 let api = problems.note(&path.key("api"), github_app::api_url(config.api.as_deref()));
-                let app = github_app::App::new(config, &api?, line?, around);
+                let app = github_app::GithubApp::new(config, &api?, line?, around);
                 problems.note(&path.key("privateKey"), app.check());
                 Some(Self::buying(app, around))
             }

@@ -16,7 +16,7 @@ use crate::domain::{
 /// The request, as Argo CD sent it, and the items of the step before, if there was one.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Request<'a> {
+pub(crate) struct GetParamsRequest<'a> {
     application_set_name: &'a str,
     input: Input<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -29,7 +29,7 @@ struct Input<'a> {
     parameters: Option<&'a Parameters>,
 }
 
-impl<'a> Request<'a> {
+impl<'a> GetParamsRequest<'a> {
     /// The one that asks `query`.
     #[must_use]
     pub(crate) fn of(query: &'a Query) -> Self {

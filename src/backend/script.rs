@@ -2,6 +2,7 @@
 //! to stdout in the format of its `protocol`. Any other output, also blank output, is *unknown*. A [`worker`] keeps running
 //! and answers many requests.
 
+mod build;
 mod capture;
 mod config;
 mod confinement;
@@ -10,6 +11,7 @@ mod exit;
 mod interpreter;
 mod names;
 mod package;
+mod pipes;
 pub(crate) mod probe;
 mod protocol;
 mod run;
@@ -19,8 +21,6 @@ use std::{
     borrow::Cow,
     collections::BTreeMap,
     ffi::{OsStr, OsString},
-    os::unix::fs::PermissionsExt,
-    path::{Path as FilePath, PathBuf},
     sync::Arc,
 };
 
@@ -37,7 +37,6 @@ pub(crate) use self::{
     worker::{Mode, WorkerConfig},
 };
 use self::{
-    confinement::Confinement,
     protocol::Reading,
     run::{Job, Run, run},
     worker::Pool,
@@ -47,7 +46,7 @@ use super::{
     mapping::{self, Load},
 };
 use crate::{
-    clients::launcher::{Environment, First, LaunchError, LauncherPool, Program},
+    clients::launcher::{Environment, LaunchError, LauncherPool, Program},
     domain::{
         error::BackendError,
         generator::{Outcome, Query},
@@ -87,95 +86,6 @@ pub(crate) struct Script {
 }
 
 impl Script {
-    /// Finds the program and checks the environment.
-    pub(crate) fn build(
-        config: &Config,
-        context: BuildContext<'_>,
-        path: &Path,
-        problems: &mut Problems,
-    ) -> Option<Self> {
-        for (name, value) in &config.env {
-            if let TextOrSecret::Secret(secret) = value {
-                secret.check(context.base, &path.key("env").key(name), problems);
-            }
-        }
-        names::check(config, context.raw, path, problems);
-        worker::check(config, path, problems);
-        let compiled = config.parameters.as_deref().map(Expression::compile).transpose();
-        let parameters = problems.note(&path.key("parameters"), compiled);
-        problems.check_not_zero(&path.key("timeout"), config.timeout.0);
-        let (script_path, path) = (path, &path.key("command"));
-        let Some((program, arguments)) = config.command.split_first() else {
-            problems.error_with_help(path, "the command is empty", "name a program: `command: [python3, branches.py]`");
-            return None;
-        };
-        let package = context.package;
-        let program = problems.note(path, find_program(program, context.base, package));
-        let folder = package.map_or(context.base.as_path(), Package::working);
-        if let Some(program) = &program {
-            interpreter::check(&folder.join(program), folder, path, problems);
-        }
-        let init = config.init.as_ref().map(|init| {
-            let path = script_path.key("init").key("command");
-            let words = init.words();
-            let Some((program, arguments)) = words.split_first().filter(|_| !init.command.is_empty()) else {
-                problems.error_with_help(&path, "the command is empty", "name a program, or leave `init` out");
-                return None;
-            };
-            let program = problems.note(&path, find_program(program, context.base, package))?;
-            interpreter::check(&folder.join(&program), folder, &path, problems);
-            Some(First { path: program, arguments: arguments.to_vec() })
-        });
-        if config.concurrency == 0 {
-            problems.error(&script_path.key("concurrency"), "with 0 the script would never run");
-        }
-        let confinement = Confinement {
-            allow: &config.allow,
-            limits: config.limits,
-            user: config.user.as_deref(),
-            network: config.network,
-        };
-        let program_path = program.as_deref().unwrap_or(FilePath::new(""));
-        let terms = confinement.terms(program_path, arguments, context.base, script_path, problems);
-        let (program, mut terms) = (program?, terms?);
-        let init = match init {
-            Some(init) => Some(init?),
-            None => None,
-        };
-        terms.readable.extend(package.map(Package::readable).unwrap_or_default());
-        if let Some(init) = &init {
-            terms.readable.extend(confinement::belongings(&init.path, &init.arguments, context.base));
-        }
-        let launchers = LauncherPool::new(context.launchers, terms, config.concurrency);
-        let workers = (config.mode == Mode::Worker).then(|| Pool::new(&launchers, config.worker.unwrap_or_default()));
-        let copy = package.and_then(Package::copied);
-        let program = Program {
-            path: program,
-            arguments: arguments.to_vec(),
-            folder: copy.is_none().then(|| context.base.as_path().to_owned()),
-            first: init,
-            copy,
-        };
-        Some(Self {
-            program: Arc::new(program),
-            package: package.cloned(),
-            protocol: config.protocol,
-            parameters: parameters?.map(Arc::new),
-            inherited: config
-                .inherit_env
-                .iter()
-                .filter_map(|name| Some((name.clone(), std::env::var_os(name)?)))
-                .collect(),
-            env: config.env.clone(),
-            base: context.base.clone(),
-            timeout: config.timeout,
-            max_output: config.max_output.as_usize(),
-            launchers,
-            workers,
-            evaluator: context.evaluator.clone(),
-        })
-    }
-
     /// The configured environment of a run, and the secrets in it.
     fn environment(&self) -> Result<(Environment<'_>, Secrets), BackendError> {
         let inherited = self.inherited.iter().map(|(name, value)| (name.into(), value.into()));
@@ -350,29 +260,4 @@ impl Script {
 /// Records the kind of an error of `result` in `span`.
 fn record_failure<T>(span: &Span, result: Result<T, BackendError>) -> Result<T, BackendError> {
     result.inspect_err(|error| span.note(|record| record.fail(error.kind.as_str())))
-}
-
-/// The program's absolute path. A run has a cleared environment and could not look up a bare name. An unknown program is reported
-/// at the start.
-fn find_program(name: &str, base: &BaseDir, package: Option<&Package>) -> Result<PathBuf, String> {
-    if let Some(program) = package.and_then(|package| package.find(name)) {
-        return program;
-    }
-    if name.contains('/') {
-        let path = base.resolve(name);
-        return if is_executable(&path) {
-            Ok(path)
-        } else {
-            Err(format!("{} is not an executable file", path.display()))
-        };
-    }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path)
-        .map(|folder| folder.join(name))
-        .find(|candidate| candidate.is_absolute() && is_executable(candidate))
-        .ok_or_else(|| format!("there is no program `{name}` in PATH"))
-}
-
-fn is_executable(path: &FilePath) -> bool {
-    path.metadata().is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
 }

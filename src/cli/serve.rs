@@ -8,6 +8,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::{
     net::TcpListener,
     signal::unix::{Signal, SignalKind, signal},
+    task::{JoinError, JoinHandle},
     time::sleep,
 };
 
@@ -153,32 +154,12 @@ async fn serve(app: Arc<App>, file: &Path) -> anyhow::Result<ExitCode> {
         "ready"
     );
     let traces = app.traces.start();
-    app.start_ahead();
-    let renewing = Arc::clone(&app);
-    tokio::spawn(async move { renewing.renew().await });
-    let (following, own) = (Arc::clone(&app), file.to_owned());
-    tokio::spawn(async move { following.follow(&own, hangup).await });
-    let warming = Arc::clone(&app);
-    tokio::spawn(async move { warming.warm_up().await });
-    let confirming = Arc::clone(&app);
-    tokio::spawn(async move { confirming.confirm_held().await });
+    start_tasks(&app, file, hangup);
     let serving = tokio::spawn(answer(Arc::clone(&app), listener, admin));
 
     let signal = signals.next().await;
-    app.lifecycle.enter(Phase::Draining);
-    let end = async {
-        // Only Kubernetes' signal drains: whoever presses Ctrl-C waits for the exit.
-        let drain = app.setup().server.drain.0;
-        if signal == TERMINATE && !drain.is_zero() {
-            tracing::info!(signal, ?drain, "serving on, so that callers can find another gateway");
-            sleep(drain).await;
-        }
-        app.lifecycle.enter(Phase::Closing);
-        tracing::info!(signal, in_flight = app.in_flight.now(), "finishing what was started");
-        serving.await
-    };
     tokio::select! {
-        is_whole = end => if !is_whole? {
+        is_whole = finish(&app, signal, serving) => if !is_whole? {
             tracing::warn!(in_flight = app.in_flight.now(), "some requests were not finished in time");
         },
         signal = signals.next() => {
@@ -193,6 +174,33 @@ async fn serve(app: Arc<App>, file: &Path) -> anyhow::Result<ExitCode> {
     traces.finish(FLUSH).await;
     tracing::info!("ended");
     Ok(ExitCode::SUCCESS)
+}
+
+/// Starts the tasks that run beside the requests.
+fn start_tasks(app: &Arc<App>, file: &Path, hangup: Signal) {
+    app.start_ahead();
+    let renewing = Arc::clone(app);
+    tokio::spawn(async move { renewing.renew().await });
+    let (following, file) = (Arc::clone(app), file.to_owned());
+    tokio::spawn(async move { following.follow(&file, hangup).await });
+    let warming = Arc::clone(app);
+    tokio::spawn(async move { warming.warm_up().await });
+    let confirming = Arc::clone(app);
+    tokio::spawn(async move { confirming.confirm_held().await });
+}
+
+/// Drains after `signal`, then waits for the last request. Returns whether all requests were finished in time.
+async fn finish(app: &App, signal: &str, serving: JoinHandle<bool>) -> Result<bool, JoinError> {
+    app.lifecycle.enter(Phase::Draining);
+    // Only the signal of Kubernetes drains: a person who presses Ctrl-C waits for the exit.
+    let drain = app.setup().server.drain.0;
+    if signal == TERMINATE && !drain.is_zero() {
+        tracing::info!(signal, ?drain, "serving on, so that callers can find another gateway");
+        sleep(drain).await;
+    }
+    app.lifecycle.enter(Phase::Closing);
+    tracing::info!(signal, in_flight = app.in_flight.now(), "finishing what was started");
+    serving.await
 }
 
 /// Answers on both listeners until [`Phase::Closing`] and until the last request is finished. Returns whether all were finished in time.

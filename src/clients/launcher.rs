@@ -41,7 +41,7 @@ pub(crate) use self::{
     inside::run,
     permits::RunPermit,
     pool::{LauncherPool, Running},
-    running::KillOnDrop,
+    running::{KillOnDrop, RunningProcess},
     terms::{Identities, LaunchOptions, Network, ProcessLimits, ProgramUser, SYSTEM},
     usage::{Meter, Usage},
     wire::{Copied, Ended, Environment, ExitKind, First, Program},

@@ -25,7 +25,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-pub(crate) use self::client::{Client, PeerCertificate};
+pub(crate) use self::client::{ConnectionInfo, PeerCertificate};
 use self::{
     connection::Watched,
     peers::{ConnectionPermit, Peers},

@@ -31,7 +31,7 @@ use crate::{
     auth::{Auth, Refused},
     config::ConnectionsConfig,
     domain::lifecycle::Phase,
-    http::edge::{Client, Edge, Limits, Refusals},
+    http::edge::{ConnectionInfo, Edge, Limits, Refusals},
 };
 
 /// The HTTP contract, as it is served at `/openapi.yaml`.
@@ -115,12 +115,12 @@ fn note_failure(auth: &Auth, extensions: &Extensions, error: ApiError) -> ApiErr
 
 /// The address of the client that sent a request.
 fn peer(extensions: &Extensions) -> IpAddr {
-    extensions.get::<Client>().map_or(Ipv4Addr::UNSPECIFIED.into(), |client| client.peer)
+    extensions.get::<ConnectionInfo>().map_or(Ipv4Addr::UNSPECIFIED.into(), |client| client.peer)
 }
 
 /// Notes that the sender of a request has authenticated.
 fn admit(extensions: &Extensions) {
-    if let Some(client) = extensions.get::<Client>() {
+    if let Some(client) = extensions.get::<ConnectionInfo>() {
         client.admit();
     }
 }

@@ -38,7 +38,7 @@ pub(crate) enum About {
 }
 
 /// A cluster's API server.
-pub(crate) struct Api {
+pub(crate) struct ReviewApi {
     url: Url,
     token: SecretRef,
     base: BaseDir,
@@ -51,7 +51,7 @@ pub(crate) struct Api {
     metrics: ReviewMetrics,
 }
 
-impl Api {
+impl ReviewApi {
     /// Checks `config`, at `path`. Sends nothing.
     pub(crate) fn build(
         config: &TokenReviewConfig,

@@ -56,7 +56,7 @@ pub(crate) struct Config {
 }
 
 /// The App, ready to buy tokens for its installation.
-pub(crate) struct App {
+pub(crate) struct GithubApp {
     id: u64,
     installation: u64,
     key: SecretRef,
@@ -79,7 +79,7 @@ struct TokenReply {
     expires_at: String,
 }
 
-impl App {
+impl GithubApp {
     /// The App of `config`, which buys its tokens at `api` over `line`.
     pub(crate) fn new(config: &Config, api: &Url, line: &Arc<HttpClient>, around: BuildContext<'_>) -> Self {
         let mut url = api.clone();
@@ -120,7 +120,7 @@ impl App {
 }
 
 #[async_trait]
-impl Seller for App {
+impl Seller for GithubApp {
     async fn buy(&self, now: Timestamp, deadline: Instant) -> Result<Token, BackendError> {
         let mut headers = headers();
         headers.insert(header::AUTHORIZATION, self.jwt(now)?);
@@ -182,7 +182,7 @@ pub(crate) fn api_url(api: Option<&str>) -> Result<Url, String> {
     fixed_url(api.unwrap_or(GITHUB))
 }
 
-impl fmt::Debug for App {
+impl fmt::Debug for GithubApp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("App").field("id", &self.id).field("installation", &self.installation).finish_non_exhaustive()
     }

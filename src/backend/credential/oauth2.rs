@@ -69,7 +69,7 @@ pub(crate) enum ClientAuthentication {
 
 /// A client, ready to buy.
 #[derive(Debug)]
-pub(crate) struct Client {
+pub(crate) struct OAuthClient {
     url: Url,
     id: String,
     secret: SecretRef,
@@ -101,7 +101,7 @@ struct Refusal {
     error_description: Option<String>,
 }
 
-impl Client {
+impl OAuthClient {
     /// Checks URL and secret.
     pub(crate) fn build(
         config: &Config,
@@ -205,7 +205,7 @@ fn encoded(text: &str) -> String {
 }
 
 #[async_trait]
-impl Seller for Client {
+impl Seller for OAuthClient {
     async fn buy(&self, now: Timestamp, deadline: Instant) -> Result<Token, BackendError> {
         let secret = self.secret.read(&self.base).map_err(BackendError::unavailable)?;
         let call = self.call(&secret, deadline)?;

@@ -6,7 +6,7 @@ use std::{
     path::{Path as FilePath, PathBuf},
 };
 
-use super::is_executable;
+use super::build::is_executable;
 use crate::{
     clients::launcher::{Copied, Environment},
     domain::{error::BackendError, generator::Query, units::ByteSize},

@@ -1,15 +1,14 @@
 //! Runs a program once: writes its input, reads its output within limits, and ends it in time with all its descendants.
 
-use std::{borrow::Cow, pin::pin};
+use std::borrow::Cow;
 
 use bytes::Bytes;
-use futures_util::future::{Either, select};
-use tokio::{
-    io::AsyncWriteExt,
-    time::{Duration, Instant, timeout, timeout_at},
-};
+use tokio::time::{Instant, timeout_at};
 
-use super::capture::{Capture, Keep, Lost};
+use super::{
+    capture::{Capture, Keep, Lost},
+    pipes::{Exit, Pipes},
+};
 use crate::{
     clients::launcher::{Ended, Environment, LaunchError, LauncherPool, Program, Running},
     domain::{document::excerpt, error::BackendError, generator::watch::Watch, secret::Secrets},
@@ -21,11 +20,6 @@ pub(crate) const STDERR_TAIL: usize = 64 * 1024;
 const SHOWN_TAIL: usize = 600;
 /// The initial buffer for stdout, in bytes. The output of most programs fits.
 const USUAL_OUTPUT: usize = 4 * 1024;
-/// How long the gateway waits for a program before it starts to watch the pipes: once, and once more. A program that ends sooner
-/// and fills no pipe needs no watching. Watching the pipes costs as much as all the rest of reading.
-const WAITS: [Duration; 2] = [Duration::from_millis(15), Duration::from_millis(20)];
-/// How long the rest of the output may take when the program and its descendants have ended.
-const AFTER_EXIT: Duration = Duration::from_millis(250);
 
 /// The input of a program, and its limits.
 #[derive(Debug)]
@@ -107,94 +101,42 @@ impl Stderr {
 pub(crate) async fn run(program: &Program, environment: &Environment<'_>, job: Job<'_>) -> Result<Run, LaunchError> {
     let running = job.launchers.start(program, environment, &job.input, job.deadline).await?;
     let Running { stdin, stdout, stderr, mut charge, .. } = running;
-    let mut output = Capture::new(stdout, USUAL_OUTPUT, Keep::AtMost(job.max_output));
-    let mut errors = Capture::new(stderr, 0, Keep::Last(STDERR_TAIL));
-    let watched = async {
-        let mut over = None;
-        for wait in WAITS.into_iter().filter(|_| stdin.is_none()) {
-            over = timeout(wait, charge.over()).await.ok();
-            let (is_read, is_stderr_read) = (output.read_available(), errors.read_available());
-            let is_read = is_read? & is_stderr_read?;
-            if is_read && let Some(ended) = over {
-                return Ok((ended, true));
-            }
-            if over.is_some() || !output.bytes.is_empty() || !errors.bytes.is_empty() {
-                break;
-            }
-        }
-        let feed = async move {
-            if let Some(mut stdin) = stdin {
-                // A program need not read its input.
-                let _ = stdin.write_all(&job.input).await;
-            }
-        };
-        let reading = async {
-            match select(pin!(output.read()), pin!(errors.read())).await {
-                Either::Left((Ok(()), reading_stderr)) => reading_stderr.await,
-                Either::Left((lost, reading_stderr)) => {
-                    // The program may have explained the long output on stderr. It need not end by itself.
-                    let _ = timeout(AFTER_EXIT, reading_stderr).await;
-                    lost
-                }
-                Either::Right((is_stderr_read, reading)) => reading.await.and(is_stderr_read),
-            }
-        };
-        tokio::pin!(reading, feed);
-        let (mut is_read, mut is_fed) = (false, false);
-        let ended = loop {
-            if let Some(over) = over {
-                break over;
-            }
-            tokio::select! {
-                ended = charge.over() => over = Some(ended),
-                whole = &mut reading, if !is_read => {
-                    // Fail at once: a later end by a signal would hide the reason.
-                    whole?;
-                    is_read = true;
-                }
-                () = &mut feed, if !is_fed => is_fed = true,
-            }
-        };
-        if !is_read && let Ok(whole) = timeout(AFTER_EXIT, &mut reading).await {
-            whole?;
-            is_read = true;
-        }
-        Ok::<_, Lost>((ended, is_read))
+    let mut pipes = Pipes {
+        output: Capture::new(stdout, USUAL_OUTPUT, Keep::AtMost(job.max_output)),
+        errors: Capture::new(stderr, 0, Keep::Last(STDERR_TAIL)),
     };
-    let ended = timeout_at(job.deadline, watched).await;
-    if ended.is_err() {
+    let exit = timeout_at(job.deadline, pipes.read_to_exit(&mut charge, stdin, &job.input)).await;
+    if exit.is_err() {
         // The program may have written more since the last read.
-        let _ = errors.read_available();
+        let _ = pipes.errors.read_available();
     }
-    let (output, stderr) = (output.bytes, Stderr(errors.bytes));
+    let (output, stderr) = (pipes.output.bytes, Stderr(pipes.errors.bytes));
     if let Some(watch) = job.watch {
         watch.note(|step| {
             step.stderr = Some(stderr.whole(job.secrets));
-            if let Ok(Ok((Ok(ended), _))) = &ended {
+            if let Ok(Ok(Exit { ended: Ok(ended), .. })) = &exit {
                 step.cpu = Some(ended.cpu);
                 step.peak_memory = Some(ended.peak);
             }
         });
     }
-    match ended {
-        Err(_) => {
-            let (limit, tail) = (job.limit, stderr.tail(job.secrets));
-            Err(BackendError::timeout(format!("not done in time, stopped by {limit}{tail}")).into())
+    let tail = || stderr.tail(job.secrets);
+    let error = match exit {
+        Ok(Ok(Exit { ended, is_read })) => {
+            let ended = ended?;
+            return Ok(Run { output: output.into(), is_whole: is_read && !ended.is_cut, stderr, ended });
         }
         Ok(Err(Lost::Unread(error))) => {
-            let tail = stderr.tail(job.secrets);
-            Err(BackendError::unavailable(format!("its output cannot be read: {error}{tail}")).into())
+            BackendError::unavailable(format!("its output cannot be read: {error}{}", tail()))
         }
-        Ok(Err(Lost::TooMuch)) => {
-            let why =
-                format!("wrote more than {} bytes to stdout, stopped{}", job.max_output, stderr.tail(job.secrets));
-            Err(BackendError::invalid_output(why).into())
-        }
-        Ok(Ok((ended, is_read))) => {
-            let ended = ended?;
-            Ok(Run { output: output.into(), is_whole: is_read && !ended.is_cut, stderr, ended })
-        }
-    }
+        Ok(Err(Lost::TooMuch)) => BackendError::invalid_output(format!(
+            "wrote more than {} bytes to stdout, stopped{}",
+            job.max_output,
+            tail()
+        )),
+        Err(_) => BackendError::timeout(format!("not done in time, stopped by {}{}", job.limit, tail())),
+    };
+    Err(error.into())
 }
 
 /// About the last `max_bytes` bytes.

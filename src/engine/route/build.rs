@@ -86,6 +86,18 @@ fn check_lineage(config: &RouteConfig, raw: &Value, path: &Path, problems: &mut 
     }
 }
 
+/// Notes the names in `echo` that `input` does not declare.
+fn check_echo(config: &RouteConfig, input: &Input, path: &Path, problems: &mut Problems) {
+    let declared: Vec<&str> = config.input.iter().flatten().map(|parameter| parameter.name.as_str()).collect();
+    for (index, name) in config.echo.iter().enumerate().filter(|(_, name)| !input.has(name)) {
+        problems.error_with_help(
+            &path.key("echo").index(index),
+            format!("`{name}` is not declared in `input`"),
+            format!("declared: {}", declared.join(", ")),
+        );
+    }
+}
+
 /// What generators call a commit; Argo CD's pull request generator gives the first three.
 const COMMITS: [&str; 6] = ["head_sha", "head_short_sha", "head_short_sha_7", "sha", "commit", "revision"];
 
@@ -107,15 +119,8 @@ pub(super) fn build_route(
         let path = path.key("dynamicInput").key("command");
         Probe::build(command, &config.backend, around, &path, problems)
     });
-    if let (Some(input), Some(declared), None) = (&input, &config.input, &announces) {
-        for (index, name) in config.echo.iter().enumerate().filter(|(_, name)| !input.has(name)) {
-            let known: Vec<&str> = declared.iter().map(|parameter| parameter.name.as_str()).collect();
-            problems.error_with_help(
-                &path.key("echo").index(index),
-                format!("`{name}` is not declared in `input`"),
-                format!("declared: {}", known.join(", ")),
-            );
-        }
+    if let (Some(input), None) = (&input, &announces) {
+        check_echo(config, input, path, problems);
     }
     let shape =
         Shape::build(config.output.as_ref(), &config.echo, config.stringify, config.nulls, &evaluator, path, problems);

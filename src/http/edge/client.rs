@@ -13,7 +13,7 @@ use super::strangers::Stranger;
 
 /// The client of a connection. Each request carries it in its extensions.
 #[derive(Debug, Clone)]
-pub(crate) struct Client {
+pub(crate) struct ConnectionInfo {
     /// Its address, or the address of the proxy in between.
     pub(crate) peer: IpAddr,
     /// The address as text, for log lines.
@@ -24,7 +24,7 @@ pub(crate) struct Client {
     pub(super) stranger: Arc<Stranger>,
 }
 
-impl Client {
+impl ConnectionInfo {
     /// The client has authenticated: the strangers' memory budget no longer limits its connection.
     pub(crate) fn admit(&self) {
         self.stranger.admit();

@@ -41,7 +41,7 @@ use tokio::{
 use tower::Service;
 
 use super::{
-    Client, Edge, Limits,
+    ConnectionInfo, Edge, Limits,
     executor::PollFirst,
     handshake::{Secured, shake},
     received::Received,
@@ -67,7 +67,7 @@ const PING: Duration = Duration::from_secs(20);
 /// A connection, and everything that serving it needs.
 pub(crate) struct Watched {
     stream: TcpStream,
-    client: Client,
+    client: ConnectionInfo,
     edge: Edge,
     router: Router,
     phase: watch::Receiver<Phase>,
@@ -95,7 +95,7 @@ impl Watched {
         // A listener on `[::]` sees IPv4 peers as IPv6 addresses; both count as one address.
         let peer = peer.ip().to_canonical();
         let stranger = Arc::new(strangers.enter());
-        let client = Client { peer, peer_text: peer.to_string().into(), certificate: None, stranger };
+        let client = ConnectionInfo { peer, peer_text: peer.to_string().into(), certificate: None, stranger };
         Self { stream, client, edge, router, phase }
     }
 
@@ -132,7 +132,7 @@ impl Watched {
         let shaken = timeout(edge.limits.handshake, Box::pin(shaken)).await;
         match shaken.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
             Ok(Secured { stream, certificate, is_h2 }) => {
-                let client = Client { certificate, ..client };
+                let client = ConnectionInfo { certificate, ..client };
                 client.stranger.hold(TLS_BYTES);
                 if is_h2 {
                     Box::pin(http2(stream, client, edge, router, stay)).await
@@ -148,7 +148,7 @@ impl Watched {
     }
 }
 
-async fn http1<S>(stream: S, client: Client, edge: Edge, router: Router, stay: Stay) -> &'static str
+async fn http1<S>(stream: S, client: ConnectionInfo, edge: Edge, router: Router, stay: Stay) -> &'static str
 where
     S: AsyncRead + AsyncWrite + Unpin + 'static,
 {
@@ -185,7 +185,7 @@ where
     stay.watch(http, || state.deadline(), announce_end).await
 }
 
-async fn http2<S>(stream: S, client: Client, edge: Edge, router: Router, stay: Stay) -> &'static str
+async fn http2<S>(stream: S, client: ConnectionInfo, edge: Edge, router: Router, stay: Stay) -> &'static str
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -217,7 +217,7 @@ where
 /// The answer of `router` to a request of `client`.
 fn answer(
     router: &Router,
-    client: &Client,
+    client: &ConnectionInfo,
     request: Request<Incoming>,
 ) -> impl Future<Output = Result<Response, Infallible>> + use<> {
     let mut request = request.map(Body::new);

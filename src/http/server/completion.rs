@@ -23,7 +23,7 @@ use crate::{
         cache::Key,
         route::Route,
     },
-    http::edge::Client,
+    http::edge::ConnectionInfo,
     telemetry::{
         metrics::NO_ROUTE,
         trace::{Span, SpanContext},
@@ -78,7 +78,7 @@ impl Completion {
             request_id: given_id(request.headers()).unwrap_or_else(new_id),
             span,
             app,
-            peer: request.extensions().get::<Client>().map(|client| Arc::clone(&client.peer_text)),
+            peer: request.extensions().get::<ConnectionInfo>().map(|client| Arc::clone(&client.peer_text)),
             other: match template {
                 Some(GETPARAMS | NAMED_GETPARAMS) => None,
                 _ => Some((known(request.method()), short(request.uri().path()))),

@@ -25,7 +25,7 @@ use crate::{
         answer::Answer,
         route::{ResolvedQuery, Route},
     },
-    http::edge::{Client, PeerCertificate},
+    http::edge::{ConnectionInfo, PeerCertificate},
     telemetry::trace,
 };
 
@@ -165,7 +165,7 @@ async fn admit<'a>(
 /// The caller by its token, or without a token by its certificate.
 async fn authenticate(auth: &Auth, head: &http::request::Parts) -> Result<Arc<Caller>, ApiError> {
     let has_authorization = head.headers.contains_key(header::AUTHORIZATION);
-    let certificate = head.extensions.get::<Client>().and_then(|client| client.certificate.as_deref());
+    let certificate = head.extensions.get::<ConnectionInfo>().and_then(|client| client.certificate.as_deref());
     if let (false, Some(PeerCertificate { subject, uris })) = (has_authorization, certificate) {
         return auth.by_certificate(subject, uris).ok_or_else(|| {
             let (subject, uris) = (short(subject), short(&uris.join(", ")));

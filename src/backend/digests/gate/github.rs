@@ -263,7 +263,7 @@ fn credential(
             if app.api.is_some() {
                 problems.error(&path.key("api"), "the App uses the gate's own `api`; leave this key out");
             }
-            let app = github_app::App::new(app, &api?.base, api?.client(), context);
+            let app = github_app::GithubApp::new(app, &api?.base, api?.client(), context);
             problems.note(&path.key("privateKey"), app.check());
             Some(Credential::buying(app, context))
         }
