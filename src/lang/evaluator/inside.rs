@@ -13,7 +13,7 @@ use std::{
 use minijinja::value::Serde;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::wire::{self, EvaluatorAnswer, Task};
+use super::wire::{self, EvaluatorAnswer, START_FAILED, Task};
 use crate::{
     clients::launcher,
     domain::document,
@@ -36,7 +36,7 @@ pub fn run() -> ExitCode {
     match live() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: evaluator: {error}");
+            eprintln!("{START_FAILED}{error}");
             ExitCode::FAILURE
         }
     }

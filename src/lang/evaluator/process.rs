@@ -11,7 +11,7 @@ use tokio::{
 use super::{
     ARGUMENT,
     error::Cause,
-    wire::{self, EvaluatorAnswer, HEAD},
+    wire::{self, EvaluatorAnswer, HEAD, START_FAILED},
 };
 
 /// jemalloc's options: one heap that returns free memory at once, so that more fits into little memory.
@@ -89,7 +89,7 @@ impl Process {
         if words.contains("memory allocation of") {
             return Cause::Memory(self.memory >> 20);
         }
-        if let Some((_, why)) = words.split_once("error: evaluator: ") {
+        if let Some((_, why)) = words.split_once(START_FAILED) {
             return Cause::NotStarted(why.trim().to_owned());
         }
         let signal = status.as_ref().ok().and_then(ExitStatusExt::signal);

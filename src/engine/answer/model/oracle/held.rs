@@ -37,6 +37,25 @@ impl OracleHeld {
         let apart = self.ran.asked.rules().confirm_for * 1000;
         is_pending.then(|| (self.counted_at.0 + apart).max(self.seen_at.0 + 1000))
     }
+
+    /// Takes over what is known of `before`, an earlier answer that agrees with this one, which came at `at`.
+    fn agree_with(&mut self, before: &Self, at: Timestamp) {
+        let is_apart = at.0 >= before.counted_at.0 + self.ran.asked.rules().confirm_for * 1000;
+        if !self.counts {
+            (self.agreed, self.counted_at, self.counts) = (before.agreed, before.counted_at, before.counts);
+        } else if before.counts {
+            self.agreed = before.agreed + u32::from(is_apart);
+            if !is_apart && at >= before.counted_at {
+                self.counted_at = before.counted_at;
+            }
+        }
+        self.since = before.since.min(at);
+        self.asked_at = self.asked_at.max(before.asked_at);
+        // A release waits for an hour.
+        let waits = at >= before.decided_at && at.0 < before.decided_at.0 + 3_600_000;
+        self.decision = before.decision.filter(|decision| waits || *decision == Decision::Rejected);
+        self.decided_at = before.decided_at;
+    }
 }
 
 impl Oracle {
@@ -95,21 +114,7 @@ impl Oracle {
             counts,
         };
         if let Some(before) = self.held.remove(&lineage).filter(|before| rules.agree(&before.ran, ran)) {
-            let is_apart = at.0 >= before.counted_at.0 + rules.confirm_for * 1000;
-            if !counts {
-                (held.agreed, held.counted_at, held.counts) = (before.agreed, before.counted_at, before.counts);
-            } else if before.counts {
-                held.agreed = before.agreed + u32::from(is_apart);
-                if !is_apart && at >= before.counted_at {
-                    held.counted_at = before.counted_at;
-                }
-            }
-            held.since = before.since.min(at);
-            held.asked_at = held.asked_at.max(before.asked_at);
-            // A release waits for an hour.
-            let waits = at >= before.decided_at && at.0 < before.decided_at.0 + 3_600_000;
-            held.decision = before.decision.filter(|decision| waits || *decision == Decision::Rejected);
-            held.decided_at = before.decided_at;
+            held.agree_with(&before, at);
         }
         let is_believed = match held.decision {
             Some(decision) => decision == Decision::Released,
