@@ -1,7 +1,7 @@
-//! Argo CD's own call, as a backend passes it on: the request, and an answer in Argo CD's own form, read strictly.
+//! Argo CD's plugin protocol, for backends that speak it: writes the request, and reads the answer strictly.
 //!
-//! Argo CD takes the first JSON value of any 2xx, and takes whatever is not there for an empty list, which deletes
-//! Applications. Here only an explicit `output.parameters` is an answer.
+//! Argo CD itself reads the first JSON value of any 2xx. If something is missing in it, Argo CD assumes an empty list, and
+//! deletes Applications. Here only an explicit `output.parameters` is an answer.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -13,7 +13,7 @@ use crate::domain::{
     generator::{ParameterSet, Parameters, Query},
 };
 
-/// The request, as Argo CD sent it, and the items of the step before, if there was one.
+/// The body of the request, as Argo CD sent it. In a later step of a pipeline it also holds the items of the previous step.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct GetParamsRequest<'a> {
@@ -30,7 +30,7 @@ struct Input<'a> {
 }
 
 impl<'a> GetParamsRequest<'a> {
-    /// The one that asks `query`.
+    /// The request for `query`.
     #[must_use]
     pub(crate) fn of(query: &'a Query) -> Self {
         Self {
@@ -40,7 +40,7 @@ impl<'a> GetParamsRequest<'a> {
         }
     }
 
-    /// The body as Argo CD writes it: Argo CD leaves out `parameters` where there are none.
+    /// The same request without empty `parameters`. Argo CD leaves them out too.
     #[must_use]
     pub(crate) fn without_empty_parameters(mut self) -> Self {
         self.input.parameters = self.input.parameters.filter(|parameters| !parameters.is_empty());
@@ -48,10 +48,10 @@ impl<'a> GetParamsRequest<'a> {
     }
 }
 
-/// The parameter sets in the body of an answer. `begins` gives its beginning, without secrets, for an error.
+/// The parameter sets in the body of an answer. `begins` gives the beginning of the body, without secrets, for an error.
 ///
 /// # Errors
-/// When there is no explicit list; the text says what Argo CD would have made of that.
+/// When there is no explicit list. The text says if Argo CD would have read an empty list.
 pub fn read(body: &[u8], begins: impl FnOnce() -> String) -> Result<Vec<ParameterSet>, BackendError> {
     if body.trim_ascii().is_empty() {
         return Err(nothing("the body is blank"));
@@ -83,10 +83,10 @@ pub fn read(body: &[u8], begins: impl FnOnce() -> String) -> Result<Vec<Paramete
     }
 }
 
-/// Refuses an answer that says that there was an error, in capitals or not, whatever else it says.
+/// Refuses an answer that reports an error under a key such as `error` or `Error`, whatever else the answer holds.
 ///
 /// # Errors
-/// With what it says.
+/// When there is such a key. The error quotes its value.
 pub(crate) fn refuse_error(answer: &Map<String, Value>) -> Result<(), BackendError> {
     let said = answer.iter().find(|(key, said)| document::is_error_key(key) && is_said(said));
     let told =
@@ -94,23 +94,23 @@ pub(crate) fn refuse_error(answer: &Map<String, Value>) -> Result<(), BackendErr
     said.map_or(Ok(()), |found| Err(told(found)))
 }
 
-/// Whether there was an error: one who always writes an `error` may leave `value` blank.
+/// Whether `value`, the value of an `error` key, reports an error. A blank value does not, since some plugins always write the key.
 #[must_use]
 pub(crate) fn is_said(value: &Value) -> bool {
     document::is_said(&value.into())
 }
 
-/// Whether `key` is `name`, in capitals or not, as Go's decoder matches keys. Unicode's folding, which Go's is, takes the long s of
-/// old print for an `s`.
+/// Whether `key` is `name` for Go's JSON decoder, which ignores case. Go uses Unicode's case folding, so the long s (`ſ`) equals
+/// an `s`.
 #[must_use]
 pub(crate) fn is_named(key: &str, name: &str) -> bool {
     key.replace('ſ', "s").eq_ignore_ascii_case(name)
 }
 
-/// Takes the value called `name`, as Go's decoder finds it.
+/// Removes and returns the value that Go's decoder would find under `name`.
 ///
 /// # Errors
-/// When two keys are `name`: Argo CD would take the last one.
+/// When two keys equal `name` for Go's decoder. Argo CD would use the last one.
 pub(crate) fn take(map: &mut Map<String, Value>, name: &str) -> Result<Option<Value>, BackendError> {
     let found: Vec<String> = map.keys().filter(|key| is_named(key, name)).cloned().collect();
     match found.as_slice() {

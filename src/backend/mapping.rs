@@ -1,4 +1,4 @@
-//! From a document to parameter sets, by a CEL expression: what `http` and `script` do alike.
+//! Runs CEL expressions over documents, for `http`, `script`, `select` and gates. Large documents are read off the async threads.
 
 use std::sync::{Arc, LazyLock};
 
@@ -17,27 +17,28 @@ use crate::{
     },
 };
 
-/// Documents larger than this are worked on off the async threads, in bytes.
+/// The largest document that is processed on an async thread, in bytes.
 const LARGE: usize = 32 * 1024;
 
-/// So many documents are worked on at once, however many processors there are: together they take memory.
+/// How many large documents are processed at the same time. A fixed number limits the memory, on any number of processors.
 const AT_ONCE: usize = 2;
 
 static TURNS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(AT_ONCE)));
 
-/// How long work on a document may take.
+/// How much work a document is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Load {
-    /// By so many bytes.
+    /// The size of the document, in bytes.
     Bytes(usize),
-    /// Nobody knows.
+    /// Not known. Treated like a large document.
     Unknown,
 }
 
-/// Does `work` on a document where it holds up nobody.
+/// Runs `work` on a document. A small document is processed at once, a large one on a blocking thread, so that no other
+/// request waits for it.
 ///
 /// # Errors
-/// Those of `work`, and when it panics.
+/// The errors of `work`. A panic of `work` is an error too.
 pub(crate) async fn work_on<T: Send + 'static>(
     load: Load,
     work: impl FnOnce() -> Result<T, BackendError> + Send + 'static,
@@ -45,7 +46,7 @@ pub(crate) async fn work_on<T: Send + 'static>(
     if matches!(load, Load::Bytes(..=LARGE)) {
         return work();
     }
-    // Held by the work, not by who waits for it.
+    // The permit belongs to the work: it is held until the work ends, even if the caller has gone.
     let turn = Arc::clone(&TURNS).acquire_owned().await;
     tokio::task::spawn_blocking(move || {
         let _turn = turn;
@@ -55,10 +56,12 @@ pub(crate) async fn work_on<T: Send + 'static>(
     .map_err(|error| BackendError::invalid_output(format!("mapping the answer failed: {error}")))?
 }
 
-/// What `expression` makes of `variables`, which are so much: in this process where that is cheap, else in an evaluator.
+/// The value of `expression` with `variables`, whose size is `load`. A cheap expression runs in this process, any other in an
+/// evaluator.
 ///
 /// # Errors
-/// When it does not fit them, or takes too much time or memory; `wrong` makes the first of a text.
+/// When the expression does not fit the variables, for which `wrong` makes the error from a text. Also when the expression takes
+/// too much time or memory.
 pub(crate) async fn evaluate(
     evaluator: &Evaluator,
     expression: &Arc<Expression>,
@@ -69,7 +72,7 @@ pub(crate) async fn evaluate(
 ) -> Result<Value, BackendError> {
     let (own, given) = (Arc::clone(expression), variables.clone());
     let here = work_on(load, move || given.evaluate_small(&own).transpose().map_err(wrong));
-    // What waits for a turn here has not begun.
+    // Work that still waits for a permit has not begun.
     let here = timeout_at(deadline, here).await;
     let here = here.map_err(|_| BackendError::timeout("there was no time left for its expression"))?;
     match here? {
@@ -78,10 +81,10 @@ pub(crate) async fn evaluate(
     }
 }
 
-/// The parameter sets that the configuration's `parameters` made.
+/// The parameter sets in the result of the configuration's `parameters` expression.
 ///
 /// # Errors
-/// When it did not, or something else than a list of objects.
+/// When the expression failed, or did not give a list of objects.
 pub(crate) fn mapped(value: Result<Value, BackendError>) -> Result<Vec<ParameterSet>, BackendError> {
     value.and_then(parameter_sets).map_err(|error| error.within("parameters"))
 }

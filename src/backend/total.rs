@@ -1,13 +1,13 @@
-//! The total that a list names beside its pages, held against what was read.
+//! Compares the total that an API names with the number of items that were read.
 
 use http::HeaderMap;
 
 use crate::domain::error::BackendError;
 
-/// The total in the header `name`; `None` without it.
+/// The total in the header `name`; `None` without that header.
 ///
 /// # Errors
-/// When it is no number.
+/// When the header is not a number.
 pub(crate) fn in_header(headers: &HeaderMap, name: &str) -> Result<Option<u64>, BackendError> {
     let Some(value) = headers.get(name) else { return Ok(None) };
     let total = value.to_str().ok().and_then(|text| text.trim().parse().ok());
@@ -16,10 +16,10 @@ pub(crate) fn in_header(headers: &HeaderMap, name: &str) -> Result<Option<u64>, 
     total.map(Some).ok_or_else(wrong)
 }
 
-/// Checks that a list of which `read` things were read is whole, by the totals of its pages.
+/// Checks that a list is complete. `totals` are the totals that its pages name, and `read` is the number of items that were read.
 ///
 /// # Errors
-/// When they differ from each other or from that.
+/// When the totals differ from each other or from `read`.
 pub(crate) fn check(totals: &[u64], read: usize) -> Result<(), BackendError> {
     let Some(total) = totals.first() else { return Ok(()) };
     if totals.iter().any(|other| other != total) {

@@ -16,58 +16,58 @@ use crate::{
     },
 };
 
-/// A request and how to read its answer.
+/// A request, and how to read its answer.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "HttpBackend")]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Config {
-    /// The method. A call may be repeated at any time, so it must change nothing.
+    /// The method. The gateway may repeat a request at any time, so the request must change nothing.
     pub(crate) method: Option<Method>,
-    /// The URL, a template over `params` and `applicationSet`, in a later step of a pipeline over `items`, and with `forEach` over `each`.
-    /// Scheme and host stand in it as they are, but for `allowedHosts`; values are percent-encoded.
+    /// The URL, a template. It can use `params` and `applicationSet`, in a later step of a pipeline also `items`, and with `forEach` also
+    /// `each`. Values are percent-encoded. The scheme must be literal, and so must the host unless `allowedHosts` is set.
     pub(crate) url: Option<String>,
-    /// The hosts that may be asked where a value is part of the URL's host: `inventory.example.com`, with a port if it is not
-    /// the scheme's, or `*.example.com` for all names below it.
+    /// The hosts that may be asked if a value is part of the URL's host. An entry is a host such as `inventory.example.com`, or
+    /// `*.example.com` for all names below `example.com`. A port that is not the scheme's default follows after a `:`.
     #[serde(default)]
     pub(crate) allowed_hosts: Vec<String>,
-    /// In place of a URL: a plugin that speaks Argo CD's own protocol, called as Argo CD would call it.
+    /// Instead of `url`: a plugin that speaks Argo CD's own protocol. It is called as Argo CD would call it.
     pub(crate) plugin: Option<plugin::Config>,
-    /// Who asks, sent as `Authorization`.
+    /// The credential, sent as `Authorization`.
     pub(crate) credential: Option<credential::Config>,
     /// Headers. A value is a template, or a secret reference.
     #[serde(default)]
     pub(crate) headers: BTreeMap<String, TextOrSecret>,
-    /// The body, sent as JSON. Strings in it are templates; `"{{ items }}"` alone is the list itself.
+    /// The body, sent as JSON. Its strings are templates. A string that is only `"{{ items }}"` becomes the list of items itself.
     #[serde(default)]
     pub(crate) body: Option<Value>,
-    /// A CEL expression over `params` and, in a later step of a pipeline, `items`, that gives a list: the source is asked once for each of
-    /// its items, which is `each` in templates and in `parameters`, and all that it answers is the list. All of it, or nothing is
-    /// known.
+    /// A CEL expression that gives a list. It can use `params`, and in a later step of a pipeline also `items`. The upstream is asked once
+    /// for each item of that list. Templates and `parameters` see the item as `each`. All answers together are the list; if one request
+    /// fails, the whole answer is unknown.
     pub(crate) for_each: Option<String>,
-    /// A CEL expression over `body`, `status`, `headers`, `params`, with `forEach` over `each` and, in a later step of a pipeline, over
-    /// `items`, that gives the list of objects; `body` unless set.
+    /// A CEL expression that gives the list of objects; `body` unless set. It can use `body`, `status`, `headers` and `params`, with
+    /// `forEach` also `each`, and in a later step of a pipeline also `items`.
     pub(crate) parameters: Option<String>,
-    /// Read a document that holds a non-empty `error` or `errors` at its top, which else is an error whatever else it holds.
-    /// For an API where these keys mean something else.
+    /// Accept a document with a non-empty `error` or `errors` at its top level. Without this key, such a document is always an error.
+    /// Set it for an API that uses these keys for something else.
     #[serde(default)]
     pub(crate) allow_errors: bool,
-    /// How a list goes on that comes in pages. All of them are read, or nothing is known.
+    /// How to find the next page of a list. All pages are read; if one page fails, the whole answer is unknown.
     pub(crate) paging: Option<paging::Config>,
-    /// What a redirect is: an error (`refuse`), or followed where scheme, host and port stay (`sameOrigin`).
+    /// What to do with a redirect: `refuse` makes it an error, `sameOrigin` follows it if scheme, host and port stay the same.
     #[serde(default)]
     pub(crate) redirects: Redirects,
-    /// Let the answer's `Cache-Control` say for how long it is fresh, in place of the route's `cache.ttl`.
+    /// Let the answer's `Cache-Control` say how long the answer is fresh, instead of the route's `cache.ttl`.
     #[serde(default)]
     pub(crate) honor_cache_control: bool,
-    /// A PEM file with certificates of private CAs, relative to the configuration file. They are trusted besides the
-    /// system's, and read again every 30 s.
+    /// A PEM file with certificates of private CAs, relative to the configuration file. They are trusted in addition to the
+    /// system's. The file is read again every 30 s.
     pub(crate) ca: Option<PathBuf>,
-    /// A certificate that shows who we are. Its files are read again every 30 s.
+    /// The gateway's client certificate. Its files are read again every 30 s.
     pub(crate) client_certificate: Option<ClientCertificate>,
-    /// Believe any certificate. Whoever is in between can then read the credential and decide what is answered.
+    /// Accept any certificate. Somebody between the gateway and the server can then read the credential and change the answers.
     #[serde(default)]
     pub(crate) insecure_skip_verify: bool,
-    /// How long the whole exchange may take, waits and further attempts included.
+    /// How long the whole exchange may take, with all waits and retries.
     #[serde(default = "default_timeout")]
     pub(crate) timeout: HumanDuration,
     /// The largest answer that is accepted.

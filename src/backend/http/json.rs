@@ -1,4 +1,4 @@
-//! A JSON API: what is asked of it, made of templates, and how its answer becomes a list.
+//! A JSON API. Templates make the request, and a CEL expression makes the list from the answer.
 
 use std::sync::Arc;
 
@@ -39,10 +39,10 @@ use crate::{
 const DEFAULT_PARAMETERS: &str = "body";
 /// The variable that holds the current item of `forEach`.
 const EACH: &str = "each";
-/// How many questions one may become.
+/// The most requests that `forEach` may make of one query.
 const MAX_REQUESTS: usize = 1000;
 
-/// An API, ready to be asked.
+/// A JSON API with its parsed templates and expressions.
 #[derive(Debug)]
 pub(crate) struct Json {
     request: Request,
@@ -50,21 +50,21 @@ pub(crate) struct Json {
     for_each: Option<Arc<Expression>>,
     evaluator: Evaluator,
     mapping: Arc<Mapping>,
-    /// What a redirect is.
+    /// What to do with a redirect.
     pub(crate) redirects: Redirects,
 }
 
-/// How a page is read.
+/// How to read a page.
 #[derive(Debug)]
 struct Mapping {
     parameters: Expression,
     paging: Option<Paging>,
-    /// Whether errors at the top of a document mean something else.
+    /// Whether a document with `error` or `errors` at its top level is accepted (`allowErrors`).
     allows_errors: bool,
 }
 
 impl Json {
-    /// Parses all templates and expressions of `config`, whose `url` is `url`.
+    /// Parses all templates and expressions of `config`. `url` is the `url` of `config`.
     pub(crate) fn build(
         config: &Config,
         url: &str,
@@ -107,7 +107,7 @@ impl Json {
             let help = "keep one of them";
             problems.error_with_help(&at, "it is sent as `Authorization`, which stands among `headers` too", help);
         }
-        // What is there and wrong ends it; what is not there does not.
+        // `None` in the outer option: the key is not set. `None` in the inner option: the value is wrong, and the problem is noted.
         let credential = match credential {
             Some(credential) => Some(credential?),
             None => None,
@@ -126,10 +126,10 @@ impl Json {
         })
     }
 
-    /// What `forEach` gives for `query`, a question for each; `None` without it.
+    /// The list that `forEach` gives for `query`. Each item becomes one request. `None` without a `forEach`.
     ///
     /// # Errors
-    /// When it is no list, or a very long one.
+    /// When the value is not a list, or has more than [`MAX_REQUESTS`] items.
     pub(crate) async fn each(&self, query: &Query, deadline: Instant) -> Result<Option<Vec<Value>>, BackendError> {
         let Some(expression) = &self.for_each else { return Ok(None) };
         let variables = of_call(query, expression);
@@ -144,10 +144,10 @@ impl Json {
         }
     }
 
-    /// The first request for `query`, and for this `each`.
+    /// The request for the first page of `question`.
     ///
     /// # Errors
-    /// When a value is missing or may not stand where it would, or a secret cannot be read.
+    /// When a value is missing or not allowed at its place, or a secret cannot be read.
     pub(crate) async fn call(&self, question: ItemQuery<'_>, max_bytes: usize) -> Result<Call, BackendError> {
         let mut context = input_context(question.query);
         if let Some(each) = question.each {
@@ -158,10 +158,10 @@ impl Json {
             .await
     }
 
-    /// Sends `call` over `line`.
+    /// Sends `call` with the credential.
     ///
     /// # Errors
-    /// When there is no whole answer, or no credential.
+    /// When no complete answer arrives, or there is no credential.
     pub(crate) async fn send(&self, line: &HttpClient, call: Call) -> Result<Reply, BackendError> {
         match &self.credential {
             None => line.fetch(call).await,
@@ -169,10 +169,10 @@ impl Json {
         }
     }
 
-    /// What the page that has this `number` says.
+    /// Reads page `number`. Cheap expressions run in this process, all others in an evaluator.
     ///
     /// # Errors
-    /// When it is not what the expressions expect.
+    /// When the expressions do not fit the page, or the page contradicts itself about the end of the list.
     pub(crate) async fn read(
         &self,
         reply: Reply,
@@ -217,19 +217,19 @@ impl Json {
         Ok(Page { sets, next, counted: found.counted? })
     }
 
-    /// How a list goes on.
+    /// How to find the next page, if the list comes in pages.
     #[must_use]
     pub(crate) fn paging(&self) -> Option<&Paging> {
         self.mapping.paging.as_ref()
     }
 
-    /// Whether it looks at the ApplicationSet's name.
+    /// Whether the request uses the ApplicationSet's name.
     #[must_use]
     pub(crate) fn reads_application_set(&self) -> bool {
         self.request.reads_application_set()
     }
 
-    /// What it sends that may come back.
+    /// The secrets that are sent, which an answer could repeat.
     #[must_use]
     pub(crate) fn secrets(&self) -> Secrets {
         let mut secrets = self.request.secrets();
@@ -240,7 +240,7 @@ impl Json {
     }
 }
 
-/// A page, and what it answers.
+/// A page, and the question that it answers.
 struct OfPage {
     reply: Reply,
     query: Query,
@@ -249,7 +249,7 @@ struct OfPage {
 }
 
 impl OfPage {
-    /// The variables of `expression`, for an evaluator.
+    /// The variables that `expression` uses, for an evaluator.
     fn variables(&self, expression: &Expression) -> Variables {
         let mut variables = of_call(&self.query, expression).json("body", self.reply.body.clone());
         variables = variables.value("status", Value::from(self.reply.status.as_u16()));
@@ -263,7 +263,7 @@ impl OfPage {
     }
 }
 
-/// `params`, where `expression` mentions it, and `items`.
+/// `items`, and `params` if `expression` mentions it.
 fn of_call(query: &Query, expression: &Expression) -> Variables {
     let mut variables = Variables::default();
     if expression.mentions("params") {
@@ -275,7 +275,7 @@ fn of_call(query: &Query, expression: &Expression) -> Variables {
     }
 }
 
-/// What expressions make of a page, where that is cheap.
+/// The results of a page that were computed in this process. An expression that is not cheap has no result yet (`None`).
 struct Here {
     parameters: Option<Result<Value, String>>,
     next: Option<Result<Value, String>>,
@@ -299,7 +299,7 @@ impl Mapping {
         let (status, number) = (Document::Number(reply.status.as_u16().into()), Document::Number((*number).into()));
         let next = self.paging.as_ref().and_then(Paging::expression);
         let mentions = |name| self.parameters.mentions(name) || next.is_some_and(|next| next.mentions(name));
-        // What costs something to make is made where somebody looks at it.
+        // Headers, parameters and items are converted only if an expression mentions them.
         let headers = if mentions("headers") { headers_of(reply) } else { Document::Null };
         let parameters = if mentions("params") { (&*query.parameters).into() } else { Document::Null };
         let items = query.items.as_deref().filter(|_| mentions("items")).map(Document::from);
@@ -318,7 +318,7 @@ impl Mapping {
     }
 }
 
-/// Refuses a document that tells of an error, whatever else it holds: what the error is about may be missing, as with GraphQL.
+/// Refuses a document that reports an error, whatever else it holds. Part of the data may be missing, as with GraphQL.
 fn refuse_errors(body: &Document<'_>, reply: &Reply) -> Result<(), BackendError> {
     document::told_error(body).map_or(Ok(()), |(key, told)| {
         let told = reply.secrets.excerpt(words(told).as_bytes(), 200);
@@ -329,7 +329,8 @@ fn refuse_errors(body: &Document<'_>, reply: &Reply) -> Result<(), BackendError>
     })
 }
 
-/// What `told` says of an error: its text, or the `message` of the first of a list, else all of it as JSON.
+/// The error text in the value `told`: the text itself, or the `message` of the first error of a list. Any other value is
+/// shown as JSON.
 fn words(told: &Document<'_>) -> String {
     let first = told.as_list().and_then(|list| list.first()).unwrap_or(told);
     let message = first.get("message").unwrap_or(first);

@@ -1,4 +1,4 @@
-//! One page of an answer: its part of the list, how that goes on, and what it says of the whole.
+//! One page of an answer: its parameter sets, the next page, and the total of the whole list.
 
 use http::HeaderMap;
 
@@ -13,23 +13,23 @@ use crate::{
     },
 };
 
-/// GitLab's header that names the next page; blank on the last one.
+/// GitLab's header with the number of the next page. It is blank on the last page.
 const NEXT_PAGE: &str = "x-next-page";
-/// GitLab's header with the number of all items, and those beside which it has that meaning.
+/// GitLab's header with the number of all items. It counts only if one of the headers in `BESIDE_TOTAL` is there too.
 const TOTAL: &str = "x-total";
 const BESIDE_TOTAL: [&str; 3] = ["x-page", "x-per-page", "x-total-pages"];
-/// The header by which GitHub's answers are known, and their key with the number of all items.
+/// The header that only GitHub's answers have, and the key with the number of all items in such an answer.
 const GITHUB: &str = "x-github-request-id";
 const TOTAL_COUNT: &str = "total_count";
 
-/// What a page says.
+/// The content of a page.
 #[derive(Debug)]
 pub(crate) struct Page {
-    /// Its part of the list.
+    /// The parameter sets on this page.
     pub(crate) sets: Vec<ParameterSet>,
-    /// How the list goes on, if it does: a URL, or a value for the parameter.
+    /// The URL of the next page, or the value of the `parameter` that asks for it. `None` on the last page.
     pub(crate) next: Option<String>,
-    /// What it counts.
+    /// The total that the page names, if any.
     pub(crate) counted: Option<Counted>,
 }
 
@@ -38,11 +38,11 @@ pub(crate) struct Page {
 pub(crate) struct Counted {
     /// How many items there are on all pages.
     pub(crate) total: u64,
-    /// How many of them stand on this page.
+    /// How many items are on this page.
     pub(crate) here: usize,
 }
 
-/// What the page counts: only GitLab's and GitHub's totals are known to be of the whole list.
+/// The total that the page names. Only totals of GitLab and GitHub are read, because these are known to count the whole list.
 ///
 /// # Errors
 /// When a total cannot be read.
@@ -68,21 +68,21 @@ pub(crate) fn counted(headers: &HeaderMap, body: &Document<'_>) -> Result<Option
     }
 }
 
-/// Checks what all pages of a list count together.
+/// Compares the totals of all pages with the number of items that were read.
 ///
 /// # Errors
-/// When they are not the whole list.
+/// When the pages are not the whole list.
 pub(crate) fn check_counted(pages: &[Option<Counted>]) -> Result<(), BackendError> {
-    // Where a page names no total, as GitLab's do beyond 10,000 items, there is none for the whole.
+    // Without a total on every page there is nothing to compare. GitLab names no total above 10,000 items.
     let Some(counted) = pages.iter().copied().collect::<Option<Vec<_>>>() else { return Ok(()) };
     let totals: Vec<u64> = counted.iter().map(|page| page.total).collect();
     total::check(&totals, counted.iter().map(|page| page.here).sum())
 }
 
-/// Checks a page that no other follows, by `paging` or for want of it: nothing in it may say that there is more.
+/// Checks the last page that is read. Nothing in it may say that the list goes on.
 ///
 /// # Errors
-/// When something does.
+/// When the page says that there is another page, or that items are missing.
 pub(crate) fn check_last(reply: &Reply, body: &Document<'_>, paging: Option<&Paging>) -> Result<(), BackendError> {
     let Some((sign, advice)) = sign_of_more(reply, body)? else { return Ok(()) };
     let why = match paging {
@@ -95,7 +95,7 @@ pub(crate) fn check_last(reply: &Reply, body: &Document<'_>, paging: Option<&Pag
     Err(BackendError::invalid_output(why))
 }
 
-/// What says that there is more than this page, and what to do.
+/// The header or key that says that the list goes on after this page, and an advice.
 fn sign_of_more(reply: &Reply, body: &Document<'_>) -> Result<Option<(&'static str, &'static str)>, BackendError> {
     if paging::next_link(reply)?.is_some() {
         return Ok(Some(("`Link` with rel=\"next\"", "`paging: { link: true }` reads all of them")));

@@ -1,4 +1,4 @@
-//! `paging`: a list that comes in pages. All of them are read, or nothing is known.
+//! `paging`: a list that comes in pages. All pages are read; if one page fails, the whole answer is unknown.
 
 use std::collections::HashSet;
 
@@ -16,20 +16,21 @@ use crate::{
     lang::expression::Expression,
 };
 
-/// How a list goes on.
+/// How to find the next page of a list: `link` or `next`.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "HttpPaging")]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Config {
-    /// Follow `Link: <…>; rel="next"` (RFC 8288), as GitHub, GitLab and registries have it.
+    /// Follow the header `Link: <…>; rel="next"` (RFC 8288), which GitHub, GitLab and registries send.
     #[serde(default)]
     pub link: bool,
-    /// A CEL expression over `body`, `status`, `headers`, `params` and `page`, the number of this page from 1: what the next page is
-    /// asked with, or its URL where there is no `parameter`. At the end it is null, false or an empty text.
+    /// A CEL expression over `body`, `status`, `headers`, `params` and `page`, the number of this page, counted from 1. It gives the value of
+    /// `parameter` for the next page, or without `parameter` the URL of the next page. After the last page it gives null, false or an empty
+    /// text.
     pub next: Option<String>,
-    /// The parameter in the URL's query that `next` is the value of.
+    /// The parameter in the URL's query that gets the value of `next`.
     pub parameter: Option<String>,
-    /// How many pages a list may have.
+    /// The most pages that a list may have.
     #[serde(default = "default_max_pages")]
     #[schemars(range(min = 1))]
     pub max_pages: usize,
@@ -39,10 +40,10 @@ const fn default_max_pages() -> usize {
     100
 }
 
-/// Floats below it keep all digits before the point: 2^53.
+/// 2^53. Floats below it represent every whole number exactly.
 const MAX_SAFE: f64 = 9_007_199_254_740_992.0;
 
-/// How a list goes on, ready to be followed.
+/// The `paging` of a backend, with its compiled expression.
 #[derive(Debug)]
 pub struct Paging {
     next: Option<(Expression, Option<String>)>,
@@ -50,7 +51,7 @@ pub struct Paging {
 }
 
 impl Paging {
-    /// Compiles the expression, and notes what does not go together.
+    /// Compiles the expression. Notes keys that contradict each other.
     pub fn build(config: &Config, path: &Path, problems: &mut Problems) -> Option<Self> {
         if config.max_pages == 0 {
             problems.error(&path.key("maxPages"), "with 0 no page would be read");
@@ -68,16 +69,17 @@ impl Paging {
         Some(Self { next: next.map(|next| (next, config.parameter.clone())), most: config.max_pages })
     }
 
-    /// What is asked of a page, but for the `Link` header.
+    /// The `next` expression; `None` with `link: true`.
     #[must_use]
     pub(crate) fn expression(&self) -> Option<&Expression> {
         self.next.as_ref().map(|(next, _)| next)
     }
 
-    /// What a page says of the next one, a URL or a value for the parameter; `next` is what the expression makes of it.
+    /// The URL of the next page, or the value of the parameter that asks for it. `None` after the last page. `next` is the value of
+    /// the expression; without it, the `Link` header counts.
     ///
     /// # Errors
-    /// When the expression does not fit the page, or says neither that nor an end.
+    /// When the expression does not fit the page, or gives a value of another kind.
     pub(crate) fn said(
         reply: &Reply,
         next: Option<Result<Value, BackendError>>,
@@ -98,10 +100,11 @@ impl Paging {
         }
     }
 
-    /// The URL of the page after the one at `url`, of which `said` was said.
+    /// The URL of the page after `url`. `said` is the URL or the parameter's value that the page at `url` gave. `seen` holds the URLs
+    /// of the pages that were read.
     ///
     /// # Errors
-    /// When it is somewhere else, or was read before, or there are too many.
+    /// When the next page has another scheme, host or port, was read before, or is one page too many.
     pub fn turn(&self, url: &Url, said: &str, seen: &mut HashSet<Url>) -> Result<Url, BackendError> {
         let invalid = BackendError::invalid_output;
         seen.insert(url.clone());
@@ -125,10 +128,10 @@ impl Paging {
     }
 }
 
-/// The target of the `Link` to the next page.
+/// The target of the `Link` header with `rel="next"`, if there is one.
 ///
 /// # Errors
-/// When it cannot be read.
+/// When the header cannot be read.
 pub(crate) fn next_link(reply: &Reply) -> Result<Option<String>, BackendError> {
     link::next(&reply.headers).map_err(|link| {
         let shown = reply.secrets.excerpt(link.as_bytes(), 120);
@@ -136,12 +139,12 @@ pub(crate) fn next_link(reply: &Reply) -> Result<Option<String>, BackendError> {
     })
 }
 
-/// Whether `number` is sent as it was written. A large float has more digits than it keeps.
+/// Whether `number` can be sent exactly as it was written. Large floats lose digits.
 fn is_exact(number: &Number) -> bool {
     !number.is_f64() || number.as_f64().is_some_and(|float| float.abs() < MAX_SAFE)
 }
 
-/// `url` with `value` for `parameter`, in the place of what it had.
+/// `url` with `parameter` set to `value`. Replaces a value that is already there.
 fn with(url: &Url, parameter: &str, value: &str) -> Url {
     let others: Vec<(String, String)> = url
         .query_pairs()

@@ -1,4 +1,4 @@
-//! `plugin`: a plugin that speaks Argo CD's own protocol, called as Argo CD would call it.
+//! `plugin`: a plugin that speaks Argo CD's own protocol. It is called as Argo CD would call it.
 
 use http::{HeaderMap, HeaderValue, Method, header};
 use reqwest::Url;
@@ -19,21 +19,21 @@ use crate::{
     file::base_dir::BaseDir,
 };
 
-/// What Argo CD adds to a plugin's `baseUrl`.
+/// The path that Argo CD adds to a plugin's `baseUrl`.
 const PATH: &str = "api/v1/getparams.execute";
 
-/// A plugin, as the ConfigMap that an ApplicationSet's `configMapRef` names describes it.
+/// A plugin. The keys are those of the ConfigMap to which an ApplicationSet's `configMapRef` points.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "HttpPlugin")]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Config {
-    /// Where it is; `/api/v1/getparams.execute` is added.
+    /// The plugin's URL. `/api/v1/getparams.execute` is added.
     pub(crate) base_url: String,
-    /// The token that it expects. None is sent unless set.
+    /// The token that the plugin expects. Without this key, no token is sent.
     pub(crate) token: Option<SecretRef>,
 }
 
-/// A plugin, ready to be called.
+/// A plugin with its full URL.
 #[derive(Debug)]
 pub(crate) struct Plugin {
     url: Url,
@@ -58,7 +58,7 @@ impl Plugin {
         Some(Self { url, token: config.token.clone(), base: base.clone() })
     }
 
-    /// Argo CD's call, for an answer of at most `most` bytes by `deadline`.
+    /// The same request that Argo CD would send. The answer may have `most` bytes and must arrive by `deadline`.
     ///
     /// # Errors
     /// When the token cannot be read.
@@ -79,7 +79,7 @@ impl Plugin {
     }
 }
 
-/// The URL that is called for `base`. A prefix stays, and a `/` at its end is added as Argo CD does.
+/// The URL of the plugin with the base URL `base`. Joins the path as Argo CD does: keeps a prefix, and adds a missing `/`.
 fn address(base: &str) -> Result<Url, String> {
     let url = fixed_url(base)?;
     if url.query().is_some() || url.fragment().is_some() {

@@ -1,4 +1,4 @@
-//! `redirects`: whether a source may send us to another place on the same host.
+//! `redirects`: whether an upstream may redirect a request to another URL on the same host.
 
 use http::header;
 use reqwest::Url;
@@ -10,24 +10,25 @@ use crate::{
     domain::error::BackendError,
 };
 
-/// How often one question is sent on at most.
+/// The most redirects of one request.
 const MAX_REDIRECTS: usize = 5;
 
-/// What a redirect is.
+/// What to do with a redirect.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Redirects {
-    /// An error that names where it leads.
+    /// A redirect is an error. The error names the target.
     #[default]
     Refuse,
-    /// Followed while scheme, host and port stay, at most five times.
+    /// A redirect is followed if scheme, host and port stay the same, at most five times.
     SameOrigin,
 }
 
-/// Where `reply`, to what was asked at `from` and after so many `hops`, sends us; `None` when it does not.
+/// The URL to which `reply` redirects; `None` if `reply` is no redirect. `from` is the URL that was asked, and `hops` is the
+/// number of redirects so far.
 ///
 /// # Errors
-/// When that is elsewhere, or goes on and on.
+/// When the target has another scheme, host or port, or there were too many redirects.
 pub(crate) fn target(from: &Url, reply: &Reply, hops: usize) -> Result<Option<Url>, BackendError> {
     if !matches!(reply.status.as_u16(), 301 | 302 | 303 | 307 | 308) {
         return Ok(None);

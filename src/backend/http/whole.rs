@@ -1,4 +1,4 @@
-//! What makes a reply a whole answer, and what is told of one that is none.
+//! Checks that a reply is a complete answer. The error for any other reply comes with an advice.
 
 use std::{borrow::Cow, time::Duration};
 
@@ -7,10 +7,10 @@ use http::{HeaderMap, header};
 
 use crate::{clients::outbound::Reply, domain::error::BackendError};
 
-/// The longest life that is taken from an answer.
+/// The longest time to live that an answer may set.
 const LONGEST_LIFE: Duration = Duration::from_hours(24);
 
-/// A whole answer, or why the page that has this `number` is none; of a plugin, there is one.
+/// Checks that page `number` is a complete answer. A plugin's answer is always page 1.
 pub(crate) fn check_whole(reply: &Reply, number: usize, is_plugin: bool) -> Result<(), BackendError> {
     if !reply.status.is_success() {
         let error = reply.refusal();
@@ -20,7 +20,7 @@ pub(crate) fn check_whole(reply: &Reply, number: usize, is_plugin: bool) -> Resu
     reply.check_whole()
 }
 
-/// What to try where a plugin answers.
+/// The advice for an answer of a plugin.
 fn advice_on_plugin(reply: &Reply) -> String {
     match reply.status.as_u16() {
         300..=399 => format!("; it redirects{}: write the address that answers as `baseUrl`", target(reply)),
@@ -29,7 +29,7 @@ fn advice_on_plugin(reply: &Reply) -> String {
     }
 }
 
-/// Where a redirect leads, without what may be secret.
+/// The target of a redirect, without query and fragment, which may hold secrets.
 fn target(reply: &Reply) -> String {
     let location = text(reply, header::LOCATION);
     let location = location.split(['?', '#']).next().unwrap_or_default();
@@ -37,7 +37,7 @@ fn target(reply: &Reply) -> String {
     if shown.is_empty() { String::new() } else { format!(" to `{shown}`") }
 }
 
-/// What to try.
+/// The advice for an answer of a JSON API.
 fn advice(reply: &Reply, number: usize) -> String {
     match reply.status.as_u16() {
         300..=399 => format!(
@@ -54,9 +54,9 @@ fn advice(reply: &Reply, number: usize) -> String {
     }
 }
 
-/// For how long a reply says that it is fresh: `max-age` less its `Age` (RFC 9111, section 4.2), nothing at all with
-/// `no-store` and `no-cache`. `s-maxage` and `private` are for caches that answer several users; here all answers
-/// belong to the one whose credential was sent.
+/// How long the reply is fresh by its own headers: `max-age` minus `Age` (RFC 9111, section 4.2), or zero with `no-store` or
+/// `no-cache`. `s-maxage` and `private` are ignored. They are meant for caches that serve several users, and all answers here
+/// belong to one credential.
 pub(crate) fn time_to_live(headers: &HeaderMap) -> Option<Duration> {
     let control: CacheControl = headers.typed_get()?;
     if control.no_store() || control.no_cache() {
