@@ -9,7 +9,7 @@ async fn a_connection_that_ends_early_is_unknown() {
     for (whole, must_fail) in [
         (json_response(SETS), 0),
         (json_response("[]"), 0),
-        // Its last bytes say no more: without them the list is as good.
+        // The list is complete without its last bytes.
         (format!("{plain}Transfer-Encoding: chunked\r\n\r\n2\r\n[]\r\n0\r\n\r\n").into_bytes(), 2),
         (format!("{plain}\r\n{SETS}").into_bytes(), 0),
     ] {
