@@ -1,6 +1,5 @@
-//! Hostile names through every backend: whatever a branch is called, it arrives byte for byte as data, or is refused by a
-//! clear 4xx. Nothing of it is run, leaves a path, splits a header or a line of the log. Then the classes of holes that
-//! comparable gateways had.
+//! Hostile names through every backend. A branch name arrives byte for byte as data, or is refused with a clear 4xx. No name
+//! runs as code, leaves a path, or splits a header or a log line. The other files test holes that comparable gateways had.
 
 mod digests;
 mod elsewhere;
@@ -24,16 +23,16 @@ async fn serve(backend: Value, more: Value) -> TestApp {
     TestApp::with_routes(&format!("  {}", json!([route]))).await
 }
 
-/// What an answer's only parameter set holds when all values are sent, besides `more`.
-async fn told(app: &TestApp) -> Value {
+/// The answer's only parameter set when all values and `more` are sent.
+async fn returned_set(app: &TestApp) -> Value {
     let reply = app.ask("r", parameters().into()).await;
     assert_eq!(reply.status, 200, "{}", reply.text());
     reply.json()["output"]["parameters"][0].take()
 }
 
-/// Checks that `found` are the values, and says which is not.
+/// Fails for each entry of `found` that differs from the value that was sent.
 #[track_caller]
-fn arrived(found: &Value) {
+fn assert_unchanged(found: &Value) {
     for (name, value) in parameters() {
         let (found, value) =
             (found[&name].as_str().unwrap_or_else(|| panic!("{name} is missing")), value.as_str().unwrap());
@@ -43,27 +42,27 @@ fn arrived(found: &Value) {
 }
 
 #[tokio::test]
-async fn templates_and_expressions_hold_them_as_they_are() {
+async fn templates_and_expressions_keep_hostile_values_unchanged() {
     let one = json!({"fixed": {"parameters": [{"a": "b"}]}});
     let output = each(|name| format!("{{{{ params.{name} }}}}"));
-    arrived(&told(&serve(one.clone(), json!({"output": output})).await).await);
+    assert_unchanged(&returned_set(&serve(one.clone(), json!({"output": output})).await).await);
     let names: Vec<String> = parameters().keys().cloned().collect();
-    let mut echoed = told(&serve(one.clone(), json!({"echo": names})).await).await;
+    let mut echoed = returned_set(&serve(one.clone(), json!({"echo": names})).await).await;
     echoed.as_object_mut().unwrap().remove("a");
-    arrived(&echoed);
-    arrived(&told(&serve(json!({"pipeline": [one, {"select": "[params]"}]}), json!({})).await).await);
+    assert_unchanged(&echoed);
+    assert_unchanged(&returned_set(&serve(json!({"pipeline": [one, {"select": "[params]"}]}), json!({})).await).await);
 }
 
 #[tokio::test]
-async fn scripts_are_told_them_as_they_are() {
+async fn scripts_receive_hostile_values_unchanged() {
     let jq = |program: &str| json!(["jq", "-c", program]);
-    // In quotes, since PyYAML leaves `1e9` bare, and that is refused: to others it is a number.
+    // Quoted, since PyYAML leaves `1e9` bare. The gateway refuses a bare `1e9`, which other YAML readers take for a number.
     let yaml = |found: &str| {
         let print = format!("print(yaml.safe_dump({found}, default_style='\"'))");
         json!(["python3", "-c", format!("import json, sys, yaml; given = json.load(sys.stdin); {print}")])
     };
     let resources = "{'apiVersion': given['apiVersion'], 'kind': given['kind'], 'items': [given['functionConfig']]}";
-    // As its own shell words, quoted as the shell wants them.
+    // As one shell word each, quoted as a shell requires.
     let words = r#"for name in $(env | sed -n 's/^PARAM_\(V[0-9]*\)=.*/\1/p'); do
         eval "value=\$PARAM_$name"; jq -n --arg name "$name" --arg value "$value" '{($name | ascii_downcase): $value}'
     done | jq -sc '[add]'"#;
@@ -76,33 +75,33 @@ async fn scripts_are_told_them_as_they_are() {
         json!({"command": yaml(resources), "protocol": "krm", "parameters": "items.map(i, i.data)"}),
     ] {
         let app = serve(json!({"script": script}), json!({"deadline": "60s"})).await;
-        arrived(&told(&app).await);
+        assert_unchanged(&returned_set(&app).await);
         refused(&app.ask("r", json!({"v": NUL})).await, 422, "invalid_input", "NUL");
     }
     let worker = ["jq", "-c", "--unbuffered", "{id, output: [.request.input.parameters]}"];
     let app = serve(json!({"script": {"command": worker, "mode": "worker"}}), json!({})).await;
-    arrived(&told(&app).await);
+    assert_unchanged(&returned_set(&app).await);
     let reply = app.ask("r", json!({"v": NUL})).await;
     assert_eq!(reply.json()["output"]["parameters"], json!([{"v": NUL}]));
 }
 
 #[tokio::test]
-async fn bodies_hold_them_as_they_are() {
+async fn request_bodies_keep_hostile_values_unchanged() {
     let upstream = Upstream::always(json_response(r#"{"output": {"parameters": [{"a": "b"}]}}"#)).await;
     let url = format!("http://{}/", upstream.address);
     let body = each(|name| format!("{{{{ params.{name} }}}}"));
     let http = json!({"url": url, "method": "POST", "body": body, "parameters": "body.output.parameters"});
-    told(&serve(json!({"http": http}), json!({})).await).await;
-    told(&serve(json!({"http": {"plugin": {"baseUrl": url}}}), json!({})).await).await;
+    returned_set(&serve(json!({"http": http}), json!({})).await).await;
+    returned_set(&serve(json!({"http": {"plugin": {"baseUrl": url}}}), json!({})).await).await;
     let sent: Vec<Value> =
         upstream.requests().iter().map(|request| serde_json::from_slice(&request.body).unwrap()).collect();
-    arrived(&sent[0]);
-    arrived(&sent[1]["input"]["parameters"]);
+    assert_unchanged(&sent[0]);
+    assert_unchanged(&sent[1]["input"]["parameters"]);
 }
 
-/// Each value is the key of an item on both sides, and finds its own.
+/// Each value is the key of an item on both sides, and must match its own item only.
 #[tokio::test]
-async fn they_are_joined_by_what_they_are() {
+async fn merge_joins_items_by_hostile_keys() {
     let side = |name: &str| {
         let items = format!("[.input.parameters | to_entries[] | {{key: .value, {name}: .key}}]");
         json!({"script": {"command": ["jq", "-c", items]}})

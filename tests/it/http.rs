@@ -1,5 +1,5 @@
-//! The `http` backend against upstreams that fail in every way: nothing but a whole 2xx with a list of
-//! objects is believed, no parameter leaves its place in the request, and no secret comes back.
+//! The `http` backend against failing upstreams. Only a whole 2xx with a list of objects is an answer. No parameter leaves its
+//! place in the request, and no secret is shown.
 
 mod credentials;
 mod digits;
@@ -26,15 +26,15 @@ use crate::support::{
     upstream::{Step, Upstream, json_response, refused, response},
 };
 
-/// The parameters that most upstreams here answer.
+/// The parameter sets that most upstreams here answer with.
 const SETS: &str = r#"[{"a":"1"}]"#;
 
-/// The gateway's configuration with a route `h` that is not remembered, whose backend asks `upstream` at `target`.
+/// A configuration with the uncached route `h`, whose backend requests `target` from `upstream`.
 fn config(upstream: &Upstream, target: &str, more: Value) -> String {
     config_of(&format!("http://{}{target}", upstream.address), more)
 }
 
-/// The same, whose backend asks `url`.
+/// The same with a whole `url`.
 fn config_of(url: &str, more: Value) -> String {
     let mut http = json!({"url": url, "timeout": "1s"});
     let Value::Object(more) = more else { panic!("{more}") };
@@ -76,7 +76,7 @@ fn gzip(text: &str) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn values_stay_in_their_place_in_the_url() {
+async fn values_stay_in_their_part_of_the_url() {
     let upstream = Upstream::always(json_response(SETS)).await;
     let app = serve(&upstream, "/v1/{{ params.b }}/x?b={{ params.b }}", json!({})).await;
     for (value, encoded) in [
@@ -99,7 +99,7 @@ async fn values_stay_in_their_place_in_the_url() {
     for (parameters, says) in [
         (json!({"b": ".."}), "path segment `..`"),
         (json!({"b": "."}), "path segment `.`"),
-        // Servers that take `%2F` for a `/` would leave the path.
+        // Servers that read `%2F` as `/` would leave the path.
         (json!({"b": "../../x"}), "path segment `..%2F..%2Fx`"),
         (json!({"b": "a\\..\\x"}), "path segment `a%5C..%5Cx`"),
         (json!({"b": ""}), "a path segment empty"),
@@ -114,7 +114,7 @@ async fn values_stay_in_their_place_in_the_url() {
 }
 
 #[tokio::test]
-async fn values_stay_in_their_place_in_headers_and_body() {
+async fn values_stay_in_their_part_of_headers_and_body() {
     let upstream = Upstream::always(json_response(SETS)).await;
     let body =
         json!({"branch": "{{ params.b }}", "list": ["x {{ params.b }}", 1, null, {"set": "{{ applicationSet }}"}]});
@@ -165,7 +165,7 @@ async fn the_expression_maps_the_answer() {
         ("[{'x': int('y')}]", "int('y')"),
         ("[{'x': 'y'.matches('[')}]", "matches"),
         ("[{'x': null}]", "`x` is null"),
-        // CEL would go through an object's keys, and find none in an empty one.
+        // CEL would iterate over an object's keys, and find none in an empty object.
         ("body.map(k, {'name': k})", "an object, where a list is expected"),
         ("body.items[0].map(k, {'name': k}).filter(i, false)", "an object, where a list is expected"),
     ] {
@@ -175,7 +175,7 @@ async fn the_expression_maps_the_answer() {
 }
 
 #[tokio::test]
-async fn what_is_not_a_whole_list_is_unknown() {
+async fn an_answer_that_is_no_whole_list_is_unknown() {
     let deep = "[".repeat(100_000);
     let html = "<html><body>Please sign in</body></html>";
     let list = r#"[{"a":"1"}]"#;
@@ -246,7 +246,7 @@ async fn what_is_not_a_whole_list_is_unknown() {
 }
 
 #[tokio::test]
-async fn an_explicit_list_is_believed() {
+async fn an_explicitly_empty_list_is_an_answer() {
     let chunked =
         "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n";
     let plain = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n";
@@ -264,7 +264,7 @@ async fn an_explicit_list_is_believed() {
 }
 
 #[tokio::test]
-async fn refusals_keep_their_meaning() {
+async fn upstream_status_codes_map_to_error_codes() {
     for (code, headers, expected, says) in [
         (401, "", (502, "backend_failed"), "access denied (401 Unauthorized): why"),
         (403, "", (502, "backend_failed"), "access denied (403 Forbidden): why"),
@@ -302,7 +302,7 @@ async fn a_redirect_is_not_followed() {
     assert!(target.requests().is_empty());
 }
 
-/// However the upstream repeats it, and wherever a message is cut.
+/// However the upstream repeats the secret, and wherever a message is truncated.
 #[tokio::test]
 async fn a_secret_is_sent_and_never_shown() {
     let echo = |status: u16, text: &'static str| {
@@ -340,10 +340,10 @@ async fn a_secret_is_sent_and_never_shown() {
         assert_eq!(upstream.requests()[0].header("authorization"), Some("Bearer hunter2-hunter2"));
         if text == "wrong: HEADER" {
             refused(&reply, 502, "backend_failed", "wrong: [redacted]");
-            // A rotated secret is picked up, and one that is gone is an error.
+            // A rotated secret is picked up. A deleted secret is an error.
             std::fs::write(app.folder.path().join("secret"), "Bearer other").unwrap();
             app.ask_afresh("h", json!({})).await;
-            // A 500 is asked for three times.
+            // A request that ends in 500 is sent three times.
             let seen = upstream.requests();
             let seen: Vec<_> = seen.iter().map(|request| request.header("authorization").unwrap()).collect();
             assert_eq!(seen[..3], ["Bearer hunter2-hunter2"; 3]);

@@ -1,4 +1,4 @@
-//! Hostile names in what `digests` asks: forges that are asked of a commit, lists of tags, revisions, image layouts.
+//! Hostile names in the requests of `digests`: gates, tag lists, revisions, image layouts.
 
 use appset_gateway::backend::digests::gate::{CI_SYSTEMS, CiSystem};
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use crate::support::{
 
 const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 
-/// Knows nothing, as a forge and as a registry.
+/// An upstream that answers 404 to everything, as a forge and as a registry.
 async fn empty() -> Upstream {
     let words = r#"{"errors":[{"code":"MANIFEST_UNKNOWN","message":"manifest unknown"}]}"#;
     Upstream::start(move |request| request.answer(404, "Content-Type: application/json", words)).await
@@ -27,13 +27,13 @@ async fn serve(upstream: &Upstream, digests: Value) -> TestApp {
     TestApp::start(&format!("{}registries: {registries}\nroutes: {routes}\n", TestApp::auth())).await
 }
 
-/// An image that no value is part of.
+/// An image without any value in its name.
 fn images(upstream: &Upstream) -> Value {
     json!({"a": {"image": format!("{}/org/app:1", upstream.address)}})
 }
 
-/// Asks with each value as `v`, and gives what came of it and which requests outside of a registry's API there were. Where there were
-/// none, the value was refused.
+/// Sends each value as the parameter `v`. Returns the reply and the requests outside of a registry's API. Without such a
+/// request the value was refused.
 async fn asked(upstream: &Upstream, app: &TestApp) -> Vec<(String, Reply, Vec<Request>)> {
     let mut all = Vec::new();
     for value in values().into_iter().chain([NUL.to_owned()]) {
@@ -57,14 +57,13 @@ async fn asked(upstream: &Upstream, app: &TestApp) -> Vec<(String, Reply, Vec<Re
 /// The segments of a request's path, decoded, and its query.
 fn parts(request: &Request) -> (Vec<String>, Vec<(String, String)>) {
     let url = Url::parse(&format!("http://h{}", request.target)).unwrap();
-    // What the parser makes of it is what was sent: nothing in it goes up.
+    // The parsed path equals the sent path: no segment goes up.
     assert_eq!(&request.target[..url.path().len()], url.path());
     let decode = |part: &str| percent_encoding::percent_decode_str(part).decode_utf8().unwrap().into_owned();
     (url.path_segments().unwrap().map(decode).collect(), url.query_pairs().into_owned().collect())
 }
 
-/// A gate of each system that asks about the commit `sha` of the repository `name`, and the segments of the request's path
-/// before that name.
+/// A gate of each system for the commit `sha` of the repository `name`, and the path segments before that name.
 fn gate(system: &str, api: &str, name: &str, sha: &str) -> (Value, &'static [&'static str]) {
     let repository = format!("org/{name}");
     match system {
@@ -82,7 +81,7 @@ fn gate(system: &str, api: &str, name: &str, sha: &str) -> (Value, &'static [&'s
 }
 
 #[tokio::test]
-async fn a_forge_is_asked_of_one_repository() {
+async fn a_forge_request_names_one_repository() {
     for CiSystem { name: system, .. } in CI_SYSTEMS {
         let forge = empty().await;
         let (gate, before) = gate(system, &format!("http://{}/api", forge.address), "{{ params.v }}", COMMIT);
@@ -102,7 +101,7 @@ async fn a_forge_is_asked_of_one_repository() {
 }
 
 #[tokio::test]
-async fn a_branch_that_gitlab_is_asked_of_stays_one_part_of_the_query() {
+async fn a_branch_stays_one_query_parameter_at_gitlab() {
     let forge = empty().await;
     let gate = json!({"api": format!("http://{}/api", forge.address), "project": "g/r", "sha": COMMIT, "ref": "{{ params.v }}"});
     let app = serve(&forge, json!({"images": images(&forge), "gate": {"gitlab": gate}})).await;
@@ -122,9 +121,9 @@ async fn a_branch_that_gitlab_is_asked_of_stays_one_part_of_the_query() {
     assert!(arrived > 0, "everything was refused");
 }
 
-/// What is to be a commit, or the number of a merge request, is asked of nobody unless it is one.
+/// An invalid commit id or merge request number is refused before any request.
 #[tokio::test]
-async fn what_is_no_commit_and_no_number_is_refused() {
+async fn invalid_commit_ids_and_merge_request_numbers_are_refused() {
     let forge = empty().await;
     let api = format!("http://{}/api", forge.address);
     let mut gates: Vec<(&str, Value, bool)> = CI_SYSTEMS
@@ -146,7 +145,7 @@ async fn what_is_no_commit_and_no_number_is_refused() {
 }
 
 #[tokio::test]
-async fn a_list_is_of_one_repository() {
+async fn a_tag_list_request_names_one_repository() {
     let registry = empty().await;
     let host = registry.address;
     let repositories = json!([format!("{host}/org/list/{{{{ params.v }}}}")]);
@@ -156,7 +155,7 @@ async fn a_list_is_of_one_repository() {
     for (value, _, requests) in asked(&registry, &app).await {
         for request in requests {
             arrived += 1;
-            // Never the catalogue, which a pattern would be looked for in.
+            // Never the catalogue, which only a pattern needs.
             let (segments, _) = parts(&request);
             let name = segments[3..segments.len() - 2].join("/");
             assert_eq!(
@@ -169,7 +168,7 @@ async fn a_list_is_of_one_repository() {
 }
 
 #[tokio::test]
-async fn a_pattern_of_tags_has_no_wildcards_but_its_own() {
+async fn values_add_no_wildcards_to_a_tag_pattern() {
     let manifest = r#"{"schemaVersion":2,"mediaType":"application/vnd.oci.image.index.v1+json","manifests":[]}"#;
     let tags = r#"{"name":"org/list","tags":["X-1","X-2","a-1","true-1","main-1"]}"#;
     let registry = Upstream::start(move |request| {
@@ -197,7 +196,7 @@ async fn a_pattern_of_tags_has_no_wildcards_but_its_own() {
 }
 
 #[tokio::test]
-async fn a_name_in_an_image_layout_is_no_path() {
+async fn values_are_no_paths_in_an_image_layout() {
     let nobody = empty().await;
     for layout in ["", "/blobs"] {
         let image = format!("oci:{}{layout}:{{{{ params.v }}}}", demo_images().display());

@@ -1,4 +1,4 @@
-//! Hostile names in hosts, in the questions of a `forEach`, in the commands that `match` asks, and in plugins of Argo CD's own kind.
+//! Hostile names in hosts, in `forEach`, in the commands of `match`, and in Config Management Plugins.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
@@ -14,15 +14,15 @@ async fn upstream() -> Upstream {
     Upstream::always(json_response(r#"[{"a":"b"}]"#)).await
 }
 
-/// A value in a host leads to an allowed one, by whichever spelling, or nowhere.
+/// A value in a host, however spelled, leads to an allowed host or to no request.
 #[tokio::test]
-async fn a_host_is_an_allowed_one() {
+async fn hostile_hosts_lead_to_allowed_hosts_only() {
     let upstream = upstream().await;
     let (port, own) = (upstream.address.port(), upstream.address.to_string());
     for host in ["{{ params.v }}", "127.0.0.1{{ params.v }}", "{{ params.v }}127.0.0.1"] {
         let http = json!({"url": format!("http://{host}:{port}/list"), "allowedHosts": [own]});
         let app = serve(json!({"http": http}), json!({})).await;
-        // Each request is checked to be one at the upstream, by its own name.
+        // The name of each request is unique at the upstream.
         for (value, request) in sent(&upstream, &app).await {
             assert!(request.is_none_or(|request| request.target == "/list"), "{host} {value:?}");
         }
@@ -32,7 +32,7 @@ async fn a_host_is_an_allowed_one() {
 }
 
 #[tokio::test]
-async fn an_item_that_is_asked_about_stays_in_its_place() {
+async fn each_item_of_for_each_stays_one_path_segment() {
     let upstream = upstream().await;
     let url = format!("http://{}/v1/{{{{ each.v }}}}/end?v={{{{ each.v }}}}&end", upstream.address);
     let steps = json!([
@@ -54,9 +54,9 @@ async fn an_item_that_is_asked_about_stays_in_its_place() {
     assert!(arrived > 0, "everything was refused");
 }
 
-/// A command that is asked whether a call is its own is told them as they are, on standard input and in its environment.
+/// A command of `match` gets the values unchanged, on standard input and in its environment.
 #[tokio::test]
-async fn a_command_of_match_is_told_them_as_they_are() {
+async fn match_commands_receive_hostile_values_unchanged() {
     let by_input = ["jq", "-r", r#".input.parameters | select((.v | @base64) == .w) | "mine""#];
     let by_environment =
         ["sh", "-c", r#"[ "$(printf %s "$PARAM_V" | base64 -w0)" = "$PARAM_W" ] && echo mine || true"#];
@@ -76,12 +76,12 @@ async fn a_command_of_match_is_told_them_as_they_are() {
 }
 
 #[tokio::test]
-async fn a_config_management_plugin_is_told_them_as_they_are() {
+async fn config_management_plugins_receive_hostile_values_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let package = folder.path().join("plugins/p");
     std::fs::create_dir_all(&package).unwrap();
     std::fs::create_dir(folder.path().join("work")).unwrap();
-    // In base64, since a program writes what YAML does not allow as it stands.
+    // In base64, since a program can write text that YAML does not allow unencoded.
     let program = "jq -n '{kind: \"X\", data: {v: env.PARAM_V, name: env.ARGOCD_APP_NAME, all: env.ARGOCD_APP_PARAMETERS} \
                    | map_values(@base64)}'";
     let manifest = json!({
@@ -96,8 +96,9 @@ async fn a_config_management_plugin_is_told_them_as_they_are() {
         let body = json!({"applicationSetName": value, "input": {"parameters": {"v": value}}});
         let reply = app.call("/p/api/v1/getparams.execute", &body).await;
         assert_eq!(reply.status, 200, "{value:?}: {}", reply.text());
-        let told = reply.json()["output"]["parameters"][0].take();
-        let [v, name, all] = ["v", "name", "all"].map(|key| STANDARD.decode(told[key].as_str().unwrap()).unwrap());
+        let returned_set = reply.json()["output"]["parameters"][0].take();
+        let [v, name, all] =
+            ["v", "name", "all"].map(|key| STANDARD.decode(returned_set[key].as_str().unwrap()).unwrap());
         assert_eq!([v, name], [value.as_bytes(), value.as_bytes()]);
         let all: Value = serde_json::from_slice(&all).unwrap();
         assert!(all.as_array().unwrap().iter().any(|one| one["string"] == *value), "{all}");

@@ -1,5 +1,5 @@
-//! Holes that comparable gateways had, one test for each class. Others are tried where they belong: JSON that nests without
-//! end and bombs of gzip in the fault matrix and `getparams`, what is no request in `edge`.
+//! Holes that comparable gateways had, one test for each class. Other classes are tested elsewhere: deeply nested JSON and gzip
+//! bombs in the fault matrix and in `getparams`, invalid requests in `edge`.
 
 use std::{io::Write as _, process::Stdio};
 
@@ -10,7 +10,7 @@ use crate::support::{
     wire::{argo_request, exchange},
 };
 
-/// A gateway with a route that the token `some` opens, and one that it does not.
+/// A gateway with one route that the token `some` may use, and one that it may not.
 async fn serve() -> TestApp {
     let hash = appset_gateway::auth::hash_token("some");
     let auth = format!("auth: {{ tokens: [ {{ name: s, sha256: \"{hash}\", routes: [open] }} ] }}");
@@ -18,7 +18,7 @@ async fn serve() -> TestApp {
     TestApp::start(&format!("{auth}\nroutes: {}\n", json!([fixed("open"), fixed("closed")]))).await
 }
 
-/// A call of `path` with these lines of headers.
+/// A call of `path` with these header lines.
 async fn call(app: &TestApp, path: &str, headers: &str, body: &[u8]) -> Reply {
     let head = format!("POST {path} HTTP/1.1\r\nHost: gateway\r\n{headers}Content-Length: {}\r\n\r\n", body.len());
     app.send(&[head.as_bytes(), body].concat()).await
@@ -26,9 +26,9 @@ async fn call(app: &TestApp, path: &str, headers: &str, body: &[u8]) -> Reply {
 
 const OPEN: &str = "/open/api/v1/getparams.execute";
 
-/// No way to write a path leads around a token's routes: it is taken as it stands, and never made shorter.
+/// No spelling of a path bypasses a token's routes: the gateway never normalizes a path.
 #[tokio::test]
-async fn dots_in_a_path_lead_nowhere() {
+async fn dot_segments_in_a_path_bypass_no_route_permission() {
     let app = serve().await;
     for path in [
         "/closed",
@@ -60,9 +60,9 @@ async fn dots_in_a_path_lead_nowhere() {
     assert_eq!(app.send(&argo_request(OPEN, "some", b"{}")).await.sets(), r#"[{"from":"open"}]"#);
 }
 
-/// A header counts by its one name, and no header leads elsewhere than the path does.
+/// A header has one name only, and no header changes the path.
 #[tokio::test]
-async fn headers_have_no_second_names() {
+async fn header_aliases_are_ignored() {
     let app = serve().await;
     for name in
         ["authorization_", "_authorization", "X-Authorization", "Proxy-Authorization", "HTTP_AUTHORIZATION", "Cookie"]
@@ -90,9 +90,9 @@ async fn headers_have_no_second_names() {
     }
 }
 
-/// What is packed is not unpacked, so it cannot grow.
+/// A compressed body is never decompressed, so it cannot grow.
 #[tokio::test]
-async fn a_body_is_not_unpacked() {
+async fn a_compressed_body_is_never_decompressed() {
     let app = serve().await;
     let gzip = std::process::Command::new("gzip").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
     let mut gzip = gzip.expect("this test needs the program `gzip`");
@@ -105,9 +105,9 @@ async fn a_body_is_not_unpacked() {
     assert_eq!((reply.status, &*reply.code()), (400, "invalid_request"), "{}", reply.text());
 }
 
-/// Halves of a character are no text, wherever they stand.
+/// Unpaired surrogates are refused everywhere.
 #[tokio::test]
-async fn half_a_character_is_refused() {
+async fn an_unpaired_surrogate_is_refused() {
     let app = serve().await;
     for text in [r"\ud800", r"\udc00", r"\ud800\ud800", r"a\udfffb"] {
         for body in [

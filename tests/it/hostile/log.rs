@@ -1,4 +1,4 @@
-//! Log injection: a line is one JSON object, whatever stands in it, and holds nothing that a terminal obeys.
+//! Log injection: each log line is one JSON object without control characters for a terminal, whatever a caller sends.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::support::{
 };
 
 #[tokio::test]
-async fn a_line_stays_a_line() {
+async fn hostile_values_never_split_a_log_line() {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("gateway.yaml");
     let says = ["jq", "-r", ".input.parameters.v | halt_error(1)"];
@@ -26,14 +26,14 @@ async fn a_line_stays_a_line() {
     let mut gateway = Gateway::serve(&config);
     let values: Vec<String> = values().into_iter().chain([NUL.to_owned()]).collect();
     for value in &values {
-        // In the name of who asks, a refused parameter, what a program says, a name that nobody has.
+        // Through the caller's name, a refused parameter, a program's output, and an unknown route.
         let body = json!({"applicationSetName": value, "input": {"parameters": {"v": value}}}).to_string();
         let unknown = json!({"applicationSetName": value, "input": {"parameters": {value: value}}}).to_string();
         for (path, body) in [("", &body), ("/script", &body), ("/nowhere", &body), ("", &unknown)] {
             let path = format!("{path}/api/v1/getparams.execute");
             let reply = exchange(gateway.address, &argo_request(&path, TOKEN, body.as_bytes())).await;
             assert!(matches!(reply.status, 404 | 422 | 502), "{value:?}: {}", reply.text());
-            // What Argo CD shows an operator, and the log too.
+            // The message that Argo CD shows an operator.
             assert!(!reply.message().contains(char::is_control), "{:?}", reply.message());
         }
     }

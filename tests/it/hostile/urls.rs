@@ -1,4 +1,4 @@
-//! Hostile names in what is sent over HTTP: paths, queries, headers, image references.
+//! Hostile names in requests over HTTP: paths, queries, headers, image references.
 
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use crate::support::{
     upstream::{Request, Upstream, json_response, refused},
 };
 
-/// Asks with each value as `v`, and gives the request that the upstream got, or that it was refused.
+/// Sends each value as the parameter `v`. Returns the request that the upstream got, or `None` if the value was refused.
 pub async fn sent(upstream: &Upstream, app: &TestApp) -> Vec<(String, Option<Request>)> {
     let mut all = Vec::new();
     for value in values().into_iter().chain([NUL.to_owned()]) {
@@ -48,11 +48,11 @@ fn decoded(part: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_path_keeps_its_segments() {
+async fn a_value_stays_one_path_segment() {
     let upstream = upstream().await;
     let app = asking(&upstream, "/v1/{{ params.v }}/end", json!({})).await;
     for (value, request) in sent(&upstream, &app).await {
-        // A server that takes `%2F` or `\` for a `/` would leave the path.
+        // A server that reads `%2F` or `\` as `/` would leave the path.
         let leaves = value.split(['/', '\\']).any(|segment| matches!(segment, "." | ".."));
         assert_eq!(request.is_none(), leaves, "{value:?}");
         if let Some(request) = request {
@@ -63,7 +63,7 @@ async fn a_path_keeps_its_segments() {
 }
 
 #[tokio::test]
-async fn a_query_keeps_its_parts() {
+async fn a_value_stays_one_query_parameter() {
     let upstream = upstream().await;
     let app = asking(&upstream, "/v1?v={{ params.v }}&end", json!({})).await;
     for (value, request) in sent(&upstream, &app).await {
@@ -74,11 +74,11 @@ async fn a_query_keeps_its_parts() {
 }
 
 #[tokio::test]
-async fn a_header_is_one_line() {
+async fn a_value_stays_one_header_line() {
     let upstream = upstream().await;
     let app = asking(&upstream, "/", json!({"headers": {"X-Branch": "<{{ params.v }}>"}})).await;
     for (value, request) in sent(&upstream, &app).await {
-        // A tab may stand in a header; what is beyond ASCII arrives as it is.
+        // A tab may be in a header. Characters beyond ASCII arrive unchanged.
         let has_control = value.chars().any(|c| c.is_ascii_control() && c != '\t');
         assert_eq!(request.is_none(), has_control, "{value:?}");
         if let Some(request) = request {
@@ -88,7 +88,7 @@ async fn a_header_is_one_line() {
 }
 
 #[tokio::test]
-async fn an_image_is_one_reference() {
+async fn a_value_stays_in_one_image_reference() {
     let words = r#"{"errors":[{"code":"MANIFEST_UNKNOWN","message":"manifest unknown"}]}"#;
     let registry = Upstream::start(move |request| request.answer(404, "Content-Type: application/json", words)).await;
     let host = registry.address.to_string();
@@ -99,7 +99,7 @@ async fn an_image_is_one_reference() {
         ("org/{{ params.v }}:1", "/v2/org/", "/manifests/1"),
         ("org/{{ params.v }}/app:1", "/v2/org/", "/app/manifests/1"),
     ] {
-        // With `onMissing: omit` what no tag can hold would be proven absent, and not be refused.
+        // `onMissing: omit` would take an impossible tag for proven absent, and not refuse it.
         let placeholder = format!("{host}/org/app@sha256:{}", "0".repeat(64));
         let images = json!({"a": {"image": format!("{host}/{image}"), "placeholder": placeholder}});
         let digests = json!({"images": images, "onMissing": "placeholder"});
@@ -113,11 +113,11 @@ async fn an_image_is_one_reference() {
             let part = request.target.strip_prefix(before).and_then(|rest| rest.strip_suffix(after));
             let part = part.unwrap_or_else(|| panic!("{value:?}: {}", request.target));
             let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-            // A repository may lie deeper; above what stands before it, it does not.
+            // A value may go deeper into the repository path, but never above the fixed part before it.
             let names: Vec<&str> = if after.is_empty() { vec![part] } else { part.split('/').collect() };
             let is_name = |name: &&str| !name.is_empty() && name.chars().all(fits) && !name.starts_with(['.', '-']);
             assert!(part.len() <= 128 && names.iter().all(is_name), "{value:?}: {part}");
-            // Without a filter nothing is made of it.
+            // Without a filter the value is unchanged.
             assert!(image.contains('|') || part == value, "{value:?}: {part}");
         }
         assert!(arrived > 0, "{image}: everything was refused");

@@ -1,8 +1,8 @@
-//! What somebody may call a branch who wants to be more than data.
+//! Branch names of an attacker.
 
 use serde_json::{Map, Value};
 
-/// A value for each language, syntax and path that it will come near to.
+/// Values for each language, syntax and path that a name reaches.
 const SHORT: &[&str] = &[
     // Paths
     "../../x",
@@ -143,21 +143,21 @@ const SHORT: &[&str] = &[
     "=cmd()",
 ];
 
-/// All of them, long ones too.
+/// All values, with long ones.
 pub fn values() -> Vec<String> {
     let long = ["x".repeat(10_000), "../".repeat(3_000), "🚀".repeat(2_500), "(".repeat(5_000), "{{".repeat(5_000)];
     SHORT.iter().map(ToString::to_string).chain(long).collect()
 }
 
-/// One that no environment variable and no header can hold.
+/// A value that no environment variable and no header can hold.
 pub const NUL: &str = "x\0y";
 
-/// The parameters `v0`, `v1` …, which have all of these values.
+/// The parameters `v0`, `v1` … with all these values.
 pub fn parameters() -> Map<String, Value> {
     values().into_iter().enumerate().map(|(index, value)| (format!("v{index}"), value.into())).collect()
 }
 
-/// For each of these parameters what `of` makes of its name.
+/// Maps each parameter name to `of(name)`.
 pub fn each(of: impl Fn(&str) -> String) -> Map<String, Value> {
     parameters().keys().map(|name| (name.clone(), of(name).into())).collect()
 }

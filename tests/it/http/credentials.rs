@@ -1,4 +1,4 @@
-//! Who asks: a secret that is read at each use, or a token that is bought, kept, and bought anew when it is refused.
+//! Credentials: a secret that is read at each use, or a token that is requested, kept, and requested again after a refusal.
 
 use std::sync::{
     Arc,
@@ -22,7 +22,7 @@ async fn start(upstream: &Upstream, credential: Value) -> TestApp {
     TestApp::start_in(folder(), &config(upstream, "/list", json!({"credential": credential}))).await
 }
 
-/// What `upstream` was sent as `Authorization`.
+/// The `Authorization` headers that `upstream` got.
 fn sent(upstream: &Upstream) -> Vec<String> {
     upstream.requests().iter().filter_map(|request| Some(request.header("authorization")?.to_owned())).collect()
 }
@@ -45,7 +45,7 @@ async fn a_secret_is_read_at_each_use() {
 }
 
 #[tokio::test]
-async fn a_secret_never_comes_back() {
+async fn a_secret_is_never_shown_in_an_error() {
     for credential in
         [json!({"bearer": {"file": "secret"}}), json!({"basic": {"username": "u", "password": {"file": "secret"}}})]
     {
@@ -58,14 +58,14 @@ async fn a_secret_never_comes_back() {
     }
 }
 
-/// A token server that gives `t1`, `t2`, … for `expires` seconds, and a source that takes those in `good`.
-struct Shop {
+/// A token server that issues `t1`, `t2`, … for `expires` seconds, and a source that accepts tokens from number `good` on.
+struct OauthService {
     tokens: Upstream,
     source: Upstream,
     good: Arc<AtomicUsize>,
 }
 
-async fn shop(expires: Value) -> Shop {
+async fn start_oauth(expires: Value) -> OauthService {
     let sold = AtomicUsize::new(0);
     let tokens = Upstream::start(move |request| {
         let n = sold.fetch_add(1, Ordering::SeqCst) + 1;
@@ -80,7 +80,7 @@ async fn shop(expires: Value) -> Shop {
         if request.header("authorization") == Some(&*wanted) { json(SETS) } else { status(401, "", "who?") }
     })
     .await;
-    Shop { tokens, source, good }
+    OauthService { tokens, source, good }
 }
 
 fn oauth2(tokens: &Upstream, more: Value) -> Value {
@@ -94,8 +94,8 @@ fn oauth2(tokens: &Upstream, more: Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_client_buys_a_token_as_rfc_6749_has_it() {
-    let Shop { tokens, source, .. } = shop(json!(3600.0)).await;
+async fn a_token_request_follows_rfc_6749() {
+    let OauthService { tokens, source, .. } = start_oauth(json!(3600.0)).await;
     let more = json!({"scopes": ["read", "list"], "parameters": {"audience": "https://api.example.com"}});
     let app = start(&source, oauth2(&tokens, more)).await;
     assert_eq!(app.ask_afresh("h", json!({})).await.sets(), SETS);
@@ -108,7 +108,7 @@ async fn a_client_buys_a_token_as_rfc_6749_has_it() {
         "grant_type=client_credentials&scope=read+list&audience=https%3A%2F%2Fapi.example.com"
     );
 
-    let Shop { tokens, source, .. } = shop(json!("3600")).await;
+    let OauthService { tokens, source, .. } = start_oauth(json!("3600")).await;
     let app = start(&source, oauth2(&tokens, json!({"clientAuthentication": "body"}))).await;
     assert_eq!(app.ask_afresh("h", json!({})).await.sets(), SETS);
     let request = &tokens.requests()[0];
@@ -120,8 +120,8 @@ async fn a_client_buys_a_token_as_rfc_6749_has_it() {
 }
 
 #[tokio::test]
-async fn one_token_serves_all_for_four_fifths_of_its_life() {
-    let Shop { tokens, source, good } = shop(json!(100)).await;
+async fn one_token_serves_all_requests_for_four_fifths_of_its_life() {
+    let OauthService { tokens, source, good } = start_oauth(json!(100)).await;
     let app = start(&source, oauth2(&tokens, json!({}))).await;
     let all = join_all((0..30).map(|n| app.ask("h", json!({"n": n.to_string()})))).await;
     assert!(all.iter().all(|reply| reply.sets() == SETS));
@@ -135,11 +135,11 @@ async fn one_token_serves_all_for_four_fifths_of_its_life() {
 }
 
 #[tokio::test]
-async fn a_refused_token_is_bought_anew_once() {
-    let Shop { tokens, source, good } = shop(json!(3600)).await;
+async fn a_refused_token_is_requested_again_once() {
+    let OauthService { tokens, source, good } = start_oauth(json!(3600)).await;
     let app = start(&source, oauth2(&tokens, json!({}))).await;
     assert_eq!(app.ask("h", json!({})).await.sets(), SETS);
-    // It is revoked before its time.
+    // The token is revoked before it expires.
     good.store(2, Ordering::SeqCst);
     assert_eq!(app.ask("h", json!({})).await.sets(), SETS);
     assert_eq!((tokens.requests().len(), source.requests().len()), (2, 3));
@@ -149,7 +149,7 @@ async fn a_refused_token_is_bought_anew_once() {
 }
 
 #[tokio::test]
-async fn a_secret_never_comes_back_as_it_stood_in_a_form() {
+async fn a_form_encoded_secret_is_never_shown() {
     let tokens = Upstream::start(|request| request.answer(400, "", request.body.clone())).await;
     let source = Upstream::always(json_response(SETS)).await;
     let folder = folder();
@@ -160,9 +160,9 @@ async fn a_secret_never_comes_back_as_it_stood_in_a_form() {
     assert!(!message.contains("hunter"), "{message}");
 }
 
-/// A source with a list for each tenant, which says of its version only when it changed last.
+/// A source with one list per tenant. Its only version is a date.
 #[tokio::test]
-async fn what_is_kept_for_one_tenant_is_not_anothers() {
+async fn a_kept_answer_of_one_tenant_is_never_served_to_another() {
     const DATES: &str = "Last-Modified: Sat, 21 Nov 2026 10:00:00 GMT\r\nDate: Sat, 21 Nov 2026 11:00:00 GMT";
     let tokens = Upstream::start(|request| {
         let body = String::from_utf8_lossy(&request.body);
@@ -200,9 +200,9 @@ async fn what_is_kept_for_one_tenant_is_not_anothers() {
 }
 
 #[tokio::test]
-async fn what_is_no_token_is_told_without_it() {
+async fn a_bad_token_answer_is_reported_without_its_secret() {
     let answer = |status: u16, body: &str| send(response(status, "Content-Type: application/json", body));
-    // A message is cut, and half of the secret would not be known.
+    // A truncated message could show half of the secret.
     let cut = json!({"error": "e", "error_description": format!("{}hunter2", "x".repeat(191))}).to_string();
     let also_cut = format!("{}hunter2", "x".repeat(194));
     for (steps, code, says) in [
@@ -234,7 +234,7 @@ async fn what_is_no_token_is_told_without_it() {
 }
 
 #[tokio::test]
-async fn a_github_app_asks_as_its_installation() {
+async fn a_github_app_authenticates_as_its_installation() {
     let sold = AtomicUsize::new(0);
     let github = Upstream::start(move |request: &Request| {
         let authorization = request.header("authorization").unwrap_or_default();
@@ -263,7 +263,7 @@ async fn a_github_app_asks_as_its_installation() {
 }
 
 #[test]
-fn what_is_wrong_with_it_is_found_at_the_start() {
+fn credential_mistakes_are_reported_at_startup() {
     let folder = folder();
     for (more, says) in [
         (json!({"credential": {"bearer": {"file": "none"}}}), "credential.bearer: "),

@@ -1,4 +1,4 @@
-//! Whole numbers that 64 bits do not hold: no question, request or cursor has other digits than it was given.
+//! Whole numbers beyond 64 bits: keys, requests and cursors keep every digit or are refused.
 
 use serde_json::json;
 
@@ -12,7 +12,7 @@ use crate::support::{
 const LONG: &str = "1180591620717411303425";
 
 #[tokio::test]
-async fn a_cursor_is_sent_to_the_digit_or_not_at_all() {
+async fn a_numeric_cursor_keeps_every_digit_or_is_refused() {
     for (cursor, sent) in [
         ("18446744073709551615", Some("18446744073709551615")),
         ("-9223372036854775808", Some("-9223372036854775808")),
@@ -44,9 +44,9 @@ async fn a_cursor_is_sent_to_the_digit_or_not_at_all() {
     }
 }
 
-/// Else two questions would be one, and one would get the other's answer.
+/// Otherwise two requests would share one cache key, and one would get the other's answer.
 #[tokio::test]
-async fn a_question_is_kept_to_the_digit_or_refused() {
+async fn a_numeric_parameter_keeps_every_digit_or_is_refused() {
     let upstream = Upstream::always(json_response("[]")).await;
     let body = json!({"n": "{{ params.n }}"});
     let app = serve(&upstream, "/list", json!({"method": "POST", "body": body})).await;
@@ -68,7 +68,7 @@ async fn a_question_is_kept_to_the_digit_or_refused() {
 }
 
 #[tokio::test]
-async fn a_declared_number_is_kept_to_the_digit_or_refused() {
+async fn a_declared_number_keeps_every_digit_or_is_refused() {
     let upstream = Upstream::always(json_response("[]")).await;
     let config = config(&upstream, "/{{ params.n }}", json!({}));
     let route = "\"backend\"";
@@ -84,7 +84,7 @@ async fn a_declared_number_is_kept_to_the_digit_or_refused() {
 }
 
 #[test]
-fn a_number_of_the_configuration_is_kept_to_the_digit_or_refused() {
+fn a_configured_number_keeps_every_digit_or_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let http = "{ url: 'http://h/', method: POST, body: { n: 18446744073709551616 } }";
     let config = format!("{}routes: [ {{ name: s, backend: {{ http: {http} }} }} ]\n", TestApp::auth());

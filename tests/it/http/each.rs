@@ -1,4 +1,4 @@
-//! `forEach`: a question for each item of a list, all of them or nothing.
+//! `forEach`: one request per item of a list. The answer has all of them, or is unknown.
 
 use std::sync::{
     Arc,
@@ -8,14 +8,14 @@ use std::sync::{
 use super::*;
 use crate::support::upstream::Request;
 
-const EACH: &str = "params.clusters";
+const CLUSTERS: &str = "params.clusters";
 
-/// What asks for each cluster.
+/// A backend with one request per cluster.
 fn each(expression: &str) -> Value {
     json!({"forEach": expression, "parameters": "body.map(t, {'name': t.name, 'cluster': each})"})
 }
 
-/// An upstream with a tenant in each cluster but `empty`, and trouble in those that are called so.
+/// An upstream with a tenant in each cluster except `empty`. It fails for clusters with the name of a fault.
 async fn clusters() -> Upstream {
     Upstream::start(|request: &Request| match request.target.strip_prefix("/clusters/").unwrap() {
         "empty" => json("[]"),
@@ -28,9 +28,9 @@ async fn clusters() -> Upstream {
 }
 
 #[tokio::test]
-async fn all_that_each_answers_is_the_list_in_its_order() {
+async fn for_each_joins_all_answers_in_order() {
     let upstream = clusters().await;
-    let app = serve(&upstream, "/clusters/{{ each }}", each(EACH)).await;
+    let app = serve(&upstream, "/clusters/{{ each }}", each(CLUSTERS)).await;
     let ask = async |clusters: Value| app.ask_afresh("h", json!({"clusters": clusters})).await;
     assert_eq!(
         ask(json!(["b", "empty", "a"])).await.sets(),
@@ -39,7 +39,7 @@ async fn all_that_each_answers_is_the_list_in_its_order() {
     assert_eq!(ask(json!(["empty", "empty"])).await.sets(), "[]");
     assert_eq!(ask(json!(["x/y"])).await.status, 200, "it stays one segment");
     assert_eq!(upstream.requests().last().unwrap().target, "/clusters/x%2Fy");
-    // As `''.split(',')` gives it: the URL would be that of all clusters.
+    // As `''.split(',')` gives it. The URL would be that of all clusters.
     refused(&ask(json!(["a", ""])).await, 422, "invalid_input", "forEach[1]: url: a value left a path segment empty");
     refused(
         &ask(json!(["a", "../x"])).await,
@@ -58,7 +58,7 @@ async fn all_that_each_answers_is_the_list_in_its_order() {
 }
 
 #[tokio::test]
-async fn the_list_is_made_from_what_argo_cd_can_send() {
+async fn for_each_builds_its_list_from_the_parameters_argo_cd_can_send() {
     let upstream = clusters().await;
     let app = serve(&upstream, "/clusters/{{ each }}", each("params.clusters.split(',').filter(c, c != '')")).await;
     let ask = async |clusters: &str| app.ask_afresh("h", json!({"clusters": clusters})).await;
@@ -73,9 +73,9 @@ async fn the_list_is_made_from_what_argo_cd_can_send() {
 }
 
 #[tokio::test]
-async fn what_is_no_list_is_the_callers_to_mend() {
+async fn an_invalid_for_each_list_is_a_caller_error() {
     let upstream = clusters().await;
-    let app = serve(&upstream, "/clusters/{{ each }}", each(EACH)).await;
+    let app = serve(&upstream, "/clusters/{{ each }}", each(CLUSTERS)).await;
     for (parameters, says) in [
         (json!({}), "forEach: `params.clusters`"),
         (json!({"clusters": "a"}), "forEach: it gives a string, not a list"),
@@ -89,7 +89,7 @@ async fn what_is_no_list_is_the_callers_to_mend() {
 }
 
 #[tokio::test]
-async fn only_so_many_are_asked_at_once() {
+async fn for_each_limits_concurrent_requests() {
     let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -109,10 +109,10 @@ async fn only_so_many_are_asked_at_once() {
         }
     });
     let http =
-        json!({"url": format!("http://{address}/{{{{ each }}}}"), "forEach": EACH, "parameters": "[{'n': each}]"});
+        json!({"url": format!("http://{address}/{{{{ each }}}}"), "forEach": CLUSTERS, "parameters": "[{'n': each}]"});
     let routes = json!([{"name": "h", "backend": {"http": http}, "cache": {"ttl": "0s"}}]);
     let app = TestApp::start(&format!("{}routes: {routes}\n", TestApp::auth())).await;
-    // 500 callers with keys of their own, and one with many questions.
+    // 500 callers with own keys, and one caller with many requests.
     let many: Vec<String> = (0..200).map(|n| n.to_string()).collect();
     let callers = join_all((0..500).map(|n| app.ask("h", json!({"clusters": [n.to_string()]}))));
     let (replies, long) = tokio::join!(callers, app.ask("h", json!({"clusters": many})));
@@ -128,7 +128,7 @@ async fn only_so_many_are_asked_at_once() {
 }
 
 #[test]
-fn each_is_known_only_with_it() {
+fn the_variable_each_needs_for_each() {
     let folder = tempfile::tempdir().unwrap();
     let routes = json!([{"name": "h", "backend": {"http": {"url": "https://h.example/{{ each }}"}}}]);
     let config = format!("{}routes: {routes}\n", TestApp::auth());

@@ -1,4 +1,4 @@
-//! Documents that tell of an error beside whatever else they hold.
+//! Documents that report an error beside their data.
 
 use serde_json::json;
 
@@ -7,9 +7,9 @@ use crate::support::upstream::refused;
 
 const INVALID: &str = "backend_output_invalid";
 
-/// As GraphQL tells what it could not find out, with 200 and beside whatever it could.
+/// As GraphQL reports a partial failure: with 200, beside the data that was found.
 #[tokio::test]
-async fn a_list_beside_an_error_may_be_a_part() {
+async fn a_list_beside_an_error_is_unknown() {
     let items = || json!({"parameters": "body.items"});
     for (error, says) in [
         (r#""error":"database is down""#, "it holds `error` (\"database is down\")"),
@@ -29,13 +29,13 @@ async fn a_list_beside_an_error_may_be_a_part() {
             assert!(message.contains("set `allowErrors: true`"), "{message}");
         }
     }
-    // An expression that looks at them does not see them either.
+    // An expression that checks the errors makes no difference.
     let looking = json!({"parameters": "body.errors.all(e, e.contains('eu')) ? body.items : null"});
     refused(&ask(answers(r#"{"items":[],"errors":["eu is down"]}"#), looking).await, 502, INVALID, "it holds `errors`");
 }
 
 #[tokio::test]
-async fn an_error_that_is_blank_or_allowed_is_none() {
+async fn a_blank_or_allowed_error_is_ignored() {
     for blank in ["null", "false", "0", "\"\"", "[]", "{}"] {
         for key in ["error", "errors"] {
             let reply =
@@ -48,7 +48,7 @@ async fn an_error_that_is_blank_or_allowed_is_none() {
     assert_eq!(ask(answers(document), allowed("body.items")).await.sets(), r#"[{"a":"1"}]"#);
     let by_errors = allowed("body.errors < 3 ? body.items : null");
     refused(&ask(answers(document), by_errors).await, 502, INVALID, "null");
-    // Deeper down it is the API's own business.
+    // An error deeper in the document is ordinary data.
     let deeper = r#"[{"error":"down","a":"1"}]"#;
     assert_eq!(ask(answers(deeper), json!({})).await.sets(), r#"[{"a":"1","error":"down"}]"#);
 }

@@ -1,4 +1,5 @@
-//! The examples that ask an API, run against answers in the shapes that its documentation shows (`recorded/`).
+//! The example configurations that request an API, against recorded answers as the API's documentation shows them
+//! (`recorded/`).
 
 use std::path::Path;
 
@@ -8,13 +9,13 @@ use crate::{
     support::{authority::Ca, nginx::Nginx},
 };
 
-/// What an API answers to each target, in the order of its pages.
+/// The recorded answers of an API, in the order of its pages.
 fn recorded(name: &str) -> Vec<Value> {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/it/http/recorded/{name}.json"));
     serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap()
 }
 
-/// An upstream that answers with `exchanges`, in which it is `origin`; whatever else it is asked is not there.
+/// An upstream that answers with `exchanges`, in which it is `origin`, and 404 to everything else.
 async fn play(exchanges: Vec<Value>, origin: &'static str) -> Upstream {
     Upstream::start(move |request| {
         let Some(found) = exchanges.iter().find(|exchange| exchange["target"] == request.target) else {
@@ -29,7 +30,7 @@ async fn play(exchanges: Vec<Value>, origin: &'static str) -> Upstream {
     .await
 }
 
-/// A gateway with the example `name`, in which each `from` is replaced by its `to`, and with files in place of its placeholders.
+/// A gateway with the example `name`. Each `from` is replaced by its `to`, and placeholders by files.
 async fn example(name: &str, changes: &[(&str, &str)], files: &[(&str, &str)]) -> TestApp {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/examples");
     let mut config = std::fs::read_to_string(examples.join(name).with_extension("yaml")).unwrap();
@@ -47,14 +48,14 @@ async fn example(name: &str, changes: &[(&str, &str)], files: &[(&str, &str)]) -
     TestApp::start_in(folder, &config).await
 }
 
-/// Asks the route as the ApplicationSet of its name does.
+/// Calls the route as the ApplicationSet `application_set`.
 async fn ask_as(app: &TestApp, application_set: &str, parameters: Value) -> Reply {
     app.clock.advance(Duration::from_hours(48));
     let body = json!({"applicationSetName": application_set, "input": {"parameters": parameters}});
     app.call("/api/v1/getparams.execute", &body).await
 }
 
-/// What `upstream` was asked, and as whom.
+/// The targets and `Authorization` headers that `upstream` got.
 fn asked(upstream: &Upstream) -> Vec<(String, String)> {
     let who =
         |request: &crate::support::upstream::Request| request.header("authorization").unwrap_or_default().to_owned();
@@ -119,14 +120,14 @@ async fn releases_of_a_repository_on_github() {
         ask_as(&app, "newest-release", json!({})).await.json(),
         json!({"output": {"parameters": [{"tag": "v2.0.0", "page": format!("{page}/v2.0.0")}]}})
     );
-    // Half of the list is none, and a repository without a release has no latest one.
+    // Half of the list is no answer. A repository without a release has no latest release.
     let (app, _upstream) = start(&exchanges[..2]).await;
     let invalid = "backend_output_invalid";
     refused(&ask_as(&app, "github-releases", json!({})).await, 502, invalid, "page 3: ");
     refused(&ask_as(&app, "newest-release", json!({})).await, 502, invalid, "404 Not Found");
 }
 
-/// Behind a real TLS server with a CA of its own, as an API server has one.
+/// Behind a real TLS server with a private CA, as an API server has.
 #[tokio::test]
 async fn namespaces_of_a_cluster() {
     let exchanges = recorded("namespaces");

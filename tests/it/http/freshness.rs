@@ -1,8 +1,8 @@
-//! `Cache-Control` and versions: how long an upstream's answer is fresh, and what a 304 spares.
+//! `Cache-Control` and validators: how long an upstream's answer is fresh, and when a 304 suffices.
 
 use super::*;
 
-/// RFC 9111, as far as the route lets it.
+/// RFC 9111, as far as the route allows it.
 #[tokio::test]
 async fn cache_control_is_honoured_where_the_route_says_so() {
     for (honor, headers, seconds) in [
@@ -32,9 +32,9 @@ async fn cache_control_is_honoured_where_the_route_says_so() {
     }
 }
 
-/// An answer that has not changed costs a 304, whichever way its version is known.
+/// An unchanged answer costs a 304, with each kind of validator.
 #[tokio::test]
-async fn what_has_not_changed_is_not_sent_again() {
+async fn an_unchanged_answer_costs_a_304() {
     const OLD: &str = "Last-Modified: Sat, 21 Nov 2026 10:00:00 GMT\r\nDate: Sat, 21 Nov 2026 10:00:02 GMT";
     const NEW: &str = "Last-Modified: Sat, 21 Nov 2026 10:00:01 GMT\r\nDate: Sat, 21 Nov 2026 10:00:02 GMT";
     for (headers, condition, value) in [

@@ -1,9 +1,9 @@
-//! Where a request may lead: hosts that a value is part of, redirects, and what a value may not do.
+//! Where a request may go: hosts with a value in them, and redirects.
 
 use super::*;
 use crate::support::upstream::Request;
 
-/// A gateway whose parameter `h` is the host, which may be that of `upstream`.
+/// A gateway whose parameter `h` is the host. `allowed` lists the permitted hosts.
 async fn start(upstream: &Upstream, allowed: &[&str]) -> TestApp {
     let http = json!({
         "url": format!("http://{{{{ params.h }}}}:{}/list?h={{{{ params.h }}}}", upstream.address.port()),
@@ -14,7 +14,7 @@ async fn start(upstream: &Upstream, allowed: &[&str]) -> TestApp {
 }
 
 #[tokio::test]
-async fn a_value_leads_to_allowed_hosts_only() {
+async fn a_host_parameter_leads_to_allowed_hosts_only() {
     let upstream = Upstream::always(json_response(SETS)).await;
     let port = upstream.address.port();
     let app = start(&upstream, &[&format!("127.0.0.1:{port}"), &format!("*.example.com:{port}")]).await;
@@ -38,7 +38,7 @@ async fn a_value_leads_to_allowed_hosts_only() {
         assert!(!message.contains('\r') && !message.contains('\n'), "{message:?}");
     }
     assert_eq!(upstream.requests().len(), 1);
-    // A name below an allowed zone that is nowhere is asked for, and is nowhere.
+    // An unknown name below an allowed zone is looked up, and does not resolve.
     refused(
         &app.ask_afresh("h", json!({"h": "nowhere.invalid.example.com"})).await,
         502,
@@ -48,7 +48,7 @@ async fn a_value_leads_to_allowed_hosts_only() {
 }
 
 #[tokio::test]
-async fn redirects_are_followed_on_the_same_host_where_that_is_chosen() {
+async fn redirects_are_followed_on_the_same_host_if_configured() {
     let other = Upstream::always(json_response(SETS)).await;
     let elsewhere = format!("http://{}/list", other.address);
     let source = |location: String| async move {
@@ -85,7 +85,7 @@ async fn redirects_are_followed_on_the_same_host_where_that_is_chosen() {
 }
 
 #[tokio::test]
-async fn each_page_may_be_elsewhere_on_the_same_host() {
+async fn a_page_may_redirect_on_the_same_host() {
     let upstream = Upstream::start(|request: &Request| match &*request.target {
         "/list" => status(302, "Location: /v2/list", ""),
         "/v2/list" => send(response(200, "Content-Type: application/json\r\nLink: <list?page=2>; rel=\"next\"", SETS)),

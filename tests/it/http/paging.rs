@@ -1,4 +1,4 @@
-//! Lists in pages: all of them, or nothing is known.
+//! Lists in pages: all pages are read, or the answer is unknown.
 
 mod more;
 mod shapes;
@@ -11,7 +11,7 @@ use crate::support::{
     upstream::{Request, Step, Upstream, refused, response},
 };
 
-/// The page that a request names by `page`, from 1, and the request's other words.
+/// The page number of a request, from 1.
 fn number(request: &Request) -> usize {
     let (_, query) = request.target.split_once('?').unwrap_or_default();
     query.split('&').find_map(|pair| pair.strip_prefix("page=")).map_or(1, |page| page.parse().unwrap())
@@ -21,7 +21,7 @@ fn page(headers: &str, body: &Value) -> Vec<Step> {
     vec![Step::Send(response(200, format!("Content-Type: application/json\r\n{headers}").trim_end(), body.to_string()))]
 }
 
-/// Three pages of two, told as GitHub tells them.
+/// Three pages of two items, linked as GitHub links them.
 fn github(request: &Request) -> Vec<Step> {
     let n = number(request);
     let host = request.header("host").unwrap();
@@ -44,7 +44,7 @@ async fn ask(upstream: &Upstream, more: Value) -> Reply {
 }
 
 #[tokio::test]
-async fn pages_are_joined_whichever_way_they_are_told() {
+async fn pages_are_joined_for_each_paging_method() {
     let upstream = Upstream::start(github).await;
     let token = json!({"X-Token": "{{ applicationSet }}"});
     assert_eq!(ask(&upstream, json!({"paging": {"link": true}, "headers": token})).await.sets(), ALL);
@@ -52,7 +52,7 @@ async fn pages_are_joined_whichever_way_they_are_told() {
     assert_eq!(asked, ["/list?x=1", "/list?x=1&page=2", "/list?x=1&page=3"]);
     assert!(upstream.requests().iter().all(|request| request.header("x-token") == Some("test")));
 
-    // By number, as long as pages are full.
+    // By page number, as long as pages are full.
     let upstream = Upstream::start(|request| {
         let n = number(request);
         let items = [json!({"n": format!("{n}a")}), json!({"n": format!("{n}b")})];
@@ -63,7 +63,7 @@ async fn pages_are_joined_whichever_way_they_are_told() {
     assert_eq!(ask(&upstream, by_number).await.sets(), ALL);
     assert_eq!(upstream.requests().last().unwrap().target, "/list?x=1&page=4");
 
-    // A page that is shorter than was asked for is not the last one if it says so itself.
+    // A page with fewer items than requested is not the last page if it has a link to the next.
     let upstream = Upstream::start(github).await;
     let capped = json!({"paging": {"next": "size(body) < 100 ? null : page + 1", "parameter": "page"}});
     refused(
@@ -89,14 +89,14 @@ async fn pages_are_joined_whichever_way_they_are_told() {
         let reply = ask(&upstream, json!({"paging": paging, "parameters": "body.items"})).await;
         assert_eq!(reply.sets(), ALL, "{next}");
     }
-    // One page, and an empty one.
+    // A single page, and an empty page.
     let upstream = Upstream::start(|_| page("", &json!([]))).await;
     assert_eq!(ask(&upstream, json!({"paging": {"link": true}})).await.sets(), "[]");
 }
 
-/// However the links are spread over lines, and whether a 304 repeats them or not.
+/// However the links are spread over header lines, with and without links in a 304.
 #[tokio::test]
-async fn a_page_that_did_not_change_leads_on() {
+async fn an_unchanged_page_leads_to_the_next_one() {
     for repeats in [true, false] {
         let upstream = Upstream::start(move |request| {
             let n = number(request);
@@ -120,7 +120,7 @@ async fn a_page_that_did_not_change_leads_on() {
 }
 
 #[tokio::test]
-async fn without_all_pages_nothing_is_known() {
+async fn a_missing_page_makes_the_list_unknown() {
     let link = |target: &'static str| {
         move |_: &Request| page(&format!("Link: <{target}>; rel=\"next\""), &json!([{"n": "1"}]))
     };
@@ -173,7 +173,7 @@ async fn without_all_pages_nothing_is_known() {
 }
 
 #[test]
-fn what_does_not_go_together_is_told_at_the_start() {
+fn paging_mistakes_are_reported_at_startup() {
     let folder = tempfile::tempdir().unwrap();
     for (paging, says) in [
         (json!({}), "http.paging: it is `link` or `next`"),

@@ -1,4 +1,4 @@
-//! Real servers as sources: nginx with files, as a proxy and as the TLS front of others, and plugins in other languages.
+//! Real servers as sources: nginx with files, as a proxy and as a TLS front, and plugins in other languages.
 
 mod cut;
 mod plugins;
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::support::nginx::Nginx;
 
-/// A folder with what nginx serves.
+/// A folder with the files that nginx serves.
 fn site() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let www = folder.path().join("www");
@@ -33,19 +33,19 @@ fn site() -> TempDir {
     folder
 }
 
-/// A list of so many parameter sets.
+/// A list of `number` parameter sets.
 fn many(number: usize) -> String {
     json!((0..number).map(|n| json!({"a": n.to_string()})).collect::<Vec<_>>()).to_string()
 }
 
-/// The gateway's configuration with a route `h` that asks `url`, and has time unless `more` says otherwise.
+/// A configuration with the route `h`, which requests `url` with a long timeout unless `more` says otherwise.
 fn patient(url: &str, more: &Value) -> String {
     let mut http = json!({"timeout": "20s"});
     http.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     config_of(url, http)
 }
 
-/// A gateway whose route `h` asks `nginx` at `target`.
+/// A gateway whose route `h` requests `target` from `nginx`.
 async fn behind(nginx: &Nginx, target: &str, more: Value) -> TestApp {
     TestApp::start(&patient(&format!("http://{}{target}", nginx.address), &more)).await
 }
@@ -54,7 +54,7 @@ async fn ask_nginx(nginx: &Nginx, target: &str) -> Reply {
     behind(nginx, target, json!({})).await.ask_afresh("h", json!({})).await
 }
 
-/// Everything that nginx may say, with compression switched on as far as it goes.
+/// nginx with all these answers, and with compression wherever possible.
 async fn nginx(more: &str) -> Nginx {
     let all =
         "root www; gzip on; gzip_types application/json; gzip_min_length 0; gzip_proxied any; keepalive_requests 2;
@@ -74,7 +74,7 @@ async fn nginx(more: &str) -> Nginx {
 }
 
 #[tokio::test]
-async fn what_nginx_says_is_a_list_or_unknown() {
+async fn each_nginx_answer_is_a_whole_list_or_unknown() {
     let silent = Upstream::always(Vec::new()).await;
     let hanging = Upstream::start(|_| vec![Step::Hang]).await;
     let nginx = nginx(&format!(
@@ -118,9 +118,9 @@ async fn what_nginx_says_is_a_list_or_unknown() {
     assert!(nginx.log(30).await.iter().all(|line| line.ends_with(" -")), "some encoding was allowed");
 }
 
-/// A folder as JSON is a list of objects, and what was put there is a parameter set.
+/// A folder listing in JSON is a list of objects. Each file is a parameter set.
 #[tokio::test]
-async fn a_folder_is_a_list() {
+async fn a_folder_listing_is_an_answer() {
     let nginx = nginx("").await;
     let folders = json!({"parameters": "body.filter(f, f.type == 'directory').map(f, {'name': f.name})"});
     let app = behind(&nginx, "/tree/", folders).await;
@@ -131,8 +131,8 @@ async fn a_folder_is_a_list() {
 }
 
 #[tokio::test]
-async fn a_file_that_did_not_change_costs_a_304() {
-    // By its ETag, and by the time of its last change alone.
+async fn an_unchanged_file_costs_a_304() {
+    // By its ETag, and by its modification time alone.
     for directives in ["", "etag off;"] {
         let nginx = nginx(directives).await;
         let write = |content: &str, age| {

@@ -1,5 +1,5 @@
-//! Plugins that speak Argo CD's own protocol, behind the gateway: that of the documentation, as a real program, and its
-//! faulty copies.
+//! Plugins with Argo CD's own protocol behind the gateway: the documentation's example as a real program, and faulty copies of
+//! it.
 
 use std::{
     io::{BufRead as _, BufReader},
@@ -16,7 +16,7 @@ use crate::support::{
 
 pub(super) const TOKEN: &str = "strong-password";
 
-/// A plugin in a process of its own.
+/// A plugin as a separate process.
 pub(super) struct Running {
     child: Child,
     pub(super) port: u16,
@@ -60,7 +60,7 @@ async fn ask(fault: &str, token: &str) -> Reply {
 }
 
 #[tokio::test]
-async fn the_documentations_plugin_runs_unchanged_behind_the_gateway() {
+async fn argo_cds_example_plugin_runs_unchanged_behind_the_gateway() {
     let hello = Running::hello("none");
     let app = serve(&format!("http://127.0.0.1:{}/", hello.port), TOKEN).await;
     let parameters = json!({"list": [1, null, {"x": "ä\r\n"}], "big": "x".repeat(100_000)});
@@ -70,7 +70,7 @@ async fn the_documentations_plugin_runs_unchanged_behind_the_gateway() {
     let seen: Value = serde_json::from_str(sets[0]["seen"].as_str().unwrap()).unwrap();
     assert_eq!(seen, json!({"applicationSetName": "test", "input": {"parameters": parameters}}));
     assert_eq!(sets[0]["type"], "application/json");
-    // Without parameters, as Argo CD writes it.
+    // Without parameters, as Argo CD sends the request.
     let reply = app.ask_afresh("behind", json!({})).await;
     let seen = reply.json()["output"]["parameters"][0]["seen"].as_str().unwrap().to_owned();
     assert_eq!(seen, r#"{"applicationSetName": "test", "input": {}}"#);
@@ -78,7 +78,7 @@ async fn the_documentations_plugin_runs_unchanged_behind_the_gateway() {
 }
 
 #[tokio::test]
-async fn what_argo_cd_would_take_for_nothing_is_not_known() {
+async fn answers_that_argo_cd_would_read_as_empty_are_unknown() {
     for (fault, says) in [
         ("empty", "the body is blank: Argo CD would take that for an empty list"),
         ("braces", "it has no `output`: Argo CD would"),
@@ -95,7 +95,7 @@ async fn what_argo_cd_would_take_for_nothing_is_not_known() {
             "{message}"
         );
     }
-    // A wrong token; and with one, the documentation's own plugin, which sends its answer after the 403.
+    // A wrong token. And a plugin that sends its answer after the 403, as the documentation's plugin does.
     for fault in ["none", "goes on"] {
         let message =
             refused(&ask(fault, "hunter2-hunter2").await, 502, "backend_failed", "access denied (403 Forbidden)");
@@ -104,7 +104,7 @@ async fn what_argo_cd_would_take_for_nothing_is_not_known() {
 }
 
 #[tokio::test]
-async fn a_token_is_read_anew() {
+async fn a_rotated_token_is_read_again() {
     let upstream = Upstream::always(json_response(r#"{"output":{"parameters":[{"a":"1"}]}}"#)).await;
     let app = serve(&format!("http://{}/team/a", upstream.address), "first-token").await;
     for token in ["first-token", "second-token"] {
@@ -118,7 +118,7 @@ async fn a_token_is_read_anew() {
 
 /// Two ApplicationSets may get different answers.
 #[tokio::test]
-async fn it_is_told_which_application_set_asks() {
+async fn the_plugin_receives_the_application_set_name() {
     let hello = Running::hello("none");
     let app = serve(&format!("http://127.0.0.1:{}", hello.port), TOKEN).await;
     for name in ["one", "other"] {
@@ -129,7 +129,7 @@ async fn it_is_told_which_application_set_asks() {
 }
 
 #[test]
-fn what_does_not_go_together_is_told_at_the_start() {
+fn plugin_mistakes_are_reported_at_startup() {
     let folder = tempfile::tempdir().unwrap();
     for (http, says) in [
         (json!({}), "backend.http: the key `url` is missing (write `url` for a JSON API, or `plugin:"),

@@ -1,8 +1,8 @@
-//! Connections that break: wherever they end, whatever they carry, and however slow they are.
+//! Connections that break off, carry wrong bytes, or are slow.
 
 use super::*;
 
-/// Every place where a connection can end.
+/// Every position at which a connection can end.
 #[tokio::test]
 async fn a_connection_that_ends_early_is_unknown() {
     let plain = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n";
@@ -55,10 +55,10 @@ async fn a_broken_transport_is_unknown() {
         assert_eq!((reply.status, &*reply.code()), (502, "backend_failed"), "{name}: {}", reply.text());
         refused(&reply, 502, "backend_failed", "GET http://127.0.0.1:");
     }
-    // Too short a length hides the rest.
+    // A `Content-Length` that is too short hides the rest.
     let reply = ask(send(format!("{head}Content-Length: 5\r\n\r\n{SETS}")), json!({})).await;
     refused(&reply, 502, "backend_output_invalid", "EOF");
-    // Nobody listens.
+    // Nothing listens at the address.
     let upstream = Upstream::always(Vec::new()).await;
     let app = serve(&upstream, "/", json!({})).await;
     drop(upstream);

@@ -1,4 +1,4 @@
-//! What says that there is more than was read.
+//! Signs that an answer is only a part of the list.
 
 use super::*;
 
@@ -15,7 +15,7 @@ async fn one(headers: &'static str, body: Value, more: Value) -> Reply {
 }
 
 #[tokio::test]
-async fn what_says_that_there_is_more_makes_a_page_a_part() {
+async fn an_unread_next_page_makes_the_list_unknown() {
     let by_number = json!({"paging": {"next": "size(body) < 9 ? null : page + 1", "parameter": "page"}});
     let by_link = json!({"paging": {"link": true}});
     for (headers, says) in [
@@ -35,7 +35,7 @@ async fn what_says_that_there_is_more_makes_a_page_a_part() {
     for paging in [json!({}), by_number] {
         refused(&one("Link: <?page=2>; rel='next'", json!([]), paging).await, 502, INVALID, "`Link` with rel=\"next\"");
     }
-    // What is told in another way, and can be read, is followed.
+    // Links in another documented form are followed if the gateway can read them.
     let quoted = Upstream::start(|request| {
         let more = number(request) == 1;
         page(
@@ -53,7 +53,7 @@ async fn what_says_that_there_is_more_makes_a_page_a_part() {
 }
 
 #[tokio::test]
-async fn a_kubernetes_list_that_has_more_is_a_part() {
+async fn a_kubernetes_list_with_more_items_is_unknown() {
     let list = |metadata: Value| json!({"kind": "NamespaceList", "metadata": metadata, "items": []});
     let next = "has(body.metadata.continue) ? body.metadata.continue : ''";
     let paged = json!({"paging": {"next": next, "parameter": "continue"}, "parameters": "body.items"});
@@ -71,16 +71,16 @@ async fn a_kubernetes_list_that_has_more_is_a_part() {
     refused(&one("", incomplete, items()).await, 502, INVALID, "`incomplete_results`");
 }
 
-/// Only totals that an API documents as those of the whole list.
+/// Only totals that an API documents as the total of the whole list count.
 #[tokio::test]
-async fn a_documented_total_that_does_not_fit_makes_a_list_a_part() {
+async fn a_documented_total_that_differs_makes_the_list_unknown() {
     let (gitlab, github) = ("X-Per-Page: 20\r\nX-Next-Page: \r\nX-Total: 7", "X-GitHub-Request-Id: 8C9A:1");
     let of = |count: usize| Value::Array((0..count).map(|n| json!({"n": n.to_string()})).collect());
     for (count, is_whole) in [(0, false), (6, false), (7, true), (8, false)] {
         let runs = |key: &str| json!({"total_count": 7, key: of(count), "size": 100});
         for reply in [
             one(gitlab, of(count), json!({})).await,
-            // What the expression leaves out counts.
+            // Items that the expression drops count too.
             one(gitlab, of(count), json!({"parameters": "body.filter(i, i.n == 'x')"})).await,
             one(github, runs("workflow_runs"), json!({"parameters": "body.workflow_runs"})).await,
         ] {
@@ -90,7 +90,7 @@ async fn a_documented_total_that_does_not_fit_makes_a_list_a_part() {
                 refused(&reply, 502, INVALID, "not whole");
             }
         }
-        // Of others it is not known what they count.
+        // Other totals are ignored: their meaning is unknown.
         for (headers, body, more) in [
             ("X-Total: 7", of(count), json!({})),
             ("", runs("items"), items()),
@@ -100,7 +100,7 @@ async fn a_documented_total_that_does_not_fit_makes_a_list_a_part() {
         }
     }
     refused(&one("X-Per-Page: 20\r\nX-Total: many", json!([]), json!({})).await, 502, INVALID, "no number");
-    // Over all pages.
+    // Across all pages.
     for (second, says) in [(4, None), (5, Some("changed while its pages were read"))] {
         let upstream = Upstream::start(move |request| {
             let n = number(request);

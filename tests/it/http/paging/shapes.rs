@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The parameter `name` of a request, as it was written.
+/// The query parameter `name` of a request, still encoded.
 fn parameter<'a>(request: &'a Request, name: &str) -> Option<&'a str> {
     let (_, query) = request.target.split_once('?')?;
     query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
@@ -12,12 +12,12 @@ fn targets(upstream: &Upstream) -> Vec<String> {
     upstream.requests().into_iter().map(|request| request.target).collect()
 }
 
-/// What the gateway makes of `upstream`, asked at `target`.
+/// The gateway's reply when its backend requests `target` from `upstream`.
 async fn ask_at(upstream: &Upstream, target: &str, more: Value) -> Reply {
     serve(upstream, target, more).await.ask_afresh("h", json!({})).await
 }
 
-/// Keyset pages: the link repeats the question with `id_after`, and the last page is empty and has none.
+/// Keyset pages: each link repeats the query with `id_after`. The last page is empty and has no link.
 /// <https://docs.gitlab.com/api/rest/#keyset-based-pagination>
 #[tokio::test]
 async fn gitlabs_keyset_pages_end_with_an_empty_one() {
@@ -53,7 +53,7 @@ async fn gitlabs_keyset_pages_end_with_an_empty_one() {
     assert_eq!(after, [None, Some("42".to_owned()), Some("1001".to_owned()), Some("1002".to_owned())]);
 }
 
-/// A page of a `NamespaceList` of 5, as `request` asks for it. With a selector nobody counts what remains.
+/// A page of a `NamespaceList` of 5 items, as `request` asks for it. With a selector the remaining items are not counted.
 fn namespaces(request: &Request) -> Value {
     let names = ["argocd", "default", "kube-system", "shop", "wiki"];
     let start = start(request);
@@ -72,7 +72,7 @@ fn namespaces(request: &Request) -> Value {
     json!({"kind": "NamespaceList", "apiVersion": "v1", "metadata": metadata, "items": items})
 }
 
-/// Where a request goes on.
+/// The offset at which a request continues.
 fn start(request: &Request) -> usize {
     let token = parameter(request, "continue").unwrap_or("0%2B");
     token.trim_end_matches("%3D").trim_end_matches("%2B").rsplit("%2F").next().unwrap().parse().unwrap()
@@ -85,21 +85,21 @@ fn kubernetes() -> Value {
 
 /// <https://kubernetes.io/docs/reference/using-api/api-concepts/#retrieving-large-results-sets-in-chunks>
 #[tokio::test]
-async fn kubernetes_goes_on_with_a_token() {
+async fn kubernetes_pages_follow_the_continue_token() {
     for (selector, kept) in [("", ""), ("&labelSelector=team%20in%20(a%2Cb)", "&labelSelector=team+in+%28a%2Cb%29")] {
         let upstream = Upstream::start(|request| page("", &namespaces(request))).await;
         let reply = ask_at(&upstream, &format!("/api/v1/namespaces?limit=2{selector}"), kubernetes()).await;
         let all = r#"[{"n":"argocd"},{"n":"default"},{"n":"kube-system"},{"n":"shop"},{"n":"wiki"}]"#;
         assert_eq!(reply.sets(), all);
-        // The selector stays what it is, and there is one token, the last.
+        // The selector stays unchanged. There is one token, the last one.
         let of = |n| format!("/api/v1/namespaces?limit=2{kept}&continue=eyJ2IjoibWV0YS5rOHMuaW8v%2F{n}%2B%3D%3D");
         assert_eq!(targets(&upstream)[1..], [of(2), of(4)]);
     }
 }
 
-/// A token that is too old offers to go on with another one, at the price of a list that was never there.
+/// For an expired token, Kubernetes offers another token. Its list would mix two states of the cluster.
 #[tokio::test]
-async fn kubernetes_token_may_expire_in_the_middle() {
+async fn an_expired_kubernetes_continue_token_makes_the_list_unknown() {
     let expired = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {"continue": "eyJ2IjoiaW5jb25zaXN0ZW50"}, "status": "Failure",
         "message": "The provided continue parameter is too old to display a consistent list result. You can start a new \
@@ -115,7 +115,7 @@ async fn kubernetes_token_may_expire_in_the_middle() {
     for (status, answer, code, says) in [
         (410, expired.clone(), "backend_output_invalid", "; the list has changed too much since its first page"),
         (403, forbidden, "backend_failed", "access denied (403 Forbidden)"),
-        // What is no list, though it says that all is well.
+        // A 200 that is no list.
         (200, expired, "backend_output_invalid", "No such key: items"),
         (200, list(json!({}), Value::Null), "backend_output_invalid", "null"),
         (200, json!({"items": []}), "backend_output_invalid", "No such key: metadata"),
@@ -128,14 +128,14 @@ async fn kubernetes_token_may_expire_in_the_middle() {
         let message = refused(&ask_at(&upstream, "/api?limit=2", kubernetes()).await, 502, code, says);
         assert!(message.contains("page 2: GET http://"), "{message}");
     }
-    // None at all is an answer.
+    // An empty list is an answer.
     let upstream = Upstream::start(move |_| page("", &list(json!({"resourceVersion": "7"}), json!([])))).await;
     assert_eq!(ask_at(&upstream, "/api?limit=2", kubernetes()).await.sets(), "[]");
 }
 
-/// A cursor or a URL in the body, in the words of several APIs; how the second page is asked for.
+/// A cursor or a URL in the body, in the format of several APIs, and the request for the second page.
 #[tokio::test]
-async fn a_cursor_in_the_body_leads_on() {
+async fn a_cursor_in_the_body_leads_to_the_next_page() {
     for (first, last, next, by, second) in [
         // A cursor that is empty at the end.
         (
@@ -145,7 +145,7 @@ async fn a_cursor_in_the_body_leads_on() {
             Some("cursor"),
             "/list?x=1&cursor=dXNlcjpVMEc5V0ZYTlo%3D",
         ),
-        // The last item's name, where there is more.
+        // The last item's name, if there is more.
         (
             json!({"has_more": true}),
             json!({"has_more": false}),
@@ -153,7 +153,7 @@ async fn a_cursor_in_the_body_leads_on() {
             Some("starting_after"),
             "/list?x=1&starting_after=1b",
         ),
-        // A number, and none.
+        // A number, then none.
         (
             json!({"meta": {"next": 2}}),
             json!({"meta": {"next": null}}),
@@ -161,7 +161,7 @@ async fn a_cursor_in_the_body_leads_on() {
             Some("offset"),
             "/list?x=1&offset=2",
         ),
-        // A link as JSON:API has it, which the last page lacks.
+        // A link as in JSON:API. The last page has none.
         (
             json!({"links": {"next": "/list?x=1&page%5Bafter%5D=b"}}),
             json!({"links": {}}),

@@ -1,11 +1,11 @@
-//! What nginx passes on of a source that breaks off: never a shorter list.
+//! A source behind nginx that breaks off: never a shorter list.
 
 use super::*;
 
-/// So many objects that no buffer of nginx holds them all.
-const MANY: usize = 20_000;
+/// More objects than nginx's buffers hold.
+const ITEMS: usize = 20_000;
 
-/// A whole answer in the three ways of HTTP/1.1: with a length, in chunks, and until the connection ends.
+/// A whole answer in the three framings of HTTP/1.1: with a length, in chunks, and until the connection ends.
 fn answers(list: &str) -> [(&'static str, Vec<u8>); 3] {
     let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n";
     let (first, second) = list.split_at(list.len() / 3);
@@ -18,37 +18,37 @@ fn answers(list: &str) -> [(&'static str, Vec<u8>); 3] {
     ]
 }
 
-/// Whether nginx keeps what it passes on in buffers, in which version of HTTP it asks, and how it tells where an answer ends.
-const WAYS: [&str; 4] = [
+/// nginx settings: buffering, the HTTP version upstream, and the framing downstream.
+const NGINX_SETTINGS: [&str; 4] = [
     "proxy_http_version 1.0;",
     "proxy_buffering off;",
     "proxy_http_version 1.1; proxy_set_header Connection '';",
     "proxy_http_version 1.1; proxy_buffering off; chunked_transfer_encoding off;",
 ];
 
-/// nginx that passes everything on to `upstream`, in each way below its number, and a gateway that asks it there.
+/// nginx that proxies `upstream` with each setting below its number, and a gateway that requests it there.
 async fn passed_on(upstream: &Upstream) -> (Nginx, TestApp) {
     let location = |(n, way)| format!("location = /{n} {{ proxy_pass http://{}; {way} }}\n", upstream.address);
-    let nginx = nginx(&WAYS.iter().enumerate().map(location).collect::<String>()).await;
+    let nginx = nginx(&NGINX_SETTINGS.iter().enumerate().map(location).collect::<String>()).await;
     let app = behind(&nginx, "/{{ params.way }}", json!({})).await;
     (nginx, app)
 }
 
 #[tokio::test]
-async fn what_is_whole_passes_through() {
-    let list = many(MANY);
+async fn a_whole_answer_passes_through_nginx() {
+    let list = many(ITEMS);
     for (how, whole) in answers(&list) {
         let upstream = Upstream::always(whole).await;
         let (_nginx, app) = passed_on(&upstream).await;
-        for (n, way) in WAYS.iter().enumerate() {
+        for (n, way) in NGINX_SETTINGS.iter().enumerate() {
             assert_eq!(app.ask_afresh("h", json!({"way": n})).await.sets(), list, "{how}, {way}");
         }
     }
 }
 
 #[tokio::test]
-async fn what_breaks_off_is_unknown() {
-    for count in [2, MANY] {
+async fn an_answer_that_breaks_off_is_unknown() {
+    for count in [2, ITEMS] {
         let list = many(count);
         for (how, whole) in answers(&list) {
             for end in [Some(Step::Reset), None] {
@@ -56,7 +56,7 @@ async fn what_breaks_off_is_unknown() {
                 let steps: Vec<Step> = [Step::Send(whole[..cut].to_vec())].into_iter().chain(end).collect();
                 let upstream = Upstream::start(move |_| steps.clone()).await;
                 let (_nginx, app) = passed_on(&upstream).await;
-                for (n, way) in WAYS.iter().enumerate() {
+                for (n, way) in NGINX_SETTINGS.iter().enumerate() {
                     let reply = app.ask_afresh("h", json!({"way": n})).await;
                     let message = refused(&reply, 502, &reply.code(), "GET http://127.0.0.1:");
                     let told = ["the answer broke off", "502 Bad Gateway", "not one JSON document: EOF"];
@@ -67,9 +67,9 @@ async fn what_breaks_off_is_unknown() {
     }
 }
 
-/// A page is cut as any other answer is.
+/// A page is cut like any other answer.
 #[tokio::test]
-async fn a_page_that_breaks_off_takes_the_others_along() {
+async fn a_page_that_breaks_off_makes_the_whole_list_unknown() {
     let upstream = Upstream::start(|request| {
         let link = "Content-Type: application/json\r\nLink: </x?page=2>; rel=\"next\"";
         let mut bytes = response(200, link, SETS);

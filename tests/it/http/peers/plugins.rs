@@ -1,4 +1,4 @@
-//! Plugins as they run elsewhere: behind nginx with TLS, and written in Go.
+//! Plugins as in production: behind nginx with TLS, and written in Go.
 
 use std::{
     path::PathBuf,
@@ -11,7 +11,7 @@ use crate::{
     support::authority::Ca,
 };
 
-/// A gateway whose route `h` is the plugin at `base_url`, which `ours` vouches for.
+/// A gateway whose route `h` is the plugin at `base_url`, with the CA `ours`.
 async fn before(base_url: &str, ours: Option<&Ca>) -> TestApp {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("token"), TOKEN).unwrap();
@@ -24,7 +24,7 @@ async fn before(base_url: &str, ours: Option<&Ca>) -> TestApp {
     TestApp::start_in(folder, &format!("{}routes: {routes}\n", TestApp::auth())).await
 }
 
-/// nginx with TLS before the plugin at `port`, which hides at `/calm/` that it is away.
+/// nginx with TLS before the plugin at `port`. Below `/calm/` nginx hides that the plugin is down.
 async fn front(ours: &Ca, port: u16) -> Nginx {
     let directives = format!(
         "gzip on; gzip_types application/json; gzip_min_length 0;
@@ -36,7 +36,7 @@ async fn front(ours: &Ca, port: u16) -> Nginx {
 }
 
 #[tokio::test]
-async fn the_documentations_plugin_behind_nginx_with_tls() {
+async fn argo_cds_example_plugin_works_behind_nginx_with_tls() {
     let ours = Ca::new("ours");
     let ask = async |fault: &str, path: &str| {
         let hello = Running::hello(fault);
@@ -72,7 +72,7 @@ async fn the_documentations_plugin_behind_nginx_with_tls() {
     refused(&app.ask_afresh("h", json!({})).await, 502, failed, "its certificate is not trusted");
 }
 
-/// The program of hello.go in `folder`, or nothing where there is no Go.
+/// Builds hello.go into `folder`. `None` without Go.
 fn build(folder: &TempDir) -> Option<PathBuf> {
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/http/peers/hello.go");
     let program = folder.path().join("hello");

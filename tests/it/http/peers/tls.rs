@@ -1,9 +1,9 @@
-//! nginx that speaks TLS, with a private CA, and asks who we are.
+//! nginx with TLS, a private CA, and client certificates.
 
 use super::*;
 use crate::support::authority::Ca;
 
-/// What a gateway says that asks `nginx`, with `files` in its folder.
+/// The reply of a gateway that requests `nginx`, with `files` in its folder.
 async fn ask(nginx: &Nginx, files: &[(&str, &str)], more: Value) -> Reply {
     let folder = tempfile::tempdir().unwrap();
     for (name, content) in files {
@@ -14,7 +14,7 @@ async fn ask(nginx: &Nginx, files: &[(&str, &str)], more: Value) -> Reply {
 }
 
 #[tokio::test]
-async fn a_private_ca_is_believed_where_it_is_named() {
+async fn a_configured_private_ca_is_trusted() {
     let (ours, other) = (Ca::new("ours"), Ca::new("other"));
     for protocols in ["TLSv1.2", "TLSv1.3"] {
         let nginx = Nginx::start_tls(site(), &ours, &format!("root www; ssl_protocols {protocols};")).await;
@@ -50,9 +50,9 @@ async fn nginx_asks_for_a_client_certificate() {
 }
 
 #[tokio::test]
-async fn what_is_not_tls_where_it_should_be_is_unknown() {
+async fn a_mismatch_of_http_and_https_is_unknown() {
     let ours = Ca::new("ours");
-    // http:// to the port of https, and the other way round.
+    // http:// to the port of https, and the reverse.
     let nginx = Nginx::start_tls(site(), &ours, "").await;
     let app = behind(&nginx, "/list.json", json!({})).await;
     let message = refused(&app.ask_afresh("h", json!({})).await, 502, "backend_output_invalid", "400 Bad Request");
