@@ -1,4 +1,4 @@
-//! Who a request comes from: a secret that is read at each use, or a token that is bought with one.
+//! The credential of a request: a secret that is read at each use, or a token that the gateway requests with a secret.
 
 mod bought;
 pub(crate) mod github_app;
@@ -23,18 +23,19 @@ use crate::{
     file::base_dir::BaseDir,
 };
 
-/// What is sent as `Authorization`: exactly one kind. A secret in another header stands among `headers`.
+/// The credential for the `Authorization` header: exactly one kind. Use `headers` for a secret in another header.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "HttpCredential")]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Config {
-    /// A token, read at each use.
+    /// A token. It is read at each use.
     Bearer(SecretRef),
-    /// A user name and a password, which is read at each use.
+    /// A user name and a password. The password is read at each use.
     Basic(Basic),
-    /// A token that is bought as a client (RFC 6749, section 4.4), kept for four fifths of its life, and bought anew when it is refused.
+    /// A token from an OAuth 2.0 token server, by the client credentials grant (RFC 6749, section 4.4). The gateway keeps the token for
+    /// four fifths of its life, and requests a new one when an upstream refuses it.
     Oauth2(oauth2::Config),
-    /// A GitHub App that is installed somewhere.
+    /// The token of an installation of a GitHub App.
     GithubApp(github_app::Config),
 }
 
@@ -55,12 +56,12 @@ pub(crate) enum Credential {
     Bearer(SecretRef, BaseDir),
     /// A user name and a password.
     Basic(String, SecretRef, BaseDir),
-    /// A token that is bought.
+    /// A token that the gateway requests.
     Bought(Box<Bought>),
 }
 
 impl Credential {
-    /// Checks what can be checked without asking anybody. What it buys, it buys over `line`.
+    /// Checks the configuration without sending a request. Tokens are requested with the client `line`.
     pub(crate) fn build(
         config: &Config,
         line: Option<&Arc<HttpClient>>,
@@ -92,21 +93,21 @@ impl Credential {
         }
     }
 
-    /// The token at `reference`, the key at `path`.
+    /// The token in the secret `reference`, which is configured at `path`.
     pub(crate) fn bearer(reference: &SecretRef, base: &BaseDir, path: &Path, problems: &mut Problems) -> Self {
         reference.check(base, path, problems);
         Self::Bearer(reference.clone(), base.clone())
     }
 
-    /// What `seller` sells.
+    /// A credential with tokens from `seller`.
     pub(crate) fn buying(seller: impl Seller + 'static, around: BuildContext<'_>) -> Self {
         Self::Bought(Box::new(Bought::new(Box::new(seller), around.clock)))
     }
 
-    /// Sends `call` with it over `line`. A token that was bought before and is refused is bought anew, once.
+    /// Sends `call` with this credential. If the upstream refuses a requested token, a new token is requested and tried once.
     ///
     /// # Errors
-    /// When there is no credential, or no whole answer.
+    /// When there is no credential, or no complete answer arrives.
     pub(crate) async fn send(&self, line: &HttpClient, call: Call) -> Result<Reply, BackendError> {
         let Self::Bought(bought) = self else {
             return line.fetch(with(call, self.secret()?)).await;
@@ -117,12 +118,12 @@ impl Credential {
         if reply.status != StatusCode::UNAUTHORIZED {
             return Ok(reply);
         }
-        // It was revoked, or the clocks differ.
+        // The token was revoked, or the clocks differ.
         let renewed = bought.token(Some(&token), call.deadline).await?;
         line.fetch(with(call, renewed)).await
     }
 
-    /// Who asks, as limits are counted; `None` when that cannot be told now.
+    /// The account for rate limits; `None` while the secret cannot be read.
     #[must_use]
     pub(crate) fn account(&self) -> Option<Arc<str>> {
         match self {
@@ -131,7 +132,7 @@ impl Credential {
         }
     }
 
-    /// What of it may come back in an answer.
+    /// The secrets that an answer could repeat.
     #[must_use]
     pub(crate) fn secrets(&self) -> Secrets {
         match self {
@@ -142,7 +143,7 @@ impl Credential {
         }
     }
 
-    /// The header with what stands in the configuration itself.
+    /// The header with a secret of the configuration.
     fn secret(&self) -> Result<HeaderValue, BackendError> {
         match self {
             Self::Bearer(reference, base) => reference.header(base, "Bearer "),
@@ -164,10 +165,10 @@ fn basic(username: &str, password: &str) -> Result<HeaderValue, BackendError> {
     authorization("Basic", &pair)
 }
 
-/// `scheme` with `token` after it, as a header that is marked as sensitive.
+/// The header value `<scheme> <token>`, marked as sensitive.
 ///
 /// # Errors
-/// When no header can carry it; nothing of it is told.
+/// When no header can carry the token. The error does not quote it.
 fn authorization(scheme: &str, token: impl fmt::Display) -> Result<HeaderValue, BackendError> {
     let mut value = HeaderValue::try_from(format!("{scheme} {token}"))
         .map_err(|_| BackendError::invalid_output("the token holds characters that no header can carry"))?;

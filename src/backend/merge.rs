@@ -1,5 +1,5 @@
-//! `merge`: several backends at once, whose items are joined by the values of keys, as Argo CD's merge generator does.
-//! If one backend fails, the whole answer is *unknown*.
+//! `merge`: asks several backends at the same time, and joins their items by the values of keys, as Argo CD's merge generator
+//! does. If one backend fails, the whole answer is *unknown*.
 
 pub(crate) mod join;
 
@@ -22,7 +22,7 @@ use crate::domain::{
     secret::Secrets,
 };
 
-/// The backends, ready to be asked.
+/// The `merge` backend of a route or step.
 #[derive(Debug)]
 pub(crate) struct Merge {
     keys: Vec<String>,

@@ -1,5 +1,5 @@
-//! `pipeline`: steps, each of which gets the items of the step before. If one step fails, the whole answer is *unknown*. An
-//! explicit empty list goes on to the next step like any other list.
+//! `pipeline`: runs steps in order. Each step gets the items of the previous step. If one step fails, the whole answer is
+//! *unknown*. An explicit empty list goes on to the next step like any other list.
 
 pub(crate) mod select;
 
@@ -20,7 +20,7 @@ use crate::domain::{
     secret::Secrets,
 };
 
-/// The steps, ready to be asked.
+/// The `pipeline` backend of a route or step.
 #[derive(Debug)]
 pub(crate) struct Pipeline(Steps);
 

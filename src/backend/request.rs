@@ -1,4 +1,4 @@
-//! A request that is made of templates and secrets, for whoever asks a URL of the configuration.
+//! A request to a URL of the configuration. Templates and secrets fill in its URL, headers and body.
 
 mod body;
 mod url;
@@ -28,35 +28,35 @@ use crate::{
     },
 };
 
-/// How to ask.
+/// The HTTP method.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Method {
-    /// Read.
+    /// `GET`
     #[default]
     Get,
-    /// Query with a body.
+    /// `POST`, for a query with a body.
     Post,
 }
 
-/// What the configuration says of a request.
+/// The parts of a request, as the configuration gives them.
 #[derive(Debug, Clone, Copy)]
 pub struct Parts<'a> {
-    /// How to ask.
+    /// The HTTP method.
     pub method: Method,
     /// The URL's template.
     pub url: &'a str,
-    /// The hosts that it may lead to, where a value is part of the host.
+    /// The hosts that may be asked if a value is part of the URL's host.
     pub allowed_hosts: &'a [String],
-    /// The headers, templates or secrets.
+    /// The headers. Each value is a template or a secret.
     pub headers: &'a BTreeMap<String, TextOrSecret>,
-    /// The body, whose strings are templates.
+    /// The body. Its strings are templates.
     pub body: Option<&'a Value>,
-    /// The names that its templates can use.
+    /// The names that the templates can use.
     pub scope: &'a [&'a str],
 }
 
-/// A request, parsed and ready to be filled in.
+/// A request with its parsed templates.
 #[derive(Debug)]
 pub struct Request {
     base: BaseDir,
@@ -73,7 +73,7 @@ enum HeaderSource {
 }
 
 impl Request {
-    /// Parses all templates, and notes below `path` what is wrong with `url`, `headers` and `body`.
+    /// Parses all templates. Notes problems of `url`, `headers` and `body` below `path`.
     pub fn build(parts: Parts<'_>, base: &BaseDir, path: &Path, problems: &mut Problems) -> Option<Self> {
         let url = UrlTemplate::build(parts.url, parts.allowed_hosts, parts.scope, path, problems);
         let headers = build_headers(parts, base, &path.key("headers"), problems);
@@ -84,10 +84,10 @@ impl Request {
         Some(Self { base: base.clone(), method: parts.method, url: url?, headers, body: body.flatten() })
     }
 
-    /// The request with the values of `context`, for an answer of at most `most` bytes by `deadline`.
+    /// The request with the values of `context`. The answer may have `most` bytes and must arrive by `deadline`.
     ///
     /// # Errors
-    /// When a value is missing or may not stand where it would, or a secret cannot be read.
+    /// When a value is missing or not allowed at its place, or a secret cannot be read.
     pub async fn call(&self, context: &Context, most: usize, deadline: Instant) -> Result<Call, BackendError> {
         let invalid = BackendError::invalid_input;
         let url = self.url.render(context).await.map_err(|error| error.within("url").told(invalid))?;
@@ -108,17 +108,17 @@ impl Request {
             Method::Get => http::Method::GET,
             Method::Post => http::Method::POST,
         };
-        // Where nothing has changed, a list costs a 304.
+        // With `revalidate`, a list that has not changed costs only a 304.
         Ok(Call { method, headers, body, revalidate: true, ..Call::get(url, most, deadline) })
     }
 
-    /// The beginning of its URL, where no value can change the host.
+    /// The beginning of the URL; `None` if a value can change the host.
     #[must_use]
     pub(crate) fn fixed_destination(&self) -> Option<::url::Url> {
         self.url.fixed_destination()
     }
 
-    /// The secrets that it sends.
+    /// The secrets that the request sends.
     #[must_use]
     pub(crate) fn secrets(&self) -> Secrets {
         let references = self.headers.iter().filter_map(|(_, source)| match source {
@@ -128,7 +128,7 @@ impl Request {
         references.collect()
     }
 
-    /// Whether it looks at the ApplicationSet's name.
+    /// Whether a template uses the ApplicationSet's name.
     #[must_use]
     pub(crate) fn reads_application_set(&self) -> bool {
         let in_headers = self.headers.iter().any(|(_, source)| match source {
@@ -154,7 +154,8 @@ impl HeaderSource {
     }
 }
 
-/// The headers of `reply` as an expression sees them: an object of texts, with names in lower case.
+/// The headers of `reply`, as expressions see them: an object of texts, with names in lower case. Of several headers with
+/// one name, the last counts.
 #[must_use]
 pub(crate) fn headers_of(reply: &Reply) -> Document<'_> {
     let text = |name: &HeaderName| {

@@ -1,4 +1,4 @@
-//! A token that is bought, and kept as long as it is good.
+//! A token that the gateway requests when it needs one, and keeps while it is valid.
 
 use std::{fmt, sync::Arc};
 
@@ -12,32 +12,32 @@ use crate::domain::{
     secret::{Secret, Secrets},
 };
 
-/// Who sells tokens.
+/// A server that issues tokens.
 #[async_trait]
 pub(crate) trait Seller: fmt::Debug + Send + Sync {
-    /// Buys one at `now`.
+    /// Requests a token. `now` is the time of the request.
     ///
     /// # Errors
-    /// When none is given by `deadline`; the message names who was asked.
+    /// When no token arrives by `deadline`. The message names the server.
     async fn buy(&self, now: Timestamp, deadline: Instant) -> Result<Token, BackendError>;
 
-    /// What stays when the token changes: who asks.
+    /// The account for rate limits. It stays the same when the token changes.
     fn account(&self) -> Arc<str>;
 
-    /// What it is bought with.
+    /// The secrets that are sent to get a token.
     fn secrets(&self) -> Secrets;
 }
 
-/// A token, as it is sent.
+/// A token and its time of renewal.
 #[derive(Debug)]
 pub(crate) struct Token {
-    /// The whole `Authorization`, marked as sensitive.
+    /// The complete `Authorization` header, marked as sensitive.
     pub(crate) authorization: HeaderValue,
-    /// When it is time for another.
+    /// From this time on, a new token is requested.
     pub(crate) renew_at: Timestamp,
 }
 
-/// A token, bought when it is needed.
+/// Keeps the current token of a [`Seller`].
 pub(crate) struct Bought {
     seller: Box<dyn Seller>,
     clock: Arc<dyn Clock>,
@@ -45,17 +45,17 @@ pub(crate) struct Bought {
 }
 
 impl Bought {
-    /// Nothing is bought yet.
+    /// Starts without a token.
     pub(crate) fn new(seller: Box<dyn Seller>, clock: &Arc<dyn Clock>) -> Self {
         Self { seller, clock: Arc::clone(clock), token: Mutex::default() }
     }
 
-    /// Who asks.
+    /// The account for rate limits.
     pub(crate) fn account(&self) -> Arc<str> {
         self.seller.account()
     }
 
-    /// What may come back: what it is bought with, and the token.
+    /// The secrets that an answer could repeat: those of the seller, and the current token.
     pub(crate) fn secrets(&self) -> Secrets {
         let mut secrets = self.seller.secrets();
         let token = self.token.try_lock();
@@ -66,10 +66,11 @@ impl Bought {
         secrets
     }
 
-    /// One that is still good and not the one that was `refused`. Who comes while one is bought waits for it.
+    /// The current token, or a new one if it expires soon or is the token that was `refused`. Calls that come during a request for a
+    /// token wait for its result.
     ///
     /// # Errors
-    /// When there is none by `deadline`.
+    /// When there is no token by `deadline`.
     pub(crate) async fn token(
         &self,
         refused: Option<&HeaderValue>,

@@ -1,4 +1,4 @@
-//! A GitHub App: its key signs a short-lived JWT, which buys a token for one installation.
+//! A GitHub App. Its key signs a short-lived JWT, and GitHub returns a token for one installation in exchange.
 
 use std::{
     fmt,
@@ -31,16 +31,16 @@ use crate::{
 
 /// GitHub's own API.
 const GITHUB: &str = "https://api.github.com";
-/// How far back a JWT is dated, in seconds: GitHub's clock may be behind.
+/// How far back the start of a JWT is dated, in seconds. GitHub's clock may be behind.
 const BACKDATED: u64 = 60;
-/// How long a JWT is valid, in seconds; GitHub takes up to ten minutes.
+/// How long a JWT is valid, in seconds. GitHub accepts at most ten minutes.
 const JWT_LIFE: u64 = 9 * 60;
-/// How long before its end a token is renewed.
+/// How long before its expiry a token is renewed.
 const MARGIN: Duration = Duration::from_mins(5);
 /// The largest answer with a token, in bytes.
 const MAX_REPLY_BYTES: usize = 256 * 1024;
 
-/// A GitHub App that is installed where the repository is.
+/// A GitHub App that is installed at the owner of the repository.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "GithubApp")]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -49,19 +49,19 @@ pub(crate) struct Config {
     pub(crate) id: u64,
     /// The installation's id: the number at the end of its settings page's URL.
     pub(crate) installation: u64,
-    /// The App's private key, in PEM form as GitHub hands it out.
+    /// The App's private key: the PEM file that GitHub generates.
     pub(crate) private_key: SecretRef,
-    /// GitHub's API, if it is an Enterprise Server's: `https://ghe.example.com/api/v3`. A gate has a key of its own for it.
+    /// The API of a GitHub Enterprise Server: `https://ghe.example.com/api/v3`. In a gate, use the gate's own key instead.
     pub(crate) api: Option<String>,
 }
 
-/// The App, ready to buy tokens for its installation.
+/// The App, which requests tokens for its installation.
 pub(crate) struct GithubApp {
     id: u64,
     installation: u64,
     key: SecretRef,
     base: BaseDir,
-    /// Where tokens are bought.
+    /// The URL that issues tokens.
     url: Url,
     line: Arc<HttpClient>,
 }
@@ -80,7 +80,7 @@ struct TokenReply {
 }
 
 impl GithubApp {
-    /// The App of `config`, which buys its tokens at `api` over `line`.
+    /// The App of `config`. It requests tokens from `api` with the client `line`.
     pub(crate) fn new(config: &Config, api: &Url, line: &Arc<HttpClient>, around: BuildContext<'_>) -> Self {
         let mut url = api.clone();
         around.outbound.name_destination(Some(api));
@@ -98,15 +98,15 @@ impl GithubApp {
         }
     }
 
-    /// Whether the key can sign.
+    /// Checks that the key can sign.
     ///
     /// # Errors
-    /// When it cannot be read, or is none; the text names its source and nothing of it.
+    /// When the key cannot be read, or is not an RSA private key. The text names the source of the key and does not quote it.
     pub(crate) fn check(&self) -> Result<(), String> {
         self.jwt(Timestamp(0)).map(drop).map_err(|error| error.message)
     }
 
-    /// A fresh proof of being the App, at `now`.
+    /// A new JWT that proves at `now` that the gateway is the App.
     fn jwt(&self, now: Timestamp) -> Result<HeaderValue, BackendError> {
         let denied = |why: &str| BackendError::new(ErrorKind::Denied, format!("{} {why}", self.key));
         let pem = self.key.read(&self.base).map_err(BackendError::unavailable)?;
@@ -144,7 +144,7 @@ impl Seller for GithubApp {
             }
             _ => return Err(reply.refusal().within(&shown)),
         }
-        // Nothing of this answer is told: it holds the token.
+        // No error quotes this answer, since it holds the token.
         let bad = |what: &str| BackendError::invalid_output(format!("{shown}: {what}"));
         let bought: TokenReply =
             serde_json::from_slice(&reply.body).map_err(|_| bad("the answer is not a token as GitHub documents it"))?;
@@ -165,7 +165,7 @@ impl Seller for GithubApp {
     }
 }
 
-/// The headers of every question to GitHub.
+/// The headers of every request to GitHub.
 #[must_use]
 pub(crate) fn headers() -> HeaderMap {
     let mut headers = HeaderMap::new();
@@ -174,10 +174,10 @@ pub(crate) fn headers() -> HeaderMap {
     headers
 }
 
-/// GitHub's API, unless the configuration names another.
+/// The URL `api` of the configuration, or that of GitHub's own API.
 ///
 /// # Errors
-/// When it names none.
+/// When `api` is not a URL that can be asked.
 pub(crate) fn api_url(api: Option<&str>) -> Result<Url, String> {
     fixed_url(api.unwrap_or(GITHUB))
 }

@@ -1,4 +1,4 @@
-//! `OAuth2`'s client credentials grant (RFC 6749, section 4.4): who we are buys a token that says so.
+//! The client credentials grant of `OAuth2` (RFC 6749, section 4.4): a token server issues a token for a client's id and secret.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -27,54 +27,54 @@ use crate::{
     file::base_dir::BaseDir,
 };
 
-/// A token's life when its server names none; the specification leaves it open.
+/// The life of a token if the server names none. The specification leaves it open.
 const TOKEN_LIFE: Duration = Duration::from_mins(5);
-/// The longest life that is believed.
+/// The longest life of a token. Longer ones are cut.
 const LONGEST_LIFE: Duration = Duration::from_hours(24);
 /// The largest answer with a token, in bytes.
 const MAX_REPLY_BYTES: usize = 1024 * 1024;
 
-/// Where a token is bought, and with what.
+/// The token server, and the client's id and secret.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "Oauth2Credential")]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Config {
-    /// The token endpoint. It is reached with the same certificates as what the token is for.
+    /// The token endpoint. The certificates of the backend or gate apply to it too.
     pub(crate) token_url: String,
     /// The client's id.
     pub(crate) client_id: String,
-    /// The client's secret, read for each token.
+    /// The client's secret. It is read for each token.
     pub(crate) client_secret: SecretRef,
-    /// What the token shall allow. Without it, what the server gives by itself.
+    /// The scopes of the token. Without this key, the server chooses them.
     #[serde(default)]
     pub(crate) scopes: Vec<String>,
-    /// What the server wants to know besides, such as `audience` or `resource`.
+    /// Further parameters for the server, such as `audience` or `resource`.
     #[serde(default)]
     pub(crate) parameters: BTreeMap<String, String>,
-    /// Where id and secret are sent.
+    /// How the client's id and secret are sent.
     #[serde(default)]
     pub(crate) client_authentication: ClientAuthentication,
 }
 
-/// Where a client's id and secret are sent (RFC 6749, section 2.3.1).
+/// How a client's id and secret are sent (RFC 6749, section 2.3.1).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum ClientAuthentication {
-    /// As `Authorization: Basic`, which every server must take.
+    /// As `Authorization: Basic`, which every server must accept.
     #[default]
     Basic,
     /// As `client_id` and `client_secret` in the body.
     Body,
 }
 
-/// A client, ready to buy.
+/// A client, which requests tokens.
 #[derive(Debug)]
 pub(crate) struct OAuthClient {
     url: Url,
     id: String,
     secret: SecretRef,
     base: BaseDir,
-    /// What is asked, but for who asks.
+    /// The form that is sent, without the client's id and secret.
     form: Vec<(String, String)>,
     authentication: ClientAuthentication,
     line: Arc<HttpClient>,
@@ -87,7 +87,7 @@ struct TokenReply {
     expires_in: Option<Seconds>,
 }
 
-/// Some servers write the number as text.
+/// A number of seconds. Some servers write it as text.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Seconds {
@@ -102,7 +102,7 @@ struct Refusal {
 }
 
 impl OAuthClient {
-    /// Checks URL and secret.
+    /// Checks the URL, the secret and the parameters.
     pub(crate) fn build(
         config: &Config,
         line: Option<&Arc<HttpClient>>,
@@ -175,7 +175,7 @@ impl OAuthClient {
         if !reply.status.is_success() {
             return Err(reply.refusal());
         }
-        // Nothing of this answer is told: it holds the token.
+        // No error quotes this answer, since it holds the token.
         let bad = |what: &str| BackendError::invalid_output(what.to_owned());
         let bought: TokenReply = serde_json::from_slice(&reply.body)
             .map_err(|_| bad("the answer is not a token as RFC 6749 has it, with `access_token`"))?;
@@ -199,7 +199,7 @@ impl OAuthClient {
     }
 }
 
-/// `text` as it stands in a form.
+/// `text` in the encoding of a form.
 fn encoded(text: &str) -> String {
     form_urlencoded::byte_serialize(text.as_bytes()).collect()
 }
@@ -211,14 +211,15 @@ impl Seller for OAuthClient {
         let call = self.call(&secret, deadline)?;
         let shown = format!("token server: {call}");
         let mut reply = self.line.fetch(call).await.map_err(|error| error.within("token server"))?;
-        // It may stand in the body that was sent, and is to be known before anything of the answer is cut.
+        // The secret may be part of the request's body, and an answer may repeat it. It is noted before any excerpt of the answer,
+        // which could cut it in half.
         reply.secrets.push(encoded(secret.expose()).into());
         reply.secrets.push(secret);
         Self::read(&reply, now).map_err(|error| reply.secrets.clean(&error).within(shown))
     }
 
     fn account(&self) -> Arc<str> {
-        // What a token is for may decide what is answered.
+        // Tokens with other scopes or parameters may get other answers, so these are part of the account.
         let purpose = form_urlencoded::Serializer::new(String::new()).extend_pairs(&self.form).finish();
         format!("oauth2 {} {} {purpose}", self.url, self.id).into()
     }

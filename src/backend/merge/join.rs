@@ -1,4 +1,4 @@
-//! Lists of items joined into one by the values of keys.
+//! Joins several lists of items into one, by the values of keys.
 
 use std::collections::HashMap;
 
@@ -12,16 +12,16 @@ use crate::domain::{
     generator::{ParameterSet, Parameters},
 };
 
-/// Which items there are in the end.
+/// Which items the joined list has.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Join {
-    /// Those of the first backend, as in Argo CD's merge generator.
+    /// The items of the first backend, as in Argo CD's merge generator.
     #[default]
     Left,
-    /// Those that all backends have.
+    /// The items that all backends have.
     Inner,
-    /// Those that any backend has.
+    /// The items that any backend has.
     Outer,
 }
 
@@ -37,13 +37,13 @@ impl Join {
     }
 }
 
-/// The values of an item's keys, as texts: Argo CD gets numbers as text, too.
+/// The values of an item's keys, as texts. Argo CD also receives numbers as text.
 type Key = Vec<String>;
 
-/// Joins `lists` by `keys`: in the order of the first, then of the others.
+/// Joins `lists` by `keys`. Items keep the order of the first list; further items follow in the order of the other lists.
 ///
 /// # Errors
-/// Which list holds an item without one of the keys, or two with the same; and why.
+/// When an item lacks a key, or two items of one list have the same keys. The error is the index of the list, and the reason.
 pub(crate) fn join(
     lists: Vec<Vec<ParameterSet>>,
     keys: &[String],
@@ -85,16 +85,16 @@ fn key(set: &Parameters, keys: &[String]) -> Result<Key, String> {
     keys.iter().map(value).collect()
 }
 
-/// A number as text, the same for the same number: `7` and `7.0` are one.
+/// A number as text. Equal numbers have the same text: `7` and `7.0` are equal.
 fn as_text(number: &Number) -> String {
     match number.as_f64() {
-        // Whole numbers that a float holds exactly; `+ 0.0` makes one zero of both.
+        // Whole numbers that a float holds exactly. `+ 0.0` turns `-0.0` into `0.0`.
         Some(value) if number.is_f64() && value.fract() == 0.0 && value.abs() < 1e15 => format!("{:.0}", value + 0.0),
         _ => number.to_string(),
     }
 }
 
-/// What `name` leads to: a key that is called so, else the way along its dots.
+/// The value at `name`: that of the key with this name, else that of the path along the dots.
 fn find<'a>(set: &'a Parameters, name: &str) -> Option<&'a Value> {
     set.get(name).or_else(|| {
         let (first, rest) = name.split_once('.')?;
@@ -102,7 +102,7 @@ fn find<'a>(set: &'a Parameters, name: &str) -> Option<&'a Value> {
     })
 }
 
-/// `over` over `base`, key by key.
+/// Writes `over` into `base`, key by key. Values in `over` replace those in `base`; objects are merged.
 fn merge(base: &mut Parameters, over: Parameters) {
     for (key, value) in over {
         match (base.get_mut(&key), value) {
@@ -112,7 +112,7 @@ fn merge(base: &mut Parameters, over: Parameters) {
     }
 }
 
-/// A value for a message.
+/// The first 80 characters of a value, for a message.
 fn short(text: &str) -> String {
     text.chars().take(80).collect::<String>().escape_debug().to_string()
 }
@@ -191,7 +191,7 @@ mod tests {
         assert_eq!(says(json!([{"c": {}, "d": 1}])).1, "item 0: the key `c` is an object, which no other equals");
     }
 
-    /// A list in which no key stands twice: keys and a value that tells where an item came from.
+    /// A list without duplicate keys. Each item is a key, and a value that tells from which list the item came.
     fn list() -> impl Strategy<Value = Vec<(u8, u8)>> {
         vec((0..6_u8, 0..9_u8), 0..6).prop_map(|mut list| {
             let mut seen = Vec::new();
@@ -201,7 +201,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against the words of the documentation, item by item.
+        /// Compares the join with a naive one that follows the documentation item by item.
         #[test]
         fn as_a_naive_join_does(lists in vec(list(), 2..4), shared in any::<bool>()) {
             let field = |number: usize| if shared { "x".to_owned() } else { format!("x{number}") };

@@ -1,4 +1,4 @@
-//! `select`: a CEL expression that filters and maps the items of the step before.
+//! `select`: a CEL expression that filters and maps the items of the previous step.
 
 use std::sync::Arc;
 
@@ -21,10 +21,10 @@ use crate::{
     },
 };
 
-/// More items than this are gone through off the async threads.
+/// Longer lists of items are processed off the async threads.
 const MANY: usize = 100;
 
-/// An expression, compiled.
+/// A compiled `select` expression.
 #[derive(Debug)]
 pub(crate) struct Select {
     expression: Arc<Expression>,
@@ -35,7 +35,7 @@ impl Select {
     /// Compiles `source`.
     ///
     /// # Errors
-    /// When it is no expression.
+    /// When `source` is not a CEL expression.
     pub(crate) fn compile(source: &str, evaluator: &Evaluator) -> Result<Self, String> {
         let expression = Arc::new(Expression::compile(source)?);
         Ok(Self { expression, evaluator: evaluator.clone() })

@@ -1,4 +1,4 @@
-//! A request's body: JSON, whose strings are templates.
+//! The body of a request: JSON. Its strings are templates.
 
 use futures_util::future::{BoxFuture, FutureExt as _};
 use serde_json::{Map, Value};
@@ -18,11 +18,11 @@ pub(super) enum Tree {
     Text(Template),
     List(Vec<Self>),
     Object(Vec<(String, Self)>),
-    /// The items of the step before, as they are.
+    /// The list of items of the previous step.
     Items,
 }
 
-/// A text that stands for the list itself: no template can print one.
+/// The variable with the list of items. A template can only print text, so `{{ items }}` alone stands for the list itself.
 const ITEMS: &str = "items";
 
 impl Tree {
@@ -53,7 +53,7 @@ impl Tree {
         self.render_within(context, &mut MAX_TEXT_BYTES.clone()).await
     }
 
-    /// The same, with so many bytes left for all texts.
+    /// Renders this part. `left` is the number of bytes that all remaining texts may have together.
     fn render_within<'a>(
         &'a self,
         context: &'a Context,

@@ -1,4 +1,4 @@
-//! A request's URL: which hosts may be asked stands in the configuration, and no value leaves its path.
+//! The URL of a request. Only hosts that the configuration names are asked, and no value can leave the configured path.
 
 mod allowed_host;
 mod path;
@@ -18,19 +18,19 @@ use crate::{
     },
 };
 
-/// The template of a URL, with the hosts that it may lead to where a value is part of the host.
+/// The template of a URL, with the allowed hosts if a value is part of the host.
 #[derive(Debug)]
 pub(super) struct UrlTemplate {
     template: Template,
     allowed: Option<Vec<AllowedHost>>,
-    /// All of it before the `?`, where no value stands there, and how long that is in the template.
+    /// The URL before the `?`, and its length in the template. `None` if a value is part of it.
     before_query: Option<(Url, usize)>,
-    /// Whether its path may end with a `/`.
+    /// Whether the path may end with a `/`.
     is_folder: bool,
 }
 
 impl UrlTemplate {
-    /// Parses `source`, whose scheme stands in it as it is, and its host too unless `allowed` names some.
+    /// Parses `source`. The scheme must be literal, and so must the host unless `allowed` names hosts.
     pub(super) fn build(
         source: &str,
         allowed: &[String],
@@ -77,7 +77,7 @@ impl UrlTemplate {
         Some(Self { template, allowed: Some(hosts), before_query: None, is_folder })
     }
 
-    /// The beginning of the URL, where no value can change the host.
+    /// The beginning of the URL; `None` if a value can change the host.
     pub(super) fn fixed_destination(&self) -> Option<Url> {
         fixed_host(&self.template)
     }
@@ -85,7 +85,7 @@ impl UrlTemplate {
     /// The URL with the values of `context`.
     ///
     /// # Errors
-    /// When a value is missing, or leads elsewhere.
+    /// When a value is missing, leaves the path, or makes a host that is not allowed.
     pub(super) async fn render(&self, context: &Context) -> Result<Url, EvaluationError> {
         let text = context.render(&self.template).await?;
         if let Some((url, length)) = &self.before_query
@@ -119,7 +119,7 @@ impl UrlTemplate {
     }
 }
 
-/// The beginning of a URL whose host no parameter can change, as far as it stands fast; `None` when a parameter can.
+/// The literal beginning of the URL, with its host; `None` if a parameter can change the host.
 fn fixed_host(template: &Template) -> Option<Url> {
     let (prefix, source) = (template.fixed_prefix(), template.source());
     let is_whole = prefix.len() == source.len();
@@ -131,10 +131,10 @@ fn fixed_host(template: &Template) -> Option<Url> {
     (matches!(url.scheme(), "http" | "https") && url.has_host()).then_some(url)
 }
 
-/// What stands before the `?` of `template`, if no value does, and how long it is there.
+/// The URL before the `?` of `template`, and its length in `template`. `None` if a value is part of it.
 fn before_query(template: &Template, is_folder: bool) -> Option<(Url, usize)> {
     let (before, _) = template.fixed_prefix().split_once('?')?;
-    // At its end a URL loses blanks, which it keeps before a query.
+    // Parsed alone, the beginning would lose blanks at its end, which the whole URL keeps before the query.
     if before.contains(|c: char| c == '#' || c <= ' ') {
         return None;
     }
@@ -142,7 +142,7 @@ fn before_query(template: &Template, is_folder: bool) -> Option<(Url, usize)> {
     Some((Url::parse(before).ok()?, before.len()))
 }
 
-/// Whether `query` stands in a URL as it is, whoever reads it.
+/// Whether `query` holds only characters that every URL parser leaves unchanged.
 fn is_plain(query: &str) -> bool {
     query.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~%=&+,:/".contains(&byte))
 }

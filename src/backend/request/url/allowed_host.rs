@@ -8,14 +8,14 @@ use crate::clients::outbound::names_user;
 /// An entry of `allowedHosts`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct AllowedHost {
-    /// The host itself, or what its name ends with.
+    /// The host, or of an entry with `*.` the name after it.
     name: String,
     is_zone: bool,
     port: Option<u16>,
 }
 
 impl AllowedHost {
-    /// `inventory.example.com`, `10.0.0.1:8080`, or `*.example.com` for all names below it.
+    /// Parses `inventory.example.com`, `10.0.0.1:8080`, or `*.example.com` (all names below `example.com`).
     pub(super) fn parse(entry: &str) -> Result<Self, String> {
         let wrong =
             || format!("`{entry}` is neither a host nor `*.` and what its name ends with; a port follows a `:`");
@@ -27,12 +27,12 @@ impl AllowedHost {
         if !is_plain || name.contains('*') || zone.contains("//") || (is_zone && is_address) {
             return Err(wrong());
         }
-        // An URL's own port is none where it is that of the scheme, so `:80` is looked for in the text.
+        // The URL parser drops the default port of the scheme (`:80`), so the port is read from the text.
         let port = zone.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
         Ok(Self { name, is_zone, port: port.filter(|_| !zone.ends_with(']')) })
     }
 
-    /// Whether it is the host of `url`. An address, `localhost` and a name without a dot are never below a zone.
+    /// Whether this entry allows the host and port of `url`. An address, `localhost` and a name without a dot match no `*.` entry.
     pub(super) fn matches(&self, url: &Url) -> bool {
         let port = self.port.or_else(|| if url.scheme() == "https" { Some(443) } else { Some(80) });
         if url.port_or_known_default() != port {
@@ -49,7 +49,8 @@ impl AllowedHost {
     }
 }
 
-/// Whether the host of `url` is an address, or holds only what names hold. URL parsers take more, and leave it to others to choke on it.
+/// Whether the host of `url` is an address, or a name of letters, digits, `.`, `-` and `_`. URL parsers accept more characters,
+/// on which other programs fail.
 pub(super) fn is_name(url: &Url) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
     !matches!(url.host(), Some(Host::Domain(name)) if !name.chars().all(fits))

@@ -1,8 +1,8 @@
 //! Path checks: no parameter may leave the path that the configuration gives.
 
-/// Refuses `.` and `..` as segments, in every spelling: URL parsers resolve them, so a value could leave the
-/// path that the configuration gave. That holds within a segment too, since many servers take `%2F` for a `/`. Refuses an empty segment too: `/v1//items` is another
-/// resource, and so is `/v1/items/` unless it `is_folder`.
+/// Refuses the segments `.` and `..` in every spelling. URL parsers resolve them, so a value could leave the configured path.
+/// Encoded slashes count as well, since many servers read `%2F` as `/`. Also refuses an empty segment, because `/v1//items` is
+/// another resource. So is `/v1/items/`, unless `is_folder` is set.
 pub(super) fn check(url: &str, is_folder: bool) -> Result<(), String> {
     let segments: Vec<&str> = path_of(url).split(['/', '\\']).skip(1).collect();
     for (index, segment) in segments.iter().enumerate() {
@@ -28,7 +28,7 @@ fn path_of(url: &str) -> &str {
     after_scheme.split(['?', '#']).next().unwrap_or_default()
 }
 
-/// Whether the path of the template `source` ends with a `/` that stands there, or may end with one on a condition.
+/// Whether the path of the template `source` ends with a literal `/`. With a `{%` it might, so the answer is yes too.
 pub(super) fn is_folder(source: &str) -> bool {
     let (mut text, mut rest) = (String::new(), source);
     while let Some((before, after)) = rest.split_once("{{") {
