@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use ipnet::IpNet;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
-/// Looks names up. Handed in, so that tests can give a name any address.
+/// Looks names up. A trait, so that tests can give a name any address.
 #[async_trait]
 pub trait Names: fmt::Debug + Send + Sync {
     /// The addresses of `host`.
@@ -54,7 +54,7 @@ pub(crate) struct RefusedAddress {
 }
 
 impl RefusedAddress {
-    /// A service of a cluster is often called by its name and namespace, which looks like a public name.
+    /// The advice for the error. Services of a cluster are often called `<name>.<namespace>`, which looks like a public name.
     fn advice(&self) -> String {
         let is_short = self.what == Inner::Private && self.name.matches('.').count() == 1;
         if is_short { format!("; a service of this cluster is called {}.svc", self.name) } else { String::new() }

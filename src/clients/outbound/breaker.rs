@@ -1,5 +1,5 @@
-//! Leaves a destination alone that fails again and again, or that asks for it, and lets one call find out whether
-//! it is well again.
+//! The circuit breaker of one destination. It opens after several failures in a row, or when an answer asks for a pause. After
+//! the rest, one call probes whether the destination works again.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,22 +7,22 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::domain::{clock::Timestamp, error::BackendError};
 
-/// After so many failures in a row.
+/// The breaker opens after this number of failures in a row.
 const FAILURES: u32 = 5;
 /// The first rest.
 const SHORTEST: Duration = Duration::from_secs(1);
-/// The longest rest of our own choosing.
+/// The longest rest that the breaker chooses itself.
 const LONGEST: Duration = Duration::from_secs(30);
-/// The longest rest that an answer may ask for, since one answer speaks for the whole destination.
+/// The longest rest that an answer may ask for. It is short because one answer stops all calls to the destination.
 const LONGEST_ASKED: Duration = Duration::from_mins(10);
 
-/// What is known of one destination's health.
+/// The breaker of one destination.
 #[derive(Debug, Default)]
 pub(crate) struct Breaker(Mutex<BreakerState>);
 
 #[derive(Debug, Default)]
 struct BreakerState {
-    /// Goes up when it opens or closes: what began before says nothing about now.
+    /// Increases when the breaker opens or closes. Results of calls from an earlier era are ignored.
     era: u64,
     failures: u32,
     first: Option<Timestamp>,
@@ -34,25 +34,25 @@ struct BreakerState {
 struct Open {
     since: Timestamp,
     lasts: Duration,
-    /// Our own choice, which doubles.
+    /// The rest that the breaker chooses itself. It doubles each time.
     rest: Duration,
     is_probed: bool,
 }
 
-/// How a call ended, as far as it tells about its destination.
+/// The result of a call, and what it says about the destination.
 #[derive(Debug)]
 pub(crate) enum End {
-    /// It answered.
+    /// The destination works.
     Well,
-    /// It failed, this way.
+    /// The destination failed, with the reason.
     Failed(String),
-    /// It failed this way, and asks to be left alone for so long.
+    /// The destination failed, with the reason, and asks for a pause of this length.
     Asked(String, Duration),
-    /// It could be either.
+    /// The destination may work or not. Counts as a failure only for a probe.
     Unclear(String),
 }
 
-/// Lets one call through. Dropped without an [`End`], it leaves everything as it was.
+/// Lets one call through. A pass that is dropped without an [`End`] changes nothing.
 #[derive(Debug)]
 pub(crate) struct BreakerPass {
     breaker: Arc<Breaker>,
@@ -61,18 +61,18 @@ pub(crate) struct BreakerPass {
 }
 
 impl Breaker {
-    /// Whether a call would be let through at `now`.
+    /// Checks whether a call may pass at `now`.
     ///
     /// # Errors
-    /// When it would not, with the reason.
+    /// When it may not. The error names the reason.
     pub(crate) fn check(&self, now: Timestamp) -> Result<(), BackendError> {
         self.state().check(now)
     }
 
-    /// Lets a call through. While it is open, that is one call at a time, once the rest is over.
+    /// Lets a call through. While the breaker is open, only one call at a time passes, and only after the rest.
     ///
     /// # Errors
-    /// When the destination is left alone, with the reason.
+    /// When the call may not pass. The error names the reason.
     pub(crate) fn enter(self: &Arc<Self>, now: Timestamp) -> Result<BreakerPass, BackendError> {
         let mut state = self.state();
         state.check(now)?;
@@ -89,12 +89,12 @@ impl Breaker {
 }
 
 impl BreakerPass {
-    /// Whether this call finds out if the destination is well again.
+    /// Whether this call probes if the destination works again.
     pub(crate) const fn is_probe(&self) -> bool {
         self.is_probe
     }
 
-    /// Notes how the call ended.
+    /// Notes the result of the call.
     pub(crate) fn end(mut self, end: End, now: Timestamp) {
         let mut state = self.breaker.state();
         if state.era == self.era {
@@ -121,13 +121,13 @@ impl Drop for BreakerPass {
 impl BreakerState {
     fn check(&self, now: Timestamp) -> Result<(), BackendError> {
         let Some(open) = &self.open else { return Ok(()) };
-        // A clock that was put back says nothing about the rest, which is then over.
+        // If the clock was set back, the elapsed time is unknown, and the rest counts as over.
         let elapsed = now.since(open.since);
         let left = elapsed.and_then(|elapsed| open.lasts.checked_sub(elapsed)).filter(|left| !left.is_zero());
         if left.is_none() && !open.is_probed {
             return Ok(());
         }
-        // The same each time, without counts and waits: Argo CD writes a condition anew whose text has changed.
+        // The text has no counts or waits, so it stays the same. Argo CD writes a condition again if its text changes.
         let since = self.first.map(|first| format!(" since {}", first.to_date())).unwrap_or_default();
         Err(BackendError::unavailable(format!("not asked: it failed{since} (last: {})", self.why)))
     }

@@ -1,5 +1,4 @@
-//! What a destination allows each account, learned from its answers: how much is left, and until when it must be left
-//! alone.
+//! The rate limits of accounts, learned from a destination's answers: how many requests are left, and how long to pause.
 
 use std::{
     sync::Arc,
@@ -18,16 +17,16 @@ use crate::{
     },
 };
 
-/// How many accounts are remembered; those that asked longest ago leave first.
+/// How many accounts are remembered. The least recently used leave first.
 const MAX_ACCOUNTS: u64 = 10_000;
-/// The pause of who says no time.
+/// The pause if an answer names no time.
 const UNNAMED: Duration = Duration::from_mins(1);
-/// How long it is believed what is left, where no time is named.
+/// How long the number of remaining requests holds, if the answer names no time.
 const KNOWN_FOR: Duration = Duration::from_hours(1);
-/// Numbers from here on are seconds since 1970; those below are seconds from now.
+/// A reset time from this number on is in seconds since 1970. A smaller number is in seconds from now.
 const FIRST_DATE: u64 = 1_000_000_000;
 
-/// Whose budget: the destination's origin and the account.
+/// The owner of a budget: the destination's origin and the account.
 pub(crate) type Owner = (Arc<str>, Arc<str>);
 
 /// The accounts' budgets.
@@ -47,14 +46,14 @@ struct Pause {
     why: Arc<str>,
 }
 
-/// What an answer says about the budget, in the headers of GitHub, GitLab or Docker Hub.
+/// The rate limit in an answer's headers, as GitHub, GitLab or Docker Hub send them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct AccountLimit {
     limit: Option<u64>,
     remaining: Option<u64>,
-    /// In how long it begins anew.
+    /// The time until the limit starts again.
     reset: Option<Duration>,
-    /// Over which time the limit holds.
+    /// The period for which the limit counts requests.
     window: Option<Duration>,
 }
 
@@ -65,10 +64,10 @@ impl Default for Budgets {
 }
 
 impl Budgets {
-    /// Whether `owner` may ask at `now`.
+    /// Checks whether `owner` may send a request at `now`.
     ///
     /// # Errors
-    /// When it must wait, with the reason.
+    /// When `owner` must pause. The error names the reason.
     pub(crate) fn check(&self, owner: &Owner, now: Timestamp) -> Result<(), BackendError> {
         let Some(pause) = bounded_cache::get_rare(&self.0, owner).and_then(|budget| budget.pause) else {
             return Ok(());
@@ -80,7 +79,7 @@ impl Budgets {
         ))
     }
 
-    /// Learns from `reply`, which `owner` got at `now`, and notes in it for how long it asks to be left alone.
+    /// Learns from `reply`, which `owner` received at `now`. Sets `reply.rest` to the pause that the answer asks for.
     pub(crate) fn learn(&self, owner: &Owner, reply: &mut Reply, now: Timestamp) {
         let told = AccountLimit::read(&reply.headers, now);
         reply.rest = rest(reply.status, told, retry::retry_after(&reply.headers, now));
@@ -94,7 +93,7 @@ impl Budgets {
                 budget.told = Some((told, now));
             }
             let until = |pause: &Pause| pause.left(now).unwrap_or_default();
-            // An answer that was on its way already does not end a pause.
+            // The answer to an earlier request does not shorten a pause.
             if let Some(pause) = pause
                 && budget.pause.as_ref().is_none_or(|known| until(known) < until(&pause))
             {
@@ -104,7 +103,8 @@ impl Budgets {
         });
     }
 
-    /// Whether less than a tenth is left to `owner` by the destination's last words, if they still hold.
+    /// Whether `owner` has less than a tenth of its limit left, by the last answer that named the limit. An outdated answer does not
+    /// count.
     pub(crate) fn is_low(&self, owner: &Owner, now: Timestamp) -> bool {
         let Some((told, then)) = self.0.get(owner).and_then(|budget| budget.told) else { return false };
         let holds_for = told.reset.or(told.window).unwrap_or(KNOWN_FOR);
@@ -114,26 +114,26 @@ impl Budgets {
 }
 
 impl Pause {
-    /// How long it lasts on; `None` when it is over, or the clock jumped.
+    /// How long the pause still lasts. `None` if it is over, or the clock was set back.
     fn left(&self, now: Timestamp) -> Option<Duration> {
         self.lasts.checked_sub(now.since(self.since)?).filter(|left| !left.is_zero())
     }
 }
 
-/// A family of headers in which a budget is told.
+/// The names of the headers with a rate limit.
 struct Names {
     limit: HeaderName,
     remaining: HeaderName,
     reset: HeaderName,
 }
 
-/// GitHub's, and those that others took over from it.
+/// The names that GitHub uses, and others that follow GitHub.
 const WITH_X: Names = Names {
     limit: HeaderName::from_static("x-ratelimit-limit"),
     remaining: HeaderName::from_static("x-ratelimit-remaining"),
     reset: HeaderName::from_static("x-ratelimit-reset"),
 };
-/// GitLab's and Docker Hub's.
+/// The names that GitLab and Docker Hub use.
 const WITHOUT_X: Names = Names {
     limit: HeaderName::from_static("ratelimit-limit"),
     remaining: HeaderName::from_static("ratelimit-remaining"),
@@ -149,7 +149,7 @@ impl AccountLimit {
     fn read_as(headers: &HeaderMap, names: &Names, now: Timestamp) -> Self {
         let field = |name: &HeaderName| {
             let text = headers.get(name)?.to_str().ok()?;
-            // Several limits may be listed; the first is the one that applies.
+            // The header may list several limits. The first one applies.
             let first = text.split(',').next().unwrap_or_default();
             let mut parts = first.split(';').map(str::trim);
             let number: u64 = parts.next()?.parse().ok()?;
@@ -172,14 +172,14 @@ impl AccountLimit {
     }
 }
 
-/// For how long an answer asks to be left alone.
+/// The pause that an answer asks for.
 fn rest(status: StatusCode, told: AccountLimit, retry_after: Option<Duration>) -> Option<Duration> {
     let refuses = matches!(status, StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS);
     let rest = retry_after.or_else(|| (refuses && told.is_used_up()).then(|| told.reset.unwrap_or(UNNAMED)));
     rest.map(|rest| rest.min(retry::LONGEST_REST))
 }
 
-/// The pause that an answer means for its account.
+/// The pause for the account that received the answer.
 fn pause(status: StatusCode, told: AccountLimit, rest: Option<Duration>, now: Timestamp) -> Option<Pause> {
     let used_up = || {
         let limit = told.limit.map(|limit| format!(" of {limit} requests")).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! One request, as whoever asks describes it.
+//! One request, as its sender describes it.
 
 use std::{fmt, sync::Arc};
 
@@ -9,7 +9,7 @@ use reqwest::Url;
 use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 
-/// The account of whoever sends no credential.
+/// The account of requests without a credential.
 pub const ANONYMOUS: &str = "anonymous";
 
 /// One request.
@@ -19,21 +19,21 @@ pub struct Call {
     pub method: Method,
     /// The full URL.
     pub url: Url,
-    /// All headers but those of the transport. Those that hold secrets are marked as sensitive.
+    /// All headers except those of the transport. Headers with secrets are marked as sensitive.
     pub headers: HeaderMap,
     /// The body, if there is one.
     pub body: Option<Bytes>,
     /// The largest body that is accepted, in bytes.
     pub most: usize,
-    /// When the whole answer must be here.
+    /// When the complete answer must have arrived.
     pub deadline: Instant,
-    /// Who asks, for limits that a destination sets per credential. The sensitive headers, unless this says what stays
-    /// when they change.
+    /// The account for rate limits that a destination sets per credential. Without it, a hash of the sensitive headers is the account.
+    /// Set it if these headers change while the account stays the same.
     pub account: Option<Arc<str>>,
-    /// Whether an answer with an `ETag` or `Last-Modified` is kept, and asked for again on the condition that it has changed: a 304
-    /// then stands for it.
+    /// Whether an answer with an `ETag` or `Last-Modified` is kept, so that the next request is conditional. A 304 then means that the
+    /// kept answer is still valid.
     pub revalidate: bool,
-    /// Whether it may be sent again when it failed.
+    /// Whether the request may be sent again after a failure.
     pub may_repeat: bool,
 }
 
@@ -54,7 +54,7 @@ impl Call {
         }
     }
 
-    /// Who asks, in words that hold no secret: as the call says, else by its credential, else [`ANONYMOUS`].
+    /// The account of this call, without secrets: `account` if it is set, else that of [`account_of`].
     #[must_use]
     pub(crate) fn account(&self) -> Arc<str> {
         if let Some(account) = &self.account {
@@ -64,7 +64,7 @@ impl Call {
     }
 }
 
-/// Who asks with `headers`, in words that hold no secret: by the credential in them, else [`ANONYMOUS`].
+/// The account of requests with `headers`, without secrets: a hash of the credential, or [`ANONYMOUS`] without one.
 #[must_use]
 pub fn account_of(headers: &HeaderMap) -> Arc<str> {
     let mut hash = None;
@@ -86,7 +86,7 @@ impl fmt::Display for Call {
     }
 }
 
-/// `url` for a message: no user, no query, no fragment, since those may hold secrets.
+/// `url` for a message, without user, query and fragment, which may hold secrets.
 fn destination(url: &Url) -> String {
     let host = url.host_str().unwrap_or_default();
     let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();

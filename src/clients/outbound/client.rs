@@ -33,7 +33,7 @@ const NEVER_PROXIED: &str = "localhost,127.0.0.0/8,::1";
 /// How often files and secrets are checked for changes.
 const RENEWED_EVERY: Duration = Duration::from_secs(30);
 
-/// reqwest's client, and what it is built from.
+/// The client of `reqwest`, and the settings from which it is built.
 #[derive(Debug)]
 pub(crate) struct Transport {
     tls: Tls,
@@ -47,11 +47,11 @@ struct Made {
     certificates: LoadedCertificates,
     password: Option<Secret>,
     read_at: Instant,
-    /// Built at its first use: reading the system's certificates takes longer than the rest of the start.
+    /// Built at its first use, because reading the system's certificates takes longer than the rest of the start.
     client: Option<reqwest::Client>,
 }
 
-/// Why there is no whole answer.
+/// The reason why no complete answer arrived.
 #[derive(Debug)]
 pub(crate) struct ExchangeFailure {
     /// The kind of failure.
@@ -63,15 +63,15 @@ pub(crate) struct ExchangeFailure {
 /// The kinds of failures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FailureKind {
-    /// No connection, so nothing was sent.
+    /// The connection failed, so nothing was sent.
     Connect,
     /// The host has only addresses that may not be asked.
     Refused,
     /// The server's certificate is not trusted.
     Untrusted,
-    /// It took too long.
+    /// The exchange took too long.
     Timeout,
-    /// The answer broke off, or was no HTTP.
+    /// The answer broke off, or was not HTTP.
     Broken,
     /// The answer is too large.
     TooLarge,
@@ -143,7 +143,7 @@ impl Transport {
         let mut builder = reqwest::Client::builder()
             .user_agent(concat!("appset-gateway/", env!("CARGO_PKG_VERSION")))
             .redirect(redirect::Policy::none())
-            // This module retries itself, and reqwest would copy each request.
+            // This module retries by itself. Retries of `reqwest` would also copy each request.
             .retry(retry::never())
             .no_proxy()
             .connect_timeout(CONNECT_TIMEOUT)
@@ -193,8 +193,8 @@ impl Transport {
         let head_by = call.deadline.min(Instant::now() + HEAD_TIMEOUT);
         let mut request = reqwest::Request::new(call.method.clone(), call.url.clone());
         request.headers_mut().clone_from(&call.headers);
-        // Comes after everything that distinguishes requests, since trace headers do not. A configured header of this name
-        // wins.
+        // Trace headers are added last, so they are not part of the account or of the key of conditional requests. A configured header
+        // of this name wins.
         if !call.headers.contains_key(trace::HEADER)
             && let Some(value) = trace::current().and_then(|span| span.context().to_header())
         {
@@ -266,7 +266,7 @@ impl Transport {
 }
 
 impl ExchangeFailure {
-    /// The error for the caller. It does not count attempts: the same cause has the same message.
+    /// The error for the caller. The message has no number of attempts, so the same cause always has the same message.
     pub(crate) fn into_error(self) -> BackendError {
         let kind = match self.how {
             FailureKind::Connect | FailureKind::Untrusted | FailureKind::Broken => ErrorKind::Unavailable,

@@ -1,5 +1,5 @@
-//! Conditional requests. Answers are kept with their `ETag` or `Last-Modified`, so that a server can answer 304. Such an
-//! answer is short, and often does not count against a rate limit.
+//! Conditional requests. Answers are kept with their `ETag` or `Last-Modified`, so that a server can answer 304. A 304 is
+//! short, and often does not count against a rate limit.
 
 use std::{
     sync::Arc,
@@ -18,13 +18,13 @@ use crate::{
     domain::error::BackendError,
 };
 
-/// The size of all kept answers, in bytes.
+/// The largest size of all kept answers together, in bytes.
 const MAX_CACHE_BYTES: u64 = 32 * 1024 * 1024;
-/// The size of an entry besides its texts, in bytes.
+/// The size of an entry without its headers and body, in bytes.
 const OVERHEAD: usize = 512;
-/// An answer is kept by its `Last-Modified` only if it was made at least so long after that time.
+/// An answer without an `ETag` is kept only if it was made at least this long after its `Last-Modified`.
 const SETTLED: Duration = Duration::from_secs(2);
-/// Longer tags are not kept, in bytes.
+/// The largest `ETag`, in bytes. Answers with a longer one are not kept.
 const MAX_TAG_BYTES: usize = 1024;
 
 /// The kept answers.
@@ -89,14 +89,14 @@ impl ConditionalCache {
     /// Keeps `reply`. A 304 is replaced by the kept answer.
     ///
     /// # Errors
-    /// When a 304 speaks of another version.
+    /// When a 304 is about another version than the kept answer.
     pub(crate) fn settle(&self, asked: &ConditionalRequest, mut reply: Reply) -> Result<Reply, BackendError> {
         if let (StatusCode::NOT_MODIFIED, Some(answer)) = (reply.status, &asked.answer) {
             let is_other = match &answer.validator {
                 Validator::Tag(known) => {
                     reply.headers.get(header::ETAG).is_some_and(|tag| opaque(tag) != opaque(known))
                 }
-                // A server may answer 304 even if the file became older, for instance after a restore from a backup.
+                // A server may answer 304 even if the file is now older, for instance after a restore from a backup.
                 Validator::Date(known) => reply.headers.get(header::LAST_MODIFIED).is_some_and(|date| date != known),
             };
             if is_other {
@@ -135,7 +135,7 @@ impl ConditionalCache {
 
 fn question(call: &Call, account: &str) -> RequestKey {
     let mut hash = Sha256::new();
-    // A token that is bought again changes, but its account does not. Other secrets may decide about the answer.
+    // A new token of the same account gets the same answers. Other secrets may change the answer.
     let headers = call.headers.iter().filter(|(name, _)| *name != header::AUTHORIZATION);
     let headers = headers.flat_map(|(name, value)| [name.as_str().as_bytes(), value.as_bytes()]);
     for part in [call.url.as_str().as_bytes(), account.as_bytes()].into_iter().chain(headers) {
@@ -145,8 +145,8 @@ fn question(call: &Call, account: &str) -> RequestKey {
     hash.finalize().into()
 }
 
-/// The tag of an answer, else its last change. Times count whole seconds: an answer that was made in the second of its last
-/// change may have changed again (RFC 9110, section 8.8.2.2).
+/// The `ETag` of an answer, else its `Last-Modified`. Times have a resolution of one second. So an answer that was made in the
+/// second of its last change may have changed again in that second (RFC 9110, section 8.8.2.2).
 fn validator(headers: &HeaderMap) -> Option<Validator> {
     if let Some(tag) = headers.get(header::ETAG) {
         return (tag.len() <= MAX_TAG_BYTES).then(|| Validator::Tag(tag.clone()));
@@ -162,7 +162,7 @@ fn may_be_kept(headers: &HeaderMap) -> bool {
     !forbids && !varies
 }
 
-/// A tag without the mark of a weak one, which a 304 may have lost or gained (RFC 9110, section 8.8.3.2).
+/// A tag without the mark `W/` of weak tags. A 304 may have added or dropped that mark (RFC 9110, section 8.8.3.2).
 fn opaque(tag: &HeaderValue) -> &[u8] {
     tag.as_bytes().strip_prefix(b"W/").unwrap_or_else(|| tag.as_bytes())
 }

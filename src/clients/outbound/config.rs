@@ -23,9 +23,9 @@ use crate::{
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct OutboundConfig {
-    /// Addresses and networks (`10.0.0.0/8`) that names may have although they are private, link-local or this machine's.
-    /// Not needed for names that only a cluster or an inner network can have: these may have private addresses, and `localhost`
-    /// may have this machine's.
+    /// Addresses and networks (`10.0.0.0/8`) that names may have even if these are private, link-local or this machine's.
+    /// Not needed for names that only exist in a cluster or an inner network: such names may always have private addresses. Not needed
+    /// for `localhost` either, which may always have this machine's addresses.
     pub(crate) allow_addresses: Vec<String>,
     /// A proxy for all requests. No proxy is taken from the environment.
     pub(crate) proxy: Option<ProxyConfig>,
@@ -183,10 +183,10 @@ pub fn stays(from: &Url, url: &Url) -> bool {
     url.origin() == from.origin() && !names_user(url)
 }
 
-/// A URL of the configuration that is no template.
+/// Parses a URL of the configuration that is not a template.
 ///
 /// # Errors
-/// When it is no URL that can be asked.
+/// When `text` is not a URL with `http` or `https` and a host, or holds a user or a password.
 pub fn fixed_url(text: &str) -> Result<Url, String> {
     let url = Url::parse(text).map_err(|error| format!("`{text}` is no URL: {error}"))?;
     if !matches!(url.scheme(), "http" | "https") || !url.has_host() {

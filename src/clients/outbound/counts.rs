@@ -6,7 +6,7 @@ use crate::{
     telemetry::trace::Record,
 };
 
-/// How an attempt ended.
+/// The result of an attempt, as a label of metrics.
 pub(crate) fn sent(outcome: &Outcome) -> &'static str {
     match outcome {
         Ok(reply) if reply.is_limit() => "limited",
@@ -24,7 +24,7 @@ pub(crate) fn sent(outcome: &Outcome) -> &'static str {
     }
 }
 
-/// Writes into a span how an attempt ended.
+/// Writes the result of an attempt into a span.
 pub(crate) fn note(outcome: &Outcome, record: &mut Record) {
     match outcome {
         Ok(reply) => {
@@ -37,7 +37,7 @@ pub(crate) fn note(outcome: &Outcome, record: &mut Record) {
     }
 }
 
-/// Why a call was not sent.
+/// The reason why a call was not sent, as a label of metrics.
 pub(crate) const fn spared(error: &BackendError) -> &'static str {
     match error.kind {
         ErrorKind::Throttled { .. } => "throttled",

@@ -1,4 +1,4 @@
-//! One destination: how many requests may be under way, how many may begin per second, and whether it works.
+//! One destination: how many requests may be under way, how many may begin per second, and whether the destination works.
 
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
@@ -27,7 +27,7 @@ const MIN_RETRIES: u32 = 1;
 pub(crate) struct Destination {
     /// Whether the destination works.
     pub(crate) breaker: Arc<Breaker>,
-    /// How many requests may be sent again. If much fails at once, retries of everything would only add load.
+    /// The budget for retries. If many requests fail at once, a retry of each would only add load.
     pub(crate) retries: TpsBudget,
     permits: Semaphore,
     most: usize,
@@ -42,7 +42,7 @@ struct Rate {
     queue: Mutex<()>,
 }
 
-/// The right of one request to be under way, until it is dropped.
+/// The permit of one request to be under way. It ends when the permit is dropped.
 pub(crate) type RequestPermit<'a> = SemaphorePermit<'a>;
 
 impl Destination {
@@ -61,7 +61,7 @@ impl Destination {
     /// Waits until a request may begin.
     ///
     /// # Errors
-    /// When there is no turn before `deadline`.
+    /// When no request may begin before `deadline`.
     pub(crate) async fn turn(&self, deadline: Instant) -> Result<RequestPermit<'_>, BackendError> {
         let full = || {
             let (most, s) = (self.most, if self.most == 1 { "" } else { "s" });

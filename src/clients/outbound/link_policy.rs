@@ -5,11 +5,11 @@ use url::Host;
 
 use super::{Inner, names_user};
 
-/// Checks a URL to which an answer of `from` leads. It must be as safe as `from`: https if `from` is, without a user or
-/// password, and with no inner address except on the same host.
+/// Checks a URL to which an answer of `from` leads. The URL must be as safe as `from`: https if `from` is https, without a user
+/// or password, and without an inner address except on the same host.
 ///
 /// # Errors
-/// With what is wrong with the URL.
+/// When the URL is not as safe. The error names the reason.
 pub fn check_link(url: &Url, from: &Url) -> Result<(), String> {
     let host = url.host().ok_or("names no host")?;
     if names_user(url) {

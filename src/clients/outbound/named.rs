@@ -1,5 +1,5 @@
-//! The destinations that are written in the configuration. Only these have names in metrics, so that no request can make up
-//! a label. All others are [`OTHER`].
+//! The destinations that the configuration names. Only these have their own labels in metrics, so that no request can add
+//! a label. All others share the label [`OTHER`].
 
 use std::collections::HashSet;
 
@@ -9,7 +9,7 @@ use url::Position;
 
 /// The name of destinations from templates, redirects and answers.
 const OTHER: &str = "other";
-/// The most names. A configuration has far fewer.
+/// The limit of names. A configuration has far fewer.
 const MAX_NAMES: usize = 1000;
 
 /// Destinations by host and port, as a URL writes them.

@@ -13,7 +13,7 @@ use crate::domain::{
 /// A whole answer.
 #[derive(Debug)]
 pub struct Reply {
-    /// Any status. The caller judges it.
+    /// The status. It may be any status, also that of an error.
     pub status: StatusCode,
     /// The headers.
     pub headers: HeaderMap,
@@ -75,7 +75,7 @@ impl Reply {
         Ok(())
     }
 
-    /// Whether the answer says that too much was asked. GitHub uses a 403 that names a time.
+    /// Whether the answer says that a rate limit is reached. GitHub sends a 403 with a time for that.
     #[must_use]
     pub(crate) fn is_limit(&self) -> bool {
         self.status == StatusCode::TOO_MANY_REQUESTS || (self.status == StatusCode::FORBIDDEN && self.rest.is_some())

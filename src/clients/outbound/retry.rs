@@ -1,4 +1,4 @@
-//! Whether a request that failed is sent again, and when.
+//! Decides whether a failed request is sent again, and when.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -11,22 +11,23 @@ use super::{
 };
 use crate::domain::clock::Timestamp;
 
-/// How often a request is sent again at most.
+/// The most retries of one request.
 const RETRIES: u32 = 2;
 /// The first wait is at most this long.
 const BASE: Duration = Duration::from_millis(100);
-/// Every wait of our own choosing is at most this long.
+/// The longest wait that the gateway chooses itself.
 const CAP: Duration = Duration::from_secs(2);
-/// What must be left for another attempt at least.
+/// The least time that must be left for another attempt.
 const LEAST_ROOM: Duration = Duration::from_millis(100);
 /// The longest rest that a destination may ask for.
 pub(crate) const LONGEST_REST: Duration = Duration::from_hours(1);
 
-/// How long to wait before the request is sent again, after `attempts` that ended with `outcome` and of which the last
-/// `took` that long, when `left` is left of its time; `None` when it is over.
+/// How long to wait before the request is sent again. `None` if `outcome` is final.
 ///
-/// Only what was not asked, or not served, is asked again: an answer that broke off or did not come in time may cost
-/// its source as much again.
+/// `attempts` is the number of attempts so far, `took` the time of the last one, and `left` the time until the deadline.
+///
+/// A request is sent again if the connection failed, or the status says that the destination has trouble. A request whose answer
+/// broke off or came too late is not sent again, because the destination may already have done all of the work.
 pub(crate) fn wait(
     outcome: &Result<Reply, ExchangeFailure>,
     attempts: u32,
@@ -42,7 +43,7 @@ pub(crate) fn wait(
         Ok(reply) if is_failure(reply.status) => reply.rest.unwrap_or_default(),
         _ => return None,
     };
-    // What it asks for may take half of the time; the other half is for the answer.
+    // The destination may ask for a wait of half of the time that is left. The other half is for the answer.
     if asked > left / 2 {
         return None;
     }
@@ -50,12 +51,12 @@ pub(crate) fn wait(
     (wait + took.max(LEAST_ROOM) <= left).then_some(wait)
 }
 
-/// Full jitter: anything from nothing to a limit that doubles with each retry; `random` is from 0 to 1.
+/// A random wait between zero and a limit that doubles with each retry ("full jitter"). `random` is from 0 to 1.
 fn jitter(retry: u32, random: f64) -> Duration {
     BASE.saturating_mul(1_u32.checked_shl(retry).unwrap_or(u32::MAX)).min(CAP).mul_f64(random.clamp(0.0, 1.0))
 }
 
-/// What `Retry-After` says, in seconds or as a date (RFC 9110, section 10.2.3), within reason.
+/// The time in `Retry-After`, which is in seconds or a date (RFC 9110, section 10.2.3), but at most [`LONGEST_REST`].
 pub(crate) fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -65,7 +66,7 @@ pub(crate) fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duratio
     Some(until(date, now).min(LONGEST_REST))
 }
 
-/// How long it is until `date`; nothing when it is over.
+/// The time until `date`. Zero if `date` is in the past.
 pub(crate) fn until(date: SystemTime, now: Timestamp) -> Duration {
     let date = date.duration_since(UNIX_EPOCH).unwrap_or_default();
     date.saturating_sub(Duration::from_millis(now.0))
