@@ -1,7 +1,7 @@
 //! The credential of a request: a secret that is read at each use, or a token that the gateway requests with a secret.
 
-mod bought;
 pub(crate) mod github_app;
+mod issued;
 pub(crate) mod oauth2;
 
 use std::{fmt, sync::Arc};
@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use self::bought::{Bought, Seller};
+use self::issued::{IssuedToken, TokenIssuer};
 use super::BuildContext;
 use crate::{
     clients::outbound::{Call, HttpClient, Reply, account_of},
@@ -57,38 +57,38 @@ pub(crate) enum Credential {
     /// A user name and a password.
     Basic(String, SecretRef, BaseDir),
     /// A token that the gateway requests.
-    Bought(Box<Bought>),
+    Issued(Box<IssuedToken>),
 }
 
 impl Credential {
-    /// Checks the configuration without sending a request. Tokens are requested with the client `line`.
+    /// Checks the configuration without sending a request. Tokens are requested with the client `client`.
     pub(crate) fn build(
         config: &Config,
-        line: Option<&Arc<HttpClient>>,
-        around: BuildContext<'_>,
+        client: Option<&Arc<HttpClient>>,
+        context: BuildContext<'_>,
         path: &Path,
         problems: &mut Problems,
     ) -> Option<Self> {
         match config {
-            Config::Bearer(token) => Some(Self::bearer(token, around.base, &path.key("bearer"), problems)),
+            Config::Bearer(token) => Some(Self::bearer(token, context.base, &path.key("bearer"), problems)),
             Config::Basic(Basic { username, password }) => {
                 let path = path.key("basic");
-                password.check(around.base, &path.key("password"), problems);
+                password.check(context.base, &path.key("password"), problems);
                 if username.contains(':') {
                     problems.error(&path.key("username"), "a user name cannot hold a colon (RFC 7617)");
                 }
-                Some(Self::Basic(username.clone(), password.clone(), around.base.clone()))
+                Some(Self::Basic(username.clone(), password.clone(), context.base.clone()))
             }
             Config::Oauth2(config) => {
-                let client = oauth2::OAuthClient::build(config, line, around, &path.key("oauth2"), problems)?;
-                Some(Self::buying(client, around))
+                let oauth = oauth2::OAuthClient::build(config, client, context, &path.key("oauth2"), problems)?;
+                Some(Self::with_issuer(oauth, context))
             }
             Config::GithubApp(config) => {
                 let path = path.key("githubApp");
                 let api = problems.note(&path.key("api"), github_app::api_url(config.api.as_deref()));
-                let app = github_app::GithubApp::new(config, &api?, line?, around);
+                let app = github_app::GithubApp::new(config, &api?, client?, context);
                 problems.note(&path.key("privateKey"), app.check());
-                Some(Self::buying(app, around))
+                Some(Self::with_issuer(app, context))
             }
         }
     }
@@ -99,35 +99,35 @@ impl Credential {
         Self::Bearer(reference.clone(), base.clone())
     }
 
-    /// A credential with tokens from `seller`.
-    pub(crate) fn buying(seller: impl Seller + 'static, around: BuildContext<'_>) -> Self {
-        Self::Bought(Box::new(Bought::new(Box::new(seller), around.clock)))
+    /// A credential with tokens from `issuer`.
+    pub(crate) fn with_issuer(issuer: impl TokenIssuer + 'static, context: BuildContext<'_>) -> Self {
+        Self::Issued(Box::new(IssuedToken::new(Box::new(issuer), context.clock)))
     }
 
     /// Sends `call` with this credential. If the upstream refuses a requested token, a new token is requested and tried once.
     ///
     /// # Errors
     /// When there is no credential, or no complete answer arrives.
-    pub(crate) async fn send(&self, line: &HttpClient, call: Call) -> Result<Reply, BackendError> {
-        let Self::Bought(bought) = self else {
-            return line.fetch(with(call, self.secret()?)).await;
+    pub(crate) async fn send(&self, client: &HttpClient, call: Call) -> Result<Reply, BackendError> {
+        let Self::Issued(issued) = self else {
+            return client.fetch(with(call, self.secret()?)).await;
         };
-        let call = Call { account: Some(bought.account()), ..call };
-        let token = bought.token(None, call.deadline).await?;
-        let reply = line.fetch(with(call.clone(), token.clone())).await?;
+        let call = Call { account: Some(issued.account()), ..call };
+        let token = issued.token(None, call.deadline).await?;
+        let reply = client.fetch(with(call.clone(), token.clone())).await?;
         if reply.status != StatusCode::UNAUTHORIZED {
             return Ok(reply);
         }
         // The token was revoked, or the clocks differ.
-        let renewed = bought.token(Some(&token), call.deadline).await?;
-        line.fetch(with(call, renewed)).await
+        let renewed = issued.token(Some(&token), call.deadline).await?;
+        client.fetch(with(call, renewed)).await
     }
 
     /// The account for rate limits; `None` while the secret cannot be read.
     #[must_use]
     pub(crate) fn account(&self) -> Option<Arc<str>> {
         match self {
-            Self::Bought(bought) => Some(bought.account()),
+            Self::Issued(issued) => Some(issued.account()),
             _ => Some(account_of(&HeaderMap::from_iter([(header::AUTHORIZATION, self.secret().ok()?)]))),
         }
     }
@@ -139,7 +139,7 @@ impl Credential {
             Self::Bearer(reference, base) | Self::Basic(_, reference, base) => {
                 reference.read(base).into_iter().collect()
             }
-            Self::Bought(bought) => bought.secrets(),
+            Self::Issued(issued) => issued.secrets(),
         }
     }
 
@@ -151,7 +151,9 @@ impl Credential {
                 let secret = password.read(base).map_err(BackendError::unavailable)?;
                 basic(username, secret.expose())
             }
-            Self::Bought(_) => Err(BackendError::new(ErrorKind::Denied, "this credential is bought")),
+            Self::Issued(_) => {
+                Err(BackendError::new(ErrorKind::Denied, "this credential is a token that the gateway requests"))
+            }
         }
     }
 }

@@ -48,37 +48,37 @@ impl<'a> GetParamsRequest<'a> {
     }
 }
 
-/// The parameter sets in the body of an answer. `begins` gives the beginning of the body, without secrets, for an error.
+/// The parameter sets in the body of an answer. `excerpt` gives the beginning of the body, without secrets, for an error.
 ///
 /// # Errors
 /// When there is no explicit list. The text says if Argo CD would have read an empty list.
-pub fn read(body: &[u8], begins: impl FnOnce() -> String) -> Result<Vec<ParameterSet>, BackendError> {
+pub fn read(body: &[u8], excerpt: impl FnOnce() -> String) -> Result<Vec<ParameterSet>, BackendError> {
     if body.trim_ascii().is_empty() {
-        return Err(nothing("the body is blank"));
+        return Err(no_list("the body is blank"));
     }
     let document = document::parse(body).map_err(|error| {
-        BackendError::invalid_output(format!("not one JSON document: {error} (it begins with `{}`)", begins()))
+        BackendError::invalid_output(format!("not one JSON document: {error} (it begins with `{}`)", excerpt()))
     })?;
     let Value::Object(mut answer) = document else {
         let found = kind_of(&document);
         let error = format!("expected an object with `output.parameters`, found {found}");
-        return Err(if document.is_null() { nothing(&error) } else { BackendError::invalid_output(error) });
+        return Err(if document.is_null() { no_list(&error) } else { BackendError::invalid_output(error) });
     };
     refuse_error(&answer)?;
     let Some(output) = take(&mut answer, "output")? else {
         let is_above = answer.keys().any(|key| key.eq_ignore_ascii_case("parameters"));
-        return Err(nothing(if is_above {
+        return Err(no_list(if is_above {
             "`parameters` stands at the top, and belongs under `output`"
         } else {
             "it has no `output`"
         }));
     };
     let Value::Object(mut output) = output else {
-        return Err(nothing(&format!("`output` is {}, not an object with `parameters`", kind_of(&output))));
+        return Err(no_list(&format!("`output` is {}, not an object with `parameters`", kind_of(&output))));
     };
     match take(&mut output, "parameters")? {
-        None => Err(nothing("`output` has no `parameters`")),
-        Some(Value::Null) => Err(nothing("`output.parameters` is null")),
+        None => Err(no_list("`output` has no `parameters`")),
+        Some(Value::Null) => Err(no_list("`output.parameters` is null")),
         Some(list) => parameter_sets(list).map_err(|error| error.within("output.parameters")),
     }
 }
@@ -88,10 +88,9 @@ pub fn read(body: &[u8], begins: impl FnOnce() -> String) -> Result<Vec<Paramete
 /// # Errors
 /// When there is such a key. The error quotes its value.
 pub(crate) fn refuse_error(answer: &Map<String, Value>) -> Result<(), BackendError> {
-    let said = answer.iter().find(|(key, said)| document::is_error_key(key) && is_said(said));
-    let told =
-        |(key, said)| BackendError::invalid_output(format!("it holds `{key}`: {said}").replace(char::is_control, " "));
-    said.map_or(Ok(()), |found| Err(told(found)))
+    let found = answer.iter().find(|(key, value)| document::is_error_key(key) && is_said(value));
+    let Some((key, value)) = found else { return Ok(()) };
+    Err(BackendError::invalid_output(format!("it holds `{key}`: {value}").replace(char::is_control, " ")))
 }
 
 /// Whether `value`, the value of an `error` key, reports an error. A blank value does not, since some plugins always write the key.
@@ -120,7 +119,7 @@ pub(crate) fn take(map: &mut Map<String, Value>, name: &str) -> Result<Option<Va
     }
 }
 
-fn nothing(what: &str) -> BackendError {
+fn no_list(what: &str) -> BackendError {
     BackendError::invalid_output(format!(
         "{what}: Argo CD would take that for an empty list; nothing to say is an explicit {{\"output\": {{\"parameters\": []}}}}"
     ))

@@ -67,7 +67,7 @@ impl Http {
     ) -> Option<Self> {
         problems.check_not_zero(&path.key("timeout"), config.timeout.0);
         let address = config.url.as_deref().or(config.plugin.as_ref().map(|plugin| plugin.base_url.as_str()));
-        // Without TLS there is nothing to verify. A credential may still be bought over TLS from another server.
+        // Without TLS there is nothing to verify. A token may still be requested over TLS from another server.
         let is_plain = address.is_some_and(|address| address.starts_with("http://")) && config.credential.is_none();
         let keys = TlsKeys {
             ca: config.ca.as_ref(),
@@ -122,7 +122,7 @@ impl Http {
                 let empty = format!("{status}, an explicit empty list");
                 return Ok(Found { sets, lives, asked: format!("{asked}{pages}"), empty });
             };
-            let url = paging.turn(&asked.url, &next, &mut seen).map_err(clean)?;
+            let url = paging.next_url(&asked.url, &next, &mut seen).map_err(clean)?;
             (call, hops) = (Call { url, ..asked }, 0);
         }
     }

@@ -18,12 +18,12 @@ use crate::{
 };
 
 /// The largest document that is processed on an async thread, in bytes.
-const LARGE: usize = 32 * 1024;
+const MAX_SMALL_BYTES: usize = 32 * 1024;
 
 /// How many large documents are processed at the same time. A fixed number limits the memory, on any number of processors.
-const AT_ONCE: usize = 2;
+const MAX_CONCURRENT_DOCUMENTS: usize = 2;
 
-static TURNS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(AT_ONCE)));
+static LARGE_DOCUMENTS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(MAX_CONCURRENT_DOCUMENTS)));
 
 /// How much work a document is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,13 +43,13 @@ pub(crate) async fn work_on<T: Send + 'static>(
     load: Load,
     work: impl FnOnce() -> Result<T, BackendError> + Send + 'static,
 ) -> Result<T, BackendError> {
-    if matches!(load, Load::Bytes(..=LARGE)) {
+    if matches!(load, Load::Bytes(..=MAX_SMALL_BYTES)) {
         return work();
     }
     // The permit belongs to the work: it is held until the work ends, even if the caller has gone.
-    let turn = Arc::clone(&TURNS).acquire_owned().await;
+    let permit = Arc::clone(&LARGE_DOCUMENTS).acquire_owned().await;
     tokio::task::spawn_blocking(move || {
-        let _turn = turn;
+        let _permit = permit;
         work()
     })
     .await
@@ -71,11 +71,11 @@ pub(crate) async fn evaluate(
     wrong: fn(String) -> BackendError,
 ) -> Result<Value, BackendError> {
     let (own, given) = (Arc::clone(expression), variables.clone());
-    let here = work_on(load, move || given.evaluate_small(&own).transpose().map_err(wrong));
+    let local = work_on(load, move || given.evaluate_small(&own).transpose().map_err(wrong));
     // Work that still waits for a permit has not begun.
-    let here = timeout_at(deadline, here).await;
-    let here = here.map_err(|_| BackendError::timeout("there was no time left for its expression"))?;
-    match here? {
+    let local = timeout_at(deadline, local).await;
+    let local = local.map_err(|_| BackendError::timeout("there was no time left for its expression"))?;
+    match local? {
         Some(value) => Ok(value),
         None => evaluator.evaluate(expression, &variables, deadline).await.map_err(|error| error.told(wrong)),
     }

@@ -84,11 +84,11 @@ impl Request {
         Some(Self { base: base.clone(), method: parts.method, url: url?, headers, body: body.flatten() })
     }
 
-    /// The request with the values of `context`. The answer may have `most` bytes and must arrive by `deadline`.
+    /// The request with the values of `context`. The answer may have `max_bytes` bytes and must arrive by `deadline`.
     ///
     /// # Errors
     /// When a value is missing or not allowed at its place, or a secret cannot be read.
-    pub async fn call(&self, context: &Context, most: usize, deadline: Instant) -> Result<Call, BackendError> {
+    pub async fn call(&self, context: &Context, max_bytes: usize, deadline: Instant) -> Result<Call, BackendError> {
         let invalid = BackendError::invalid_input;
         let url = self.url.render(context).await.map_err(|error| error.within("url").told(invalid))?;
         let mut headers = HeaderMap::new();
@@ -109,7 +109,7 @@ impl Request {
             Method::Post => http::Method::POST,
         };
         // With `revalidate`, a list that has not changed costs only a 304.
-        Ok(Call { method, headers, body, revalidate: true, ..Call::get(url, most, deadline) })
+        Ok(Call { method, headers, body, revalidate: true, ..Call::get(url, max_bytes, deadline) })
     }
 
     /// The beginning of the URL; `None` if a value can change the host.

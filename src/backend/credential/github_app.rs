@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::{
     authorization,
-    bought::{Seller, Token},
+    issued::{Token, TokenIssuer},
 };
 use crate::{
     backend::BuildContext,
@@ -63,7 +63,7 @@ pub(crate) struct GithubApp {
     base: BaseDir,
     /// The URL that issues tokens.
     url: Url,
-    line: Arc<HttpClient>,
+    client: Arc<HttpClient>,
 }
 
 #[derive(Serialize)]
@@ -80,10 +80,10 @@ struct TokenReply {
 }
 
 impl GithubApp {
-    /// The App of `config`. It requests tokens from `api` with the client `line`.
-    pub(crate) fn new(config: &Config, api: &Url, line: &Arc<HttpClient>, around: BuildContext<'_>) -> Self {
+    /// The App of `config`. It requests tokens from `api` with the client `client`.
+    pub(crate) fn new(config: &Config, api: &Url, client: &Arc<HttpClient>, context: BuildContext<'_>) -> Self {
         let mut url = api.clone();
-        around.outbound.name_destination(Some(api));
+        context.outbound.name_destination(Some(api));
         if let Ok(mut path) = url.path_segments_mut() {
             let installation = config.installation.to_string();
             path.pop_if_empty().extend(["app", "installations", &installation, "access_tokens"]);
@@ -92,9 +92,9 @@ impl GithubApp {
             id: config.id,
             installation: config.installation,
             key: config.private_key.clone(),
-            base: around.base.clone(),
+            base: context.base.clone(),
             url,
-            line: Arc::clone(line),
+            client: Arc::clone(client),
         }
     }
 
@@ -120,21 +120,23 @@ impl GithubApp {
 }
 
 #[async_trait]
-impl Seller for GithubApp {
-    async fn buy(&self, now: Timestamp, deadline: Instant) -> Result<Token, BackendError> {
+impl TokenIssuer for GithubApp {
+    async fn issue(&self, now: Timestamp, deadline: Instant) -> Result<Token, BackendError> {
         let mut headers = headers();
         headers.insert(header::AUTHORIZATION, self.jwt(now)?);
         let account = Some(self.account());
         let call =
             Call { method: Method::POST, headers, account, ..Call::get(self.url.clone(), MAX_REPLY_BYTES, deadline) };
         let shown = call.to_string();
-        let reply = self.line.fetch(call).await?;
+        let reply = self.client.fetch(call).await?;
         let denied = |why: String| Err(BackendError::new(ErrorKind::Denied, why).within(&shown));
         match reply.status.as_u16() {
             201 => {}
             401 => {
-                let said = reply.excerpt(120);
-                return denied(format!("401: {said}: GitHub does not take the App's key; check `id` and `privateKey`"));
+                let reason = reply.excerpt(120);
+                return denied(format!(
+                    "401: {reason}: GitHub does not take the App's key; check `id` and `privateKey`"
+                ));
             }
             404 => {
                 return denied(format!(
@@ -146,10 +148,10 @@ impl Seller for GithubApp {
         }
         // No error quotes this answer, since it holds the token.
         let bad = |what: &str| BackendError::invalid_output(format!("{shown}: {what}"));
-        let bought: TokenReply =
+        let answer: TokenReply =
             serde_json::from_slice(&reply.body).map_err(|_| bad("the answer is not a token as GitHub documents it"))?;
-        let authorization = authorization("Bearer", &bought.token).map_err(|error| error.within(&shown))?;
-        let ends = humantime::parse_rfc3339_weak(&bought.expires_at).ok();
+        let authorization = authorization("Bearer", &answer.token).map_err(|error| error.within(&shown))?;
+        let ends = humantime::parse_rfc3339_weak(&answer.expires_at).ok();
         let renew_at = ends.and_then(|ends| ends.duration_since(UNIX_EPOCH).ok()?.checked_sub(MARGIN));
         let renew_at = renew_at.and_then(|time| u64::try_from(time.as_millis()).ok());
         let renew_at = renew_at.map(Timestamp).ok_or_else(|| bad("`expires_at` is no time"))?;

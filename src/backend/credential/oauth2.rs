@@ -13,7 +13,7 @@ use url::form_urlencoded;
 
 use super::{
     authorization, basic,
-    bought::{Seller, Token},
+    issued::{Token, TokenIssuer},
 };
 use crate::{
     backend::BuildContext,
@@ -77,7 +77,7 @@ pub(crate) struct OAuthClient {
     /// The form that is sent, without the client's id and secret.
     form: Vec<(String, String)>,
     authentication: ClientAuthentication,
-    line: Arc<HttpClient>,
+    client: Arc<HttpClient>,
 }
 
 #[derive(Deserialize)]
@@ -105,14 +105,14 @@ impl OAuthClient {
     /// Checks the URL, the secret and the parameters.
     pub(crate) fn build(
         config: &Config,
-        line: Option<&Arc<HttpClient>>,
-        around: BuildContext<'_>,
+        client: Option<&Arc<HttpClient>>,
+        context: BuildContext<'_>,
         path: &Path,
         problems: &mut Problems,
     ) -> Option<Self> {
-        config.client_secret.check(around.base, &path.key("clientSecret"), problems);
+        config.client_secret.check(context.base, &path.key("clientSecret"), problems);
         let url = problems.note(&path.key("tokenUrl"), fixed_url(&config.token_url));
-        around.outbound.name_destination(url.as_ref());
+        context.outbound.name_destination(url.as_ref());
         let own = ["grant_type", "scope", "client_id", "client_secret"];
         for name in config.parameters.keys().filter(|name| own.contains(&name.as_str())) {
             problems.error(&path.key("parameters").key(name), "it has a key of its own");
@@ -126,10 +126,10 @@ impl OAuthClient {
             url: url?,
             id: config.client_id.clone(),
             secret: config.client_secret.clone(),
-            base: around.base.clone(),
+            base: context.base.clone(),
             form,
             authentication: config.client_authentication,
-            line: Arc::clone(line?),
+            client: Arc::clone(client?),
         })
     }
 
@@ -160,7 +160,7 @@ impl OAuthClient {
 
     fn read(reply: &Reply, now: Timestamp) -> Result<Token, BackendError> {
         if matches!(reply.status.as_u16(), 400 | 401 | 403) && !reply.is_limit() {
-            let said = match serde_json::from_slice::<Refusal>(&reply.body) {
+            let reason = match serde_json::from_slice::<Refusal>(&reply.body) {
                 Ok(Refusal { error, error_description: Some(more) }) => format!("{error}: {more}"),
                 Ok(Refusal { error, .. }) => error,
                 Err(_) => String::from_utf8_lossy(&reply.body).into_owned(),
@@ -168,7 +168,7 @@ impl OAuthClient {
             let message = format!(
                 "no token ({}): {}; check `clientId`, `clientSecret`, `scopes` and `clientAuthentication`",
                 reply.status,
-                reply.secrets.excerpt(said.as_bytes(), 200)
+                reply.secrets.excerpt(reason.as_bytes(), 200)
             );
             return Err(BackendError::new(ErrorKind::Denied, message));
         }
@@ -177,15 +177,15 @@ impl OAuthClient {
         }
         // No error quotes this answer, since it holds the token.
         let bad = |what: &str| BackendError::invalid_output(what.to_owned());
-        let bought: TokenReply = serde_json::from_slice(&reply.body)
+        let answer: TokenReply = serde_json::from_slice(&reply.body)
             .map_err(|_| bad("the answer is not a token as RFC 6749 has it, with `access_token`"))?;
-        if bought.token_type.is_some_and(|kind| !kind.eq_ignore_ascii_case("bearer")) {
+        if answer.token_type.is_some_and(|kind| !kind.eq_ignore_ascii_case("bearer")) {
             return Err(bad("the token is no bearer token"));
         }
-        if bought.access_token.expose().is_empty() {
+        if answer.access_token.expose().is_empty() {
             return Err(bad("the token is empty"));
         }
-        let life = match bought.expires_in {
+        let life = match answer.expires_in {
             None => TOKEN_LIFE,
             Some(Seconds::Number(seconds)) => {
                 Duration::try_from_secs_f64(seconds).map_err(|_| bad("`expires_in` is no time"))?
@@ -195,7 +195,7 @@ impl OAuthClient {
             }
         };
         let lasts = life.min(LONGEST_LIFE).mul_f64(0.8);
-        Ok(Token { authorization: authorization("Bearer", bought.access_token.expose())?, renew_at: now.plus(lasts) })
+        Ok(Token { authorization: authorization("Bearer", answer.access_token.expose())?, renew_at: now.plus(lasts) })
     }
 }
 
@@ -205,12 +205,12 @@ fn encoded(text: &str) -> String {
 }
 
 #[async_trait]
-impl Seller for OAuthClient {
-    async fn buy(&self, now: Timestamp, deadline: Instant) -> Result<Token, BackendError> {
+impl TokenIssuer for OAuthClient {
+    async fn issue(&self, now: Timestamp, deadline: Instant) -> Result<Token, BackendError> {
         let secret = self.secret.read(&self.base).map_err(BackendError::unavailable)?;
         let call = self.call(&secret, deadline)?;
         let shown = format!("token server: {call}");
-        let mut reply = self.line.fetch(call).await.map_err(|error| error.within("token server"))?;
+        let mut reply = self.client.fetch(call).await.map_err(|error| error.within("token server"))?;
         // The secret may be part of the request's body, and an answer may repeat it. It is noted before any excerpt of the answer,
         // which could cut it in half.
         reply.secrets.push(encoded(secret.expose()).into());

@@ -35,14 +35,14 @@ impl Api {
     /// Builds the variant that `config` names: `url` or `plugin`.
     pub(crate) fn build(
         config: &Config,
-        line: Option<&Arc<HttpClient>>,
+        client: Option<&Arc<HttpClient>>,
         context: BuildContext<'_>,
         path: &Path,
         problems: &mut Problems,
     ) -> Option<Self> {
         match (&config.url, &config.plugin) {
             (Some(url), None) => {
-                Json::build(config, url, line, context, path, problems).map(|json| Self::Json(Box::new(json)))
+                Json::build(config, url, client, context, path, problems).map(|json| Self::Json(Box::new(json)))
             }
             (None, Some(plugin)) => {
                 let others = [
@@ -93,10 +93,10 @@ impl Api {
     }
 
     /// Sends `call`, with the credential if one is configured.
-    pub(crate) async fn send(&self, line: &HttpClient, call: Call) -> Result<Reply, BackendError> {
+    pub(crate) async fn send(&self, client: &HttpClient, call: Call) -> Result<Reply, BackendError> {
         match self {
-            Self::Json(json) => json.send(line, call).await,
-            Self::Plugin(_) => line.fetch(call).await,
+            Self::Json(json) => json.send(client, call).await,
+            Self::Plugin(_) => client.fetch(call).await,
         }
     }
 

@@ -68,12 +68,12 @@ impl Json {
     pub(crate) fn build(
         config: &Config,
         url: &str,
-        line: Option<&Arc<HttpClient>>,
-        around: BuildContext<'_>,
+        client: Option<&Arc<HttpClient>>,
+        context: BuildContext<'_>,
         path: &Path,
         problems: &mut Problems,
     ) -> Option<Self> {
-        let mut scope = if around.has_items { STEP_SCOPE } else { INPUT_SCOPE }.to_vec();
+        let mut scope = if context.has_items { STEP_SCOPE } else { INPUT_SCOPE }.to_vec();
         scope.extend(config.for_each.as_ref().map(|_| EACH));
         let parts = Parts {
             method: config.method.unwrap_or_default(),
@@ -83,9 +83,9 @@ impl Json {
             body: config.body.as_ref(),
             scope: &scope,
         };
-        let request = Request::build(parts, around.base, path, problems);
+        let request = Request::build(parts, context.base, path, problems);
         let fixed = request.as_ref().and_then(Request::fixed_destination);
-        around.outbound.name_destination(fixed.as_ref());
+        context.outbound.name_destination(fixed.as_ref());
         let source = config.parameters.as_deref().unwrap_or(DEFAULT_PARAMETERS);
         let parameters = problems.note(&path.key("parameters"), Expression::compile(source));
         let for_each = config.for_each.as_deref().map(Expression::compile).transpose();
@@ -102,7 +102,7 @@ impl Json {
         }
         let at = path.key("credential");
         let credential =
-            config.credential.as_ref().map(|credential| Credential::build(credential, line, around, &at, problems));
+            config.credential.as_ref().map(|credential| Credential::build(credential, client, context, &at, problems));
         if config.credential.is_some() && config.headers.keys().any(|name| name.eq_ignore_ascii_case("authorization")) {
             let help = "keep one of them";
             problems.error_with_help(&at, "it is sent as `Authorization`, which stands among `headers` too", help);
@@ -120,7 +120,7 @@ impl Json {
             request: request?,
             credential,
             for_each: for_each?.map(Arc::new),
-            evaluator: around.evaluator.clone(),
+            evaluator: context.evaluator.clone(),
             mapping: Arc::new(Mapping { parameters: parameters?, paging, allows_errors: config.allow_errors }),
             redirects: config.redirects,
         })
@@ -132,7 +132,7 @@ impl Json {
     /// When the value is not a list, or has more than [`MAX_REQUESTS`] items.
     pub(crate) async fn each(&self, query: &Query, deadline: Instant) -> Result<Option<Vec<Value>>, BackendError> {
         let Some(expression) = &self.for_each else { return Ok(None) };
-        let variables = of_call(query, expression);
+        let variables = call_variables(query, expression);
         let invalid = |why: String| BackendError::invalid_input(format!("forEach: {why}"));
         let value = mapping::evaluate(&self.evaluator, expression, variables, Load::Bytes(0), deadline, invalid);
         match value.await? {
@@ -162,10 +162,10 @@ impl Json {
     ///
     /// # Errors
     /// When no complete answer arrives, or there is no credential.
-    pub(crate) async fn send(&self, line: &HttpClient, call: Call) -> Result<Reply, BackendError> {
+    pub(crate) async fn send(&self, client: &HttpClient, call: Call) -> Result<Reply, BackendError> {
         match &self.credential {
-            None => line.fetch(call).await,
-            Some(credential) => credential.send(line, call).await,
+            None => client.fetch(call).await,
+            Some(credential) => credential.send(client, call).await,
         }
     }
 
@@ -182,9 +182,9 @@ impl Json {
         let ItemQuery { query, each, deadline } = question;
         reply.check_json()?;
         let mapping = Arc::clone(&self.mapping);
-        let page = OfPage { reply, query: query.clone(), each: each.cloned(), number };
+        let page = AskedPage { reply, query: query.clone(), each: each.cloned(), number };
         let load = Load::Bytes(page.reply.body.len());
-        let reading = mapping::work_on(load, move || Ok((mapping.read_here(&page)?, page)));
+        let reading = mapping::work_on(load, move || Ok((mapping.read_locally(&page)?, page)));
         let reading = timeout_at(deadline, reading).await;
         let (found, page) = reading.map_err(|_| BackendError::timeout("there was no time left to read it"))??;
         let (mapping, invalid) = (&self.mapping, BackendError::invalid_output);
@@ -199,7 +199,7 @@ impl Json {
         let next = match &mapping.paging {
             None => None,
             Some(paging) => {
-                let said = match (paging.expression(), found.next) {
+                let value = match (paging.expression(), found.next) {
                     (None, _) => None,
                     (Some(_), Some(value)) => Some(value.map_err(invalid)),
                     (Some(next), None) => {
@@ -208,7 +208,7 @@ impl Json {
                         Some(value.map_err(|error| error.told(invalid)))
                     }
                 };
-                Paging::said(&page.reply, said)?
+                Paging::next_page(&page.reply, value)?
             }
         };
         if next.is_none() {
@@ -241,17 +241,17 @@ impl Json {
 }
 
 /// A page, and the question that it answers.
-struct OfPage {
+struct AskedPage {
     reply: Reply,
     query: Query,
     each: Option<Value>,
     number: usize,
 }
 
-impl OfPage {
+impl AskedPage {
     /// The variables that `expression` uses, for an evaluator.
     fn variables(&self, expression: &Expression) -> Variables {
-        let mut variables = of_call(&self.query, expression).json("body", self.reply.body.clone());
+        let mut variables = call_variables(&self.query, expression).json("body", self.reply.body.clone());
         variables = variables.value("status", Value::from(self.reply.status.as_u16()));
         if expression.mentions("headers") {
             variables = variables.value("headers", Value::from(headers_of(&self.reply)));
@@ -264,7 +264,7 @@ impl OfPage {
 }
 
 /// `items`, and `params` if `expression` mentions it.
-fn of_call(query: &Query, expression: &Expression) -> Variables {
+fn call_variables(query: &Query, expression: &Expression) -> Variables {
     let mut variables = Variables::default();
     if expression.mentions("params") {
         variables = variables.value("params", Value::Object((*query.parameters).clone()));
@@ -276,7 +276,7 @@ fn of_call(query: &Query, expression: &Expression) -> Variables {
 }
 
 /// The results of a page that were computed in this process. An expression that is not cheap has no result yet (`None`).
-struct Here {
+struct LocalResults {
     parameters: Option<Result<Value, String>>,
     next: Option<Result<Value, String>>,
     /// Whether the page can be the last one.
@@ -285,8 +285,8 @@ struct Here {
 }
 
 impl Mapping {
-    fn read_here(&self, page: &OfPage) -> Result<Here, BackendError> {
-        let OfPage { reply, query, each, number } = page;
+    fn read_locally(&self, page: &AskedPage) -> Result<LocalResults, BackendError> {
+        let AskedPage { reply, query, each, number } = page;
         let body = document::read(&reply.body).map_err(|error| {
             BackendError::invalid_output(format!(
                 "not one JSON document: {error} (it begins with `{}`)",
@@ -309,7 +309,7 @@ impl Mapping {
         variables.extend(each.as_ref().map(|each| (EACH, each)));
         let parameters = self.parameters.evaluate_small(&variables);
         variables.push(("page", &number));
-        Ok(Here {
+        Ok(LocalResults {
             parameters,
             next: next.and_then(|next| next.evaluate_small(&variables)),
             is_last: page::check_last(reply, &body, self.paging.as_ref()),
@@ -320,20 +320,20 @@ impl Mapping {
 
 /// Refuses a document that reports an error, whatever else it holds. Part of the data may be missing, as with GraphQL.
 fn refuse_errors(body: &Document<'_>, reply: &Reply) -> Result<(), BackendError> {
-    document::told_error(body).map_or(Ok(()), |(key, told)| {
-        let told = reply.secrets.excerpt(words(told).as_bytes(), 200);
+    document::told_error(body).map_or(Ok(()), |(key, value)| {
+        let text = reply.secrets.excerpt(error_text(value).as_bytes(), 200);
         Err(BackendError::invalid_output(format!(
-            "it holds `{key}` ({told}), so what else it holds may be a part; if that is no error of this API, set \
+            "it holds `{key}` ({text}), so what else it holds may be a part; if that is no error of this API, set \
              `allowErrors: true`"
         )))
     })
 }
 
-/// The error text in the value `told`: the text itself, or the `message` of the first error of a list. Any other value is
+/// The error text in `value`: the text itself, or the `message` of the first error of a list. Any other value is
 /// shown as JSON.
-fn words(told: &Document<'_>) -> String {
-    let first = told.as_list().and_then(|list| list.first()).unwrap_or(told);
+fn error_text(value: &Document<'_>) -> String {
+    let first = value.as_list().and_then(|list| list.first()).unwrap_or(value);
     let message = first.get("message").unwrap_or(first);
-    let told = if message.as_text().is_some() { message } else { told };
-    Value::from(told.clone()).to_string()
+    let shown = if message.as_text().is_some() { message } else { value };
+    Value::from(shown.clone()).to_string()
 }

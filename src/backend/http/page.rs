@@ -39,7 +39,7 @@ pub(crate) struct Counted {
     /// How many items there are on all pages.
     pub(crate) total: u64,
     /// How many items are on this page.
-    pub(crate) here: usize,
+    pub(crate) on_page: usize,
 }
 
 /// The total that the page names. Only totals of GitLab and GitHub are read, because these are known to count the whole list.
@@ -50,7 +50,7 @@ pub(crate) fn counted(headers: &HeaderMap, body: &Document<'_>) -> Result<Option
     match body {
         Document::List(items) if BESIDE_TOTAL.iter().any(|name| headers.contains_key(*name)) => {
             let total = total::in_header(headers, TOTAL)?;
-            Ok(total.map(|total| Counted { total, here: items.len() }))
+            Ok(total.map(|total| Counted { total, on_page: items.len() }))
         }
         Document::Object(object) if headers.contains_key(GITHUB) => {
             let Some(total) = object.get(TOTAL_COUNT) else { return Ok(None) };
@@ -60,7 +60,7 @@ pub(crate) fn counted(headers: &HeaderMap, body: &Document<'_>) -> Result<Option
             let mut lists = object.iter().filter_map(|(_, value)| value.as_list());
             let is_one = |list: &[Document<'_>]| (total.as_u64(), list.len());
             match (lists.next().map(is_one), lists.next()) {
-                (Some((Some(total), here)), None) => Ok(Some(Counted { total, here })),
+                (Some((Some(total), on_page)), None) => Ok(Some(Counted { total, on_page })),
                 _ => Ok(None),
             }
         }
@@ -76,7 +76,7 @@ pub(crate) fn check_counted(pages: &[Option<Counted>]) -> Result<(), BackendErro
     // Without a total on every page there is nothing to compare. GitLab names no total above 10,000 items.
     let Some(counted) = pages.iter().copied().collect::<Option<Vec<_>>>() else { return Ok(()) };
     let totals: Vec<u64> = counted.iter().map(|page| page.total).collect();
-    total::check(&totals, counted.iter().map(|page| page.here).sum())
+    total::check(&totals, counted.iter().map(|page| page.on_page).sum())
 }
 
 /// Checks the last page that is read. Nothing in it may say that the list goes on.
@@ -131,7 +131,7 @@ mod tests {
         headers.insert(header.0, HeaderValue::from_static(header.1));
         headers.insert("x-per-page", HeaderValue::from_static("20"));
         let body = read(body.as_bytes()).unwrap();
-        counted(&headers, &body).map(|counted| counted.map(|of| (of.total, of.here))).map_err(drop)
+        counted(&headers, &body).map(|counted| counted.map(|of| (of.total, of.on_page))).map_err(drop)
     }
 
     #[test]

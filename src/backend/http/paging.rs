@@ -47,7 +47,7 @@ const MAX_SAFE: f64 = 9_007_199_254_740_992.0;
 #[derive(Debug)]
 pub struct Paging {
     next: Option<(Expression, Option<String>)>,
-    most: usize,
+    max_pages: usize,
 }
 
 impl Paging {
@@ -66,7 +66,7 @@ impl Paging {
         }
         let next = config.next.as_deref().map(Expression::compile).transpose();
         let next = problems.note(&path.key("next"), next)?;
-        Some(Self { next: next.map(|next| (next, config.parameter.clone())), most: config.max_pages })
+        Some(Self { next: next.map(|next| (next, config.parameter.clone())), max_pages: config.max_pages })
     }
 
     /// The `next` expression; `None` with `link: true`.
@@ -80,7 +80,7 @@ impl Paging {
     ///
     /// # Errors
     /// When the expression does not fit the page, or gives a value of another kind.
-    pub(crate) fn said(
+    pub(crate) fn next_page(
         reply: &Reply,
         next: Option<Result<Value, BackendError>>,
     ) -> Result<Option<String>, BackendError> {
@@ -100,20 +100,20 @@ impl Paging {
         }
     }
 
-    /// The URL of the page after `url`. `said` is the URL or the parameter's value that the page at `url` gave. `seen` holds the URLs
+    /// The URL of the page after `url`. `target` is the URL or the parameter's value that the page at `url` gave. `seen` holds the URLs
     /// of the pages that were read.
     ///
     /// # Errors
     /// When the next page has another scheme, host or port, was read before, or is one page too many.
-    pub fn turn(&self, url: &Url, said: &str, seen: &mut HashSet<Url>) -> Result<Url, BackendError> {
+    pub fn next_url(&self, url: &Url, target: &str, seen: &mut HashSet<Url>) -> Result<Url, BackendError> {
         let invalid = BackendError::invalid_output;
         seen.insert(url.clone());
-        if seen.len() >= self.most {
-            return Err(invalid(format!("there are more than {} pages (`paging.maxPages`)", self.most)));
+        if seen.len() >= self.max_pages {
+            return Err(invalid(format!("there are more than {} pages (`paging.maxPages`)", self.max_pages)));
         }
         let next = match &self.next {
-            Some((_, Some(parameter))) => with(url, parameter, said),
-            _ => url.join(said).map_err(|error| invalid(format!("the next page's URL cannot be read: {error}")))?,
+            Some((_, Some(parameter))) => with_parameter(url, parameter, target),
+            _ => url.join(target).map_err(|error| invalid(format!("the next page's URL cannot be read: {error}")))?,
         };
         if !stays(url, &next) {
             return Err(invalid(format!(
@@ -145,7 +145,7 @@ fn is_exact(number: &Number) -> bool {
 }
 
 /// `url` with `parameter` set to `value`. Replaces a value that is already there.
-fn with(url: &Url, parameter: &str, value: &str) -> Url {
+fn with_parameter(url: &Url, parameter: &str, value: &str) -> Url {
     let others: Vec<(String, String)> = url
         .query_pairs()
         .filter(|(name, _)| name != parameter)
@@ -172,25 +172,25 @@ mod tests {
 
     #[test]
     fn the_next_page_is_on_the_same_host_and_new() {
-        let turn = |paging: &Paging, from: &str, said: &str| {
+        let next_url = |paging: &Paging, from: &str, target: &str| {
             let mut seen = HashSet::from([Url::parse("https://h/seen").unwrap()]);
-            let found = paging.turn(&Url::parse(from).unwrap(), said, &mut seen);
+            let found = paging.next_url(&Url::parse(from).unwrap(), target, &mut seen);
             found.map(String::from).map_err(|error| error.message)
         };
         let by_url = paging(Some("body.next"), None);
-        assert_eq!(turn(&by_url, "https://h/v1/a?x=1", "?page=2").unwrap(), "https://h/v1/a?page=2");
-        assert_eq!(turn(&by_url, "https://h/v1/a?x=1", "/v1/b").unwrap(), "https://h/v1/b");
-        assert_eq!(turn(&by_url, "https://h/v1/a", "https://h:443/b").unwrap(), "https://h/b");
+        assert_eq!(next_url(&by_url, "https://h/v1/a?x=1", "?page=2").unwrap(), "https://h/v1/a?page=2");
+        assert_eq!(next_url(&by_url, "https://h/v1/a?x=1", "/v1/b").unwrap(), "https://h/v1/b");
+        assert_eq!(next_url(&by_url, "https://h/v1/a", "https://h:443/b").unwrap(), "https://h/b");
         let by_value = paging(Some("body.next"), Some("cursor"));
         assert_eq!(
-            turn(&by_value, "https://h/a?cursor=1&x=a%20b&x=2", "a&b=c/+").unwrap(),
+            next_url(&by_value, "https://h/a?cursor=1&x=a%20b&x=2", "a&b=c/+").unwrap(),
             "https://h/a?x=a+b&x=2&cursor=a%26b%3Dc%2F%2B"
         );
         assert_eq!(
-            turn(&by_value, "https://h/a", "https://evil/").unwrap(),
+            next_url(&by_value, "https://h/a", "https://evil/").unwrap(),
             "https://h/a?cursor=https%3A%2F%2Fevil%2F"
         );
-        for (said, says) in [
+        for (target, says) in [
             ("https://evil/", "elsewhere (https://evil)"),
             ("http://h/", "elsewhere (http://h)"),
             ("//evil/a", "elsewhere"),
@@ -200,8 +200,8 @@ mod tests {
             ("?", "in a circle"),
             ("https://", "cannot be read"),
         ] {
-            let error = turn(&by_url, "https://h/a?", said).unwrap_err();
-            assert!(error.contains(says), "{said}: {error}");
+            let error = next_url(&by_url, "https://h/a?", target).unwrap_err();
+            assert!(error.contains(says), "{target}: {error}");
         }
     }
 }

@@ -45,31 +45,31 @@ impl Plugin {
     /// Checks the URL and the token.
     pub(crate) fn build(
         config: &Config,
-        around: BuildContext<'_>,
+        context: BuildContext<'_>,
         path: &Path,
         problems: &mut Problems,
     ) -> Option<Self> {
-        let base = around.base;
+        let base = context.base;
         if let Some(token) = &config.token {
             token.check(base, &path.key("token"), problems);
         }
         let url = problems.note(&path.key("baseUrl"), address(&config.base_url))?;
-        around.outbound.name_destination(Some(&url));
+        context.outbound.name_destination(Some(&url));
         Some(Self { url, token: config.token.clone(), base: base.clone() })
     }
 
-    /// The same request that Argo CD would send. The answer may have `most` bytes and must arrive by `deadline`.
+    /// The same request that Argo CD would send. The answer may have `max_bytes` bytes and must arrive by `deadline`.
     ///
     /// # Errors
     /// When the token cannot be read.
-    pub(crate) fn call(&self, query: &Query, most: usize, deadline: Instant) -> Result<Call, BackendError> {
+    pub(crate) fn call(&self, query: &Query, max_bytes: usize, deadline: Instant) -> Result<Call, BackendError> {
         let mut headers = HeaderMap::new();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if let Some(token) = &self.token {
             headers.insert(header::AUTHORIZATION, token.header(&self.base, "Bearer ")?);
         }
         let body = Some(document::line(&getparams::GetParamsRequest::of(query).without_empty_parameters()).into());
-        Ok(Call { method: Method::POST, headers, body, ..Call::get(self.url.clone(), most, deadline) })
+        Ok(Call { method: Method::POST, headers, body, ..Call::get(self.url.clone(), max_bytes, deadline) })
     }
 
     /// The token.

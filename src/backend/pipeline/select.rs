@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Longer lists of items are processed off the async threads.
-const MANY: usize = 100;
+const MAX_SMALL_LIST: usize = 100;
 
 /// A compiled `select` expression.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ impl Backend for Select {
         if self.expression.mentions("params") {
             variables = variables.value("params", Value::Object((*query.parameters).clone()));
         }
-        let load = if count > MANY { Load::Unknown } else { Load::Bytes(count) };
+        let load = if count > MAX_SMALL_LIST { Load::Unknown } else { Load::Bytes(count) };
         let (deadline, invalid) = (query.deadline, BackendError::invalid_output);
         let selected = mapping::evaluate(&self.evaluator, &self.expression, variables, load, deadline, invalid);
         let sets = parameter_sets(selected.await?)?;

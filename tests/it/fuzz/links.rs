@@ -30,10 +30,10 @@ pub fn link(data: &[u8]) {
     let here = Url::parse("https://api.example.com:8443/v1/items?page=1").unwrap();
     let config = Config { link: true, next: None, parameter: None, max_pages: 10 };
     let paging = Paging::build(&config, &Path::root(), &mut Problems::default()).unwrap();
-    let Ok(turned) = paging.turn(&here, &target, &mut HashSet::new()) else { return };
-    assert!(turned.username().is_empty() && turned.password().is_none(), "{turned}");
+    let Ok(next) = paging.next_url(&here, &target, &mut HashSet::new()) else { return };
+    assert!(next.username().is_empty() && next.password().is_none(), "{next}");
     // By another parser.
-    let uri = Uri::try_from(turned.as_str()).unwrap();
-    assert_eq!(uri.scheme_str(), Some("https"), "{turned}");
-    assert_eq!(uri.authority().map(Authority::as_str), Some("api.example.com:8443"), "{turned}");
+    let uri = Uri::try_from(next.as_str()).unwrap();
+    assert_eq!(uri.scheme_str(), Some("https"), "{next}");
+    assert_eq!(uri.authority().map(Authority::as_str), Some("api.example.com:8443"), "{next}");
 }

@@ -265,7 +265,7 @@ fn credential(
             }
             let app = github_app::GithubApp::new(app, &api?.base, api?.client(), context);
             problems.note(&path.key("privateKey"), app.check());
-            Some(Credential::buying(app, context))
+            Some(Credential::with_issuer(app, context))
         }
         (None, None) => {
             problems.warning(

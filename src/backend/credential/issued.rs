@@ -14,12 +14,12 @@ use crate::domain::{
 
 /// A server that issues tokens.
 #[async_trait]
-pub(crate) trait Seller: fmt::Debug + Send + Sync {
+pub(crate) trait TokenIssuer: fmt::Debug + Send + Sync {
     /// Requests a token. `now` is the time of the request.
     ///
     /// # Errors
     /// When no token arrives by `deadline`. The message names the server.
-    async fn buy(&self, now: Timestamp, deadline: Instant) -> Result<Token, BackendError>;
+    async fn issue(&self, now: Timestamp, deadline: Instant) -> Result<Token, BackendError>;
 
     /// The account for rate limits. It stays the same when the token changes.
     fn account(&self) -> Arc<str>;
@@ -37,27 +37,27 @@ pub(crate) struct Token {
     pub(crate) renew_at: Timestamp,
 }
 
-/// Keeps the current token of a [`Seller`].
-pub(crate) struct Bought {
-    seller: Box<dyn Seller>,
+/// Keeps the current token of a [`TokenIssuer`].
+pub(crate) struct IssuedToken {
+    issuer: Box<dyn TokenIssuer>,
     clock: Arc<dyn Clock>,
     token: Mutex<Option<Token>>,
 }
 
-impl Bought {
+impl IssuedToken {
     /// Starts without a token.
-    pub(crate) fn new(seller: Box<dyn Seller>, clock: &Arc<dyn Clock>) -> Self {
-        Self { seller, clock: Arc::clone(clock), token: Mutex::default() }
+    pub(crate) fn new(issuer: Box<dyn TokenIssuer>, clock: &Arc<dyn Clock>) -> Self {
+        Self { issuer, clock: Arc::clone(clock), token: Mutex::default() }
     }
 
     /// The account for rate limits.
     pub(crate) fn account(&self) -> Arc<str> {
-        self.seller.account()
+        self.issuer.account()
     }
 
-    /// The secrets that an answer could repeat: those of the seller, and the current token.
+    /// The secrets that an answer could repeat: those of the issuer, and the current token.
     pub(crate) fn secrets(&self) -> Secrets {
-        let mut secrets = self.seller.secrets();
+        let mut secrets = self.issuer.secrets();
         let token = self.token.try_lock();
         let token = token.as_ref().ok().and_then(|token| token.as_ref()?.authorization.to_str().ok());
         if let Some(token) = token {
@@ -85,13 +85,13 @@ impl Bought {
             return Ok(token.authorization.clone());
         }
         *token = None;
-        let bought = self.seller.buy(self.clock.now(), deadline).await?;
-        Ok(token.insert(bought).authorization.clone())
+        let issued = self.issuer.issue(self.clock.now(), deadline).await?;
+        Ok(token.insert(issued).authorization.clone())
     }
 }
 
-impl fmt::Debug for Bought {
+impl fmt::Debug for IssuedToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Bought").field("seller", &self.seller).finish_non_exhaustive()
+        f.debug_struct("IssuedToken").field("issuer", &self.issuer).finish_non_exhaustive()
     }
 }
