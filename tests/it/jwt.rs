@@ -1,4 +1,4 @@
-//! Callers that an issuer vouches for by JWT: who is taken, as whom, and what that may ask.
+//! Callers with a JWT of a configured issuer: which tokens are accepted, and what each may ask.
 
 mod forged;
 mod keys;
@@ -16,7 +16,7 @@ use crate::support::{
     wire::{argo_request, exchange_admin},
 };
 
-/// What the gateway is called by issuers.
+/// The gateway's name in the `aud` claim.
 const AUDIENCE: &str = "appset-gateway";
 
 /// Seconds since 1970.
@@ -24,12 +24,12 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
 }
 
-/// What an issuer says of a good token.
+/// The claims of a good token.
 fn claims(issuer: &str) -> Value {
     json!({"iss": issuer, "aud": AUDIENCE, "sub": "ci", "iat": now(), "exp": now() + 3600})
 }
 
-/// The same with `more`; what is null in it is left out.
+/// The same with `more`. A `null` removes a claim.
 fn claims_with(issuer: &str, more: &Value) -> Value {
     let mut claims = claims(issuer);
     for (name, value) in more.as_object().unwrap() {
@@ -64,20 +64,20 @@ fn published(issuer: &Issuer, more: &Value) -> Value {
     entry
 }
 
-/// What the route `route` answers to whoever has `token`.
+/// The answer of the route `route` to `token`.
 async fn ask(app: &TestApp, route: &str, token: &str) -> Reply {
     let body = json!({"applicationSetName": "fb-1", "input": {"parameters": {}}}).to_string();
     app.send(&argo_request(&format!("/{route}/api/v1/getparams.execute"), token, body.as_bytes())).await
 }
 
-/// That a stranger is told no more than that it is one.
+/// Fails unless the reply says no more than that the caller is unknown.
 #[track_caller]
 fn assert_stranger(reply: &Reply) {
     assert_eq!((reply.status, &*reply.code()), (403, "forbidden"), "{}", reply.text());
     assert!(reply.message().starts_with("the bearer token is missing or wrong"), "{}", reply.message());
 }
 
-/// A gateway that takes tokens of one issuer, and a key of that.
+/// A gateway with one issuer, and a key of that issuer.
 async fn gateway(more: &Value) -> (TestApp, Issuer, SigningKey) {
     let key = SigningKey::new("one", Algorithm::ES256);
     let issuer = Issuer::start(set_of(&[&key])).await;
@@ -86,7 +86,7 @@ async fn gateway(more: &Value) -> (TestApp, Issuer, SigningKey) {
 }
 
 #[tokio::test]
-async fn a_token_of_an_issuer_opens_routes_beside_static_ones() {
+async fn a_jwt_works_beside_static_tokens() {
     let (app, issuer, key) = gateway(&json!({})).await;
     let token = key.sign(&claims(&issuer.name()));
     for _ in 0..3 {
@@ -99,7 +99,7 @@ async fn a_token_of_an_issuer_opens_routes_beside_static_ones() {
 }
 
 #[tokio::test]
-async fn all_kinds_of_keys_are_taken() {
+async fn each_supported_algorithm_is_accepted() {
     let algorithms = [Algorithm::RS256, Algorithm::PS384, Algorithm::ES256, Algorithm::ES384, Algorithm::EdDSA];
     let named: Vec<_> = algorithms.iter().map(|algorithm| (format!("{algorithm:?}"), *algorithm)).collect();
     let keys: Vec<_> = named.iter().map(|(name, algorithm)| SigningKey::new(name, *algorithm)).collect();
@@ -113,7 +113,7 @@ async fn all_kinds_of_keys_are_taken() {
 }
 
 #[tokio::test]
-async fn a_key_file_a_secret_and_several_audiences() {
+async fn keys_come_from_a_file_or_a_secret_and_audiences_may_be_several() {
     let folder = tempfile::tempdir().unwrap();
     let (ed, shared) = (SigningKey::new("ed", Algorithm::EdDSA), SigningKey::shared(&"s3cret".repeat(8)));
     std::fs::write(folder.path().join("key.pem"), &ed.public_pem).unwrap();
@@ -166,7 +166,7 @@ async fn routes_and_application_sets_come_from_the_entry_or_from_claims() {
 }
 
 #[tokio::test]
-async fn an_operator_may_have_a_jwt() {
+async fn a_jwt_may_have_the_operator_role() {
     let (app, issuer, key) = gateway(&json!({"role": "admin"})).await;
     let token = key.sign(&claims(&issuer.name()));
     let held = async |token: &str| {
@@ -181,7 +181,7 @@ async fn an_operator_may_have_a_jwt() {
     issuer.publish(Vec::new());
 }
 
-/// Whatever looks like a JWT and stands among the static tokens is a static token.
+/// A static token in the form of a JWT stays a static token.
 #[tokio::test]
 async fn a_static_token_may_look_like_a_jwt() {
     let (key, issuer) = (SigningKey::new("one", Algorithm::ES256), Issuer::start(Vec::new()).await);
@@ -192,9 +192,9 @@ async fn a_static_token_may_look_like_a_jwt() {
     assert_eq!(issuer.asked(), 0);
 }
 
-/// A token that was taken once is not looked at again, but it ends when it ends.
+/// A verified token is not verified again, but it expires on time.
 #[tokio::test]
-async fn a_token_that_was_verified_ends_in_time() {
+async fn a_verified_token_expires_on_time() {
     let (app, issuer, key) = gateway(&json!({})).await;
     let token = key.sign(&claims(&issuer.name()));
     assert_eq!(ask(&app, "r", &token).await.status, 200);

@@ -1,4 +1,4 @@
-//! Each kind of backend can be used wherever a backend may stand: in a route, in a pipeline and in a merge.
+//! Each kind of backend works in a route, in a pipeline and in a merge.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::app::build;
 
-/// A small configuration of each kind.
+/// A small configuration for each kind.
 fn examples() -> Value {
     let fixed = json!({"parameters": [{"name": "a"}]});
     json!({

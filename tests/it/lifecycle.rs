@@ -1,4 +1,4 @@
-//! From start to end: the real program, probes, metrics, logs, signals.
+//! The real program from start to end: probes, metrics, logs, signals.
 
 use std::{os::unix::fs::MetadataExt as _, time::Duration};
 
@@ -54,13 +54,13 @@ fn no_core_is_dumped() {
     let limits = std::fs::read_to_string(format!("/proc/{}/limits", gateway.id())).unwrap();
     let core = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
     assert_eq!(core.split_ascii_whitespace().skip(4).take(2).collect::<Vec<_>>(), ["0", "0"], "{core}");
-    // Of any other process it is its user's; to root, who sees all, that is the same.
+    // `/proc/<pid>/mem` of an ordinary process belongs to its user. For root there is no difference.
     let owner = |process: u32| std::fs::metadata(format!("/proc/{process}/mem")).unwrap().uid();
     assert_eq!(owner(gateway.id()), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sigterm_is_followed_by_a_while_in_which_callers_can_leave() {
+async fn a_drain_gives_callers_time_to_leave() {
     let folder = tempfile::tempdir().unwrap();
     let file = config(folder.path(), "  - { name: r, backend: { fixed: { parameters: [{a: b}] } } }\n");
     let text = std::fs::read_to_string(&file).unwrap().replace("drain: 0s", "drain: 1s");
@@ -73,7 +73,7 @@ async fn a_sigterm_is_followed_by_a_while_in_which_callers_can_leave() {
     while exchange(gateway.admin, probe).await.status == 200 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    // Kubernetes may still send callers here; they are answered, and told to connect anew.
+    // Kubernetes may still send callers. They are answered, and told to reconnect.
     let reply = exchange(gateway.address, &request).await;
     assert_eq!((reply.sets(), reply.header("connection")), (r#"[{"a":"b"}]"#.to_owned(), Some("close")));
     let (status, log) = gateway.wait(Duration::from_secs(10));
@@ -81,7 +81,7 @@ async fn a_sigterm_is_followed_by_a_while_in_which_callers_can_leave() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_second_signal_ends_at_once() {
+async fn a_second_signal_ends_the_process_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let marker = crate::support::processes::marker();
     let slow = format!(
@@ -106,7 +106,7 @@ async fn a_second_signal_ends_at_once() {
     let (status, log) = gateway.wait(Duration::from_secs(5));
     assert_eq!(status.code(), Some(1));
     assert!(log.contains("ended at once by a second signal"), "{log}");
-    // Nobody is told that there is nothing, and no script is left.
+    // No caller gets an empty list, and no script is left.
     assert_eq!(String::from_utf8_lossy(&call.await.unwrap()), "");
     crate::support::processes::all_gone(&marker, "scripts").await;
 }
@@ -131,7 +131,7 @@ async fn a_drain_waits_for_requests_under_way() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_log_line_per_request_with_everything_but_secrets() {
+async fn each_request_has_one_log_line_without_secrets() {
     let folder = tempfile::tempdir().unwrap();
     let routes = "  - { name: fixed, match: { applicationSet: \"fb-*\" }, backend: { fixed: { parameters: [{a: b}, {a: c}] } } }\n";
     let mut gateway = Gateway::serve(&config(folder.path(), routes));
@@ -168,7 +168,7 @@ async fn one_log_line_per_request_with_everything_but_secrets() {
 }
 
 #[tokio::test]
-async fn the_log_says_why_there_is_nothing() {
+async fn the_log_gives_the_evidence_of_an_empty_answer() {
     let folder = tempfile::tempdir().unwrap();
     let routes = "  - { name: none, backend: { script: { command: [echo, \"[]\"] } } }\n";
     let mut gateway = Gateway::serve(&config(folder.path(), routes));
@@ -184,7 +184,7 @@ async fn the_log_says_why_there_is_nothing() {
 }
 
 #[tokio::test]
-async fn metrics_are_what_prometheus_expects() {
+async fn metrics_follow_the_prometheus_format() {
     let app =
         TestApp::with_routes("  - { name: fixed, match: {}, backend: { fixed: { parameters: [{a: b}] } } }").await;
     app.ask("fixed", json!({})).await;

@@ -1,4 +1,4 @@
-//! How much callers may ask, and how strangers are slowed down.
+//! Limits on callers, and the slowdown of strangers.
 
 use std::time::{Duration, Instant};
 
@@ -33,7 +33,7 @@ fn code(reply: &Reply) -> Value {
     serde_json::from_slice::<Value>(&reply.body).unwrap()["code"].clone()
 }
 
-/// As Argo CD asks for a matrix, one after the other, and as several ApplicationSets do.
+/// One after the other, as Argo CD evaluates a matrix, and at once, as several ApplicationSets do.
 #[tokio::test]
 async fn a_warm_matrix_of_200_is_answered_at_a_rate_of_100() {
     let app = TestApp::start(&config(", rate: 100", FIXED)).await;
@@ -48,7 +48,7 @@ async fn a_warm_matrix_of_200_is_answered_at_a_rate_of_100() {
 }
 
 #[tokio::test]
-async fn a_turn_beyond_the_deadline_is_refused() {
+async fn a_wait_for_the_rate_limit_beyond_the_deadline_is_refused() {
     let app = TestApp::start(&format!("server: {{ deadline: 300ms }}\n{}", config(", rate: 2", FIXED))).await;
     let mut refused = None;
     for _ in 0..50 {
@@ -64,9 +64,9 @@ async fn a_turn_beyond_the_deadline_is_refused() {
     assert_eq!(ask(&app, "free").await.status, 200, "others may go on");
 }
 
-/// What was asked and what failed counts on when another configuration is taken.
+/// Rate limits and failed attempts survive a reload.
 #[tokio::test]
-async fn a_reload_gives_nobody_more() {
+async fn a_reload_resets_no_limit() {
     let config = |more: &str| format!("server: {{ deadline: 10ms }}\n{}", config(more, FIXED));
     let app = TestApp::start(&config(", rate: 1")).await;
     let reload = |n: u32| {
@@ -90,7 +90,7 @@ async fn a_reload_gives_nobody_more() {
 }
 
 #[tokio::test]
-async fn a_caller_has_so_many_calls_under_way() {
+async fn a_callers_concurrent_calls_are_limited() {
     let script = "script: { command: [sh, -c, \"sleep 1; echo '[]'\"] }";
     let app = TestApp::start(&config(", concurrency: 1", script)).await;
     let address = app.address;
@@ -107,24 +107,24 @@ async fn a_caller_has_so_many_calls_under_way() {
 }
 
 #[tokio::test]
-async fn strangers_are_slowed_down_and_nobody_else() {
+async fn only_strangers_are_slowed_down() {
     let app = TestApp::start(&config("", FIXED)).await;
     let mut statuses = Vec::new();
     for n in 0..130 {
         statuses.push(ask(&app, &format!("guess-{n}")).await.status);
-        // Behind the same address.
+        // From the same address.
         assert_eq!(ask(&app, TOKEN).await.status, 200);
     }
     assert_eq!(statuses[..100], [403; 100]);
     assert!(statuses.contains(&429) && statuses.iter().all(|status| [403, 429].contains(status)), "{statuses:?}");
-    // The admin listener counts them too.
+    // The admin listener counts failed attempts too.
     let request = crate::support::wire::operator_request("GET", "/admin/held", "").replace("operators", "guess");
-    let told = crate::support::wire::exchange_admin(app.admin, request.as_bytes()).await;
-    assert_eq!(told.status, 429, "{}", told.text());
+    let refusal = crate::support::wire::exchange_admin(app.admin, request.as_bytes()).await;
+    assert_eq!(refusal.status, 429, "{}", refusal.text());
 }
 
 #[tokio::test]
-async fn guesses_fill_no_log_and_calls_can_be_traced_to_what_was_asked() {
+async fn guesses_do_not_fill_the_log_and_requests_are_traceable() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("gateway.yaml");
     let server = "server: { listen: \"127.0.0.1:0\", admin: \"127.0.0.1:0\", drain: 0s }\n";

@@ -1,4 +1,4 @@
-//! The `list` form of the `digests` backend: which tags of which repositories are selected, and what is told of each.
+//! The `list` form of the `digests` backend: the selected tags of the selected repositories, and the output for each.
 
 mod problems;
 mod trouble;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Reply, TestApp, images, registry::Registry, upstream::refused};
 
-/// A configuration with the routes `l`, `l2` … for the lists, and an `output` if there is one.
+/// A configuration with the routes `l`, `l2` … for the lists, with an optional `output`.
 fn config(host: &str, lists: &[Value], output: Option<&str>) -> String {
     let route = |(index, list): (usize, &Value)| {
         let name = if index == 0 { "l".to_owned() } else { format!("l{}", index + 1) };
@@ -23,7 +23,7 @@ fn config(host: &str, lists: &[Value], output: Option<&str>) -> String {
     format!("{}registries: {registries}\nroutes: {}\n", TestApp::auth(), json!(routes))
 }
 
-/// A gateway that lists `list` of the registry `host`, where `~` stands for that, and tells `output` of each.
+/// A gateway with `list` and `output`. `~` stands for the registry `host`.
 async fn gateway(host: &str, mut list: Value, output: &str) -> TestApp {
     for repository in list["repositories"].as_array_mut().unwrap() {
         *repository = json!(repository.as_str().unwrap().replace('~', host));
@@ -31,7 +31,7 @@ async fn gateway(host: &str, mut list: Value, output: &str) -> TestApp {
     TestApp::start(&config(host, &[list], Some(output))).await
 }
 
-/// What `output` told of each.
+/// The rendered output of each match.
 #[track_caller]
 fn told(reply: &Reply) -> Vec<String> {
     let sets: Vec<Value> = serde_json::from_str(&reply.sets()).unwrap();
@@ -43,7 +43,7 @@ async fn tags(host: &str, list: Value) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn everything_is_told_of_a_match() {
+async fn the_output_can_use_every_field_of_a_match() {
     let registry = Registry::start().await;
     let manifest =
         json!({"annotations": {"org.example.tier": "web", "org.opencontainers.image.created": "2026-01-02T03:04:05Z"}});
@@ -66,7 +66,7 @@ async fn everything_is_told_of_a_match() {
     );
     assert_eq!(app.ask("l", json!({})).await.text(), expected);
 
-    // Another program finds the same.
+    // `skopeo` finds the same digest.
     registry.push("front:feature-branch-1", "org/pushed:1").await;
     let app = gateway(host, json!({"repositories": ["~/org/pushed"]}), "{{ digest }}").await;
     assert_eq!(told(&app.ask("l", json!({})).await), [registry.inspect("org/pushed:1").await]);
@@ -110,11 +110,11 @@ async fn tags_are_selected_sorted_and_limited() {
         list.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         assert_eq!(tags(host, list.clone()).await, expected, "{list}");
     }
-    // What `*` stands for, in order.
+    // The texts that each `*` matches, in order.
     let list = json!({"repositories": ["~/org/front"], "tags": {"glob": "pr-*-*"}});
     let app = gateway(host, list, "{{ captures[0] }}/{{ captures[1] }}").await;
     assert_eq!(told(&app.ask("l", json!({})).await), ["7/def", "12/abc"]);
-    // A parameter stands for itself, and with a character that no tag holds it would select nothing.
+    // A parameter matches literally. A character that no tag can hold would select nothing.
     let list = json!({"repositories": ["~/org/front"], "tags": {"glob": "{{ params.branch }}*"}});
     let app = gateway(host, list, "{{ tag }}").await;
     assert_eq!(told(&app.ask("l", json!({"branch": "late"})).await), ["latest"]);
@@ -124,7 +124,7 @@ async fn tags_are_selected_sorted_and_limited() {
 }
 
 #[tokio::test]
-async fn annotations_and_artifact_types_are_selected() {
+async fn tags_are_selected_by_annotation_and_artifact_type() {
     let registry = Registry::start().await;
     let annotated = |tier: &str| json!({"annotations": {"org.example.tier": tier, "org.example.team": "a"}});
     registry.put("org/mixed", &["web"], annotated("web"), &json!({})).await;
@@ -198,7 +198,7 @@ async fn an_index_without_annotations_has_those_of_its_first_image() {
 }
 
 #[tokio::test]
-async fn repositories_by_name_and_by_pattern() {
+async fn repositories_are_selected_by_name_and_by_pattern() {
     let registry = Registry::start().await;
     for repository in ["org/front", "org/back", "org/deep/front", "other/front"] {
         registry.put_image(repository, &["1", "2"], "2026-01-01T00:00:00Z").await;
@@ -209,14 +209,14 @@ async fn repositories_by_name_and_by_pattern() {
         (json!(["~/org/**"]), &["org/back:2", "org/deep/front:2", "org/front:2"]),
         (json!(["~/**/front"]), &["org/deep/front:2", "org/front:2", "other/front:2"]),
         (json!(["~/org/{{ params.team }}-*", "~/or?/b*"]), &["org/back:2"]),
-        // Each once, where it stands first.
+        // Each repository once, at its first position.
         (json!(["~/other/front", "~/*/front", "~/other/front"]), &["other/front:2", "org/front:2"]),
     ] {
         let list = json!({"repositories": repositories, "limit": 1, "missingRepository": "absent"});
         let app = gateway(host, list.clone(), "{{ repository }}:{{ tag }}").await;
         assert_eq!(told(&app.ask("l", json!({"team": "a"})).await), expected, "{list}");
     }
-    // What does not exist is an error, unless it may be missing.
+    // A missing repository is an error unless `missingRepository` allows it.
     for (repositories, says) in [
         (json!(["~/org/front", "~/org/frnot"]), "org/frnot: 404, the registry has no such repository"),
         (json!(["~/org/front", "~/nowhere/*"]), "nowhere/*: no repository of the catalogue fits"),

@@ -1,5 +1,5 @@
-//! Backends that are asked at once and joined: which items there are in the end, and that one backend that does not know,
-//! or whose items cannot be told apart, makes the whole unknown.
+//! Backends that run at the same time and are joined. The tests cover the joined items. One unknown backend, or items without a
+//! unique key, makes the whole unknown.
 
 use std::{sync::Arc, time::Duration};
 
@@ -56,7 +56,7 @@ async fn an_api_and_a_program_are_joined() {
 }
 
 #[tokio::test]
-async fn all_are_asked_at_once() {
+async fn all_backends_run_at_the_same_time() {
     let slow = sh("sleep 0.7; echo '[{\"cluster\":\"a\"}]'");
     let app = serve("left", json!([slow, slow, slow])).await;
     let started = Instant::now();
@@ -65,7 +65,7 @@ async fn all_are_asked_at_once() {
 }
 
 #[tokio::test]
-async fn one_that_does_not_know_makes_the_whole_unknown() {
+async fn one_unknown_backend_makes_the_merge_unknown() {
     let down = Upstream::always(response(403, "", "")).await;
     let down = json!({"name": "inventory", "http": {"url": format!("http://{}/", down.address)}});
     let good = print(&json!([{"cluster": "a"}]));
@@ -100,7 +100,7 @@ async fn one_that_does_not_know_makes_the_whole_unknown() {
 }
 
 #[tokio::test]
-async fn who_had_nothing_is_told() {
+async fn the_evidence_names_each_empty_backend() {
     let (some, none) = (print(&json!([{"cluster": "a"}])), print(&json!([])));
     for (join, backends, sets, absent) in [
         ("left", json!([some, none]), 1, vec!["backend 2 (script)"]),
@@ -118,14 +118,14 @@ async fn who_had_nothing_is_told() {
         let listed = app.operate("/admin/answers", None).await.json()["answers"][0].clone();
         assert_eq!(listed["parameterSets"], sets, "{listed}");
         let evidence = listed["evidence"].as_array().unwrap();
-        let told: Vec<&str> =
+        let reported: Vec<&str> =
             evidence.iter().map(|each| each["item"].as_str().or(each["asked"].as_str()).unwrap()).collect();
-        assert_eq!(told, absent, "{join}");
+        assert_eq!(reported, absent, "{join}");
     }
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_place() {
+fn merge_mistakes_are_reported_with_their_path() {
     let folder = tempfile::tempdir().unwrap();
     let source = "\
 routes:

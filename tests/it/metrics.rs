@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::{TestApp, promtool::check_by_promtool};
 
-/// Routes that print the file with their name. Their lineage is the branch.
+/// Routes that print the file with their name. The lineage is the branch.
 fn config(names: &[&str]) -> String {
     let script = |name: &&str| {
         let script = json!({"command": ["cat", name], "allow": {"read": ["."]}});
@@ -28,7 +28,7 @@ async fn now(app: &TestApp, route: &str) -> [u64; 3] {
 }
 
 #[tokio::test]
-async fn each_route_tells_what_is_held_how_many_sets_it_has_and_its_last_success() {
+async fn route_metrics_count_held_answers_and_sets_and_the_last_success() {
     let app = TestApp::start(&config(&["a", "b"])).await;
     let seconds = || app.clock.now().0 / 1000;
     assert_eq!((now(&app, "a").await, now(&app, "b").await), ([0, 0, 0], [0, 0, 0]), "all are there from the start");
@@ -53,13 +53,13 @@ async fn each_route_tells_what_is_held_how_many_sets_it_has_and_its_last_success
     check_by_promtool(&text);
     assert!(!text.contains("main"), "no label comes from a request: {text}");
 
-    // Answers that are too old to be served do not count.
+    // Answers that are too old to serve do not count.
     app.clock.advance(Duration::from_hours(48));
     assert_eq!((now(&app, "a").await, now(&app, "b").await[1]), ([0, 0, first], 0));
 }
 
 #[tokio::test]
-async fn a_route_that_is_gone_tells_nothing() {
+async fn a_removed_route_has_no_metrics() {
     let app = TestApp::start(&config(&["a", "b"])).await;
     print(app.folder.path(), "a", 5);
     app.ask("a", json!({})).await;
@@ -79,7 +79,7 @@ async fn a_route_that_is_gone_tells_nothing() {
 }
 
 #[tokio::test]
-async fn the_process_tells_what_it_uses() {
+async fn process_metrics_report_resource_use() {
     let app = TestApp::start(&config(&["a"])).await;
     let text = app.admin("/metrics").await.text();
     let of = |name: &str| -> f64 {

@@ -1,4 +1,4 @@
-//! The client for registries, called directly: with a real registry, and with a fake for what real registries elsewhere do.
+//! The registry client, called directly: with a real registry, and with a fake for the behaviour of other registries.
 
 use std::{
     collections::BTreeMap,
@@ -40,26 +40,26 @@ const OCI: &str = "Content-Type: application/vnd.oci.image.manifest.v1+json";
 const JSON: &str = "Content-Type: application/json";
 const MANIFEST: &str = r#"{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json"}"#;
 
-/// A clock that stands still until it is set.
+/// A clock that stands still until a test moves it.
 #[derive(Default)]
-struct Hand(AtomicU64);
+struct ManualClock(AtomicU64);
 
-impl Hand {
+impl ManualClock {
     fn advance(&self, time: Duration) {
         self.0.fetch_add(u64::try_from(time.as_millis()).unwrap(), Ordering::SeqCst);
     }
 }
 
-impl Clock for Hand {
+impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
         Timestamp(self.0.load(Ordering::SeqCst))
     }
 }
 
 /// The registries of a configuration whose files are in `folder`, and their clock.
-fn build(folder: &Path, config: &Value) -> (Registries, Arc<Hand>) {
+fn build(folder: &Path, config: &Value) -> (Registries, Arc<ManualClock>) {
     let config: BTreeMap<String, RegistryConfig> = serde_json::from_value(config.clone()).unwrap();
-    let clock = Arc::new(Hand::default());
+    let clock = Arc::new(ManualClock::default());
     let (outbound, mut problems) = (Arc::new(Outbound::new(clock.clone())), Problems::default());
     let base = BaseDir::new(folder);
     let path = problem::Path::root().key("registries");
@@ -80,24 +80,24 @@ fn plain(host: &impl ToString) -> Value {
 }
 
 /// Advances time for everything in this process.
-async fn later(seconds: u64) {
+async fn advance_seconds(seconds: u64) {
     pause();
     advance(Duration::from_secs(seconds)).await;
     resume();
 }
 
-fn soon() -> Instant {
+fn deadline() -> Instant {
     Instant::now() + Duration::from_secs(5)
 }
 
 async fn look_up(registries: &Registries, reference: &str) -> Result<Lookup, BackendError> {
-    let patience = Patience { deadline: soon(), max_age: Duration::ZERO };
+    let patience = Patience { deadline: deadline(), max_age: Duration::ZERO };
     registries.look_up(&Reference::parse(reference).unwrap(), patience).await
 }
 
 /// The digest of a tag that must exist.
 #[track_caller]
-fn there(found: Result<Lookup, BackendError>) -> Digest {
+fn expect_digest(found: Result<Lookup, BackendError>) -> Digest {
     match found {
         Ok(Lookup::There(target)) => target.digest,
         other => panic!("not there: {other:?}"),

@@ -1,4 +1,4 @@
-//! Tokens that are not what they say, and genuine ones that do not do.
+//! Forged tokens, and genuine tokens that do not fit.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use jsonwebtoken::Algorithm;
@@ -11,26 +11,31 @@ use crate::support::{
 };
 
 #[tokio::test]
-async fn a_token_without_a_signature_is_none() {
+async fn a_token_without_a_signature_is_refused() {
     let (app, issuer, key) = gateway(&json!({})).await;
     let claims = claims(&issuer.name());
     let signed = key.sign(&claims);
     let signature = signed.rsplit_once('.').unwrap().1;
     for algorithm in ["none", "None", "NONE", "nOnE", ""] {
-        let bare = unsigned(&json!({"alg": algorithm, "kid": "one"}), &claims);
-        for forged in [format!("{bare}."), bare.clone(), format!("{bare}.{signature}"), format!("{bare}.AA")] {
+        let unsigned_token = unsigned(&json!({"alg": algorithm, "kid": "one"}), &claims);
+        for forged in [
+            format!("{unsigned_token}."),
+            unsigned_token.clone(),
+            format!("{unsigned_token}.{signature}"),
+            format!("{unsigned_token}.AA"),
+        ] {
             assert_stranger(&ask(&app, "r", &forged).await);
         }
     }
-    let bare = signed.rsplit_once('.').unwrap().0;
+    let unsigned_token = signed.rsplit_once('.').unwrap().0;
     for signature in ["", "AA", &"A".repeat(86), "!", "a.b"] {
-        assert_stranger(&ask(&app, "r", &format!("{bare}.{signature}")).await);
+        assert_stranger(&ask(&app, "r", &format!("{unsigned_token}.{signature}")).await);
     }
     assert_eq!(ask(&app, "r", &signed).await.status, 200);
 }
 
 #[tokio::test]
-async fn a_changed_token_is_none() {
+async fn a_changed_token_is_refused() {
     let (app, issuer, key) = gateway(&json!({})).await;
     let token = key.sign(&claims(&issuer.name()));
     let parts: Vec<&str> = token.split('.').collect();
@@ -40,9 +45,9 @@ async fn a_changed_token_is_none() {
     assert_stranger(&ask(&app, "r", &format!("{header}.{}.{}", parts[1], parts[2])).await);
 }
 
-/// Whoever knows the public key signs with it as if it were a shared secret.
+/// An attacker who knows the public key uses it as a shared HMAC secret.
 #[tokio::test]
-async fn a_public_key_is_no_shared_secret() {
+async fn a_public_key_is_never_used_as_a_shared_secret() {
     let rsa = SigningKey::new("one", Algorithm::RS256);
     let issuer = Issuer::start(set_of(&[&rsa])).await;
     let folder = tempfile::tempdir().unwrap();
@@ -60,14 +65,14 @@ async fn a_public_key_is_no_shared_secret() {
             let forged = SigningKey::shared(secret).sign_as(&json!({"alg": "HS256", "kid": "one"}), &claims);
             assert_stranger(&ask(&app, "r", &forged).await);
         }
-        // An algorithm of the same family that is not pinned.
+        // An algorithm of the same family that is not configured.
         let other = rsa.sign_as(&json!({"alg": "RS512", "kid": "one"}), &claims);
         assert_stranger(&ask(&app, "r", &other).await);
     }
 }
 
 #[tokio::test]
-async fn a_genuine_token_that_does_not_do_is_told_why() {
+async fn a_genuine_token_is_refused_with_the_reason() {
     let (app, issuer, key) = gateway(&json!({})).await;
     let forger = SigningKey::new("one", Algorithm::ES256);
     for (more, says) in [
@@ -83,7 +88,7 @@ async fn a_genuine_token_that_does_not_do_is_told_why() {
         let reply = ask(&app, "r", &key.sign(&claims)).await;
         assert_eq!((reply.status, &*reply.code()), (403, "forbidden"), "{more}");
         assert!(reply.message().contains(says), "{more}: {}", reply.message());
-        // Nothing is told of a token that is not genuine.
+        // A forged token is refused without a reason.
         assert_stranger(&ask(&app, "r", &forger.sign(&claims)).await);
     }
     assert_eq!(ask(&app, "r", &key.sign(&claims_with(&issuer.name(), &json!({"exp": now() - 20})))).await.status, 200);
@@ -91,7 +96,7 @@ async fn a_genuine_token_that_does_not_do_is_told_why() {
 }
 
 #[tokio::test]
-async fn an_issuer_vouches_for_its_own_tokens_alone() {
+async fn an_issuers_key_verifies_only_its_own_tokens() {
     let (one, two) = (SigningKey::new("k", Algorithm::ES256), SigningKey::new("k", Algorithm::ES256));
     let (first, second) = (Issuer::start(set_of(&[&one])).await, Issuer::start(set_of(&[&two])).await);
     let jwt = json!([published(&first, &json!({"routes": ["r"]})), published(&second, &json!({"routes": ["other"]}))]);
@@ -107,13 +112,13 @@ async fn an_issuer_vouches_for_its_own_tokens_alone() {
     assert_stranger(&ask(&app, "r", &one.sign(&claims_with("", &json!({"iss": [first.name()]})))).await);
 }
 
-/// A token's header that names a key, or where to get one, is the token's own word.
+/// A key, or a URL of a key, in the token's own header is ignored.
 #[tokio::test]
-async fn keys_that_a_token_brings_are_not_looked_at() {
+async fn keys_in_a_token_header_are_ignored() {
     let (app, issuer, key) = gateway(&json!({})).await;
     let attacker = SigningKey::new("one", Algorithm::ES256);
-    let elsewhere = Issuer::start(set_of(&[&attacker])).await;
-    let url = format!("{}/keys", elsewhere.name());
+    let attackers_issuer = Issuer::start(set_of(&[&attacker])).await;
+    let url = format!("{}/keys", attackers_issuer.name());
     let claims = claims(&issuer.name());
     for more in [
         json!({"jku": url}),
@@ -131,20 +136,20 @@ async fn keys_that_a_token_brings_are_not_looked_at() {
         let is_known = header["kid"] == "one" || header["kid"].is_null();
         assert_eq!(own.status == 200, is_known, "{header}: what is not understood is ignored");
     }
-    assert_eq!(elsewhere.upstream.requests().len(), 0, "nobody asks where a token leads");
+    assert_eq!(attackers_issuer.upstream.requests().len(), 0, "nobody asks where a token leads");
     let critical = json!({"alg": "ES256", "kid": "one", "crit": ["b64"], "b64": false});
     assert_stranger(&ask(&app, "r", &key.sign_as(&critical, &claims)).await);
 }
 
 #[tokio::test]
-async fn a_huge_token_is_not_looked_at() {
+async fn a_huge_token_is_refused_unread() {
     let (app, issuer, key) = gateway(&json!({})).await;
     let of_length = |length: usize| key.sign(&claims_with(&issuer.name(), &json!({"filler": "x".repeat(length)})));
     assert_eq!(ask(&app, "r", &of_length(5000)).await.status, 200);
     let huge = of_length(6200);
     assert!(huge.len() > 8 * 1024 && huge.len() < 9 * 1024);
     assert_stranger(&ask(&app, "r", &huge).await);
-    // Not even where it would be told why it does not do.
+    // Not even if another token would be refused with a reason.
     assert_eq!(issuer.asked(), 1);
     let deep = (0..2000).fold(json!(1), |inner, _| json!([inner]));
     let deep: Value = json!({"deep": deep});

@@ -1,4 +1,4 @@
-//! An issuer's keys: renewed, missing, wrong, and the source of them gone.
+//! An issuer's keys: renewed, missing, invalid, and with their source down.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ use crate::support::{
     upstream::{json_response, response},
 };
 
-/// Waits until `token` is answered with `status`.
+/// Waits until `token` gets `status`.
 async fn until_status(app: &TestApp, token: &str, status: u16) {
     let end = Instant::now() + Duration::from_secs(30);
     loop {
@@ -28,7 +28,7 @@ async fn until_status(app: &TestApp, token: &str, status: u16) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_unknown_keys_are_one_question() {
+async fn many_unknown_key_ids_cause_one_request() {
     let (app, issuer, key) = gateway(&json!({})).await;
     let app = Arc::new(app);
     assert_eq!(ask(&app, "r", &key.sign(&claims(&issuer.name()))).await.status, 200);
@@ -39,7 +39,7 @@ async fn many_unknown_keys_are_one_question() {
             let header = json!({"alg": "ES256", "kid": format!("unknown-{number}")});
             let token = stranger.sign_as(&header, &claims(&issuer.name()));
             let app = Arc::clone(&app);
-            // The address is slowed down sooner or later.
+            // The rate limit of the address may answer 429.
             tokio::spawn(async move { assert!([403, 429].contains(&ask(&app, "r", &token).await.status)) })
         })
         .collect();
@@ -54,7 +54,7 @@ async fn many_unknown_keys_are_one_question() {
     app.clock.advance(Duration::from_secs(1));
     refused(stranger.sign(&claims(&issuer.name()))).await;
     assert_eq!(issuer.asked(), 3);
-    // A forged signature by a key that is known is no reason to ask.
+    // A forged signature with a known key causes no request.
     app.clock.advance(Duration::from_mins(1));
     let forged = stranger.sign_as(&json!({"alg": "ES256", "kid": "one"}), &claims(&issuer.name()));
     refused(forged).await;
@@ -62,7 +62,7 @@ async fn many_unknown_keys_are_one_question() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_new_key_works_at_once_and_a_dropped_one_ends() {
+async fn a_new_key_works_at_once_and_a_removed_key_stops_working() {
     let (old, new) = (SigningKey::new("old", Algorithm::ES256), SigningKey::new("new", Algorithm::ES256));
     let issuer = Issuer::start(set_of(&[&old])).await;
     let url = format!("{}/keys", issuer.name());
@@ -84,7 +84,7 @@ async fn a_new_key_works_at_once_and_a_dropped_one_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn keys_that_were_good_serve_while_their_source_is_down() {
+async fn known_keys_stay_valid_while_their_source_is_down() {
     let (old, new) = (SigningKey::new("old", Algorithm::ES256), SigningKey::new("new", Algorithm::ES256));
     let mut issuer = Issuer::start(set_of(&[&old])).await;
     let url = format!("{}/keys", issuer.name());
@@ -102,7 +102,7 @@ async fn keys_that_were_good_serve_while_their_source_is_down() {
         assert!(Instant::now() < end);
         sleep(Duration::from_millis(50)).await;
     }
-    // Also a token that was not seen before.
+    // Also with a token that was not seen before.
     assert_eq!(ask(&app, "r", &old.sign(&super::claims_with(&name, &json!({"jti": 2})))).await.status, 200);
     assert_stranger(&ask(&app, "r", &by_new).await);
     issuer.publish(set_of(&[&new]));
@@ -114,7 +114,7 @@ async fn keys_that_were_good_serve_while_their_source_is_down() {
 }
 
 #[tokio::test]
-async fn without_any_keys_nobody_is_refused_for_good() {
+async fn without_any_keys_callers_get_a_temporary_error() {
     let key = SigningKey::new("one", Algorithm::ES256);
     let mut issuer = Issuer::start(set_of(&[&key])).await;
     issuer.upstream.refuse().await;
@@ -134,9 +134,9 @@ async fn without_any_keys_nobody_is_refused_for_good() {
     assert_eq!(ask(&app, "r", &token).await.status, 200);
 }
 
-/// Sets that are none, each in place of a good one and as the first one ever.
+/// Invalid key sets, each in place of a good set and as the first set.
 #[tokio::test]
-async fn a_bad_set_changes_nothing() {
+async fn an_invalid_key_set_changes_nothing() {
     let (key, other) = (SigningKey::new("one", Algorithm::ES256), SigningKey::new("two", Algorithm::ES256));
     let good = set_of(&[&other]);
     let redirect = response(302, "Location: /elsewhere\r\nContent-Type: application/json", "{}");
@@ -187,7 +187,7 @@ async fn a_bad_set_changes_nothing() {
 }
 
 #[tokio::test]
-async fn good_keys_are_used_beside_bad_ones() {
+async fn valid_keys_are_used_beside_invalid_ones() {
     let (key, twin) = (SigningKey::new("one", Algorithm::ES256), SigningKey::new("one", Algorithm::ES256));
     let mut nameless = SigningKey::new("none", Algorithm::ES256).jwk();
     nameless.as_object_mut().unwrap().shift_remove("kid");
@@ -211,7 +211,7 @@ async fn good_keys_are_used_beside_bad_ones() {
 }
 
 #[tokio::test]
-async fn an_issuer_may_say_where_its_keys_are_and_who_may_see_them() {
+async fn discovery_and_request_credentials_are_supported() {
     let key = SigningKey::new("one", Algorithm::ES256);
     let issuer = Issuer::start(set_of(&[&key])).await;
     let folder = tempfile::tempdir().unwrap();
@@ -226,7 +226,7 @@ async fn an_issuer_may_say_where_its_keys_are_and_who_may_see_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn files_are_read_again() {
+async fn key_files_are_read_again() {
     let folder = tempfile::tempdir().unwrap();
     let (old, new) = (SigningKey::new("old", Algorithm::ES256), SigningKey::new("new", Algorithm::ES256));
     let (set, pem) = (folder.path().join("keys.json"), folder.path().join("key.pem"));
@@ -246,7 +246,7 @@ async fn files_are_read_again() {
         assert_eq!(ask(&app, "r", &old.sign(&claims(name))).await.status, 200);
         assert_stranger(&ask(&app, "r", &new.sign(&claims(name))).await);
     }
-    // It is not known from when on the folder is watched.
+    // The time at which the watch of the folder begins is unknown.
     let end = Instant::now() + Duration::from_secs(40);
     for name in ["set", "pem"] {
         while ask(&app, "r", &new.sign(&claims(name))).await.status != 200 {
@@ -265,9 +265,9 @@ async fn files_are_read_again() {
     renewing.abort();
 }
 
-/// A new configuration of the same issuer does not wait for it.
+/// A new configuration with the same issuer reuses its keys and does not wait.
 #[tokio::test]
-async fn keys_outlive_a_configuration() {
+async fn keys_survive_a_reload() {
     let (app, mut issuer, key) = gateway(&json!({})).await;
     let token = key.sign(&claims(&issuer.name()));
     assert_eq!((ask(&app, "r", &token).await.status, ask(&app, "other", &token).await.status), (200, 200));

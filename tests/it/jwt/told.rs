@@ -1,4 +1,4 @@
-//! What is told of tokens: problems of a configuration, and a log that names the reason and never the token.
+//! Reports about tokens: configuration problems, and a log with the reason but never with the token.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ fn problems(entry: &Value) -> String {
 }
 
 #[test]
-fn what_is_wrong_with_an_issuer_is_told_at_once() {
+fn issuer_mistakes_are_reported_all_at_once() {
     let good = json!({"issuer": "i", "audience": AUDIENCE, "algorithms": ["ES256"], "publicKey": "key.pem"});
     assert_eq!(problems(&good), "");
     for (key, value, says) in [
@@ -46,8 +46,8 @@ fn what_is_wrong_with_an_issuer_is_told_at_once() {
     ] {
         let mut entry = good.clone();
         entry[key] = value.clone();
-        let told = problems(&entry);
-        assert!(told.contains(says), "{key}: {value}: {told}");
+        let reported = problems(&entry);
+        assert!(reported.contains(says), "{key}: {value}: {reported}");
     }
     let by_secret = |algorithms: Value| json!({"issuer": "i", "audience": AUDIENCE, "algorithms": algorithms, "secret": {"file": "short"}});
     assert!(problems(&by_secret(json!(["HS256"]))).contains("it has 10 bytes, and its `algorithms` need at least 32"));
@@ -67,13 +67,13 @@ fn what_is_wrong_with_an_issuer_is_told_at_once() {
         (json!({"file": "key.pem"}), "jwks.file: "),
         (json!({"file": "key.pem", "ca": "key.pem"}), "jwks.ca: it has no effect for a file"),
     ] {
-        let told = problems(&json!({"issuer": "i", "audience": AUDIENCE, "algorithms": ["ES256"], "jwks": jwks}));
-        assert!(told.contains(says), "{jwks}: {told}");
+        let reported = problems(&json!({"issuer": "i", "audience": AUDIENCE, "algorithms": ["ES256"], "jwks": jwks}));
+        assert!(reported.contains(says), "{jwks}: {reported}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_log_says_why_and_never_holds_a_token() {
+async fn the_log_gives_the_reason_and_never_the_token() {
     let (key, forger) = (SigningKey::new("one", Algorithm::ES256), SigningKey::new("one", Algorithm::ES256));
     let issuer = Issuer::start(set_of(&[&key])).await;
     let (name, folder) = (issuer.name(), tempfile::tempdir().unwrap());
@@ -113,7 +113,7 @@ async fn the_log_says_why_and_never_holds_a_token() {
     let (_, log) = gateway.wait(Duration::from_secs(10));
     for (token, reason) in &tokens {
         assert!(log.contains(reason), "{reason}: {log}");
-        // Neither whole nor any of its parts, of which the signature is the secret.
+        // Neither the whole token nor its signature, which is the secret part.
         let signature = token.rsplit('.').next().unwrap();
         let is_told = |text: &str| text.contains(token.as_str()) || (signature.len() > 8 && text.contains(signature));
         assert!(!is_told(&log) && !is_told(&seen), "{reason}");

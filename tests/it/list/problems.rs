@@ -1,4 +1,4 @@
-//! What `appset-gateway check` finds wrong with a list.
+//! Problems that `appset-gateway check` finds in a list.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ fn list(more: &Value) -> Value {
 }
 
 #[test]
-fn each_bad_key_is_told_with_its_place() {
+fn each_bad_key_is_reported_with_its_path() {
     assert_eq!(check(&list(&json!({}))), []);
     for (more, path, says) in [
         (json!({"repositories": []}), "list.repositories", "there are no repositories"),
@@ -43,7 +43,7 @@ fn each_bad_key_is_told_with_its_place() {
 }
 
 #[test]
-fn a_list_goes_with_none_of_the_other_forms_keys() {
+fn a_list_excludes_the_keys_of_the_other_forms() {
     let mut both = list(&json!({}));
     both["images"] = json!({"app": {"image": "r.example/x:1"}});
     both["revision"] = json!({"expect": "{{ params.head_sha }}"});
@@ -52,9 +52,9 @@ fn a_list_goes_with_none_of_the_other_forms_keys() {
     assert_eq!(paths, ["images", "revision", "onMissing"]);
 }
 
-/// All that is wrong with a list is told at once.
+/// All problems of a list are reported together.
 #[test]
-fn nothing_hides_behind_the_first_problem() {
+fn all_problems_of_a_list_are_reported_together() {
     let bad = json!({"repositories": ["front", "r.example/X"], "tags": {"glob": "a/b", "semver": "new", "ignore": ["["]},
         "limit": 0, "artifactType": "x"});
     assert_eq!(check(&list(&bad)).len(), 7, "{:?}", check(&list(&bad)));

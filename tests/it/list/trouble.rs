@@ -1,4 +1,4 @@
-//! What a list asks of a registry, and what it makes of registries in trouble: a part is never an answer.
+//! Requests of a list to a registry, and failing registries: a part of a list is never an answer.
 
 use std::sync::{
     Arc, Mutex,
@@ -18,7 +18,7 @@ use crate::support::{
 const JSON: &str = "Content-Type: application/json";
 const OCI: &str = "application/vnd.oci.image.manifest.v1+json";
 
-/// The tags of each repository, with a word that makes their contents.
+/// The tags of each repository. Each tag has a word that determines its content.
 type Tags = Vec<(&'static str, Vec<(String, String)>)>;
 
 fn manifest(word: &str) -> String {
@@ -29,7 +29,7 @@ fn unknown(request: &Request, code: &str) -> Vec<Step> {
     request.answer(404, JSON, json!({"errors": [{"code": code}]}).to_string())
 }
 
-/// What a registry with `tags` answers.
+/// The answer of a registry with `tags`.
 fn answer(request: &Request, tags: &Tags) -> Vec<Step> {
     let path = request.target.split('?').next().unwrap();
     if path == "/v2/_catalog" {
@@ -59,13 +59,13 @@ fn repository(tags: &[&str]) -> Vec<(String, String)> {
     tags.iter().map(|&tag| (tag.to_owned(), tag.to_owned())).collect()
 }
 
-/// A registry with `org/a`, of three tags, and `org/b`, of one; what `special` answers goes first.
+/// A registry with `org/a` (three tags) and `org/b` (one tag). Answers of `special` come first.
 async fn fake(special: impl Fn(&Request) -> Option<Vec<Step>> + Send + Sync + 'static) -> Upstream {
     let tags = vec![("org/a", repository(&["1.0.0", "1.1.0", "2.0.0"])), ("org/b", repository(&["1.0.0"]))];
     Upstream::start(move |request| special(request).unwrap_or_else(|| answer(request, &tags))).await
 }
 
-/// How often lists, `HEAD`s and `GET`s of content were asked for since `start`.
+/// The number of list, `HEAD` and content `GET` requests since `start`.
 fn counts(upstream: &Upstream, start: usize) -> [usize; 3] {
     let requests = upstream.requests().split_off(start);
     let count = |is: &dyn Fn(&Request) -> bool| requests.iter().filter(|request| is(request)).count();
@@ -74,7 +74,7 @@ fn counts(upstream: &Upstream, start: usize) -> [usize; 3] {
 }
 
 #[tokio::test]
-async fn what_was_opened_is_not_opened_again() {
+async fn known_contents_are_not_read_again() {
     let tags = Arc::new(Mutex::new(vec![
         ("org/a", repository(&["1.0.0", "1.1.0", "2.0.0"])),
         ("org/b", repository(&["1.0.0"])),
@@ -94,7 +94,7 @@ async fn what_was_opened_is_not_opened_again() {
         assert_eq!(told(&app.ask_afresh("l", json!({})).await), expected);
         assert_eq!(counts(&upstream, before), [2, 3, 0]);
     }
-    // A tag that moved is opened.
+    // A moved tag is read again.
     tags.lock().unwrap()[0].1[2].1 = "new".to_owned();
     let before = upstream.requests().len();
     let moved = ["org/a:2.0.0 new", "org/a:1.1.0 1.1.0", "org/b:1.0.0 1.0.0"];
@@ -103,7 +103,7 @@ async fn what_was_opened_is_not_opened_again() {
 }
 
 #[tokio::test]
-async fn a_registry_that_stops_is_an_error() {
+async fn a_stopped_registry_is_an_error() {
     let mut registry = Registry::start().await;
     registry.put_image("org/front", &["1", "2"], "2026-01-01T00:00:00Z").await;
     let host = registry.host.clone();
@@ -118,7 +118,7 @@ async fn a_registry_that_stops_is_an_error() {
 }
 
 #[tokio::test]
-async fn a_part_is_no_answer() {
+async fn a_failure_in_one_part_makes_the_whole_list_unknown() {
     type Rule = (&'static str, &'static str, u16, &'static str);
     let unknown = r#"{"errors":[{"code":"NAME_UNKNOWN"}]}"#;
     let rules: [(Rule, (u16, &str, &str)); 12] = [
@@ -160,7 +160,7 @@ async fn a_part_is_no_answer() {
 }
 
 #[tokio::test]
-async fn a_catalogue_that_is_not_told_says_what_to_do() {
+async fn a_refused_catalogue_advises_to_name_the_repositories() {
     for (status, body, code) in [
         (401, "", "backend_failed"),
         (403, "", "backend_failed"),
@@ -186,9 +186,9 @@ async fn a_catalogue_that_is_not_told_says_what_to_do() {
     assert!(!reply.message().contains("name the repositories"), "{}", reply.message());
 }
 
-/// The catalogue names what has no tags any more, or is gone.
+/// The catalogue still names repositories that are deleted or have no tags.
 #[tokio::test]
-async fn a_catalogue_may_be_behind() {
+async fn repositories_gone_from_an_outdated_catalogue_are_skipped() {
     let tags: Tags = vec![("org/a", repository(&["1"])), ("org/empty", Vec::new())];
     let upstream = Upstream::start(move |request| match &*request.target {
         "/v2/_catalog?n=250" => {
@@ -208,13 +208,13 @@ async fn a_catalogue_may_be_behind() {
     .await;
     let app = gateway(&odd.address.to_string(), json!({"repositories": ["~/org/*"]}), "{{ tag }}").await;
     refused(&app.ask("l", json!({})).await, 502, "backend_output_invalid", "`org/x?y` is not a repository");
-    // What is called by its name must be there, whatever a pattern finds besides.
+    // A repository given by name must exist, whatever a pattern finds.
     let app = gateway(&host, json!({"repositories": ["~/org/*", "~/org/gone"]}), "{{ repository }}").await;
     refused(&app.ask("l", json!({})).await, 502, "backend_output_invalid", "org/gone: 404");
 }
 
 #[tokio::test]
-async fn a_tag_that_goes_meanwhile() {
+async fn a_tag_deleted_during_the_listing_is_skipped() {
     let is_gone = Arc::new(AtomicBool::new(false));
     let gone = Arc::clone(&is_gone);
     let upstream = fake(move |request| {
@@ -230,7 +230,7 @@ async fn a_tag_that_goes_meanwhile() {
     let app = gateway(&upstream.address.to_string(), list.clone(), "{{ tag }}").await;
     assert_eq!(told(&app.ask("l", json!({})).await), ["1.1.0"]);
 
-    // One that stays on the list and is not there contradicts it.
+    // A tag that stays on the list but is missing contradicts the list.
     let upstream =
         fake(|request| request.target.contains("/org/a/manifests/2.0.0").then(|| unknown(request, "MANIFEST_UNKNOWN")))
             .await;
@@ -243,7 +243,7 @@ async fn a_tag_that_goes_meanwhile() {
 }
 
 #[tokio::test]
-async fn too_many_tags_are_not_opened() {
+async fn too_many_tags_are_an_error() {
     let all: Vec<(String, String)> = (0..501).map(|number| (format!("1.{number}.0"), "same".to_owned())).collect();
     let tags = vec![("org/a", all)];
     let upstream = Upstream::start(move |request| answer(request, &tags)).await;
@@ -268,9 +268,9 @@ async fn too_many_tags_are_not_opened() {
     }
 }
 
-/// Docker Hub goes by several names, and its official images have a folder.
+/// Docker Hub has several host names, and a folder for official images.
 #[tokio::test]
-async fn docker_hub_has_its_own_names() {
+async fn docker_hub_is_reached_by_all_its_names() {
     let tags: Tags = vec![("library/nginx", repository(&["1"])), ("bitnami/nginx", repository(&["1"]))];
     let upstream = Upstream::start(move |request| answer(request, &tags)).await;
     let names = ["docker.io/nginx", "index.docker.io/library/nginx", "registry-1.docker.io/bitnami/nginx"];
@@ -283,7 +283,7 @@ async fn docker_hub_has_its_own_names() {
 }
 
 #[tokio::test]
-async fn two_lists_of_one_registry() {
+async fn two_lists_share_one_registry() {
     let upstream = fake(|_| None).await;
     let host = upstream.address.to_string();
     let list = |glob: &str| json!({"repositories": [format!("{host}/org/a")], "tags": {"glob": glob}});

@@ -1,4 +1,4 @@
-//! Good callers, who are to notice nothing of others.
+//! Good callers, who must not notice other connections.
 
 use std::{
     net::SocketAddr,
@@ -23,11 +23,11 @@ use crate::support::{
     wire::{argo_request, read_reply},
 };
 
-/// The longest that one good call in a hundred may take meanwhile. The only speed that a test asserts: it is what the limits are for.
-/// Where the same call of a gateway that nobody holds up takes a third of that, it is the machine that is busy.
+/// The limit for the 99th percentile of a good call. No other test asserts a speed, but this speed is what the limits are for.
+/// The limit grows if calls to an idle gateway are slow meanwhile: then the machine is busy.
 pub const P99: Duration = Duration::from_millis(50);
 
-/// A client as Argo CD's, which keeps its connection, on a thread of its own: what it measures is the gateway's time.
+/// A client like Argo CD's, which keeps its connection. It has its own thread, so that it measures the gateway only.
 pub fn good(address: SocketAddr, tls: Option<Visitor>, is_over: &Arc<AtomicBool>) -> thread::JoinHandle<Vec<Duration>> {
     let is_over = Arc::clone(is_over);
     let calls = async move {
@@ -40,7 +40,7 @@ pub fn good(address: SocketAddr, tls: Option<Visitor>, is_over: &Arc<AtomicBool>
     thread::spawn(move || runtime.block_on(calls))
 }
 
-/// How long each call took.
+/// The duration of each call.
 async fn call(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), is_over: &AtomicBool) -> Vec<Duration> {
     let request = argo_request(PATH, TOKEN, b"{}");
     let mut took = Vec::new();
@@ -54,7 +54,7 @@ async fn call(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), is_over: &Atom
     took
 }
 
-/// What ninety-nine of a hundred calls did not exceed.
+/// The 99th percentile of the durations.
 pub fn p99(how: &str, calls: thread::JoinHandle<Vec<Duration>>) -> Duration {
     let mut took = calls.join().unwrap();
     took.sort_unstable();

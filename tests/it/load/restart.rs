@@ -1,4 +1,4 @@
-//! A rolling restart: a new process is there, the old one is told to end, and callers learn nothing of it.
+//! A rolling restart: a new process starts, the old one gets SIGTERM, and no call fails.
 
 use std::{path::Path, process::Stdio, time::Duration};
 
@@ -8,14 +8,14 @@ use tokio::{process::Command, time::sleep};
 use super::{PATH, TLS, certify, serve};
 use crate::support::{TOKEN, authority::Ca, binary::Gateway, service::Service, wire::exchange_admin};
 
-/// How many calls it has answered well.
+/// The number of successful answers of `gateway`.
 async fn answered(gateway: &Gateway) -> u64 {
     let metrics = exchange_admin(gateway.admin, b"GET /metrics HTTP/1.1\r\nHost: gateway\r\n\r\n").await.text();
     let name = "appset_gateway_requests_total{code=\"ok\",route=\"r\"} ";
     metrics.lines().find_map(|line| line.strip_prefix(name)).map_or(0, |count| count.parse().unwrap())
 }
 
-/// Callers who keep their connections, for five seconds.
+/// Callers with kept connections, for five seconds.
 fn callers(folder: &Path, url: &str) -> Command {
     let script = folder.join("calls.lua");
     let lua = format!("wrk.method = 'POST'\nwrk.body = '{{}}'\nwrk.headers['Authorization'] = 'Bearer {TOKEN}'\n");
@@ -26,7 +26,7 @@ fn callers(folder: &Path, url: &str) -> Command {
     wrk
 }
 
-/// As Kubernetes does it: the old pod gets its signal, and a little later whoever is new is sent to the other one.
+/// As Kubernetes does it: the old pod gets its signal, and a little later new connections go to the other pod.
 async fn restart_under_load(scheme: &str, server: &str) {
     let folder = tempfile::tempdir().unwrap();
     certify(folder.path(), &Ca::new("ca"));
@@ -42,10 +42,13 @@ async fn restart_under_load(scheme: &str, server: &str) {
     service.turn_to(new.address);
     let (status, log) = old.wait(Duration::from_secs(20));
     assert!(status.success(), "{status}: {log}");
-    let told = wrk.wait_with_output().await.unwrap();
-    let told = String::from_utf8(told.stdout).unwrap();
-    assert!(told.contains("requests in") && !told.contains("Socket errors") && !told.contains("Non-2xx"), "{told}");
-    assert!(before > 0 && answered(&new).await > 0, "both were asked: {told}");
+    let report = wrk.wait_with_output().await.unwrap();
+    let report = String::from_utf8(report.stdout).unwrap();
+    assert!(
+        report.contains("requests in") && !report.contains("Socket errors") && !report.contains("Non-2xx"),
+        "{report}"
+    );
+    assert!(before > 0 && answered(&new).await > 0, "both were asked: {report}");
     new.signal(Signal::SIGINT);
     assert!(new.wait(Duration::from_secs(20)).0.success());
 }

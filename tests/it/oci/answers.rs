@@ -1,4 +1,4 @@
-//! The meaning of a registry's answer to a question for a tag.
+//! The meaning of a registry's answer for a tag.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ const UNKNOWN: &str = r#"{"errors":[{"code":"MANIFEST_UNKNOWN"}]}"#;
 const API: &str = "Docker-Distribution-Api-Version: registry/2.0";
 
 #[tokio::test]
-async fn each_class_is_told_apart() {
+async fn each_class_of_answer_has_its_own_outcome() {
     let throttled = ErrorKind::Throttled { retry_after: Some(Duration::from_secs(7)) };
     for (status, headers, body, expected) in [
         (404, JSON, UNKNOWN, Ok(Missing::Tag)),
@@ -46,7 +46,10 @@ async fn each_class_is_told_apart() {
 async fn without_a_digest_in_its_header_a_manifest_is_hashed() {
     let registry = Upstream::start(|request| request.answer(200, OCI, MANIFEST)).await;
     let registries = registries(&plain(&registry.address));
-    assert_eq!(there(look_up(&registries, &format!("{}/org/app:1", registry.address)).await), manifest_digest());
+    assert_eq!(
+        expect_digest(look_up(&registries, &format!("{}/org/app:1", registry.address)).await),
+        manifest_digest()
+    );
     assert_eq!(asked(&registry), ["HEAD /v2/org/app/manifests/1", "GET /v2/org/app/manifests/1"]);
     for request in registry.requests() {
         assert_eq!(request.header("accept-encoding"), Some("identity"));
@@ -58,7 +61,7 @@ async fn without_a_digest_in_its_header_a_manifest_is_hashed() {
 }
 
 #[tokio::test]
-async fn a_head_that_misses_what_a_get_finds_is_believed_where_that_is_configured() {
+async fn a_head_404_is_trusted_without_a_get_if_configured() {
     let answers = |headers: &'static str| {
         Upstream::start(move |request| match &*request.method {
             "HEAD" => request.answer(404, headers, ""),
@@ -73,7 +76,7 @@ async fn a_head_that_misses_what_a_get_finds_is_believed_where_that_is_configure
         let registries = registries(&json!({registry.address.to_string(): entry}));
         let found = look_up(&registries, &format!("{}/org/app:1", registry.address)).await;
         if is_there {
-            assert_eq!(there(found), manifest_digest(), "{rule} {headers}");
+            assert_eq!(expect_digest(found), manifest_digest(), "{rule} {headers}");
         } else {
             assert_eq!(missing(found), Missing::Tag, "{rule} {headers}");
         }
@@ -82,7 +85,7 @@ async fn a_head_that_misses_what_a_get_finds_is_believed_where_that_is_configure
 }
 
 #[tokio::test]
-async fn a_refusal_is_a_missing_tag_only_where_that_is_configured() {
+async fn a_refusal_means_a_missing_tag_only_if_configured() {
     for on_head in [true, false] {
         let registry = Upstream::start(move |request| {
             let status = if on_head || request.method == "GET" { 403 } else { 404 };
@@ -96,7 +99,7 @@ async fn a_refusal_is_a_missing_tag_only_where_that_is_configured() {
         let lenient = registries(&json!({registry.address.to_string(): entry}));
         assert_eq!(missing(look_up(&lenient, &reference).await), Missing::Denied);
     }
-    // An answer of a proxy, or a request for a pause, never means that something is missing.
+    // An answer of a proxy, or a rate limit, never means that something is missing.
     for (headers, body, kind) in [
         ("Content-Type: text/html", "<html>Access denied</html>", ErrorKind::Denied),
         (JSON, "", ErrorKind::Denied),
@@ -115,7 +118,7 @@ async fn a_refusal_is_a_missing_tag_only_where_that_is_configured() {
 }
 
 #[tokio::test]
-async fn another_digest_than_the_pinned_one_is_not_believed() {
+async fn a_digest_other_than_the_pinned_one_is_refused() {
     for with_header in [true, false] {
         let registry = Upstream::start(
             move |request| {
@@ -125,14 +128,14 @@ async fn another_digest_than_the_pinned_one_is_not_believed() {
         .await;
         let registries = registries(&plain(&registry.address));
         let reference = |digest: &Digest| format!("{}/org/app:1@{digest}", registry.address);
-        assert_eq!(there(look_up(&registries, &reference(&manifest_digest())).await), manifest_digest());
+        assert_eq!(expect_digest(look_up(&registries, &reference(&manifest_digest())).await), manifest_digest());
         let other = look_up(&registries, &reference(&Digest::of(b"other"))).await;
         refused(other, ErrorKind::InvalidOutput, "when asked for sha256:");
     }
 }
 
 #[tokio::test]
-async fn docker_hub_goes_by_all_its_names() {
+async fn docker_hub_is_reached_by_all_its_names() {
     let hub = Upstream::start(found).await;
     let config = json!({"docker.io": {"plainHttp": true, "endpoint": hub.address.to_string()}});
     let registries = registries(&config);
@@ -141,8 +144,8 @@ async fn docker_hub_goes_by_all_its_names() {
         ("index.docker.io/nginx:1", "library/nginx"),
         ("registry-1.docker.io/org/nginx:1", "org/nginx"),
     ] {
-        assert_eq!(there(look_up(&registries, reference).await), manifest_digest());
+        assert_eq!(expect_digest(look_up(&registries, reference).await), manifest_digest());
         assert_eq!(asked(&hub).last(), Some(&format!("HEAD /v2/{path}/manifests/1")));
     }
-    refused(registries.tags("index.docker.io", "library/nginx", soon()).await, ErrorKind::InvalidOutput, "no list");
+    refused(registries.tags("index.docker.io", "library/nginx", deadline()).await, ErrorKind::InvalidOutput, "no list");
 }

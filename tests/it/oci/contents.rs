@@ -12,7 +12,7 @@ use crate::support::{
 const FULL: &str = "0123456789abcdef0123456789abcdef01234567";
 
 async fn read(registries: &Registries, host: impl ToString, digest: &Digest) -> Result<Arc<Contents>, BackendError> {
-    registries.contents(&host.to_string(), "org/app", digest, soon()).await
+    registries.contents(&host.to_string(), "org/app", digest, deadline()).await
 }
 
 fn platforms(contents: &Contents) -> Vec<String> {
@@ -20,7 +20,7 @@ fn platforms(contents: &Contents) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn what_a_real_registry_has() {
+async fn contents_of_a_real_registry_are_read() {
     let (registry, folder) = (Registry::start().await, tempfile::tempdir().unwrap());
     let folder = folder.path();
     images::create(folder);
@@ -53,7 +53,7 @@ async fn what_a_real_registry_has() {
     for (name, descriptor, by, expected) in cases {
         let digest = images::name(folder, name, descriptor);
         registry.push_all(folder, name, &format!("org/app:{name}")).await;
-        assert_eq!(there(look_up(&registries, &format!("{}/org/app:{name}", proxy.address)).await), digest);
+        assert_eq!(expect_digest(look_up(&registries, &format!("{}/org/app:{name}", proxy.address)).await), digest);
         let contents = read(&registries, proxy.address, &digest).await.unwrap();
         assert_eq!(contents.revision, Some(format!("{by} {FULL}")), "{name}");
         assert_eq!(platforms(&contents), expected, "{name}");
@@ -65,18 +65,18 @@ async fn what_a_real_registry_has() {
             let of_arm = contents.images.iter().find(|(platform, _)| platform.suits(&arm)).unwrap();
             assert_eq!(of_arm.1.as_str(), other["digest"], "{name}");
         }
-        // A digest never changes, so it is asked for once.
+        // A digest never changes, so it is requested once.
         let before = proxy.requests().len();
         read(&registries, proxy.address, &digest).await.unwrap();
         assert_eq!(proxy.requests().len(), before, "{name}");
     }
     // A tag that moves does not change what its old digest contains.
-    let asked = look_up(&registries, &format!("{}/org/app:label", proxy.address)).await;
+    let before_move = look_up(&registries, &format!("{}/org/app:label", proxy.address)).await;
     let afresh = super::registries(&plain(&registry.host));
     registry.push_all(folder, "manifest", "org/app:label").await;
-    let contents = read(&afresh, &registry.host, &there(asked)).await.unwrap();
+    let contents = read(&afresh, &registry.host, &expect_digest(before_move)).await.unwrap();
     assert_eq!(contents.revision, Some(format!("label {FULL}")));
-    let moved = there(look_up(&afresh, &format!("{}/org/app:label", registry.host)).await);
+    let moved = expect_digest(look_up(&afresh, &format!("{}/org/app:label", registry.host)).await);
     assert_eq!(moved.as_str(), annotated["digest"]);
 }
 
@@ -102,7 +102,7 @@ async fn with_blobs_at(location: String) -> Upstream {
 }
 
 #[tokio::test]
-async fn a_blob_is_fetched_from_elsewhere_without_our_credential() {
+async fn a_blob_redirect_is_followed_without_the_credential() {
     let digest = image_of(LABELLED).0;
     let store = Upstream::start(|request| request.answer(200, "", LABELLED)).await;
     let registry = with_blobs_at(format!("http://{}/store?signed=1", store.address)).await;
@@ -112,12 +112,12 @@ async fn a_blob_is_fetched_from_elsewhere_without_our_credential() {
     let contents = read(&registries, registry.address, &digest).await.unwrap();
     assert_eq!(contents.revision.as_deref(), Some("abc"));
     assert_eq!(platforms(&contents), ["linux/amd64"]);
-    assert_eq!(asked(&store), ["GET /store?signed=1"]);
+    assert_eq!(before_move(&store), ["GET /store?signed=1"]);
     assert_eq!(store.requests()[0].header("authorization"), None);
 }
 
 #[tokio::test]
-async fn a_blob_is_not_fetched_from_where_it_may_not_be() {
+async fn a_blob_redirect_to_a_forbidden_url_is_refused() {
     let digest = image_of(LABELLED).0;
     let store = Upstream::start_apart(|request| request.answer(200, "", LABELLED)).await;
     for (location, says) in [
@@ -136,7 +136,7 @@ async fn a_blob_is_not_fetched_from_where_it_may_not_be() {
 }
 
 #[tokio::test]
-async fn a_blob_that_is_always_elsewhere_is_not_followed_for_ever() {
+async fn endless_blob_redirects_are_refused() {
     let (digest, manifest, _) = image_of(LABELLED);
     for (hops, is_found) in [(3, true), (4, false)] {
         let manifest = manifest.clone();
@@ -161,7 +161,7 @@ async fn a_blob_that_is_always_elsewhere_is_not_followed_for_ever() {
 }
 
 #[tokio::test]
-async fn what_does_not_hash_to_its_digest_is_not_believed() {
+async fn content_that_does_not_match_its_digest_is_refused() {
     let (digest, manifest, _) = image_of(LABELLED);
     let right = manifest.clone();
     let registry = Upstream::start(move |request| {
@@ -169,13 +169,13 @@ async fn what_does_not_hash_to_its_digest_is_not_believed() {
         request.answer(200, OCI, if is_blob { "{}" } else { &*right })
     })
     .await;
-    let asked = registries(&plain(&registry.address));
-    refused(read(&asked, registry.address, &digest).await, ErrorKind::InvalidOutput, "has the digest");
+    let before_move = registries(&plain(&registry.address));
+    refused(read(&before_move, registry.address, &digest).await, ErrorKind::InvalidOutput, "has the digest");
     let registry = Upstream::start(move |request| request.answer(200, OCI, format!("{manifest} "))).await;
-    let asked = registries(&plain(&registry.address));
-    refused(read(&asked, registry.address, &digest).await, ErrorKind::InvalidOutput, "has the digest");
+    let before_move = registries(&plain(&registry.address));
+    refused(read(&before_move, registry.address, &digest).await, ErrorKind::InvalidOutput, "has the digest");
     let registry = Upstream::start(|request| request.answer(404, JSON, "{}")).await;
-    let asked = registries(&plain(&registry.address));
-    let message = refused(read(&asked, registry.address, &digest).await, ErrorKind::InvalidOutput, "404");
+    let before_move = registries(&plain(&registry.address));
+    let message = refused(read(&before_move, registry.address, &digest).await, ErrorKind::InvalidOutput, "404");
     assert!(message.contains(digest.as_str()), "{message}");
 }

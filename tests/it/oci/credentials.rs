@@ -1,4 +1,4 @@
-//! Which credential goes to which host, and when it is read again.
+//! Which credential goes to which host, and when credentials are read again.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -32,7 +32,7 @@ async fn with_password() -> Upstream {
 }
 
 #[tokio::test]
-async fn a_real_registry_wants_its_password() {
+async fn a_real_registry_accepts_its_password() {
     let registry = Registry::with_user().await;
     registry.push("front:feature-branch-1", "org/app:1").await;
     let reference = format!("{}/org/app:1", registry.host);
@@ -40,7 +40,7 @@ async fn a_real_registry_wants_its_password() {
         let folder = docker_config(&json!({registry.host.clone(): user(USER, password)}));
         let found = look_up(&with_config(folder.path(), &registry.host), &reference).await;
         if is_right {
-            there(found);
+            expect_digest(found);
         } else {
             refused(found, ErrorKind::Denied, "401");
         }
@@ -50,7 +50,7 @@ async fn a_real_registry_wants_its_password() {
 }
 
 #[tokio::test]
-async fn the_entry_that_fits_best_is_sent() {
+async fn the_most_specific_entry_is_sent() {
     let registry = with_password().await;
     let host = registry.address.to_string();
     let folder = docker_config(&json!({
@@ -66,28 +66,28 @@ async fn the_entry_that_fits_best_is_sent() {
         ("org-a/secret/app", basic("secret", "s")),
         ("org-ab/app", basic("any", "x")),
     ] {
-        there(look_up(&registries, &format!("{host}/{repository}:1")).await);
+        expect_digest(look_up(&registries, &format!("{host}/{repository}:1")).await);
         assert_eq!(registry.requests().last().unwrap().header("authorization"), Some(&*expected), "{repository}");
     }
 }
 
 #[tokio::test]
-async fn docker_hub_is_found_under_its_old_name() {
+async fn docker_hub_credentials_are_found_under_its_old_name() {
     let hub = with_password().await;
     let folder = docker_config(&json!({"https://index.docker.io/v1/": user("ci", "hub")}));
     let entry = json!({"plainHttp": true, "endpoint": hub.address.to_string(), "dockerConfig": "docker.json"});
     let (registries, _) = build(folder.path(), &json!({"docker.io": entry}));
-    there(look_up(&registries, "docker.io/nginx:1").await);
+    expect_digest(look_up(&registries, "docker.io/nginx:1").await);
     assert_eq!(hub.requests().last().unwrap().header("authorization"), Some(&*basic("ci", "hub")));
 }
 
 #[tokio::test]
-async fn a_pattern_stands_for_parts_of_a_host() {
+async fn a_pattern_matches_parts_of_a_host() {
     let registry = with_password().await;
     let host = registry.address.to_string();
     let reference = format!("{host}/org/app:1");
     let folder = docker_config(&json!({host.replace("127.", "12*."): user("pattern", "p")}));
-    there(look_up(&with_config(folder.path(), &host), &reference).await);
+    expect_digest(look_up(&with_config(folder.path(), &host), &reference).await);
     assert_eq!(registry.requests().last().unwrap().header("authorization"), Some(&*basic("pattern", "p")));
     let folder = docker_config(&json!({host.replace("127.0.", "*."): user("pattern", "p")}));
     let found = look_up(&with_config(folder.path(), &host), &reference).await;
@@ -96,12 +96,12 @@ async fn a_pattern_stands_for_parts_of_a_host() {
 
 /// The allowed helpers are checked again whenever the file changes.
 #[tokio::test]
-async fn a_file_that_comes_to_name_a_helper_runs_none_that_is_not_allowed() {
+async fn a_changed_file_cannot_run_a_helper_that_is_not_allowed() {
     let registry = with_password().await;
     let host = registry.address.to_string();
     let folder = docker_config(&json!({host.clone(): user("ci", "hunter2")}));
     let registries = with_config(folder.path(), &host);
-    there(look_up(&registries, &format!("{host}/org/app:1")).await);
+    expect_digest(look_up(&registries, &format!("{host}/org/app:1")).await);
     let before = registry.requests().len();
     for (file, says) in [
         (json!({"credHelpers": {&host: "evil"}}).to_string(), "not allowed to run"),
@@ -137,7 +137,7 @@ async fn expiring(folder: &Path, status: u16, to: &'static str) -> Upstream {
 }
 
 #[tokio::test]
-async fn an_expired_credential_is_read_again_once() {
+async fn an_expired_credential_is_reread_once() {
     for (status, to, expected) in
         [(403, "new", None), (400, "new", None), (401, "new", None), (403, "old", Some(2)), (403, "bad", Some(3))]
     {
@@ -148,7 +148,7 @@ async fn an_expired_credential_is_read_again_once() {
         let registries = with_config(folder.path(), &registry.address);
         let found = look_up(&registries, &format!("{}/org/app:1", registry.address)).await;
         match expected {
-            None => assert_eq!((there(found), registry.requests().len()), (manifest_digest(), 3), "{status}"),
+            None => assert_eq!((expect_digest(found), registry.requests().len()), (manifest_digest(), 3), "{status}"),
             Some(requests) => {
                 refused(found, ErrorKind::Denied, "403");
                 assert_eq!(registry.requests().len(), requests, "{status} {to}");
@@ -158,7 +158,7 @@ async fn an_expired_credential_is_read_again_once() {
 }
 
 #[tokio::test]
-async fn a_token_server_that_refuses_an_expired_credential_gets_the_renewed_one() {
+async fn a_token_server_gets_the_renewed_credential_after_a_refusal() {
     for status in [400, 401, 403] {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("docker.json");
@@ -179,13 +179,13 @@ async fn a_token_server_that_refuses_an_expired_credential_gets_the_renewed_one(
         let auths = json!({"auths": {registry.address.to_string(): user("ci", "old")}});
         std::fs::write(folder.path().join("docker.json"), auths.to_string()).unwrap();
         let registries = with_config(folder.path(), &registry.address);
-        there(look_up(&registries, &format!("{}/org/app:1", registry.address)).await);
+        expect_digest(look_up(&registries, &format!("{}/org/app:1", registry.address)).await);
     }
 }
 
 /// A helper runs in a process of its own and is found by `PATH`, so this asks through the whole program.
 #[tokio::test]
-async fn a_helper_runs_only_where_it_is_allowed() {
+async fn a_helper_runs_only_if_allowed() {
     let registry = with_password().await;
     let host = registry.address.to_string();
     let folder = tempfile::tempdir().unwrap();
@@ -236,7 +236,7 @@ async fn a_helper_runs_only_where_it_is_allowed() {
 
 /// A helper is found by `PATH`, so this test runs itself in a process with another `PATH`.
 #[tokio::test]
-async fn a_helper_is_asked_again_when_its_credential_is_refused_or_old() {
+async fn a_helper_runs_again_when_its_credential_is_refused_or_expired() {
     const FOLDER: &str = "FOLDER_OF_A_HELPER";
     let Some(folder) = std::env::var_os(FOLDER).map(std::path::PathBuf::from) else {
         let folder = tempfile::tempdir().unwrap();
@@ -245,7 +245,7 @@ async fn a_helper_is_asked_again_when_its_credential_is_refused_or_old() {
         std::fs::write(&helper, script).unwrap();
         std::fs::set_permissions(&helper, std::fs::Permissions::from_mode(0o755)).unwrap();
         let mut command = tokio::process::Command::new(std::env::current_exe().unwrap());
-        let name = "oci::credentials::a_helper_is_asked_again_when_its_credential_is_refused_or_old";
+        let name = "oci::credentials::a_helper_runs_again_when_its_credential_is_refused_or_expired";
         let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
         let output =
             command.args(["--exact", name]).env("PATH", path).env(FOLDER, folder.path()).output().await.unwrap();
@@ -275,19 +275,19 @@ async fn a_helper_is_asked_again_when_its_credential_is_refused_or_old() {
     wants("old");
     says("old");
     for _ in 0..2 {
-        there(ask().await);
+        expect_digest(ask().await);
         assert_eq!(runs(), 1, "it is not run for each question");
     }
     // The helper's earlier answer has expired, and it has a new one.
     wants("new");
     says("new");
     for _ in 0..2 {
-        there(ask().await);
+        expect_digest(ask().await);
         assert_eq!(runs(), 2);
     }
     for (seconds, expected) in [(298, 2), (4, 3), (290, 3)] {
-        later(seconds).await;
-        there(ask().await);
+        advance_seconds(seconds).await;
+        expect_digest(ask().await);
         assert_eq!(runs(), expected, "{seconds} s later");
     }
     // The helper has none: one more request suffices.

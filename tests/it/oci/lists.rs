@@ -1,11 +1,11 @@
-//! Lists of tags and repositories: whole or not at all.
+//! Lists of tags and repositories: complete, or an error.
 
 use super::*;
 use crate::support::{proxy::Proxy, registry::Registry};
 
 async fn tags(upstream: &Upstream) -> Result<Result<Vec<String>, Missing>, BackendError> {
     let registries = registries(&plain(&upstream.address));
-    registries.tags(&upstream.address.to_string(), "org/app", soon()).await
+    registries.tags(&upstream.address.to_string(), "org/app", deadline()).await
 }
 
 #[tokio::test]
@@ -17,15 +17,15 @@ async fn all_tags_of_a_real_repository() {
     let copy = |tag: &String| registry.copy("org/app/_manifests/tags/main", &format!("org/app/_manifests/tags/{tag}"));
     // A full page may be the first of several.
     expected[..249].iter().for_each(copy);
-    assert_eq!(asked.tags(&registry.host, "org/app", soon()).await.unwrap().unwrap().len(), 250);
+    assert_eq!(asked.tags(&registry.host, "org/app", deadline()).await.unwrap().unwrap().len(), 250);
     expected[249..].iter().for_each(copy);
     expected.push("main".to_owned());
-    let mut found = asked.tags(&registry.host, "org/app", soon()).await.unwrap().unwrap();
+    let mut found = asked.tags(&registry.host, "org/app", deadline()).await.unwrap().unwrap();
     found.sort();
     expected.sort();
     assert_eq!(found, expected);
-    there(look_up(&asked, &format!("{}/org/app:t319", registry.host)).await);
-    assert_eq!(asked.tags(&registry.host, "org/none", soon()).await.unwrap(), Err(Missing::Repository));
+    expect_digest(look_up(&asked, &format!("{}/org/app:t319", registry.host)).await);
+    assert_eq!(asked.tags(&registry.host, "org/none", deadline()).await.unwrap(), Err(Missing::Repository));
 }
 
 #[tokio::test]
@@ -38,11 +38,11 @@ async fn all_repositories_of_a_real_registry() {
     }
     let proxy = Proxy::start(&registry.host).await;
     let registries = registries(&plain(&proxy.address));
-    let found = registries.repositories(&proxy.address.to_string(), soon()).await.unwrap();
+    let found = registries.repositories(&proxy.address.to_string(), deadline()).await.unwrap();
     assert_eq!(found, expected);
     let pages: Vec<String> = proxy.requests().into_iter().map(|request| request.target).collect();
     assert_eq!(pages, ["/v2/_catalog?n=250", "/v2/_catalog?last=org%2Fr249&n=250"]);
-    there(look_up(&registries, &format!("{}/org/r319:main", proxy.address)).await);
+    expect_digest(look_up(&registries, &format!("{}/org/r319:main", proxy.address)).await);
 }
 
 /// A registry with these `pages`: the query for each, the `Link` after it, and its body.
@@ -62,7 +62,7 @@ async fn paged(pages: &[(&'static str, &'static str, &'static str)]) -> Upstream
 }
 
 #[tokio::test]
-async fn pages_are_followed_to_the_last() {
+async fn all_pages_of_a_list_are_read() {
     let (one, two, three) = (r#"{"tags":["a"]}"#, r#"{"tags":[]}"#, r#"{"tags":["b","a"]}"#);
     let none = r#"{"name":"org/app","tags":null}"#;
     for pages in [
@@ -83,7 +83,7 @@ async fn pages_are_followed_to_the_last() {
 
 /// The `Link` of a full page may be missing.
 #[tokio::test]
-async fn a_full_page_without_a_link_is_asked_for_what_follows() {
+async fn a_full_page_without_a_link_is_continued_by_name() {
     let all: Vec<String> = (0..600).map(|number| format!("t{number:03}")).collect();
     // The number of names, whether the registry knows `n` and `last`, how many names are found, and with how many requests.
     for (count, knows_n, knows_last, found, asked) in [
@@ -121,7 +121,7 @@ async fn a_full_page_without_a_link_is_asked_for_what_follows() {
 }
 
 #[tokio::test]
-async fn half_a_list_is_none() {
+async fn a_partial_list_is_an_error() {
     let one = r#"{"tags":["a"]}"#;
     for (pages, says) in [
         (&[("n=250", "\r\nLink: <?last=a>; rel=\"next\"", one)][..], "unexpected status 404"),
@@ -149,13 +149,13 @@ async fn half_a_list_is_none() {
     }
     let registry =
         Upstream::start(|request| request.answer(404, JSON, r#"{"errors":[{"code":"NAME_UNKNOWN"}]}"#)).await;
-    let catalogue = registries(&plain(&registry.address)).repositories(&registry.address.to_string(), soon()).await;
+    let catalogue = registries(&plain(&registry.address)).repositories(&registry.address.to_string(), deadline()).await;
     refused(catalogue, ErrorKind::InvalidOutput, "its catalogue: it has none");
 }
 
 /// A registry with endless pages, and a registry with too many names.
 #[tokio::test]
-async fn a_list_without_an_end_is_none() {
+async fn an_endless_list_is_an_error() {
     let patient = || Instant::now() + Duration::from_mins(1);
     let endless = Upstream::start(|request| {
         let page: usize = request.target.rsplit_once("last=").map_or(0, |(_, page)| page.parse().unwrap());

@@ -1,4 +1,4 @@
-//! A mirror is asked first, and never decides that something is missing.
+//! A mirror is asked first, but it never decides that something is missing.
 
 use super::*;
 use crate::support::{
@@ -7,7 +7,7 @@ use crate::support::{
 };
 
 #[tokio::test]
-async fn what_a_mirror_has_not_its_origin_is_asked_for() {
+async fn a_tag_that_a_mirror_lacks_is_read_from_the_origin() {
     let (mut mirror, origin) = (Registry::start().await, Registry::with_user().await);
     origin.push("front:feature-branch-1", "org/app:1").await;
     origin.push("front:feature-branch-2", "org/app:2").await;
@@ -27,24 +27,24 @@ async fn what_a_mirror_has_not_its_origin_is_asked_for() {
         let registries = registries.clone();
         async move { look_up(&registries, &reference).await }
     };
-    let first = there(ask("1").await);
+    let first = expect_digest(ask("1").await);
     assert_eq!(first.as_str(), origin.inspect("org/app:1").await);
-    let contents = registries.contents(&name, "org/app", &first, soon()).await.unwrap();
+    let contents = registries.contents(&name, "org/app", &first, deadline()).await.unwrap();
     assert_eq!(contents.revision.as_deref(), Some("1".repeat(40).as_str()), "{}", demo_images().display());
     assert!(before.requests().is_empty(), "the origin was asked for what the mirror has");
 
-    let second = there(ask("2").await);
+    let second = expect_digest(ask("2").await);
     assert_eq!(second.as_str(), origin.inspect("org/app:2").await);
-    let contents = registries.contents(&name, "org/app", &second, soon()).await.unwrap();
+    let contents = registries.contents(&name, "org/app", &second, deadline()).await.unwrap();
     assert_eq!(contents.revision.as_deref(), Some("2".repeat(40).as_str()));
     assert_eq!(missing(ask("3").await), Missing::Tag);
     // A mirror only holds what passed through it, so it is never asked for lists.
-    let mut tags = registries.tags(&name, "org/app", soon()).await.unwrap().unwrap();
+    let mut tags = registries.tags(&name, "org/app", deadline()).await.unwrap().unwrap();
     tags.sort();
     assert_eq!(tags, ["1", "2"]);
 
     mirror.stop().await;
-    assert_eq!(there(ask("1").await), first);
+    assert_eq!(expect_digest(ask("1").await), first);
     assert_eq!(missing(ask("3").await), Missing::Tag);
     assert!(before.requests().iter().any(|request| request.header("authorization").is_some()));
     for request in before_mirror.requests() {
@@ -54,7 +54,7 @@ async fn what_a_mirror_has_not_its_origin_is_asked_for() {
 }
 
 #[tokio::test]
-async fn a_mirror_that_does_not_tell_is_passed_over() {
+async fn a_failing_mirror_is_skipped() {
     let origin = Upstream::start(found).await;
     for (status, headers) in
         [(401, "WWW-Authenticate: Basic realm=\"x\""), (403, ""), (429, ""), (500, ""), (200, JSON)]
@@ -64,7 +64,7 @@ async fn a_mirror_that_does_not_tell_is_passed_over() {
             mirror.address.to_string(): {"plainHttp": true, "mirrorOf": "docker.io"},
             "index.docker.io": {"plainHttp": true, "endpoint": origin.address.to_string()},
         }));
-        let found = there(look_up(&registries, "docker.io/nginx:1").await);
+        let found = expect_digest(look_up(&registries, "docker.io/nginx:1").await);
         assert_eq!((found, asked(&mirror)[0].as_str()), (manifest_digest(), "HEAD /v2/library/nginx/manifests/1"));
     }
     // A mirror that hangs does not use up the time either.
@@ -75,5 +75,5 @@ async fn a_mirror_that_does_not_tell_is_passed_over() {
     }));
     let patience = Patience { deadline: Instant::now() + Duration::from_millis(800), max_age: Duration::ZERO };
     let reference = Reference::parse(&format!("{}/org/app:1", origin.address)).unwrap();
-    assert_eq!(there(registries.look_up(&reference, patience).await), manifest_digest());
+    assert_eq!(expect_digest(registries.look_up(&reference, patience).await), manifest_digest());
 }

@@ -1,4 +1,4 @@
-//! Known answers are not asked for again, and one request serves all who wait.
+//! Cached lookups are not repeated, and one request serves all callers who wait.
 
 use std::sync::Mutex;
 
@@ -9,7 +9,7 @@ use super::*;
 use crate::support::upstream::Step;
 
 fn patience(max_age: u64) -> Patience {
-    Patience { deadline: soon(), max_age: Duration::from_secs(max_age) }
+    Patience { deadline: deadline(), max_age: Duration::from_secs(max_age) }
 }
 
 /// A slow registry.
@@ -23,18 +23,18 @@ async fn slow(pause: Duration) -> Upstream {
 }
 
 #[tokio::test]
-async fn a_tag_is_asked_for_once_however_many_want_it() {
+async fn concurrent_lookups_of_a_tag_share_one_request() {
     let registry = slow(Duration::from_millis(200)).await;
     let registries = registries(&plain(&registry.address));
     let reference = format!("{}/org/app:1", registry.address);
     for found in join_all((0..20).map(|_| look_up(&registries, &reference))).await {
-        assert_eq!(there(found), manifest_digest());
+        assert_eq!(expect_digest(found), manifest_digest());
     }
     assert_eq!(registry.requests().len(), 1);
 }
 
 #[tokio::test]
-async fn who_has_little_time_neither_waits_longer_nor_cuts_off_others() {
+async fn a_short_deadline_ends_only_its_own_wait() {
     let registry = slow(Duration::from_millis(400)).await;
     let registries = registries(&plain(&registry.address));
     let reference = Reference::parse(&format!("{}/org/app:1", registry.address)).unwrap();
@@ -45,15 +45,15 @@ async fn who_has_little_time_neither_waits_longer_nor_cuts_off_others() {
     // The first caller has less time than the registry needs, the second has enough.
     let (hasty, patient) = tokio::join!(ask(150), ask(3000));
     refused(hasty, ErrorKind::Timeout, &registry.address.to_string());
-    assert_eq!(there(patient), manifest_digest());
+    assert_eq!(expect_digest(patient), manifest_digest());
     // The first caller has enough time, the second joins it and is cancelled.
     let (patient, hasty) = tokio::join!(ask(3000), timeout(Duration::from_millis(300), ask(150)));
-    assert_eq!(there(patient), manifest_digest());
+    assert_eq!(expect_digest(patient), manifest_digest());
     refused(hasty.expect("it waits beyond its deadline"), ErrorKind::Timeout, "registry ");
 }
 
 #[tokio::test]
-async fn a_tag_is_remembered_for_as_long_as_the_caller_allows() {
+async fn a_tag_is_cached_for_the_callers_max_age() {
     let registry = Upstream::start(found).await;
     let (registries, clock) = build(Path::new("/nonexistent"), &plain(&registry.address));
     let reference = Reference::parse(&format!("{}/org/app:1", registry.address)).unwrap();
@@ -62,17 +62,17 @@ async fn a_tag_is_remembered_for_as_long_as_the_caller_allows() {
         [(0, 60, true), (0, 60, false), (59, 60, false), (0, 30, true), (29, 30, false), (0, 0, true), (60, 60, true)]
     {
         clock.advance(Duration::from_secs(wait));
-        there(registries.look_up(&reference, patience(max_age)).await);
+        expect_digest(registries.look_up(&reference, patience(max_age)).await);
         requests += usize::from(is_asked);
         assert_eq!(registry.requests().len(), requests, "{wait} {max_age}");
     }
     registries.forget_tags();
-    there(registries.look_up(&reference, patience(60)).await);
+    expect_digest(registries.look_up(&reference, patience(60)).await);
     assert_eq!(registry.requests().len(), requests + 1);
 }
 
 #[tokio::test]
-async fn when_little_is_left_tags_are_believed_longer_and_contents_are_not_read() {
+async fn a_low_rate_limit_extends_tag_caching_and_skips_contents() {
     for (limits, is_low) in [
         ("RateLimit-Limit: 100;w=21600\r\nRateLimit-Remaining: 9;w=21600", true),
         ("RateLimit-Limit: 100;w=21600\r\nRateLimit-Remaining: 50;w=21600", false),
@@ -82,11 +82,11 @@ async fn when_little_is_left_tags_are_believed_longer_and_contents_are_not_read(
         let registry = Upstream::start(move |request| request.answer(200, &headers, MANIFEST)).await;
         let (registries, clock) = build(Path::new("/nonexistent"), &plain(&registry.address));
         let reference = Reference::parse(&format!("{}/org/app:1", registry.address)).unwrap();
-        there(registries.look_up(&reference, patience(60)).await);
+        expect_digest(registries.look_up(&reference, patience(60)).await);
         clock.advance(Duration::from_secs(239));
-        there(registries.look_up(&reference, patience(60)).await);
+        expect_digest(registries.look_up(&reference, patience(60)).await);
         assert_eq!(registry.requests().len(), if is_low { 1 } else { 2 }, "{limits}");
-        let contents = registries.contents(&reference.registry, "org/app", &manifest_digest(), soon()).await;
+        let contents = registries.contents(&reference.registry, "org/app", &manifest_digest(), deadline()).await;
         if is_low {
             refused(contents, ErrorKind::Throttled { retry_after: None }, "little is left");
         } else {
@@ -96,7 +96,7 @@ async fn when_little_is_left_tags_are_believed_longer_and_contents_are_not_read(
         for max_age in [0, 59] {
             let before = registry.requests().len();
             clock.advance(Duration::from_secs(if max_age == 0 { 0 } else { 240 }));
-            there(registries.look_up(&reference, patience(max_age)).await);
+            expect_digest(registries.look_up(&reference, patience(max_age)).await);
             assert_eq!(registry.requests().len(), before + 1, "{limits} {max_age}");
         }
     }
@@ -104,7 +104,7 @@ async fn when_little_is_left_tags_are_believed_longer_and_contents_are_not_read(
 
 /// Proof that a tag is missing takes a `GET`, which would use up what is left.
 #[tokio::test]
-async fn when_little_is_left_a_missing_tag_is_not_proven() {
+async fn a_low_rate_limit_prevents_proof_of_a_missing_tag() {
     let body = r#"{"errors":[{"code":"MANIFEST_UNKNOWN"}]}"#;
     for (left, confirm, is_proven) in [(9, "get", false), (50, "get", true), (9, "head", true)] {
         let headers = format!(
@@ -133,7 +133,7 @@ async fn when_little_is_left_a_missing_tag_is_not_proven() {
 }
 
 #[tokio::test]
-async fn what_is_missing_is_not_remembered() {
+async fn a_missing_tag_is_not_cached() {
     let body = r#"{"errors":[{"code":"MANIFEST_UNKNOWN"}]}"#;
     let is_built = Arc::new(Mutex::new(false));
     let built = Arc::clone(&is_built);
@@ -148,11 +148,11 @@ async fn what_is_missing_is_not_remembered() {
     let reference = Reference::parse(&format!("{}/org/app:1", registry.address)).unwrap();
     assert_eq!(missing(registries.look_up(&reference, patience(60)).await), Missing::Tag);
     *is_built.lock().unwrap() = true;
-    there(registries.look_up(&reference, patience(60)).await);
+    expect_digest(registries.look_up(&reference, patience(60)).await);
 }
 
 #[tokio::test]
-async fn an_answer_from_before_tags_were_forgotten_is_not_remembered() {
+async fn an_answer_from_before_the_tags_were_cleared_is_not_cached() {
     let registry = slow(Duration::from_millis(200)).await;
     let registries = registries(&plain(&registry.address));
     let reference = Reference::parse(&format!("{}/org/app:1", registry.address)).unwrap();
@@ -161,7 +161,7 @@ async fn an_answer_from_before_tags_were_forgotten_is_not_remembered() {
         registries.forget_tags();
     };
     let (before, ()) = tokio::join!(registries.look_up(&reference, patience(60)), forget);
-    there(before);
-    there(registries.look_up(&reference, patience(60)).await);
+    expect_digest(before);
+    expect_digest(registries.look_up(&reference, patience(60)).await);
     assert_eq!(registry.requests().len(), 2);
 }

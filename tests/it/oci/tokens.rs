@@ -1,4 +1,4 @@
-//! Tokens: bought once for each scope, renewed in time, and sent only where they belong.
+//! Tokens: requested once per scope, renewed in time, and sent only to their own registry.
 
 use std::{
     collections::BTreeSet,
@@ -14,8 +14,8 @@ use crate::support::{
     upstream::Step,
 };
 
-/// A registry that accepts an authorization if `is_good` does, with the challenge `challenge` (`HOST` is its own), and whose
-/// token server answers `token`.
+/// A registry that accepts an authorization if `is_good` does. Its challenge is `challenge` (`HOST` is its own address), and
+/// its token server answers `token`.
 async fn with_tokens(
     challenge: &'static str,
     is_good: impl Fn(&str) -> bool + Send + Sync + 'static,
@@ -56,7 +56,7 @@ async fn token_server() -> (Upstream, Setup, Arc<Signer>) {
 }
 
 #[tokio::test]
-async fn a_real_registry_shows_an_image_to_who_has_a_token() {
+async fn a_real_registry_accepts_a_token() {
     let mut registry = Registry::start().await;
     registry.push("front:feature-branch-1", "org/app:1").await;
     let digest = registry.inspect("org/app:1").await;
@@ -65,14 +65,14 @@ async fn a_real_registry_shows_an_image_to_who_has_a_token() {
     registry.restart_as(setup).await;
     assert_eq!(reqwest::get(registry.url("org/app/manifests/1")).await.unwrap().status(), 401);
     let registries = registries(&plain(&registry.host));
-    assert_eq!(there(look_up(&registries, &format!("{}/org/app:1", registry.host)).await).as_str(), digest);
-    let contents = registries.contents(&registry.host, "org/app", &Digest::parse(&digest).unwrap(), soon()).await;
+    assert_eq!(expect_digest(look_up(&registries, &format!("{}/org/app:1", registry.host)).await).as_str(), digest);
+    let contents = registries.contents(&registry.host, "org/app", &Digest::parse(&digest).unwrap(), deadline()).await;
     assert_eq!(contents.unwrap().platforms.len(), 1);
     assert_eq!(server.requests().len(), 1, "one token opens all of a repository");
 }
 
 #[tokio::test]
-async fn a_token_server_that_says_nothing_is_named() {
+async fn a_silent_token_server_is_named_in_the_error() {
     let registry = with_tokens(BEARER, |_| true, |_| vec![Step::Hang]).await;
     let registries = registries(&plain(&registry.address));
     let reference = Reference::parse(&format!("{}/org/app:1", registry.address)).unwrap();
@@ -83,7 +83,7 @@ async fn a_token_server_that_says_nothing_is_named() {
 }
 
 #[tokio::test]
-async fn a_real_registry_takes_a_token_for_each_repository() {
+async fn each_repository_has_its_own_token() {
     let (server, setup, _signer) = token_server().await;
     let registry = Registry::start_as(setup).await;
     let registries = registries(&plain(&registry.host));
@@ -101,7 +101,7 @@ async fn a_real_registry_takes_a_token_for_each_repository() {
     let scope = "/auth?service=test+registry&scope=repository%3Aorg%2Fapp0%3Apull";
     assert!(scopes.iter().any(|target| target == scope), "{scopes:?}");
     // It is renewed after four fifths of its life.
-    later(25).await;
+    advance_seconds(25).await;
     missing(look_up(&registries, &format!("{}/org/app0:x", registry.host)).await);
     assert_eq!(server.requests().len(), 3);
     missing(look_up(&registries, &format!("{}/org/app0:y", registry.host)).await);
@@ -109,23 +109,23 @@ async fn a_real_registry_takes_a_token_for_each_repository() {
 }
 
 #[tokio::test]
-async fn a_token_without_a_life_lives_for_a_minute() {
+async fn a_token_without_a_lifetime_is_kept_for_a_minute() {
     for (answer, life) in [(r#"{"token":"good"}"#, 60), (r#"{"access_token":"good","expires_in":300}"#, 300)] {
         let registry =
             with_tokens(BEARER, |seen| seen == "Bearer good", move |request| request.answer(200, JSON, answer)).await;
         let registries = registries(&plain(&registry.address));
         let reference = format!("{}/org/app:1", registry.address);
-        there(look_up(&registries, &reference).await);
+        expect_digest(look_up(&registries, &reference).await);
         for (seconds, bought) in [(life * 4 / 5 - 2, 1), (4, 2)] {
-            later(seconds).await;
-            there(look_up(&registries, &reference).await);
+            advance_seconds(seconds).await;
+            expect_digest(look_up(&registries, &reference).await);
             assert_eq!(token_requests(&registry).len(), bought, "{answer}");
         }
     }
 }
 
 #[tokio::test]
-async fn a_token_that_is_revoked_is_bought_again_once() {
+async fn a_revoked_token_is_requested_again_once() {
     for status in [401, 403, 400] {
         let epoch = Arc::new(AtomicUsize::new(0));
         let (now, selling) = (Arc::clone(&epoch), Arc::clone(&epoch));
@@ -148,17 +148,17 @@ async fn a_token_that_is_revoked_is_bought_again_once() {
             let (registries, reference) = (registries.clone(), format!("{}/org/app:{tag}", registry.address));
             async move { look_up(&registries, &reference).await }
         };
-        there(ask(0).await);
+        expect_digest(ask(0).await);
         epoch.fetch_add(1, Ordering::SeqCst);
         for found in join_all((0..20).map(ask)).await {
-            there(found);
+            expect_digest(found);
         }
         assert_eq!(token_requests(&registry).len(), 2, "{status}");
     }
 }
 
 #[tokio::test]
-async fn a_fresh_token_that_is_refused_is_a_denial() {
+async fn a_refused_fresh_token_is_a_denial() {
     let registry = with_tokens(BEARER, |_| false, |request| request.answer(200, JSON, r#"{"token":"t"}"#)).await;
     let registries = registries(&plain(&registry.address));
     refused(look_up(&registries, &format!("{}/org/app:1", registry.address)).await, ErrorKind::Denied, "401");
@@ -167,7 +167,7 @@ async fn a_fresh_token_that_is_refused_is_a_denial() {
 }
 
 #[tokio::test]
-async fn a_token_server_in_trouble_is_no_denial() {
+async fn a_failing_token_server_is_no_denial() {
     for (status, kind) in [
         (500, ErrorKind::Unavailable),
         (503, ErrorKind::Unavailable),
@@ -185,7 +185,7 @@ async fn a_token_server_in_trouble_is_no_denial() {
 }
 
 #[tokio::test]
-async fn an_identity_token_buys_tokens_by_form() {
+async fn an_identity_token_requests_tokens_by_form() {
     let registry = with_tokens(
         BEARER,
         |seen| seen == "Bearer good",
@@ -195,7 +195,7 @@ async fn an_identity_token_buys_tokens_by_form() {
     let folder = docker_config(&json!({registry.address.to_string(): {"identitytoken": "a+b &c"}}));
     let entry = json!({"plainHttp": true, "dockerConfig": "docker.json"});
     let (registries, _) = build(folder.path(), &json!({registry.address.to_string(): entry}));
-    there(look_up(&registries, &format!("{}/org/app:1", registry.address)).await);
+    expect_digest(look_up(&registries, &format!("{}/org/app:1", registry.address)).await);
     let request = token_requests(&registry).remove(0);
     assert_eq!((&*request.method, &*request.target), ("POST", "/token"));
     assert_eq!(request.header("content-type"), Some("application/x-www-form-urlencoded"));
@@ -208,7 +208,7 @@ async fn an_identity_token_buys_tokens_by_form() {
 }
 
 #[tokio::test]
-async fn the_challenge_says_what_to_ask_for() {
+async fn the_challenge_determines_the_token_request() {
     for (challenge, query) in [
         // GitLab names a service that is no host, and may want more than pulls.
         (
@@ -223,13 +223,13 @@ async fn the_challenge_says_what_to_ask_for() {
     ] {
         let registry = with_tokens(challenge, |_| true, |request| request.answer(200, JSON, r#"{"token":"t"}"#)).await;
         let registries = registries(&plain(&registry.address));
-        there(look_up(&registries, &format!("{}/org/app:1", registry.address)).await);
+        expect_digest(look_up(&registries, &format!("{}/org/app:1", registry.address)).await);
         assert_eq!(token_requests(&registry)[0].target, format!("/token{query}"));
     }
 }
 
 #[tokio::test]
-async fn no_credential_goes_to_a_realm_that_is_not_safe() {
+async fn no_credential_goes_to_an_unsafe_realm() {
     let other = Upstream::start_apart(|request| request.answer(200, JSON, r#"{"token":"t"}"#)).await;
     for (realm, says) in [
         (format!("http://{}/token", other.address), "inner address 127.77."),
@@ -251,7 +251,7 @@ async fn no_credential_goes_to_a_realm_that_is_not_safe() {
 }
 
 #[tokio::test]
-async fn a_token_server_that_moves_is_found_again() {
+async fn a_moved_token_server_is_found_again() {
     let path = Arc::new(Mutex::new("old"));
     let now = Arc::clone(&path);
     let registry = Upstream::start(move |request| {
@@ -270,15 +270,15 @@ async fn a_token_server_that_moves_is_found_again() {
     .await;
     let registries = registries(&plain(&registry.address));
     let reference = format!("{}/org/app:1", registry.address);
-    there(look_up(&registries, &reference).await);
+    expect_digest(look_up(&registries, &reference).await);
     // With a valid token, the registry itself names the new server.
     *path.lock().unwrap() = "new";
-    there(look_up(&registries, &reference).await);
+    expect_digest(look_up(&registries, &reference).await);
     // Without a token, the next lookup learns it.
     *path.lock().unwrap() = "newer";
-    later(49).await;
+    advance_seconds(49).await;
     refused(look_up(&registries, &reference).await, ErrorKind::InvalidOutput, "token server: ");
-    there(look_up(&registries, &reference).await);
+    expect_digest(look_up(&registries, &reference).await);
 }
 
 #[tokio::test]
@@ -296,7 +296,7 @@ async fn registries_on_one_host_share_no_tokens() {
         &json!({"one.example": entry(json!({"dockerConfig": "docker.json"})), "two.example": entry(json!({}))}),
     );
     for host in ["one.example", "two.example", "one.example", "two.example"] {
-        there(look_up(&registries, &format!("{host}/org/app:1")).await);
+        expect_digest(look_up(&registries, &format!("{host}/org/app:1")).await);
     }
     let seen: Vec<bool> =
         token_requests(&registry).iter().map(|request| request.header("authorization").is_some()).collect();

@@ -1,4 +1,4 @@
-//! A real registry in trouble is not known, never empty.
+//! A failing registry makes an answer unknown, never empty.
 
 use std::io::Write;
 
@@ -10,39 +10,39 @@ use crate::support::{
 };
 
 #[tokio::test]
-async fn deleted_stopped_started_again_and_slow() {
+async fn a_real_registry_is_deleted_from_stopped_restarted_and_slow() {
     let mut registry = Registry::start().await;
     registry.push("front:feature-branch-1", "org/app:1").await;
     registry.push("front:feature-branch-2", "org/app:2").await;
     let proxy = Proxy::start(&registry.host).await;
     let (direct, slow) = (registries(&plain(&registry.host)), registries(&plain(&proxy.address)));
     let reference = |tag: &str| format!("{}/org/app:{tag}", registry.host);
-    let digest = there(look_up(&direct, &reference("1")).await);
+    let digest = expect_digest(look_up(&direct, &reference("1")).await);
     let delete = reqwest::Client::new().delete(registry.url(&format!("org/app/manifests/{digest}")));
     assert_eq!(delete.send().await.unwrap().status(), 202);
     assert_eq!(missing(look_up(&direct, &reference("1")).await), Missing::Tag);
-    // It does not tell a repository that it never saw from one without the tag.
+    // The registry cannot tell an unknown repository from a repository without the tag.
     assert_eq!(missing(look_up(&direct, &format!("{}/org/none:1", registry.host)).await), Missing::Tag);
 
     let second = reference("2");
-    there(look_up(&direct, &second).await);
+    expect_digest(look_up(&direct, &second).await);
     proxy.slow_down(Duration::from_millis(500));
     let patience =
         |millis| Patience { deadline: Instant::now() + Duration::from_millis(millis), max_age: Duration::ZERO };
     let through = Reference::parse(&format!("{}/org/app:2", proxy.address)).unwrap();
     let late = slow.look_up(&through, patience(200)).await;
     refused(late, ErrorKind::Timeout, &proxy.address.to_string());
-    there(slow.look_up(&through, patience(5000)).await);
+    expect_digest(slow.look_up(&through, patience(5000)).await);
 
     registry.stop().await;
     let message = refused(look_up(&direct, &second).await, ErrorKind::Unavailable, "cannot connect");
     assert!(message.contains(&registry.host), "{message}");
     registry.restart().await;
-    there(look_up(&direct, &second).await);
+    expect_digest(look_up(&direct, &second).await);
 }
 
 #[tokio::test]
-async fn a_damaged_store_is_not_an_empty_one() {
+async fn a_damaged_registry_store_is_an_error() {
     let registry = Registry::start().await;
     registry.push("front:feature-branch-1", "org/app:1").await;
     let digest = registry.inspect("org/app:1").await;
@@ -55,9 +55,9 @@ async fn a_damaged_store_is_not_an_empty_one() {
         let found = look_up(&registries, &reference).await;
         assert!(matches!(&found, Err(error) if error.kind == ErrorKind::Unavailable), "{found:?}");
     }
-    // A disk that fails: what should be a folder cannot be read.
+    // A failing disk: a folder that cannot be read.
     std::fs::write(&blob, &whole).unwrap();
-    there(look_up(&registries(&plain(&registry.host)), &reference).await);
+    expect_digest(look_up(&registries(&plain(&registry.host)), &reference).await);
     let tags = registry.repositories().join("org/app/_manifests/tags");
     std::fs::rename(&tags, tags.with_extension("away")).unwrap();
     std::fs::write(&tags, "").unwrap();
@@ -66,24 +66,24 @@ async fn a_damaged_store_is_not_an_empty_one() {
 }
 
 #[tokio::test]
-async fn a_certificate_of_ones_own_is_trusted_where_it_is_named() {
+async fn a_configured_private_certificate_is_trusted() {
     let signer = Signer::new();
     let setup = Setup { tls: Some((signer.certificate(), signer.key())), ..Setup::default() };
     let registry = Registry::start_as(setup).await;
     registry.push("front:feature-branch-1", "org/app:1").await;
     let reference = format!("{}/org/app:1", registry.host);
     let registries = |entry: Value| build(Path::new("/"), &json!({registry.host.clone(): entry})).0;
-    there(look_up(&registries(json!({"ca": signer.certificate()})), &reference).await);
+    expect_digest(look_up(&registries(json!({"ca": signer.certificate()})), &reference).await);
     let message = refused(look_up(&registries(json!({})), &reference).await, ErrorKind::Unavailable, "certificate");
     assert!(message.contains(&registry.host), "{message}");
-    // Another's is no better than none.
+    // The certificate of another CA does not help.
     let other = Signer::new();
     let found = look_up(&registries(json!({"ca": other.certificate()})), &reference).await;
     refused(found, ErrorKind::Unavailable, "certificate");
 }
 
 #[tokio::test]
-async fn a_certificate_of_ones_own_is_not_trusted_by_itself() {
+async fn a_private_certificate_is_not_trusted_by_default() {
     let signer = Signer::new();
     let setup = Setup { tls: Some((signer.certificate(), signer.key())), ..Setup::default() };
     let registry = Registry::start_as(setup).await;
