@@ -112,7 +112,7 @@ async fn a_blob_redirect_is_followed_without_the_credential() {
     let contents = read(&registries, registry.address, &digest).await.unwrap();
     assert_eq!(contents.revision.as_deref(), Some("abc"));
     assert_eq!(platforms(&contents), ["linux/amd64"]);
-    assert_eq!(before_move(&store), ["GET /store?signed=1"]);
+    assert_eq!(asked(&store), ["GET /store?signed=1"]);
     assert_eq!(store.requests()[0].header("authorization"), None);
 }
 
