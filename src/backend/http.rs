@@ -74,7 +74,7 @@ impl Http {
             client_certificate: config.client_certificate.as_ref(),
             insecure_skip_verify: config.insecure_skip_verify,
         };
-        let client = keys.line(is_plain, context.outbound, context.base, path, problems);
+        let client = keys.client(is_plain, context.outbound, context.base, path, problems);
         let api = Api::build(config, client.as_ref(), context, path, problems);
         Some(Self {
             client: client?,

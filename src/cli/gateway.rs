@@ -126,8 +126,9 @@ impl Gateway {
         let deadline = Instant::now() + TIMEOUT;
         let body = body.map(|body| body.to_string().into());
         let call = Call { method, headers, body, may_repeat: false, ..Call::get(url, MAX_ANSWER_BYTES, deadline) };
-        let line = Outbound::new(Arc::new(SystemClock)).line(ClientOptions::default()).map_err(anyhow::Error::msg)?;
-        let reply = line.fetch(call).await?;
+        let client =
+            Outbound::new(Arc::new(SystemClock)).client(ClientOptions::default()).map_err(anyhow::Error::msg)?;
+        let reply = client.fetch(call).await?;
         let answer: Value = serde_json::from_slice(&reply.body)
             .with_context(|| format!("{} answered {} without JSON", self.admin, reply.status))?;
         if !reply.status.is_success() {

@@ -97,11 +97,11 @@ impl Traces {
         let is_plain = url.as_ref().is_some_and(|url| url.scheme() == "http");
         let (ca, client_certificate) = (config.ca.as_ref(), config.client_certificate.as_ref());
         let keys = TlsKeys { ca, client_certificate, insecure_skip_verify: false };
-        let line = keys.line(is_plain, outbound, base, path, problems)?;
+        let client = keys.client(is_plain, outbound, base, path, problems)?;
         outbound.name_destination(url.as_ref());
         let (queue, spans) = mpsc::channel(ROOM);
         let tracer = Tracer::new(queue, metrics.dropped.clone(), config.sample);
-        let target = CollectorTarget { line, url: url?, headers, base: base.clone() };
+        let target = CollectorTarget { client, url: url?, headers, base: base.clone() };
         let exporter = Exporter::new(encoder?, resource(config), target, spans, metrics.clone());
         Some(Self { tracer, exporter: Mutex::new(Some(exporter)) })
     }

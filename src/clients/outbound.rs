@@ -82,7 +82,7 @@ pub struct ClientOptions {
 
 /// An HTTP client with certain options. A destination is a scheme, a host and a port.
 pub struct HttpClient {
-    terms: ClientOptions,
+    options: ClientOptions,
     clock: Arc<dyn Clock>,
     client: Transport,
     destinations: Bounded<Arc<str>, Arc<Destination>>,
@@ -128,18 +128,18 @@ impl Outbound {
         }
     }
 
-    /// The client with the options `terms`.
+    /// The client for `options`. Equal options share one client.
     ///
     /// # Errors
     /// When the certificates cannot be read. The text names the file.
-    pub fn line(&self, terms: ClientOptions) -> Result<Arc<HttpClient>, String> {
+    pub fn client(&self, options: ClientOptions) -> Result<Arc<HttpClient>, String> {
         let mut clients = self.clients.lock();
-        if let Some(line) = clients.get(&terms) {
-            return Ok(Arc::clone(line));
+        if let Some(client) = clients.get(&options) {
+            return Ok(Arc::clone(client));
         }
-        let line = Arc::new(HttpClient {
-            client: Transport::new(terms.tls.clone(), self.proxy.clone(), self.addresses.clone())?,
-            terms: terms.clone(),
+        let client = Arc::new(HttpClient {
+            client: Transport::new(options.tls.clone(), self.proxy.clone(), self.addresses.clone())?,
+            options: options.clone(),
             clock: Arc::clone(&self.clock),
             destinations: bounded_cache::new(MAX_DESTINATIONS),
             budgets: Budgets::default(),
@@ -147,8 +147,8 @@ impl Outbound {
             metrics: self.metrics.clone(),
             named: Arc::clone(&self.named),
         });
-        clients.insert(terms, Arc::clone(&line));
-        Ok(line)
+        clients.insert(options, Arc::clone(&client));
+        Ok(client)
     }
 }
 
@@ -192,7 +192,7 @@ impl HttpClient {
 
     async fn send_with_retries(&self, call: &Call, account: Arc<str>) -> Result<Reply, BackendError> {
         let origin = origin(&call.url);
-        let destination = self.destinations.get_with(Arc::clone(&origin), || Arc::new(Destination::new(&self.terms)));
+        let destination = self.destinations.get_with(Arc::clone(&origin), || Arc::new(Destination::new(&self.options)));
         let (secrets, owner) = (Secrets::of_headers(&call.headers), (origin, account));
         let took = Duration::ZERO;
         let mut state = RetryState { call, secrets, owner, destination, pass: None, attempts: 0, took };
@@ -225,7 +225,7 @@ impl HttpClient {
         let destination = Arc::clone(&state.destination);
         // Checked before the wait, which would be in vain, and again after it.
         self.check(state)?;
-        let _turn = destination.turn(state.call.deadline).await?;
+        let _permit = destination.acquire(state.call.deadline).await?;
         self.check(state)?;
         if state.pass.is_none() {
             state.pass = Some(destination.breaker.enter(self.clock.now())?);
@@ -310,6 +310,6 @@ impl fmt::Debug for Outbound {
 
 impl fmt::Debug for HttpClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Line").field("terms", &self.terms).finish_non_exhaustive()
+        f.debug_struct("HttpClient").field("options", &self.options).finish_non_exhaustive()
     }
 }

@@ -26,7 +26,7 @@ use crate::support::{
 /// An HTTP client with the options `terms`, and its clock.
 fn line(terms: ClientOptions) -> (Arc<HttpClient>, Arc<TestClock>) {
     let clock = TestClock::standing();
-    let line = Outbound::new(Arc::clone(&clock) as _).line(terms).unwrap();
+    let line = Outbound::new(Arc::clone(&clock) as _).client(terms).unwrap();
     (line, clock)
 }
 

@@ -38,7 +38,7 @@ pub(crate) struct Published {
     discovered: Option<String>,
     token: Option<SecretRef>,
     base: BaseDir,
-    line: Arc<HttpClient>,
+    client: Arc<HttpClient>,
 }
 
 /// The fields of a discovery document that are used.
@@ -71,13 +71,13 @@ impl Published {
         }
         let keys = TlsKeys { ca: config.ca.as_ref(), ..TlsKeys::default() };
         let is_plain = url.as_ref().is_some_and(|url| url.scheme() == "http");
-        let line = keys.line(is_plain, means.outbound, means.base, path, problems);
+        let client = keys.client(is_plain, means.outbound, means.base, path, problems);
         Some(Self {
             url: url?,
             discovered: config.url.is_none().then(|| issuer.to_owned()),
             token: config.token.clone(),
             base: means.base.clone(),
-            line: line?,
+            client: client?,
         })
     }
 
@@ -107,7 +107,7 @@ impl Published {
         }
         let call = Call { headers, revalidate: true, ..Call::get(url.clone(), MAX_REPLY_BYTES, deadline) };
         let shown = call.to_string();
-        let reply = self.line.fetch(call).await?;
+        let reply = self.client.fetch(call).await?;
         let is_whole = if reply.status.as_u16() == 200 { reply.check_json() } else { Err(reply.refusal()) };
         let found = is_whole.and_then(|()| read(&reply).map_err(BackendError::invalid_output));
         found.map_err(|error| error.within(shown))

@@ -43,7 +43,7 @@ pub(crate) struct ReviewApi {
     token: SecretRef,
     base: BaseDir,
     /// The client for unknown tokens.
-    line: Arc<HttpClient>,
+    client: Arc<HttpClient>,
     /// The client for known tokens.
     reserved: Arc<HttpClient>,
     /// The accepted audiences.
@@ -74,22 +74,22 @@ impl ReviewApi {
         let tls = keys.build(is_plain, means.base, path, problems);
         let at = tls.at(path);
         // Clients with different options share neither connections nor breakers.
-        let line = |concurrency| {
-            means.outbound.line(ClientOptions { tls: tls.clone(), concurrency, ..ClientOptions::default() })
+        let client = |concurrency| {
+            means.outbound.client(ClientOptions { tls: tls.clone(), concurrency, ..ClientOptions::default() })
         };
-        let lines = line(MAX_REVIEWS).and_then(|unknown| Ok((unknown, line(MAX_REVIEWS_OF_KNOWN)?)));
-        let lines = problems.note(&at, lines);
+        let clients = client(MAX_REVIEWS).and_then(|unknown| Ok((unknown, client(MAX_REVIEWS_OF_KNOWN)?)));
+        let clients = problems.note(&at, clients);
         let mut url = api?;
         means.outbound.name_destination(Some(&url));
         if let Ok(mut segments) = url.path_segments_mut() {
             segments.pop_if_empty().extend(["apis", "authentication.k8s.io", "v1", "tokenreviews"]);
         }
-        let (line, reserved) = lines?;
+        let (client, reserved) = clients?;
         Some(Self {
             url,
             token: config.token.clone(),
             base: means.base.clone(),
-            line,
+            client,
             reserved,
             audiences: config.audiences.clone(),
             metrics: means.metrics.callers.reviews(),
@@ -144,11 +144,11 @@ impl ReviewApi {
         let call =
             Call { method: Method::POST, headers, body, ..Call::get(self.url.clone(), MAX_REPLY_BYTES, deadline) };
         let shown = call.to_string();
-        let line = match about {
-            About::Stranger(_) => &self.line,
+        let client = match about {
+            About::Stranger(_) => &self.client,
             About::KnownToken => &self.reserved,
         };
-        let mut reply = line.fetch(call).await?;
+        let mut reply = client.fetch(call).await?;
         reply.secrets.push(token.clone());
         let said = check(&reply)
             .and_then(|()| ReviewAnswer::read(&reply.body, &self.audiences).map_err(BackendError::invalid_output));

@@ -56,7 +56,7 @@ pub(crate) struct Encoder {
 #[derive(Debug)]
 pub(crate) struct CollectorTarget {
     /// The HTTP client.
-    pub(crate) line: Arc<HttpClient>,
+    pub(crate) client: Arc<HttpClient>,
     /// The endpoint.
     pub(crate) url: Url,
     /// Further headers for the collector.
@@ -161,11 +161,11 @@ impl Exporter {
 
     /// Sends `body` once. Returns how many of its spans the collector refused.
     async fn send(&self, body: Bytes) -> Result<u64, BackendError> {
-        let CollectorTarget { line, url, .. } = &self.target;
+        let CollectorTarget { client, url, .. } = &self.target;
         let (method, headers, deadline) = (Method::POST, self.headers()?, Instant::now() + PATIENCE);
         let call =
             Call { method, headers, body: Some(body), may_repeat: false, ..Call::get(url.clone(), LARGEST, deadline) };
-        let reply = line.fetch(call).await?;
+        let reply = client.fetch(call).await?;
         if reply.status.is_success() {
             return Ok((self.encoder.refused)(&reply.body));
         }

@@ -101,13 +101,13 @@ impl RegistryConfig {
         if let Some(file) = &file {
             self.check_docker_config(file, name, &path.key("dockerConfig"), problems);
         }
-        let line = problems.note(&tls.at(path), outbound.line(self.terms(name, tls.clone())))?;
+        let client = problems.note(&tls.at(path), outbound.client(self.terms(name, tls.clone())))?;
         let url = format!("{}://{at}/", if self.plain_http { "http" } else { "https" });
         let url = problems.note(&path.key("endpoint"), Url::parse(&url))?;
         outbound.name_destination(Some(&url));
         let rules = RegistryRules { confirm_404: self.confirm404, denied_means_missing: self.denied_means_missing };
         let credentials = Credentials::new(file, self.credential_helpers.clone());
-        Some(Registry::new(name.to_owned(), url, line, credentials, rules))
+        Some(Registry::new(name.to_owned(), url, client, credentials, rules))
     }
 
     /// The client options for the registry called `name`.

@@ -55,7 +55,7 @@ pub(super) struct Registry {
     /// What its answers mean.
     pub(crate) rules: RegistryRules,
     base: Url,
-    line: Arc<HttpClient>,
+    client: Arc<HttpClient>,
     credentials: Credentials,
     /// The challenge for each scope, since its first 401.
     challenges: Bounded<String, Challenge>,
@@ -91,12 +91,12 @@ impl Registry {
     pub(crate) fn new(
         name: String,
         base: Url,
-        line: Arc<HttpClient>,
+        client: Arc<HttpClient>,
         credentials: Credentials,
         rules: RegistryRules,
     ) -> Self {
         let challenges = bounded_cache::new(MAX_CHALLENGES);
-        Self { name, rules, base, line, credentials, challenges, tokens: RegistryTokens::default() }
+        Self { name, rules, base, client, credentials, challenges, tokens: RegistryTokens::default() }
     }
 
     /// Sends a request, and buys a token if the registry wants one. A remembered credential or token that is refused is renewed
@@ -167,7 +167,7 @@ impl Registry {
             check_link(&to, &self.base).map_err(|why| wrong(&format!("its URL {why}")))?;
             from = to.clone();
             let account = Some(Arc::from("anonymous"));
-            reply = self.line.fetch(Call { account, ..Call::get(to, MAX_REPLY_BYTES, deadline) }).await?;
+            reply = self.client.fetch(Call { account, ..Call::get(to, MAX_REPLY_BYTES, deadline) }).await?;
         }
         if reply.status.as_u16() == 200 { Ok(reply) } else { Err(reply.refusal()) }
     }
@@ -175,7 +175,7 @@ impl Registry {
     /// Whether little is left of the registry's rate limit.
     pub(crate) async fn is_low(&self, repository: &str) -> bool {
         let credential = self.credentials.find(&self.name, repository, false).await.ok().flatten();
-        self.line.is_low(&self.base, &self.account(credential.as_ref()))
+        self.client.is_low(&self.base, &self.account(credential.as_ref()))
     }
 
     /// The URL of a request.
@@ -205,7 +205,7 @@ impl Registry {
         headers.extend(pass.map(|pass| (header::AUTHORIZATION, pass.authorization.clone())));
         let (method, account) = (question.method.clone(), Some(self.account(credential)));
         let url = self.url(question)?;
-        self.line.fetch(Call { method, headers, account, ..Call::get(url, MAX_REPLY_BYTES, deadline) }).await
+        self.client.fetch(Call { method, headers, account, ..Call::get(url, MAX_REPLY_BYTES, deadline) }).await
     }
 
     /// The header for `challenge`. If `credential` is refused, its source is read again, and the new credential replaces it.
@@ -244,7 +244,7 @@ impl Registry {
             })?;
             return Ok(TokenPass { authorization: sensitive(basic.expose())?, was_kept: false });
         };
-        self.tokens.get(purpose, credential.cloned(), &self.line, deadline).await
+        self.tokens.get(purpose, credential.cloned(), &self.client, deadline).await
     }
 
     /// The token to buy. `None` where no token is wanted.

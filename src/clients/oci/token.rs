@@ -101,7 +101,7 @@ impl RegistryTokens {
         &self,
         purpose: Purpose,
         credential: Option<RegistryCredential>,
-        line: &Arc<HttpClient>,
+        client: &Arc<HttpClient>,
         deadline: Instant,
     ) -> Result<TokenPass, BackendError> {
         let key = purpose.key(credential.as_ref());
@@ -110,10 +110,10 @@ impl RegistryTokens {
             return Ok(TokenPass { authorization, was_kept: true });
         }
         let fetch = || {
-            let (line, keep) = (Arc::clone(line), Arc::clone(&self.kept));
+            let (client, keep) = (Arc::clone(client), Arc::clone(&self.kept));
             let (purpose, credential) = (purpose.clone(), credential.clone());
             let work = move |seat: FlightGuard<_, _, _>| async move {
-                let bought = buy(&purpose, credential.as_ref(), &line, deadline).await;
+                let bought = buy(&purpose, credential.as_ref(), &client, deadline).await;
                 let bought = bought.map_err(|error| error.within("token server"));
                 seat.land(|_| {
                     let (authorization, lasts) = bought?;
@@ -149,7 +149,7 @@ fn kept(kept: &Mutex<HashMap<TokenKey, Token>>, key: &TokenKey) -> Option<Header
 async fn buy(
     purpose: &Purpose,
     credential: Option<&RegistryCredential>,
-    line: &HttpClient,
+    client: &HttpClient,
     deadline: Instant,
 ) -> Result<(HeaderValue, Duration), BackendError> {
     let call = Call::get(purpose.realm.clone(), MAX_REPLY_BYTES, deadline);
@@ -177,7 +177,7 @@ async fn buy(
             call
         }
     };
-    let mut reply = line.fetch(call).await?;
+    let mut reply = client.fetch(call).await?;
     if let Some(secret) = secret {
         reply.secrets.push(secret);
     }

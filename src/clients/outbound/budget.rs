@@ -35,7 +35,7 @@ pub(crate) struct Budgets(Bounded<Owner, Budget>);
 
 #[derive(Debug, Clone, Default)]
 struct Budget {
-    told: Option<(AccountLimit, Timestamp)>,
+    rate_limit: Option<(AccountLimit, Timestamp)>,
     pause: Option<Pause>,
 }
 
@@ -81,16 +81,16 @@ impl Budgets {
 
     /// Learns from `reply`, which `owner` received at `now`. Sets `reply.rest` to the pause that the answer asks for.
     pub(crate) fn learn(&self, owner: &Owner, reply: &mut Reply, now: Timestamp) {
-        let told = AccountLimit::read(&reply.headers, now);
-        reply.rest = rest(reply.status, told, retry::retry_after(&reply.headers, now));
-        let pause = pause(reply.status, told, reply.rest, now);
-        if pause.is_none() && told.remaining.is_none() {
+        let rate_limit = AccountLimit::read(&reply.headers, now);
+        reply.rest = rest(reply.status, rate_limit, retry::retry_after(&reply.headers, now));
+        let pause = pause(reply.status, rate_limit, reply.rest, now);
+        if pause.is_none() && rate_limit.remaining.is_none() {
             return;
         }
         self.0.entry_by_ref(owner).and_compute_with(|known| {
             let mut budget = known.map(moka::Entry::into_value).unwrap_or_default();
-            if told.remaining.is_some() {
-                budget.told = Some((told, now));
+            if rate_limit.remaining.is_some() {
+                budget.rate_limit = Some((rate_limit, now));
             }
             let until = |pause: &Pause| pause.left(now).unwrap_or_default();
             // The answer to an earlier request does not shorten a pause.
@@ -106,10 +106,11 @@ impl Budgets {
     /// Whether `owner` has less than a tenth of its limit left, by the last answer that named the limit. An outdated answer does not
     /// count.
     pub(crate) fn is_low(&self, owner: &Owner, now: Timestamp) -> bool {
-        let Some((told, then)) = self.0.get(owner).and_then(|budget| budget.told) else { return false };
-        let holds_for = told.reset.or(told.window).unwrap_or(KNOWN_FOR);
+        let Some((rate_limit, then)) = self.0.get(owner).and_then(|budget| budget.rate_limit) else { return false };
+        let holds_for = rate_limit.reset.or(rate_limit.window).unwrap_or(KNOWN_FOR);
         let holds = now.since(then).is_some_and(|age| age < holds_for);
-        holds && matches!((told.limit, told.remaining), (Some(limit), Some(left)) if left.saturating_mul(10) < limit)
+        holds
+            && matches!((rate_limit.limit, rate_limit.remaining), (Some(limit), Some(left)) if left.saturating_mul(10) < limit)
     }
 }
 
@@ -142,8 +143,8 @@ const WITHOUT_X: Names = Names {
 
 impl AccountLimit {
     fn read(headers: &HeaderMap, now: Timestamp) -> Self {
-        let told = Self::read_as(headers, &WITH_X, now);
-        if told.remaining.is_some() { told } else { Self::read_as(headers, &WITHOUT_X, now) }
+        let rate_limit = Self::read_as(headers, &WITH_X, now);
+        if rate_limit.remaining.is_some() { rate_limit } else { Self::read_as(headers, &WITHOUT_X, now) }
     }
 
     fn read_as(headers: &HeaderMap, names: &Names, now: Timestamp) -> Self {
@@ -173,25 +174,26 @@ impl AccountLimit {
 }
 
 /// The pause that an answer asks for.
-fn rest(status: StatusCode, told: AccountLimit, retry_after: Option<Duration>) -> Option<Duration> {
+fn rest(status: StatusCode, rate_limit: AccountLimit, retry_after: Option<Duration>) -> Option<Duration> {
     let refuses = matches!(status, StatusCode::FORBIDDEN | StatusCode::TOO_MANY_REQUESTS);
-    let rest = retry_after.or_else(|| (refuses && told.is_used_up()).then(|| told.reset.unwrap_or(UNNAMED)));
+    let rest =
+        retry_after.or_else(|| (refuses && rate_limit.is_used_up()).then(|| rate_limit.reset.unwrap_or(UNNAMED)));
     rest.map(|rest| rest.min(retry::LONGEST_REST))
 }
 
 /// The pause for the account that received the answer.
-fn pause(status: StatusCode, told: AccountLimit, rest: Option<Duration>, now: Timestamp) -> Option<Pause> {
+fn pause(status: StatusCode, rate_limit: AccountLimit, rest: Option<Duration>, now: Timestamp) -> Option<Pause> {
     let used_up = || {
-        let limit = told.limit.map(|limit| format!(" of {limit} requests")).unwrap_or_default();
+        let limit = rate_limit.limit.map(|limit| format!(" of {limit} requests")).unwrap_or_default();
         format!("the account's budget{limit} is used up")
     };
     let (lasts, why) = match status {
-        StatusCode::FORBIDDEN if told.is_used_up() => (rest?, used_up()),
+        StatusCode::FORBIDDEN if rate_limit.is_used_up() => (rest?, used_up()),
         StatusCode::FORBIDDEN => (rest?, format!("it asked for a pause with {status}")),
         StatusCode::TOO_MANY_REQUESTS => {
-            (rest.or(told.reset).unwrap_or(UNNAMED), format!("it asked for a pause with {status}"))
+            (rest.or(rate_limit.reset).unwrap_or(UNNAMED), format!("it asked for a pause with {status}"))
         }
-        _ if told.is_used_up() => (told.reset?, used_up()),
+        _ if rate_limit.is_used_up() => (rate_limit.reset?, used_up()),
         _ => return None,
     };
     let lasts = lasts.min(retry::LONGEST_REST);
@@ -253,11 +255,11 @@ mod tests {
         ] {
             let budgets = Budgets::default();
             budgets.learn(&owner("a"), &mut reply(status, headers), NOW);
-            let told = budgets.check(&owner("a"), NOW).map_err(|error| error.kind);
+            let found = budgets.check(&owner("a"), NOW).map_err(|error| error.kind);
             let expected = seconds.map_or(Ok(()), |seconds| {
                 Err(ErrorKind::Throttled { retry_after: Some(Duration::from_secs(seconds)) })
             });
-            assert_eq!(told, expected, "{status} {headers:?}");
+            assert_eq!(found, expected, "{status} {headers:?}");
             assert!(budgets.check(&owner("b"), NOW).is_ok(), "another account");
             assert!(budgets.check(&owner("a"), later(3600)).is_ok(), "it ends");
             assert!(budgets.check(&owner("a"), Timestamp(NOW.0 - 1)).is_ok(), "the clock jumped");

@@ -112,7 +112,7 @@ impl ProxyConfig {
 impl TlsKeys<'_> {
     /// The client with these TLS options, and otherwise with the defaults. Problems of the files are noted at their key
     /// below `path`.
-    pub(crate) fn line(
+    pub(crate) fn client(
         self,
         is_plain: bool,
         outbound: &Outbound,
@@ -122,7 +122,7 @@ impl TlsKeys<'_> {
     ) -> Option<Arc<HttpClient>> {
         let tls = self.build(is_plain, base, path, problems);
         let at = tls.at(path);
-        problems.note(&at, outbound.line(ClientOptions { tls, ..ClientOptions::default() }))
+        problems.note(&at, outbound.client(ClientOptions { tls, ..ClientOptions::default() }))
     }
 
     /// The TLS options with resolved paths. Notes options without effect and dangerous ones below `path`.

@@ -46,10 +46,10 @@ struct Rate {
 pub(crate) type RequestPermit<'a> = SemaphorePermit<'a>;
 
 impl Destination {
-    /// A destination that is reached with `terms`.
-    pub(crate) fn new(terms: &ClientOptions) -> Self {
-        let most = terms.concurrency.clamp(1, Semaphore::MAX_PERMITS);
-        let rate = terms.rate.map(|most| Rate {
+    /// A new destination, with the limits in `options`.
+    pub(crate) fn new(options: &ClientOptions) -> Self {
+        let most = options.concurrency.clamp(1, Semaphore::MAX_PERMITS);
+        let rate = options.rate.map(|most| Rate {
             most,
             limiter: DefaultDirectRateLimiter::direct(Quota::per_second(most)),
             queue: Mutex::default(),
@@ -62,21 +62,21 @@ impl Destination {
     ///
     /// # Errors
     /// When no request may begin before `deadline`.
-    pub(crate) async fn turn(&self, deadline: Instant) -> Result<RequestPermit<'_>, BackendError> {
+    pub(crate) async fn acquire(&self, deadline: Instant) -> Result<RequestPermit<'_>, BackendError> {
         let full = || {
             let (most, s) = (self.most, if self.most == 1 { "" } else { "s" });
             BackendError::timeout(format!("no turn in time: {most} request{s} to it were under way until the deadline"))
         };
         let permit = timeout_at(deadline, self.permits.acquire()).await.map_err(|_| full())?.map_err(|_| full())?;
         if let Some(rate) = &self.rate {
-            rate.turn(deadline).await?;
+            rate.acquire(deadline).await?;
         }
         Ok(permit)
     }
 }
 
 impl Rate {
-    async fn turn(&self, deadline: Instant) -> Result<(), BackendError> {
+    async fn acquire(&self, deadline: Instant) -> Result<(), BackendError> {
         let late = || {
             BackendError::timeout(format!("no turn in time: more than {} requests per second were waiting", self.most))
         };

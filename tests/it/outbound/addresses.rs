@@ -26,7 +26,7 @@ fn turning(turns: &[&[Ipv4Addr]], allowed: &[&str]) -> Arc<HttpClient> {
     let turns = turns.iter().map(|turn| turn.iter().copied().map(IpAddr::from).collect()).collect();
     let allowed: Vec<_> = allowed.iter().map(|net| net.parse().unwrap()).collect();
     let outbound = Outbound::new(TestClock::standing()).reaching(Arc::new(Turning(Mutex::new(turns))), &allowed, None);
-    outbound.line(ClientOptions::default()).unwrap()
+    outbound.client(ClientOptions::default()).unwrap()
 }
 
 /// Asks the name at the port of `upstream`.

@@ -10,7 +10,7 @@ use crate::support::{TestApp, authority::Ca};
 /// An HTTP client with the options `terms` and metrics.
 fn counted(terms: ClientOptions) -> (Arc<HttpClient>, Metrics) {
     let (metrics, clock) = (Metrics::new().unwrap(), TestClock::standing());
-    let line = Outbound::new(clock).counted(metrics.outbound.clone()).line(terms).unwrap();
+    let line = Outbound::new(clock).counted(metrics.outbound.clone()).client(terms).unwrap();
     (line, metrics)
 }
 

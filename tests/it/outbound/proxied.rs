@@ -53,7 +53,7 @@ fn through(config: &Value, folder: &std::path::Path, terms: ClientOptions) -> Ar
     let (allowed, proxy) = config.build(&BaseDir::new(folder), &Path::root(), &mut problems);
     assert!(problems.into_vec().is_empty());
     let outbound = Outbound::new(TestClock::standing()).reaching(Arc::new(SystemNames), &allowed, proxy);
-    outbound.line(terms).unwrap()
+    outbound.client(terms).unwrap()
 }
 
 fn call(url: &str) -> Call {

@@ -39,7 +39,7 @@ impl ForgeApi {
     ) -> Option<Self> {
         let base = problems.note(&path.key("api"), base_url(api));
         let keys = TlsKeys { ca, ..TlsKeys::default() };
-        let client = keys.line(api.starts_with("http://"), context.outbound, context.base, path, problems);
+        let client = keys.client(api.starts_with("http://"), context.outbound, context.base, path, problems);
         let base = base?;
         context.outbound.name_destination(Some(&base));
         Some(Self { base, client: client? })

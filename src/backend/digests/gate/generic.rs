@@ -144,7 +144,7 @@ impl Generic {
             client_certificate: config.client_certificate.as_ref(),
             insecure_skip_verify: config.insecure_skip_verify,
         };
-        let client = keys.line(config.url.starts_with("http://"), context.outbound, context.base, path, problems);
+        let client = keys.client(config.url.starts_with("http://"), context.outbound, context.base, path, problems);
         let sha = match sha {
             Some(sha) => Some(sha?),
             None => None,
