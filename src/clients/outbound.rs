@@ -289,9 +289,11 @@ fn end_of(outcome: &Outcome) -> End {
             reply.rest.map_or_else(|| End::Failed(why.clone()), |rest| End::Asked(why.clone(), rest))
         }
         Ok(_) => End::Well,
-        Err(failure) => match failure.how {
-            FailureKind::Connect | FailureKind::Untrusted | FailureKind::Timeout => End::Failed(failure.what.clone()),
-            FailureKind::Broken | FailureKind::Refused => End::Unclear(failure.what.clone()),
+        Err(failure) => match failure.kind {
+            FailureKind::Connect | FailureKind::Untrusted | FailureKind::Timeout => {
+                End::Failed(failure.message.clone())
+            }
+            FailureKind::Broken | FailureKind::Refused => End::Unclear(failure.message.clone()),
             FailureKind::TooLarge => End::Well,
         },
     }

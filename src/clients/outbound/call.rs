@@ -24,7 +24,7 @@ pub struct Call {
     /// The body, if there is one.
     pub body: Option<Bytes>,
     /// The largest body that is accepted, in bytes.
-    pub most: usize,
+    pub max_bytes: usize,
     /// When the complete answer must have arrived.
     pub deadline: Instant,
     /// The account for rate limits that a destination sets per credential. Without it, a hash of the sensitive headers is the account.
@@ -40,13 +40,13 @@ pub struct Call {
 impl Call {
     /// A `GET` of `url` without headers.
     #[must_use]
-    pub fn get(url: Url, most: usize, deadline: Instant) -> Self {
+    pub fn get(url: Url, max_bytes: usize, deadline: Instant) -> Self {
         Self {
             method: Method::GET,
             url,
             headers: HeaderMap::new(),
             body: None,
-            most,
+            max_bytes,
             deadline,
             account: None,
             revalidate: false,

@@ -55,9 +55,9 @@ struct Made {
 #[derive(Debug)]
 pub(crate) struct ExchangeFailure {
     /// The kind of failure.
-    pub(crate) how: FailureKind,
+    pub(crate) kind: FailureKind,
     /// What happened, without the destination.
-    pub(crate) what: String,
+    pub(crate) message: String,
 }
 
 /// The kinds of failures.
@@ -202,27 +202,30 @@ impl Transport {
         }
         *request.body_mut() = call.body.clone().map(reqwest::Body::from);
         let sent = timeout_at(head_by, client.execute(request)).await.map_err(|_| {
-            let what = if head_by == call.deadline {
+            let message = if head_by == call.deadline {
                 "no whole answer in time".to_owned()
             } else {
                 format!("no answer began within {} s", HEAD_TIMEOUT.as_secs())
             };
-            ExchangeFailure { how: FailureKind::Timeout, what }
+            ExchangeFailure { kind: FailureKind::Timeout, message }
         })?;
         let mut response = sent.map_err(|error| self.failure(&error))?;
         let (status, headers) = (response.status(), std::mem::take(response.headers_mut()));
         // A growing buffer doubles, so up to half may stay empty. Memory pages that are never written cost nothing.
         let announced = response.content_length().and_then(|length| usize::try_from(length).ok()).unwrap_or_default();
-        let mut body = BytesMut::with_capacity(announced.min(call.most));
+        let mut body = BytesMut::with_capacity(announced.min(call.max_bytes));
         loop {
             let chunk = timeout_at(call.deadline, response.chunk())
                 .await
-                .map_err(|_| ExchangeFailure { how: FailureKind::Timeout, what: "no whole answer in time".to_owned() })?
+                .map_err(|_| ExchangeFailure {
+                    kind: FailureKind::Timeout,
+                    message: "no whole answer in time".to_owned(),
+                })?
                 .map_err(|error| self.failure(&error))?;
             let Some(chunk) = chunk else { break };
-            if body.len() + chunk.len() > call.most {
-                let what = format!("the answer is larger than {} bytes", call.most);
-                return Err(ExchangeFailure { how: FailureKind::TooLarge, what });
+            if body.len() + chunk.len() > call.max_bytes {
+                let message = format!("the answer is larger than {} bytes", call.max_bytes);
+                return Err(ExchangeFailure { kind: FailureKind::TooLarge, message });
             }
             body.extend_from_slice(&chunk);
         }
@@ -232,20 +235,20 @@ impl Transport {
     fn failure(&self, error: &reqwest::Error) -> ExchangeFailure {
         let why = cause(error);
         if error.is_timeout() {
-            return ExchangeFailure { how: FailureKind::Timeout, what: format!("timed out: {why}") };
+            return ExchangeFailure { kind: FailureKind::Timeout, message: format!("timed out: {why}") };
         }
         if let Some(refused) = find::<RefusedAddress>(error) {
-            return ExchangeFailure { how: FailureKind::Refused, what: refused.to_string() };
+            return ExchangeFailure { kind: FailureKind::Refused, message: refused.to_string() };
         }
         if matches!(find(error), Some(rustls::Error::InvalidCertificate(_))) {
             let advice = match &self.tls.ca {
                 Some(file) => format!("neither the system nor the CA file {} vouches for it", file.display()),
                 None => "if a private CA signed it, name that CA's file as `ca`".to_owned(),
             };
-            let what = format!("cannot connect: its certificate is not trusted ({why}); {advice}");
-            return ExchangeFailure { how: FailureKind::Untrusted, what };
+            let message = format!("cannot connect: its certificate is not trusted ({why}); {advice}");
+            return ExchangeFailure { kind: FailureKind::Untrusted, message };
         }
-        let (how, what) = if error.is_connect() {
+        let (kind, message) = if error.is_connect() {
             (FailureKind::Connect, "cannot connect")
         } else if error.is_body() || error.is_decode() {
             (FailureKind::Broken, "the answer broke off")
@@ -253,7 +256,7 @@ impl Transport {
             (FailureKind::Broken, "the request failed")
         };
         let through = match &self.proxy {
-            Some(proxy) if how == FailureKind::Connect => {
+            Some(proxy) if kind == FailureKind::Connect => {
                 format!(
                     " (all but what `outbound.proxy.except` names goes through the proxy {})",
                     proxy.url.origin().ascii_serialization()
@@ -261,20 +264,20 @@ impl Transport {
             }
             _ => String::new(),
         };
-        ExchangeFailure { how, what: format!("{what}: {why}{through}") }
+        ExchangeFailure { kind, message: format!("{message}: {why}{through}") }
     }
 }
 
 impl ExchangeFailure {
     /// The error for the caller. The message has no number of attempts, so the same cause always has the same message.
     pub(crate) fn into_error(self) -> BackendError {
-        let kind = match self.how {
+        let kind = match self.kind {
             FailureKind::Connect | FailureKind::Untrusted | FailureKind::Broken => ErrorKind::Unavailable,
             FailureKind::Timeout => ErrorKind::Timeout,
             FailureKind::Refused => ErrorKind::Denied,
             FailureKind::TooLarge => ErrorKind::InvalidOutput,
         };
-        BackendError::new(kind, self.what)
+        BackendError::new(kind, self.message)
     }
 }
 

@@ -53,7 +53,7 @@ enum Validator {
 /// A conditional request, and the answer that is kept for it.
 #[derive(Debug)]
 pub(crate) struct ConditionalRequest {
-    question: RequestKey,
+    key: RequestKey,
     answer: Option<Arc<Answer>>,
 }
 
@@ -76,22 +76,22 @@ impl ConditionalCache {
         if !call.revalidate || call.method != Method::GET || has_own {
             return None;
         }
-        let question = question(call, account);
-        let answer = bounded_cache::get_rare(&self.0, &question).filter(|answer| answer.body.len() <= call.most);
+        let key = request_key(call, account);
+        let answer = bounded_cache::get_rare(&self.0, &key).filter(|answer| answer.body.len() <= call.max_bytes);
         match answer.as_ref().map(|answer| &answer.validator) {
             Some(Validator::Tag(tag)) => _ = call.headers.insert(header::IF_NONE_MATCH, tag.clone()),
             Some(Validator::Date(date)) => _ = call.headers.insert(header::IF_MODIFIED_SINCE, date.clone()),
             None => {}
         }
-        Some(ConditionalRequest { question, answer })
+        Some(ConditionalRequest { key, answer })
     }
 
     /// Keeps `reply`. A 304 is replaced by the kept answer.
     ///
     /// # Errors
     /// When a 304 is about another version than the kept answer.
-    pub(crate) fn settle(&self, asked: &ConditionalRequest, mut reply: Reply) -> Result<Reply, BackendError> {
-        if let (StatusCode::NOT_MODIFIED, Some(answer)) = (reply.status, &asked.answer) {
+    pub(crate) fn settle(&self, request: &ConditionalRequest, mut reply: Reply) -> Result<Reply, BackendError> {
+        if let (StatusCode::NOT_MODIFIED, Some(answer)) = (reply.status, &request.answer) {
             let is_other = match &answer.validator {
                 Validator::Tag(known) => {
                     reply.headers.get(header::ETAG).is_some_and(|tag| opaque(tag) != opaque(known))
@@ -100,7 +100,7 @@ impl ConditionalCache {
                 Validator::Date(known) => reply.headers.get(header::LAST_MODIFIED).is_some_and(|date| date != known),
             };
             if is_other {
-                self.0.invalidate(&asked.question);
+                self.0.invalidate(&request.key);
                 return Err(BackendError::invalid_output(
                     "304 Not Modified, but for another version than the one asked for",
                 ));
@@ -123,9 +123,9 @@ impl ConditionalCache {
             match validator(&reply.headers).filter(|_| may_be_kept(&reply.headers)) {
                 Some(validator) => {
                     let (headers, body) = (reply.headers.clone(), reply.body.clone());
-                    self.0.insert(asked.question, Arc::new(Answer { validator, headers, body }));
+                    self.0.insert(request.key, Arc::new(Answer { validator, headers, body }));
                 }
-                None if asked.answer.is_some() => self.0.invalidate(&asked.question),
+                None if request.answer.is_some() => self.0.invalidate(&request.key),
                 None => {}
             }
         }
@@ -133,7 +133,7 @@ impl ConditionalCache {
     }
 }
 
-fn question(call: &Call, account: &str) -> RequestKey {
+fn request_key(call: &Call, account: &str) -> RequestKey {
     let mut hash = Sha256::new();
     // A new token of the same account gets the same answers. Other secrets may change the answer.
     let headers = call.headers.iter().filter(|(name, _)| *name != header::AUTHORIZATION);

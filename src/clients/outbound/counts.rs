@@ -13,7 +13,7 @@ pub(crate) fn sent(outcome: &Outcome) -> &'static str {
         Ok(reply) if is_failure(reply.status) => "failed",
         Ok(reply) if reply.status.is_client_error() => "refused",
         Ok(_) => "ok",
-        Err(failure) => match failure.how {
+        Err(failure) => match failure.kind {
             FailureKind::Connect => "connect",
             FailureKind::Refused => "forbidden",
             FailureKind::Untrusted => "untrusted",

@@ -30,13 +30,13 @@ pub(crate) struct Destination {
     /// The budget for retries. If many requests fail at once, a retry of each would only add load.
     pub(crate) retries: TpsBudget,
     permits: Semaphore,
-    most: usize,
+    concurrency: usize,
     rate: Option<Rate>,
 }
 
 #[derive(Debug)]
 struct Rate {
-    most: NonZeroU32,
+    per_second: NonZeroU32,
     limiter: DefaultDirectRateLimiter,
     /// Locked by the next request in the queue, so that requests begin in the order in which they came.
     queue: Mutex<()>,
@@ -48,14 +48,14 @@ pub(crate) type RequestPermit<'a> = SemaphorePermit<'a>;
 impl Destination {
     /// A new destination, with the limits in `options`.
     pub(crate) fn new(options: &ClientOptions) -> Self {
-        let most = options.concurrency.clamp(1, Semaphore::MAX_PERMITS);
-        let rate = options.rate.map(|most| Rate {
-            most,
-            limiter: DefaultDirectRateLimiter::direct(Quota::per_second(most)),
+        let concurrency = options.concurrency.clamp(1, Semaphore::MAX_PERMITS);
+        let rate = options.rate.map(|per_second| Rate {
+            per_second,
+            limiter: DefaultDirectRateLimiter::direct(Quota::per_second(per_second)),
             queue: Mutex::default(),
         });
         let retries = TpsBudget::new(RETRY_WINDOW, MIN_RETRIES, RETRY_SHARE);
-        Self { breaker: Arc::default(), retries, permits: Semaphore::new(most), most, rate }
+        Self { breaker: Arc::default(), retries, permits: Semaphore::new(concurrency), concurrency, rate }
     }
 
     /// Waits until a request may begin.
@@ -64,7 +64,7 @@ impl Destination {
     /// When no request may begin before `deadline`.
     pub(crate) async fn acquire(&self, deadline: Instant) -> Result<RequestPermit<'_>, BackendError> {
         let full = || {
-            let (most, s) = (self.most, if self.most == 1 { "" } else { "s" });
+            let (most, s) = (self.concurrency, if self.concurrency == 1 { "" } else { "s" });
             BackendError::timeout(format!("no turn in time: {most} request{s} to it were under way until the deadline"))
         };
         let permit = timeout_at(deadline, self.permits.acquire()).await.map_err(|_| full())?.map_err(|_| full())?;
@@ -78,7 +78,10 @@ impl Destination {
 impl Rate {
     async fn acquire(&self, deadline: Instant) -> Result<(), BackendError> {
         let late = || {
-            BackendError::timeout(format!("no turn in time: more than {} requests per second were waiting", self.most))
+            BackendError::timeout(format!(
+                "no turn in time: more than {} requests per second were waiting",
+                self.per_second
+            ))
         };
         let _first = timeout_at(deadline, self.queue.lock()).await.map_err(|_| late())?;
         loop {

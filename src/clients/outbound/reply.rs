@@ -17,7 +17,7 @@ pub struct Reply {
     pub status: StatusCode,
     /// The headers.
     pub headers: HeaderMap,
-    /// The complete body, at most `Call::most` bytes.
+    /// The complete body, at most `Call::max_bytes` bytes.
     pub body: Bytes,
     /// The secrets of the call's headers, which no message about this answer may repeat.
     pub secrets: Secrets,
@@ -28,10 +28,10 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// The first `most` characters of the body, for a message.
+    /// The first `max_chars` characters of the body, for a message.
     #[must_use]
-    pub(crate) fn excerpt(&self, most: usize) -> String {
-        self.secrets.excerpt(&self.body, most)
+    pub(crate) fn excerpt(&self, max_chars: usize) -> String {
+        self.secrets.excerpt(&self.body, max_chars)
     }
 
     /// Whether the content type is JSON.

@@ -39,7 +39,7 @@ pub(crate) fn wait(
         return None;
     }
     let asked = match outcome {
-        Err(failure) if failure.how == FailureKind::Connect => Duration::ZERO,
+        Err(failure) if failure.kind == FailureKind::Connect => Duration::ZERO,
         Ok(reply) if is_failure(reply.status) => reply.rest.unwrap_or_default(),
         _ => return None,
     };
@@ -102,7 +102,7 @@ mod tests {
         for status in [200, 204, 206, 302, 304, 400, 401, 403, 404, 409, 410, 425, 429] {
             assert!(!again(Ok(reply(status, None))), "{status}");
         }
-        for (how, expected) in [
+        for (kind, expected) in [
             (FailureKind::Connect, true),
             (FailureKind::Refused, false),
             (FailureKind::Untrusted, false),
@@ -110,7 +110,7 @@ mod tests {
             (FailureKind::Broken, false),
             (FailureKind::TooLarge, false),
         ] {
-            assert_eq!(again(Err(ExchangeFailure { how, what: String::new() })), expected, "{how:?}");
+            assert_eq!(again(Err(ExchangeFailure { kind, message: String::new() })), expected, "{kind:?}");
         }
     }
 
