@@ -33,7 +33,7 @@ use crate::{
     },
 };
 
-/// How many questions of a `forEach` are sent at the same time.
+/// How many items of a `forEach` are asked for at the same time.
 const MAX_CONCURRENT_QUESTIONS: usize = 16;
 
 /// The `http` backend of a route or step.
@@ -87,7 +87,7 @@ impl Http {
 }
 
 impl Http {
-    /// Asks one question, and reads all pages of its answer.
+    /// Sends the request for one question, and reads all pages of the answer.
     async fn find(&self, question: ItemQuery<'_>) -> Result<Found, BackendError> {
         let mut call = self.api.call(question, self.max_body).await?;
         let (mut sets, mut lives, mut seen, mut hops) = (Vec::new(), Vec::new(), HashSet::new(), 0);
@@ -127,7 +127,7 @@ impl Http {
         }
     }
 
-    /// Asks one question for each item of `list`, several at the same time.
+    /// Sends one request for each item of `list`, several at the same time.
     async fn find_all(&self, query: &Query, list: Vec<Value>, deadline: Instant) -> Result<Found, BackendError> {
         let number = list.len();
         let asks = list.into_iter().enumerate().map(|(index, each)| self.find_each(query, index, each, deadline));
@@ -154,8 +154,8 @@ impl Http {
     }
 }
 
-/// The time to live of a list: the shortest of its pages. A page without one has the route's `ttl`. `None` means that the
-/// route's `ttl` applies.
+/// The time to live of a list: the shortest of its pages. For a page without a time to live, the route's `ttl` counts. `None`
+/// means that the route's `ttl` applies.
 fn life(pages: &[Option<Duration>], ttl: Duration) -> Option<Duration> {
     let least = pages.iter().flatten().min().copied()?;
     let is_bound_by_ttl = pages.contains(&None) && ttl < least;

@@ -1,8 +1,8 @@
 //! The only way to send HTTP requests. Each request has a deadline and a size limit that holds while the body arrives.
 //! There are no redirects, no proxy from the environment, and no decompression.
 //!
-//! Destinations are protected: a failed request is sent again at most twice, and only so many requests are under way at
-//! once. A failing destination rests for a while, and so does one whose rate limit is used up.
+//! Destinations are protected. A failed request is sent again at most twice, and the number of requests under way is limited.
+//! A destination that fails gets no requests for a while, and neither does an account whose rate limit is used up.
 
 mod addresses;
 mod breaker;
@@ -69,7 +69,7 @@ pub struct Outbound {
     clients: Mutex<HashMap<ClientOptions, Arc<HttpClient>>>,
 }
 
-/// How destinations are reached. Callers with equal options share connections, limits and what was learned.
+/// How destinations are reached. Callers with equal options share connections, limits, breakers and kept answers.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ClientOptions {
     /// The trusted certificates, and the client certificate.
@@ -99,7 +99,7 @@ impl Default for ClientOptions {
 }
 
 impl Outbound {
-    /// No clients yet. `clock` measures rests and pauses.
+    /// Starts without clients. `clock` measures rests and pauses.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         let addresses = Addresses::new(Arc::new(SystemNames), &[], None);
         Self { clock, addresses, proxy: None, metrics: None, named: Arc::default(), clients: Mutex::default() }
@@ -220,10 +220,10 @@ impl HttpClient {
         }
     }
 
-    /// Sends the request once, when it is its turn.
+    /// Sends the request once, as soon as the limits of the destination allow it.
     async fn attempt(&self, state: &mut RetryState<'_>) -> Result<Outcome, BackendError> {
         let destination = Arc::clone(&state.destination);
-        // Checked before the wait, which would be in vain, and again after it.
+        // Checked before the wait, which could be useless, and again after it, because the state may have changed.
         self.check(state)?;
         let _permit = destination.acquire(state.call.deadline).await?;
         self.check(state)?;
@@ -270,7 +270,7 @@ impl RetryState<'_> {
 
     /// How long to wait before another attempt. `None` when `outcome` is final.
     fn wait(&self, outcome: &Outcome) -> Option<Duration> {
-        // A probe is one request.
+        // A probe of the breaker sends only one request.
         let is_probe = self.pass.as_ref().is_some_and(BreakerPass::is_probe);
         if is_probe || !self.call.may_repeat {
             return None;
