@@ -33,13 +33,13 @@ async fn gateway(host: &str, mut list: Value, output: &str) -> TestApp {
 
 /// The rendered output of each match.
 #[track_caller]
-fn told(reply: &Reply) -> Vec<String> {
+fn outputs(reply: &Reply) -> Vec<String> {
     let sets: Vec<Value> = serde_json::from_str(&reply.sets()).unwrap();
     sets.iter().map(|set| set["it"].as_str().unwrap().to_owned()).collect()
 }
 
 async fn tags(host: &str, list: Value) -> Vec<String> {
-    told(&gateway(host, list, "{{ tag }}").await.ask("l", json!({"number": "12"})).await)
+    outputs(&gateway(host, list, "{{ tag }}").await.ask("l", json!({"number": "12"})).await)
 }
 
 #[tokio::test]
@@ -69,7 +69,7 @@ async fn the_output_can_use_every_field_of_a_match() {
     // `skopeo` finds the same digest.
     registry.push("front:feature-branch-1", "org/pushed:1").await;
     let app = gateway(host, json!({"repositories": ["~/org/pushed"]}), "{{ digest }}").await;
-    assert_eq!(told(&app.ask("l", json!({})).await), [registry.inspect("org/pushed:1").await]);
+    assert_eq!(outputs(&app.ask("l", json!({})).await), [registry.inspect("org/pushed:1").await]);
 }
 
 #[tokio::test]
@@ -113,11 +113,11 @@ async fn tags_are_selected_sorted_and_limited() {
     // The texts that each `*` matches, in order.
     let list = json!({"repositories": ["~/org/front"], "tags": {"glob": "pr-*-*"}});
     let app = gateway(host, list, "{{ captures[0] }}/{{ captures[1] }}").await;
-    assert_eq!(told(&app.ask("l", json!({})).await), ["7/def", "12/abc"]);
+    assert_eq!(outputs(&app.ask("l", json!({})).await), ["7/def", "12/abc"]);
     // A parameter matches literally. A character that no tag can hold would select nothing.
     let list = json!({"repositories": ["~/org/front"], "tags": {"glob": "{{ params.branch }}*"}});
     let app = gateway(host, list, "{{ tag }}").await;
-    assert_eq!(told(&app.ask("l", json!({"branch": "late"})).await), ["latest"]);
+    assert_eq!(outputs(&app.ask("l", json!({"branch": "late"})).await), ["latest"]);
     for branch in ["*", "lat?st", "", "feat/x", "[a]", "{{", "ü"] {
         refused(&app.ask("l", json!({"branch": branch})).await, 422, "invalid_input", "tags.glob: ");
     }
@@ -194,7 +194,7 @@ async fn an_index_without_annotations_has_those_of_its_first_image() {
         r#"first {"org.example.tier": "web"}"#,
         "bare {}",
     ];
-    assert_eq!(told(&app.ask("l", json!({})).await), expected);
+    assert_eq!(outputs(&app.ask("l", json!({})).await), expected);
 }
 
 #[tokio::test]
@@ -214,7 +214,7 @@ async fn repositories_are_selected_by_name_and_by_pattern() {
     ] {
         let list = json!({"repositories": repositories, "limit": 1, "missingRepository": "absent"});
         let app = gateway(host, list.clone(), "{{ repository }}:{{ tag }}").await;
-        assert_eq!(told(&app.ask("l", json!({"team": "a"})).await), expected, "{list}");
+        assert_eq!(outputs(&app.ask("l", json!({"team": "a"})).await), expected, "{list}");
     }
     // A missing repository is an error unless `missingRepository` allows it.
     for (repositories, says) in [
@@ -230,7 +230,7 @@ async fn repositories_are_selected_by_name_and_by_pattern() {
         assert_eq!(tags(host, list).await, [""; 0]);
     }
     let app = gateway(host, json!({"repositories": ["~/org/{{ params.name }}"]}), "{{ tag }}").await;
-    assert_eq!(told(&app.ask("l", json!({"name": "deep/front"})).await), ["2", "1"]);
+    assert_eq!(outputs(&app.ask("l", json!({"name": "deep/front"})).await), ["2", "1"]);
     for name in ["*", "?", "", "../x", "front:1", "Front", "front@sha256:0", "front/", "[a]", "a b"] {
         refused(&app.ask("l", json!({"name": name})).await, 422, "invalid_input", "repositories: ");
     }
@@ -260,5 +260,5 @@ async fn a_large_catalogue_is_read_to_its_end() {
     let list = json!({"repositories": ["~/org/*"], "limit": 1});
     let app = gateway(&registry.host, list, "{{ repository }}:{{ tag }}").await;
     let expected: Vec<String> = names.iter().map(|name| format!("{name}:2")).collect();
-    assert_eq!(told(&app.ask("l", json!({})).await), expected);
+    assert_eq!(outputs(&app.ask("l", json!({})).await), expected);
 }

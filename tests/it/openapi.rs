@@ -1,5 +1,4 @@
-//! `openapi.yaml` against the gateway, both ways: what is documented is answered, what is answered is
-//! documented.
+//! `openapi.yaml` against the gateway, in both directions: each documented answer occurs, and each answer is documented.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -23,14 +22,14 @@ use crate::support::{
 const GETPARAMS: &str = "/api/v1/getparams.execute";
 const OF_ROUTE: &str = "/{route}/api/v1/getparams.execute";
 
-/// Which operations can end with `code`, besides paths that there are not.
+/// Whether the operation at `template` can end with `code`. Unknown paths are tested separately.
 fn can_end_with(code: Code, template: &str) -> bool {
     let is_operators = template.starts_with("/admin/");
     match code {
         Code::NotFound => template.contains("{id}"),
         Code::UnknownRoute if template == "/admin/answers/invalidate" => true,
         Code::MethodNotAllowed => true,
-        // It is said without a request.
+        // The gateway sends this code without a whole request.
         Code::HeadTooLarge => false,
         Code::Internal => matches!(template, GETPARAMS | OF_ROUTE | "/metrics") || is_operators,
         Code::InvalidRequest | Code::Forbidden | Code::PayloadTooLarge | Code::Unavailable | Code::Throttled
@@ -42,7 +41,7 @@ fn can_end_with(code: Code, template: &str) -> bool {
     }
 }
 
-/// The codes that the schema of a documented response allows; none where it is not an error's.
+/// The codes that the schema of a documented response allows. Empty unless the response is an error.
 fn codes(response: &'static Value) -> BTreeSet<&'static str> {
     let schema = &resolve(response)["content"]["application/json"]["schema"];
     let parts = schema["allOf"].as_array().into_iter().flatten();
@@ -58,7 +57,7 @@ fn operations() -> impl Iterator<Item = (&'static str, &'static Value)> {
 }
 
 #[test]
-fn the_codes_are_those_of_the_document() {
+fn all_error_codes_are_documented() {
     let schema = &DOCUMENT["components"]["schemas"]["Code"];
     let ours: Vec<&str> = Code::ALL.into_iter().map(Code::as_str).collect();
     assert_eq!(schema["enum"], json!(ours));
@@ -73,7 +72,7 @@ fn the_codes_are_those_of_the_document() {
 }
 
 #[test]
-fn each_operation_has_the_statuses_of_its_codes_and_no_others() {
+fn each_operation_documents_exactly_the_statuses_of_its_codes() {
     for (template, operation) in operations() {
         for (status, response) in operation["responses"].as_object().unwrap() {
             let expected = Code::ALL
@@ -113,7 +112,7 @@ fn every_example_fits_its_schema() {
 }
 
 #[tokio::test]
-async fn the_examples_are_what_the_shipped_configuration_answers() {
+async fn the_examples_match_the_answers_of_the_shipped_configuration() {
     let root = env!("CARGO_MANIFEST_DIR");
     let config = include_str!("../../config/gateway.yaml").replace("demo/", &format!("{root}/config/demo/"));
     let app = TestApp::start(&config).await;
@@ -128,14 +127,14 @@ async fn the_examples_are_what_the_shipped_configuration_answers() {
 }
 
 #[tokio::test]
-async fn the_document_is_served_as_it_is() {
+async fn the_document_is_served_unchanged() {
     let app = TestApp::with_routes(ROUTES).await;
     let reply = asked(&app, Listener::Main, b"GET /openapi.yaml HTTP/1.1\r\nHost: gateway\r\n\r\n").await;
     assert_eq!(reply.text(), include_str!("../../openapi.yaml"));
     assert_eq!(DOCUMENT["info"]["version"], env!("CARGO_PKG_VERSION"));
 }
 
-/// The paths of a router, which tells them to a debugger only.
+/// The paths of a router, which only its debug output shows.
 fn routed(listener: Listener, router: &axum::Router) -> Vec<(Listener, String)> {
     let text = format!("{router:?}");
     let own = text.split("fallback_router").next().unwrap();
@@ -144,7 +143,7 @@ fn routed(listener: Listener, router: &axum::Router) -> Vec<(Listener, String)> 
 }
 
 #[tokio::test]
-async fn the_paths_are_those_of_the_document() {
+async fn all_paths_are_documented() {
     let app = TestApp::with_routes(ROUTES).await;
     let mut ours = routed(Listener::Main, &server::router(Arc::clone(&app.app)));
     ours.extend(routed(Listener::Admin, &server::admin::router(Arc::clone(&app.app))));
@@ -178,7 +177,7 @@ const ROUTES: &str = r#"
   - { name: slow, backend: { script: { command: [sleep, "60"], timeout: 100ms } } }
 "#;
 
-/// Sends a raw request and holds the reply against the contract.
+/// Sends a raw request and checks the reply against the contract.
 async fn asked(app: &TestApp, listener: Listener, request: &[u8]) -> Reply {
     let address = if listener == Listener::Main { app.address } else { app.admin };
     let reply = wire::exchange(address, request).await;
@@ -186,20 +185,20 @@ async fn asked(app: &TestApp, listener: Listener, request: &[u8]) -> Reply {
     reply
 }
 
-/// Asks a route and holds the reply against the contract.
+/// Calls a route and checks the reply against the contract.
 async fn ask(app: &TestApp, route: &str) -> Reply {
     let body = br#"{"applicationSetName":"x","input":{"parameters":{}}}"#;
     asked(app, Listener::Main, &wire::argo_request(&format!("/{route}{GETPARAMS}"), TOKEN, body)).await
 }
 
-/// Waits until `count` requests are under way.
+/// Waits until `count` requests run.
 async fn under_way(app: &TestApp, count: usize) {
     while app.app.in_flight.now() < count {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
-/// An upstream that asks each caller to come back in 7 seconds; its URL.
+/// The URL of an upstream that tells each caller to come back in 7 seconds.
 async fn throttling_upstream() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
@@ -214,7 +213,7 @@ async fn throttling_upstream() -> String {
 }
 
 #[tokio::test]
-async fn every_refusal_that_can_be_provoked_conforms() {
+async fn every_refusal_conforms() {
     let upstream = throttling_upstream().await;
     let hash = appset_gateway::auth::hash_token("narrow");
     let routes = format!("{ROUTES}  - {{ name: throttled, backend: {{ http: {{ url: \"{upstream}\" }} }} }}\n");
@@ -261,7 +260,7 @@ async fn every_refusal_that_can_be_provoked_conforms() {
         ("held", call(&format!("/few{GETPARAMS}"), TOKEN, "{}")),
         ("backend_timeout", call(&format!("/slow{GETPARAMS}"), TOKEN, "{}")),
     ];
-    // A head that is too large is no operation's request.
+    // A head that is too large belongs to no operation.
     let mut seen = BTreeSet::from(["internal", "overloaded", "head_too_large"].map(str::to_owned));
     for (code, request) in &requests {
         let reply = asked(&app, Listener::Main, request).await;
@@ -271,7 +270,7 @@ async fn every_refusal_that_can_be_provoked_conforms() {
             assert_eq!(reply.header("retry-after"), Some("7"));
         }
     }
-    // The rest needs more than one request.
+    // The remaining codes need more than one request.
     tokio::join!(async { assert_eq!(ask(&app, "gated").await.sets(), "[]") }, async {
         under_way(&app, 1).await;
         assert_eq!(ask(&app, "fixed").await.code(), "overloaded");
@@ -321,7 +320,7 @@ async fn every_kind_of_success_conforms() {
 }
 
 #[tokio::test]
-async fn the_judge_sees_what_differs() {
+async fn the_contract_check_reports_each_difference() {
     let app = TestApp::with_routes(ROUTES).await;
     let (good, bad) = (ask(&app, "fixed").await, ask(&app, "failing").await);
     let altered = |of: &Reply, alter: fn(&mut Reply)| {

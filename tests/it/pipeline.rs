@@ -1,5 +1,5 @@
-//! Pipelines of real programs and upstreams: what one step finds is what the next is given, an error names its step, and
-//! all steps share one deadline.
+//! Pipelines of real programs and upstreams. Each step gets the items of the step before. An error names its step. All steps
+//! share one deadline.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,7 +13,7 @@ use crate::support::{
     upstream::{Upstream, json_response, refused, response},
 };
 
-/// A route `p` of `steps`, whose answers are not remembered.
+/// An uncached route `p` with `steps`.
 fn route(steps: &Value) -> Value {
     json!({"name": "p", "backend": {"pipeline": steps}, "cache": {"ttl": "0s"}})
 }
@@ -22,12 +22,12 @@ async fn serve(steps: Value) -> TestApp {
     TestApp::with_routes(&format!("  {}", json!([route(&steps)]))).await
 }
 
-/// A step of shell.
+/// A shell step.
 fn sh(line: &str) -> Value {
     json!({"script": {"command": ["sh", "-c", line], "allow": {"write": ["."]}}})
 }
 
-/// A program that adds the length of each item's name, and who asked for it.
+/// A program that adds the length of each item's name, and the caller.
 const MEASURE: &str = "\
 import json, sys
 asked = json.load(sys.stdin)
@@ -36,7 +36,7 @@ print(json.dumps([dict(i, size=len(i['name']), env=env) for i in asked['items']]
 ";
 
 #[tokio::test]
-async fn each_step_is_given_what_the_one_before_found() {
+async fn each_step_gets_the_items_of_the_step_before() {
     let upstream = Upstream::always(json_response(r#"{"rows":[{"id":"aa"},{"id":"b"},{"id":"ccc"}]}"#)).await;
     let app = serve(json!([
         {"http": {"url": format!("http://{}/rows", upstream.address), "parameters": "body.rows.map(r, {'name': r.id})"}},
@@ -53,7 +53,7 @@ async fn each_step_is_given_what_the_one_before_found() {
 }
 
 #[tokio::test]
-async fn an_api_is_asked_about_the_items() {
+async fn an_http_step_sends_requests_about_the_items() {
     let upstream = Upstream::start(|request| {
         let body = String::from_utf8_lossy(&request.body).into_owned();
         request.answer(200, "Content-Type: application/json", format!("{{\"sent\":{body}}}"))
@@ -141,7 +141,7 @@ async fn an_error_names_its_step_and_is_never_an_empty_list() {
 }
 
 #[tokio::test]
-async fn an_explicit_empty_list_goes_on_and_is_told() {
+async fn an_explicit_empty_list_continues_and_gives_evidence() {
     let app = serve(json!([
         {"name": "teams", "script": {"command": ["sh", "-c", "echo '[]'"]}},
         sh("cat > given; echo '[]'"),
@@ -157,12 +157,12 @@ async fn an_explicit_empty_list_goes_on_and_is_told() {
     let absent = json!("absent");
     let items = ["step teams (script)", "step 2 (script)", "step 3 (select)"].map(Value::from);
     assert_eq!(told, items.iter().map(|item| (item, &absent)).collect::<Vec<_>>());
-    // A later step may find something all the same.
+    // A later step may still find items.
     let app = serve(json!([sh("echo '[]'"), sh("echo '[{\"a\":\"1\"}]'")])).await;
     assert_eq!(app.ask("p", json!({})).await.sets(), r#"[{"a":"1"}]"#);
 }
 
-/// What is told of a step that found nothing holds no secret of the step before.
+/// The evidence of an empty step holds no secret of the step before.
 #[tokio::test]
 async fn evidence_holds_no_secret_of_another_step() {
     let upstream = Upstream::always(json_response("[]")).await;
@@ -200,12 +200,12 @@ async fn all_steps_share_one_deadline() {
 }
 
 #[tokio::test]
-async fn the_shortest_life_of_a_step_is_that_of_the_answer() {
+async fn the_shortest_lifetime_of_a_step_is_that_of_the_answer() {
     let lasting = |ttl: &str| sh(&format!(r#"echo '{{"output":{{"parameters":[{{}}]}},"cache":{{"ttl":"{ttl}"}}}}'"#));
     for (steps, longest) in [
         (json!([lasting("20s"), lasting("40s"), {"select": "items"}]), 20),
         (json!([lasting("40s"), lasting("20s")]), 20),
-        // What a step found that says nothing lasts for the route's ttl.
+        // A step without a lifetime lasts for the route's ttl.
         (json!([sh("echo '[]'"), lasting("2h")]), 66),
         (json!([lasting("2h"), {"select": "items"}]), 7200),
     ] {
@@ -219,7 +219,7 @@ async fn the_shortest_life_of_a_step_is_that_of_the_answer() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_place() {
+fn pipeline_mistakes_are_reported_with_their_path() {
     let folder = tempfile::tempdir().unwrap();
     let source = "\
 routes:
@@ -267,7 +267,7 @@ routes:
 }
 
 #[tokio::test]
-async fn an_expression_that_takes_long_holds_up_nobody() {
+async fn a_slow_expression_delays_no_other_caller() {
     let items: Vec<Value> = (0..700).map(|n| json!({"n": n.to_string()})).collect();
     let script = |more: Value| {
         let mut script = json!({"command": ["cat", "items.json"]});
@@ -286,7 +286,7 @@ async fn an_expression_that_takes_long_holds_up_nobody() {
     for route in ["mapped", "selected"] {
         let asked = std::sync::Arc::clone(&app);
         let slow = tokio::spawn(async move { asked.ask(route, json!({})).await });
-        // This test has one thread: whoever keeps it keeps everybody waiting.
+        // This test has one thread, so a step that blocks it blocks every caller.
         let mut others = 0;
         while !slow.is_finished() {
             assert_eq!(app.ask_afresh("next", json!({})).await.sets(), "[]");

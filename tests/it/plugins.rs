@@ -1,4 +1,4 @@
-//! Folders with a `plugin.yaml`: those of the gateway's own kind, and Config Management Plugins as they are. Real programs.
+//! Folders with a `plugin.yaml`: the gateway's own format, and unchanged Config Management Plugins. Real programs.
 
 mod announced;
 mod management;
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use crate::support::{Reply, TestApp, app::build, upstream::refused};
 
-/// A folder with these files; those below a `bin` are programs.
+/// A folder with these files. Files below a `bin` are executable.
 fn folder(files: &[(&str, &str)]) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     for (path, text) in files {
@@ -30,13 +30,13 @@ fn write(path: &Path, text: &str) {
     }
 }
 
-/// A gateway with the plugins in `folder`, and `more` in its configuration.
+/// A gateway with the plugins in `folder` and `more` configuration.
 async fn serve(folder: TempDir, more: &str) -> TestApp {
     let config = format!("{}plugins: {{ path: plugins }}\n{more}", TestApp::auth());
     TestApp::start_in(folder, &config).await
 }
 
-/// What is wrong with the configuration `config` in `folder`, whose path is left out.
+/// The problems of the configuration `config` in `folder`, without the folder's path.
 fn problems(folder: &TempDir, config: &str) -> Vec<String> {
     let config = format!("{}{config}", TestApp::auth());
     let report = build(folder.path(), &config, Arc::new(SystemClock)).map(|_| ()).unwrap_err();
@@ -49,7 +49,7 @@ fn sets(reply: &Reply) -> String {
     reply.json()["output"]["parameters"].to_string()
 }
 
-/// Calls without the name of a route, as the ApplicationSet `set`.
+/// Calls without a route name, as the ApplicationSet `set`.
 async fn call(app: &TestApp, set: &str, parameters: Value) -> Reply {
     app.call("/api/v1/getparams.execute", &json!({"applicationSetName": set, "input": {"parameters": parameters}}))
         .await
@@ -62,13 +62,13 @@ fn generator(name: &str, version: &str, spec: &str) -> String {
     format!("{HEAD}metadata: {{ name: {name} }}\nspec: {{ {version}{spec} }}\n")
 }
 
-/// A plugin that says who it is.
+/// A plugin whose answer names it.
 fn saying(name: &str, version: &str, word: &str, more: &str) -> String {
     generator(name, version, &format!("generate: {{ command: [echo], args: ['[{{\"is\":\"{word}\"}}]'] }}{more}"))
 }
 
 #[tokio::test]
-async fn a_package_runs_in_its_folder_with_its_programs() {
+async fn a_plugin_runs_in_its_folder_with_its_programs() {
     let plugin = "\
 version: v1.2
 init: { command: [sh], args: [-c, 'echo prepared; echo $PARAM_REGION > $TMPDIR/region'] }
@@ -109,7 +109,7 @@ done
     refused(&app.ask_afresh("zones", json!({})).await, 422, "invalid_input", "`region` (the region) is missing");
     let unknown = app.ask_afresh("zones", json!({"region": "eu", "zone": "x"})).await;
     refused(&unknown, 422, "invalid_input", "unknown parameter `zone`");
-    // Without a `discover` it is reached by name only.
+    // Without `discover`, only its name selects a plugin.
     assert_eq!(call(&app, "test", json!({"region": "eu"})).await.status, 404);
 }
 
@@ -119,7 +119,7 @@ fn indented(text: &str) -> String {
 }
 
 #[tokio::test]
-async fn init_runs_before_a_script_of_a_route_and_its_failure_is_the_runs() {
+async fn init_runs_before_the_script_and_its_failure_fails_the_run() {
     let of = |init: &str| {
         let init = json!({"command": ["sh", "-c", init]});
         let script = json!({"command": ["sh", "-c", "cat \"$TMPDIR/made\""], "init": init});
@@ -141,7 +141,7 @@ async fn init_runs_before_a_script_of_a_route_and_its_failure_is_the_runs() {
 }
 
 #[tokio::test]
-async fn versions_live_side_by_side_and_the_highest_has_the_plain_name() {
+async fn versions_coexist_and_the_highest_has_the_plain_name() {
     let folder = folder(&[
         ("plugins/a/plugin.yaml", &saying("x", "v1.10", "new", ", discover: { applicationSet: 'new-*' }")),
         ("plugins/b/plugin.yaml", &saying("x", "v1.9", "old", ", discover: { applicationSet: '*-old' }")),
@@ -158,7 +158,7 @@ async fn versions_live_side_by_side_and_the_highest_has_the_plain_name() {
     for (route, is) in [("x", "new"), ("x-v1.10", "new"), ("x-v1.9", "old"), ("y", "plain"), ("y-v1", "versioned")] {
         assert_eq!(sets(&app.ask(route, json!({})).await), format!(r#"[{{"is":"{is}"}}]"#), "{route}");
     }
-    // Routes of the file first, then plugins by the names of their folders.
+    // Routes of the file come first, then plugins by folder name.
     for (set, kind, is) in
         [("new-mine", "", "route"), ("new-old", "", "new"), ("an-old", "", "old"), ("other", "yes", "plain")]
     {
@@ -168,7 +168,7 @@ async fn versions_live_side_by_side_and_the_highest_has_the_plain_name() {
 }
 
 #[tokio::test]
-async fn a_command_says_which_calls_are_wanted() {
+async fn a_match_command_selects_calls() {
     let probing = |line: &str| format!(", discover: {{ applicationSet: 'c*', command: [sh], args: [-c, '{line}'] }}");
     let asks =
         "[ \"$PARAM_KIND\" = broken ] && { echo no idea >&2; exit 3; }; [ \"$PARAM_KIND\" = a ] && echo yes; true";
@@ -188,13 +188,13 @@ async fn a_command_says_which_calls_are_wanted() {
         assert_eq!(sets(&reply), format!(r#"[{{"is":"{is}"}}]"#), "{set} {kind}");
     }
     assert_eq!(call(&app, "c1", json!({"kind": "none"})).await.status, 404);
-    // One that does not know is no "no": another must not answer in its place.
+    // An unknown result is no "no": no other route may answer instead.
     let reply = call(&app, "c1", json!({"kind": "broken"})).await;
     refused(&reply, 502, "backend_failed", "route a: whether it wants this call is not known: sh: exit status: 3");
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_own_file_and_place_all_at_once() {
+fn plugin_mistakes_are_reported_together_with_file_and_path() {
     let folder = folder(&[
         (
             "plugins/a/plugin.yaml",
@@ -250,7 +250,7 @@ fn what_is_wrong_is_told_with_its_own_file_and_place_all_at_once() {
 }
 
 #[test]
-fn a_folder_of_plugins_must_be_there() {
+fn a_missing_plugin_folder_is_an_error() {
     let folder = folder(&[("plugins/empty/README.md", "")]);
     let found = problems(&folder, "plugins: { path: nowhere }\n");
     let has = |start: &str| found.iter().any(|line| line.starts_with(start));

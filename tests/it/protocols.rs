@@ -1,5 +1,5 @@
-//! What a script is given and what it may answer: its protocols, its environment, its exit codes, the mapping of its
-//! items. Real programs, and Argo CD's judgement of each reply.
+//! The input and output of scripts: protocols, environment, exit codes, and the mapping of items. Real programs, and Argo CD's
+//! verdict on each reply.
 
 use std::{path::Path, sync::Arc};
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::support::{TestApp, app::build, upstream::refused};
 
-/// A gateway whose route `s` has the `script` given, and answers that are not remembered.
+/// A gateway whose uncached route `s` has the given `script`.
 async fn serve(mut script: Value) -> TestApp {
     script["allow"] = json!({"read": ["."], "write": ["."]});
     let route = json!({"name": "s", "backend": {"script": script}, "cache": {"ttl": "0s"}});
@@ -19,7 +19,7 @@ async fn shell(line: &str) -> TestApp {
     serve(json!({"command": ["sh", "-c", line]})).await
 }
 
-/// A gateway whose script prints the file `answer`, with a way to set it.
+/// A gateway whose script prints the file `answer`, and a function to set that file.
 async fn printer(more: Value) -> (TestApp, impl Fn(&str)) {
     let mut script = json!({"command": ["cat", "answer"]});
     script.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -28,7 +28,7 @@ async fn printer(more: Value) -> (TestApp, impl Fn(&str)) {
     (app, move |text: &str| std::fs::write(&file, text).unwrap())
 }
 
-/// What the program wrote to `seen`, by NUL, but for its own folder.
+/// The NUL-separated content of `seen`, without the program's own folder.
 fn seen(folder: &Path) -> Vec<String> {
     let seen = std::fs::read_to_string(folder.join("seen")).unwrap();
     let mut lines: Vec<String> = seen.split_terminator('\0').map(str::to_owned).collect();
@@ -38,7 +38,7 @@ fn seen(folder: &Path) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn each_protocol_says_something_nothing_and_unknown() {
+async fn each_protocol_has_present_absent_and_unknown_answers() {
     const LIST: &str = "apiVersion: config.kubernetes.io/v1\nkind: ResourceList\n";
     let krm = |rest: &str| format!("{LIST}{rest}");
     for (protocol, something, nothing, unknown) in [
@@ -120,7 +120,7 @@ async fn items_are_mapped() {
     let (app, print) = printer(json!({"protocol": "yaml", "parameters": parameters})).await;
     print("kind: A\nmetadata: {name: x}\n---\nkind: B\nmetadata: {name: y}\n");
     assert_eq!(app.ask_afresh("s", json!({"kind": "B"})).await.sets(), r#"[{"name":"y"}]"#);
-    // Larger than what is mapped on the spot.
+    // More documents than are mapped in place.
     let many: Vec<String> = (0..2000).map(|n| format!("---\nkind: A\nmetadata: {{name: x{n}}}\n")).collect();
     print(&many.concat());
     let reply = app.ask_afresh("s", json!({"kind": "A"})).await;
@@ -132,14 +132,14 @@ async fn items_are_mapped() {
     print(r#"[{"a":1}]"#);
     let says = "parameters: item 0 is a number";
     refused(&app.ask_afresh("s", json!({})).await, 502, "backend_output_invalid", says);
-    // The life that it tells is that of what is made of it.
+    // The reported lifetime applies to the mapped items.
     print(r#"{"output":{"parameters":[]},"cache":{"ttl":"30s"}}"#);
     assert_eq!(app.ask_afresh("s", json!({"x": 1})).await.sets(), "[]");
     assert!(app.ask("s", json!({"x": 1})).await.header("cache-status").unwrap().contains("hit"));
 }
 
 #[tokio::test]
-async fn a_script_needs_no_json() {
+async fn a_script_works_without_json() {
     let line = r#"printf '{"branch":"%s","first":"%s","tag":"%s","region":"%s"}\n' \
         "$PARAM_BRANCH" "$PARAM_FILES_0" "$PARAM_IMAGES_FRONT" "$ARGOCD_ENV_REGION""#;
     let script = json!({"command": ["sh", "-c", line], "protocol": "jsonLines", "env": {"REGION": "eu"}});
@@ -182,7 +182,7 @@ async fn any_request_fits_into_the_environment() {
 }
 
 #[tokio::test]
-async fn what_cannot_stand_in_the_environment_is_refused() {
+async fn values_that_no_environment_variable_can_hold_are_refused() {
     let app = serve(json!({"command": ["sh", "-c", "touch ran; echo '[]'"], "env": {"PARAM_SET": "x"}})).await;
     for (parameters, says) in [
         (json!({"a-b": "x", "a.b": "y"}), "the parameters `a-b` and `a.b` would both be the variable PARAM_A_B"),
@@ -235,7 +235,7 @@ async fn a_script_may_ask_for_its_last_good_answer() {
 }
 
 #[tokio::test]
-async fn a_configuration_that_collides_with_itself_stops_the_start() {
+async fn a_contradictory_configuration_is_reported_at_startup() {
     let folder = tempfile::tempdir().unwrap();
     for (script, input, says) in [
         (json!({"protocol": "xml"}), json!([]), "protocol"),

@@ -1,4 +1,4 @@
-//! Another configuration in the place of the one in use: whole or not at all, and what stays the same goes on.
+//! A new configuration replaces the old one completely or not at all, and unchanged parts continue.
 
 mod process;
 
@@ -27,7 +27,7 @@ fn config(more: &str, routes: &[&str]) -> String {
     text
 }
 
-/// Takes this configuration.
+/// Reloads with this configuration.
 fn reload(app: &TestApp, config: &str) -> Result<std::sync::Arc<Changes>, Vec<String>> {
     let loaded = Loaded::parse("new.yaml", config.to_owned(), BaseDir::new(app.folder.path()));
     app.app.reload(loaded).map_err(|report| report.lines())
@@ -52,7 +52,7 @@ async fn routes_come_go_and_change() {
     assert_eq!(app.ask("b", json!({})).await.status, 404);
     assert_eq!(app.call("/api/v1/getparams.execute", &json!({})).await.sets(), r#"[{"c":"1"}]"#);
     assert_eq!(app.metric("appset_gateway_config_generation").await, 2);
-    // What was there before is there again, with what it knew.
+    // A route that comes back still has its cache.
     reload(&app, &config("", &[A, B])).unwrap();
     let again = app.ask("b", json!({})).await;
     assert!(state(&again).contains("hit"), "{}", state(&again));
@@ -72,12 +72,12 @@ async fn a_bad_configuration_changes_nothing_and_is_shown() {
             "server.tls: cannot read the certificate file",
         ),
     ] {
-        let told = reload(&app, &bad).unwrap_err();
-        assert!(told.iter().any(|line| line.contains(says)), "{told:?}");
+        let report = reload(&app, &bad).unwrap_err();
+        assert!(report.iter().any(|line| line.contains(says)), "{report:?}");
         assert_eq!(app.ask("a", json!({})).await.sets(), r#"[{"a":"1"}]"#);
         let shown: Value = serde_json::from_slice(&app.operate("/admin/config", None).await.body).unwrap();
         assert_eq!((&shown["generation"], &shown["lastReload"]["isGood"]), (&json!(1), &json!(false)));
-        assert_eq!(shown["lastReload"]["problems"], json!(told));
+        assert_eq!(shown["lastReload"]["problems"], json!(report));
         assert_eq!(app.metric("appset_gateway_config_last_reload_successful").await, 0);
     }
     reload(&app, &config("", &[A, B])).unwrap();
@@ -109,17 +109,17 @@ fn a_mistyped_secret_is_not_repeated() {
         let built = loaded
             .and_then(|loaded| App::build(loaded, std::sync::Arc::new(SystemClock), std::path::Path::new("true")));
         let Err(report) = built else { panic!("{source}") };
-        let told = format!("{report}{:?}{}", report.lines(), report.to_json());
-        assert!(!told.contains("hunter2") && !told.contains("42424242"), "{told}");
+        let report = format!("{report}{:?}{}", report.lines(), report.to_json());
+        assert!(!report.contains("hunter2") && !report.contains("42424242"), "{report}");
     }
 }
 
-/// A route whose worker answers with its own process, and after a second where it is asked to wait.
+/// A route whose worker answers with its process id, after a second if `wait` is set.
 const WORKER: &str = r#"{"name":"w","input":[{"name":"n"},{"name":"wait","default":"0"}],
     "backend":{"script":{"mode":"worker","command":["python3","-u","-c","import json,os,sys,time\nfor line in sys.stdin:\n  q=json.loads(line)\n  time.sleep(float(q['request']['input']['parameters'].get('wait','0')))\n  print(json.dumps({'id':q['id'],'output':[{'pid':str(os.getpid())}]}))"]}}}"#;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_stays_the_same_keeps_its_workers_answers_and_runs() {
+async fn an_unchanged_route_keeps_its_workers_answers_and_runs() {
     let worker = WORKER.replace('\n', "");
     let app = start(&[&worker, A]).await;
     let pid = app.ask("w", json!({"n": "1"})).await.sets();
@@ -135,14 +135,14 @@ async fn what_stays_the_same_keeps_its_workers_answers_and_runs() {
     }
     let changes = reload(&app, &config("", &[&A.replace(r#""1""#, r#""2""#), &worker])).unwrap();
     assert_eq!((changes.same, changes.is_reordered), (1, true));
-    // Who asks the same now joins the run that began before.
+    // A caller with the same request joins the run from before the reload.
     let joined = app.send(&request).await;
     assert!(state(&joined).contains("collapsed"), "{}", state(&joined));
     assert_eq!((joined.sets(), slow.await.unwrap().sets()), (pid.clone(), pid.clone()));
     let hit = app.ask("w", json!({"n": "1"})).await;
     assert!(state(&hit).contains("; hit"), "{}", state(&hit));
     assert_eq!(app.ask("w", json!({"n": "3"})).await.sets(), pid, "the worker is the same");
-    // With other terms it is another, and the one before goes.
+    // With other settings the route gets a new worker, and the old one ends.
     reload(&app, &config("", &[A, &worker.replace(r#""mode""#, r#""timeout":"9s","mode""#)])).unwrap();
     assert_ne!(app.ask("w", json!({"n": "4"})).await.sets(), pid);
     let number: i32 = pid.chars().filter(char::is_ascii_digit).collect::<String>().parse().unwrap();
@@ -155,7 +155,7 @@ async fn what_stays_the_same_keeps_its_workers_answers_and_runs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_waits_for_what_a_route_was() {
+async fn no_caller_waits_for_a_replaced_route() {
     let route = |sleep: &str, says: &str| {
         format!(
             r#"{{"name":"r","backend":{{"script":{{"command":["sh","-c","sleep {sleep}; echo '[{{\"is\":\"{says}\"}}]'"]}}}}}}"#
@@ -174,12 +174,12 @@ async fn nobody_waits_for_what_a_route_was() {
     reload(&app, &config("", &[&route("0", "new")])).unwrap();
     assert_eq!(app.send(&request).await.sets(), r#"[{"is":"new"}]"#);
     assert_eq!(before.await.unwrap().sets(), r#"[{"is":"old"}]"#, "who began with it ends with it");
-    // What the old one found late does not count.
+    // A late answer of the old route does not count.
     assert_eq!(app.send(&request).await.sets(), r#"[{"is":"new"}]"#);
 }
 
 #[tokio::test]
-async fn a_route_that_failed_is_asked_at_once_when_it_is_mended() {
+async fn a_repaired_route_runs_at_once() {
     let route = |command: &str| format!(r#"{{"name":"r","backend":{{"script":{{"command":{command}}}}}}}"#);
     let app = start(&[&route(r#"["false"]"#)]).await;
     assert_eq!(app.ask("r", json!({})).await.status, 502);
@@ -188,7 +188,7 @@ async fn a_route_that_failed_is_asked_at_once_when_it_is_mended() {
 }
 
 #[tokio::test]
-async fn callers_come_and_go_too() {
+async fn callers_are_added_and_removed() {
     let app = start(&[A]).await;
     let tokens = |caller: &str| {
         let [caller, admin] = [caller, ADMIN_TOKEN].map(appset_gateway::auth::hash_token);
@@ -199,7 +199,7 @@ async fn callers_come_and_go_too() {
     };
     let changes = reload(&app, &tokens("another")).unwrap();
     assert_eq!(app.ask("a", json!({})).await.status, 403);
-    // What is read at the start only is told, for as long as it waits.
+    // A setting that is read only at startup is reported until the restart.
     for _ in 0..2 {
         let shown: Value = serde_json::from_slice(&app.operate("/admin/config", None).await.body).unwrap();
         assert_eq!(shown["atTheNextStart"], json!(["server.listen"]));
@@ -211,7 +211,7 @@ async fn callers_come_and_go_too() {
 }
 
 #[tokio::test]
-async fn what_all_routes_share_begins_all_anew() {
+async fn a_changed_shared_setting_rebuilds_all_routes() {
     let app = start(&[A, B]).await;
     assert_eq!(reload(&app, &config("# nothing\n", &[A, B])).map(|_| app.app.setup().kept), Ok(2));
     let outbound = "outbound: { allowAddresses: [10.0.0.0/8] }\n";

@@ -1,4 +1,4 @@
-//! Callers that a Kubernetes API server vouches for, by a stand-in that answers as the API documents it.
+//! Callers that a Kubernetes API server authenticates (TokenReview). A fake answers as the API documents it.
 
 mod strangers;
 
@@ -24,7 +24,7 @@ use crate::support::{
 const AUDIENCE: &str = "appset-gateway";
 const USER: &str = "system:serviceaccount:argocd:argocd-applicationset-controller";
 
-/// What a review ends with, as `status`.
+/// The `status` of a review.
 fn authenticated(user: &str, audiences: &[&str]) -> Value {
     let groups = ["system:serviceaccounts", "system:serviceaccounts:argocd", "system:authenticated"];
     json!({"authenticated": true, "audiences": audiences, "user": {"username": user, "uid": "5", "groups": groups}})
@@ -37,14 +37,14 @@ fn reviewed(status: &Value) -> Vec<u8> {
     response(201, "Content-Type: application/json", review.to_string())
 }
 
-/// What an API server says of a call that it does not take.
+/// The API server's error for a refused call.
 fn status(code: u16, reason: &str) -> Vec<u8> {
     let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": code,
         "message": format!("tokenreviews.authentication.k8s.io is forbidden: {reason}")});
     response(code, "Content-Type: application/json", status.to_string())
 }
 
-/// A stand-in for an API server.
+/// A fake API server.
 struct Api {
     upstream: Upstream,
     answer: Arc<Mutex<Vec<u8>>>,
@@ -80,7 +80,7 @@ fn config(api: &Upstream, callers: &Value) -> Value {
     })
 }
 
-/// A gateway that takes the service accounts of Argo CD.
+/// A gateway that accepts the service accounts of Argo CD.
 async fn gateway(api: &Api) -> TestApp {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("own"), "own-token\n").unwrap();
@@ -88,7 +88,7 @@ async fn gateway(api: &Api) -> TestApp {
     TestApp::start_in(folder, &config(&api.upstream, &callers).to_string()).await
 }
 
-/// A token as a service account has it; who signed it is the API server's business.
+/// A token like a service account's. Only the API server checks its signature.
 fn token(life: u64) -> String {
     let now = crate::support::TestClock::standing();
     let now = appset_gateway::domain::clock::Clock::now(&*now).0 / 1000;
@@ -128,7 +128,7 @@ async fn a_service_account_is_a_caller() {
 }
 
 #[tokio::test]
-async fn who_is_not_meant_is_refused() {
+async fn other_service_accounts_are_refused() {
     let stranger = "the bearer token is missing or wrong";
     for (status, says) in [
         (json!({"error": "[invalid bearer token, service account token has expired]"}), stranger),
@@ -158,7 +158,7 @@ async fn who_is_not_meant_is_refused() {
 }
 
 #[tokio::test]
-async fn a_token_is_not_believed_longer_than_it_lives() {
+async fn a_token_is_not_accepted_beyond_its_lifetime() {
     let api = Api::start(reviewed(&authenticated(USER, &[AUDIENCE]))).await;
     let app = gateway(&api).await;
     let token = token(20);
@@ -169,7 +169,7 @@ async fn a_token_is_not_believed_longer_than_it_lives() {
 }
 
 #[tokio::test]
-async fn an_api_server_that_does_not_answer_refuses_nobody() {
+async fn a_failing_api_server_is_a_temporary_error() {
     let api = Api::start(Vec::new()).await;
     let app = gateway(&api).await;
     let mut api = api;
@@ -204,7 +204,7 @@ async fn an_api_server_that_does_not_answer_refuses_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_calls_with_one_token_are_one_question() {
+async fn many_calls_with_one_token_cause_one_review() {
     let api = Api::start(reviewed(&authenticated(USER, &[AUDIENCE]))).await;
     let app = Arc::new(gateway(&api).await);
     let token = Arc::new(token(3600));
@@ -220,9 +220,9 @@ async fn many_calls_with_one_token_are_one_question() {
     assert_eq!(api.requests().len(), 1);
 }
 
-/// What is no JWT, or the business of an issuer of the configuration, is not shown to the API server.
+/// A token that is no JWT, or that names a configured issuer, is not sent to the API server.
 #[tokio::test]
-async fn only_what_may_be_the_clusters_is_shown_to_it() {
+async fn only_possible_cluster_tokens_are_reviewed() {
     let api = Api::start(reviewed(&authenticated(USER, &[AUDIENCE]))).await;
     let key = SigningKey::new("k", Algorithm::EdDSA);
     let folder = tempfile::tempdir().unwrap();
@@ -241,7 +241,7 @@ async fn only_what_may_be_the_clusters_is_shown_to_it() {
 }
 
 #[test]
-fn what_is_wrong_is_told_at_once() {
+fn review_mistakes_are_reported_all_at_once() {
     let problems = |review: Value| {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("own"), "t").unwrap();
@@ -265,8 +265,8 @@ fn what_is_wrong_is_told_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_log_says_why_and_never_holds_a_token() {
-    // An API server that repeats what it was sent.
+async fn the_log_gives_the_reason_and_never_the_token() {
+    // An API server that repeats the request.
     let echoing = Upstream::start_apart(|request| {
         let body = String::from_utf8_lossy(&request.body).replace('"', "'");
         let own = request.header("authorization").unwrap().to_owned();

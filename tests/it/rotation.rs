@@ -1,5 +1,5 @@
-//! Files that Kubernetes renews by a swapped link, while callers go on: a registry's password, and a configuration together with the
-//! Secret that it names. Neither costs a call or a restart.
+//! Files that Kubernetes renews by a swapped link under load: a registry's password, and a configuration with its Secret. No
+//! call fails, and no restart is needed.
 
 use std::{
     path::Path,
@@ -31,11 +31,11 @@ const SERVER: &str = "server: { listen: \"127.0.0.1:0\", admin: \"127.0.0.1:0\",
 const FILE_TYPE: &str = "Content-Type: application/vnd.oci.image.manifest.v1+json";
 const MANIFEST: &str = r#"{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json"}"#;
 
-/// Callers who ask one question after the other, each another one, and must be answered well.
+/// Callers who send one new request after the other, and expect a good answer to each.
 struct Callers {
     is_over: Arc<AtomicBool>,
     count: Arc<AtomicUsize>,
-    /// Which token they send.
+    /// Their current token.
     token: Arc<Mutex<&'static str>>,
     tasks: Vec<JoinHandle<()>>,
 }
@@ -61,11 +61,11 @@ impl Callers {
         callers
     }
 
-    /// Waits until they have asked `more` times.
+    /// Waits until `more` further requests were sent.
     async fn go_on(&self, more: usize) {
-        let until = self.count.load(Ordering::SeqCst) + more;
+        let target = self.count.load(Ordering::SeqCst) + more;
         let asked = async {
-            while self.count.load(Ordering::SeqCst) < until {
+            while self.count.load(Ordering::SeqCst) < target {
                 assert!(self.tasks.iter().all(|task| !task.is_finished()), "a call failed");
                 sleep(Duration::from_millis(5)).await;
             }
@@ -81,7 +81,7 @@ impl Callers {
     }
 }
 
-async fn until(what: &str, is_so: impl AsyncFn() -> bool) {
+async fn wait_until(what: &str, is_so: impl AsyncFn() -> bool) {
     let waited = async {
         while !is_so().await {
             sleep(Duration::from_millis(10)).await;
@@ -94,7 +94,7 @@ fn basic(password: &str) -> String {
     format!("Basic {}", STANDARD.encode(format!("ci:{password}")))
 }
 
-/// A registry that has every tag for whoever has one of the passwords.
+/// A registry that has every tag, for each of the passwords.
 async fn registry(passwords: &Arc<Mutex<Vec<&'static str>>>) -> Upstream {
     let passwords = Arc::clone(passwords);
     let is_right = move |request: &Request| {
@@ -114,7 +114,7 @@ async fn registry(passwords: &Arc<Mutex<Vec<&'static str>>>) -> Upstream {
 
 fn mount_password(secret: &Path, version: &str, host: &str, password: &str) {
     let config = json!({"auths": {host: {"username": "ci", "password": password}}});
-    // Under the name that a Secret of the type `kubernetes.io/dockerconfigjson` has.
+    // With the key of a Secret of the type `kubernetes.io/dockerconfigjson`.
     mount(secret, version, &[(".dockerconfigjson", &config.to_string())]);
 }
 
@@ -138,11 +138,11 @@ async fn a_registrys_password_is_renewed_under_load() {
         requests.iter().filter(|request| request.header("authorization") == Some(&basic(password))).count()
     };
     callers.go_on(50).await;
-    // For a while both are right, as whoever renews a password sees to.
+    // For a while both passwords are valid, as in a careful rotation.
     *passwords.lock().unwrap() = vec!["old", "new"];
     assert_eq!(sent("new"), 0);
     mount_password(&secret, "v2", &host, "new");
-    until("the new one is sent", async || sent("new") > 0).await;
+    wait_until("the new one is sent", async || sent("new") > 0).await;
     callers.go_on(50).await;
     *passwords.lock().unwrap() = vec!["new"];
     let before = sent("old");
@@ -154,7 +154,7 @@ async fn a_registrys_password_is_renewed_under_load() {
     assert!(status.success(), "{log}");
 }
 
-/// A configuration with these tokens and routes, by JSON, which is YAML.
+/// A configuration with these tokens and routes, as JSON, which is valid YAML.
 fn configuration(tokens: &[&str], routes: &[&str]) -> String {
     let mut tokens: Vec<Value> = tokens.iter().map(|name| json!({"name": name, "file": name})).collect();
     tokens.push(json!({"name": "operator", "role": "admin", "sha256": hash_token(ADMIN_TOKEN)}));
@@ -170,7 +170,7 @@ async fn a_configuration_is_renewed_together_with_its_secret_under_load() {
         let config = configuration(tokens, routes);
         let secrets = tokens.iter().map(|name| (*name, *name));
         let files: Vec<_> = [("gateway.yaml", config.as_str())].into_iter().chain(secrets).collect();
-        // As a projected volume has them: one link for all.
+        // As in a projected volume: one link for all files.
         mount(folder.path(), version, &files);
     };
     put("v1", &["one"], &["r"]);
@@ -183,14 +183,14 @@ async fn a_configuration_is_renewed_together_with_its_secret_under_load() {
     assert_eq!((status("one", "r").await, status("two", "r").await, status("one", "s").await), (200, 403, 404));
     callers.go_on(20).await;
     put("v2", &["one", "two"], &["r", "s"]);
-    until("both are taken", async || status("two", "s").await == 200).await;
+    wait_until("both are taken", async || status("two", "s").await == 200).await;
     callers.go_on(20).await;
     *callers.token.lock().unwrap() = "two";
     callers.go_on(20).await;
     put("v3", &["two"], &["r", "s"]);
-    until("the old one is not", async || status("one", "r").await == 403).await;
+    wait_until("the old one is not", async || status("one", "r").await == 403).await;
     callers.go_on(20).await;
-    // One that names a Secret which is not there changes nothing.
+    // A configuration that names a missing Secret changes nothing.
     mount(folder.path(), "v4", &[("gateway.yaml", &configuration(&["three"], &["r"])), ("two", "two")]);
     sleep(Duration::from_secs(1)).await;
     assert_eq!((status("two", "s").await, status("three", "r").await), (200, 403));

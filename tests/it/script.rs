@@ -1,5 +1,5 @@
-//! The `script` backend against programs that do what programs do: answer, fail, flood, hang, leave
-//! children behind. Whatever is not a whole list is an error.
+//! The `script` backend with real programs that answer, fail, flood, hang, or leave children behind. Everything but a whole
+//! list is an error.
 
 mod attempts;
 mod contained;
@@ -23,7 +23,7 @@ use crate::support::{
     upstream::refused,
 };
 
-/// A route `s` whose script is `script` and whose answers are not remembered.
+/// An uncached route `s` with this `script`.
 fn route(mut script: Value) -> Value {
     script["allow"] = json!({"read": ["."], "write": ["."]});
     json!({"name": "s", "backend": {"script": script}, "cache": {"ttl": "0s"}})
@@ -39,7 +39,7 @@ async fn shell(line: &str) -> TestApp {
     serve(route(json!({"command": ["sh", "-c", line]}))).await
 }
 
-/// A gateway whose script prints the file `answer`, with a way to set it.
+/// A gateway whose script prints the file `answer`, and a function to set that file.
 async fn printer(more: Value) -> (TestApp, impl Fn(&[u8])) {
     let mut route = route(json!({"command": ["cat", "answer"]}));
     route.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -62,7 +62,7 @@ async fn whole_lists_are_answered() {
         ),
         (r#"[{"text":"ä\u0000\"\\\n🚀"}]"#, r#"[{"text":"ä\u0000\"\\\n🚀"}]"#),
         ("[{}]", "[{}]"),
-        // Nothing, said by someone who meant it.
+        // An explicitly empty list.
         ("[]", "[]"),
         (" [ ]\n", "[]"),
         (r#"{"output":{"parameters":[]}}"#, "[]"),
@@ -166,7 +166,7 @@ async fn arguments_are_data() {
 }
 
 #[tokio::test]
-async fn the_environment_is_only_what_was_asked_for() {
+async fn the_environment_holds_only_configured_variables() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("token"), "hunter2\n").unwrap();
     let command = json!(["sh", "-c", "cat /proc/$$/environ > seen; echo '[]'"]);
@@ -181,7 +181,7 @@ async fn the_environment_is_only_what_was_asked_for() {
         let seen = std::fs::read_to_string(app.folder.path().join("seen")).unwrap();
         let mut seen: Vec<String> = seen.split_terminator('\0').map(str::to_owned).collect();
         seen.sort();
-        // Its own folder, which nobody else may look into, and which is empty by now.
+        // Its own folder, which is private and already empty.
         for name in ["HOME=", "TMPDIR="] {
             let at = seen.iter().position(|line| line.starts_with(name)).unwrap();
             let work = seen.remove(at);
@@ -207,14 +207,14 @@ async fn the_environment_is_only_what_was_asked_for() {
     let usual = seen("usual").await;
     let known = ["ARGOCD_APP_PARAMETERS=[]", "LANG=", "PATH=", "TZ="];
     assert!(usual.iter().all(|line| known.iter().any(|name| line.starts_with(name))), "{usual:?}");
-    // A rotated secret is picked up, and one that is gone is an error.
+    // A rotated secret is picked up. A deleted secret is an error.
     std::fs::write(app.folder.path().join("token"), "hunter3").unwrap();
     assert!(seen("s").await.contains(&"TOKEN=hunter3".to_owned()));
     std::fs::remove_file(app.folder.path().join("token")).unwrap();
     refused(&app.ask_afresh("s", json!({})).await, 502, "backend_failed", "cannot read the secret file");
 }
 
-/// However the script lets it out, and wherever a message is cut.
+/// However the script prints the secret, and wherever a message is truncated.
 #[tokio::test]
 async fn a_secret_is_never_shown() {
     let key = "-----BEGIN KEY-----\nMIIfirstline\nMIIsecondline\n-----END KEY-----\n";
@@ -225,10 +225,10 @@ async fn a_secret_is_never_shown() {
         ("MIItoken", r#"echo "{\"$SECRET\":1,\"$SECRET\":2}""#),
         ("MIItoken", r#"echo "denied: $SECRET" >&2; sleep 9"#),
         ("MIItoken", r#"echo "denied: TUlJdG9rZW4=" >&2; exit 1"#),
-        // Several lines, of which a message makes one.
+        // Several lines, which a message joins into one.
         (key, r#"echo "$SECRET" >&2; exit 1"#),
         (key, r#"echo "$SECRET""#),
-        // Across the start of what is kept of stderr, and across the end of what is shown of stdout.
+        // Across the start of the kept part of stderr, and across the end of the shown part of stdout.
         ("MIIMIIMIIMIIMII", r#"printf "%s%0590d" "$SECRET" 0 >&2; exit 1"#),
         ("MIIMIIMIIMIIMII", r#"printf "%0110d%s" 0 "$SECRET""#),
     ] {
@@ -247,7 +247,7 @@ async fn a_secret_is_never_shown() {
 }
 
 #[tokio::test]
-async fn a_failed_run_is_unknown_whatever_it_printed() {
+async fn a_failed_run_is_unknown_whatever_its_output() {
     for (line, says) in [
         ("echo '[{\"a\":\"1\"}]'; exit 3", "exit status: 3"),
         ("echo '[]'; echo 'no\x1b[31m network' >&2; exit 1", "exit status: 1; stderr: no [31m network"),
@@ -259,7 +259,7 @@ async fn a_failed_run_is_unknown_whatever_it_printed() {
         let message = refused(&app.ask_afresh("s", json!({})).await, 502, "backend_failed", says);
         assert!(message.starts_with("route s (script): sh: "), "{message}");
     }
-    // A file that is executable, and nothing that the system can execute.
+    // An executable file that the system cannot execute.
     let (app, print) = printer(json!({})).await;
     print(b"no program");
     let program = app.folder.path().join("program");
@@ -309,7 +309,7 @@ async fn a_timeout_ends_the_whole_group() {
     for (trap, limit, whose) in [
         ("", json!({"timeout": "700ms"}), "stopped by its `timeout`"),
         ("trap '' TERM;", json!({"timeout": "700ms"}), "stopped by its `timeout`"),
-        // The route's deadline ends it as well as the script's own timeout.
+        // The route's deadline ends the script too, not only its own timeout.
         ("trap '' TERM;", json!({"timeout": "20s"}), "stopped by the deadline of the whole call"),
     ] {
         let marker = marker();
@@ -320,7 +320,7 @@ async fn a_timeout_ends_the_whole_group() {
         route["deadline"] = json!("1500ms");
         let app = serve(route).await;
         let started = Instant::now();
-        // Two shells, whose command lines hold the marker too, and two sleeps.
+        // Two shells, whose command lines contain the marker too, and two sleeps.
         let (reply, ()) = tokio::join!(app.ask_afresh("s", json!({})), await_processes(&marker, 4));
         assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
         refused(&reply, 504, "backend_timeout", whose);
@@ -329,7 +329,7 @@ async fn a_timeout_ends_the_whole_group() {
 }
 
 #[tokio::test]
-async fn a_grandchild_that_holds_the_pipes_holds_up_nobody() {
+async fn a_grandchild_with_open_pipes_delays_nobody() {
     let marker = marker();
     for line in [format!("sleep {marker} & echo '[{{\"a\":\"1\"}}]'"), format!("sleep {marker} >&2 & exit 4")] {
         let app = shell(&line).await;

@@ -1,4 +1,4 @@
-//! A canary: secrets in every place that can hold one, every output of the program read, and no secret found.
+//! A canary test: every secret contains a marker, and no output of the program contains it.
 
 mod sources;
 mod wrong;
@@ -22,10 +22,10 @@ use crate::support::{
     wire::{argo_request, exchange_admin, read_reply},
 };
 
-/// Part of every secret here that a person could have chosen.
+/// Part of every secret that a person chose.
 const CANARY: &str = "c4n4ry";
 
-/// What callers send.
+/// The value of the callers' parameters.
 const PARAMETER: &str = "p4r4m3t3r";
 
 /// The routes of [`Sources`].
@@ -34,11 +34,11 @@ const ROUTES: [&str; 13] = [
     "fixed",
 ];
 
-/// What must not be seen: the canary, and of what holds none pieces that are long enough to be nothing else.
+/// The texts that must not appear: the canary, and long unique pieces of generated secrets.
 struct Secrets(Vec<String>);
 
 impl Secrets {
-    /// The lines of the private key in `pem`, without its last, which may be short.
+    /// Adds the lines of the private key in `pem`, without the last line, which may be short.
     fn of_key(&mut self, pem: &str) {
         let lines: Vec<&str> = pem.lines().filter(|line| !line.starts_with('-') && !line.is_empty()).collect();
         let whole = lines.iter().filter(|line| line.len() >= 32);
@@ -46,14 +46,14 @@ impl Secrets {
         assert!(lines.len() > 1, "a key has lines");
     }
 
-    /// What was sent as `Authorization`, without its scheme; of a JWT that is claims and signature.
+    /// Adds a sent `Authorization` header without its scheme. For a JWT: its claims and its signature.
     fn of_header(&mut self, value: &str) {
         let credential = value.split_once(' ').map_or(value, |(_, credential)| credential);
         let parts = credential.split('.').filter(|part| part.len() >= 8);
         self.0.extend(parts.skip(usize::from(credential.starts_with("ey"))).map(str::to_owned));
     }
 
-    /// The lines of `seen` that hold one.
+    /// The lines of `seen` that contain a secret.
     fn found<'a>(&self, seen: &'a str) -> Vec<&'a str> {
         seen.lines().filter(|line| self.0.iter().any(|secret| line.contains(secret))).collect()
     }
@@ -89,10 +89,10 @@ fn write_secrets(folder: &Path, ca: &Ca, sources: &Sources) -> Secrets {
     secrets
 }
 
-/// What an issuer and the gateway both know.
+/// A shared key of issuer and gateway.
 const SHARED: &str = "shared-and-long-enough-for-hs256-c4n4ry";
 
-/// The whole configuration, in which no secret stands.
+/// The whole configuration, without any secret in it.
 fn config(sources: &Sources) -> Value {
     let [keys, review] = [&sources.keys, &sources.review].map(|upstream| format!("http://{}", upstream.address));
     let issuer = |name: &str, algorithm: &str, more: (&str, Value)| json!({"issuer": name, "audience": "gateway", "algorithms": [algorithm], more.0: more.1});
@@ -119,7 +119,7 @@ fn config(sources: &Sources) -> Value {
     })
 }
 
-/// Those who come: with whether they are let in.
+/// The callers, and whether each is authenticated.
 fn callers() -> [(String, bool); 6] {
     let claims =
         |issuer: &str, exp: u64| json!({"iss": issuer, "aud": "gateway", "sub": "ci", "exp": exp, "x": CANARY});
@@ -160,7 +160,7 @@ async fn no_output_holds_a_secret() {
             seen += &String::from_utf8_lossy(&reply.raw);
         }
     }
-    // An operator sees what was asked, which is nobody else's business.
+    // Operators may see the parameters. Nobody else may.
     let mut shown = String::new();
     for path in ["/metrics", "/admin/config", "/admin/answers", "/admin/answers?route=fixed", "/admin/held"] {
         let head = format!("GET {path} HTTP/1.1\r\nHost: g\r\nAuthorization: Bearer operator-{CANARY}\r\n\r\n");
@@ -177,7 +177,7 @@ async fn no_output_holds_a_secret() {
     let traced: Vec<_> = sources.collector.requests().into_iter().map(|request| request.body).collect();
     seen += &String::from_utf8_lossy(&traced.concat());
     assert!(["run piped", "script sh", "GET"].iter().all(|span| seen.contains(span)), "{seen}");
-    seen += &told_by_commands(&file);
+    seen += &command_output(&file);
 
     let sent = sources.requests();
     for header in sent.iter().flat_map(|request| &request.headers).filter(|(name, _)| name.ends_with("authorization")) {
@@ -206,8 +206,8 @@ async fn no_output_holds_a_secret() {
     assert!(found.is_empty(), "{found:#?}");
 }
 
-/// What the commands say that ask routes themselves.
-fn told_by_commands(file: &Path) -> String {
+/// The output of the commands that call routes themselves.
+fn command_output(file: &Path) -> String {
     let calls = ROUTES.iter().flat_map(|route| [vec!["call", route], vec!["call", route, "-o", "json"]]);
     let mut seen = String::new();
     for arguments in calls.chain([vec!["check"]]) {

@@ -1,4 +1,4 @@
-//! TLS on the main listener: protocols by ALPN, clients' certificates, and files that are renewed while it serves.
+//! TLS on the main listener: protocols by ALPN, client certificates, and certificate files renewed under load.
 
 mod streams;
 
@@ -30,7 +30,7 @@ use crate::support::{
 const PATH: &str = "/r/api/v1/getparams.execute";
 const ROUTES: &str = "routes: [ { name: r, backend: { fixed: { parameters: [ { a: b } ] } } } ]\n";
 
-/// A gateway with a certificate of `ca` for `localhost`, and what else `tls` and `auth` say.
+/// A gateway with a certificate of `ca` for `localhost`, and with more keys in `tls` and `auth`.
 async fn serve(ca: &Ca, tls: &str, auth: &str) -> TestApp {
     let folder = tempfile::tempdir().unwrap();
     let (certificate, key) = ca.certificate(&["localhost"]);
@@ -46,14 +46,14 @@ async fn serve(ca: &Ca, tls: &str, auth: &str) -> TestApp {
 async fn ask(visitor: &Visitor, address: SocketAddr, request: &[u8]) -> std::io::Result<Reply> {
     let mut stream = visitor.connect(address).await?;
     stream.write_all(request).await?;
-    // By TLS 1.3 a client learns only now that its certificate is not wanted.
+    // With TLS 1.3 a client learns only now that its certificate is refused.
     let mut first = [0];
     stream.read_exact(&mut first).await?;
     Ok(read_reply(&mut (&first[..]).chain(stream)).await)
 }
 
 #[tokio::test]
-async fn alpn_decides_which_http_it_is() {
+async fn alpn_decides_the_http_version() {
     let ca = Ca::new("ca");
     let app = serve(&ca, "", "").await;
     for (offered, agreed) in [
@@ -71,27 +71,27 @@ async fn alpn_decides_which_http_it_is() {
         assert_eq!(reply.sets(), r#"[{"a":"b"}]"#);
         assert_eq!(ask(&visitor, app.address, &argo_request(PATH, "wrong", b"{}")).await.unwrap().status, 403);
     }
-    // Nobody begins with HTTP/2 where it was not agreed on.
+    // HTTP/2 needs its agreement by ALPN.
     let mut stream = Visitor::new(&ca.pem, None, &["http/1.1"]).connect(app.address).await.unwrap();
     stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
     assert_eq!(stream.read(&mut [0; 64]).await.unwrap_or(0), 0);
 }
 
 #[tokio::test]
-async fn who_speaks_cleartext_is_told_so() {
+async fn a_cleartext_request_is_told_to_use_https() {
     let app = serve(&Ca::new("ca"), "", "").await;
     let reply = exchange(app.address, &argo_request(PATH, TOKEN, b"{}")).await;
     let told: Value = serde_json::from_slice(&reply.body).unwrap();
     assert_eq!((reply.status, &told["code"]), (400, &"invalid_request".into()));
     assert!(told["message"].as_str().unwrap().contains("https://"), "{told}");
     assert_eq!(app.metric("appset_gateway_connections_ended_total{reason=\"no_handshake\"}").await, 1);
-    // Probes and metrics are where they were.
+    // Probes and metrics stay on the admin listener.
     assert_eq!(app.admin("/readyz").await.status, 200);
     assert!(app.metric("appset_gateway_tls_certificate_not_after_seconds").await > 1_700_000_000);
 }
 
 #[tokio::test]
-async fn a_certificate_tells_who_calls() {
+async fn a_client_certificate_identifies_a_caller() {
     let (ca, stranger) = (Ca::new("ca"), Ca::new("ca"));
     let callers = ", certificates: [ { name: argocd, subject: \"CN=argocd,O=platform\", routes: [r] }, \
                    { name: other, subject: \"CN=other,O=platform\", routes: [\"x-*\"] } ]";
@@ -109,21 +109,21 @@ async fn a_certificate_tells_who_calls() {
     assert!(message(&visitor(&ca, "other"), &bare).await.contains("the caller `other` may not ask the route `r`"));
     let told = message(&visitor(&ca, "nobody"), &bare).await;
     assert!(told.contains("`CN=nobody,O=platform`") && told.contains("`auth.certificates`"), "{told}");
-    // A token counts before a certificate, also when it is wrong.
+    // A token outranks a certificate, even a wrong token.
     let wrong = argo_request(PATH, "wrong", b"{}");
     assert!(message(&visitor(&ca, "argocd"), &wrong).await.contains("the bearer token is missing or wrong"));
     let right = argo_request(PATH, TOKEN, b"{}");
     assert_eq!(ask(&visitor(&ca, "nobody"), app.address, &right).await.unwrap().status, 200);
-    // Who shows none is asked for a token, and who shows one of a stranger gets no answer at all.
+    // A client without a certificate is asked for a token. A client with an untrusted certificate gets no answer.
     let none = Visitor::new(&ca.pem, None, &[]);
     assert!(message(&none, &bare).await.contains("the bearer token is missing or wrong"));
     assert_eq!(ask(&none, app.address, &right).await.unwrap().status, 200);
     ask(&visitor(&stranger, "argocd"), app.address, &right).await.unwrap_err();
 }
 
-/// Who has a certificate and is nobody's caller is slowed down like anybody who is none.
+/// A certificate that belongs to no caller is slowed down like any stranger.
 #[tokio::test]
-async fn certificates_of_nobody_are_slowed_down() {
+async fn unknown_certificates_are_slowed_down() {
     let ca = Ca::new("ca");
     let app =
         serve(&ca, ", clientCa: ca.crt", ", certificates: [ { name: argocd, subject: \"CN=argocd,O=platform\" } ]")
@@ -144,21 +144,21 @@ async fn certificates_of_nobody_are_slowed_down() {
 }
 
 #[tokio::test]
-async fn a_certificate_can_be_required_of_all() {
+async fn a_client_certificate_can_be_required() {
     let ca = Ca::new("ca");
     let app = serve(&ca, ", clientCa: ca.crt, requireClientCertificate: true", "").await;
     let right = argo_request(PATH, TOKEN, b"{}");
     ask(&Visitor::new(&ca.pem, None, &[]), app.address, &right).await.unwrap_err();
     let shown = Visitor::new(&ca.pem, Some(&ca.client("argocd", "platform")), &[]);
     assert_eq!(ask(&shown, app.address, &right).await.unwrap().status, 200);
-    // It is no caller by that alone.
+    // The certificate alone is no caller.
     assert_eq!(ask(&shown, app.address, &argo_request(PATH, "wrong", b"{}")).await.unwrap().status, 403);
 }
 
 #[tokio::test]
-async fn half_a_handshake_ends_in_time() {
+async fn an_incomplete_handshake_times_out() {
     let app = serve(&Ca::new("ca"), "", "").await;
-    // The first bytes of a ClientHello of 512.
+    // The first bytes of a 512-byte ClientHello.
     let halves: [&[u8]; 3] = [b"", b"\x16", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"];
     let waiting = halves.map(|half| async move {
         let mut stream = TcpStream::connect(app.address).await.unwrap();
@@ -192,7 +192,7 @@ async fn certificates_are_renewed_under_load_without_a_restart() {
     assert_eq!(ask(&of_old, address, &right).await.unwrap().status, 200);
     assert!(of_new.connect(address).await.is_err());
 
-    // Whoever is connected stays so, and goes on.
+    // Open connections continue.
     let (is_over, count) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let callers: Vec<_> = (0..4)
         .map(|_| {
@@ -216,7 +216,7 @@ async fn certificates_are_renewed_under_load_without_a_restart() {
     };
     timeout(Duration::from_secs(20), renewed).await.expect("the new certificate is shown");
     assert!(of_old.connect(address).await.is_err());
-    // A key that is not the certificate's changes nothing.
+    // A key that does not match the certificate changes nothing.
     mount(&secret, "v3", &[("tls.crt", &new.certificate(&["localhost"]).0), ("tls.key", &old.certificate(&["x"]).1)]);
     sleep(Duration::from_secs(1)).await;
     assert_eq!(ask(&of_new, address, &right).await.unwrap().status, 200);

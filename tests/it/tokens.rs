@@ -1,4 +1,4 @@
-//! Callers' tokens: renewed as Kubernetes renews a mounted Secret, under load, without a restart and without a failed call.
+//! Callers' tokens: renewed under load as Kubernetes renews a mounted Secret, without a restart or a failed call.
 
 use std::{
     sync::{
@@ -22,7 +22,7 @@ async fn a_secret_is_renewed_under_load_without_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let secret = folder.path().join("secret");
     std::fs::create_dir(&secret).unwrap();
-    // The new token stands beside the old one, as docs say.
+    // The new token is added beside the old one, as the documentation says.
     mount(&secret, "v1", &[("token", "one"), ("next", "two")]);
     let config = folder.path().join("gateway.yaml");
     std::fs::write(
@@ -37,7 +37,7 @@ async fn a_secret_is_renewed_under_load_without_a_restart() {
     let status = async |token: &str| exchange(address, &argo_request(PATH, token, b"{}")).await.status;
     assert_eq!((status("one").await, status("two").await, status("three").await), (200, 200, 403));
 
-    // Argo CD sends `two` from now on, and goes on with it while the Secret changes.
+    // From now on Argo CD sends `two`, also while the Secret changes.
     let (is_over, count) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let callers: Vec<_> = (0..4)
         .map(|_| {
@@ -58,7 +58,7 @@ async fn a_secret_is_renewed_under_load_without_a_restart() {
         }
     };
     tokio::time::timeout(Duration::from_secs(20), is_renewed).await.expect("the new token is taken");
-    // A Secret that lost its content changes nothing.
+    // An emptied Secret changes nothing.
     mount(&secret, "v3", &[("token", ""), ("next", "")]);
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!((status("two").await, status("three").await), (200, 200));
@@ -70,13 +70,13 @@ async fn a_secret_is_renewed_under_load_without_a_restart() {
     gateway.signal(nix::sys::signal::Signal::SIGTERM);
     let (ended, log) = gateway.wait(Duration::from_secs(10));
     assert!(ended.success() && log.contains("a new token replaces the previous one"), "{log}");
-    // The system tells of each file, and of what comes with it; the operator is told once of each token.
+    // The system may report each file several times. The operator sees one message per token.
     let unreadable = log.lines().filter(|line| line.contains("the previous token stays valid"));
     assert_eq!(unreadable.count(), 2, "{log}");
     assert!(!log.contains("three"), "a token is never told");
 }
 
-/// What a Secret holds by mistake makes no operator of Argo CD.
+/// A mistake in a Secret never makes Argo CD an operator.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_renewal_gives_no_token_a_second_role() {
     let folder = tempfile::tempdir().unwrap();

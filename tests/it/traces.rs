@@ -1,5 +1,5 @@
-//! W3C Trace Context: the ids of a request go along to upstreams, programs and the log. A collector gets what the gateway does
-//! for a request.
+//! W3C Trace Context: the ids of a request reach upstreams, programs and the log. A collector gets the gateway's spans for a
+//! request.
 
 #[cfg(feature = "otlp")]
 mod collected;
@@ -23,7 +23,7 @@ use crate::support::{
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
-/// A request to the route `name` with `more` headers, which are lines with their ends.
+/// A request to the route `name` with `headers`, which are lines with line ends.
 fn call(name: &str, headers: &str) -> Vec<u8> {
     let body = r#"{"applicationSetName":"test","input":{"parameters":{}}}"#;
     let head = format!(
@@ -34,7 +34,7 @@ fn call(name: &str, headers: &str) -> Vec<u8> {
     [head.as_bytes(), body.as_bytes()].concat()
 }
 
-/// Asks the route `name` of `app` within the trace context `place`.
+/// Calls the route `name` of `app` with the `traceparent` `place`.
 async fn ask_at(app: &TestApp, name: &str, place: &str) -> Reply {
     app.clock.advance(Duration::from_hours(48));
     app.send(&call(name, &format!("traceparent: {place}\r\n"))).await
@@ -44,18 +44,18 @@ async fn serve(routes: Value) -> TestApp {
     TestApp::with_routes(&format!("  {routes}")).await
 }
 
-/// The value of an answer's only parameter set.
-fn told(reply: &Reply, name: &str) -> Value {
+/// The field `name` of an answer's only parameter set.
+fn returned_field(reply: &Reply, name: &str) -> Value {
     assert_eq!(reply.status, 200, "{}", reply.text());
     reply.json()["output"]["parameters"][0][name].clone()
 }
 
-/// An API that has a list of one.
+/// An API with a list of one item.
 async fn upstream() -> Upstream {
     Upstream::always(json_response(r#"[{"a":"b"}]"#)).await
 }
 
-/// Programs that print what they know of traces. The second one sets its own ids.
+/// Programs that print their trace context. The second one sets its own ids.
 fn scripts() -> Value {
     let tell = r#"printf '[{"place":"%s"}]' "$TRACEPARENT""#;
     let worker = ["jq", "-c", "--unbuffered", "{id, output: [{place: .traceparent}]}"];
@@ -67,7 +67,7 @@ fn scripts() -> Value {
 }
 
 #[tokio::test]
-async fn ids_pass_through_to_whoever_is_asked() {
+async fn trace_ids_reach_upstreams() {
     let upstream = upstream().await;
     let url = format!("http://{}/", upstream.address);
     let app = serve(json!([
@@ -86,7 +86,7 @@ async fn ids_pass_through_to_whoever_is_asked() {
 }
 
 #[tokio::test]
-async fn what_is_no_place_is_not_passed_on_and_hurts_nobody() {
+async fn an_invalid_trace_context_is_dropped() {
     let upstream = upstream().await;
     let routes = json!([{"name": "h", "backend": {"http": {"url": format!("http://{}/", upstream.address)}}}]);
     let app = serve(routes).await;
@@ -97,7 +97,7 @@ async fn what_is_no_place_is_not_passed_on_and_hurts_nobody() {
     {
         assert_eq!(ask_at(&app, "h", place).await.status, 200, "{place}");
     }
-    // Nor does the `tracestate` of other systems.
+    // The `tracestate` of other systems is dropped too.
     app.clock.advance(Duration::from_hours(48));
     app.send(&call("h", &format!("traceparent: {PARENT}\r\ntracestate: vendor=secret\r\nbaggage: user=me\r\n"))).await;
     let seen = upstream.requests();
@@ -108,17 +108,17 @@ async fn what_is_no_place_is_not_passed_on_and_hurts_nobody() {
 }
 
 #[tokio::test]
-async fn programs_know_where_they_are() {
+async fn programs_receive_the_trace_context() {
     let app = serve(scripts()).await;
     for (name, place) in [("script", PARENT), ("own", "mine"), ("worker", PARENT)] {
-        assert_eq!(told(&ask_at(&app, name, PARENT).await, "place"), place, "{name}");
+        assert_eq!(returned_field(&ask_at(&app, name, PARENT).await, "place"), place, "{name}");
     }
     for (name, place) in [("script", json!("")), ("own", json!("mine")), ("worker", Value::Null)] {
-        assert_eq!(told(&app.ask_afresh(name, json!({})).await, "place"), place, "{name}");
+        assert_eq!(returned_field(&app.ask_afresh(name, json!({})).await, "place"), place, "{name}");
     }
 }
 
-/// A served configuration with the route `f`, and its log after `calls`.
+/// The log of a gateway with the route `f`, after `calls`.
 async fn log_of(calls: &[&str]) -> Vec<Value> {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("gateway.yaml");
@@ -136,13 +136,13 @@ async fn log_of(calls: &[&str]) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn the_log_names_the_trace() {
+async fn the_log_contains_the_trace_id() {
     let place = format!("traceparent: {PARENT}\r\n");
     let hit = place.replace("00f067aa", "11f067aa");
     let [miss, hit, none, bad] = &log_of(&[&place, &hit, "", "traceparent: 00-x\r\n"]).await[..] else { panic!() };
     assert_eq!((&miss["cache"], &hit["cache"]), (&json!("miss"), &json!("hit")));
     assert!([miss, hit].iter().all(|line| line["trace_id"] == TRACE), "{miss} {hit}");
     assert!([none, bad].iter().all(|line| line.get("trace_id").is_none()), "{none} {bad}");
-    // No collector could find a span of the gateway.
+    // Without a collector, no span id appears.
     assert!([miss, hit, none, bad].iter().all(|line| line.get("span_id").is_none()));
 }

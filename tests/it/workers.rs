@@ -1,4 +1,4 @@
-//! Workers, with real processes that do what processes do. Whatever one does, only its own question is without an answer.
+//! Workers as real processes. Whatever a worker does, only its own request gets no answer.
 
 mod trouble;
 
@@ -17,7 +17,7 @@ use crate::support::{
     upstream::refused,
 };
 
-/// A gateway whose route `w` asks `workers/worker.py`, and a text that stands in its workers' command lines.
+/// A gateway whose route `w` runs `workers/worker.py`, and a text in its workers' command lines.
 async fn serve(more: Value) -> (TestApp, String) {
     let marker = marker();
     let folder = tempfile::tempdir().unwrap();
@@ -41,18 +41,18 @@ async fn ask(app: &TestApp, parameters: Value) -> Reply {
     app.ask_afresh("w", parameters).await
 }
 
-/// What the only parameter set of an answer says of its worker.
-fn told(reply: &Reply, name: &str) -> String {
+/// The field `name` of an answer's only parameter set.
+fn returned_field(reply: &Reply, name: &str) -> String {
     assert_eq!(reply.status, 200, "{}", reply.text());
     reply.json()["output"]["parameters"][0][name].as_str().unwrap().to_owned()
 }
 
 async fn pid(app: &TestApp) -> String {
-    told(&ask(app, json!({})).await, "pid")
+    returned_field(&ask(app, json!({})).await, "pid")
 }
 
 /// Waits until there are `count` processes.
-async fn running(marker: &str, count: usize) {
+async fn wait_for_processes(marker: &str, count: usize) {
     let until = Instant::now() + Duration::from_secs(10);
     while processes(marker).len() != count {
         assert!(Instant::now() < until, "{:?}", processes(marker));
@@ -82,8 +82,8 @@ async fn workers_answer() {
     ] {
         refused(&ask(&app, json!({"do": "say", "more": more})).await, status, code, says);
     }
-    // All of them were one worker's, which was in step all the time.
-    assert_eq!(told(&ask(&app, json!({})).await, "n"), "12");
+    // One worker answered all of them, and stayed in step.
+    assert_eq!(returned_field(&ask(&app, json!({})).await, "n"), "12");
 }
 
 #[tokio::test]
@@ -94,11 +94,11 @@ async fn the_request_arrives_as_it_was_sent() {
         "input": {"parameters": {"do": "request", "a": [1, null, {"x": "ä\r\n🚀\u{0}"}], "big": "x".repeat(300_000)}},
     });
     let reply = app.call("/w/api/v1/getparams.execute", &body).await;
-    assert_eq!(told(&reply, "request").parse::<Value>().unwrap(), body);
+    assert_eq!(returned_field(&reply, "request").parse::<Value>().unwrap(), body);
 }
 
 #[tokio::test]
-async fn what_they_say_is_mapped_and_lasts() {
+async fn a_workers_answer_is_mapped_and_has_a_lifetime() {
     let (app, _) = serve(json!({"parameters": "items.filter(i, i.a != params.not).map(i, {'b': i.a})"})).await;
     let more = json!({"output": [{"a": "x"}, {"a": "y"}], "cache": {"ttl": "1m"}});
     let question = json!({"do": "say", "more": more, "not": "x"});
@@ -112,41 +112,41 @@ async fn what_they_say_is_mapped_and_lasts() {
 }
 
 #[tokio::test]
-async fn one_worker_answers_hundreds_of_questions() {
+async fn one_worker_answers_hundreds_of_requests() {
     let (app, marker) = serve(json!({})).await;
     let first = pid(&app).await;
     for n in 2..=200 {
         let reply = ask(&app, json!({})).await;
-        assert_eq!((told(&reply, "pid"), told(&reply, "n")), (first.clone(), n.to_string()));
+        assert_eq!((returned_field(&reply, "pid"), returned_field(&reply, "n")), (first.clone(), n.to_string()));
     }
     assert_eq!(processes(&marker).len(), 1, "{:?}", processes(&marker));
 }
 
 #[tokio::test]
-async fn workers_are_replaced_after_so_many_questions() {
+async fn workers_are_replaced_after_their_maximum_of_requests() {
     let (app, marker) = serve(json!({"worker": {"recycleAfter": 3}})).await;
     let mut numbers = Vec::new();
     let mut pids = HashSet::new();
     for _ in 0..9 {
         let reply = ask(&app, json!({})).await;
-        numbers.push(told(&reply, "n"));
-        pids.insert(told(&reply, "pid"));
+        numbers.push(returned_field(&reply, "n"));
+        pids.insert(returned_field(&reply, "pid"));
     }
     assert_eq!(numbers.concat(), "123123123");
     assert_eq!(pids.len(), 3);
-    running(&marker, 1).await;
+    wait_for_processes(&marker, 1).await;
     assert_eq!(app.metric("appset_gateway_workers_ended_total{reason=\"recycled\"}").await, 3);
 }
 
 #[tokio::test]
-async fn workers_with_too_much_memory_are_replaced_once_they_have_answered() {
+async fn workers_with_too_much_memory_are_replaced_after_their_answer() {
     let (app, marker) = serve(json!({"worker": {"maxMemory": "100MiB"}})).await;
     let mut numbers = Vec::new();
     for _ in 0..9 {
-        numbers.push(told(&ask(&app, json!({"do": "keep"})).await, "n"));
+        numbers.push(returned_field(&ask(&app, json!({"do": "keep"})).await, "n"));
     }
     assert_eq!(numbers.concat(), "123123123");
-    running(&marker, 1).await;
+    wait_for_processes(&marker, 1).await;
     assert_eq!(app.metric("appset_gateway_workers_ended_total{reason=\"memory\"}").await, 3);
     let until = Instant::now() + Duration::from_secs(10);
     while app.metric("appset_gateway_programs").await != 1 {
@@ -156,28 +156,28 @@ async fn workers_with_too_much_memory_are_replaced_once_they_have_answered() {
 }
 
 #[tokio::test]
-async fn questions_at_once_have_a_worker_each_as_far_as_they_go() {
+async fn concurrent_requests_have_a_worker_each_up_to_the_limit() {
     let (app, marker) = serve(json!({"concurrency": 3})).await;
     let asked = (0..6).map(|n| app.ask("w", json!({"do": "sleep", "n": n})));
     let replies = futures_util::future::join_all(asked).await;
-    let pids: HashSet<_> = replies.iter().map(|reply| told(reply, "pid")).collect();
+    let pids: HashSet<_> = replies.iter().map(|reply| returned_field(reply, "pid")).collect();
     assert_eq!(pids.len(), 3);
     assert_eq!(processes(&marker).len(), 3);
 }
 
 #[tokio::test]
-async fn they_start_ahead() {
+async fn workers_start_ahead_of_requests() {
     let (app, marker) = serve(json!({"worker": {"ahead": 2}})).await;
     sleep(Duration::from_millis(200)).await;
     assert_eq!(processes(&marker), [""; 0], "the building starts nothing");
     app.app.start_ahead();
-    running(&marker, 2).await;
+    wait_for_processes(&marker, 2).await;
     pid(&app).await;
     assert_eq!(processes(&marker).len(), 2);
 }
 
 #[tokio::test]
-async fn they_end_with_the_gateway() {
+async fn workers_end_with_the_gateway() {
     for signal in [Signal::SIGTERM, Signal::SIGKILL] {
         let (marker, folder) = (marker(), tempfile::tempdir().unwrap());
         let script =
@@ -187,26 +187,26 @@ async fn they_end_with_the_gateway() {
         let file = folder.path().join("gateway.yaml");
         std::fs::write(&file, format!("{server}{}routes: {routes}\n", TestApp::auth())).unwrap();
         let gateway = Gateway::serve(&file);
-        running(&marker, 2).await;
+        wait_for_processes(&marker, 2).await;
         gateway.signal(signal);
         all_gone(&marker, signal.as_str()).await;
     }
 }
 
 #[tokio::test]
-async fn what_is_old_is_replaced() {
+async fn outdated_workers_are_replaced() {
     let (app, marker) = serve(json!({})).await;
     let first = pid(&app).await;
-    assert_eq!(told(&ask(&app, json!({})).await, "token"), "7");
+    assert_eq!(returned_field(&ask(&app, json!({})).await, "token"), "7");
     std::fs::write(app.folder.path().join("token"), "longer than before").unwrap();
     let reply = ask(&app, json!({})).await;
-    assert_eq!((told(&reply, "token"), told(&reply, "n")), ("18".to_owned(), "1".to_owned()));
-    assert_ne!(told(&reply, "pid"), first);
-    // Another program, by its file.
+    assert_eq!((returned_field(&reply, "token"), returned_field(&reply, "n")), ("18".to_owned(), "1".to_owned()));
+    assert_ne!(returned_field(&reply, "pid"), first);
+    // A changed program, detected by its file.
     let file = app.folder.path().join("worker.py");
     let text = std::fs::read_to_string(&file).unwrap().replace("\"n\": str(count)", "\"n\": \"new\"");
     std::fs::write(&file, text).unwrap();
-    assert_eq!(told(&ask(&app, json!({})).await, "n"), "new");
+    assert_eq!(returned_field(&ask(&app, json!({})).await, "n"), "new");
     assert_eq!(app.metric("appset_gateway_workers_ended_total{reason=\"outdated\"}").await, 2);
     std::fs::remove_file(app.folder.path().join("token")).unwrap();
     refused(&ask(&app, json!({})).await, 502, "backend_failed", "cannot read the secret file");
@@ -214,7 +214,7 @@ async fn what_is_old_is_replaced() {
 }
 
 #[test]
-fn what_does_not_go_together_is_told_at_the_start() {
+fn worker_mistakes_are_reported_at_startup() {
     let folder = tempfile::tempdir().unwrap();
     for (script, says) in [
         (json!({"mode": "worker", "protocol": "yaml"}), "script.protocol: workers only speak lines of JSON"),
@@ -234,7 +234,7 @@ fn what_does_not_go_together_is_told_at_the_start() {
 }
 
 #[test]
-fn call_shows_what_a_program_used() {
+fn call_reports_resource_use() {
     let folder = tempfile::tempdir().unwrap();
     let line = "import sys, json\nx = bytearray(50000000)\nsum(range(1000000))\n\
                 print(json.dumps({'id': json.loads(sys.stdin.readline()).get('id'), 'output': {'parameters': []}}), flush=True)\n\
@@ -246,15 +246,15 @@ fn call_shows_what_a_program_used() {
         let mut call = crate::support::binary::command();
         let output =
             call.args(["call", "s", "-c", "c.yaml", "-o", "json"]).current_dir(folder.path()).output().unwrap();
-        let told = String::from_utf8_lossy(&output.stderr);
-        let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {told}"));
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {stderr}"));
         let number = |key: &str| report["steps"][0][key].as_f64().unwrap_or_else(|| panic!("{mode}, {key}: {report}"));
         assert!(number("peakMemoryBytes") > 5e7 && number("cpuMilliseconds") > 1.0, "{mode}: {report}");
         assert!(number("milliseconds") > 1.0, "{mode}: {report}");
     }
 }
 
-/// Each of `config/examples/workers.yaml`, as far as its language is installed.
+/// Each example of `config/examples/workers.yaml` whose language is installed.
 #[tokio::test]
 async fn the_examples_work() {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/examples");

@@ -8,7 +8,7 @@ use std::sync::{
 use appset_gateway::clients::oci::Digest;
 use serde_json::{Value, json};
 
-use super::{config, gateway, told};
+use super::{config, gateway, outputs};
 use crate::support::{
     TestApp,
     registry::Registry,
@@ -85,20 +85,20 @@ async fn known_contents_are_not_read_again() {
     let list = json!({"repositories": ["~/org/a", "~/org/b"], "tags": {"semver": "*"}, "limit": 2});
     let app = gateway(&host, list, "{{ repository }}:{{ tag }} {{ annotations.word }}").await;
     let expected = ["org/a:2.0.0 2.0.0", "org/a:1.1.0 1.1.0", "org/b:1.0.0 1.0.0"];
-    assert_eq!(told(&app.ask("l", json!({})).await), expected);
+    assert_eq!(outputs(&app.ask("l", json!({})).await), expected);
     assert_eq!(counts(&upstream, 0), [2, 3, 3]);
-    assert_eq!(told(&app.ask("l", json!({})).await), expected);
+    assert_eq!(outputs(&app.ask("l", json!({})).await), expected);
     assert_eq!(counts(&upstream, 0), [2, 3, 3], "the answer is fresh");
     for _ in 0..2 {
         let before = upstream.requests().len();
-        assert_eq!(told(&app.ask_afresh("l", json!({})).await), expected);
+        assert_eq!(outputs(&app.ask_afresh("l", json!({})).await), expected);
         assert_eq!(counts(&upstream, before), [2, 3, 0]);
     }
     // A moved tag is read again.
     tags.lock().unwrap()[0].1[2].1 = "new".to_owned();
     let before = upstream.requests().len();
     let moved = ["org/a:2.0.0 new", "org/a:1.1.0 1.1.0", "org/b:1.0.0 1.0.0"];
-    assert_eq!(told(&app.ask_afresh("l", json!({})).await), moved);
+    assert_eq!(outputs(&app.ask_afresh("l", json!({})).await), moved);
     assert_eq!(counts(&upstream, before), [2, 3, 1]);
 }
 
@@ -110,7 +110,7 @@ async fn a_stopped_registry_is_an_error() {
     for repository in ["~/org/front", "~/org/*"] {
         let list = json!({"repositories": [repository], "missingRepository": "absent"});
         let app = gateway(&host, list, "{{ tag }}").await;
-        assert_eq!(told(&app.ask("l", json!({})).await), ["2", "1"]);
+        assert_eq!(outputs(&app.ask("l", json!({})).await), ["2", "1"]);
         registry.stop().await;
         refused(&app.ask_afresh("l", json!({})).await, 502, "backend_failed", &host);
         registry.restart().await;
@@ -200,7 +200,7 @@ async fn repositories_gone_from_an_outdated_catalogue_are_skipped() {
     .await;
     let host = upstream.address.to_string();
     let app = gateway(&host, json!({"repositories": ["~/org/*"]}), "{{ repository }}").await;
-    assert_eq!(told(&app.ask("l", json!({})).await), ["org/a"]);
+    assert_eq!(outputs(&app.ask("l", json!({})).await), ["org/a"]);
     let odd = fake(|request| {
         let is_catalogue = request.target.starts_with("/v2/_catalog");
         is_catalogue.then(|| request.answer(200, JSON, r#"{"repositories":["org/a","org/x?y"]}"#))
@@ -228,7 +228,7 @@ async fn a_tag_deleted_during_the_listing_is_skipped() {
     .await;
     let list = json!({"repositories": ["~/org/a"], "sort": "semver", "limit": 1});
     let app = gateway(&upstream.address.to_string(), list.clone(), "{{ tag }}").await;
-    assert_eq!(told(&app.ask("l", json!({})).await), ["1.1.0"]);
+    assert_eq!(outputs(&app.ask("l", json!({})).await), ["1.1.0"]);
 
     // A tag that stays on the list but is missing contradicts the list.
     let upstream =
@@ -239,7 +239,7 @@ async fn a_tag_deleted_during_the_listing_is_skipped() {
     assert!(message.contains("`tags.ignore`"), "{message}");
     let list = json!({"repositories": ["~/org/a"], "tags": {"ignore": ["2.0.0"]}});
     let app = gateway(&upstream.address.to_string(), list, "{{ tag }}").await;
-    assert_eq!(told(&app.ask("l", json!({})).await), ["1.1.0", "1.0.0"]);
+    assert_eq!(outputs(&app.ask("l", json!({})).await), ["1.1.0", "1.0.0"]);
 }
 
 #[tokio::test]
@@ -263,7 +263,7 @@ async fn too_many_tags_are_an_error() {
             assert_eq!(counts(&upstream, 0)[1], 0, "nothing was looked up");
             refused(&reply, 502, "backend_output_invalid", "501 tags must be opened, and 500 is the limit");
         } else {
-            assert!(told(&reply).len() >= 3);
+            assert!(outputs(&reply).len() >= 3);
         }
     }
 }
@@ -279,7 +279,7 @@ async fn docker_hub_is_reached_by_all_its_names() {
     let endpoint = format!("{{\"endpoint\":\"{}\",", upstream.address);
     let app = TestApp::start(&yaml.replacen("\"docker.io\":{", &format!("\"docker.io\":{endpoint}"), 1)).await;
     let expected = ["docker.io/library/nginx", "docker.io/bitnami/nginx"];
-    assert_eq!(told(&app.ask("l", json!({})).await), expected);
+    assert_eq!(outputs(&app.ask("l", json!({})).await), expected);
 }
 
 #[tokio::test]
@@ -289,6 +289,6 @@ async fn two_lists_share_one_registry() {
     let list = |glob: &str| json!({"repositories": [format!("{host}/org/a")], "tags": {"glob": glob}});
     let lists: Vec<Value> = vec![list("1.*"), list("2.*")];
     let app = TestApp::start(&config(&host, &lists, Some("{{ tag }}"))).await;
-    assert_eq!(told(&app.ask("l", json!({})).await), ["1.1.0", "1.0.0"]);
-    assert_eq!(told(&app.ask("l2", json!({})).await), ["2.0.0"]);
+    assert_eq!(outputs(&app.ask("l", json!({})).await), ["1.1.0", "1.0.0"]);
+    assert_eq!(outputs(&app.ask("l2", json!({})).await), ["2.0.0"]);
 }

@@ -1,4 +1,4 @@
-//! The addresses of a name: it is looked up when it is used, and only permitted addresses are asked.
+//! DNS: a name is looked up at each use, and only permitted addresses are contacted.
 
 use std::{
     net::{IpAddr, Ipv4Addr},
@@ -29,23 +29,23 @@ fn turning(turns: &[&[Ipv4Addr]], allowed: &[&str]) -> Arc<HttpClient> {
     outbound.client(ClientOptions::default()).unwrap()
 }
 
-/// Asks the name at the port of `upstream`.
+/// A call of the name at the port of `upstream`.
 fn by_name(upstream: &Upstream) -> Call {
     let url = Url::parse(&format!("http://inventory.example.com:{}/", upstream.address.port())).unwrap();
     Call::get(url, 4096, Instant::now() + Duration::from_secs(10))
 }
 
 #[tokio::test]
-async fn a_name_that_turns_to_an_inner_address_is_not_asked_there() {
+async fn a_name_rebound_to_an_internal_address_is_refused() {
     let (good, inner) = (Ipv4Addr::LOCALHOST, Ipv4Addr::new(127, 0, 0, 2));
-    let upstream = Upstream::start(|_| well()).await;
+    let upstream = Upstream::start(|_| ok_response()).await;
     // The other upstream listens at the same port.
     let victim = tokio::net::TcpListener::bind((inner, upstream.address.port())).await.unwrap();
     let turns: &[&[Ipv4Addr]] = &[&[good], &[inner], &[inner, good]];
-    let line = turning(turns, &["127.0.0.1/32"]);
-    assert_eq!(line.fetch(by_name(&upstream)).await.unwrap().status.as_u16(), 200);
+    let client = turning(turns, &["127.0.0.1/32"]);
+    assert_eq!(client.fetch(by_name(&upstream)).await.unwrap().status.as_u16(), 200);
     let message = fails(
-        line.fetch(by_name(&upstream)).await,
+        client.fetch(by_name(&upstream)).await,
         ErrorKind::Denied,
         "the name inventory.example.com is at 127.0.0.2",
     );
@@ -53,44 +53,44 @@ async fn a_name_that_turns_to_an_inner_address_is_not_asked_there() {
         message.contains("this machine itself") && message.ends_with("`outbound: { allowAddresses: [127.0.0.2] }`"),
         "{message}"
     );
-    // Of several addresses, the permitted ones are asked.
-    assert_eq!(line.fetch(by_name(&upstream)).await.unwrap().status.as_u16(), 200);
-    assert_eq!(asked(&upstream), 2);
+    // Of several addresses, only the permitted ones are contacted.
+    assert_eq!(client.fetch(by_name(&upstream)).await.unwrap().status.as_u16(), 200);
+    assert_eq!(request_count(&upstream), 2);
     let nobody = tokio::time::timeout(Duration::from_millis(50), victim.accept()).await;
     assert!(nobody.is_err(), "the inner address was asked");
 }
 
 #[tokio::test]
 async fn metadata_and_private_addresses_are_refused_and_say_how_to_allow_them() {
-    let upstream = Upstream::start(|_| well()).await;
+    let upstream = Upstream::start(|_| ok_response()).await;
     for (address, what) in [
         (Ipv4Addr::new(169, 254, 169, 254), "a link-local or metadata address"),
         (Ipv4Addr::new(10, 0, 0, 1), "a private address"),
         (Ipv4Addr::UNSPECIFIED, "a reserved address"),
     ] {
-        let line = turning(&[&[address]], &[]);
-        fails(line.fetch(by_name(&upstream)).await, ErrorKind::Denied, &format!("is at {address}, {what}, "));
+        let client = turning(&[&[address]], &[]);
+        fails(client.fetch(by_name(&upstream)).await, ErrorKind::Denied, &format!("is at {address}, {what}, "));
     }
-    assert_eq!(asked(&upstream), 0);
+    assert_eq!(request_count(&upstream), 0);
 }
 
 #[tokio::test]
-async fn a_refused_address_says_nothing_about_the_destination() {
-    let upstream = Upstream::start(|_| well()).await;
+async fn a_refused_address_does_not_open_the_breaker() {
+    let upstream = Upstream::start(|_| ok_response()).await;
     let (inner, good) = ([Ipv4Addr::new(10, 0, 0, 1)], [Ipv4Addr::LOCALHOST]);
     let turns: Vec<&[Ipv4Addr]> = [&inner[..]; 6].into_iter().chain([&good[..]]).collect();
-    let line = turning(&turns, &["127.0.0.0/8"]);
+    let client = turning(&turns, &["127.0.0.0/8"]);
     for _ in 0..6 {
-        fails(line.fetch(by_name(&upstream)).await, ErrorKind::Denied, "10.0.0.1");
+        fails(client.fetch(by_name(&upstream)).await, ErrorKind::Denied, "10.0.0.1");
     }
-    assert_eq!(line.fetch(by_name(&upstream)).await.unwrap().status.as_u16(), 200);
+    assert_eq!(client.fetch(by_name(&upstream)).await.unwrap().status.as_u16(), 200);
 }
 
 #[tokio::test]
-async fn a_name_without_an_address_is_told() {
-    let upstream = Upstream::start(|_| well()).await;
+async fn a_name_without_an_address_is_reported() {
+    let upstream = Upstream::start(|_| ok_response()).await;
     let url = Url::parse("http://nowhere.invalid/").unwrap();
     let call = Call { may_repeat: false, ..Call::get(url, 4096, Instant::now() + Duration::from_secs(20)) };
-    fails(line(ClientOptions::default()).0.fetch(call).await, ErrorKind::Unavailable, "cannot connect: ");
-    assert_eq!(asked(&upstream), 0);
+    fails(new_client(ClientOptions::default()).0.fetch(call).await, ErrorKind::Unavailable, "cannot connect: ");
+    assert_eq!(request_count(&upstream), 0);
 }

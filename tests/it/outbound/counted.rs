@@ -1,5 +1,4 @@
-//! Metrics: each attempt counts by its outcome, and each request that was not sent by its reason. Only destinations of the
-//! configuration have names.
+//! Metrics: each attempt counts by its outcome, and each unsent request by its reason. Only configured destinations have names.
 
 use appset_gateway::telemetry::metrics::Metrics;
 use serde_json::json;
@@ -7,89 +6,94 @@ use serde_json::json;
 use super::*;
 use crate::support::{TestApp, authority::Ca};
 
-/// An HTTP client with the options `terms` and metrics.
-fn counted(terms: ClientOptions) -> (Arc<HttpClient>, Metrics) {
+/// An HTTP client with `options` and metrics.
+fn counted(options: ClientOptions) -> (Arc<HttpClient>, Metrics) {
     let (metrics, clock) = (Metrics::new().unwrap(), TestClock::standing());
-    let line = Outbound::new(clock).counted(metrics.outbound.clone()).client(terms).unwrap();
-    (line, metrics)
+    let client = Outbound::new(clock).counted(metrics.outbound.clone()).client(options).unwrap();
+    (client, metrics)
 }
 
 /// The counted outcomes in alphabetical order, and the number of timed requests.
-fn told(metrics: &Metrics) -> (Vec<String>, String) {
+fn outcomes_and_timings(metrics: &Metrics) -> (Vec<String>, String) {
     let text = String::from_utf8(metrics.encode().unwrap()).unwrap();
     let counts: Vec<&str> = text
         .lines()
-        .filter_map(|line| line.strip_prefix("appset_gateway_outbound_requests_total{destination=\"other\",outcome=\""))
+        .filter_map(|client| {
+            client.strip_prefix("appset_gateway_outbound_requests_total{destination=\"other\",outcome=\"")
+        })
         .collect();
     assert_eq!(counts.len(), 13, "all are there from the start, and no other: {counts:?}");
     let timed = "appset_gateway_outbound_request_duration_seconds_count{destination=\"other\"} ";
-    let timed = text.lines().find_map(|line| line.strip_prefix(timed));
+    let timed = text.lines().find_map(|client| client.strip_prefix(timed));
     let counts = counts.into_iter().filter(|count| !count.ends_with(" 0")).map(|count| count.replace("\"}", ""));
     (counts.collect(), timed.unwrap().to_owned())
 }
 
 #[track_caller]
-fn tells(metrics: &Metrics, outcomes: &[&str], timed: u32) {
-    assert_eq!(told(metrics), (outcomes.iter().map(|&one| one.to_owned()).collect(), timed.to_string()));
+fn assert_counts(metrics: &Metrics, outcomes: &[&str], timed: u32) {
+    assert_eq!(
+        outcomes_and_timings(metrics),
+        (outcomes.iter().map(|&one| one.to_owned()).collect(), timed.to_string())
+    );
 }
 
 #[tokio::test]
-async fn each_answer_by_its_kind() {
+async fn each_attempt_is_counted_by_its_outcome() {
     let long = vec![Step::Send(json_response(" ".repeat(5000)))];
     for (steps, outcomes, timed) in [
-        (well(), &["ok 2"][..], 2),
-        (says(304, ""), &["ok 2"], 2),
-        (says(404, ""), &["refused 2"], 2),
-        (says(401, "Retry-After: 30"), &["refused 2"], 2),
-        (says(403, "Retry-After: 30"), &["limited 1", "throttled 1"], 1),
-        (says(429, ""), &["limited 1", "throttled 1"], 1),
+        (ok_response(), &["ok 2"][..], 2),
+        (response_with(304, ""), &["ok 2"], 2),
+        (response_with(404, ""), &["refused 2"], 2),
+        (response_with(401, "Retry-After: 30"), &["refused 2"], 2),
+        (response_with(403, "Retry-After: 30"), &["limited 1", "throttled 1"], 1),
+        (response_with(429, ""), &["limited 1", "throttled 1"], 1),
         // Three attempts each. The fifth failure in a row belongs to another request.
-        (says(503, ""), &["failed 6"], 6),
+        (response_with(503, ""), &["failed 6"], 6),
         (vec![Step::Hang], &["timeout 2"], 2),
         (vec![Step::Reset], &["broken 2"], 2),
         (long, &["too_large 2"], 2),
     ] {
-        let (line, metrics) = counted(ClientOptions::default());
-        tells(&metrics, &[], 0);
+        let (client, metrics) = counted(ClientOptions::default());
+        assert_counts(&metrics, &[], 0);
         let seconds = if matches!(steps[..], [Step::Hang]) { 0.1 } else { 5.0 };
         let upstream = Upstream::start(move |_| steps.clone()).await;
         for _ in 0..2 {
-            _ = line.fetch(get(&upstream, "/", seconds)).await;
+            _ = client.fetch(get(&upstream, "/", seconds)).await;
         }
-        tells(&metrics, outcomes, timed);
+        assert_counts(&metrics, outcomes, timed);
     }
 }
 
 #[tokio::test]
-async fn nobody_there_nobody_trusted_and_no_turn() {
-    let (line, metrics) = counted(ClientOptions::default());
-    let mut refusing = Upstream::start_apart(|_| well()).await;
+async fn refused_connections_untrusted_certificates_and_full_queues_are_counted() {
+    let (client, metrics) = counted(ClientOptions::default());
+    let mut refusing = Upstream::start_apart(|_| ok_response()).await;
     refusing.refuse().await;
     for _ in 0..6 {
         let call = Call { may_repeat: false, ..get(&refusing, "/", 5.0) };
-        fails(line.fetch(call).await, ErrorKind::Unavailable, "");
+        fails(client.fetch(call).await, ErrorKind::Unavailable, "");
     }
-    tells(&metrics, &["connect 5", "resting 1"], 5);
+    assert_counts(&metrics, &["connect 5", "resting 1"], 5);
 
-    let (line, metrics) = counted(ClientOptions::default());
+    let (client, metrics) = counted(ClientOptions::default());
     let address = tls::serve(&Ca::new("ours"), &["127.0.0.1"]).await;
     let url = Url::parse(&format!("https://{address}/")).unwrap();
     let call = Call::get(url, 4096, Instant::now() + Duration::from_secs(10));
-    fails(line.fetch(call).await, ErrorKind::Unavailable, "not trusted");
-    tells(&metrics, &["untrusted 1"], 1);
+    fails(client.fetch(call).await, ErrorKind::Unavailable, "not trusted");
+    assert_counts(&metrics, &["untrusted 1"], 1);
 
-    let (line, metrics) = counted(ClientOptions { concurrency: 1, ..ClientOptions::default() });
+    let (client, metrics) = counted(ClientOptions { concurrency: 1, ..ClientOptions::default() });
     let hanging = Upstream::start(|_| vec![Step::Hang]).await;
     let (first, second) = (get(&hanging, "/", 0.5), get(&hanging, "/", 0.1));
-    let (first, second) = tokio::join!(line.fetch(first), line.fetch(second));
+    let (first, second) = tokio::join!(client.fetch(first), client.fetch(second));
     fails(first, ErrorKind::Timeout, "no whole answer");
     fails(second, ErrorKind::Timeout, "no turn");
-    tells(&metrics, &["no_turn 1", "timeout 1"], 1);
+    assert_counts(&metrics, &["no_turn 1", "timeout 1"], 1);
 }
 
 #[tokio::test]
-async fn a_gateways_metrics_tell_the_destinations_of_its_configuration() {
-    let [fixed, templated] = [Upstream::start(|_| well()).await, Upstream::start(|_| well()).await];
+async fn metrics_name_only_configured_destinations() {
+    let [fixed, templated] = [Upstream::start(|_| ok_response()).await, Upstream::start(|_| ok_response()).await];
     let (address, port) = (fixed.address, templated.address.port());
     let url = format!("http://{address}/{{{{ params.name }}}}");
     let elsewhere =

@@ -1,4 +1,4 @@
-//! Limits of concurrency, of rate and of accounts, and conditional requests.
+//! Limits of concurrency, rate and accounts, and conditional requests.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -38,126 +38,127 @@ fn call(url: &Url, seconds: f64) -> Call {
 }
 
 #[tokio::test]
-async fn only_so_many_are_under_way() {
+async fn concurrent_requests_are_limited() {
     let (url, most) = counting(Duration::from_millis(30)).await;
-    let (line, _) = line(ClientOptions { concurrency: 3, ..ClientOptions::default() });
-    for reply in join_all((0..24).map(|_| line.fetch(call(&url, 10.0)))).await {
+    let (client, _) = new_client(ClientOptions { concurrency: 3, ..ClientOptions::default() });
+    for reply in join_all((0..24).map(|_| client.fetch(call(&url, 10.0)))).await {
         assert_eq!(reply.unwrap().status.as_u16(), 200);
     }
     assert_eq!(most.load(Ordering::SeqCst), 3);
 }
 
 #[tokio::test]
-async fn waiting_for_a_turn_ends_with_the_deadline() {
+async fn waiting_for_a_slot_ends_at_the_deadline() {
     let upstream = Upstream::start(|_| vec![Step::Hang]).await;
-    let (line, _) = line(ClientOptions { concurrency: 2, ..ClientOptions::default() });
+    let (client, _) = new_client(ClientOptions { concurrency: 2, ..ClientOptions::default() });
     let busy: Vec<_> = (0..2)
         .map(|_| {
-            let (line, call) = (Arc::clone(&line), get(&upstream, "/", 30.0));
-            tokio::spawn(async move { line.fetch(call).await })
+            let (client, call) = (Arc::clone(&client), get(&upstream, "/", 30.0));
+            tokio::spawn(async move { client.fetch(call).await })
         })
         .collect();
-    while asked(&upstream) < 2 {
+    while request_count(&upstream) < 2 {
         sleep(Duration::from_millis(5)).await;
     }
-    // Requests that wait say nothing about the destination, however many they are.
+    // Waiting requests do not count as failures of the destination, however many wait.
     for _ in 0..8 {
-        let late = line.fetch(get(&upstream, "/", 0.03)).await;
+        let late = client.fetch(get(&upstream, "/", 0.03)).await;
         fails(late, ErrorKind::Timeout, "no turn in time: 2 requests to it were under way until the deadline");
     }
-    assert_eq!(asked(&upstream), 2);
-    // A cancelled caller gives its place back.
+    assert_eq!(request_count(&upstream), 2);
+    // A cancelled caller frees its slot.
     busy.iter().for_each(tokio::task::JoinHandle::abort);
     for _ in 0..3 {
-        leave(&line, &upstream).await;
+        cancel_after_arrival(&client, &upstream).await;
     }
-    assert_eq!(asked(&upstream), 5);
+    assert_eq!(request_count(&upstream), 5);
 }
 
 #[tokio::test]
-async fn only_so_many_begin_per_second() {
-    let upstream = Upstream::start(|_| well()).await;
-    let (line, _) = line(ClientOptions { rate: NonZeroU32::new(10), concurrency: 20, ..ClientOptions::default() });
+async fn requests_per_second_are_limited() {
+    let upstream = Upstream::start(|_| ok_response()).await;
+    let (client, _) =
+        new_client(ClientOptions { rate: NonZeroU32::new(10), concurrency: 20, ..ClientOptions::default() });
     let began = Instant::now();
-    for reply in join_all((0..16).map(|_| line.fetch(get(&upstream, "/", 10.0)))).await {
+    for reply in join_all((0..16).map(|_| client.fetch(get(&upstream, "/", 10.0)))).await {
         reply.unwrap();
     }
     assert!((0.55..3.0).contains(&began.elapsed().as_secs_f64()), "{:?}", began.elapsed());
-    let late: Vec<BackendError> = join_all((0..9).map(|_| line.fetch(get(&upstream, "/", 0.05))))
+    let late: Vec<BackendError> = join_all((0..9).map(|_| client.fetch(get(&upstream, "/", 0.05))))
         .await
         .into_iter()
         .filter_map(Result::err)
         .collect();
-    let says = "no turn in time: more than 10 requests per second were waiting";
+    let expected = "no turn in time: more than 10 requests per second were waiting";
     assert!(late.iter().all(|error| error.kind == ErrorKind::Timeout), "{late:?}");
-    assert!(late.iter().any(|error| error.message.ends_with(says)), "{late:?}");
+    assert!(late.iter().any(|error| error.message.ends_with(expected)), "{late:?}");
 }
 
 #[tokio::test]
-async fn an_account_that_used_up_its_budget_waits() {
+async fn an_account_without_rate_limit_budget_waits() {
     let throttled = |seconds| ErrorKind::Throttled { retry_after: Some(Duration::from_secs(seconds)) };
     let anew_at = |clock: &TestClock| {
         use appset_gateway::domain::clock::Clock as _;
         clock.now().0 / 1000 + 301
     };
     for status in [200, 403, 429] {
-        let (line, clock) = line(ClientOptions::default());
+        let (client, clock) = new_client(ClientOptions::default());
         let headers =
             format!("X-RateLimit-Limit: 5000\r\nX-RateLimit-Remaining: 0\r\nX-RateLimit-Reset: {}", anew_at(&clock));
         let upstream = Upstream::start(move |request| {
             let is_first = request.header("authorization") == Some("Bearer one");
-            if is_first { says(status, &headers) } else { says(404, "X-RateLimit-Remaining: 100") }
+            if is_first { response_with(status, &headers) } else { response_with(404, "X-RateLimit-Remaining: 100") }
         })
         .await;
-        let reply = line.fetch(get_as(&upstream, "one")).await.unwrap();
+        let reply = client.fetch(get_as(&upstream, "one")).await.unwrap();
         if status != 200 {
             let refused = reply.refusal();
             let ErrorKind::Throttled { retry_after: Some(rest) } = refused.kind else { panic!("{refused:?}") };
             assert!((300..=301).contains(&rest.as_secs()), "{rest:?}");
         }
-        let error = line.fetch(get_as(&upstream, "one")).await.unwrap_err();
+        let error = client.fetch(get_as(&upstream, "one")).await.unwrap_err();
         assert!(
             matches!(error.kind, ErrorKind::Throttled { .. }) && error.message.contains(": not asked: "),
             "{error}"
         );
         assert!(!error.message.contains("one") && error.message.ends_with("; this account pauses"), "{error}");
-        assert_eq!(asked(&upstream), 1, "{status}");
+        assert_eq!(request_count(&upstream), 1, "{status}");
         // Other accounts, and the same account at another destination, are not affected.
         for _ in 0..2 {
-            line.fetch(get_as(&upstream, "two")).await.unwrap();
-            line.fetch(get(&upstream, "/", 10.0)).await.unwrap();
+            client.fetch(get_as(&upstream, "two")).await.unwrap();
+            client.fetch(get(&upstream, "/", 10.0)).await.unwrap();
         }
-        assert_eq!(asked(&upstream), 5);
+        assert_eq!(request_count(&upstream), 5);
         clock.advance(Duration::from_secs(302));
-        line.fetch(get_as(&upstream, "one")).await.unwrap();
-        assert_eq!(asked(&upstream), 6);
+        client.fetch(get_as(&upstream, "one")).await.unwrap();
+        assert_eq!(request_count(&upstream), 6);
     }
     // A denial without a time stays a denial, and GitHub's other limit names a time.
-    let upstream = in_turn(vec![says(403, ""), says(403, "Retry-After: 30"), well()]).await;
-    let (line, clock) = line(ClientOptions::default());
-    assert_eq!(line.fetch(get_as(&upstream, "one")).await.unwrap().refusal().kind, ErrorKind::Denied);
-    assert_eq!(line.fetch(get_as(&upstream, "one")).await.unwrap().refusal().kind, throttled(30));
-    fails(line.fetch(get_as(&upstream, "one")).await, throttled(30), "it asked for a pause with 403 Forbidden");
+    let upstream = in_turn(vec![response_with(403, ""), response_with(403, "Retry-After: 30"), ok_response()]).await;
+    let (client, clock) = new_client(ClientOptions::default());
+    assert_eq!(client.fetch(get_as(&upstream, "one")).await.unwrap().refusal().kind, ErrorKind::Denied);
+    assert_eq!(client.fetch(get_as(&upstream, "one")).await.unwrap().refusal().kind, throttled(30));
+    fails(client.fetch(get_as(&upstream, "one")).await, throttled(30), "it asked for a pause with 403 Forbidden");
     clock.advance(Duration::from_secs(30));
-    assert_eq!(line.fetch(get_as(&upstream, "one")).await.unwrap().status.as_u16(), 200);
+    assert_eq!(client.fetch(get_as(&upstream, "one")).await.unwrap().status.as_u16(), 200);
 }
 
 #[tokio::test]
-async fn what_is_left_is_known_by_account() {
+async fn the_remaining_budget_is_known_per_account() {
     let upstream = in_turn(vec![
-        says(200, "RateLimit-Limit: 100;w=21600\r\nRateLimit-Remaining: 76;w=21600"),
-        says(200, "RateLimit-Limit: 100;w=21600\r\nRateLimit-Remaining: 9;w=21600"),
+        response_with(200, "RateLimit-Limit: 100;w=21600\r\nRateLimit-Remaining: 76;w=21600"),
+        response_with(200, "RateLimit-Limit: 100;w=21600\r\nRateLimit-Remaining: 9;w=21600"),
     ])
     .await;
-    let (line, clock) = line(ClientOptions::default());
+    let (client, clock) = new_client(ClientOptions::default());
     let url = get(&upstream, "/other", 1.0).url;
     for is_low in [false, true] {
-        line.fetch(Call { account: Some("hub".into()), ..get(&upstream, "/", 10.0) }).await.unwrap();
-        assert_eq!(line.is_low(&url, "hub"), is_low);
+        client.fetch(Call { account: Some("hub".into()), ..get(&upstream, "/", 10.0) }).await.unwrap();
+        assert_eq!(client.is_low(&url, "hub"), is_low);
     }
-    assert!(!line.is_low(&url, appset_gateway::clients::outbound::ANONYMOUS));
+    assert!(!client.is_low(&url, appset_gateway::clients::outbound::ANONYMOUS));
     clock.advance(Duration::from_hours(6));
-    assert!(!line.is_low(&url, "hub"), "that was long ago");
+    assert!(!client.is_low(&url, "hub"), "that was long ago");
 }
 
 /// Answers 304 to requests with `tag`.
@@ -177,14 +178,14 @@ fn tagged(tag: &'static str) -> impl Fn(&Request) -> Vec<Step> {
 }
 
 #[tokio::test]
-async fn an_answer_that_did_not_change_is_not_sent_again() {
+async fn an_unchanged_answer_costs_a_304() {
     for tag in ["\"a\"", "W/\"a\""] {
         let upstream = Upstream::start(tagged(tag)).await;
-        let (line, _) = line(ClientOptions::default());
+        let (client, _) = new_client(ClientOptions::default());
         let ask = async |token: &str, change: fn(&mut Call)| {
             let mut call = Call { revalidate: true, ..get_as(&upstream, token) };
             change(&mut call);
-            let reply = line.fetch(call).await.unwrap();
+            let reply = client.fetch(call).await.unwrap();
             let sent = upstream.requests().last().unwrap().header("if-none-match").map(str::to_owned);
             let header = |name: &str| reply.headers.get(name).map(|value| value.to_str().unwrap().to_owned());
             assert_eq!(header("content-type").as_deref(), Some("application/json"));
@@ -212,36 +213,42 @@ async fn an_answer_that_did_not_change_is_not_sent_again() {
 }
 
 #[tokio::test]
-async fn what_must_not_be_kept_is_not() {
+async fn uncacheable_answers_are_not_kept() {
     for headers in ["", "ETag: \"a\"\r\nCache-Control: no-store", "ETag: \"a\"\r\nVary: *"] {
-        let upstream = Upstream::start(move |_| says(200, headers)).await;
-        let (line, _) = line(ClientOptions::default());
+        let upstream = Upstream::start(move |_| response_with(200, headers)).await;
+        let (client, _) = new_client(ClientOptions::default());
         for _ in 0..2 {
-            line.fetch(Call { revalidate: true, ..get(&upstream, "/", 10.0) }).await.unwrap();
+            client.fetch(Call { revalidate: true, ..get(&upstream, "/", 10.0) }).await.unwrap();
         }
         assert_eq!(upstream.requests()[1].header("if-none-match"), None, "{headers}");
     }
     // A 304 without a kept answer, and a 304 for another version.
-    let upstream = in_turn(vec![says(304, "ETag: \"a\""), says(200, "ETag: \"a\""), says(304, "ETag: \"b\"")]).await;
-    let (line, _) = line(ClientOptions::default());
-    let ask = async || line.fetch(Call { revalidate: true, ..get(&upstream, "/", 10.0) }).await;
+    let upstream = in_turn(vec![
+        response_with(304, "ETag: \"a\""),
+        response_with(200, "ETag: \"a\""),
+        response_with(304, "ETag: \"b\""),
+    ])
+    .await;
+    let (client, _) = new_client(ClientOptions::default());
+    let ask = async || client.fetch(Call { revalidate: true, ..get(&upstream, "/", 10.0) }).await;
     assert_eq!(ask().await.unwrap().refusal().kind, ErrorKind::InvalidOutput);
     assert_eq!(ask().await.unwrap().status.as_u16(), 200);
     fails(ask().await, ErrorKind::InvalidOutput, "for another version");
 }
 
 #[tokio::test]
-async fn only_a_share_of_all_calls_is_sent_again() {
-    let (line, _) = line(ClientOptions { concurrency: 200, ..ClientOptions::default() });
+async fn retries_are_limited_to_a_share_of_all_calls() {
+    let (client, _) = new_client(ClientOptions { concurrency: 200, ..ClientOptions::default() });
     // Every second request fails, so that the breaker never opens.
     let count = AtomicUsize::new(0);
-    let play =
-        move |_: &Request| if count.fetch_add(1, Ordering::SeqCst).is_multiple_of(2) { says(500, "") } else { well() };
+    let play = move |_: &Request| {
+        if count.fetch_add(1, Ordering::SeqCst).is_multiple_of(2) { response_with(500, "") } else { ok_response() }
+    };
     let upstream = Upstream::start(play).await;
     for _ in 0..200 {
-        line.fetch(get(&upstream, "/", 10.0)).await.unwrap();
+        client.fetch(get(&upstream, "/", 10.0)).await.unwrap();
     }
     // One in five, and ten more that are always allowed. Each retry moves the next call to a failure.
-    let again = asked(&upstream) - 200;
+    let again = request_count(&upstream) - 200;
     assert!((40..=51).contains(&again), "{again}");
 }

@@ -1,4 +1,4 @@
-//! A forward proxy: it comes only from the configuration, and is not used for exceptions.
+//! A forward proxy: it is taken only from the configuration, and exceptions bypass it.
 
 use std::sync::Mutex;
 
@@ -47,13 +47,13 @@ async fn proxy(target: Option<std::net::SocketAddr>) -> (String, Arc<Mutex<Vec<S
     (url, heads)
 }
 
-fn through(config: &Value, folder: &std::path::Path, terms: ClientOptions) -> Arc<HttpClient> {
+fn through(config: &Value, folder: &std::path::Path, options: ClientOptions) -> Arc<HttpClient> {
     let config: OutboundConfig = serde_json::from_value(config.clone()).unwrap();
     let mut problems = Problems::default();
     let (allowed, proxy) = config.build(&BaseDir::new(folder), &Path::root(), &mut problems);
     assert!(problems.into_vec().is_empty());
     let outbound = Outbound::new(TestClock::standing()).reaching(Arc::new(SystemNames), &allowed, proxy);
-    outbound.client(terms).unwrap()
+    outbound.client(options).unwrap()
 }
 
 fn call(url: &str) -> Call {
@@ -61,7 +61,7 @@ fn call(url: &str) -> Call {
 }
 
 #[tokio::test]
-async fn http_goes_through_it_and_https_through_a_tunnel() {
+async fn http_goes_through_the_proxy_and_https_through_a_tunnel() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("password"), "hunter2\n").unwrap();
     let ours = Ca::new("ours");
@@ -69,15 +69,15 @@ async fn http_goes_through_it_and_https_through_a_tunnel() {
     let (url, heads) = proxy(Some(server)).await;
     let config = json!({"proxy": {"url": url, "username": "gateway", "password": {"file": "password"}}});
     let ca = Some(tls::write(&folder, "ours.crt", &ours.pem));
-    let line = through(
+    let client = through(
         &config,
         folder.path(),
         ClientOptions { tls: Tls { ca, ..Tls::default() }, ..ClientOptions::default() },
     );
 
-    let reply = line.fetch(call("http://inventory.example.com/v1?x=1")).await.unwrap();
+    let reply = client.fetch(call("http://inventory.example.com/v1?x=1")).await.unwrap();
     assert_eq!(&*reply.body, br#"[{"a":"by proxy"}]"#);
-    let reply = line.fetch(call("https://inventory.example.com/list")).await.unwrap();
+    let reply = client.fetch(call("https://inventory.example.com/list")).await.unwrap();
     assert_eq!(&*reply.body, br#"[{"a":"1"}]"#);
     let heads: Vec<String> = heads.lock().unwrap().iter().map(|head| head.to_ascii_lowercase()).collect();
     assert!(heads[0].starts_with("get http://inventory.example.com/v1?x=1 http/1.1\r\n"), "{heads:?}");
@@ -88,33 +88,33 @@ async fn http_goes_through_it_and_https_through_a_tunnel() {
 }
 
 #[tokio::test]
-async fn what_is_excepted_is_asked_directly() {
+async fn exceptions_bypass_the_proxy() {
     let (url, heads) = proxy(None).await;
-    let upstream = Upstream::start(|_| well()).await;
+    let upstream = Upstream::start(|_| ok_response()).await;
     let folder = tempfile::tempdir().unwrap();
-    // Loopback is always an exception, so that a sidecar needs no entry.
-    let line = through(&json!({"proxy": {"url": url}}), folder.path(), ClientOptions::default());
-    assert_eq!(line.fetch(get(&upstream, "/", 10.0)).await.unwrap().status.as_u16(), 200);
+    // Loopback always bypasses the proxy, so that a sidecar needs no entry.
+    let client = through(&json!({"proxy": {"url": url}}), folder.path(), ClientOptions::default());
+    assert_eq!(client.fetch(get(&upstream, "/", 10.0)).await.unwrap().status.as_u16(), 200);
     let config = json!({"proxy": {"url": url, "except": ["example.com"]}});
-    let line = through(&config, folder.path(), ClientOptions::default());
+    let client = through(&config, folder.path(), ClientOptions::default());
     let gone = format!("http://127.0.0.1:{}/", upstream.address.port());
-    assert_eq!(line.fetch(call(&gone)).await.unwrap().status.as_u16(), 200);
+    assert_eq!(client.fetch(call(&gone)).await.unwrap().status.as_u16(), 200);
     assert!(heads.lock().unwrap().is_empty());
-    // A name without an entry goes to the proxy, which demands a credential.
-    let reply = line.fetch(call("http://example.org/")).await.unwrap();
+    // A name without an exception goes to the proxy, which demands a credential.
+    let reply = client.fetch(call("http://example.org/")).await.unwrap();
     let refusal = reply.refusal();
     assert_eq!(refusal.kind, ErrorKind::Denied);
     assert!(refusal.message.contains("`outbound.proxy`"), "{refusal}");
     fails(
-        line.fetch(call("https://example.org/")).await,
+        client.fetch(call("https://example.org/")).await,
         ErrorKind::Unavailable,
         "goes through the proxy http://127.0.0.1:",
     );
 }
 
 #[test]
-fn what_is_wrong_with_it_is_found_at_the_start() {
-    for (config, says) in [
+fn proxy_mistakes_are_reported_at_startup() {
+    for (config, expected) in [
         (
             json!({"allowAddresses": ["10.0.0.0/33"]}),
             "allowAddresses[0]: `10.0.0.0/33` is neither an address nor a network",
@@ -133,6 +133,6 @@ fn what_is_wrong_with_it_is_found_at_the_start() {
         config.build(&BaseDir::new("/nowhere"), &Path::root(), &mut problems);
         let found: Vec<String> =
             problems.into_vec().iter().map(|problem| format!("{}: {}", problem.path, problem.message)).collect();
-        assert!(found.len() == 1 && found[0].starts_with(says), "{found:?} does not say {says}");
+        assert!(found.len() == 1 && found[0].starts_with(expected), "{found:?} does not say {expected}");
     }
 }

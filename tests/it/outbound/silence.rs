@@ -1,5 +1,5 @@
-//! Destinations that do not exist or do not answer: each wait has a limit of its own within the caller's deadline. Time is
-//! paused, and jumps to the next limit as soon as nothing else happens.
+//! Destinations that do not exist or do not answer: each wait has its own limit within the caller's deadline. Time is paused,
+//! and jumps to the next limit as soon as nothing else happens.
 
 use std::net::{SocketAddr, TcpStream};
 
@@ -7,7 +7,7 @@ use tokio::net::{TcpListener, TcpSocket};
 
 use super::*;
 
-/// An address that accepts nobody: its queue is full of the returned connections.
+/// An address that accepts no connection: the returned connections fill its backlog.
 fn full() -> (TcpListener, Vec<TcpStream>) {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
@@ -20,20 +20,20 @@ fn full() -> (TcpListener, Vec<TcpStream>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_is_waited_for_5_seconds() {
+async fn a_connection_attempt_ends_after_5_seconds() {
     let (listener, _waiting) = full();
     let url = Url::parse(&format!("http://{}/", listener.local_addr().unwrap())).unwrap();
-    let (line, _) = line(ClientOptions::default());
+    let (client, _) = new_client(ClientOptions::default());
     let began = Instant::now();
     let call = Call::get(url.clone(), 4096, began + Duration::from_mins(1));
-    let message = fails(line.fetch(call).await, ErrorKind::Timeout, "timed out");
+    let message = fails(client.fetch(call).await, ErrorKind::Timeout, "timed out");
     assert!(message.contains(url.as_str()), "{message}");
     assert_eq!(began.elapsed().as_secs(), 5);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_begins_within_15_seconds_and_ends_by_the_deadline() {
-    for (steps, says, seconds) in [
+async fn an_answer_must_begin_within_15_seconds_and_end_by_the_deadline() {
+    for (steps, expected, seconds) in [
         (vec![Step::Hang], "no answer began within 15 s", 15),
         (
             vec![Step::Send(b"HTTP/1.1 200 X\r\nContent-Length: 9\r\n\r\n".to_vec()), Step::Hang],
@@ -42,9 +42,9 @@ async fn an_answer_begins_within_15_seconds_and_ends_by_the_deadline() {
         ),
     ] {
         let upstream = Upstream::start(move |_| steps.clone()).await;
-        let (line, _) = line(ClientOptions::default());
+        let (client, _) = new_client(ClientOptions::default());
         let began = Instant::now();
-        fails(line.fetch(get(&upstream, "/", 60.0)).await, ErrorKind::Timeout, says);
-        assert_eq!((began.elapsed().as_secs(), asked(&upstream)), (seconds, 1), "{says}");
+        fails(client.fetch(get(&upstream, "/", 60.0)).await, ErrorKind::Timeout, expected);
+        assert_eq!((began.elapsed().as_secs(), request_count(&upstream)), (seconds, 1), "{expected}");
     }
 }

@@ -22,12 +22,12 @@ use tokio_rustls::{
 use super::*;
 use crate::support::{TestApp, authority::Ca, upstream::refused};
 
-/// A server that answers everything with a list, with a certificate of `ca` for `names`.
+/// A server with a certificate of `ca` for `names`. It answers everything with a list.
 pub(super) async fn serve(ca: &Ca, names: &[&str]) -> SocketAddr {
     serve_to(ca, names, None).await
 }
 
-/// Such a server, for clients with a certificate of `clients`.
+/// The same server, for clients with a certificate of `clients`.
 async fn serve_to(ca: &Ca, names: &[&str], clients: Option<&Ca>) -> SocketAddr {
     let (certificate, key) = ca.certificate(names);
     let provider = Arc::new(aws_lc_rs::default_provider());
@@ -69,12 +69,12 @@ pub(super) fn write(folder: &TempDir, name: &str, text: &str) -> PathBuf {
 
 async fn ask(address: SocketAddr, ca: Option<PathBuf>) -> Result<Reply, BackendError> {
     let url = Url::parse(&format!("https://{address}/list")).unwrap();
-    let (line, _) = line(ClientOptions { tls: Tls { ca, ..Tls::default() }, ..ClientOptions::default() });
-    line.fetch(Call::get(url, 4096, Instant::now() + Duration::from_secs(10))).await
+    let (client, _) = new_client(ClientOptions { tls: Tls { ca, ..Tls::default() }, ..ClientOptions::default() });
+    client.fetch(Call::get(url, 4096, Instant::now() + Duration::from_secs(10))).await
 }
 
 #[tokio::test]
-async fn a_private_ca_is_believed_where_it_is_named() {
+async fn a_configured_private_ca_is_trusted() {
     let folder = tempfile::tempdir().unwrap();
     let (ours, other) = (Ca::new("ours"), Ca::new("other"));
     let (named, stranger) = (write(&folder, "ours.crt", &ours.pem), write(&folder, "other.crt", &other.pem));
@@ -112,10 +112,10 @@ async fn a_route_names_a_private_ca() {
 }
 
 #[tokio::test]
-async fn a_ca_file_that_is_none_is_found_at_the_start() {
+async fn an_invalid_ca_file_is_reported_at_startup() {
     let folder = tempfile::tempdir().unwrap();
     write(&folder, "empty.crt", "");
-    for (url, file, says) in [
+    for (url, file, expected) in [
         ("https://h.example/", "missing.crt", "cannot read the CA file"),
         ("https://h.example/", "empty.crt", "holds no certificate"),
     ] {
@@ -125,7 +125,7 @@ async fn a_ca_file_that_is_none_is_found_at_the_start() {
             panic!("{file} is believed");
         };
         let text = report.lines().join("\n");
-        assert!(text.contains(says) && text.contains(file) && text.contains("http.ca"), "{text}");
+        assert!(text.contains(expected) && text.contains(file) && text.contains("http.ca"), "{text}");
     }
     write(&folder, "ours.crt", &Ca::new("ours").pem);
     let routes = json!([{"name": "r", "backend": {"http": {"url": "http://h.example/", "ca": "ours.crt"}}}]);
@@ -139,7 +139,7 @@ async fn a_ca_file_that_is_none_is_found_at_the_start() {
 }
 
 #[tokio::test]
-async fn a_client_certificate_is_shown_and_renewed() {
+async fn a_client_certificate_is_sent_and_renewed() {
     let folder = tempfile::tempdir().unwrap();
     let (ours, clients, strangers) = (Ca::new("ours"), Ca::new("clients"), Ca::new("strangers"));
     write(&folder, "ours.crt", &ours.pem);
@@ -150,10 +150,11 @@ async fn a_client_certificate_is_shown_and_renewed() {
     };
     let client = Some(show(&strangers));
     let ca = Some(folder.path().join("ours.crt"));
-    let (line, _) = line(ClientOptions { tls: Tls { ca, client, is_checked: true }, ..ClientOptions::default() });
+    let (client, _) =
+        new_client(ClientOptions { tls: Tls { ca, client, is_checked: true }, ..ClientOptions::default() });
     let ask = async || {
         let url = Url::parse(&format!("https://{address}/list")).unwrap();
-        line.fetch(Call { may_repeat: false, ..Call::get(url, 4096, Instant::now() + Duration::from_secs(10)) }).await
+        client.fetch(Call { may_repeat: false, ..Call::get(url, 4096, Instant::now() + Duration::from_secs(10)) }).await
     };
     fails(ask().await, ErrorKind::Unavailable, "");
     // The files are read again after a while. An invalid file changes nothing.
@@ -171,7 +172,7 @@ async fn a_client_certificate_is_shown_and_renewed() {
 }
 
 #[tokio::test]
-async fn any_certificate_is_believed_where_that_is_written_and_it_is_loud() {
+async fn disabled_certificate_checks_work_and_are_logged() {
     let ours = Ca::new("ours");
     let address = serve(&ours, &["elsewhere.example"]).await;
     let url = format!("https://{address}/list");

@@ -1,4 +1,4 @@
-//! A failing destination rests for a while.
+//! The breaker: a failing destination is not contacted for a while.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,109 +8,113 @@ use super::*;
 
 const UNAVAILABLE: ErrorKind = ErrorKind::Unavailable;
 
-/// A call that is never sent again.
+/// A call without retries.
 fn once(upstream: &Upstream) -> Call {
     Call { may_repeat: false, ..get(upstream, "/", 10.0) }
 }
 
-/// An upstream that fails until it is told to work.
+/// An upstream that fails until the flag is set.
 async fn sick() -> (Upstream, Arc<AtomicBool>) {
     let is_well = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&is_well);
     let slow = || vec![Step::Drip(json_response("[]"), Duration::from_millis(2))];
-    let play = move |_: &Request| if told.load(Ordering::SeqCst) { slow() } else { says(500, "") };
+    let play = move |_: &Request| if told.load(Ordering::SeqCst) { slow() } else { response_with(500, "") };
     (Upstream::start(play).await, is_well)
 }
 
 #[tokio::test]
-async fn five_failures_in_a_row_rest_it_and_one_call_finds_out() {
-    let (line, clock) = line(ClientOptions { concurrency: 50, ..ClientOptions::default() });
+async fn five_failures_in_a_row_open_the_breaker_and_one_call_probes() {
+    let (client, clock) = new_client(ClientOptions { concurrency: 50, ..ClientOptions::default() });
     let (upstream, is_well) = sick().await;
     for _ in 0..5 {
-        assert_eq!(line.fetch(once(&upstream)).await.unwrap().status.as_u16(), 500);
+        assert_eq!(client.fetch(once(&upstream)).await.unwrap().status.as_u16(), 500);
     }
     let resting = async |seconds: u64| {
-        // The breaker opens by the second, so nothing is asked until then.
+        // The breaker opens on the second, so no request is sent until then.
         clock.advance(Duration::from_millis(seconds * 1000 - 1));
-        let message = fails(line.fetch(get(&upstream, "/", 10.0)).await, UNAVAILABLE, "not asked: it failed since 2");
+        let message = fails(client.fetch(get(&upstream, "/", 10.0)).await, UNAVAILABLE, "not asked: it failed since 2");
         clock.put_back(Duration::from_millis(seconds * 1000 - 1));
         let ends = "(last: it answered 500 Internal Server Error)";
         assert!(message.ends_with(ends) && !message.contains("why"), "{message}");
     };
     resting(1).await;
-    assert_eq!(asked(&upstream), 5);
-    // The rest doubles each time, and the probe asks once.
+    assert_eq!(request_count(&upstream), 5);
+    // The breaker's wait doubles each time, and each probe sends one request.
     for (probes, seconds) in [(6, 2), (7, 4), (8, 8), (9, 16), (10, 30), (11, 30)] {
         clock.advance(Duration::from_secs(seconds.max(2) / if seconds == 30 { 1 } else { 2 }));
-        assert_eq!(line.fetch(get(&upstream, "/", 10.0)).await.unwrap().attempts, 1);
-        assert_eq!(asked(&upstream), probes);
+        assert_eq!(client.fetch(get(&upstream, "/", 10.0)).await.unwrap().attempts, 1);
+        assert_eq!(request_count(&upstream), probes);
         resting(seconds).await;
     }
-    // A cancelled probe finds out nothing, and another call may probe.
+    // A cancelled probe proves nothing, and another call may probe.
     is_well.store(true, Ordering::SeqCst);
     clock.advance(Duration::from_secs(30));
-    leave(&line, &upstream).await;
-    let replies = join_all((0..30).map(|_| line.fetch(get(&upstream, "/", 10.0)))).await;
-    let (well, others): (Vec<_>, Vec<_>) = replies.into_iter().partition(Result::is_ok);
-    assert_eq!((well.len(), others.len(), asked(&upstream)), (1, 29, 13));
+    cancel_after_arrival(&client, &upstream).await;
+    let replies = join_all((0..30).map(|_| client.fetch(get(&upstream, "/", 10.0)))).await;
+    let (ok_response, others): (Vec<_>, Vec<_>) = replies.into_iter().partition(Result::is_ok);
+    assert_eq!((ok_response.len(), others.len(), request_count(&upstream)), (1, 29, 13));
     for other in others {
         fails(other, UNAVAILABLE, "not asked: it failed since 2");
     }
-    for reply in join_all((0..10).map(|_| line.fetch(get(&upstream, "/", 10.0)))).await {
+    for reply in join_all((0..10).map(|_| client.fetch(get(&upstream, "/", 10.0)))).await {
         assert_eq!(reply.unwrap().status.as_u16(), 200);
     }
-    assert_eq!(asked(&upstream), 23);
+    assert_eq!(request_count(&upstream), 23);
 }
 
 #[tokio::test]
-async fn timeouts_and_refusals_count_and_bad_answers_do_not() {
+async fn timeouts_and_refused_connections_open_the_breaker_and_bad_answers_do_not() {
     let hanging = Upstream::start(|_| vec![Step::Hang]).await;
-    let (line, _) = line(ClientOptions::default());
+    let (client, _) = new_client(ClientOptions::default());
     for _ in 0..5 {
-        fails(line.fetch(get(&hanging, "/", 0.3)).await, ErrorKind::Timeout, "no whole answer in time");
+        fails(client.fetch(get(&hanging, "/", 0.3)).await, ErrorKind::Timeout, "no whole answer in time");
     }
-    fails(line.fetch(get(&hanging, "/", 0.05)).await, UNAVAILABLE, "(last: no whole answer in time)");
-    assert_eq!(asked(&hanging), 5);
+    fails(client.fetch(get(&hanging, "/", 0.05)).await, UNAVAILABLE, "(last: no whole answer in time)");
+    assert_eq!(request_count(&hanging), 5);
 
-    let mut refusing = Upstream::start_apart(|_| well()).await;
+    let mut refusing = Upstream::start_apart(|_| ok_response()).await;
     refusing.refuse().await;
     for _ in 0..5 {
-        fails(line.fetch(once(&refusing)).await, UNAVAILABLE, "cannot connect");
+        fails(client.fetch(once(&refusing)).await, UNAVAILABLE, "cannot connect");
     }
-    fails(line.fetch(once(&refusing)).await, UNAVAILABLE, "(last: cannot connect: ");
+    fails(client.fetch(once(&refusing)).await, UNAVAILABLE, "(last: cannot connect: ");
 
-    for steps in [says(404, ""), says(401, ""), says(200, ""), vec![Step::Reset], vec![]] {
+    for steps in [response_with(404, ""), response_with(401, ""), response_with(200, ""), vec![Step::Reset], vec![]] {
         let upstream = Upstream::start(move |_| steps.clone()).await;
         for _ in 0..8 {
-            _ = line.fetch(once(&upstream)).await;
+            _ = client.fetch(once(&upstream)).await;
         }
-        assert_eq!(asked(&upstream), 8);
+        assert_eq!(request_count(&upstream), 8);
     }
 }
 
 #[tokio::test]
-async fn retry_after_that_does_not_fit_rests_the_destination() {
+async fn a_long_retry_after_opens_the_breaker() {
     for is_date in [false, true] {
-        let (line, clock) = line(ClientOptions::default());
+        let (client, clock) = new_client(ClientOptions::default());
         let text = if is_date { http_date(&clock, 120) } else { "120".to_owned() };
         let headers: &str = format!("Retry-After: {text}").leak();
-        let upstream = in_turn(vec![says(503, headers), well()]).await;
-        let reply = line.fetch(get(&upstream, "/", 10.0)).await.unwrap();
+        let upstream = in_turn(vec![response_with(503, headers), ok_response()]).await;
+        let reply = client.fetch(get(&upstream, "/", 10.0)).await.unwrap();
         assert_eq!((reply.status.as_u16(), reply.attempts), (503, 1));
-        fails(line.fetch(get(&upstream, "/", 10.0)).await, UNAVAILABLE, "(last: it answered 503 Service Unavailable)");
+        fails(
+            client.fetch(get(&upstream, "/", 10.0)).await,
+            UNAVAILABLE,
+            "(last: it answered 503 Service Unavailable)",
+        );
         clock.advance(Duration::from_secs(118));
-        fails(line.fetch(get_as(&upstream, "other")).await, UNAVAILABLE, "not asked: it failed since ");
-        assert_eq!(asked(&upstream), 1);
+        fails(client.fetch(get_as(&upstream, "other")).await, UNAVAILABLE, "not asked: it failed since ");
+        assert_eq!(request_count(&upstream), 1);
         clock.advance(Duration::from_secs(2));
-        assert_eq!(line.fetch(get(&upstream, "/", 10.0)).await.unwrap().status.as_u16(), 200);
+        assert_eq!(client.fetch(get(&upstream, "/", 10.0)).await.unwrap().status.as_u16(), 200);
     }
 }
 
 #[tokio::test]
-async fn a_clock_that_is_put_back_ends_the_rest() {
-    let (line, clock) = line(ClientOptions::default());
-    let upstream = in_turn(vec![says(503, "Retry-After: 120"), well()]).await;
-    line.fetch(get(&upstream, "/", 10.0)).await.unwrap();
+async fn a_clock_set_back_closes_the_breaker() {
+    let (client, clock) = new_client(ClientOptions::default());
+    let upstream = in_turn(vec![response_with(503, "Retry-After: 120"), ok_response()]).await;
+    client.fetch(get(&upstream, "/", 10.0)).await.unwrap();
     clock.put_back(Duration::from_secs(1));
-    assert_eq!(line.fetch(get(&upstream, "/", 10.0)).await.unwrap().status.as_u16(), 200);
+    assert_eq!(client.fetch(get(&upstream, "/", 10.0)).await.unwrap().status.as_u16(), 200);
 }

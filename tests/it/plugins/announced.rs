@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::*;
 
-/// What a command says that does as the file `list` tells it, and notes that it was asked.
-const TELLS: &str = "echo asked >> asked; [ -z \"$PARAM_SIZE\" ] && cat list";
+/// A command that announces the content of the file `list`, and logs each run.
+const ANNOUNCE: &str = "echo asked >> asked; [ -z \"$PARAM_SIZE\" ] && cat list";
 
-fn times(app: &TestApp) -> usize {
+fn run_count(app: &TestApp) -> usize {
     std::fs::read_to_string(app.folder.path().join("asked")).map_or(0, |asked| asked.lines().count())
 }
 
@@ -15,7 +15,7 @@ async fn route(list: &str) -> TestApp {
     let routes = json!([{
         "name": "r",
         "input": [{"name": "region", "default": "eu"}],
-        "dynamicInput": {"command": ["sh", "-c"], "args": [TELLS]},
+        "dynamicInput": {"command": ["sh", "-c"], "args": [ANNOUNCE]},
         "backend": {"script": {
             "command": ["sh", "-c", "echo \"[{\\\"size\\\": \\\"$PARAM_SIZE in $PARAM_REGION\\\"}]\""],
             "allow": {"read": ["."], "write": ["."]},
@@ -27,7 +27,7 @@ async fn route(list: &str) -> TestApp {
 }
 
 #[tokio::test]
-async fn what_a_command_announces_is_what_the_route_understands() {
+async fn announced_parameters_are_the_parameters_of_the_route() {
     let app = route(r#"[{"name": "size", "string": "small"}, {"name": "region", "string": "us"}]"#).await;
     let asked = futures_util::future::join_all((0..20).map(|_| app.ask("r", json!({})))).await;
     for reply in asked {
@@ -35,24 +35,24 @@ async fn what_a_command_announces_is_what_the_route_understands() {
     }
     assert_eq!(sets(&app.ask("r", json!({"size": "large"})).await), r#"[{"size":"large in eu"}]"#);
     refused(&app.ask("r", json!({"sise": "x"})).await, 422, "invalid_input", "this route knows: region, size");
-    assert_eq!(times(&app), 1);
-    // After a minute it is asked again.
+    assert_eq!(run_count(&app), 1);
+    // After a minute the command runs again.
     std::fs::write(app.folder.path().join("list"), r#"[{"name": "size", "required": true}]"#).unwrap();
     assert_eq!(app.ask("r", json!({})).await.status, 200);
     app.clock.advance(Duration::from_secs(61));
     refused(&app.ask("r", json!({})).await, 422, "invalid_input", "`size` is missing");
-    assert_eq!(times(&app), 2);
-    // When it does not say, what it said last stands, and it is not asked for each call.
+    assert_eq!(run_count(&app), 2);
+    // While the command fails, its last announcement stands, and not every call runs it.
     std::fs::remove_file(app.folder.path().join("list")).unwrap();
     app.clock.advance(Duration::from_secs(61));
     for _ in 0..3 {
         assert_eq!(app.ask("r", json!({"size": "s"})).await.status, 200);
     }
-    assert_eq!(times(&app), 3);
+    assert_eq!(run_count(&app), 3);
 }
 
 #[tokio::test]
-async fn a_command_that_does_not_say_is_no_permission() {
+async fn a_failing_announcement_permits_nothing() {
     let app = route("").await;
     let says = "route r: which parameters it has is not known: its output is no list of announcements: it is blank";
     refused(&app.ask("r", json!({"size": "s"})).await, 502, "backend_output_invalid", says);
@@ -85,7 +85,7 @@ async fn plugins_of_both_kinds_announce() {
 }
 
 #[test]
-fn what_is_wrong_with_it_is_told_at_its_place() {
+fn announcement_mistakes_are_reported_with_their_path() {
     let spec = "generate: { command: [cat] }, parameters: { dynamic: { command: [no-such-program] } }";
     let folder = folder(&[("plugins/a/plugin.yaml", &generator("a", "", spec))]);
     let found = problems(&folder, "plugins: { path: plugins }\n").join("\n");

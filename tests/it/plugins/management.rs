@@ -1,8 +1,8 @@
-//! Plugins of the kind `ConfigManagementPlugin`, unchanged.
+//! Unchanged plugins of the kind `ConfigManagementPlugin`.
 
 use super::*;
 
-/// As Argo CD's documentation writes one, with all that it knows.
+/// An example with every field of Argo CD's documentation.
 const PLUGIN: &str = r#"apiVersion: argoproj.io/v1alpha1
 kind: ConfigManagementPlugin
 metadata:
@@ -46,7 +46,7 @@ spec:
 
 const TEMPLATE: &str = "kind: Secret\nmetadata: { name: NAME }\n";
 
-/// Where it runs, and how its documents become items.
+/// The source folder, and the mapping of documents to items.
 fn source(more: &str) -> String {
     format!(
         "plugins: {{ path: plugins, sources: {{ my-plugin: {{ folder: work, env: {{ PREFIX: pre }}, cache: {{ ttl: 0s }}, \
@@ -59,10 +59,10 @@ async fn start(folder: TempDir, config: &str) -> TestApp {
 }
 
 #[tokio::test]
-async fn one_runs_unchanged_in_a_fresh_copy() {
+async fn a_config_management_plugin_runs_unchanged_in_a_fresh_copy() {
     let folder = folder(&[("plugins/p/plugin.yaml", PLUGIN), ("work/template.yaml", TEMPLATE)]);
     let app = start(folder, &source("")).await;
-    // The second run would find `out` if its copy were not its own.
+    // The second run would find `out` if both runs shared a copy.
     for route in ["my-plugin", "my-plugin-v1.0", "my-plugin"] {
         let reply = app.ask(route, json!({"map-param": {"b": "z"}})).await;
         assert_eq!(
@@ -71,7 +71,7 @@ async fn one_runs_unchanged_in_a_fresh_copy() {
         );
     }
     assert!(!app.folder.path().join("work/out").exists());
-    // By its file, where no route is named.
+    // Without a route name, its file selects the plugin.
     let by_file = call(&app, "fb", json!({})).await;
     assert!(sets(&by_file).contains(r#""name":"fb""#), "{}", by_file.text());
     std::fs::remove_file(app.folder.path().join("work/template.yaml")).unwrap();
@@ -80,7 +80,7 @@ async fn one_runs_unchanged_in_a_fresh_copy() {
 }
 
 #[tokio::test]
-async fn it_is_discovered_as_argo_cd_does_and_as_the_configuration_says() {
+async fn discovery_follows_argo_cd_and_the_configuration() {
     let discover = |how: &str| {
         let plugin = PLUGIN.replace("    fileName: \"./template.yaml\"\n", &format!("    {how}\n"));
         folder(&[("plugins/p/plugin.yaml", &plugin), ("work/template.yaml", TEMPLATE), ("work/a/b/main.ts", "")])
@@ -105,8 +105,9 @@ async fn it_is_discovered_as_argo_cd_does_and_as_the_configuration_says() {
 }
 
 #[tokio::test]
-async fn a_program_of_the_copy_may_read_no_more_than_others() {
-    // Its name leads nowhere but from the copy: not from where the gateway runs, nor from the root, where launchers do.
+async fn a_program_in_the_copy_has_no_extra_read_access() {
+    // The program's relative name works only in the copy: neither in the gateway's folder, nor in the launcher's folder, the
+    // root.
     let program = format!(
         "#!/bin/sh\nname=own; cat {}/Cargo.toml > $TMPDIR/all && name=all\n\
          echo \"{{kind: Secret, metadata: {{name: $name}}}}\"\n",
@@ -125,7 +126,7 @@ async fn a_program_of_the_copy_may_read_no_more_than_others() {
 }
 
 #[tokio::test]
-async fn a_folder_that_cannot_be_copied_whole_is_not_known() {
+async fn a_folder_that_cannot_be_copied_whole_is_unknown() {
     let folder = folder(&[("plugins/p/plugin.yaml", PLUGIN), ("work/template.yaml", TEMPLATE), ("secret", "hunter22")]);
     let app = start(folder, &source(", maxSize: 1KiB")).await;
     let work = app.folder.path().join("work");
@@ -146,7 +147,7 @@ async fn a_folder_that_cannot_be_copied_whole_is_not_known() {
 }
 
 #[test]
-fn its_problems_stand_in_the_file_that_made_them() {
+fn problems_are_reported_in_the_file_that_caused_them() {
     let plugin =
         PLUGIN.replace("name: my-plugin", "name: p").replace("discover:", "discovr:").replace("[sh, -c]", "[nosh]");
     let folder = folder(&[("plugins/p/plugin.yaml", &plugin)]);
@@ -171,7 +172,7 @@ fn its_problems_stand_in_the_file_that_made_them() {
     assert!(found.contains("plugins.sources.p.folder: there is no folder nowhere"), "{found}");
 }
 
-/// The repository's example, with a stand-in for kpt, and with kpt where it is installed.
+/// The repository's example with a fake kpt, and with the real kpt where it is installed.
 #[tokio::test]
 async fn the_example_of_kpt_renders() {
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/examples");
@@ -195,7 +196,7 @@ async fn the_example_of_kpt_renders() {
         // Only the copies were rendered.
         let kptfile = std::fs::read_to_string(app.folder.path().join("kpt/package/Kptfile")).unwrap();
         assert!(kptfile.contains("image: gcr.io/kpt-fn/set-labels:v0.1.5"), "{kptfile}");
-        // A function that fails is no answer.
+        // A failing function is an error.
         write(
             &app.folder.path().join("kpt/plugins/kpt/bin/set-labels-v0.1.5"),
             "#!/bin/sh\necho no labels >&2; exit 1\n",

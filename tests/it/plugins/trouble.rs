@@ -1,4 +1,4 @@
-//! Plugins that cannot be read: none of them may vanish, since another route would answer in its place.
+//! Unreadable plugins. None may be dropped silently, since another route would answer instead.
 
 use std::{
     os::unix::fs::symlink,
@@ -14,7 +14,7 @@ const ALL: &str =
     "plugins: { path: plugins }\nroutes: [ { name: all, match: {}, backend: { fixed: { parameters: [] } } } ]\n";
 
 #[test]
-fn what_cannot_be_reached_is_no_plugin_less() {
+fn an_unreadable_plugin_is_an_error() {
     let folder = folder(&[
         ("plugins/huge/plugin.yaml", &format!("{}#{}", saying("h", "", "x", ""), "x".repeat(1024 * 1024))),
         ("plugins/fifo/README.md", ""),
@@ -42,9 +42,9 @@ fn what_cannot_be_reached_is_no_plugin_less() {
     assert_eq!(problems(&folder, ALL), expected);
 }
 
-/// The gateway's own file may come from a pipe, as of `<(…)` in a shell; a secret, which is read again and again, may not.
+/// The gateway's own file may be a pipe, as `<(…)` in a shell makes it. A secret may not, since it is read repeatedly.
 #[test]
-fn no_file_is_waited_for() {
+fn reading_a_pipe_never_blocks() {
     let folder = folder(&[]);
     let (file, secret) = (folder.path().join("gateway.yaml"), folder.path().join("token"));
     mkfifo(&secret, Mode::S_IRWXU).unwrap();
@@ -63,7 +63,7 @@ fn no_file_is_waited_for() {
 }
 
 #[test]
-fn advice_fits_the_kind() {
+fn the_advice_in_an_error_fits_the_kind() {
     let generator = "\
 apiVersion: argoproj.io/v1alpha1
 kind: GeneratorPlugin

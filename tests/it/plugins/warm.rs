@@ -1,4 +1,4 @@
-//! A package whose program stays.
+//! A plugin with a worker.
 
 use super::*;
 
@@ -14,7 +14,7 @@ for count, line in enumerate(sys.stdin, 1):
 "#;
 
 #[tokio::test]
-async fn a_package_can_be_a_worker() {
+async fn a_plugin_can_be_a_worker() {
     let spec = "init: { command: [sh, -c, 'echo - > $TMPDIR/prepared'] }, generate: { command: [zones] }, \
                 parameters: { static: [ { name: region, required: true } ] }, cache: { ttl: 0s }, \
                 discover: { command: [sh, -c, 'echo $PARAM_REGION'] }, mode: worker, worker: { recycleAfter: 3 }";
@@ -26,7 +26,7 @@ async fn a_package_can_be_a_worker() {
     let app = serve(folder, "").await;
     let mut pids = Vec::new();
     for (n, region) in ["eu", "us", "ap", "sa"].iter().enumerate() {
-        // By name, and by what its command says of the call.
+        // By name, and by its match command.
         let reply = match n % 2 {
             0 => app.ask("warm", json!({ "region": region })).await,
             _ => call(&app, "set", json!({ "region": region })).await,
@@ -40,7 +40,7 @@ async fn a_package_can_be_a_worker() {
 }
 
 #[test]
-fn what_works_on_a_copy_cannot_stay() {
+fn a_plugin_with_a_copied_source_cannot_be_a_worker() {
     let folder = folder(&[
         ("plugins/a/plugin.yaml", &generator("a", "", "generate: { command: [cat] }, worker: { ahead: 1 }")),
         (

@@ -1,4 +1,4 @@
-//! The real program: files that change under load, SIGHUP, and what would change.
+//! The real program: files that change under load, SIGHUP, and `--check-reload`.
 
 use std::{
     path::Path,
@@ -82,7 +82,7 @@ async fn a_config_map_is_renewed_under_load() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hangup_looks_again_and_a_plugin_counts() {
+async fn a_hangup_reloads_and_includes_plugins() {
     let folder = tempfile::tempdir().unwrap();
     let plugin = |version: &str| {
         let at = folder.path().join("plugins/p");
@@ -91,7 +91,7 @@ async fn a_hangup_looks_again_and_a_plugin_counts() {
             "apiVersion: argoproj.io/v1alpha1\nkind: GeneratorPlugin\nmetadata: {{ name: p }}\n\
              spec: {{ version: {version}, generate: {{ command: [echo, '[{{\"v\":\"{version}\"}}]'] }} }}\n"
         );
-        // As an editor writes it.
+        // As an editor writes a file.
         std::fs::write(at.join("new"), manifest).unwrap();
         std::fs::rename(at.join("new"), at.join("plugin.yaml")).unwrap();
     };
@@ -106,7 +106,7 @@ async fn a_hangup_looks_again_and_a_plugin_counts() {
     plugin("v1.1");
     wait_for(&gateway, "the plugin's", |shown| shown["generation"] == 2).await;
     assert_eq!(ask(&gateway).await, r#"[{"v":"v1.1"}]"#);
-    // Nothing is new, and still it is done when it is asked for.
+    // Nothing has changed, but SIGHUP reloads anyway.
     gateway.signal(Signal::SIGHUP);
     let shown = wait_for(&gateway, "a hangup's", |shown| shown["generation"] == 3).await;
     assert_eq!(shown["lastReload"]["changes"]["same"], json!(3));
@@ -115,7 +115,7 @@ async fn a_hangup_looks_again_and_a_plugin_counts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_came_too_early_is_tried_again() {
+async fn a_failed_reload_is_tried_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("gateway.yaml");
     std::fs::write(&path, file(&[A])).unwrap();
@@ -125,7 +125,7 @@ async fn what_came_too_early_is_tried_again() {
     std::fs::write(&path, late).unwrap();
     let shown = wait_for(&gateway, "a bad one", |shown| shown["lastReload"]["isGood"] == false).await;
     let tried = shown["lastReload"]["at"].clone();
-    // Any change in the folder is an occasion.
+    // Any change in the folder starts another try.
     let again = async {
         loop {
             std::fs::write(folder.path().join("other"), "").unwrap();
@@ -146,7 +146,7 @@ async fn what_came_too_early_is_tried_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_can_never_be_read_holds_up_nothing() {
+async fn an_unreadable_configuration_blocks_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("gateway.yaml");
     std::fs::write(&path, file(&[A])).unwrap();
@@ -154,9 +154,9 @@ async fn what_can_never_be_read_holds_up_nothing() {
     std::fs::remove_file(&path).unwrap();
     nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
     let shown = wait_for(&gateway, "a bad one", |shown| shown["lastReload"]["isGood"] == false).await;
-    let says = shown["lastReload"]["problems"].to_string();
-    // It may have looked between the two.
-    assert!(says.contains("no regular file") || says.contains("No such file"), "{says}");
+    let problems = shown["lastReload"]["problems"].to_string();
+    // The gateway may have looked between the two calls.
+    assert!(problems.contains("no regular file") || problems.contains("No such file"), "{problems}");
     std::fs::remove_file(&path).unwrap();
     std::fs::write(&path, file(&[A, B])).unwrap();
     wait_for(&gateway, "a good one", |shown| shown["generation"] == 2).await;
@@ -175,18 +175,18 @@ fn check_reload(gateway: &Gateway, file: &Path) -> (Option<i32>, String, String)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_would_change_is_told_before() {
+async fn check_reload_reports_the_changes() {
     let folder = tempfile::tempdir().unwrap();
     let (running, next) = (folder.path().join("gateway.yaml"), folder.path().join("next.yaml"));
     std::fs::write(&running, file(&[A, B])).unwrap();
     let gateway = Gateway::serve(&running);
-    let (code, told, _) = check_reload(&gateway, &running);
-    assert_eq!((code, told.as_str()), (Some(0), "nothing changes\n"));
+    let (code, report, _) = check_reload(&gateway, &running);
+    assert_eq!((code, report.as_str()), (Some(0), "nothing changes\n"));
     let b = r#"{"name":"b","backend":{"fixed":{"parameters":[{"b":"2"}]}},"cache":{"ttl":"5m"}}"#;
     std::fs::write(&next, format!("log: {{ level: debug }}\n{}", file(&[A, b]))).unwrap();
-    let (code, told, _) = check_reload(&gateway, &next);
+    let (code, report, _) = check_reload(&gateway, &next);
     assert_eq!(
-        (code, told.as_str()),
+        (code, report.as_str()),
         (
             Some(0),
             "route b: backend.fixed.parameters[0].b changed, cache.ttl new\n\
@@ -195,8 +195,8 @@ async fn what_would_change_is_told_before() {
         )
     );
     std::fs::write(&next, "routes: [ { name: a } ]\n").unwrap();
-    let (code, told, why) = check_reload(&gateway, &next);
-    assert_eq!((code, told.as_str()), (Some(78), ""));
+    let (code, report, why) = check_reload(&gateway, &next);
+    assert_eq!((code, report.as_str()), (Some(78), ""));
     assert!(why.contains("routes[0]") && why.contains("a reload would change nothing"), "{why}");
     assert_eq!(shown(&gateway).await["generation"], 1, "nothing was changed");
 }

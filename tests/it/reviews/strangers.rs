@@ -1,4 +1,4 @@
-//! Strangers' tokens: how much an API server is bothered with them, and that whose token is good does not pay for it.
+//! Strangers' tokens: the number of reviews they cause is limited, and callers with good tokens are not affected.
 
 use std::{
     net::Ipv4Addr,
@@ -25,7 +25,7 @@ use crate::support::{
 const PATH: &str = "/r/api/v1/getparams.execute";
 const ARGO: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
-/// An API server that knows the user of [`USER`], and takes its time.
+/// A slow API server that knows only [`USER`].
 struct Slow {
     upstream: Upstream,
     hangs: Arc<AtomicBool>,
@@ -55,8 +55,8 @@ impl Slow {
         self.hangs.store(hangs, Ordering::SeqCst);
     }
 
-    /// How often it was asked about somebody called `sub`.
-    fn asked(&self, sub: &str) -> usize {
+    /// The number of reviews for the subject `sub`.
+    fn review_count(&self, sub: &str) -> usize {
         self.upstream.requests().iter().filter(|request| is_of(request, sub)).count()
     }
 
@@ -71,7 +71,7 @@ fn configured(api: &Upstream) -> Value {
     config(api, &json!([{"user": "system:serviceaccount:argocd:*", "routes": ["r"]}]))
 }
 
-/// Whether the token that a review is about says that it is of `sub`.
+/// Whether the reviewed token claims the subject `sub`.
 fn is_of(request: &Request, sub: &str) -> bool {
     let review: Value = serde_json::from_slice(&request.body).unwrap();
     let claims = review["spec"]["token"].as_str().unwrap().split('.').nth(1).unwrap().to_owned();
@@ -79,7 +79,7 @@ fn is_of(request: &Request, sub: &str) -> bool {
     claims["sub"] == sub
 }
 
-/// A new token that says it is of `sub`, good for an hour.
+/// A new token with the subject `sub`, valid for an hour.
 fn token(app: &TestApp, sub: &str) -> String {
     static COUNT: AtomicUsize = AtomicUsize::new(0);
     let now = app.clock.now().0 / 1000;
@@ -92,7 +92,7 @@ async fn ask(app: &TestApp, from: Ipv4Addr, token: &str) -> Reply {
 }
 
 #[tokio::test]
-async fn an_address_has_a_budget_for_tokens_that_nobody_knows() {
+async fn an_address_has_a_budget_for_unknown_tokens() {
     let api = Slow::start(Duration::ZERO).await;
     let app = api.gateway().await;
     let known = token(&app, USER);
@@ -107,19 +107,22 @@ async fn an_address_has_a_budget_for_tokens_that_nobody_knows() {
         }
     }
     let may_be_asked = 20 + 2 * (usize::try_from(began.elapsed().as_secs()).unwrap() + 1);
-    let asked = api.asked("stranger");
-    assert!(asked <= may_be_asked && asked + refused == 600, "{asked} of at most {may_be_asked}, {refused} refused");
+    let reviews = api.review_count("stranger");
+    assert!(
+        reviews <= may_be_asked && reviews + refused == 600,
+        "{reviews} of at most {may_be_asked}, {refused} refused"
+    );
     assert_eq!(app.metric("appset_gateway_token_reviews_spared_total{reason=\"throttled\"}").await, refused as u64);
-    // Whose token is known, or comes from elsewhere, pays for none of that.
+    // Known tokens, other addresses and static tokens do not use this budget.
     app.clock.advance(Duration::from_secs(61));
     assert_eq!(ask(&app, Ipv4Addr::LOCALHOST, &known).await.status, 200);
-    assert_eq!(api.asked(USER), 2);
+    assert_eq!(api.review_count(USER), 2);
     assert_eq!(ask(&app, ARGO, &token(&app, USER)).await.status, 200);
     assert_eq!(ask(&app, Ipv4Addr::LOCALHOST, TOKEN).await.status, 200);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn strangers_keep_nobody_waiting_at_a_slow_api_server() {
+async fn strangers_delay_no_caller_at_a_slow_api_server() {
     let api = Slow::start(Duration::from_millis(500)).await;
     let app = Arc::new(api.gateway().await);
     let known = token(&app, USER);
@@ -130,21 +133,21 @@ async fn strangers_keep_nobody_waiting_at_a_slow_api_server() {
         let app = Arc::clone(&app);
         strangers.spawn(async move { ask(&app, Ipv4Addr::LOCALHOST, &token(&app, "stranger")).await.status });
     }
-    while api.asked("stranger") < 2 {
+    while api.review_count("stranger") < 2 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    // One that was good, and one that nobody knows yet.
+    // A token that was good before, and a new token.
     assert_eq!(ask(&app, Ipv4Addr::LOCALHOST, &known).await.status, 200);
-    assert_eq!(api.asked(USER), 2, "it was asked about again");
+    assert_eq!(api.review_count(USER), 2, "it was asked about again");
     assert_eq!(ask(&app, ARGO, &token(&app, USER)).await.status, 200);
     let statuses = strangers.join_all().await;
     assert!(statuses.iter().all(|status| [403, 429, 503].contains(status)), "{statuses:?}");
-    assert!(api.asked("stranger") < 40, "{}", api.asked("stranger"));
+    assert!(api.review_count("stranger") < 40, "{}", api.review_count("stranger"));
 }
 
-/// The last word about a token stands for five minutes after its minute, and no longer than the API server is silent.
+/// A good token stays accepted for five minutes after its minute, only while the API server is silent.
 #[tokio::test]
-async fn a_good_token_outlives_an_outage_for_a_while() {
+async fn a_good_token_survives_a_short_outage() {
     let api = Slow::start(Duration::ZERO).await;
     let app = api.gateway().await;
     let known = token(&app, USER);
@@ -156,7 +159,7 @@ async fn a_good_token_outlives_an_outage_for_a_while() {
             assert_eq!(ask(&app, ARGO, &known).await.status, 200);
         }
     }
-    assert!((2..=6).contains(&api.asked(USER)), "it is left alone for a while: {}", api.asked(USER));
+    assert!((2..=6).contains(&api.review_count(USER)), "it is left alone for a while: {}", api.review_count(USER));
     assert_eq!(ask(&app, ARGO, &token(&app, USER)).await.status, 503, "one that was never good is not");
     app.clock.advance(Duration::from_mins(1));
     assert_eq!(ask(&app, ARGO, &known).await.status, 503);
@@ -167,7 +170,7 @@ async fn a_good_token_outlives_an_outage_for_a_while() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_strangers_wait_for_in_vain_is_held_against_nobody_else() {
+async fn timeouts_of_strangers_affect_no_known_caller() {
     let api = Slow::start(Duration::ZERO).await;
     let app = Arc::new(api.gateway().await);
     let known = token(&app, USER);
@@ -181,17 +184,17 @@ async fn what_strangers_wait_for_in_vain_is_held_against_nobody_else() {
     }
     assert_eq!(strangers.join_all().await, [503; 6]);
     api.hang(false);
-    let asked = api.asked("stranger");
+    let reviews = api.review_count("stranger");
     let reply = ask(&app, Ipv4Addr::LOCALHOST, &token(&app, "stranger")).await;
-    assert_eq!((reply.status, api.asked("stranger")), (503, asked), "it rests for strangers");
+    assert_eq!((reply.status, api.review_count("stranger")), (503, reviews), "it rests for strangers");
     app.clock.advance(Duration::from_secs(61));
-    let before = api.asked(USER);
+    let before = api.review_count(USER);
     assert_eq!(ask(&app, ARGO, &known).await.status, 200);
-    assert_eq!(api.asked(USER), before + 1);
+    assert_eq!(api.review_count(USER), before + 1);
 }
 
 #[tokio::test]
-async fn what_cannot_be_good_is_not_asked_about() {
+async fn tokens_that_cannot_be_valid_are_not_reviewed() {
     let api = Slow::start(Duration::ZERO).await;
     let app = api.gateway().await;
     let now = app.clock.now().0 / 1000;
@@ -213,9 +216,9 @@ async fn what_cannot_be_good_is_not_asked_about() {
     assert_eq!(app.metric("appset_gateway_token_reviews_spared_total{reason=\"unlikely\"}").await, 5);
 }
 
-/// Another configuration asks nobody anew whose token was good, and gives nobody a new budget.
+/// A reload causes no new review of a good token, and resets no budget.
 #[tokio::test]
-async fn a_reload_forgets_neither_the_good_nor_what_was_spent() {
+async fn a_reload_keeps_good_tokens_and_spent_budgets() {
     let api = Slow::start(Duration::ZERO).await;
     let app = api.gateway().await;
     let known = token(&app, USER);
@@ -229,13 +232,13 @@ async fn a_reload_forgets_neither_the_good_nor_what_was_spent() {
     changed["auth"]["tokenReview"]["callers"][0]["name"] = "argo".into();
     reload(&changed);
     assert_eq!(ask(&app, ARGO, &known).await.status, 200);
-    assert_eq!(api.asked(USER), 1);
+    assert_eq!(api.review_count(USER), 1);
     let mut statuses = Vec::new();
     for _ in 0..15 {
         statuses.push(ask(&app, Ipv4Addr::LOCALHOST, &token(&app, "stranger")).await.status);
     }
     assert!(statuses.contains(&429), "{statuses:?}");
-    // Who is nobody's caller any more is none at once.
+    // A caller that is removed from the configuration is refused at once.
     changed["auth"]["tokenReview"]["callers"][0]["user"] = "system:serviceaccount:other:*".into();
     reload(&changed);
     assert_eq!(ask(&app, ARGO, &known).await.status, 403);

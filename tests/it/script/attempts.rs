@@ -1,4 +1,4 @@
-//! A gateway in a process of its own whose scripts make system calls (`attempt.c`), and what they came to.
+//! A gateway process whose scripts make system calls (`attempt.c`), and the results of those calls.
 
 use std::{
     fs,
@@ -17,10 +17,11 @@ use crate::support::{
     wire::{argo_request, exchange},
 };
 
-/// Name, number, arguments as `attempt.c` reads them, and the error that is wanted. Without the filter each has another result.
+/// The name, number and arguments of a call as `attempt.c` reads them, and the expected error. Without the filter each call has
+/// another result.
 pub type Call = (&'static str, i64, &'static str, i32);
 
-/// Compiles `attempt.c` in `folder`, for all to run.
+/// Compiles `attempt.c` into `folder`, executable by everybody.
 fn compile(folder: &Path) {
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/script/attempt.c");
     let compiled = Command::new("cc").args(["-Wall", "-o", "attempt", source]).current_dir(folder).status();
@@ -34,19 +35,19 @@ pub fn command(calls: &[Call]) -> Value {
     ["./attempt".to_owned()].into_iter().chain(made).collect()
 }
 
-/// The route that shows whether the gateway still works.
+/// A route that shows whether the gateway still works.
 pub fn next() -> (&'static str, Value) {
     ("next", json!({"command": ["echo", "[]"]}))
 }
 
-/// A gateway of its own process, with a route for each of `scripts`.
+/// A gateway process with a route for each of `scripts`.
 pub struct Served {
     pub gateway: Gateway,
     _folder: TempDir,
 }
 
 impl Served {
-    /// `user`: who it is, if not the one who runs the test.
+    /// `user`: the gateway's user, if it is not the user of the test.
     pub fn new(scripts: &[(&str, Value)], user: Option<u32>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         compile(folder.path());
@@ -59,7 +60,7 @@ impl Served {
         let (file, program) = (folder.path().join("gateway.yaml"), folder.path().join("gateway"));
         let server = "server: { listen: \"127.0.0.1:0\", admin: \"127.0.0.1:0\", drain: 0s }\n";
         fs::write(&file, format!("{server}{}routes: {routes}\n", TestApp::auth())).unwrap();
-        // Another user may have no way to where it was built.
+        // Another user may have no access to the build folder.
         let built = env!("CARGO_BIN_EXE_appset-gateway");
         fs::hard_link(built, &program).or_else(|_| fs::copy(built, &program).map(drop)).unwrap();
         let mut command = Command::new(program);
@@ -75,7 +76,7 @@ impl Served {
         exchange(self.gateway.address, &argo_request(&path, TOKEN, b"{}")).await
     }
 
-    /// What another process can change of the gateway.
+    /// The gateway's state that another process could change.
     pub fn state(&self) -> [String; 3] {
         let process = format!("/proc/{}", self.gateway.id());
         let read = |file: &str| fs::read_to_string(format!("{process}/{file}")).unwrap();
@@ -86,8 +87,8 @@ impl Served {
         [read("limits"), nice, allowed]
     }
 
-    /// Fails unless each call of the route has the error that it must have, and the gateway is as before.
-    pub async fn judge(&self, route: &str, calls: &[Call], what: &str) {
+    /// Fails unless each call of the route has its expected error, and the gateway's state is unchanged.
+    pub async fn assert_calls(&self, route: &str, calls: &[Call], what: &str) {
         let before = self.state();
         let reply = self.ask(route).await;
         assert_eq!(reply.status, 200, "{what}: {}", reply.text());
@@ -103,7 +104,7 @@ impl Served {
     }
 }
 
-/// The users who run the gateway: who runs the test, and where that is root an ordinary one.
+/// The users that run the gateway: the test's own user, and an ordinary user if the test runs as root.
 pub fn users() -> Vec<Option<u32>> {
     if Uid::effective().is_root() { vec![None, Some(65534)] } else { vec![None] }
 }

@@ -1,5 +1,5 @@
-//! Scripts that try to get away: from their end, from their limits, and to what is not theirs. Afterwards nothing is left
-//! of them, and the next call works.
+//! Scripts that try to escape their end, their limits and their own files. Afterwards nothing of them is left, and the next
+//! call works.
 
 use std::{path::Path, time::Duration};
 
@@ -20,7 +20,7 @@ use crate::support::{
     wire::{argo_request, exchange, read_reply},
 };
 
-/// A gateway with the route `s`, which runs `line` in a shell, and the route `next`, which is like any other.
+/// A gateway with the route `s`, which runs `line` in a shell, and the ordinary route `next`.
 async fn shell(line: &str, more: Value) -> TestApp {
     let mut script = json!({"command": ["sh", "-c", line], "timeout": "2s"});
     script.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -31,8 +31,8 @@ async fn shell(line: &str, more: Value) -> TestApp {
 }
 
 #[tokio::test]
-async fn whatever_leaves_its_parents_ends_with_the_run() {
-    // `exec -a` and a loop of sleeps would do the same; a sleep of a number that nobody else sleeps is found by it.
+async fn detached_processes_end_with_the_run() {
+    // `exec -a` or a loop of sleeps would work too. The unique duration of the sleep identifies it.
     for (what, line) in [
         ("a tree", "for i in 1 2 3; do (sleep M & sleep M & sleep M) & done; echo '[]'"),
         ("a new session", "setsid sleep M & echo '[]'"),
@@ -58,10 +58,10 @@ async fn whatever_leaves_its_parents_ends_with_the_run() {
 }
 
 #[tokio::test]
-async fn the_end_of_the_gateway_is_the_end_of_its_scripts() {
+async fn scripts_end_with_the_gateway() {
     for signal in [Signal::SIGKILL, Signal::SIGTERM] {
         let (folder, marker) = (tempfile::tempdir().unwrap(), marker());
-        // It takes force to end it, for which nobody waits but the gateway at its end.
+        // The program ends only by SIGKILL, and only the gateway's own end waits for it.
         let line = format!("trap '' TERM; setsid sleep {marker} & exec sleep {marker}");
         let route = json!({"name": "s", "deadline": "2s", "backend": {"script": {"command": ["sh", "-c", line]}}});
         let file = folder.path().join("gateway.yaml");
@@ -90,7 +90,7 @@ async fn the_end_of_the_gateway_is_the_end_of_its_scripts() {
 }
 
 #[tokio::test]
-async fn limits_hold() {
+async fn resource_limits_are_enforced() {
     for (what, line, limits) in [
         (
             "memory",
@@ -117,7 +117,7 @@ async fn limits_hold() {
 }
 
 #[tokio::test]
-async fn what_is_not_its_own_is_not_to_be_had() {
+async fn a_script_cannot_access_foreign_files_or_processes() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("gateway.yaml"), "secret").unwrap();
     std::fs::write(folder.path().join("token"), "secret").unwrap();
@@ -168,7 +168,7 @@ async fn what_is_not_its_own_is_not_to_be_had() {
         assert_eq!(app.ask_afresh("own", json!({})).await.sets(), "[]");
     }
     assert_eq!(app.ask_afresh("main", json!({})).await.sets(), "[]");
-    // A file that takes the place of another one is readable like it.
+    // A file that replaces another one is readable like it.
     let file = app.folder.path().join("scripts/main.sh");
     std::fs::write(app.folder.path().join("new"), "echo '[{\"a\":\"1\"}]'\n").unwrap();
     std::fs::rename(app.folder.path().join("new"), &file).unwrap();
@@ -177,7 +177,7 @@ async fn what_is_not_its_own_is_not_to_be_had() {
 }
 
 #[tokio::test]
-async fn another_user_is_another_user() {
+async fn a_script_runs_as_its_configured_user() {
     if !nix::unistd::Uid::effective().is_root() {
         return;
     }
@@ -191,7 +191,7 @@ async fn another_user_is_another_user() {
 }
 
 #[tokio::test]
-async fn runs_wait_for_their_turn() {
+async fn runs_wait_for_a_free_slot() {
     let app = shell("sleep 0.3; echo '[]'", json!({"concurrency": 1, "timeout": "2s"})).await;
     let ask = |n: u32| app.ask_afresh("s", json!({ "n": n }));
     let (first, second) = tokio::join!(ask(1), ask(2));
@@ -207,8 +207,8 @@ async fn runs_wait_for_their_turn() {
 }
 
 #[tokio::test]
-async fn what_is_cut_off_is_not_known() {
-    // The grandchild holds the output: without it there might be more.
+async fn truncated_output_is_unknown() {
+    // The grandchild keeps the output open, so more output could follow.
     let later = "(sleep 5; echo '{\"a\":2}') &";
     for (protocol, line, status) in [
         ("jsonLines", format!("echo '[]'; {later}"), 502),
@@ -216,7 +216,7 @@ async fn what_is_cut_off_is_not_known() {
         ("yaml", format!("echo '[]'; setsid sh -c \"{}\" &", later.replace('"', "\\\"")), 502),
         ("jsonLines", "echo '[]'; sleep 5 > /dev/null 2>&1 &".to_owned(), 200),
         ("jsonLines", "echo '[]'; (sleep 0.1; echo '{\"a\":2}') &".to_owned(), 200),
-        // Whatever came after it would only have spoilt it.
+        // Later output could only invalidate the document.
         ("json", format!("echo '[]'; {later}"), 200),
     ] {
         let app = shell(&line, json!({"protocol": protocol})).await;
@@ -230,7 +230,7 @@ async fn what_is_cut_off_is_not_known() {
     }
 }
 
-/// Forks as fast as it can, each child in a session of its own, until its time is up.
+/// Forks as fast as possible until its time is up. Each child has its own session.
 const RUNNER: &str = r#"
 #include <signal.h>
 #include <stdio.h>
@@ -254,7 +254,7 @@ int main(int count, char **arguments) {
 "#;
 
 #[tokio::test]
-async fn nobody_outruns_the_end() {
+async fn fast_forking_does_not_escape_the_end() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("run.c"), RUNNER).unwrap();
     let compiled = std::process::Command::new("cc").args(["-o", "run", "run.c"]).current_dir(folder.path()).status();
@@ -274,8 +274,8 @@ async fn nobody_outruns_the_end() {
 }
 
 #[tokio::test]
-async fn a_program_cannot_take_its_launchers_place() {
-    // The socket to the gateway, by a pidfd, and the environment, which shows whether the launcher can be looked into.
+async fn a_program_cannot_impersonate_its_launcher() {
+    // The socket to the gateway, through a pidfd, and the environment, which shows whether the launcher's memory is readable.
     let take = "import os
 parent, denied = os.getppid(), []
 for attempt in (lambda: os.pidfd_open(parent), lambda: open('/proc/%d/environ' % parent, 'rb').read(1)):
@@ -290,7 +290,7 @@ print('[{\"denied\": \"%d\"}]' % len(denied))
 }
 
 #[tokio::test]
-async fn what_cannot_be_removed_at_once_is_removed_all_the_same() {
+async fn read_only_folders_are_removed_after_the_run() {
     let line = "test -z \"$(ls -A $HOME)\" || exit 1; mkdir -p $HOME/go/pkg/mod && touch $HOME/go/pkg/mod/x; \
                 chmod 555 $HOME/go/pkg/mod $HOME/go/pkg $HOME; echo '[]'";
     for user in [json!({}), json!({"user": "65534"})] {
@@ -306,7 +306,7 @@ async fn what_cannot_be_removed_at_once_is_removed_all_the_same() {
 }
 
 #[tokio::test]
-async fn a_launcher_that_has_lost_its_folder_is_replaced() {
+async fn a_launcher_without_its_folder_is_replaced() {
     let app = shell("echo \"[{\\\"home\\\": \\\"$HOME\\\"}]\"", json!({})).await;
     let home = async || app.ask_afresh("s", json!({})).await;
     let first = home().await.json()["output"]["parameters"][0]["home"].as_str().unwrap().to_owned();
@@ -317,7 +317,7 @@ async fn a_launcher_that_has_lost_its_folder_is_replaced() {
 }
 
 #[tokio::test]
-async fn what_the_gateway_inherited_is_nobody_elses() {
+async fn scripts_inherit_no_open_files_of_the_gateway() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("token"), "hunter22").unwrap();
     let script = json!({"command": ["sh", "-c", "ls -l /proc/self/fd >&2; cat <&9 && echo '[]'"]});
@@ -342,7 +342,7 @@ async fn ten_thousand_runs_leave_nothing() {
     std::fs::write(&file, format!("{server}{}routes: {}\n", TestApp::auth(), json!([route]))).unwrap();
     let gateway = Gateway::serve(&file);
     let (address, process) = (gateway.address, gateway.id());
-    // Four callers, each of whom asks `count` questions that nobody asked before, over one connection.
+    // Four callers, each with `count` new requests over one connection.
     let run = async |from: usize, count: usize| {
         let callers = (0..4).map(|caller| async move {
             let mut stream = TcpStream::connect(address).await.unwrap();
@@ -358,7 +358,7 @@ async fn ten_thousand_runs_leave_nothing() {
     };
     run(0, 50).await;
     let settled = async || {
-        // The last connections may still be on their way out.
+        // The last connections may still be closing.
         sleep(Duration::from_millis(500)).await;
         held(process)
     };
@@ -374,10 +374,10 @@ async fn ten_thousand_runs_leave_nothing() {
 }
 
 #[tokio::test]
-async fn a_program_never_has_its_launchers_streams() {
+async fn a_program_never_gets_its_launchers_streams() {
     let line = "printf '[{'; for n in 0 1 2; do printf '\"fd%s\": \"%s\", ' $n $(readlink /proc/$$/fd/$n); done; \
                 printf '\"x\": \"\"}]'";
-    // A launcher that may have fewer files than it has open could not put the program's streams in their place.
+    // A launcher with a file limit below its open files could not set up the program's streams.
     let app = shell(line, json!({"init": {"command": ["sh", "-c", "! prlimit --pid $PPID --nofile=6:"]}})).await;
     let answer = app.ask_afresh("s", json!({})).await.json();
     let streams = ["fd0", "fd1", "fd2"].map(|fd| answer["output"]["parameters"][0][fd].as_str().unwrap().to_owned());
@@ -385,7 +385,7 @@ async fn a_program_never_has_its_launchers_streams() {
 }
 
 #[tokio::test]
-async fn what_is_too_much_says_why_on_stderr() {
+async fn the_error_for_too_much_output_includes_stderr() {
     for line in ["head -c 5000 /dev/zero", "sleep 0.1; head -c 5000 /dev/zero; sleep 60"] {
         let app = shell(&format!("echo why >&2; {line}"), json!({"maxOutput": "1KiB"})).await;
         let reply = app.ask_afresh("s", json!({})).await;

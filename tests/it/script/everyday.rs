@@ -1,4 +1,4 @@
-//! Programs that people run as scripts work under the rules for system calls.
+//! Common programs work as scripts under the system call filter.
 
 use std::{
     io::{Read, Write},
@@ -60,7 +60,7 @@ git -c user.name=a -c user.email=a@b commit -q -m first; git clone -q . ../two; 
 test $(git -C ../two log --oneline | wc -l) = 1; echo '[]'";
 
 #[tokio::test]
-async fn everyday_programs_work() {
+async fn common_programs_work() {
     let upstream = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", upstream.local_addr().unwrap());
     std::thread::spawn(move || {

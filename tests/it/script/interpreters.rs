@@ -1,4 +1,4 @@
-//! Interpreters that are not there, and those that do not find their modules.
+//! Missing interpreters, and interpreters that do not find their modules.
 
 use appset_gateway::{app::App, config::Loaded, file::base_dir::BaseDir};
 
@@ -10,7 +10,7 @@ fn program(folder: &std::path::Path, name: &str, text: &str) {
 }
 
 #[tokio::test]
-async fn what_cannot_start_says_what_its_first_line_names() {
+async fn a_missing_interpreter_is_named_from_the_first_line() {
     let missing = "its first line names the interpreter `/no/such/interpreter`, which does not exist";
     for (text, script, warned, says) in [
         ("#!/bin/sh\r\necho []\r\n", json!({}), true, "its first line ends with a carriage return"),
@@ -41,9 +41,9 @@ async fn what_cannot_start_says_what_its_first_line_names() {
     }
 }
 
-/// The routes of docs/scripts.md, each as it stands there and without its `allow`.
+/// The routes of docs/scripts.md, with and without their `allow`.
 #[tokio::test]
-async fn modules_beside_the_script_are_found_where_allow_names_them() {
+async fn modules_beside_the_script_are_found_if_allowed() {
     let folder = tempfile::tempdir().unwrap();
     for name in ["branches", "lib", "node_modules/zones"] {
         std::fs::create_dir_all(folder.path().join(name)).unwrap();
@@ -108,7 +108,7 @@ async fn modules_beside_the_script_are_found_where_allow_names_them() {
 }
 
 #[tokio::test]
-async fn a_module_that_is_missing_may_be_one_that_may_not_be_read() {
+async fn the_error_for_a_missing_module_mentions_allow() {
     for words in [
         "ModuleNotFoundError: No module named 'helper'",
         "Fatal Python error: init_fs_encoding: failed to get the Python codec",

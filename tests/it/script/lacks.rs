@@ -1,4 +1,4 @@
-//! What `check` and the log say of a kernel that cannot contain scripts wholly.
+//! The warnings of `check` and of the log for a kernel that cannot contain scripts completely.
 
 use nix::libc::{self, ENOSYS};
 use serde_json::{Value, json};
@@ -10,8 +10,8 @@ const LANDLOCK: i64 = libc::SYS_landlock_create_ruleset;
 const FILTERS: i64 = libc::SYS_seccomp;
 const NAMESPACES: i64 = libc::SYS_unshare;
 
-/// The parts of what is told, each by words of it.
-const TOLD: [(&str, &str); 4] = [
+/// Each warning, with a part of its text.
+const WARNINGS: [(&str, &str); 4] = [
     ("files", "programs may read and write all files that the gateway may: the kernel has no landlock"),
     ("signals", "programs may send signals to the gateway, so end it, unless `user` names another user"),
     (
@@ -21,13 +21,13 @@ const TOLD: [(&str, &str); 4] = [
     ("network", "`network: none` has no effect"),
 ];
 
-/// Which parts `text` tells.
-fn parts(text: &str) -> Vec<&'static str> {
-    TOLD.iter().filter(|(_, words)| text.contains(words)).map(|(part, _)| *part).collect()
+/// The warnings in `text`.
+fn warnings_in(text: &str) -> Vec<&'static str> {
+    WARNINGS.iter().filter(|(_, words)| text.contains(words)).map(|(part, _)| *part).collect()
 }
 
 #[test]
-fn check_says_what_the_kernel_lacks() {
+fn check_reports_missing_kernel_features() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("gateway.yaml");
     let check = |network: &str| {
@@ -38,24 +38,24 @@ fn check_says_what_the_kernel_lacks() {
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stderr).unwrap()
     };
-    for (missing, network, told) in [
+    for (missing, network, log) in [
         (&[LANDLOCK] as &[i64], "host", vec!["files", "signals"]),
         (&[FILTERS], "host", vec!["processes"]),
-        // A filter needs no namespace to stop sockets.
+        // The filter stops sockets without a namespace.
         (&[LANDLOCK, NAMESPACES], "none", vec!["files", "signals"]),
         (&[LANDLOCK, FILTERS, NAMESPACES], "none", vec!["files", "signals", "processes", "network"]),
     ] {
         let text = failing(missing, ENOSYS, || check(network));
-        assert_eq!(parts(&text), told, "{missing:?}: {text}");
+        assert_eq!(warnings_in(&text), log, "{missing:?}: {text}");
     }
 }
 
 #[tokio::test]
-async fn the_log_says_what_the_kernel_lacks() {
+async fn the_log_reports_missing_kernel_features() {
     let start = || Served::new(&[next()], None);
     let served = failing(&[LANDLOCK, FILTERS], ENOSYS, start);
     assert_eq!(served.ask("next").await.sets(), "[]");
-    let told: Vec<Value> = served.gateway.start_log.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let text = told.iter().filter(|line| line["level"] == "WARN").map(Value::to_string).collect::<String>();
-    assert_eq!(parts(&text), ["files", "signals", "processes"], "{told:?}");
+    let log: Vec<Value> = served.gateway.start_log.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let text = log.iter().filter(|line| line["level"] == "WARN").map(Value::to_string).collect::<String>();
+    assert_eq!(warnings_in(&text), ["files", "signals", "processes"], "{log:?}");
 }

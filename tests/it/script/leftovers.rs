@@ -1,5 +1,5 @@
-//! What is left of scripts and workers that misbehave: no process, no zombie and no open file, and the next call works. Their
-//! gateway has a process of its own, so that nobody else's files are counted.
+//! Scripts and workers that misbehave leave no process, no zombie and no open file, and the next call works. Each gateway is a
+//! separate process, so that only its own files are counted.
 
 use std::{
     process::{Command, Stdio},
@@ -17,7 +17,7 @@ use crate::support::{
     wire::{argo_request, exchange},
 };
 
-/// One after the other, since the first launcher serves them all.
+/// Runs calls one after the other, since the first launcher serves them all.
 struct Served {
     gateway: Gateway,
     marker: String,
@@ -26,7 +26,7 @@ struct Served {
 }
 
 impl Served {
-    /// A gateway with a route that runs `script`, of whose command the last word is the marker.
+    /// A gateway with a route that runs `script`. The marker is the last argument.
     fn new(mut script: Value, marker: String) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let worker = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/workers/worker.py");
@@ -46,14 +46,14 @@ impl Served {
         exchange(self.gateway.address, &argo_request("/s/api/v1/getparams.execute", TOKEN, body.as_bytes())).await
     }
 
-    /// How many processes there are, and how many files are open.
+    /// The numbers of processes and of open files.
     fn counted(&self) -> (usize, usize) {
         let (found, files) = held(self.gateway.id());
         (found.len(), files)
     }
 
-    /// Fails unless there is no more than `before` and no zombie within 5 s: 2 s of them are the grace of those that ignore TERM,
-    /// and tests run side by side. That all are gone within 3 s is held where each has a gateway of its own.
+    /// Fails unless the counts return to `before` without a zombie within 5 s: programs that ignore TERM get 2 s of grace, and
+    /// other tests run at the same time. Tests with their own gateway assert 3 s.
     async fn settle(&self, before: (usize, usize), what: &str) {
         let until = Instant::now() + Duration::from_secs(5);
         loop {
@@ -68,7 +68,7 @@ impl Served {
         }
     }
 
-    /// Has the route do each of `cases`. It answers only those that are among `well`.
+    /// Runs each of `cases`. Only the cases in `well` get an answer.
     async fn go_through(&mut self, cases: impl Iterator<Item = &str>, well: &[&str]) {
         while !processes(&self.marker).is_empty() {
             sleep(Duration::from_millis(10)).await;
@@ -111,7 +111,7 @@ async fn nothing_is_left_of_scripts() {
     let limits = json!({"memory": "64MiB", "fileSize": "1MiB", "cpu": "1s"});
     let script = json!({"command": ["sh", "-c", line, "sh"], "limits": limits, "timeout": "2s"});
     let mut served = Served::new(script, marker);
-    // What is left takes a while to be removed, so another launcher serves who asks at once: there are never more than then.
+    // Removal takes a while, so a caller without a pause gets another launcher. The number of launchers has this upper limit.
     let (alone, _) = served.counted();
     while served.counted().0 < alone + 2 {
         for what in ["much", "well"] {
@@ -136,17 +136,18 @@ async fn nothing_is_left_of_workers() {
         "maxOutput": "1MiB", "limits": {"memory": "128MiB"}, "allow": {"read": ["."], "write": ["."]},
     });
     let mut served = Served::new(script, marker());
-    // It closes its output and stays, so another one is asked before it is gone: there are never more launchers than then.
+    // The worker closes its output and stays. The next one starts before the first has ended. The number of launchers has this
+    // upper limit.
     while served.ask("close").await.status != 502 {}
     let cases =
         ["other id", "no id", "twice", "garbage", "flood", "half", "half, then hang", "exit", "close", "swell", "hang"];
     served.go_through(cases.into_iter(), &[]).await;
 }
 
-/// What the others look for is there to be seen.
+/// The zombie check of the other tests works.
 #[tokio::test]
 async fn a_zombie_is_seen() {
-    // What takes the place of the shell knows nothing of its child, and has the argument of a launcher.
+    // The replacement of the shell does not know its child, and has the argument of a launcher.
     let line = "sleep 0 & exec tail -qf /dev/null launch";
     let mut parent = Command::new("sh").args(["-c", line]).stderr(Stdio::null()).spawn().unwrap();
     let until = Instant::now() + Duration::from_secs(3);

@@ -1,4 +1,4 @@
-//! `network: none`: no socket leads out of a script, neither to an address nor to a socket that is a file.
+//! `network: none`: a script reaches no address and no socket file.
 
 use std::{
     net::TcpListener,
@@ -27,8 +27,8 @@ const SOCKETS: &[Call] = &[
     ("pair of packets", libc::SYS_socketpair, "1,5,0,z", 0),
 ];
 
-/// Tries each way out and prints what came of it.
-const WAYS: &str = r#"
+/// Tries each way to reach the network, and prints the results.
+const CONNECTION_ATTEMPTS: &str = r#"
 import json, os, socket
 from socket import AF_INET, AF_UNIX, SOCK_DGRAM, SOCK_STREAM
 folder, port = os.environ["FOLDER"], int(os.environ["PORT"])
@@ -56,7 +56,7 @@ for name, attempt in {
 print(json.dumps([told]))
 "#;
 
-/// Starts a gateway on this machine's kernel, and on one that has neither network namespaces nor landlock.
+/// Starts a gateway on this machine's kernel, and on a kernel without network namespaces and landlock.
 fn on_kernels(start: impl Fn() -> Served + Sync) -> [(&'static str, Served); 2] {
     let missing = [libc::SYS_unshare, libc::SYS_landlock_create_ruleset];
     [("this kernel", start()), ("a kernel with neither", failing(&missing, ENOSYS, &start))]
@@ -67,13 +67,13 @@ async fn sockets_are_refused_but_for_connected_pairs() {
     let scripts = [("s", json!({"command": command(SOCKETS), "network": "none"})), next()];
     for user in users() {
         for (kernel, served) in on_kernels(|| Served::new(&scripts, user)) {
-            served.judge("s", SOCKETS, &format!("{kernel}, user {user:?}")).await;
+            served.assert_calls("s", SOCKETS, &format!("{kernel}, user {user:?}")).await;
         }
     }
 }
 
 #[tokio::test]
-async fn nothing_outside_is_reached() {
+async fn nothing_outside_is_reachable() {
     let folder = tempfile::tempdir().unwrap();
     let name = format!("appset-gateway-test-{}", fastrand::u64(..));
     let _stream = UnixListener::bind(folder.path().join("stream")).unwrap();
@@ -83,16 +83,17 @@ async fn nothing_outside_is_reached() {
     let port = tcp.local_addr().unwrap().port().to_string();
     let script = |network: &str| {
         let env = json!({"FOLDER": folder.path(), "NAME": name, "PORT": port});
-        json!({"command": ["python3", "-c", WAYS], "network": network, "env": env})
+        json!({"command": ["python3", "-c", CONNECTION_ATTEMPTS], "network": network, "env": env})
     };
     let scripts = [("host", script("host")), ("none", script("none")), next()];
     for (kernel, served) in on_kernels(|| Served::new(&scripts, None)) {
-        let told = async |route: &str| -> Value { served.ask(route).await.json()["output"]["parameters"][0].clone() };
+        let results_of =
+            async |route: &str| -> Value { served.ask(route).await.json()["output"]["parameters"][0].clone() };
         let denied = "PermissionError";
         let none = json!({"path": denied, "abstract": denied, "datagram": denied, "tcp": denied});
-        assert_eq!(told("none").await, none, "{kernel}");
-        // Landlock stops abstract sockets in any case.
-        let open = told("host").await;
+        assert_eq!(results_of("none").await, none, "{kernel}");
+        // Landlock stops abstract sockets even with network access.
+        let open = results_of("host").await;
         assert_eq!(
             (&open["path"], &open["datagram"], &open["tcp"]),
             (&json!("out"), &json!("out"), &json!("out")),

@@ -1,5 +1,5 @@
-//! System calls that reach beyond a script: each fails, and the gateway lives. As root and as an ordinary user, with and
-//! without landlock.
+//! System calls that could affect more than the script: each fails, and the gateway survives. As root and as an ordinary user,
+//! with and without landlock.
 
 use nix::{
     libc::{self, EBADE, ENOSYS, EPERM, SIGSYS},
@@ -10,14 +10,14 @@ use serde_json::json;
 use super::attempts::{Call, Served, command, next, users};
 use crate::support::{kernel::failing, upstream::refused};
 
-/// Calls that change another process, or read it.
+/// Calls that change or read another process.
 const PROCESSES: &[Call] = &[
     ("prlimit64 cpu", libc::SYS_prlimit64, "g,0,z,0", EPERM),
     ("prlimit64 files", libc::SYS_prlimit64, "g,7,z,0", EPERM),
     ("prlimit64 launcher", libc::SYS_prlimit64, "l,7,z,0", EPERM),
     ("setpriority", libc::SYS_setpriority, "0,g,19", EPERM),
     ("setpriority group", libc::SYS_setpriority, "1,0,19", EPERM),
-    // Of a user who has no processes, so that nothing happens to anybody's where it is not refused.
+    // For a user without processes, so that a call that is not refused harms nobody.
     ("setpriority user", libc::SYS_setpriority, "2,4000000,19", EPERM),
     ("sched_setaffinity", libc::SYS_sched_setaffinity, "g,8,z", EPERM),
     ("sched_setscheduler", libc::SYS_sched_setscheduler, "g,0,z", EPERM),
@@ -44,7 +44,7 @@ const PROCESSES: &[Call] = &[
     ("userfaultfd", libc::SYS_userfaultfd, "1", EPERM),
     ("unshare", libc::SYS_unshare, "0", EPERM),
     ("setns", libc::SYS_setns, "-1,0", EPERM),
-    // Each flag of a namespace alone, with one that makes the call invalid, so that nothing comes of it.
+    // Each namespace flag alone, with a flag that makes the call invalid, so that it never takes effect.
     ("clone mounts", libc::SYS_clone, "0x00020a00,0,0,0,0", EPERM),
     ("clone cgroup", libc::SYS_clone, "0x02000800,0,0,0,0", EPERM),
     ("clone uts", libc::SYS_clone, "0x04000800,0,0,0,0", EPERM),
@@ -55,15 +55,15 @@ const PROCESSES: &[Call] = &[
     ("clone3", libc::SYS_clone3, "z,64", ENOSYS),
 ];
 
-/// Signals to the gateway. The filter lets them pass, because it cannot tell whose process it is. Landlock refuses them.
+/// Signals to the gateway. The filter cannot tell whose process it is, so it lets them pass. Landlock refuses them.
 const SIGNALS: &[Call] = &[
     ("kill", libc::SYS_kill, "g,18", EPERM),
     ("tkill", libc::SYS_tkill, "g,18", EPERM),
     ("tgkill", libc::SYS_tgkill, "g,g,18", EPERM),
 ];
 
-/// Calls for which the kernel asks for capabilities as a rule. That it is the filter which refuses them is seen where they would
-/// fail with [`EBADE`] otherwise.
+/// Calls that usually need capabilities. Where a call would fail with [`EBADE`] otherwise, the result proves that the filter
+/// refused it.
 const MACHINE: &[Call] = &[
     ("perf_event_open", libc::SYS_perf_event_open, "z,0,-1,-1,0", EPERM),
     ("bpf", libc::SYS_bpf, "-1,z,8", EPERM),
@@ -107,7 +107,7 @@ const MACHINE: &[Call] = &[
     ("prlimit64 by its number of x32", 0x4000_0000 + 302, "g,7,z,0", ENOSYS),
 ];
 
-/// What programs do to themselves.
+/// Calls by which programs change themselves.
 const OWN: &[Call] = &[
     ("own prlimit64", libc::SYS_prlimit64, "0,7,0,z", 0),
     ("prlimit64 only read", libc::SYS_prlimit64, "g,7,0,z", 0),
@@ -121,7 +121,7 @@ const OWN: &[Call] = &[
 ];
 
 #[tokio::test]
-async fn no_system_call_of_a_script_reaches_beyond_it() {
+async fn no_system_call_affects_other_processes() {
     let scripts = [
         ("processes", json!({"command": command(PROCESSES)})),
         ("signals", json!({"command": command(SIGNALS)})),
@@ -140,17 +140,17 @@ async fn no_system_call_of_a_script_reaches_beyond_it() {
             };
             let what = format!("user {user:?}, landlock {has_landlock}");
             for (route, calls) in [("processes", PROCESSES), ("machine", MACHINE), ("own", OWN)] {
-                served.judge(route, calls, &format!("{route}, {what}")).await;
+                served.assert_calls(route, calls, &format!("{route}, {what}")).await;
             }
             let refused = if has_landlock { EPERM } else { 0 };
             let signals = SIGNALS.iter().map(|(name, number, arguments, _)| (*name, *number, *arguments, refused));
-            served.judge("signals", &signals.collect::<Vec<Call>>(), &format!("signals, {what}")).await;
+            served.assert_calls("signals", &signals.collect::<Vec<Call>>(), &format!("signals, {what}")).await;
         }
     }
 }
 
 #[tokio::test]
-async fn limits_of_the_gateway_are_not_a_scripts_to_set() {
+async fn a_script_cannot_change_the_gateways_limits() {
     let route = |limit: &str| {
         let line = format!("prlimit --pid $(cut -d' ' -f4 /proc/$PPID/stat) --{limit} && echo '[]'");
         json!({"command": ["sh", "-c", line]})
@@ -190,10 +190,10 @@ async fn another_user_cannot_signal_the_gateway_or_change_its_files() {
 
 #[tokio::test]
 #[cfg(target_arch = "x86_64")]
-async fn system_calls_of_32_bit_programs_end_them() {
+async fn a_32_bit_system_call_ends_the_program() {
     let calls = [("foreign", 0, "", SIGSYS)];
     let killed = json!({"command": ["sh", "-c", "kill -SYS $$"]});
     let served = Served::new(&[("s", json!({"command": command(&calls)})), ("killed", killed), next()], None);
-    served.judge("s", &calls, "int 0x80").await;
+    served.assert_calls("s", &calls, "int 0x80").await;
     refused(&served.ask("killed").await, 502, "backend_failed", "32-bit programs");
 }

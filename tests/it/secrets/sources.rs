@@ -1,20 +1,20 @@
-//! Sources that repeat what they were sent, and a route for each way to give them a secret.
+//! Sources that repeat their requests, and a route for each way to give them a secret.
 
 use serde_json::{Value, json};
 
 use super::CANARY;
 use crate::support::upstream::{Request, Upstream, response};
 
-/// Those who are asked.
+/// The servers that the gateway contacts.
 pub struct Sources {
-    /// APIs, those of a forge among them.
+    /// APIs, including a forge.
     pub api: Upstream,
-    /// Who publishes an issuer's keys. Apart, since whoever fails too often is left alone.
+    /// Publishes an issuer's keys. Separate, since the breaker opens for a failing server.
     pub keys: Upstream,
     /// A Kubernetes API server.
     pub review: Upstream,
     registry: Upstream,
-    /// A registry's server of tokens.
+    /// A registry's token server.
     identity: Upstream,
     /// A forward proxy.
     pub proxy: Upstream,
@@ -22,7 +22,7 @@ pub struct Sources {
     pub collector: Upstream,
 }
 
-/// Repeats what it was sent, as careless services do.
+/// Repeats the request, as careless services do.
 async fn echoing(status: u16, headers: &'static str) -> Upstream {
     Upstream::start(move |request| {
         let body = String::from_utf8_lossy(&request.body);
@@ -31,8 +31,8 @@ async fn echoing(status: u16, headers: &'static str) -> Upstream {
     .await
 }
 
-/// A registry whose token server repeats the identity token that it was sent.
-async fn buying() -> Upstream {
+/// A registry whose token server repeats the identity token.
+async fn identity_registry() -> Upstream {
     Upstream::start(move |request| {
         if request.target.starts_with("/token") {
             return request.answer(400, "", format!("you sent {}", String::from_utf8_lossy(&request.body)));
@@ -44,26 +44,26 @@ async fn buying() -> Upstream {
 }
 
 impl Sources {
-    /// All of them, none of which ever answers well.
+    /// Starts all of them. None ever succeeds.
     pub async fn start() -> Self {
         Self {
             api: echoing(500, "").await,
             keys: echoing(500, "").await,
             review: echoing(500, "").await,
             registry: echoing(401, "WWW-Authenticate: Basic realm=\"r\"").await,
-            identity: buying().await,
+            identity: identity_registry().await,
             proxy: echoing(407, "Proxy-Authenticate: Basic").await,
             collector: Upstream::always(response(200, "", "")).await,
         }
     }
 
-    /// What was sent to them.
+    /// All requests they got.
     pub fn requests(&self) -> Vec<Request> {
         let all = [&self.api, &self.keys, &self.review, &self.registry, &self.identity, &self.proxy, &self.collector];
         all.map(Upstream::requests).concat()
     }
 
-    /// Where registries' passwords stand.
+    /// The passwords of the registries.
     pub fn docker_config(&self) -> Value {
         json!({"auths": {
             self.registry.address.to_string(): {"username": "ci", "password": format!("registry-{CANARY}")},
@@ -71,7 +71,7 @@ impl Sources {
         }})
     }
 
-    /// How registries are reached.
+    /// The `registries` configuration.
     pub fn registries(&self) -> Value {
         let plain = json!({"plainHttp": true, "dockerConfig": "docker.json"});
         json!({self.registry.address.to_string(): plain, self.identity.address.to_string(): plain})
@@ -110,7 +110,7 @@ impl Sources {
         ])
     }
 
-    /// Steps of which the first finds a secret, and those after it repeat what they were given.
+    /// Steps: the first finds a secret, and the later ones repeat their input.
     fn piped(&self) -> Value {
         let finding = "echo \"[{\\\"found\\\": \\\"$SECRET\\\"}]\"";
         json!([

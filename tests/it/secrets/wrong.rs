@@ -1,4 +1,4 @@
-//! Secrets that somebody wrote into the configuration itself, which is wrong: it is told, and they are not.
+//! Secrets written into the configuration itself, by mistake: the mistake is reported without the secret.
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use crate::support::{
     wire::{exchange_admin, operator_request},
 };
 
-/// A configuration with `auth` and a backend of the kind `http` that has `keys`.
+/// A configuration with `auth`, and with an `http` backend with these `keys`.
 fn config(auth: &str, keys: &str) -> String {
     let server = "server: { listen: \"127.0.0.1:0\", admin: \"127.0.0.1:0\", drain: 0s }\n";
     let http = format!("{{ http: {{ url: \"http://h.example/\", {keys} }} }}");
     format!("{server}{auth}\nroutes:\n  - name: r\n    backend: {http}\n")
 }
 
-/// Wrong in ways that quote what stands there, or could.
+/// Mistakes whose messages quote the configuration, or could.
 fn wrong() -> Vec<String> {
     let good = TestApp::auth();
     let tokens = |token: &str| format!("auth: {{ tokens: [ {{ name: a, {token} }} ] }}");
@@ -56,14 +56,14 @@ fn wrong() -> Vec<String> {
         "{ http: { url: \"http://h.example/\",  } }",
         &format!("\n      http:\n        url: \"http://h.example/\"\n        {block}"),
     ));
-    // No YAML any more after it.
+    // The rest is no valid YAML.
     all.push(config(&good, &format!("credential: {{ bearer: {CANARY} ")));
     all.push(format!("{}token: {CANARY}\n  x: ]\n", config(&good, "")));
     all
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_wrong_is_told_without_it() {
+async fn configuration_mistakes_are_reported_without_the_secret() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("gateway.yaml");
     std::fs::write(&file, config(&TestApp::auth(), "")).unwrap();

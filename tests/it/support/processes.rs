@@ -46,9 +46,8 @@ pub fn zombies() -> HashSet<u32> {
     dead.filter(|process| is_of_launcher(*process) == Some(true)).collect()
 }
 
-/// A process and its descendants: their states, and how many open files they have together. Only root may count those of a
-/// gateway.
-/// root may count.
+/// A process and its descendants: their states, and how many open files they have together. Only root can count
+/// those of a gateway.
 pub fn held(process: u32) -> (Vec<(u32, char)>, usize) {
     let (mut found, mut files, mut next) = (Vec::new(), 0, vec![process]);
     while let Some(process) = next.pop() {

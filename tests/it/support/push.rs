@@ -11,9 +11,8 @@ const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 
 impl Registry {
-    /// Puts a manifest with this configuration under each of `tags`, and returns its digest. Keys that `manifest` lacks are
+    /// Puts a manifest with this configuration under each of `tags`, and returns its digest. Missing keys of `manifest` are
     /// those of an image.
-    /// image's.
     pub async fn put(&self, repository: &str, tags: &[&str], mut manifest: Value, config: &Value) -> String {
         let config = config.to_string();
         let digest = self.put_blob(repository, &config).await;

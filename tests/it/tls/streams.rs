@@ -29,7 +29,7 @@ const LIMITS: Limits = Limits {
     strangers: 1 << 30,
 };
 
-/// An edge with a router of its own: `/` answers at once, `/slow` after half a second.
+/// A server with its own router: `/` answers at once, `/slow` after half a second.
 struct Served {
     app: TestApp,
     address: SocketAddr,
@@ -55,7 +55,7 @@ impl Served {
         Self { app, address, visitor: Visitor::new(&ca.pem, None, &["h2"]), phase, ended }
     }
 
-    /// A client, and its connection's end.
+    /// A client, and the end of its connection.
     async fn connect(&self, window: u32) -> (SendRequest<bytes::Bytes>, JoinHandle<Result<(), h2::Error>>) {
         let stream = self.visitor.connect(self.address).await.unwrap();
         let mut builder = Builder::new();
@@ -114,7 +114,7 @@ async fn a_call_of_argo_cd_is_answered() {
 }
 
 #[tokio::test]
-async fn there_are_so_many_streams_and_no_more() {
+async fn concurrent_streams_are_limited() {
     let served = Served::start(LIMITS).await;
     let (client, _connection) = served.connect(65_535).await;
     get_of(&client, "/").await.unwrap();
@@ -122,26 +122,26 @@ async fn there_are_so_many_streams_and_no_more() {
 }
 
 #[tokio::test]
-async fn who_takes_too_long_is_let_go() {
+async fn slow_clients_are_disconnected() {
     let served = Served::start(LIMITS).await;
-    // Half a preface, and a whole one with nothing after it.
+    // A partial preface, and a whole preface with nothing after it.
     let mut half = served.visitor.connect(served.address).await.unwrap();
     half.write_all(b"PRI * HTTP/2.0\r\n").await.unwrap();
     let (_silent, _connection) = served.connect(65_535).await;
     served.wait_for("slow_head", 2).await;
-    // No window for an answer.
+    // A zero window, so that no answer can be sent.
     let (client, _connection) = served.connect(0).await;
     let asked = tokio::spawn(async move { get_of(&client, "/").await });
     served.wait_for("slow_reader", 1).await;
     asked.await.unwrap().unwrap_err();
-    // Nothing after an answer, which took as long as it took.
+    // Silence after an answer, however long the answer took.
     let (client, _connection) = served.connect(65_535).await;
     assert_eq!(get_of(&client, "/slow").await.unwrap().1, "slowly");
     served.wait_for("idle", 1).await;
 }
 
 #[tokio::test]
-async fn who_resets_all_it_asked_is_sent_away() {
+async fn clients_that_reset_every_stream_are_disconnected() {
     let served = Served::start(Limits { idle: Duration::from_mins(1), ..LIMITS }).await;
     let (good, _connection) = served.connect(65_535).await;
     let (bad, connection) = served.connect(65_535).await;
@@ -162,7 +162,7 @@ async fn who_resets_all_it_asked_is_sent_away() {
 }
 
 #[tokio::test]
-async fn who_leaves_finishes_what_was_started() {
+async fn shutdown_finishes_open_streams() {
     let served = Served::start(Limits { idle: Duration::from_mins(1), ..LIMITS }).await;
     let (client, connection) = served.connect(65_535).await;
     get_of(&client, "/").await.unwrap();
@@ -173,7 +173,7 @@ async fn who_leaves_finishes_what_was_started() {
     sleep(Duration::from_millis(100)).await;
     served.phase.send(Phase::Draining).unwrap();
     assert_eq!(slow.await.unwrap().unwrap().1, "slowly");
-    // Nothing of it was lost, and the client is to come back elsewhere.
+    // No answer was lost, and the client is told to reconnect.
     timeout(Duration::from_secs(20), connection).await.expect("it ends").unwrap().unwrap();
     let (client, _connection) = served.connect(65_535).await;
     assert_eq!(get_of(&client, "/").await.unwrap().1, "at once", "who comes nevertheless is answered");

@@ -1,5 +1,5 @@
-//! What a collector gets: a span for a request, for the run of its backend, for each step, program and outgoing request, nested
-//! in each other.
+//! The spans at a collector: nested spans for a request, for its backend's run, and for each step, program and outgoing
+//! request.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use tokio::{join, time::sleep};
 
 use super::{
     PARENT, TRACE, ask_at, call,
-    collector::{attribute, collector, finished, hex, named, place, resource, says, serve, spans},
-    told, upstream,
+    collector::{assert_span, attribute, collector, finished, hex, named, place, resource, serve, spans},
+    returned_field, upstream,
 };
 use crate::support::{
     TestApp,
@@ -24,7 +24,7 @@ use crate::support::{
 };
 
 #[tokio::test]
-async fn a_request_is_one_tree_from_its_caller_to_its_upstream() {
+async fn a_request_is_one_tree_of_spans() {
     let (collector, upstream) = (collector().await, upstream().await);
     let url = format!("http://{}/{{{{ applicationSet }}}}?key=hunter2", upstream.address);
     let tell = r#"printf '[{"place":"%s"}]' "$TRACEPARENT""#;
@@ -33,7 +33,7 @@ async fn a_request_is_one_tree_from_its_caller_to_its_upstream() {
         {"name": "tell", "script": {"command": ["sh", "-c", tell]}},
     ]}}]);
     let (app, exporting) = serve(&collector, json!({"sample": 0}), &routes).await;
-    let seen_by_script = told(&ask_at(&app, "r", PARENT).await, "place");
+    let seen_by_script = returned_field(&ask_at(&app, "r", PARENT).await, "place");
     let spans = finished(&collector, exporting).await;
     let names =
         ["POST /{route}/api/v1/getparams.execute", "run r", "step 1 (http)", "GET", "step tell (script)", "script sh"];
@@ -51,12 +51,12 @@ async fn a_request_is_one_tree_from_its_caller_to_its_upstream() {
         assert_eq!((&*hex(&span.trace_id), &*hex(&span.parent_span_id)), (TRACE, parent), "{}", span.name);
         assert!(span.start_time_unix_nano <= span.end_time_unix_nano && span.status.is_none(), "{span:?}");
     }
-    // Only the parent of the request's span belongs to another program.
+    // Only the request's span has a remote parent.
     let remote: Vec<u32> = spans.iter().filter(|span| span.flags & 0x200 != 0).map(|span| span.flags).collect();
     assert_eq!(remote, [0x301]);
     assert_eq!(upstream.requests()[0].header("traceparent"), Some(&*place(get)));
     assert_eq!(seen_by_script, *place(script));
-    says(
+    assert_span(
         request,
         Server,
         &[
@@ -69,7 +69,7 @@ async fn a_request_is_one_tree_from_its_caller_to_its_upstream() {
             ("appset_gateway.parameter_sets", "1"),
         ],
     );
-    says(
+    assert_span(
         run,
         Internal,
         &[
@@ -80,9 +80,9 @@ async fn a_request_is_one_tree_from_its_caller_to_its_upstream() {
             ("appset_gateway.parameter_sets", "1"),
         ],
     );
-    says(first, Internal, &[("appset_gateway.parameter_sets", "1")]);
-    says(script, Internal, &[("process.executable.name", "sh")]);
-    says(
+    assert_span(first, Internal, &[("appset_gateway.parameter_sets", "1")]);
+    assert_span(script, Internal, &[("process.executable.name", "sh")]);
+    assert_span(
         get,
         Client,
         &[
@@ -95,7 +95,7 @@ async fn a_request_is_one_tree_from_its_caller_to_its_upstream() {
 }
 
 #[tokio::test]
-async fn failures_are_told_by_their_kind() {
+async fn spans_report_the_kind_of_failure() {
     let collector = collector().await;
     let upstream = Upstream::always(response(500, "", "secret words")).await;
     let routes = json!([
@@ -124,13 +124,13 @@ async fn failures_are_told_by_their_kind() {
     assert_eq!(of("GET", "http.request.resend_count"), text(["", "1", "2"]));
     let request = "POST /{route}/api/v1/getparams.execute";
     assert_eq!(of(request, "error.type"), text(["backend_failed", "backend_failed", "unknown_route"]));
-    // A caller's mistake is no failure of the server.
+    // A caller's mistake is no server failure.
     let failures = spans.iter().filter(|span| span.name == request).map(|span| span.status.is_some());
     assert_eq!(failures.collect::<Vec<_>>(), [true, true, false]);
 }
 
 #[tokio::test]
-async fn who_joins_a_run_is_linked_to_who_began_it() {
+async fn a_joined_run_is_linked_to_the_request_that_started_it() {
     let collector = collector().await;
     let routes = json!([{"name": "r", "backend": {"script": {"command": ["sh", "-c", "sleep 0.5; echo '[]'"]}}}]);
     let (app, exporting) = serve(&collector, json!({}), &routes).await;
@@ -155,7 +155,7 @@ async fn who_joins_a_run_is_linked_to_who_began_it() {
 }
 
 #[tokio::test]
-async fn a_refresh_behind_an_answer_belongs_to_whoever_caused_it() {
+async fn a_background_refresh_is_a_child_of_the_request_that_started_it() {
     let (collector, upstream) = (collector().await, upstream().await);
     let routes = json!([{"name": "r", "backend": {"http": {"url": format!("http://{}/", upstream.address)}}, "cache": {"ttl": "10s"}}]);
     let (app, exporting) = serve(&collector, json!({}), &routes).await;
@@ -171,7 +171,7 @@ async fn a_refresh_behind_an_answer_belongs_to_whoever_caused_it() {
 }
 
 #[tokio::test]
-async fn the_share_decides_and_so_does_who_asks() {
+async fn the_configured_share_or_the_caller_decides_on_sampling() {
     let (collector, upstream) = (collector().await, upstream().await);
     let routes = json!([{"name": "r", "backend": {"http": {"url": format!("http://{}/", upstream.address)}}}]);
     let (app, exporting) = serve(&collector, json!({"sample": 0}), &routes).await;
@@ -181,12 +181,12 @@ async fn the_share_decides_and_so_does_who_asks() {
     assert!(finished(&collector, exporting).await.is_empty());
     let seen = upstream.requests();
     assert_eq!(seen[0].header("traceparent"), Some(&*unsampled));
-    // Upstreams do not decide again.
+    // Upstreams follow the same sampling decision.
     assert!(seen[1].header("traceparent").unwrap().ends_with("-02"), "{seen:?}");
 }
 
 #[tokio::test]
-async fn the_collector_is_told_who_sends() {
+async fn the_collector_receives_the_resource_attributes() {
     let collector = collector().await;
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("key"), "Bearer hunter2\n").unwrap();
@@ -215,7 +215,7 @@ async fn the_collector_is_told_who_sends() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_last_spans_leave_before_the_process_ends() {
+async fn the_last_spans_are_sent_before_the_process_ends() {
     let collector = collector().await;
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("gateway.yaml");

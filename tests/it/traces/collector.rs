@@ -16,12 +16,12 @@ use crate::support::{
     upstream::{Step, Upstream, response},
 };
 
-/// A collector that works.
+/// A working collector.
 pub async fn collector() -> Upstream {
     Upstream::always(response(200, "Content-Type: application/x-protobuf", "")).await
 }
 
-/// A gateway with `routes` that sends its traces to `collector`, with `more` in its section `traces`.
+/// A gateway with `routes` that sends spans to `collector`, with `more` in its section `traces`.
 pub async fn serve(collector: &Upstream, more: Value, routes: &Value) -> (TestApp, Exporting) {
     let mut traces = json!({"endpoint": format!("http://{}", collector.address)});
     traces.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -30,7 +30,7 @@ pub async fn serve(collector: &Upstream, more: Value, routes: &Value) -> (TestAp
     (app, exporting)
 }
 
-/// Every span that `collector` got.
+/// All spans that `collector` received.
 pub fn spans(collector: &Upstream) -> Vec<Span> {
     let requests = collector.requests();
     let decoded = requests.iter().flat_map(|request| {
@@ -42,20 +42,20 @@ pub fn spans(collector: &Upstream) -> Vec<Span> {
     decoded.flat_map(|of| of.scope_spans).flat_map(|of| of.spans).collect()
 }
 
-/// Every span, when all finished spans were sent.
+/// All spans, after all finished spans were sent.
 pub async fn finished(collector: &Upstream, exporting: Exporting) -> Vec<Span> {
     exporting.finish(Duration::from_secs(20)).await;
     spans(collector)
 }
 
-/// The attributes of all spans.
+/// The resource attributes of all spans.
 pub fn resource(collector: &Upstream) -> Vec<KeyValue> {
     let requests = collector.requests();
     let request = ExportTraceServiceRequest::decode(&*requests[0].body).unwrap();
     request.resource_spans[0].resource.clone().unwrap().attributes
 }
 
-/// The span called `name`.
+/// The span with this name.
 #[track_caller]
 pub fn named<'a>(spans: &'a [Span], name: &str) -> &'a Span {
     let mut found = spans.iter().filter(|span| span.name == name);
@@ -77,7 +77,7 @@ pub fn attribute(attributes: &[KeyValue], key: &str) -> Option<String> {
 
 /// Checks that `span` has exactly these attributes.
 #[track_caller]
-pub fn says(span: &Span, kind: SpanKind, attributes: &[(&str, &str)]) {
+pub fn assert_span(span: &Span, kind: SpanKind, attributes: &[(&str, &str)]) {
     let expected: Vec<_> = attributes.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
     let found = span.attributes.iter();
     let found: Vec<_> =
@@ -85,7 +85,7 @@ pub fn says(span: &Span, kind: SpanKind, attributes: &[(&str, &str)]) {
     assert_eq!((span.kind(), found), (kind, expected), "{}", span.name);
 }
 
-/// `traceparent` of a span that is kept.
+/// The `traceparent` of a sampled span.
 pub fn place(span: &Span) -> String {
     format!("00-{}-{}-{:02x}", hex(&span.trace_id), hex(&span.span_id), span.flags & 0xff)
 }
@@ -94,7 +94,7 @@ pub fn hex(bytes: &[u8]) -> String {
     base16ct::lower::encode_string(bytes)
 }
 
-/// A collector's answers, one after the other. The last one repeats.
+/// A collector that answers with each of `answers` in turn. The last one repeats.
 pub async fn answering(answers: Vec<Vec<Step>>) -> Upstream {
     let count = std::sync::atomic::AtomicUsize::new(0);
     Upstream::start(move |_| {

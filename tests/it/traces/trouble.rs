@@ -1,4 +1,4 @@
-//! A collector in trouble: answers do not wait for it, the queue is limited, and lost spans are counted.
+//! A failing collector: answers do not wait for it, the queue is limited, and lost spans are counted.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,12 +23,12 @@ async fn count(app: &TestApp, outcome: &str) -> u64 {
     app.metric(&format!("appset_gateway_trace_spans_total{{outcome=\"{outcome}\"}}")).await
 }
 
-/// Waits until so many spans ended so.
+/// Waits until `expected` spans have this outcome.
 async fn counted(app: &TestApp, outcome: &str, expected: u64) {
     let until = Instant::now() + Duration::from_secs(30);
     while count(app, outcome).await != expected {
         assert!(Instant::now() < until, "{outcome}: {}", count(app, outcome).await);
-        // The pause that a collector asks for ends by the gateway's clock.
+        // The collector's requested pause ends by the gateway's clock.
         app.clock.advance(Duration::from_secs(1));
         sleep(Duration::from_millis(20)).await;
     }
@@ -44,7 +44,7 @@ async fn answers_do_not_wait_for_a_collector() {
     for n in 0..100 {
         assert_eq!(app.ask("r", json!({"n": n})).await.status, 200);
     }
-    // 4096 wait, and at most 512 are on their way.
+    // 4096 spans wait, and at most 512 are being sent.
     let dropped = count(&app, "dropped").await;
     assert!((5000 - 4096 - 512..=5000 - 4096).contains(&dropped), "{dropped}");
     assert_eq!(count(&app, "sent").await, 0);
@@ -54,7 +54,7 @@ async fn answers_do_not_wait_for_a_collector() {
 }
 
 #[tokio::test]
-async fn what_may_pass_is_waited_for() {
+async fn transient_failures_of_a_collector_are_retried() {
     let busy = |status, headers| vec![Step::Send(response(status, headers, "busy"))];
     let well = vec![Step::Send(response(200, "", ""))];
     let collector = answering(vec![busy(503, ""), busy(429, "Retry-After: 1"), well]).await;
@@ -66,7 +66,7 @@ async fn what_may_pass_is_waited_for() {
 }
 
 #[tokio::test]
-async fn what_does_not_pass_is_given_up() {
+async fn permanent_failures_of_a_collector_drop_the_spans() {
     for status in [400, 401, 404, 413, 500] {
         let collector = Upstream::always(response(status, "", "no")).await;
         let (app, exporting) = serve(&collector, json!({}), &fixed()).await;
@@ -78,7 +78,7 @@ async fn what_does_not_pass_is_given_up() {
 }
 
 #[tokio::test]
-async fn what_the_collector_refuses_of_a_batch_is_counted() {
+async fn partially_rejected_spans_are_counted() {
     let partial_success = Some(ExportTracePartialSuccess { rejected_spans: 1, error_message: "too old".into() });
     let body = ExportTraceServiceResponse { partial_success }.encode_to_vec();
     let collector = Upstream::always(response(200, "Content-Type: application/x-protobuf", body)).await;
@@ -89,7 +89,7 @@ async fn what_the_collector_refuses_of_a_batch_is_counted() {
 }
 
 #[tokio::test]
-async fn a_collector_that_comes_back_gets_what_is_new() {
+async fn a_recovered_collector_gets_new_spans() {
     let mut collector = collector().await;
     collector.refuse().await;
     let (app, exporting) = serve(&collector, json!({}), &fixed()).await;
@@ -101,7 +101,7 @@ async fn a_collector_that_comes_back_gets_what_is_new() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_place() {
+fn trace_mistakes_are_reported_with_their_path() {
     let folder = tempfile::tempdir().unwrap();
     let traces = json!({
         "endpoint": "http://otel-collector:4318/v1/traces", "sample": 1.5, "ca": "ca.pem",
@@ -110,7 +110,7 @@ fn what_is_wrong_is_told_with_its_place() {
     let config = format!("{}traces: {traces}\nroutes: {}\n", TestApp::auth(), fixed());
     let report = build(folder.path(), &config, Arc::new(SystemClock)).err().unwrap();
     let lines = report.lines().join("\n");
-    for says in [
+    for assert_span in [
         "traces.endpoint: leave `/v1/traces` out",
         "traces.sample: it is a share and must be from 0 (none) to 1 (all)",
         "traces.headers.Content-Type: the header content-type is set by the gateway",
@@ -118,6 +118,6 @@ fn what_is_wrong_is_told_with_its_place() {
         "traces.headers.X-A: a header's value is one line",
         "traces.headers.X-Key: cannot read the secret file",
     ] {
-        assert!(lines.contains(says), "{says}\n{lines}");
+        assert!(lines.contains(assert_span), "{assert_span}\n{lines}");
     }
 }

@@ -1,9 +1,9 @@
-//! Workers that do what they should not.
+//! Misbehaving workers.
 
 use super::*;
 
 #[tokio::test]
-async fn whoever_loses_step_is_replaced() {
+async fn a_worker_out_of_step_is_replaced() {
     let (app, _) = serve(json!({"timeout": "2s", "maxOutput": "1MiB"})).await;
     for (what, status, code, says) in [
         ("other id", 502, "backend_output_invalid", "lost step: it was asked "),
@@ -33,33 +33,33 @@ async fn a_worker_that_never_flushes_is_told_to_flush() {
 }
 
 #[tokio::test]
-async fn words_after_an_answer_are_no_answer_to_the_next_question() {
+async fn output_after_an_answer_never_answers_the_next_request() {
     let (app, _) = serve(json!({})).await;
-    let first = told(&ask(&app, json!({"do": "later once more"})).await, "pid");
+    let first = returned_field(&ask(&app, json!({"do": "later once more"})).await, "pid");
     sleep(Duration::from_millis(500)).await;
     let reply = ask(&app, json!({})).await;
-    assert_eq!(told(&reply, "n"), "1");
-    assert_ne!(told(&reply, "pid"), first);
-    // At the same time, the answers differ in their ids at least. Who is asked has both lines before it, or one.
+    assert_eq!(returned_field(&reply, "n"), "1");
+    assert_ne!(returned_field(&reply, "pid"), first);
+    // With concurrent requests the ids of the answers differ. A request gets both lines before it, or one.
     let (app, _) = serve(json!({})).await;
-    let first = told(&ask(&app, json!({"do": "later once more"})).await, "pid");
+    let first = returned_field(&ask(&app, json!({"do": "later once more"})).await, "pid");
     let reply = ask(&app, json!({})).await;
     if reply.status == 200 {
-        assert_ne!(told(&reply, "pid"), first, "one of the two lines was taken for the other");
+        assert_ne!(returned_field(&reply, "pid"), first, "one of the two lines was taken for the other");
     } else {
         refused(&reply, 502, "backend_output_invalid", "lost step");
     }
 }
 
 #[tokio::test]
-async fn whoever_hangs_is_ended_with_all_that_it_started() {
+async fn a_hanging_worker_is_ended_with_its_descendants() {
     let (app, marker) = serve(json!({"timeout": "1s"})).await;
     let asked = Instant::now();
     let (hung, fine) = tokio::join!(ask(&app, json!({"do": "hang"})), app.ask("w", json!({})));
     refused(&hung, 504, "backend_timeout", "stopped by its `timeout`");
     assert!(asked.elapsed() < Duration::from_secs(3));
-    told(&fine, "pid");
-    let (next, another) = (pid(&app).await, told(&fine, "pid"));
+    returned_field(&fine, "pid");
+    let (next, another) = (pid(&app).await, returned_field(&fine, "pid"));
     assert_eq!(next, another);
     let left = || processes(&marker).iter().any(|line| line.contains("sleep"));
     while left() {
@@ -69,7 +69,7 @@ async fn whoever_hangs_is_ended_with_all_that_it_started() {
 }
 
 #[tokio::test]
-async fn whoever_died_is_replaced_without_a_failure() {
+async fn a_dead_worker_is_replaced_without_a_failure() {
     let (app, _) = serve(json!({})).await;
     for _ in 0..3 {
         let before = pid(&app).await;
@@ -77,13 +77,13 @@ async fn whoever_died_is_replaced_without_a_failure() {
         nix::sys::signal::kill(dead, Signal::SIGKILL).unwrap();
         assert_ne!(pid(&app).await, before);
     }
-    // One that dies of the question is asked once more.
-    assert_eq!(told(&ask(&app, json!({"do": "exit once"})).await, "n"), "1");
+    // A worker that dies of the request is tried once more.
+    assert_eq!(returned_field(&ask(&app, json!({"do": "exit once"})).await, "n"), "1");
     assert!(app.folder.path().join("once").exists());
 }
 
 #[tokio::test]
-async fn one_that_does_not_start_says_why() {
+async fn a_worker_that_does_not_start_reports_the_reason() {
     let (app, _) = serve(json!({})).await;
     let broken = app.folder.path().join("broken");
     std::fs::write(&broken, "").unwrap();
@@ -94,9 +94,9 @@ async fn one_that_does_not_start_says_why() {
 }
 
 #[tokio::test]
-async fn words_without_end_hold_up_nobody() {
+async fn endless_output_delays_nobody() {
     let (app, _) = serve(json!({})).await;
-    let first = told(&ask(&app, json!({"do": "words"})).await, "pid");
+    let first = returned_field(&ask(&app, json!({"do": "words"})).await, "pid");
     for _ in 0..20 {
         assert_eq!(pid(&app).await, first);
         sleep(Duration::from_millis(20)).await;
@@ -106,7 +106,7 @@ async fn words_without_end_hold_up_nobody() {
 }
 
 #[tokio::test]
-async fn messages_hold_neither_secrets_nor_what_was_said_before() {
+async fn messages_contain_no_secrets_and_no_earlier_output() {
     let (app, _) = serve(json!({})).await;
     let reply = ask(&app, json!({"do": "complain"})).await;
     let message = refused(&reply, 502, "backend_output_invalid", "found a string");
@@ -116,18 +116,18 @@ async fn messages_hold_neither_secrets_nor_what_was_said_before() {
 }
 
 #[tokio::test]
-async fn what_was_written_before_the_question_is_no_answer() {
+async fn output_before_the_request_is_no_answer() {
     let (app, _) = serve(json!({"concurrency": 1})).await;
     pid(&app).await;
-    assert_eq!(told(&ask(&app, json!({"do": "ahead"})).await, "n"), "2");
-    // It comes while this question waits, with the number that would be the next one.
+    assert_eq!(returned_field(&ask(&app, json!({"do": "ahead"})).await, "n"), "2");
+    // The line arrives while this request waits, with the number of the next request.
     let reply = ask(&app, json!({"do": "sleep"})).await;
     refused(&reply, 502, "backend_output_invalid", "lost step: it was asked ");
-    assert_eq!(told(&ask(&app, json!({})).await, "n"), "1");
+    assert_eq!(returned_field(&ask(&app, json!({})).await, "n"), "1");
 }
 
 #[tokio::test]
-async fn who_finds_no_turn_in_time_is_told_so() {
+async fn a_request_without_a_free_worker_in_time_is_refused() {
     let (app, _) = serve(json!({"concurrency": 1, "timeout": "1s"})).await;
     pid(&app).await;
     let asked = (0..5).map(|n| app.ask("w", json!({"do": "sleep", "n": n})));
@@ -140,15 +140,15 @@ async fn who_finds_no_turn_in_time_is_told_so() {
 }
 
 #[tokio::test]
-async fn whoever_swells_ends_alone() {
+async fn only_the_worker_with_too_much_memory_ends() {
     let (app, _) = serve(json!({"limits": {"memory": "128MiB"}})).await;
     pid(&app).await;
     refused(&ask(&app, json!({"do": "swell"})).await, 502, "backend_failed", "MemoryError");
-    assert_eq!(told(&ask(&app, json!({})).await, "n"), "1");
+    assert_eq!(returned_field(&ask(&app, json!({})).await, "n"), "1");
 }
 
 #[tokio::test]
-async fn hundreds_of_ends_leave_nothing() {
+async fn hundreds_of_ended_workers_leave_nothing() {
     let marker = marker();
     let line = r#"while read -r line; do id=${line#*:}; echo '{"id":'${id%%,*}',"output":[]}'; sleep $1 & done"#;
     let script = json!({"mode": "worker", "command": ["sh", "-c", line, "sh", marker], "worker": {"recycleAfter": 1}});
@@ -164,11 +164,11 @@ async fn hundreds_of_ends_leave_nothing() {
         }
     }
     let until = Instant::now() + Duration::from_secs(3);
-    // The one that is kept ahead, which nobody has asked yet.
+    // The worker that is started ahead, which has no request yet.
     while processes(&marker).len() > 1 {
         assert!(Instant::now() < until, "{:?}", processes(&marker));
         sleep(Duration::from_millis(10)).await;
     }
-    // What the launchers that wait for another program have open, and other tests.
+    // The launchers that wait for another program, and other tests, have open files too.
     assert!(open() < before + 200, "{before} then {}", open());
 }
