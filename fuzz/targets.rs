@@ -18,7 +18,7 @@ pub mod registries;
 pub mod request;
 #[path = "../tests/it/fuzz/tags.rs"]
 pub mod tags;
-#[path = "../tests/it/fuzz/told.rs"]
-mod told;
+#[path = "../tests/it/fuzz/messages.rs"]
+mod messages;
 #[path = "../tests/it/fuzz/values.rs"]
 pub mod values;

@@ -53,7 +53,7 @@ async fn invalidate(app: &TestApp, what: Value) -> Reply {
 }
 
 #[tokio::test]
-async fn what_is_remembered_is_listed() {
+async fn cached_answers_are_listed() {
     let app = gateway().await;
     app.ask("s", json!({"x": 1})).await;
     app.ask("fixed", json!({})).await;
@@ -96,7 +96,7 @@ async fn what_is_remembered_is_listed() {
 }
 
 #[tokio::test]
-async fn what_is_invalidated_is_asked_for_again_and_stays_the_last_good_answer() {
+async fn an_invalidated_answer_is_fetched_again_and_stays_the_last_good_answer() {
     let app = gateway().await;
     for x in [1, 2] {
         app.ask("s", json!({ "x": x })).await;
@@ -143,7 +143,7 @@ async fn what_is_invalidated_is_asked_for_again_and_stays_the_last_good_answer()
 
 /// A run that began before an invalidation brought what was true before it.
 #[tokio::test]
-async fn an_invalidation_during_a_run_sticks() {
+async fn an_invalidation_during_a_run_is_not_undone_by_it() {
     let app = std::sync::Arc::new(gateway().await);
     let folder = app.folder.path();
     std::fs::write(folder.join("gate"), "").unwrap();
@@ -179,7 +179,7 @@ async fn held(app: &TestApp) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn an_operator_releases_or_rejects_what_is_held() {
+async fn an_operator_releases_or_rejects_a_held_answer() {
     let app = gateway().await;
     let decide = async |id: &str, what: &str| app.operate(&format!("/admin/held/{id}/{what}"), Some(json!({}))).await;
     app.ask("s", json!({})).await;
@@ -230,7 +230,7 @@ async fn an_operator_releases_or_rejects_what_is_held() {
 }
 
 #[tokio::test]
-async fn each_token_is_for_its_own_listener() {
+async fn each_token_is_accepted_only_by_its_own_listener() {
     let app = gateway().await;
     for (method, path) in [
         ("GET", "/admin/answers"),
@@ -275,7 +275,7 @@ async fn ask(gateway: &Gateway) -> Reply {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_held_survives_a_restart_and_the_command_releases_it() {
+async fn a_held_answer_survives_a_restart_and_the_command_releases_it() {
     let folder = tempfile::tempdir().unwrap();
     let config = configure(folder.path(), "cache: { ttl: 0s }, guard: { confirmFor: 1h },");
     print(folder.path(), &["a", "b"]);
@@ -315,7 +315,7 @@ async fn what_is_held_survives_a_restart_and_the_command_releases_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_known_is_renewed_after_a_start_before_anyone_asks() {
+async fn stored_answers_are_renewed_after_a_start_without_a_call() {
     let folder = tempfile::tempdir().unwrap();
     let config = configure(folder.path(), "");
     print(folder.path(), &["a", "b"]);

@@ -50,7 +50,7 @@ fn rooms_use_only_rooms_of_later_rows() {
 }
 
 #[test]
-fn every_room_is_there() {
+fn every_room_of_the_table_exists() {
     let modules = Modules::read();
     for room in rooms().keys() {
         let path: Vec<String> = room.split("::").map(str::to_owned).collect();
@@ -69,7 +69,7 @@ fn no_files_use_each_other_in_a_circle() {
 }
 
 #[test]
-fn axum_and_status_codes_stay_in_their_room() {
+fn axum_and_status_codes_are_used_only_in_their_room() {
     for (file, source) in modules::sources() {
         assert!(file.starts_with("http/") || !source.contains("axum::"), "src/{file} speaks axum");
         if ["backend/digests", "engine/answer", "engine/cache"].iter().any(|room| file.starts_with(room)) {
@@ -81,7 +81,7 @@ fn axum_and_status_codes_stay_in_their_room() {
 
 /// Invariant I1, as far as text can show it: only one place makes a 2xx.
 #[test]
-fn one_place_makes_a_success() {
+fn only_one_file_makes_a_success() {
     let is_success = |(file, source): &(String, String)| file.starts_with("http") && source.contains("StatusCode::OK");
     let places: Vec<String> = modules::sources().into_iter().filter(is_success).map(|(file, _)| file).collect();
     assert_eq!(places, ["http/server/completion.rs"]);

@@ -84,7 +84,7 @@ fn asks(name: &str) -> Value {
 }
 
 /// The line about the request `id`.
-fn line<'a>(lines: &'a [Value], id: &str) -> &'a Value {
+fn line_of<'a>(lines: &'a [Value], id: &str) -> &'a Value {
     lines
         .iter()
         .find(|line| line["target"] == "request" && line["request_id"] == id)
@@ -96,7 +96,7 @@ const BY_MATCH: &str = "/api/v1/getparams.execute";
 const OTHER: &str = "/other/api/v1/getparams.execute";
 
 #[tokio::test]
-async fn each_decision_says_who_what_and_from_where() {
+async fn each_decision_is_logged_with_caller_question_and_address() {
     let folder = tempfile::tempdir().unwrap();
     let mut audit = Audit::start(folder.path());
     let answered = audit.call(BY_NAME, TOKEN, &asks("fb-1"), 200).await;
@@ -119,7 +119,7 @@ async fn each_decision_says_who_what_and_from_where() {
     let no_route = audit.call("/nothing/api/v1/getparams.execute", TOKEN, &asks("fb-1"), 404).await;
     let lines = audit.end();
 
-    let key = &line(&lines, &answered)["key"];
+    let key = &line_of(&lines, &answered)["key"];
     assert!(key.is_string());
     for (id, caller, route, application_set) in [
         (&answered, "all", "r", "fb-1"),
@@ -129,9 +129,9 @@ async fn each_decision_says_who_what_and_from_where() {
         (&by_set, "some", "other", "team-1"),
         (&no_input, "some", "other", "fb-1"),
     ] {
-        let line = line(&lines, id);
-        let told = [&line["caller"], &line["route"], &line["application_set"], &line["peer"]];
-        assert_eq!(told, [caller, route, application_set, "127.0.0.1"], "{line}");
+        let line = line_of(&lines, id);
+        let logged = [&line["caller"], &line["route"], &line["application_set"], &line["peer"]];
+        assert_eq!(logged, [caller, route, application_set, "127.0.0.1"], "{line}");
         assert!(line["key"].is_string(), "{line}");
         assert!(route != "r" || line["key"] == *key, "{line}");
     }
@@ -143,16 +143,16 @@ async fn each_decision_says_who_what_and_from_where() {
         (&no_route, json!("all"), "nothing"),
         (&nameless, json!("some"), "other"),
     ] {
-        let line = line(&lines, id);
-        let told = [&line["caller"], &line["route"], &line["peer"]];
-        assert_eq!(told, [&caller, &json!(route), &json!("127.0.0.1")], "{line}");
+        let line = line_of(&lines, id);
+        let logged = [&line["caller"], &line["route"], &line["peer"]];
+        assert_eq!(logged, [&caller, &json!(route), &json!("127.0.0.1")], "{line}");
     }
-    let told = line(&lines, &nameless)["error"].as_str().unwrap();
-    assert!(told.starts_with("the call names no ApplicationSet (`applicationSetName`)"), "{told}");
+    let error = line_of(&lines, &nameless)["error"].as_str().unwrap();
+    assert!(error.starts_with("the call names no ApplicationSet (`applicationSetName`)"), "{error}");
 }
 
 #[tokio::test]
-async fn what_operators_do_is_told_with_who_did_it() {
+async fn operator_actions_are_logged_with_the_operator() {
     let folder = tempfile::tempdir().unwrap();
     let mut audit = Audit::start(folder.path());
     audit.call(BY_NAME, TOKEN, &asks("fb-1"), 200).await;
@@ -165,10 +165,10 @@ async fn what_operators_do_is_told_with_who_did_it() {
         (&invalidated, "POST", "/admin/answers/invalidate"),
         (&released, "POST", "/admin/held/0a0b/release"),
     ] {
-        let line = line(&lines, id);
-        let told = [&line["caller"], &line["method"], &line["path"], &line["peer"]];
-        assert_eq!(told, ["ops", method, path, "127.0.0.1"], "{line}");
+        let line = line_of(&lines, id);
+        let logged = [&line["caller"], &line["method"], &line["path"], &line["peer"]];
+        assert_eq!(logged, ["ops", method, path, "127.0.0.1"], "{line}");
     }
-    let deed = lines.iter().find(|line| line["message"] == "invalidated").unwrap();
-    assert_eq!([&deed["caller"], &deed["request_id"], &deed["route"]], ["ops", &*invalidated, "r"], "{deed}");
+    let entry = lines.iter().find(|line| line["message"] == "invalidated").unwrap();
+    assert_eq!([&entry["caller"], &entry["request_id"], &entry["route"]], ["ops", &*invalidated, "r"], "{entry}");
 }

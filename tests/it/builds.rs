@@ -17,7 +17,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-use self::fake::{Fake, Image, Place, sha};
+use self::fake::{Endpoint, Fake, Image, sha};
 use crate::support::{Reply, TestApp, Verdict, registry::Registry, upstream::refused};
 
 /// A configuration whose routes are all like `backend`, named `a` and `b`.
@@ -57,7 +57,7 @@ async fn ask(app: &TestApp, branch: &str, commit: char) -> Reply {
 
 /// What `reply` says of the commit whose image it has, and whether that is an earlier one.
 #[track_caller]
-fn told(reply: &Reply) -> String {
+fn served_commit(reply: &Reply) -> String {
     let sets: Value = serde_json::from_str(&reply.sets()).unwrap();
     match &sets.as_array().unwrap()[..] {
         [] => "nothing".to_owned(),
@@ -77,7 +77,7 @@ async fn a_preview_stays_on_the_last_passed_commit_while_the_next_is_built() {
     let fake = Fake::start().await;
     let app = start(&fake, &previews(&fake), json!({"cache": {"ttl": "60s"}})).await;
     // Nothing is there yet, and never was.
-    assert_eq!(told(&ask(&app, "feat/1", 'a').await), "nothing");
+    assert_eq!(served_commit(&ask(&app, "feat/1", 'a').await), "nothing");
     fake.push("feat-1", &Image::of('a'));
     fake.run('a', "in_progress", None);
     app.clock.advance(Duration::from_secs(20));
@@ -85,14 +85,14 @@ async fn a_preview_stays_on_the_last_passed_commit_while_the_next_is_built() {
     let until_built = async |commit: char, expected: &str| {
         for _ in 0..20 {
             app.clock.advance(Duration::from_secs(70));
-            if told(&ask(&app, "feat/1", commit).await) == expected {
+            if served_commit(&ask(&app, "feat/1", commit).await) == expected {
                 return;
             }
             app.settle().await;
         }
         panic!("never {expected}: {}", ask(&app, "feat/1", commit).await.text());
     };
-    assert_eq!(told(&ask(&app, "feat/1", 'a').await), "nothing");
+    assert_eq!(served_commit(&ask(&app, "feat/1", 'a').await), "nothing");
     fake.run('a', "completed", Some("success"));
     until_built('a', "a").await;
     let set: Value = serde_json::from_str(&ask(&app, "feat/1", 'a').await.sets()).unwrap();
@@ -100,7 +100,7 @@ async fn a_preview_stays_on_the_last_passed_commit_while_the_next_is_built() {
     assert_eq!(set[0]["builtAt"], "2026-07-20T01:01:13Z");
 
     // The next commit: no run yet, a run, a push of its image, its failure.
-    assert_eq!(told(&ask(&app, "feat/1", 'b').await), "a, stale");
+    assert_eq!(served_commit(&ask(&app, "feat/1", 'b').await), "a, stale");
     fake.run('b', "in_progress", None);
     until_built('b', "a, stale").await;
     fake.push("feat-1", &Image::of('b'));
@@ -110,16 +110,16 @@ async fn a_preview_stays_on_the_last_passed_commit_while_the_next_is_built() {
     // For days.
     for _ in 0..5 {
         app.clock.advance(Duration::from_hours(20));
-        assert_eq!(told(&ask(&app, "feat/1", 'b').await), "a, stale");
+        assert_eq!(served_commit(&ask(&app, "feat/1", 'b').await), "a, stale");
         app.settle().await;
     }
     // And the one after that passes.
-    assert_eq!(told(&ask(&app, "feat/1", 'c').await), "a, stale");
+    assert_eq!(served_commit(&ask(&app, "feat/1", 'c').await), "a, stale");
     fake.push("feat-1", &Image::of('c'));
     fake.run('c', "completed", Some("success"));
     until_built('c', "c").await;
     // Another branch has nothing of it.
-    assert_eq!(told(&ask(&app, "feat/2", 'b').await), "nothing");
+    assert_eq!(served_commit(&ask(&app, "feat/2", 'b').await), "nothing");
 }
 
 /// What the images noted comes back to them through the backends that they are a part of.
@@ -147,7 +147,7 @@ async fn a_preview_in_a_pipeline_and_a_merge_stays_too() {
 }
 
 #[tokio::test]
-async fn commits_that_are_none_are_refused() {
+async fn invalid_commit_ids_are_refused() {
     let fake = Fake::start().await;
     let app = start(&fake, &previews(&fake), json!({})).await;
     for (commit, says) in
@@ -160,7 +160,7 @@ async fn commits_that_are_none_are_refused() {
 }
 
 #[tokio::test]
-async fn a_merge_commit_is_explained() {
+async fn the_error_for_a_merge_commit_explains_it() {
     let fake = Fake::start().await;
     fake.push("pr-12", &Image::of('b'));
     fake.run('a', "completed", Some("success"));
@@ -173,28 +173,28 @@ async fn a_merge_commit_is_explained() {
 
 /// A restart forgets nothing that cannot change, and a commit that is new finds the one before.
 #[tokio::test]
-async fn a_restart_reads_no_content_again() {
+async fn a_restart_does_not_read_contents_again() {
     let fake = Fake::start().await;
     fake.push("main", &Image::of('a'));
     fake.run('a', "completed", Some("success"));
     let config = config(&fake, &previews(&fake), json!({}));
     let app = TestApp::start(&format!("cache: {{ path: data }}\n{config}")).await;
     app.app.open_disk();
-    assert_eq!(told(&ask(&app, "main", 'a').await), "a");
+    assert_eq!(served_commit(&ask(&app, "main", 'a').await), "a");
     assert!(fake.take().iter().any(|asked| asked.starts_with("GET /v2/")));
     let app = app.restart(async |_| tokio::time::sleep(Duration::from_millis(300)).await).await;
     app.app.open_disk();
     app.clock.advance(Duration::from_mins(10));
-    assert_eq!(told(&ask(&app, "main", 'a').await), "a");
+    assert_eq!(served_commit(&ask(&app, "main", 'a').await), "a");
     app.settle().await;
     let asked = fake.take();
     assert!(!asked.is_empty() && !asked.iter().any(|asked| asked.starts_with("GET /v2/")), "{asked:?}");
-    assert_eq!(told(&ask(&app, "main", 'b').await), "a, stale");
+    assert_eq!(served_commit(&ask(&app, "main", 'b').await), "a, stale");
 }
 
 /// How a gate is reached, and what is answered meanwhile, says nothing about the images that were built.
 #[tokio::test]
-async fn a_preview_outlives_a_token_that_is_renamed() {
+async fn a_preview_survives_the_renaming_of_its_token_file() {
     let fake = Fake::start().await;
     fake.push("main", &Image::of('a'));
     fake.run('a', "completed", Some("success"));
@@ -211,10 +211,10 @@ async fn a_preview_outlives_a_token_that_is_renamed() {
     };
     let app = TestApp::start_in(folder, &backend("token", "build.yml", "omit")).await;
     app.app.open_disk();
-    assert_eq!(told(&ask(&app, "main", 'a').await), "a");
+    assert_eq!(served_commit(&ask(&app, "main", 'a').await), "a");
     let app = app.restart_as(&backend("token-2026", "build.yml", "error")).await;
     app.app.open_disk();
-    assert_eq!(told(&ask(&app, "main", 'b').await), "a, stale");
+    assert_eq!(served_commit(&ask(&app, "main", 'b').await), "a, stale");
     // What another gate passed is no answer of this one.
     let app = app.restart_as(&backend("token-2026", "Build", "error")).await;
     app.app.open_disk();
@@ -223,23 +223,23 @@ async fn a_preview_outlives_a_token_that_is_renamed() {
 
 /// What was nothing before its branch had something is asked about again: another ApplicationSet may have been first.
 #[tokio::test]
-async fn an_earlier_nothing_takes_nothing_away() {
+async fn an_earlier_empty_answer_does_not_remove_a_later_build() {
     let fake = Fake::start().await;
     let app = start(&fake, &previews(&fake), json!({})).await;
-    assert_eq!(told(&ask(&app, "main", 'b').await), "nothing");
+    assert_eq!(served_commit(&ask(&app, "main", 'b').await), "nothing");
     fake.push("main", &Image::of('a'));
     fake.run('a', "completed", Some("success"));
     app.clock.advance(Duration::from_secs(1));
-    assert_eq!(told(&ask(&app, "main", 'a').await), "a");
-    assert_eq!(told(&ask(&app, "main", 'b').await), "a, stale");
-    fake.fail(Place::Gate, |request| request.answer(503, "", ""));
+    assert_eq!(served_commit(&ask(&app, "main", 'a').await), "a");
+    assert_eq!(served_commit(&ask(&app, "main", 'b').await), "a, stale");
+    fake.fail(Endpoint::Gate, |request| request.answer(503, "", ""));
     app.clock.advance(Duration::from_mins(20));
-    assert_eq!(told(&ask(&app, "main", 'b').await), "a, stale");
+    assert_eq!(served_commit(&ask(&app, "main", 'b').await), "a, stale");
 }
 
 /// The digest that a tag stood for is judged by what that digest holds, wherever the tag points by then.
 #[tokio::test]
-async fn a_tag_that_moves_while_it_is_asked_is_what_it_was() {
+async fn a_tag_that_moves_during_a_run_keeps_its_first_digest() {
     let fake = Fake::start().await;
     fake.push("main", &Image::of('a'));
     fake.push("main", &Image::of('b'));
@@ -248,16 +248,16 @@ async fn a_tag_that_moves_while_it_is_asked_is_what_it_was() {
     });
     let app = start(&fake, &backend, json!({"lineage": null})).await;
     let was = format!("Content-Type: application/json\r\nDocker-Content-Digest: {}", Image::of('a').digest());
-    fake.fail(Place::Tag, move |request| request.answer(200, &was, ""));
-    assert_eq!(told(&ask(&app, "main", 'a').await), "a");
-    assert_eq!(told(&ask(&app, "main", 'b').await), "nothing");
+    fake.fail(Endpoint::Tag, move |request| request.answer(200, &was, ""));
+    assert_eq!(served_commit(&ask(&app, "main", 'a').await), "a");
+    assert_eq!(served_commit(&ask(&app, "main", 'b').await), "nothing");
     fake.heal();
     app.clock.advance(Duration::from_mins(2));
-    assert_eq!(told(&ask(&app, "main", 'b').await), "b");
+    assert_eq!(served_commit(&ask(&app, "main", 'b').await), "b");
 }
 
 #[tokio::test]
-async fn what_is_not_built_is_an_error_or_a_placeholder_if_wanted() {
+async fn an_unbuilt_image_is_an_error_or_the_configured_placeholder() {
     let fake = Fake::start().await;
     let mut backend = previews(&fake);
     backend["onMissing"] = "placeholder".into();
@@ -268,12 +268,12 @@ async fn what_is_not_built_is_an_error_or_a_placeholder_if_wanted() {
     let expected = json!([{"digest": Image::of('f').digest().as_str(), "revision": "", "stale": "true", "builtAt": "", "runUrl": ""}]);
     assert_eq!(serde_json::from_str::<Value>(&reply.sets()).unwrap(), expected);
     // What led to it can be read.
-    let told = app.operate("/admin/answers", None).await.text();
+    let served_commit = app.operate("/admin/answers", None).await.text();
     assert!(
-        told.contains("the placeholder")
-            && told.contains("404, the registry has no such tag")
-            && told.contains("no run"),
-        "{told}"
+        served_commit.contains("the placeholder")
+            && served_commit.contains("404, the registry has no such tag")
+            && served_commit.contains("no run"),
+        "{served_commit}"
     );
     backend["revision"]["expect"] = "{{ params.other }}".into();
     backend["onMissing"] = "error".into();
@@ -286,7 +286,7 @@ async fn what_is_not_built_is_an_error_or_a_placeholder_if_wanted() {
 
 /// Whoever asks while an operator invalidates gets no answer that outlives it: what was looked up before counts for nothing.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_invalidation_wins_against_callers_that_ask_meanwhile() {
+async fn no_answer_looked_up_before_an_invalidation_outlives_it() {
     let fake = Fake::start().await;
     let backend = json!({"images": {"app": {"image": format!("{}/org/app:main", fake.host())}}});
     let more = json!({"output": {"digest": "{{ app.digest }}"}, "lineage": null, "cache": {"ttl": "10m"}});
@@ -313,7 +313,7 @@ async fn an_invalidation_wins_against_callers_that_ask_meanwhile() {
 
 /// The use case of the proposal that the plugin generator comes from: two branches, two images each.
 #[tokio::test]
-async fn the_proposals_matrix() {
+async fn the_matrix_of_the_plugin_generator_proposal_works() {
     let registry = Registry::start().await;
     for branch in ["feature-branch-1", "feature-branch-2"] {
         for image in ["front", "back"] {

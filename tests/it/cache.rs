@@ -47,7 +47,7 @@ async fn an_answer_is_fresh_for_its_ttl() {
 }
 
 #[tokio::test]
-async fn a_ttl_of_zero_asks_each_time() {
+async fn a_ttl_of_zero_runs_the_backend_each_time() {
     let app = TestApp::with_routes(&counting("cache: { ttl: 0s },", "0")).await;
     app.ask("counted", json!({})).await;
     app.ask("counted", json!({})).await;
@@ -56,7 +56,7 @@ async fn a_ttl_of_zero_asks_each_time() {
 
 /// The source knows best for how long its answer lasts.
 #[tokio::test]
-async fn a_script_says_how_long_its_answer_lasts() {
+async fn a_script_sets_the_ttl_of_its_answer() {
     let (app, _) = printer("ttl: 60s, staleWhileRevalidate: 5m, staleIfError: 1h").await;
     let print = |ttl: &str, value: &str| {
         let answer = json!({"output": {"parameters": [{"a": value}]}, "cache": {"ttl": ttl}});
@@ -84,7 +84,7 @@ async fn a_script_says_how_long_its_answer_lasts() {
 }
 
 #[tokio::test]
-async fn the_applicationset_counts_where_the_backend_sees_it() {
+async fn the_applicationset_is_part_of_the_key_if_the_backend_sees_it() {
     let routes =
         format!("{}  - {{ name: fixed, backend: {{ fixed: {{ parameters: [{{a: b}}] }} }} }}\n", counting("", "0"));
     let app = TestApp::with_routes(&routes).await;
@@ -133,7 +133,7 @@ async fn a_stale_answer_is_served_at_once_and_renewed_once() {
 }
 
 #[tokio::test]
-async fn a_failed_renewal_leaves_the_answer_and_rests() {
+async fn a_failed_renewal_keeps_the_answer_and_pauses() {
     let (app, print) = printer("ttl: 60s, staleWhileRevalidate: 5m, staleIfError: 1h").await;
     print("old");
     app.ask("s", json!({})).await;
@@ -152,7 +152,7 @@ async fn a_failed_renewal_leaves_the_answer_and_rests() {
 }
 
 #[tokio::test]
-async fn the_last_answer_stands_in_for_a_backend_that_does_not_know() {
+async fn the_last_good_answer_is_served_while_the_backend_fails() {
     let (app, print) = printer("ttl: 60s, staleWhileRevalidate: 5m, staleIfError: 1h").await;
     print("old");
     app.ask("s", json!({})).await;
@@ -197,7 +197,7 @@ async fn the_last_answer_stands_in_for_a_backend_that_does_not_know() {
 
 /// Argo CD writes a condition anew when its text changes. So waits and attempts are in `Retry-After` only.
 #[tokio::test]
-async fn a_failure_that_lasts_has_the_same_text_each_time() {
+async fn a_lasting_failure_keeps_its_message() {
     let upstream = Upstream::always(response(500, "Content-Type: application/json", "{}")).await;
     let routes = json!([
         {"name": "script", "backend": {"script": {"command": ["sh", "-c", "echo no database >&2; exit 1"]}}},
@@ -205,7 +205,7 @@ async fn a_failure_that_lasts_has_the_same_text_each_time() {
     ]);
     let app = TestApp::start(&format!("{}routes: {routes}\n", TestApp::auth())).await;
     for route in ["script", "http"] {
-        let mut said = Vec::new();
+        let mut messages = Vec::new();
         let mut waits = Vec::new();
         for round in 0..3 {
             let failed = app.ask(route, json!({})).await;
@@ -216,12 +216,12 @@ async fn a_failure_that_lasts_has_the_same_text_each_time() {
                 "{route} {round}"
             );
             waits.push(resting.header("retry-after").unwrap().parse::<u32>().unwrap());
-            said.extend([failed.message(), resting.message()]);
+            messages.extend([failed.message(), resting.message()]);
             app.clock.advance(Duration::from_mins(2));
         }
         assert!(waits.is_sorted() && waits[0] < waits[2], "the rest doubles: {waits:?}");
-        said.dedup();
-        assert_eq!(said.len(), 1, "{said:#?}");
+        messages.dedup();
+        assert_eq!(messages.len(), 1, "{messages:#?}");
     }
 }
 
@@ -258,7 +258,7 @@ async fn a_thousand_callers_of_whom_most_hang_up_make_one_run() {
 
 /// The run belongs to no caller: the only one may leave, and the answer is there for the next.
 #[tokio::test]
-async fn a_run_goes_on_when_its_only_caller_leaves() {
+async fn a_run_continues_after_its_only_caller_leaves() {
     let app = Arc::new(TestApp::with_routes(&counting("", "0.5")).await);
     let caller = tokio::spawn({
         let app = Arc::clone(&app);
@@ -272,7 +272,7 @@ async fn a_run_goes_on_when_its_only_caller_leaves() {
 }
 
 #[tokio::test]
-async fn memory_is_bounded() {
+async fn the_memory_of_answers_is_bounded() {
     let config = format!(
         "{}cache: {{ memory: 1MiB }}\nroutes:\n  - {{ name: big, backend: {{ fixed: {{ parameters: [{{a: \"{}\"}}] }} }}, echo: [n] }}\n",
         TestApp::auth(),

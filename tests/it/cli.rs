@@ -34,7 +34,7 @@ fn repository() -> &'static Path {
 }
 
 #[test]
-fn the_repositorys_configurations_are_good() {
+fn the_repositorys_configurations_pass_check() {
     for file in ["config/gateway.yaml", "config/reference.yaml"] {
         let output = run(&["check", "-c", file]);
         assert!(output.status.success(), "{}", stderr(&output));
@@ -45,7 +45,7 @@ fn the_repositorys_configurations_are_good() {
 
 /// Every example, with any values for the secrets that it takes from the environment.
 #[test]
-fn the_examples_are_good() {
+fn the_examples_pass_check() {
     let yaml = |folder: &str| {
         let files = std::fs::read_dir(repository().join(folder)).unwrap().map(|entry| entry.unwrap().path());
         let mut files: Vec<_> = files.filter(|path| path.extension().is_some_and(|end| end == "yaml")).collect();
@@ -128,7 +128,7 @@ fn collect_keys(schema: &Value, keys: &mut Vec<String>) {
 }
 
 #[test]
-fn check_reports_everything_with_its_place() {
+fn check_reports_all_problems_with_their_positions() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("bad.yaml");
     let source = r#"server:
@@ -259,7 +259,7 @@ fn call_reports_each_step_as_json() {
 }
 
 #[test]
-fn call_says_why_not() {
+fn call_explains_why_a_question_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("gateway.yaml");
     let config = "auth: { tokens: [ { name: a, sha256: \"81459cf84e4aee47955da5b9d9921c77417b329407290778a5ae4b746b551970\" } ] }\n\
@@ -276,7 +276,7 @@ fn call_says_why_not() {
 }
 
 #[test]
-fn hash_token_takes_one_from_standard_input() {
+fn hash_token_reads_a_token_from_standard_input() {
     let expected = "81459cf84e4aee47955da5b9d9921c77417b329407290778a5ae4b746b551970\n";
     for input in ["strong-password", "strong-password\n"] {
         assert_eq!(stdout(&run_with_input(&["hash-token"], input)), expected);
@@ -287,7 +287,7 @@ fn hash_token_takes_one_from_standard_input() {
 }
 
 #[test]
-fn help_and_completions_explain_themselves() {
+fn help_and_completions_are_printed() {
     let help = stdout(&run(&["--help"]));
     for command in ["serve", "check", "call", "answers", "held", "schema", "hash-token", "completions"] {
         assert!(help.contains(command), "{command}: {help}");
@@ -320,7 +320,7 @@ fn manifests_configuration(folder: &Path) -> std::path::PathBuf {
 }
 
 #[test]
-fn the_manifests_configuration_is_good() {
+fn the_manifests_configuration_passes_check() {
     let folder = tempfile::tempdir().unwrap();
     let file = manifests_configuration(folder.path());
     let output = run(&["check", "-c", file.to_str().unwrap()]);

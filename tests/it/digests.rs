@@ -106,7 +106,7 @@ async fn a_real_registry_is_read_as_skopeo_reads_it() {
 }
 
 #[tokio::test]
-async fn one_failing_registry_fails_the_answer() {
+async fn one_failing_registry_fails_the_whole_answer() {
     let registry = Registry::start().await;
     registry.push("front:feature-branch-1", "org/front:1").await;
     let broken = Upstream::start(|request| request.answer(503, "", "")).await;
@@ -129,7 +129,7 @@ fn digest(content: &str) -> Digest {
 
 /// What the `HEAD` says, what the `GET` says, and what that means.
 #[tokio::test]
-async fn only_a_registrys_own_words_count() {
+async fn only_a_registrys_own_response_is_proof() {
     type Said = (u16, &'static str, &'static str);
     let api = "Docker-Distribution-Api-Version: registry/2.0";
     let found = format!("{OCI}\r\nDocker-Content-Digest: {}", digest(MANIFEST)).leak();
@@ -262,7 +262,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 #[tokio::test]
-async fn a_layout_names_its_images() {
+async fn the_images_of_a_layout_are_found_by_tag() {
     let app = layout().await;
     let index: Value = serde_json::from_slice(&std::fs::read(demo_images().join("index.json")).unwrap()).unwrap();
     let digest = |name: &str| {

@@ -50,7 +50,7 @@ fn expected(n: usize) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_restart_forgets_nothing() {
+async fn answers_survive_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let config = config(folder.path());
     works(folder.path(), true);
@@ -70,7 +70,7 @@ async fn a_restart_forgets_nothing() {
 
 /// What another configuration made is not served, but Argo CD has made Applications from it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_of_the_configuration_does_not_open_the_guard() {
+async fn a_configuration_change_does_not_disable_the_guard() {
     let folder = tempfile::tempdir().unwrap();
     let file = config(folder.path());
     let text = std::fs::read_to_string(&file).unwrap();
@@ -157,7 +157,7 @@ async fn two_hundred_kills_lose_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_damaged_file_never_makes_a_wrong_answer() {
+async fn a_damaged_file_never_causes_a_wrong_answer() {
     let folder = tempfile::tempdir().unwrap();
     let config = config(folder.path());
     works(folder.path(), true);
@@ -212,7 +212,7 @@ async fn a_damaged_file_never_makes_a_wrong_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_disk_that_cannot_be_used_is_survived() {
+async fn the_gateway_works_without_a_usable_disk() {
     let folder = tempfile::tempdir().unwrap();
     let config = config(folder.path());
     works(folder.path(), true);
@@ -248,7 +248,7 @@ async fn a_disk_that_cannot_be_used_is_survived() {
 
 /// No byte more fits on the disk: what was kept stays, what is new stays in memory, and everyone is answered.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_full_disk_is_survived() {
+async fn the_gateway_works_with_a_full_disk() {
     let folder = tempfile::tempdir().unwrap();
     let config = config(folder.path());
     let large = json!([{ "a": "x".repeat(100_000) }]).to_string();

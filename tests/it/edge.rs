@@ -87,8 +87,8 @@ impl Served {
     /// How many connections ended for this reason.
     fn ended(&self, reason: &str) -> u64 {
         let text = String::from_utf8(self.metrics.encode().unwrap()).unwrap();
-        let line = format!("appset_gateway_connections_ended_total{{reason=\"{reason}\"}} ");
-        text.lines().find_map(|text| text.strip_prefix(&line)).unwrap().parse().unwrap()
+        let series = format!("appset_gateway_connections_ended_total{{reason=\"{reason}\"}} ");
+        text.lines().find_map(|text| text.strip_prefix(&series)).unwrap().parse().unwrap()
     }
 
     async fn wait_for(&self, reason: &str, count: u64) {
@@ -119,7 +119,7 @@ async fn rest(stream: &mut TcpStream) -> String {
 }
 
 #[tokio::test]
-async fn who_takes_too_long_is_let_go() {
+async fn slow_and_idle_clients_are_disconnected() {
     let served = serve(LIMITS).await;
     for (sent, reason) in
         [(&b""[..], "slow_head"), (b"GET", "slow_head"), (b"GET / HTTP/1.1\r\nHost: h\r\nX", "slow_head")]
@@ -158,7 +158,7 @@ async fn who_takes_too_long_is_let_go() {
 }
 
 #[tokio::test]
-async fn who_does_not_take_an_answer_is_let_go() {
+async fn a_client_that_does_not_read_its_answer_is_disconnected() {
     let served = serve(LIMITS).await;
     let mut stream = served.connect().await;
     stream.write_all(b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n").await.unwrap();
@@ -167,7 +167,7 @@ async fn who_does_not_take_an_answer_is_let_go() {
 }
 
 #[tokio::test]
-async fn who_asks_on_and_takes_no_answer_is_let_go() {
+async fn a_client_that_pipelines_requests_without_reading_is_disconnected() {
     let served = serve(LIMITS).await;
     let mut stream = served.connect().await;
     stream.write_all(&b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n".repeat(3)).await.unwrap();
@@ -177,7 +177,7 @@ async fn who_asks_on_and_takes_no_answer_is_let_go() {
 }
 
 #[tokio::test]
-async fn whatever_http_allows_is_answered() {
+async fn every_form_of_request_that_http_allows_is_answered() {
     let served = serve(LIMITS).await;
     for (pieces, answers, body) in [
         (vec![&GET.repeat(5)[..], b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n"], 6, "at once"),
@@ -218,7 +218,7 @@ async fn whatever_http_allows_is_answered() {
 }
 
 #[tokio::test]
-async fn our_own_time_is_not_the_clients() {
+async fn the_gateways_own_time_does_not_count_as_the_clients() {
     let served = serve(LIMITS).await;
     let mut stream = served.connect().await;
     stream.write_all(b"GET /slow HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").await.unwrap();
@@ -227,7 +227,7 @@ async fn our_own_time_is_not_the_clients() {
 }
 
 #[tokio::test]
-async fn so_many_connections_and_no_more() {
+async fn connections_beyond_the_limit_per_address_are_refused() {
     let served = serve(Limits { patience: Duration::from_mins(1), idle: Duration::from_mins(1), ..LIMITS }).await;
     let mut open = Vec::new();
     for _ in 0..LIMITS.most_per_peer {
@@ -254,7 +254,7 @@ async fn so_many_connections_and_no_more() {
 }
 
 #[tokio::test]
-async fn what_is_no_request_is_told_so_in_our_form() {
+async fn a_malformed_request_gets_an_error_in_the_gateways_form() {
     let served = serve(LIMITS).await;
     let all: [&[u8]; 5] = [
         b"SSH-2.0-OpenSSH_9.2\r\n\r\n",
@@ -286,7 +286,7 @@ async fn what_is_no_request_is_told_so_in_our_form() {
 }
 
 #[tokio::test]
-async fn a_head_has_16_kib_and_100_headers() {
+async fn a_head_is_limited_to_16_kib_and_100_headers() {
     let served = serve(LIMITS).await;
     let rest_of_head = "GET / HTTP/1.1\r\nConnection: close\r\nX: \r\n\r\n".len();
     let head = |size: usize| {
@@ -320,7 +320,7 @@ async fn a_head_has_16_kib_and_100_headers() {
 }
 
 #[tokio::test]
-async fn strangers_end_so_that_newer_ones_have_room() {
+async fn old_unauthenticated_connections_are_closed_in_favour_of_new_ones() {
     let served = serve(Limits { strangers: 20 * 1024, patience: Duration::from_mins(1), ..LIMITS }).await;
     let (mut first, mut second) = (served.connect().await, served.connect().await);
     ask(&mut first).await;
@@ -334,7 +334,7 @@ async fn strangers_end_so_that_newer_ones_have_room() {
 }
 
 #[tokio::test]
-async fn an_old_connection_ends_after_an_answer() {
+async fn a_connection_past_its_maximum_age_ends_after_an_answer() {
     let served = serve(Limits { max_age: Duration::from_millis(200), ..LIMITS }).await;
     let mut stream = served.connect().await;
     ask(&mut stream).await;
@@ -349,7 +349,7 @@ async fn an_old_connection_ends_after_an_answer() {
 }
 
 #[tokio::test]
-async fn who_leaves_says_so_with_an_answer() {
+async fn a_draining_gateway_closes_connections_with_an_answer() {
     let served = serve(Limits { idle: Duration::from_mins(1), ..LIMITS }).await;
     let mut before = served.connect().await;
     ask(&mut before).await;
@@ -364,7 +364,7 @@ async fn who_leaves_says_so_with_an_answer() {
 }
 
 #[tokio::test]
-async fn what_was_started_is_finished() {
+async fn a_closing_gateway_finishes_running_requests() {
     let served = serve(LIMITS).await;
     let (mut silent, mut asking) = (served.connect().await, served.connect().await);
     ask(&mut silent).await;

@@ -29,8 +29,8 @@ fn request(name: &str, parameters: &Value) -> Vec<u8> {
 fn evaluators(gateway: u32) -> Vec<u32> {
     let (found, _) = crate::support::processes::held(gateway);
     let is_evaluator = |process: &u32| {
-        let line = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
-        line.split(|byte| *byte == 0).nth(1) == Some(b"evaluate".as_slice())
+        let arguments = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
+        arguments.split(|byte| *byte == 0).nth(1) == Some(b"evaluate".as_slice())
     };
     found.into_iter().map(|(process, _)| process).filter(is_evaluator).collect()
 }
@@ -48,7 +48,7 @@ fn resident_of_its_own(process: u32) -> u64 {
 /// A size in `/proc/<process>/status`, in bytes; 0 when the process is gone.
 fn status(process: u32, name: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix(name));
-    let kib: Option<u64> = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok());
+    let arguments = status.lines().find_map(|arguments| arguments.strip_prefix(name));
+    let kib: Option<u64> = arguments.and_then(|arguments| arguments.trim().strip_suffix(" kB")?.parse().ok());
     kib.unwrap_or(0) * 1024
 }

@@ -4,10 +4,10 @@ mod answers;
 mod callers;
 mod configuration;
 mod links;
+mod messages;
 mod registries;
 mod request;
 mod tags;
-mod told;
 mod values;
 
 use std::{
@@ -56,7 +56,7 @@ fn entries(folder: &Path) -> BTreeSet<PathBuf> {
 const STACK: usize = 8 * 1024 * 1024;
 
 #[test]
-fn each_seed_holds() {
+fn every_property_holds_for_each_seed() {
     let thread = Builder::new().stack_size(STACK).spawn(replay).unwrap();
     let failed = thread.join().unwrap();
     assert!(failed.is_empty(), "see above for why: {failed:#?}");
@@ -80,7 +80,7 @@ fn replay() -> Vec<PathBuf> {
 
 /// Each target that is replayed here can be fuzzed, and each fuzzed target is replayed here.
 #[test]
-fn each_target_is_everywhere() {
+fn the_replayed_targets_are_the_fuzzed_targets() {
     let names: BTreeSet<String> = TARGETS.map(|(name, _)| name.to_owned()).into();
     let stem = |path: &PathBuf| path.file_stem().unwrap().to_str().unwrap().to_owned();
     for place in ["corpus", "fuzz_targets"] {

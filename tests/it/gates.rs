@@ -115,16 +115,16 @@ pub async fn ask(gate: &Arc<dyn Gate>) -> Result<Ruling, BackendError> {
 
 /// Asks `gate` about [`HEAD`], which it answers with `state`.
 #[track_caller]
-pub fn is(said: Result<Ruling, BackendError>, state: RulingState) -> Ruling {
-    let ruling = said.unwrap();
+pub fn is(result: Result<Ruling, BackendError>, state: RulingState) -> Ruling {
+    let ruling = result.unwrap();
     assert_eq!(ruling.state, state, "{:?}", ruling.evidence);
     ruling
 }
 
 /// That the gate does not know, and says why.
 #[track_caller]
-pub fn unknown(said: Result<Ruling, BackendError>, kind: &str, says: &str) -> BackendError {
-    let error = said.unwrap_err();
+pub fn unknown(result: Result<Ruling, BackendError>, kind: &str, says: &str) -> BackendError {
+    let error = result.unwrap_err();
     assert_eq!(error.kind.as_str(), kind, "{}", error.message);
     assert!(error.message.contains(says), "`{}` does not say `{says}`", error.message);
     assert!(matches!(error.kind, ErrorKind::InvalidInput) || !error.message.contains(char::is_control));

@@ -50,7 +50,7 @@ fn assert_refused(reply: &Reply, status: u16, code: &str, says: &str) {
 }
 
 #[tokio::test]
-async fn the_documentations_call_is_answered() {
+async fn the_documented_call_is_answered() {
     let app = app().await;
     let reply = app.call(PATH, &call_of("fake-appset", &json!({"param1": "value1"}))).await;
     assert_eq!(reply.status, 200);
@@ -60,7 +60,7 @@ async fn the_documentations_call_is_answered() {
 }
 
 #[tokio::test]
-async fn the_first_match_answers_and_a_path_goes_straight_there() {
+async fn the_first_matching_route_answers_unless_the_path_names_one() {
     let app = app().await;
     let sets = async |application_set: &str, parameters: Value| {
         app.call(PATH, &call_of(application_set, &parameters)).await.sets()
@@ -98,7 +98,7 @@ async fn input_is_checked_and_completed() {
 }
 
 #[tokio::test]
-async fn any_content_type_and_every_form_of_no_parameters() {
+async fn any_content_type_and_all_forms_of_empty_parameters_are_accepted() {
     let app = app().await;
     for body in ["{\"applicationSetName\":\"fake-appset\",\"input\":{}}\n", r#"{"applicationSetName":"fake-appset"}"#] {
         for content_type in ["Content-Type: application/x-www-form-urlencoded\r\n", "Content-Type: text/plain\r\n", ""]
@@ -114,7 +114,7 @@ async fn any_content_type_and_every_form_of_no_parameters() {
 }
 
 #[tokio::test]
-async fn bad_bodies_say_what_is_wrong() {
+async fn errors_for_bad_bodies_name_the_problem() {
     let app = app().await;
     for (body, says) in [
         ("", "it is blank"),
@@ -154,7 +154,7 @@ async fn a_body_over_one_mebibyte_is_refused() {
 }
 
 #[tokio::test]
-async fn wrong_paths_and_methods_are_flat_errors_too() {
+async fn wrong_paths_and_methods_get_flat_errors() {
     let app = app().await;
     assert_refused(&app.call("/", &json!({})).await, 404, "not_found", "POST /api/v1/getparams.execute");
     assert_refused(&app.call("//api/v1/getparams.execute", &json!({})).await, 404, "unknown_route", "no route ``");
@@ -168,7 +168,7 @@ async fn wrong_paths_and_methods_are_flat_errors_too() {
 }
 
 #[tokio::test]
-async fn only_the_right_token_opens_the_right_routes() {
+async fn a_token_gives_access_only_to_its_routes() {
     let (all, some) = (appset_gateway::auth::hash_token("all"), appset_gateway::auth::hash_token("some"));
     let auth = format!(
         "auth: {{ tokens: [ {{ name: a, sha256: \"{all}\" }}, {{ name: s, sha256: \"{some}\", routes: [\"any-*\"] }} ] }}\n"
@@ -201,7 +201,7 @@ async fn only_the_right_token_opens_the_right_routes() {
 }
 
 #[tokio::test]
-async fn a_token_may_be_for_some_application_sets() {
+async fn a_token_can_be_limited_to_application_sets() {
     let hash = appset_gateway::auth::hash_token("previews");
     let auth = format!("auth: {{ tokens: [ {{ name: p, sha256: \"{hash}\", applicationSets: [\"fb-*\"] }} ] }}\n");
     let app = TestApp::start(&format!("{auth}routes:{ROUTES}")).await;
@@ -240,7 +240,7 @@ async fn a_connection_survives_refusals() {
 
 /// Authentication is decided by the head: a stranger's large body is not read to its end.
 #[tokio::test]
-async fn headers_that_must_be_single_are_refused_when_they_are_not() {
+async fn repeated_single_value_headers_are_refused() {
     let app = app().await;
     for (header, status, code) in
         [("Authorization: Bearer strong-password", 403, "forbidden"), ("Host: other", 400, "invalid_request")]
@@ -259,7 +259,7 @@ async fn headers_that_must_be_single_are_refused_when_they_are_not() {
 }
 
 #[tokio::test]
-async fn a_strangers_body_is_not_awaited() {
+async fn the_body_of_an_unauthenticated_request_is_not_awaited() {
     let app = app().await;
     let started = Instant::now();
     let head =
@@ -269,7 +269,7 @@ async fn a_strangers_body_is_not_awaited() {
 }
 
 #[tokio::test]
-async fn too_many_requests_at_once_are_shed() {
+async fn excess_concurrent_requests_are_shed() {
     let auth = TestApp::auth();
     let app = TestApp::start(&format!(
         "{auth}server: {{ maxInFlight: 2 }}\nroutes:\n  - {{ name: slow, backend: {{ script: {{ command: [sh, -c, \"sleep 1; echo '[]'\"] }} }} }}\n"
@@ -287,7 +287,7 @@ async fn too_many_requests_at_once_are_shed() {
 }
 
 #[tokio::test]
-async fn a_deadline_holds_whatever_the_backend_does() {
+async fn the_deadline_holds_for_every_backend() {
     let app = TestApp::with_routes(
         "  - { name: slow, deadline: 600ms, backend: { script: { command: [sh, -c, \"trap '' TERM; sleep 20\"] } } }",
     )
@@ -299,7 +299,7 @@ async fn a_deadline_holds_whatever_the_backend_does() {
 }
 
 #[tokio::test]
-async fn a_callers_request_id_is_repeated_when_it_is_safe() {
+async fn a_safe_request_id_of_a_caller_is_returned() {
     let app = app().await;
     let id = async |given: &str| {
         let head = format!("POST {PATH} HTTP/1.1\r\nHost: g\r\nX-Request-Id: {given}\r\nContent-Length: 0\r\n\r\n");
@@ -314,7 +314,7 @@ async fn a_callers_request_id_is_repeated_when_it_is_safe() {
 }
 
 #[tokio::test]
-async fn a_broken_request_gets_no_answer_that_argo_would_believe() {
+async fn a_broken_request_gets_no_answer_that_argo_would_apply() {
     let app = app().await;
     for broken in [
         "POST /api/v1/getparams.execute HTTP/1.1\r\nHost: g\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n{}",

@@ -52,7 +52,7 @@ async fn an_empty_answer_is_held_until_three_more_agree() {
 }
 
 #[tokio::test]
-async fn a_source_that_oscillates_never_gets_a_loss_through() {
+async fn an_oscillating_source_never_confirms_a_loss() {
     let (app, print) = fleet("guard: { identity: [name] },").await;
     let names: Vec<String> = (0..12).map(|n| format!("n{n:02}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -66,7 +66,7 @@ async fn a_source_that_oscillates_never_gets_a_loss_through() {
 
 /// Many small losses are a large one.
 #[tokio::test]
-async fn a_fleet_is_not_lost_in_small_steps() {
+async fn many_small_losses_are_held_as_a_large_one() {
     let (app, print) = fleet("").await;
     let names: Vec<String> = (0..12).map(|n| format!("n{n:02}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -85,7 +85,7 @@ async fn a_fleet_is_not_lost_in_small_steps() {
 }
 
 #[tokio::test]
-async fn without_a_last_good_answer_a_held_one_is_an_error() {
+async fn a_held_answer_without_a_last_good_answer_is_an_error() {
     let (app, print) = fleet("guard: { minItems: 3, confirmAfter: 2, confirmFor: 60s },").await;
     print(&["a"]);
     let reply = app.ask("s", json!({})).await;
@@ -119,7 +119,7 @@ async fn the_rules_of_a_route_are_followed() {
 
 /// The next commit of a pull request is another question; what CI has not built yet must not delete the preview.
 #[tokio::test]
-async fn a_new_commit_lives_on_the_answer_of_the_one_before() {
+async fn a_new_commit_is_served_the_answer_of_the_commit_before() {
     let (app, print) = fleet("lineage: [branch],").await;
     let ask = async |branch: &str, sha: &str| app.ask("s", json!({"branch": branch, "sha": sha})).await;
     print(&[]);
@@ -147,7 +147,7 @@ async fn a_new_commit_lives_on_the_answer_of_the_one_before() {
 
 /// However many commits CI is slow with, and however often each is asked about.
 #[tokio::test]
-async fn commits_that_are_not_built_do_not_agree_their_preview_away() {
+async fn empty_answers_for_different_commits_do_not_confirm_each_other() {
     let (app, print) = fleet("lineage: [branch],").await;
     let ask = async |sha: &str| {
         app.clock.advance(Duration::from_mins(10));
@@ -176,7 +176,7 @@ async fn commits_that_are_not_built_do_not_agree_their_preview_away() {
 
 /// The preview stays on the last commit that was built, also when an earlier one is asked about again.
 #[tokio::test]
-async fn an_earlier_commit_does_not_take_its_branch_back() {
+async fn asking_about_an_earlier_commit_does_not_move_its_branch_back() {
     let (app, print) = fleet("lineage: [branch],").await;
     print(&[]);
     let ask = async |sha: &str| {
@@ -193,7 +193,7 @@ async fn an_earlier_commit_does_not_take_its_branch_back() {
 
 /// A parameter that is missing makes a stranger of a question, not one of everybody's family.
 #[tokio::test]
-async fn without_the_parameters_of_its_lineage_a_question_follows_nobody() {
+async fn a_question_without_its_lineage_parameters_has_no_lineage() {
     let (app, print) = fleet("lineage: [branch],").await;
     print(&["a"]);
     for parameters in [json!({"sha": "c1"}), json!({"sha": "c1", "branch": ""}), json!({"sha": "c1", "branch": null})] {
@@ -206,7 +206,7 @@ async fn without_the_parameters_of_its_lineage_a_question_follows_nobody() {
 }
 
 #[tokio::test]
-async fn what_is_held_shows_while_the_answer_is_renewed_behind_the_callers_back() {
+async fn a_held_answer_is_shown_during_background_renewals() {
     let (app, print) = fleet("").await;
     print(&["a", "b"]);
     app.ask("s", json!({})).await;
@@ -221,7 +221,7 @@ async fn what_is_held_shows_while_the_answer_is_renewed_behind_the_callers_back(
 
 /// Memory is bounded, and what had to leave it cannot be measured against any more.
 #[tokio::test]
-async fn an_empty_answer_is_held_where_the_last_one_had_to_leave_memory() {
+async fn an_empty_answer_is_held_if_the_last_answer_was_evicted() {
     let script = json!({"command": ["cat", "answer"], "allow": {"read": ["."]}});
     let config = format!(
         "{}cache: {{ memory: 64KiB }}\nroutes: [ {{ name: s, backend: {{ script: {script} }} }} ]\n",
@@ -244,7 +244,7 @@ async fn an_empty_answer_is_held_where_the_last_one_had_to_leave_memory() {
 
 /// A matrix asks once for each pull request, and its first error ends the whole ApplicationSet's run.
 #[tokio::test]
-async fn a_pull_request_that_fails_takes_no_other_along() {
+async fn a_failing_pull_request_does_not_affect_others() {
     let (app, print) = fleet("lineage: [branch],").await;
     print(&["good"]);
     let ask = async |n: usize| app.ask("s", json!({"branch": format!("b{n}"), "sha": format!("c{n}")})).await;
@@ -262,7 +262,7 @@ async fn a_pull_request_that_fails_takes_no_other_along() {
 }
 
 #[test]
-fn a_commit_without_a_lineage_is_pointed_out() {
+fn check_warns_of_a_commit_without_a_lineage() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("gateway.yaml");
     let check = |lineage: &str| {

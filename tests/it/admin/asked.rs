@@ -30,7 +30,7 @@ async fn ask_as(app: &TestApp, name: &str) {
 }
 
 #[tokio::test]
-async fn the_application_sets_that_asked_are_told() {
+async fn the_application_sets_that_asked_are_listed() {
     let (upstream, body) = inventory(&["a", "b"]).await;
     let app = TestApp::start(&format!("{}{}", TestApp::auth(), routes(&upstream))).await;
     ask_as(&app, "first").await;
@@ -49,14 +49,14 @@ async fn the_application_sets_that_asked_are_told() {
 }
 
 #[tokio::test]
-async fn where_the_answer_depends_on_it_the_application_set_is_the_only_one() {
+async fn an_answer_that_depends_on_its_application_set_lists_only_that_one() {
     let app = gateway().await;
     app.ask("s", json!({})).await;
     assert_eq!(answers(&app, "?route=s").await[0]["askedBy"], json!(["test"]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_commands_name_who_asked_list_answers_and_invalidate_them() {
+async fn the_commands_list_and_invalidate_answers_and_name_the_callers() {
     let (upstream, body) = inventory(&["a", "b"]).await;
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("admin-token"), ADMIN_TOKEN).unwrap();

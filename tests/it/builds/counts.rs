@@ -6,8 +6,8 @@ use serde_json::json;
 
 use super::{
     config,
-    fake::{Fake, Image, Place, sha},
-    previews, start, told,
+    fake::{Endpoint, Fake, Image, sha},
+    previews, served_commit, start,
 };
 use crate::support::{
     TestApp,
@@ -61,7 +61,7 @@ async fn contents_are_read_once_and_tags_once_per_ttl() {
 
 /// A tag that names a whole commit stays where it is, so it is asked for every ten minutes; others with each run.
 #[tokio::test]
-async fn a_tag_of_a_whole_commit_is_believed_for_ten_minutes() {
+async fn a_tag_of_a_full_commit_id_is_cached_for_ten_minutes() {
     let fake = Fake::start().await;
     let tag = sha('a');
     for tag in [&*tag, "main", &tag[..8]] {
@@ -83,7 +83,7 @@ async fn a_tag_of_a_whole_commit_is_believed_for_ten_minutes() {
 
 /// An account is one, however many routes ask with it: when it is used up, none of them asks.
 #[tokio::test]
-async fn an_account_that_is_used_up_is_so_for_all_routes() {
+async fn an_exhausted_rate_limit_stops_all_routes_of_the_account() {
     let reset = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() + 600;
     let spent = format!("X-RateLimit-Limit: 5000\r\nX-RateLimit-Remaining: 0\r\nX-RateLimit-Reset: {reset}");
     for (status, headers) in [(429, "Retry-After: 600".to_owned()), (403, spent)] {
@@ -96,7 +96,7 @@ async fn an_account_that_is_used_up_is_so_for_all_routes() {
         backend["gate"]["github"]["token"] = json!({"file": "token"});
         let app = TestApp::start_in(folder, &config(&fake, &backend, json!({"cache": {"ttl": "0s"}}))).await;
         let gate = || fake.take().into_iter().filter(|asked| asked.contains("/repos/")).count();
-        fake.fail(Place::Gate, move |_| vec![Step::Send(response(status, &headers, "{}"))]);
+        fake.fail(Endpoint::Gate, move |_| vec![Step::Send(response(status, &headers, "{}"))]);
         let parameters = |commit| json!({"branch": "main", "head_sha": sha(commit)});
         refused(&app.ask("a", parameters('a')).await, 429, "throttled", "gate: ");
         assert_eq!(gate(), 1, "{status}");
@@ -106,13 +106,13 @@ async fn an_account_that_is_used_up_is_so_for_all_routes() {
         }
         assert_eq!(gate(), 0, "{status}");
         app.clock.advance(Duration::from_secs(602));
-        assert_eq!(told(&app.ask("b", parameters('a')).await), "a");
+        assert_eq!(served_commit(&app.ask("b", parameters('a')).await), "a");
         assert_eq!(gate(), 1, "{status}");
     }
 }
 
 #[tokio::test]
-async fn routes_share_what_they_ask_for() {
+async fn routes_share_their_lookups() {
     let fake = Fake::start().await;
     fake.push("main", &Image::of('a'));
     let backend = json!({"images": {"app": {"image": format!("{}/org/app:{{{{ params.branch }}}}", fake.host())}}});

@@ -64,12 +64,12 @@ struct State {
     contents: HashMap<String, String>,
     runs: Vec<Value>,
     history: Vec<char>,
-    fault: Option<(Place, Arc<Play>)>,
+    fault: Option<(Endpoint, Arc<Play>)>,
 }
 
 /// A place where a witness is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum Endpoint {
     /// The forge.
     Gate,
     /// What a tag stands for.
@@ -80,7 +80,7 @@ pub enum Place {
     Config,
 }
 
-impl Place {
+impl Endpoint {
     pub const ALL: [Self; 4] = [Self::Gate, Self::Tag, Self::Manifest, Self::Config];
 
     fn of(target: &str) -> Self {
@@ -175,8 +175,8 @@ impl Fake {
     }
 
     /// From now on `play` answers at one place.
-    pub fn fail(&self, place: Place, play: impl Fn(&Request) -> Vec<Step> + Send + Sync + 'static) {
-        self.state.lock().unwrap().fault = Some((place, Arc::new(play)));
+    pub fn fail(&self, endpoint: Endpoint, play: impl Fn(&Request) -> Vec<Step> + Send + Sync + 'static) {
+        self.state.lock().unwrap().fault = Some((endpoint, Arc::new(play)));
     }
 
     /// All is well again.
@@ -207,8 +207,8 @@ impl State {
 
     fn answer(&self, request: &Request) -> Vec<Step> {
         let target = &*request.target;
-        if let Some((place, play)) = &self.fault
-            && *place == Place::of(target)
+        if let Some((endpoint, play)) = &self.fault
+            && *endpoint == Endpoint::of(target)
         {
             return play(request);
         }
@@ -226,8 +226,8 @@ impl State {
                     since.get(index + 1).map(|parent| json!({"sha": sha(*parent)})).into_iter().collect();
                 json!({"sha": sha(*digit), "parents": parents})
             };
-            let most: usize = from.split_once("per_page=").unwrap().1.parse().unwrap();
-            let list: Vec<Value> = since.iter().enumerate().map(commit).take(most).collect();
+            let page_size: usize = from.split_once("per_page=").unwrap().1.parse().unwrap();
+            let list: Vec<Value> = since.iter().enumerate().map(commit).take(page_size).collect();
             return request.answer(200, "Content-Type: application/json", json!(list).to_string());
         }
         let reference = target.rsplit('/').next().unwrap();

@@ -7,8 +7,8 @@ use serde_json::json;
 
 use super::{
     ask,
-    fake::{Fake, Image, Place, sha},
-    previews, start, told,
+    fake::{Endpoint, Fake, Image, sha},
+    previews, served_commit, start,
 };
 use crate::support::{
     Verdict,
@@ -65,43 +65,44 @@ fn runs(total: usize, status: &str) -> String {
 /// Whatever a witness says that is no answer: an error where nothing was seen, what was seen where something was; never
 /// nothing, and never what is not vouched for.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_does_not_know_makes_the_answer_unknown() {
-    let cell = async |place: Place, name: &'static str, steps: Vec<Step>| {
+async fn a_witness_without_an_answer_makes_the_outcome_unknown() {
+    let cell = async |endpoint: Endpoint, name: &'static str, steps: Vec<Step>| {
         let fake = Fake::start().await;
         let app = start(&fake, &previews(&fake), json!({"cache": {"ttl": "60s"}, "deadline": "2s"})).await;
         fake.push("main", &Image::of('a'));
         fake.run('a', "completed", Some("success"));
         let at_fault = || {
             let steps = steps.clone();
-            fake.fail(place, move |_| steps.clone());
+            fake.fail(endpoint, move |_| steps.clone());
         };
         at_fault();
         let reply = ask(&app, "main", 'a').await;
-        assert!(matches!(reply.verdict(), Verdict::Error { .. }), "{place:?} {name}: {}", reply.text());
+        assert!(matches!(reply.verdict(), Verdict::Error { .. }), "{endpoint:?} {name}: {}", reply.text());
         assert!(
-            reply.message().contains(if place == Place::Gate { "gate: " } else { "image app: " }),
+            reply.message().contains(if endpoint == Endpoint::Gate { "gate: " } else { "image app: " }),
             "{}",
             reply.text()
         );
         fake.heal();
         app.clock.advance(Duration::from_hours(1));
-        assert_eq!(told(&ask(&app, "main", 'a').await), "a", "{place:?} {name}");
+        assert_eq!(served_commit(&ask(&app, "main", 'a').await), "a", "{endpoint:?} {name}");
         at_fault();
         app.clock.advance(Duration::from_mins(20));
-        assert_eq!(told(&ask(&app, "main", 'a').await), "a", "{place:?} {name}");
+        assert_eq!(served_commit(&ask(&app, "main", 'a').await), "a", "{endpoint:?} {name}");
         // The next commit is built and passed, and nobody can say so.
         fake.push("main", &Image::of('b'));
         fake.run('b', "completed", Some("success"));
         app.clock.advance(Duration::from_mins(20));
         let reply = ask(&app, "main", 'b').await;
-        assert_eq!(told(&reply), "a", "{place:?} {name}");
-        assert!(reply.header("cache-status").unwrap().contains("detail="), "{place:?} {name}");
+        assert_eq!(served_commit(&reply), "a", "{endpoint:?} {name}");
+        assert!(reply.header("cache-status").unwrap().contains("detail="), "{endpoint:?} {name}");
         fake.heal();
         app.clock.advance(Duration::from_hours(1));
-        assert_eq!(told(&ask(&app, "main", 'b').await), "b", "{place:?} {name}");
+        assert_eq!(served_commit(&ask(&app, "main", 'b').await), "b", "{endpoint:?} {name}");
     };
-    let cells =
-        Place::ALL.into_iter().flat_map(|place| faults().into_iter().map(move |(name, steps)| (place, name, steps)));
+    let cells = Endpoint::ALL
+        .into_iter()
+        .flat_map(|endpoint| faults().into_iter().map(move |(name, steps)| (endpoint, name, steps)));
     // A few at a time: a machine that is busy is no fault.
-    stream::iter(cells).for_each_concurrent(16, |(place, name, steps)| cell(place, name, steps)).await;
+    stream::iter(cells).for_each_concurrent(16, |(endpoint, name, steps)| cell(endpoint, name, steps)).await;
 }

@@ -38,7 +38,7 @@ async fn platforms_are_required_and_picked() {
 
 /// Whose label counts is whose image is deployed.
 #[tokio::test]
-async fn each_platform_has_a_commit_of_its_own() {
+async fn the_label_of_the_deployed_platform_names_the_commit() {
     let fake = Fake::start().await;
     let mixed = fake.push_index("mixed", &[("linux/amd64", 'b'), ("linux/arm64", 'a')]);
     let ask = async |more: Value, commit: char| {

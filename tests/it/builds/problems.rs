@@ -15,7 +15,7 @@ fn digests(image: &str, more: &Value) -> Value {
 }
 
 #[test]
-fn each_bad_key_is_told_with_its_place() {
+fn each_bad_key_is_reported_with_its_position() {
     let github = |more: Value| {
         let mut github = json!({"repository": "o/r", "workflows": ["b"], "token": {"env": "HOME"}});
         github.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -83,7 +83,7 @@ fn each_bad_key_is_told_with_its_place() {
 }
 
 #[test]
-fn registries_are_checked() {
+fn registry_options_are_checked() {
     for (registries, path, says) in [
         (json!({"a.example": {"endpoint": "https://x"}}), "registries.a.example.endpoint", "not a host"),
         (json!({"a.example": {"concurrency": 0}}), "registries.a.example.concurrency", "never be asked"),
@@ -105,7 +105,7 @@ fn registries_are_checked() {
 }
 
 #[test]
-fn a_lineage_that_a_restart_forgets_is_pointed_out() {
+fn check_warns_of_a_lineage_that_a_restart_forgets() {
     let images = json!({"digests": digests(TAG, &json!({}))});
     let list = json!({"digests": {"list": {"repositories": ["r.example/x"]}}});
     let pipeline = |first: &Value| json!({"pipeline": [first, {"select": "items"}]});

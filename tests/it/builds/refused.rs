@@ -4,19 +4,19 @@ use serde_json::{Value, json};
 
 use super::{
     ask, config,
-    fake::{Fake, Image, Place, sha},
-    previews, start, told,
+    fake::{Endpoint, Fake, Image, sha},
+    previews, served_commit, start,
 };
 use crate::support::{TestApp, upstream::refused};
 
 /// A commit that is shortened or senseless follows no other, whatever was built in its lineage.
 #[tokio::test]
-async fn a_commit_that_is_none_gets_no_earlier_images() {
+async fn an_invalid_commit_id_gets_no_earlier_images() {
     let fake = Fake::start().await;
     fake.push("feat-1", &Image::of('a'));
     fake.run('a', "completed", Some("success"));
     let app = start(&fake, &previews(&fake), json!({})).await;
-    assert_eq!(told(&ask(&app, "feat/1", 'a').await), "a");
+    assert_eq!(served_commit(&ask(&app, "feat/1", 'a').await), "a");
     let full = sha('a');
     for (commit, says) in
         [(&full[..8], "shortened"), (&full[..39], "shortened"), ("main", "no commit"), ("", "is empty")]
@@ -28,12 +28,12 @@ async fn a_commit_that_is_none_gets_no_earlier_images() {
         }
     }
     // A commit that is one, and not built yet, follows as before.
-    assert_eq!(told(&ask(&app, "feat/1", 'b').await), "a, stale");
+    assert_eq!(served_commit(&ask(&app, "feat/1", 'b').await), "a, stale");
 }
 
 /// The failure of one gate does not hide that another one was asked about no commit.
 #[tokio::test]
-async fn no_gate_decides_about_a_commit_that_is_none() {
+async fn gates_refuse_invalid_commit_ids() {
     let fake = Fake::start().await;
     fake.push("feat-1", &Image::of('a'));
     fake.run('a', "completed", Some("success"));
@@ -44,7 +44,7 @@ async fn no_gate_decides_about_a_commit_that_is_none() {
     let run = json!({"id": 1, "name": "Build", "path": ".github/workflows/build.yml", "event": "push", "head_sha": sha('a'),
         "status": "completed", "conclusion": "success"});
     let runs = json!({"total_count": 1, "workflow_runs": [run]}).to_string();
-    fake.fail(Place::Gate, move |request| {
+    fake.fail(Endpoint::Gate, move |request| {
         let body = if request.target.contains("/actions/") { &*runs } else { "{}" };
         request.answer(200, "Content-Type: application/json", body)
     });
@@ -66,7 +66,7 @@ async fn call(app: &TestApp, branch: &str) -> crate::support::Reply {
 
 /// One pull request from a branch that no tag can hold must not stop the others.
 #[tokio::test]
-async fn an_image_that_no_tag_can_name_is_proven_absent() {
+async fn an_image_with_an_impossible_tag_is_proven_absent() {
     let long = "x".repeat(129);
     for tag in ["{{ params.branch | tag }}", "{{ params.branch }}", "pr-{{ params.branch }}"] {
         let fake = Fake::start().await;
@@ -92,20 +92,20 @@ async fn an_image_that_no_tag_can_name_is_proven_absent() {
 
 /// With a gate and a lineage too: what was built before stands in, as for any image that is missing.
 #[tokio::test]
-async fn a_branch_that_no_tag_can_hold_is_like_one_that_is_not_built() {
+async fn a_branch_with_an_impossible_tag_is_treated_as_not_built() {
     let fake = Fake::start().await;
     fake.push("feat-1", &Image::of('a'));
     fake.run('a', "completed", Some("success"));
     let app = start(&fake, &previews(&fake), json!({"lineage": ["number"]})).await;
     let question = |branch: &str, commit| json!({"branch": branch, "number": 7, "head_sha": sha(commit)});
-    assert_eq!(told(&app.ask("a", question("feat/1", 'a')).await), "a");
-    assert_eq!(told(&app.ask("a", question("ü", 'a')).await), "a, stale");
+    assert_eq!(served_commit(&app.ask("a", question("feat/1", 'a')).await), "a");
+    assert_eq!(served_commit(&app.ask("a", question("ü", 'a')).await), "a, stale");
     let other = json!({"branch": "ü", "number": 8, "head_sha": sha('a')});
-    assert_eq!(told(&app.ask("a", other).await), "nothing");
+    assert_eq!(served_commit(&app.ask("a", other).await), "nothing");
 }
 
 #[tokio::test]
-async fn without_omit_an_image_that_no_tag_can_name_is_invalid() {
+async fn without_omit_an_impossible_tag_is_invalid() {
     let fake = Fake::start().await;
     let placeholder = format!("{}/org/app:x@{}", fake.host(), Image::of('c').digest());
     for more in [json!({"onMissing": "error"}), json!({"onMissing": "placeholder"})] {

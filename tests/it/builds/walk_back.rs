@@ -7,12 +7,12 @@ use serde_json::json;
 use super::{
     ask,
     fake::{Fake, Image, sha},
-    previews, start, told,
+    previews, served_commit, start,
 };
 use crate::support::upstream::refused;
 
 #[tokio::test]
-async fn the_gate_walks_back_to_a_commit_whose_images_are_named_by_it() {
+async fn the_gate_walks_back_to_a_commit_with_images_of_that_commit() {
     let fake = Fake::start().await;
     let mut backend = previews(&fake);
     backend["images"]["app"]["image"] = format!("{}/org/app:sha-{{{{ commit }}}}", fake.host()).into();
@@ -20,12 +20,12 @@ async fn the_gate_walks_back_to_a_commit_whose_images_are_named_by_it() {
     let app = start(&fake, &backend, json!({"cache": {"ttl": "0s"}, "lineage": null})).await;
     fake.history("dcba");
     // Nothing passed so far, and that is all that there is.
-    assert_eq!(told(&ask(&app, "main", 'c').await), "nothing");
+    assert_eq!(served_commit(&ask(&app, "main", 'c').await), "nothing");
     fake.run('a', "completed", Some("success"));
     fake.push(&format!("sha-{}", sha('a')), &Image::of('a'));
     fake.run('b', "completed", Some("failure"));
     let reply = ask(&app, "main", 'c').await;
-    assert_eq!(told(&reply), "a, stale");
+    assert_eq!(served_commit(&reply), "a, stale");
     // Nobody knows what was before that.
     let mut backend = backend.clone();
     backend["gate"]["github"]["walkBack"] = 1.into();
@@ -34,12 +34,12 @@ async fn the_gate_walks_back_to_a_commit_whose_images_are_named_by_it() {
     fake.run('c', "completed", Some("success"));
     fake.push(&format!("sha-{}", sha('c')), &Image::of('c'));
     app.clock.advance(Duration::from_mins(2));
-    assert_eq!(told(&ask(&app, "main", 'c').await), "c");
+    assert_eq!(served_commit(&ask(&app, "main", 'c').await), "c");
 }
 
 /// A gate that walks back speaks of an earlier commit; the image of the one that failed is not that one's.
 #[tokio::test]
-async fn no_word_on_an_earlier_commit_covers_the_image_of_this_one() {
+async fn a_ruling_on_an_earlier_commit_does_not_pass_a_later_image() {
     let fake = Fake::start().await;
     fake.history("ba");
     fake.run('a', "completed", Some("success"));
@@ -49,12 +49,12 @@ async fn no_word_on_an_earlier_commit_covers_the_image_of_this_one() {
     let mut backend = previews(&fake);
     backend["gate"]["github"]["walkBack"] = 1.into();
     let app = start(&fake, &backend, json!({"lineage": null})).await;
-    assert_eq!(told(&ask(&app, "main", 'b').await), "nothing");
-    assert_eq!(told(&ask(&app, &sha('a'), 'b').await), "a, stale");
+    assert_eq!(served_commit(&ask(&app, "main", 'b').await), "nothing");
+    assert_eq!(served_commit(&ask(&app, &sha('a'), 'b').await), "a, stale");
 }
 
 #[tokio::test]
-async fn a_gate_that_names_no_commit_passes_no_earlier_one() {
+async fn a_gate_without_a_commit_passes_no_earlier_commit() {
     let fake = Fake::start().await;
     fake.history("ba");
     fake.run('a', "completed", Some("success"));

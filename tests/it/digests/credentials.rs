@@ -131,7 +131,7 @@ async fn a_token_server_in_trouble_is_unknown() {
 
 /// Nor does a registry or its token server make us show what we sent.
 #[tokio::test]
-async fn a_credential_is_never_shown() {
+async fn no_message_shows_a_credential() {
     let basic = "WWW-Authenticate: Basic realm=\"x\"";
     for (name, path, status) in [("registry", "/v2", 403), ("registry", "/v2", 500), ("token server", "/token", 401)] {
         let registry = Upstream::start(move |request| {

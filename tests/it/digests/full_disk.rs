@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn a_full_disk_takes_nothing_away() {
+async fn a_registry_with_a_full_disk_removes_no_image_from_the_answer() {
     let registry = Registry::start().await;
     for tag in ["untouched", "again", "moving"] {
         registry.push("front:feature-branch-1", &format!("org/app:{tag}")).await;
@@ -22,8 +22,8 @@ async fn a_full_disk_takes_nothing_away() {
     }
 
     registry.is_full(true).await;
-    let said = registry.fail_to_push("back:feature-branch-1", "org/app:new").await;
-    assert!(said.contains("500 Internal Server Error"), "{said}");
+    let failure = registry.fail_to_push("back:feature-branch-1", "org/app:new").await;
+    assert!(failure.contains("500 Internal Server Error"), "{failure}");
     for tag in ["untouched", "again", "moving"] {
         assert_eq!(ask(tag).await.sets(), sets(&first), "{tag}");
     }

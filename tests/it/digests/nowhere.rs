@@ -5,7 +5,7 @@ use crate::support::binary;
 
 /// A name that no resolver knows (RFC 6761, `.invalid`) is an error that names it, and never an empty list.
 #[tokio::test]
-async fn a_host_that_does_not_exist_is_named() {
+async fn an_unknown_host_is_an_error_that_names_it() {
     let image = |host: &str| json!({"digests": {"images": {"app": {"image": format!("{host}/org/app:1")}}}});
     let list = json!({"digests": {"list": {"repositories": ["registry.invalid/org/app"]}}});
     let gated = json!({"digests": {
@@ -34,7 +34,7 @@ async fn a_host_that_does_not_exist_is_named() {
 
 /// It counts as missing, since it may come with the first build; whoever misspelt it finds that said.
 #[tokio::test]
-async fn a_repository_that_does_not_exist_is_pointed_out() {
+async fn a_missing_repository_is_absent_with_a_warning() {
     let body = r#"{"errors":[{"code":"NAME_UNKNOWN","message":"repository name not known to registry"}]}"#;
     let registry = Upstream::start(move |request| request.answer(404, JSON, body)).await;
     let host = registry.address.to_string();

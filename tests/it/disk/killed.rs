@@ -67,7 +67,7 @@ async fn leave_in_journal(folder: &Path, config: &Path, numbers: std::ops::Range
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_journal_that_breaks_off_or_is_damaged_makes_no_wrong_answer() {
+async fn a_truncated_or_damaged_journal_causes_no_wrong_answer() {
     let folder = tempfile::tempdir().unwrap();
     let config = config_by_number(folder.path(), "");
     // A frame that breaks off was never answered.
@@ -99,7 +99,7 @@ async fn a_journal_that_breaks_off_or_is_damaged_makes_no_wrong_answer() {
 
 /// The disk is full, the gateway is killed, and then the source says that there is nothing.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_full_disk_did_not_take_is_not_taken_for_nothing() {
+async fn an_answer_lost_to_a_full_disk_never_counts_as_empty() {
     let folder = tempfile::tempdir().unwrap();
     let config = config(folder.path());
     let large = json!([{ "a": "x".repeat(200_000) }]).to_string();
@@ -127,7 +127,7 @@ async fn what_a_full_disk_did_not_take_is_not_taken_for_nothing() {
 
 /// An answer that the disk does not take comes after one that it took.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_outdated_record_is_neither_served_nor_compared_with() {
+async fn an_outdated_record_is_neither_served_nor_used_by_the_guard() {
     let folder = tempfile::tempdir().unwrap();
     let config = config_by_number(folder.path(), "");
     let gateway = Gateway::serve_limited(&config, 64 * 1024 * 1024);
@@ -153,7 +153,7 @@ async fn an_outdated_record_is_neither_served_nor_compared_with() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_that_had_to_leave_the_file_is_not_taken_for_nothing() {
+async fn an_answer_evicted_from_the_file_never_counts_as_empty() {
     let folder = tempfile::tempdir().unwrap();
     let config = config_by_number(folder.path(), ", disk: 30KiB");
     let mut gateway = Gateway::serve(&config);

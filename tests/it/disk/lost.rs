@@ -20,7 +20,7 @@ const LOSSES: [Loss; 5] = [
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_in_a_lost_file_is_not_taken_for_nothing() {
+async fn an_answer_of_a_lost_file_never_counts_as_empty() {
     for (name, lose) in LOSSES {
         let folder = tempfile::tempdir().unwrap();
         let config = config(folder.path());
@@ -47,7 +47,7 @@ async fn what_was_in_a_lost_file_is_not_taken_for_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_removes_all_files_begins_anew() {
+async fn removing_all_files_resets_the_gateway() {
     let folder = tempfile::tempdir().unwrap();
     let config = config(folder.path());
     works(folder.path(), true);
@@ -69,7 +69,7 @@ async fn who_removes_all_files_begins_anew() {
 
 /// A gateway that waits for the file believes what its guard allows. That is kept once it has the file.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_answered_before_the_file_was_free_is_kept_in_it() {
+async fn answers_given_before_the_file_was_free_are_stored_in_it() {
     let folder = tempfile::tempdir().unwrap();
     let config = config(folder.path());
     let text = std::fs::read_to_string(&config).unwrap();

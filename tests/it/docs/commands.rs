@@ -15,7 +15,7 @@ const CAN_RUN: [&str; 3] = ["localhost:4355", " config/", "appset-gateway hash-t
 /// A command, and what its page shows of its output.
 struct Shown {
     /// Where the command stands.
-    place: String,
+    position: String,
     command: String,
     output: String,
     /// Whether the output is one JSON document, however it is laid out.
@@ -35,7 +35,7 @@ fn shown_on(page: &Page) -> Vec<Shown> {
         let is_right_after = prose.iter().all(|(line, text)| !is_between(*line) || text.is_empty());
         if (command.language.as_str(), output.language.as_str()) == ("sh", "json") && is_right_after {
             found.push(Shown {
-                place: command.place(),
+                position: command.position(),
                 command: command.text.clone(),
                 output: output.text.clone(),
                 is_json: true,
@@ -52,7 +52,7 @@ fn in_console(block: &Block) -> Vec<Shown> {
     for line in block.text.lines() {
         if let Some(command) = line.strip_prefix("$ ") {
             let command = command.to_owned();
-            found.push(Shown { place: block.place(), command, output: String::new(), is_json: false });
+            found.push(Shown { position: block.position(), command, output: String::new(), is_json: false });
         } else if let Some(last) = found.last_mut() {
             last.output.extend([line, "\n"]);
         }
@@ -119,24 +119,24 @@ fn problem(shown: &Shown, gateway: &Gateway) -> Option<String> {
     } else {
         fits(&expected, &text)
     };
-    let why = format!("{}: shown is\n{expected}\nand printed is\n{text}\n", shown.place);
+    let why = format!("{}: shown is\n{expected}\nand printed is\n{text}\n", shown.position);
     (!is_as_shown).then_some(why)
 }
 
 #[test]
-fn every_command_prints_what_is_shown() {
+fn every_command_prints_the_shown_output() {
     let folder = tempfile::tempdir().unwrap();
     let gateway = gateway(folder.path());
     let shown: Vec<Shown> = Page::all().iter().flat_map(shown_on).collect();
     for page in ["README.md", "docs/pipelines.md"] {
-        assert!(shown.iter().any(|shown| shown.place.starts_with(page)), "nothing is run of {page}");
+        assert!(shown.iter().any(|shown| shown.position.starts_with(page)), "nothing is run of {page}");
     }
     let problems: Vec<String> = shown.iter().filter_map(|shown| problem(shown, &gateway)).collect();
     assert!(problems.is_empty(), "\n{}", problems.join("\n"));
 }
 
 #[test]
-fn an_ellipsis_is_any_text() {
+fn an_ellipsis_matches_any_text() {
     assert!(fits("a … c…", "a b\n c d"));
     assert!(!fits("a … c", "a b d"));
     assert!(!fits("a", "a b"));

@@ -35,7 +35,7 @@ fn sources(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn the_metrics_of_the_pages_are_those_of_the_code() {
+fn the_documented_metrics_are_those_of_the_code() {
     let code = sources(&repository().join("src"));
     let known: BTreeSet<String> =
         code.iter().flat_map(|text| matches(r#""(appset_gateway_[a-z0-9_]+)""#, text)).collect();
@@ -57,7 +57,7 @@ fn is_of_histogram(name: &str, known: &BTreeSet<String>) -> bool {
 }
 
 #[test]
-fn every_kind_of_backend_is_in_the_tables() {
+fn every_kind_of_backend_is_documented() {
     let schema = std::fs::read_to_string(repository().join("config/schema.json")).unwrap();
     let schema: Value = serde_json::from_str(&schema).unwrap();
     let kinds = schema["$defs"]["BackendConfig"]["oneOf"].as_array().unwrap();

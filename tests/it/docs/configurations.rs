@@ -179,19 +179,19 @@ fn errors(block: &Block, part: Part, document: &Value) -> Vec<String> {
         Ok((_, report)) if !report.has_errors() => return Vec::new(),
         Ok((_, report)) | Err(report) => report,
     };
-    report.lines().into_iter().map(|line| format!("{}: {line}", block.place())).collect()
+    report.lines().into_iter().map(|line| format!("{}: {line}", block.position())).collect()
 }
 
 /// What is wrong with `block`; nothing if it is right as one of the parts that it may be.
 fn problems(block: &Block, known: &KnownKeys) -> Vec<String> {
     let document: Value = match serde_saphyr::from_str(&block.text) {
         Ok(document) => document,
-        Err(error) => return vec![format!("{}: {error}", block.place())],
+        Err(error) => return vec![format!("{}: {error}", block.position())],
     };
     let parts = known.parts(&document);
     if parts.is_empty() {
         let why = "this is no part of a configuration; if it should be none, begin it with ```yaml fragment";
-        return vec![format!("{}: {why}", block.place())];
+        return vec![format!("{}: {why}", block.position())];
     }
     let tried: Vec<Vec<String>> = parts.into_iter().map(|part| errors(block, part, &document)).collect();
     if tried.iter().any(Vec::is_empty) { Vec::new() } else { tried.concat() }

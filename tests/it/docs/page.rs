@@ -36,7 +36,7 @@ pub struct Block {
 
 impl Block {
     /// Where it stands: `docs/http.md:12`.
-    pub fn place(&self) -> String {
+    pub fn position(&self) -> String {
         format!("{}:{}", self.page, self.line)
     }
 }

@@ -39,7 +39,7 @@ fn body() -> String {
 
 /// Asks an ordinary route again and again on a thread of its own, and expects an answer each time; how many there were. How fast they are
 /// is measured by `make bench` (`evaluations`).
-fn good(gateway: &Gateway, is_over: &Arc<AtomicBool>) -> thread::JoinHandle<u64> {
+fn ask_ordinary_route(gateway: &Gateway, is_over: &Arc<AtomicBool>) -> thread::JoinHandle<u64> {
     let (address, is_over) = (gateway.address, Arc::clone(is_over));
     let calls = async move {
         let (mut stream, mut answered) = (TcpStream::connect(address).await.unwrap(), 0);
@@ -59,21 +59,21 @@ fn good(gateway: &Gateway, is_over: &Arc<AtomicBool>) -> thread::JoinHandle<u64>
 }
 
 /// Looks at the memory of the gateway and its evaluators until `is_over`; the most that it saw.
-fn watch(gateway: u32, is_over: &Arc<AtomicBool>) -> thread::JoinHandle<u64> {
-    let (is_over, most) = (Arc::clone(is_over), AtomicU64::new(0));
+fn watch_memory(gateway: u32, is_over: &Arc<AtomicBool>) -> thread::JoinHandle<u64> {
+    let (is_over, peak) = (Arc::clone(is_over), AtomicU64::new(0));
     thread::spawn(move || {
         while !is_over.load(Ordering::SeqCst) {
             let all = resident(gateway) + evaluators(gateway).into_iter().map(resident_of_its_own).sum::<u64>();
-            most.fetch_max(all, Ordering::SeqCst);
+            peak.fetch_max(all, Ordering::SeqCst);
             thread::sleep(Duration::from_millis(2));
         }
-        most.into_inner()
+        peak.into_inner()
     })
 }
 
 fn routes(upstream: &Upstream) -> Vec<Value> {
     let url = format!("http://{}/", upstream.address);
-    let good = json!({"name": "good", "backend": {"pipeline": [
+    let ask_ordinary_route = json!({"name": "good", "backend": {"pipeline": [
         {"fixed": {"parameters": [{"a": "x-y", "n": 1}]}},
         {"select": "items.filter(i, i.n == 1).map(i, {'name': i.a.replace('-', '_'), 'of': params.n})"},
     ]}, "output": {"name": "{{ name | upper }}-{{ of }}"}});
@@ -88,11 +88,15 @@ fn routes(upstream: &Upstream) -> Vec<Value> {
         }
     };
     let expressions = hostile::EXPRESSIONS.iter().enumerate().map(expression);
-    [good].into_iter().chain(expressions).chain(hostile::TEMPLATES.iter().enumerate().map(template)).collect()
+    [ask_ordinary_route]
+        .into_iter()
+        .chain(expressions)
+        .chain(hostile::TEMPLATES.iter().enumerate().map(template))
+        .collect()
 }
 
 /// Asks the route `name`, which is to fail in time and say why.
-async fn fails(gateway: &Gateway, name: String, parameters: Value, source: &str) {
+async fn assert_fails(gateway: &Gateway, name: String, parameters: Value, source: &str) {
     let asked = Instant::now();
     let reply = exchange(gateway.address, &request(&name, &parameters)).await;
     let took = asked.elapsed();
@@ -108,13 +112,13 @@ async fn fails(gateway: &Gateway, name: String, parameters: Value, source: &str)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hostile_expressions_end_in_time_and_hold_up_nobody() {
+async fn hostile_expressions_end_in_time_and_delay_no_other_route() {
     let folder = tempfile::tempdir().unwrap();
     let upstream = Upstream::always(json_response(body())).await;
     let gateway = serve(folder.path(), "2s", &routes(&upstream));
     let is_over = Arc::new(AtomicBool::new(false));
-    let good = good(&gateway, &is_over);
-    let memory = watch(gateway.id(), &is_over);
+    let ask_ordinary_route = ask_ordinary_route(&gateway, &is_over);
+    let memory = watch_memory(gateway.id(), &is_over);
     let list: Vec<String> = (0..2000).map(|n| n.to_string()).collect();
     let large = json!({"b": "a".repeat(60_000), "list": list});
     let hostile =
@@ -122,7 +126,7 @@ async fn hostile_expressions_end_in_time_and_hold_up_nobody() {
     let templates = hostile::TEMPLATES.iter().enumerate();
     let all = hostile.chain(templates.map(|(index, source)| (format!("t{index}"), large.clone(), source)));
     for (name, parameters, source) in all {
-        fails(&gateway, name, parameters, source).await;
+        assert_fails(&gateway, name, parameters, source).await;
     }
     // All at once, on more routes than there are evaluators.
     let at_once = (0..hostile::EXPRESSIONS.len()).map(|index| {
@@ -133,7 +137,7 @@ async fn hostile_expressions_end_in_time_and_hold_up_nobody() {
     let at_once = futures_util::future::join_all(at_once).await;
     assert!(at_once.iter().all(|status| *status >= 400), "{at_once:?}");
     is_over.store(true, Ordering::SeqCst);
-    assert!(good.join().unwrap() > 50);
+    assert!(ask_ordinary_route.join().unwrap() > 50);
     let memory = memory.join().unwrap();
     println!("memory {} MiB", memory >> 20);
     assert!(memory <= MEMORY, "{} MiB", memory >> 20);

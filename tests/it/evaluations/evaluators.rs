@@ -61,7 +61,7 @@ fn documents() -> impl Strategy<Value = Value> {
 }
 
 #[tokio::test]
-async fn an_evaluator_says_what_the_gateway_says() {
+async fn an_evaluator_and_the_gateway_give_the_same_result() {
     let (evaluator, mut runner) = (evaluator(), TestRunner::default());
     let expressions = [
         "body",
@@ -82,18 +82,18 @@ async fn an_evaluator_says_what_the_gateway_says() {
             let variables = Variables::default().value("body", document.clone()).value("params", json!({}));
             let there = evaluator.evaluate(expression, &variables, soon()).await.map_err(|error| error.to_string());
             // An error may show an object, whose keys have no order in CEL.
-            let text = |said: Result<Value, String>| said.map(|value| value.to_string()).ok();
+            let text = |result: Result<Value, String>| result.map(|value| value.to_string()).ok();
             assert_eq!(text(here.unwrap()), text(there), "{expression:?} {document}");
         }
     }
 }
 
 #[tokio::test]
-async fn templates_that_are_not_cheap_are_rendered_too() {
+async fn an_evaluator_renders_costly_templates() {
     let params = json!({"a": "x/y", "n": 2.5, "list": ["a", "b"], "yes": true});
     let values = || minijinja::context! { params => minijinja::value::Value::from(minijinja::value::Serde(&params)) };
     let context = Context::new(values(), &evaluator(), soon());
-    for (source, place) in [
+    for (source, value_context) in [
         ("{% set x = params.a %}{{ x }}-{{ params.n }}", ValueContext::Url),
         ("{% for i in range(3) %}{{ i }},{% endfor %}{{ params.yes }}", ValueContext::Text),
         ("r/{% set x = params.a | tag %}{{ x }}", ValueContext::Reference),
@@ -102,7 +102,7 @@ async fn templates_that_are_not_cheap_are_rendered_too() {
         ("{% set x = 1 %}{{ params.none }}", ValueContext::Text),
         ("{{ params.list | groupby }}", ValueContext::Text),
     ] {
-        let template = Template::parse(source, place, INPUT_SCOPE).unwrap();
+        let template = Template::parse(source, value_context, INPUT_SCOPE).unwrap();
         assert!(template.render_small(&values()).is_none(), "{source}");
         let there = context.render(&template).await.map_err(|error| error.to_string());
         assert_eq!(there, template.render(&values()), "{source}");
@@ -117,9 +117,9 @@ async fn a_long_list_is_filtered_and_mapped() {
     let source = "body.items.filter(t, t.active).map(t, {'name': t.n, 'server': t.cluster})";
     let (expression, variables) =
         (Expression::compile(source).unwrap(), Variables::default().json("body", body.into()));
-    let said = evaluator().evaluate(&expression, &variables, Instant::now() + Duration::from_mins(1)).await;
-    let said = said.map_err(|error| error.to_string()).unwrap();
-    assert_eq!(said.as_array().unwrap().len(), 60_000);
+    let result = evaluator().evaluate(&expression, &variables, Instant::now() + Duration::from_mins(1)).await;
+    let result = result.map_err(|error| error.to_string()).unwrap();
+    assert_eq!(result.as_array().unwrap().len(), 60_000);
 }
 
 /// Keeps an evaluator busy for long, without much memory.
@@ -143,7 +143,7 @@ async fn a_deadline_ends_an_evaluation() {
 
 /// Three routes that hold evaluators for ever, of which there are two, and a fourth that is asked meanwhile.
 #[tokio::test]
-async fn routes_take_turns() {
+async fn a_busy_route_does_not_keep_evaluators_from_others() {
     let first = evaluator();
     let routes = [first.clone(), first.of_another_route(), first.of_another_route()];
     let hostile = join_all(routes.iter().map(|route| busy(route, Duration::from_secs(20))));
@@ -151,8 +151,8 @@ async fn routes_take_turns() {
     sleep(Duration::from_millis(300)).await;
     let expression = Expression::compile("1 + size(items)").unwrap();
     let variables = Variables::default().value("items", json!([1]));
-    let said = first.of_another_route().evaluate(&expression, &variables, soon()).await;
-    assert_eq!(said.map_err(|error| error.to_string()), Ok(json!(2)));
+    let result = first.of_another_route().evaluate(&expression, &variables, soon()).await;
+    assert_eq!(result.map_err(|error| error.to_string()), Ok(json!(2)));
     // The same route waits for its own.
     let own = first.evaluate(&expression, &variables, Instant::now() + Duration::from_millis(100)).await;
     assert!(own.is_ok() || own.unwrap_err().to_string().contains("it had no turn"));
@@ -182,7 +182,7 @@ async fn evaluator_of(gateway: u32) -> u32 {
 }
 
 #[tokio::test]
-async fn an_evaluator_that_is_killed_is_an_error_and_replaced() {
+async fn a_killed_evaluator_causes_an_error_and_is_replaced() {
     let (folder, upstream) = (tempfile::tempdir().unwrap(), slow_upstream().await);
     let gateway = serve(folder.path(), "3s", &[slow_route(&upstream)]);
     for round in 0..2 {
@@ -198,7 +198,7 @@ async fn an_evaluator_that_is_killed_is_an_error_and_replaced() {
 }
 
 #[tokio::test]
-async fn nothing_is_left_when_the_gateway_is_killed() {
+async fn no_evaluator_outlives_a_killed_gateway() {
     let (folder, upstream) = (tempfile::tempdir().unwrap(), slow_upstream().await);
     let mut gateway = serve(folder.path(), "20s", &[slow_route(&upstream)]);
     let (address, asked) = (gateway.address, request("slow", &json!({})));
@@ -220,7 +220,7 @@ async fn nothing_is_left_when_the_gateway_is_killed() {
 }
 
 #[tokio::test]
-async fn what_came_of_evaluations_is_counted() {
+async fn evaluations_are_counted_by_result() {
     let app = TestApp::with_routes(
         "  - { name: r, backend: { fixed: { parameters: [ { a: b } ] } }, output: { a: '{% set x = a %}{{ x }}' } }\n",
     )

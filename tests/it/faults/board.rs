@@ -120,10 +120,10 @@ impl Board {
     }
 
     /// Changes how all sources are; with a fault comes what ails the gateway.
-    pub async fn turn(mut self, to: Mode) -> Self {
+    pub async fn set_mode(mut self, to: Mode) -> Self {
         self.mode = to;
         for cell in &mut self.cells {
-            cell.source.turn(to).await;
+            cell.source.set_mode(to).await;
         }
         match self.ailment.filter(|_| to == Mode::AtFault) {
             Some(Ailment::ClockBack) => self.app.clock.put_back(Duration::from_hours(1)),
@@ -202,9 +202,9 @@ impl Board {
     fn worth(&self) -> Worth {
         let now = self.app.clock.now();
         // A clock that was put back says nothing about an age.
-        let Some(least) = now.since(self.stored.1) else { return Worth::Stale };
-        let most = now.since(self.stored.0).unwrap_or_default();
-        Worth::of(least, most, self.is_restarted)
+        let Some(min_age) = now.since(self.stored.1) else { return Worth::Stale };
+        let max_age = now.since(self.stored.0).unwrap_or_default();
+        Worth::of(min_age, max_age, self.is_restarted)
     }
 
     fn key(&self, cell: &Cell, parameters: &Value) -> String {

@@ -23,19 +23,19 @@ pub enum Worth {
 
 impl Worth {
     /// By an age of at least `least` and at most `most`. What was kept over a restart was never fresh.
-    pub fn of(least: Duration, most: Duration, is_restored: bool) -> Self {
+    pub fn of(min_age: Duration, max_age: Duration, is_restored: bool) -> Self {
         // Lives differ by a tenth of the minute.
         let life = if is_restored { [0, 0] } else { [54, 66] };
         let [shortest, longest] = life.map(Duration::from_secs);
         let (stale, if_error) = (Duration::from_mins(15), Duration::from_mins(135));
-        if most < shortest {
+        if max_age < shortest {
             Self::Fresh
-        } else if least >= longest && most < shortest + stale {
+        } else if min_age >= longest && max_age < shortest + stale {
             Self::Stale
-        } else if least >= longest + stale && most < shortest + if_error {
+        } else if min_age >= longest + stale && max_age < shortest + if_error {
             Self::IfError
         } else {
-            assert!(least >= longest + if_error, "no state by itself: {least:?} to {most:?}");
+            assert!(min_age >= longest + if_error, "no state by itself: {min_age:?} to {max_age:?}");
             Self::Nothing
         }
     }
@@ -94,9 +94,9 @@ impl Expected<'_> {
                 if sets != self.kind.good() {
                     return Err(Found { what: format!("200 {sets}"), is_success: true });
                 }
-                format!("good, {}", said(reply))
+                format!("good, {}", cache_status(reply))
             }
-            Verdict::ExplicitlyEmpty if self.is_nothing() => format!("nothing, {}", said(reply)),
+            Verdict::ExplicitlyEmpty if self.is_nothing() => format!("nothing, {}", cache_status(reply)),
             Verdict::Error { status: Some(status), condition } => {
                 if let Some(missing) = self.missing(reply, &condition) {
                     return wrong(format!("{status} without {missing}: {condition}"));
@@ -156,7 +156,7 @@ impl Expected<'_> {
 }
 
 /// What `Cache-Status` says of a good answer.
-fn said(reply: &Reply) -> String {
+fn cache_status(reply: &Reply) -> String {
     let status = reply.header("cache-status").unwrap_or_default();
     if status == "appset-gateway; fwd=miss; stored" {
         return "stored".to_owned();

@@ -269,8 +269,8 @@ pub fn send(bytes: impl Into<Vec<u8>>) -> Vec<Step> {
     vec![Step::Send(bytes.into())]
 }
 
-pub fn runs(code: &'static str, line: &str) -> Rendition<Does> {
-    Rendition { does: Does::Runs(line.to_owned()), code }
+pub fn runs(code: &'static str, command: &str) -> Rendition<Does> {
+    Rendition { does: Does::Runs(command.to_owned()), code }
 }
 
 pub fn prints(output: impl Into<Vec<u8>>) -> Rendition<Does> {

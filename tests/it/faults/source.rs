@@ -82,35 +82,35 @@ impl Source {
     }
 
     fn script(does: &Does, name: &str, folder: &Path) -> Self {
-        let line = match does {
+        let command = match does {
             Does::Prints(output) => {
                 std::fs::write(folder.join(format!("{name}.out")), output).unwrap();
                 format!("exec cat {name}.out")
             }
-            Does::Runs(line) => line.clone(),
+            Does::Runs(command) => command.clone(),
         };
         let good = Kind::Script.good();
         let script = format!(
             "echo run >> {name}.runs\nread -r mode < {name}.mode\n\
-             case $mode in\nWell) echo '{good}'; exit ;;\nNothing) echo '[]'; exit ;;\nesac\n{line}\n"
+             case $mode in\nWell) echo '{good}'; exit ;;\nNothing) echo '[]'; exit ;;\nesac\n{command}\n"
         );
         Self::write(&script, name, folder)
     }
 
     /// The same as a worker: what the script prints is its answer's `output`.
     fn worker(does: &Does, name: &str, folder: &Path) -> Self {
-        let line = match does {
+        let command = match does {
             Does::Prints(output) => {
                 std::fs::write(folder.join(format!("{name}.out")), output).unwrap();
                 format!("printf '{{\"id\":%s,\"output\":' $n\ncat {name}.out\necho '}}'")
             }
-            Does::Runs(line) => line.clone(),
+            Does::Runs(command) => command.clone(),
         };
         let good = Kind::Worker.good();
         let script = format!(
             "while IFS= read -r question; do\nn=${{question#*:}}\nn=${{n%%,*}}\necho run >> {name}.runs\nread -r mode < {name}.mode\n\
              case $mode in\nWell) echo '{{\"id\":'$n',\"output\":{good}}}' ;;\n\
-             Nothing) echo '{{\"id\":'$n',\"output\":[]}}' ;;\n*)\n{line}\n;;\nesac\ndone\n"
+             Nothing) echo '{{\"id\":'$n',\"output\":[]}}' ;;\n*)\n{command}\n;;\nesac\ndone\n"
         );
         Self::write(&script, name, folder)
     }
@@ -176,7 +176,7 @@ impl Source {
     }
 
     /// Changes how it is.
-    pub async fn turn(&mut self, to: Mode) {
+    pub async fn set_mode(&mut self, to: Mode) {
         match self {
             Self::Script { mode, .. } => std::fs::write(mode, format!("{to:?}\n")).unwrap(),
             Self::Wire { mode, upstream, wire, .. } => {

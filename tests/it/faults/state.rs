@@ -53,10 +53,10 @@ impl State {
         board.begin().await;
         board.advance(self.age());
         if self == Self::Held {
-            board = board.turn(Mode::Nothing).await;
+            board = board.set_mode(Mode::Nothing).await;
             board.ask(&same, Because::Held).await;
         }
-        board = board.turn(Mode::AtFault).await;
+        board = board.set_mode(Mode::AtFault).await;
         if self == Self::Held {
             // What is held rests as well, and the gate remembers what it asked.
             board.advance(Duration::from_mins(11));
@@ -74,7 +74,7 @@ impl State {
             // nothing. What was lost is not held.
             Self::Held => {
                 if !board.is_lost() {
-                    board = board.turn(Mode::Nothing).await;
+                    board = board.set_mode(Mode::Nothing).await;
                     // No source may ask for a longer rest than an hour.
                     board.advance(Duration::from_mins(61));
                     board.ask(&same, Because::HeldStill).await;

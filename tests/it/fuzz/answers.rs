@@ -22,7 +22,7 @@ use tokio::time::Instant;
 
 use super::{
     argo::{Verdict, judge},
-    told::is_one_line,
+    messages::is_one_line,
 };
 
 /// An output is a whole list in its format, or an error, and never blank. Two formats that both read it read the same.

@@ -18,7 +18,7 @@ use appset_gateway::{
 use minijinja::context;
 use serde_json::{Value, json};
 
-use super::told::is_one_line;
+use super::messages::is_one_line;
 
 /// The name of the file.
 const FILE: &str = "gateway.yaml";
@@ -61,8 +61,8 @@ fn is_placed(report: &Report, text: &str) {
 /// A template gives text or an error, within its fuel, and uses only the names that it names.
 pub fn template(data: &[u8]) {
     let Ok(source) = str::from_utf8(data) else { return };
-    for place in [ValueContext::Text, ValueContext::Url, ValueContext::Reference] {
-        let template = match Template::parse(source, place, INPUT_SCOPE) {
+    for context_kind in [ValueContext::Text, ValueContext::Url, ValueContext::Reference] {
+        let template = match Template::parse(source, context_kind, INPUT_SCOPE) {
             Ok(template) => template,
             Err(error) => {
                 assert!(!error.is_empty());
@@ -85,7 +85,7 @@ pub fn template(data: &[u8]) {
         if !names.iter().any(|name| matches!(*name, "params" | "params.secret")) {
             assert_eq!(template.render(&context("two")), rendered, "{source:?} looks at more than {names:?}");
         }
-        if let (Ok(text), ValueContext::Reference) = (&rendered, place) {
+        if let (Ok(text), ValueContext::Reference) = (&rendered, context_kind) {
             assert!(!source.contains("{{") || text.len() >= template.fixed_prefix().len());
         }
     }
@@ -105,12 +105,12 @@ pub fn expression(data: &[u8]) {
         return;
     }
     let variables = [("body", &Document::from(&document)), ("params", &Document::from(&*DOCUMENT))];
-    let said = expression.evaluate(&variables);
-    if let Err(error) = &said {
+    let result = expression.evaluate(&variables);
+    if let Err(error) = &result {
         is_one_line(error);
     }
     let Ok(wrapped) = Expression::compile(&format!("[{source}\n][0]")) else { return };
-    if let (Ok(said), Ok(wrapped)) = (&said, &wrapped.evaluate(&variables)) {
-        assert_eq!(said.to_string(), wrapped.to_string(), "{source}");
+    if let (Ok(result), Ok(wrapped)) = (&result, &wrapped.evaluate(&variables)) {
+        assert_eq!(result.to_string(), wrapped.to_string(), "{source}");
     }
 }

@@ -16,7 +16,7 @@ pub fn link(data: &[u8]) {
         let value = HeaderValue::from_bytes(&parts.concat()).ok()?;
         Some(link::next(&HeaderMap::from_iter([(header::LINK, value)])))
     };
-    let Some(said) = next(&[data]) else { return };
+    let Some(found) = next(&[data]) else { return };
     let real = "</items?page=2>; rel=\"next\"".as_bytes();
     let beside = next(&[real, b", ", data]).unwrap();
     assert!(beside.is_err() || beside == Ok(Some("/items?page=2".to_owned())), "what follows hides it: {beside:?}");
@@ -25,7 +25,7 @@ pub fn link(data: &[u8]) {
     let mut unescaped = data.to_ascii_lowercase();
     unescaped.retain(|byte| *byte != b'\\');
     let names_next = unescaped.windows(4).any(|word| word == b"next");
-    let Ok(Some(target)) = said else { return };
+    let Ok(Some(target)) = found else { return };
     assert!(names_next, "a next page that nobody named: {target}");
     let here = Url::parse("https://api.example.com:8443/v1/items?page=1").unwrap();
     let config = Config { link: true, next: None, parameter: None, max_pages: 10 };

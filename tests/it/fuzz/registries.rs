@@ -20,7 +20,7 @@ use regex::RegexBuilder;
 use serde_json::Value;
 use url::{Host, Url};
 
-use super::told::is_one_line;
+use super::messages::is_one_line;
 
 /// A challenge survives being written and read again, and sends a credential only to a safe URL.
 pub fn www_authenticate(data: &[u8]) {

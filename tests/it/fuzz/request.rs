@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use tower::ServiceExt;
 
-use super::told::is_one_line;
+use super::messages::is_one_line;
 
 /// An accepted body contains what was read from it, and that survives being written and read again.
 pub fn request_body(data: &[u8]) {
@@ -86,8 +86,8 @@ impl Gateway {
             let status = response.status();
             let body = response.into_body().collect().await.unwrap().to_bytes();
             let document: Value = serde_json::from_slice(&body).unwrap();
-            let said = document.pointer("/output/parameters/0/route");
-            let route = ["open", "closed"].into_iter().find(|route| said == Some(&json!(route)));
+            let answered_by = document.pointer("/output/parameters/0/route");
+            let route = ["open", "closed"].into_iter().find(|route| answered_by == Some(&json!(route)));
             (status.is_success(), route)
         })
     }

@@ -15,7 +15,7 @@ use crate::support::upstream::{Request, Step, Upstream};
 
 const PATH: &str = "/2.0/repositories/team/app/commit/ec1a3b9d5f27a6c80b4e19d2f7c3a5e8b6d40f12/statuses";
 
-fn told() -> String {
+fn request_description() -> String {
     format!("the statuses of commit ec1a3b9d, GET {PATH}")
 }
 
@@ -48,7 +48,7 @@ fn page(values: &[Value]) -> Value {
 }
 
 #[tokio::test]
-async fn it_is_asked_as_its_documentation_says() {
+async fn requests_are_sent_as_documented() {
     let bench = Bench::new();
     let upstream = answering(page(&[status("build", "SUCCESSFUL", 1), status("e2e", "SUCCESSFUL", 2)])).await;
     let ruling = ask(&gate(&bench, &upstream, &json!({}))).await.unwrap();
@@ -56,7 +56,7 @@ async fn it_is_asked_as_its_documentation_says() {
     assert_eq!((ruling.state, ruling.run_url), (RulingState::Passed, Some(run(2))));
     assert_eq!(ruling.built_at.as_deref(), Some("2026-04-01T08:00:02.250000+00:00"));
     let evidence: Vec<String> = ruling.evidence.iter().map(ToString::to_string).collect();
-    let present = |key: &str, id| format!("present, {}: `{key}`: SUCCESSFUL, {}", told(), run(id));
+    let present = |key: &str, id| format!("present, {}: `{key}`: SUCCESSFUL, {}", request_description(), run(id));
     assert_eq!(evidence, [present("build", 1), present("e2e", 2)]);
 
     let user = json!({"token": null, "username": "ci@example.com", "password": {"file": "token"}});
@@ -89,7 +89,7 @@ async fn each_status_has_its_meaning() {
     let upstream = answering(page(&[status("build", "QUEUED", 1)])).await;
     unknown(&gate(&bench, &upstream, &json!({})), ErrorKind::InvalidOutput, "`QUEUED`, which is unknown").await;
     let upstream = answering(page(&[])).await;
-    let expected = (RulingState::Pending, vec![format!("absent, {}: no status yet", told())]);
+    let expected = (RulingState::Pending, vec![format!("absent, {}: no status yet", request_description())]);
     assert_eq!(ruled(&gate(&bench, &upstream, &json!({}))).await, expected);
 }
 
@@ -110,7 +110,7 @@ async fn only_the_commits_own_statuses_count() {
 }
 
 #[tokio::test]
-async fn keys_are_named_and_the_latest_of_each_counts() {
+async fn required_keys_are_selected_and_the_latest_status_of_each_counts() {
     let bench = Bench::new();
     let upstream = answering(page(&[
         status("build", "SUCCESSFUL", 9),
@@ -120,14 +120,14 @@ async fn keys_are_named_and_the_latest_of_each_counts() {
         status("lint", "FAILED", 1),
     ]))
     .await;
-    for (keys, state, told) in [
+    for (keys, state, request_description) in [
         (json!(["build"]), RulingState::Passed, 1),
         (json!(["build", "/^e2e/"]), RulingState::Pending, 2),
         (json!(["build", "deploy"]), RulingState::Pending, 2),
         (json!(["build", "lint"]), RulingState::Failed, 2),
     ] {
         let (ruled, evidence) = ruled(&gate(&bench, &upstream, &json!({"keys": keys}))).await;
-        assert_eq!((ruled, evidence.len()), (state, told), "{keys}: {evidence:?}");
+        assert_eq!((ruled, evidence.len()), (state, request_description), "{keys}: {evidence:?}");
     }
     let undated = with(&status("build", "FAILED", 3), &json!({"updated_on": null}));
     let upstream = answering(page(&[undated, status("build", "SUCCESSFUL", 9)])).await;
@@ -147,7 +147,7 @@ fn in_pages(request: &Request, pages: u8) -> Vec<Step> {
 }
 
 #[tokio::test]
-async fn all_pages_are_read() {
+async fn all_pages_of_a_list_are_read() {
     let bench = Bench::new();
     let upstream = Upstream::start(|request| in_pages(request, 3)).await;
     let (state, evidence) = ruled(&gate(&bench, &upstream, &json!({}))).await;
@@ -159,7 +159,7 @@ async fn all_pages_are_read() {
 }
 
 #[tokio::test]
-async fn a_list_that_is_not_whole_is_unknown() {
+async fn an_incomplete_list_is_unknown() {
     let bench = Bench::new();
     let elsewhere = answering(page(&[])).await;
     for (next, says) in [
@@ -196,7 +196,7 @@ async fn failures_are_errors() {
 }
 
 #[test]
-fn problems_are_found_at_the_start() {
+fn check_reports_the_problems_of_a_configuration() {
     let bench = Bench::new();
     let api = "https://api.bitbucket.org/2.0";
     let password = json!({"file": "token"});
@@ -219,7 +219,7 @@ fn problems_are_found_at_the_start() {
 }
 
 #[tokio::test]
-async fn rulings_are_remembered_by_the_question() {
+async fn rulings_are_cached_by_question() {
     let bench = Bench::new();
     let upstream = answering(page(&[status("build", "SUCCESSFUL", 1)])).await;
     let gate = gate(&bench, &upstream, &json!({"repository": "team/{{ params.number }}"}));

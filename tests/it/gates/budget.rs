@@ -61,7 +61,7 @@ impl Forge {
 }
 
 #[tokio::test]
-async fn rulings_hold_longer_while_little_is_left() {
+async fn rulings_are_cached_longer_while_the_budget_is_low() {
     let desk = Desk::new();
     desk.write("token", "c4n4ry");
     let forge = Forge::start(&desk).await;
@@ -102,7 +102,7 @@ async fn rulings_hold_longer_while_little_is_left() {
 }
 
 #[tokio::test]
-async fn a_budget_that_begins_anew_is_not_low() {
+async fn a_renewed_budget_is_not_low() {
     let desk = Desk::new();
     let forge = Forge::start(&desk).await;
     forge.word.store(2, Ordering::SeqCst);

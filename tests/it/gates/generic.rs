@@ -20,7 +20,7 @@ fn url(upstream: &Upstream) -> String {
 }
 
 #[tokio::test]
-async fn the_expression_says_what_an_answer_means() {
+async fn the_verdict_expression_decides_about_an_answer() {
     let by_result = "body.result == 'SUCCESS' ? 'passed' : body.building ? 'pending' : 'failed'";
     for (status, body, verdict, expected) in [
         (200, r#"{"result": "SUCCESS"}"#, by_result, RulingState::Passed),
@@ -48,7 +48,7 @@ async fn the_expression_says_what_an_answer_means() {
 }
 
 #[tokio::test]
-async fn what_says_nothing_about_a_commit_is_never_evaluated() {
+async fn an_answer_that_is_not_about_the_commit_is_never_evaluated() {
     for (status, kind) in [
         (302, "invalid_output"),
         (401, "denied"),
@@ -96,7 +96,7 @@ async fn what_says_nothing_about_a_commit_is_never_evaluated() {
 }
 
 #[tokio::test]
-async fn errors_of_another_meaning_are_allowed() {
+async fn allow_errors_permits_an_errors_field() {
     let upstream = Upstream::start(|request| request.answer(200, "", r#"{"errors": 3}"#)).await;
     let verdict = "body.errors > 0 ? 'failed' : 'passed'";
     let http = json!({"url": url(&upstream), "verdict": verdict, "allowErrors": true});
@@ -104,7 +104,7 @@ async fn errors_of_another_meaning_are_allowed() {
 }
 
 #[tokio::test]
-async fn a_commit_is_told_and_secrets_are_not() {
+async fn the_ruling_names_the_commit_and_no_message_shows_a_secret() {
     let (desk, upstream) = (
         Desk::new(),
         Upstream::start(|request| {
@@ -131,7 +131,7 @@ async fn a_commit_is_told_and_secrets_are_not() {
 }
 
 #[tokio::test]
-async fn rulings_are_remembered_by_the_question() {
+async fn rulings_are_cached_by_question() {
     // What neither the request nor the verdict looks at makes no other question.
     for (verdict, numbers) in [("'passed'", [1, 1, 1, 1, 1]), ("has(params.a) ? 'passed' : 'passed'", [1, 1, 2, 3, 3])]
     {
@@ -158,7 +158,7 @@ async fn rulings_are_remembered_by_the_question() {
 }
 
 #[tokio::test]
-async fn a_question_is_all_that_is_sent() {
+async fn the_key_of_a_ruling_is_the_whole_request() {
     let upstream = Upstream::start(|request| request.answer(200, "", "{}")).await;
     let http = json!({"url": format!("http://{}/", upstream.address), "method": "POST", "verdict": "'passed'",
         "headers": {"X-Branch": "{{ params.branch }}"}, "body": {"job": "{{ params.job }}"}});
@@ -170,7 +170,7 @@ async fn a_question_is_all_that_is_sent() {
 }
 
 #[tokio::test]
-async fn gates_are_combined_as_they_are_nested() {
+async fn nested_gates_are_combined_by_their_operators() {
     let upstream = Upstream::start(|request| match request.target.trim_start_matches('/') {
         "lost" => request.answer(500, "", ""),
         word => request.answer(200, "", json!(word).to_string()),
@@ -192,7 +192,7 @@ async fn gates_are_combined_as_they_are_nested() {
 }
 
 #[test]
-fn what_is_wrong_with_a_configuration() {
+fn the_problems_of_a_configuration_are_reported() {
     let problems = |config: Value| Desk::new().problems(config);
     let good = json!({"http": {"url": "https://ci.example.com/{{ params.a }}", "verdict": "'passed'"}});
     assert_eq!(problems(json!({"all": [good, {"any": [good]}]})), Vec::<String>::new());
@@ -226,7 +226,7 @@ fn what_is_wrong_with_a_configuration() {
 }
 
 #[test]
-fn gates_are_written_like_this() {
+fn the_documented_forms_of_gates_are_accepted() {
     let desk = Desk::new();
     desk.write("github", "ghp_x");
     desk.write("ci", "Bearer x");

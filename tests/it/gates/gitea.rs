@@ -12,7 +12,7 @@ use super::forge::{
 };
 use crate::support::upstream::{Request, Step, Upstream};
 
-const TOLD: &str = "the statuses of commit ec1a3b9d, GET /git/api/v1/repos/org/app/commits/\
+const REQUEST_DESCRIPTION: &str = "the statuses of commit ec1a3b9d, GET /git/api/v1/repos/org/app/commits/\
                     ec1a3b9d5f27a6c80b4e19d2f7c3a5e8b6d40f12/status";
 
 fn config(api: &str, more: &Value) -> Value {
@@ -63,7 +63,7 @@ fn page_of(request: &Request) -> usize {
 }
 
 #[tokio::test]
-async fn it_is_asked_as_its_documentation_says() {
+async fn requests_are_sent_as_documented() {
     let bench = Bench::new();
     let upstream = paged(vec![status(1, "ci / build (push)", "success"), status(2, "lint", "success")], 50, true).await;
     let ruling = ask(&gate(&bench, &upstream, &json!({}))).await.unwrap();
@@ -73,8 +73,8 @@ async fn it_is_asked_as_its_documentation_says() {
     assert_eq!(ruling.built_at.as_deref(), Some("2026-03-01T10:00:02Z"));
     let told: Vec<String> = ruling.evidence.iter().map(ToString::to_string).collect();
     let expected = [
-        format!("present, {TOLD}: `ci / build (push)`: success, {}", page(1)),
-        format!("present, {TOLD}: `lint`: success, {}", page(2)),
+        format!("present, {REQUEST_DESCRIPTION}: `ci / build (push)`: success, {}", page(1)),
+        format!("present, {REQUEST_DESCRIPTION}: `lint`: success, {}", page(2)),
     ];
     assert_eq!(told, expected);
     ask(&gate(&bench, &upstream, &json!({"token": null}))).await.unwrap();
@@ -107,7 +107,7 @@ async fn each_status_has_its_meaning() {
 }
 
 #[tokio::test]
-async fn contexts_are_named() {
+async fn required_contexts_are_selected_by_name() {
     let bench = Bench::new();
     let statuses = [("build", "success"), ("e2e/a", "success"), ("e2e/b", "pending"), ("lint", "failure")];
     let statuses = statuses.iter().enumerate().map(|(id, (context, word))| status(id, context, word)).collect();
@@ -125,8 +125,11 @@ async fn contexts_are_named() {
         assert_eq!((ruled, evidence.len()), (state, told), "{contexts}: {evidence:?}");
     }
     let (_, evidence) = ruled(&gate(&bench, &upstream, &json!({"contexts": ["/deploy/", "e2e/b"]}))).await;
-    assert_eq!(evidence[0], format!("absent, {TOLD}: no status `/deploy/` yet"));
-    assert!(evidence[1].starts_with(&format!("absent, {TOLD}: `e2e/b`: pending, http://")), "{evidence:?}");
+    assert_eq!(evidence[0], format!("absent, {REQUEST_DESCRIPTION}: no status `/deploy/` yet"));
+    assert!(
+        evidence[1].starts_with(&format!("absent, {REQUEST_DESCRIPTION}: `e2e/b`: pending, http://")),
+        "{evidence:?}"
+    );
 }
 
 #[tokio::test]
@@ -135,7 +138,7 @@ async fn no_status_is_not_a_success() {
     let newer = json!({"state": "pending", "sha": SHA, "total_count": 0, "statuses": [], "repository": {"id": 1}});
     for body in [empty(), newer] {
         let upstream = answering(body).await;
-        let expected = (RulingState::Pending, vec![format!("absent, {TOLD}: no status yet")]);
+        let expected = (RulingState::Pending, vec![format!("absent, {REQUEST_DESCRIPTION}: no status yet")]);
         assert_eq!(ruled(&gate(&bench, &upstream, &json!({}))).await, expected);
     }
     // A document that says nothing of its length proves nothing.
@@ -144,7 +147,7 @@ async fn no_status_is_not_a_success() {
 }
 
 #[tokio::test]
-async fn all_pages_are_read() {
+async fn all_pages_of_a_list_are_read() {
     let bench = Bench::new();
     // 51 statuses on pages of 30, which is the forge's choice; only the last one failed.
     let many = |last: &str| -> Vec<Value> {
@@ -169,7 +172,7 @@ async fn all_pages_are_read() {
 }
 
 #[tokio::test]
-async fn a_list_that_is_not_whole_is_unknown() {
+async fn an_incomplete_list_is_unknown() {
     type Play = fn(&Request) -> Vec<Step>;
     let bench = Bench::new();
     let plays: [(Play, &str); 7] = [
@@ -234,7 +237,7 @@ async fn failures_are_errors() {
 }
 
 #[tokio::test]
-async fn no_parameter_leads_to_another_place() {
+async fn no_parameter_changes_the_requested_path() {
     let bench = Bench::new();
     let upstream = answering(empty()).await;
     let gate = gate(&bench, &upstream, &json!({"repository": "org/{{ params.name }}"}));
@@ -255,7 +258,7 @@ async fn no_parameter_leads_to_another_place() {
 }
 
 #[test]
-fn problems_are_found_at_the_start() {
+fn check_reports_the_problems_of_a_configuration() {
     let bench = Bench::new();
     let api = "https://git.example.com/api/v1";
     for (more, path, says) in [
@@ -278,7 +281,7 @@ fn problems_are_found_at_the_start() {
 }
 
 #[tokio::test]
-async fn rulings_are_remembered_by_the_question() {
+async fn rulings_are_cached_by_question() {
     let bench = Bench::new();
     let upstream = paged(vec![status(1, "build", "success")], 50, true).await;
     let gate = gate(&bench, &upstream, &json!({"repository": "org/{{ params.number }}"}));

@@ -37,7 +37,7 @@ fn build_gate(forge: &Forge) -> Arc<dyn Gate> {
 }
 
 #[tokio::test]
-async fn a_run_that_is_not_listed_yet_is_pending_and_then_it_decides() {
+async fn a_run_is_pending_until_it_is_listed_and_then_decides() {
     let forge = Forge::start().await;
     let gate = build_gate(&forge);
     let ruling = is(ask(&gate).await, RulingState::Pending);
@@ -122,7 +122,7 @@ async fn the_newest_run_and_its_newest_attempt_decide() {
 }
 
 #[tokio::test]
-async fn a_workflow_has_three_names_and_an_event() {
+async fn a_workflow_is_selected_by_any_of_three_names_and_by_event() {
     let forge = Forge::start().await;
     let mut nightly = run(9, "build", HEAD, "completed failure");
     nightly["event"] = json!("schedule");
@@ -147,7 +147,7 @@ async fn a_workflow_has_three_names_and_an_event() {
 }
 
 #[tokio::test]
-async fn what_was_skipped_is_no_success_unless_accepted() {
+async fn a_skipped_run_is_a_success_only_if_configured() {
     let forge = Forge::start().await;
     forge.change(|state| {
         state.checks = vec![
@@ -203,7 +203,7 @@ async fn statuses_are_compared_by_context() {
 }
 
 #[tokio::test]
-async fn everything_that_is_required_is_asked_at_once() {
+async fn all_required_lists_are_requested_concurrently() {
     let forge = Forge::start().await;
     let gate =
         gate(&Desk::new(), &forge, &json!({"workflows": ["build.yml"], "checks": ["unit"], "statuses": ["ci/build"]}));
@@ -227,7 +227,7 @@ async fn everything_that_is_required_is_asked_at_once() {
 }
 
 #[tokio::test]
-async fn what_github_refuses_is_no_word_about_the_commit() {
+async fn a_refusal_by_github_is_no_ruling() {
     for (code, message, kind, says) in [
         (404, "Not Found", "denied", "it does not exist, or the credential may not see it"),
         (401, "Bad credentials", "denied", "Bad credentials"),
@@ -290,7 +290,7 @@ async fn a_403_with_rate_limit_headers_asks_for_a_pause() {
 
 // Needs `Line::fetch` to revalidate: the call says `revalidate: true`.
 #[tokio::test]
-async fn what_did_not_change_is_asked_for_with_its_etag() {
+async fn unchanged_lists_are_revalidated_by_etag() {
     let forge = Forge::start().await;
     forge.change(|state| state.runs = vec![run(7, "build", HEAD, "in_progress")]);
     let gate = build_gate(&forge);
@@ -307,7 +307,7 @@ async fn what_did_not_change_is_asked_for_with_its_etag() {
 }
 
 #[tokio::test]
-async fn a_token_is_read_at_each_use_and_never_told() {
+async fn a_token_is_read_at_each_use_and_never_shown() {
     let (forge, desk) = (Forge::start().await, Desk::new());
     desk.write("token", "ghp_first\n");
     let gate = gate(&desk, &forge, &json!({"workflows": ["build.yml"], "token": {"file": "token"}}));
@@ -327,7 +327,7 @@ async fn a_token_is_read_at_each_use_and_never_told() {
 }
 
 #[tokio::test]
-async fn rulings_are_remembered_for_as_long_as_they_hold() {
+async fn rulings_are_cached_for_their_lifetime() {
     let (forge, desk) = (Forge::start().await, Desk::new());
     let gate = gate(&desk, &forge, &json!({"workflows": ["build.yml"]}));
     let reuse = async || ask_with(&gate, json!({"head_sha": HEAD}), true).await.unwrap().state;
@@ -353,7 +353,7 @@ async fn rulings_are_remembered_for_as_long_as_they_hold() {
 }
 
 #[tokio::test]
-async fn equal_questions_are_asked_once() {
+async fn concurrent_equal_questions_share_one_request() {
     let forge = Forge::start().await;
     forge.change(|state| state.runs = vec![run(7, "build", HEAD, "in_progress")]);
     let gate = build_gate(&forge);
@@ -365,7 +365,7 @@ async fn equal_questions_are_asked_once() {
 }
 
 #[test]
-fn what_is_wrong_with_a_configuration() {
+fn the_problems_of_a_configuration_are_reported() {
     let problems = |more: Value| {
         let mut config = json!({"repository": "org/repo", "workflows": ["build.yml"], "token": {"env": "PATH"}});
         config.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());

@@ -22,7 +22,7 @@ use super::{
     is, unknown,
 };
 
-const BUY: &str = "POST /app/installations/67/access_tokens";
+const TOKEN_REQUEST: &str = "POST /app/installations/67/access_tokens";
 
 /// What `openssl` makes of its arguments.
 fn openssl(arguments: &[&str]) -> String {
@@ -32,7 +32,7 @@ fn openssl(arguments: &[&str]) -> String {
 }
 
 /// A forge that sells tokens, a gate that buys them, and how many were sold.
-async fn shop() -> (Desk, Forge, Arc<dyn Gate>, Arc<AtomicUsize>) {
+async fn app_gate() -> (Desk, Forge, Arc<dyn Gate>, Arc<AtomicUsize>) {
     let (desk, forge, sold) = (Desk::new(), Forge::start().await, Arc::new(AtomicUsize::new(0)));
     let key = desk.folder.path().join("key.pem").to_str().unwrap().to_owned();
     openssl(&["genrsa", "-traditional", "-out", &key, "2048"]);
@@ -63,12 +63,12 @@ async fn shop() -> (Desk, Forge, Arc<dyn Gate>, Arc<AtomicUsize>) {
 
 #[tokio::test]
 async fn one_token_serves_all_until_five_minutes_before_its_end() {
-    let (desk, forge, gate, sold) = shop().await;
+    let (desk, forge, gate, sold) = app_gate().await;
     for said in futures_util::future::join_all((0..20).map(|_| ask(&gate))).await {
         is(said, RulingState::Pending);
     }
     assert_eq!(sold.load(Ordering::SeqCst), 1);
-    assert_eq!(forge.asked().iter().filter(|asked| *asked == BUY).count(), 1);
+    assert_eq!(forge.asked().iter().filter(|asked| *asked == TOKEN_REQUEST).count(), 1);
     desk.clock.advance(Duration::from_mins(55) - Duration::from_secs(2));
     is(ask(&gate).await, RulingState::Pending);
     assert_eq!(sold.load(Ordering::SeqCst), 1);
@@ -79,8 +79,8 @@ async fn one_token_serves_all_until_five_minutes_before_its_end() {
 }
 
 #[tokio::test]
-async fn a_token_that_is_refused_is_renewed_once() {
-    let (_desk, forge, gate, sold) = shop().await;
+async fn a_refused_token_is_renewed_once() {
+    let (_desk, forge, gate, sold) = app_gate().await;
     is(ask(&gate).await, RulingState::Pending);
     forge.asked();
     forge.change(|state| state.authorization = Some("Bearer ghs_2".to_owned()));
@@ -92,12 +92,12 @@ async fn a_token_that_is_refused_is_renewed_once() {
     forge.change(|state| state.authorization = Some("Bearer of something else".to_owned()));
     unknown(ask(&gate).await, "denied", "Bad credentials");
     let runs = format!("GET /repos/org/repo/actions/runs?head_sha={HEAD}&exclude_pull_requests=true&per_page=100");
-    assert_eq!(forge.asked(), [&*runs, &*runs, BUY]);
+    assert_eq!(forge.asked(), [&*runs, &*runs, TOKEN_REQUEST]);
 }
 
 #[tokio::test]
-async fn a_token_that_is_not_sold_is_an_error_without_secrets() {
-    let (desk, forge, gate, _) = shop().await;
+async fn a_failed_token_request_is_an_error_without_secrets() {
+    let (desk, forge, gate, _) = app_gate().await;
     for (status, kind, says) in [
         (401, "denied", "check `id` and `privateKey`"),
         (404, "denied", "App 45 has no installation 67"),
@@ -125,7 +125,7 @@ async fn a_token_that_is_not_sold_is_an_error_without_secrets() {
 }
 
 #[test]
-fn a_key_that_cannot_sign_is_found_at_the_start() {
+fn an_unusable_key_is_reported_at_the_start() {
     let desk = Desk::new();
     let config = json!({"github": {"repository": "org/repo", "workflows": ["build.yml"],
         "app": {"id": 1, "installation": 2, "privateKey": {"file": "key.pem"}}}});

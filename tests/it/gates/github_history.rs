@@ -41,7 +41,7 @@ fn gate_of(forge: &Forge, steps: u8) -> Arc<dyn Gate> {
 }
 
 #[tokio::test]
-async fn the_newest_earlier_commit_that_passed_is_found() {
+async fn the_newest_earlier_passed_commit_is_found() {
     let (forge, gate) = history("abcde", true, 3).await;
     let from_a = async || ask_with(&gate, json!({"head_sha": sha('a')}), true).await;
     forge.change(|state| {
@@ -80,7 +80,7 @@ async fn the_newest_earlier_commit_that_passed_is_found() {
 }
 
 #[tokio::test]
-async fn none_in_range_is_no_proof_unless_the_history_ends() {
+async fn no_passed_commit_in_range_proves_absence_only_at_the_end_of_history() {
     let ask_a = async |gate: &Arc<dyn Gate>| ask_with(gate, json!({"head_sha": sha('a')}), false).await;
     let (forge, gate) = history("abcde", true, 3).await;
     let told = unknown(ask_a(&gate).await, "invalid_output", "none of the last 3 commits before aaaaaaaa passed");
@@ -126,7 +126,7 @@ fn merges(line: &str, many: usize) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn what_was_merged_in_does_not_hide_the_way() {
+async fn merged_commits_do_not_hide_the_first_parents() {
     let lists = |forge: &Forge| {
         let mut lists = forge.asked();
         lists.retain(|asked| asked.contains("/commits?"));

@@ -11,7 +11,7 @@ use super::{
 };
 
 #[tokio::test]
-async fn all_pages_are_read_or_nothing_is_known() {
+async fn a_list_counts_only_if_all_its_pages_were_read() {
     let forge = Forge::start().await;
     forge.change(|state| {
         state.page = 2;
@@ -76,7 +76,7 @@ async fn all_pages_are_read_or_nothing_is_known() {
 
 /// What was added meanwhile may be what decides.
 #[tokio::test]
-async fn what_changes_while_its_pages_are_read_is_not_whole() {
+async fn a_list_that_changes_between_pages_is_incomplete() {
     let forge = Forge::start().await;
     let gate = gate(&Desk::new(), &forge, &json!({"checks": ["/^job /"]}));
     let jobs: Vec<Value> = (1..=4).map(|id| check(id, &format!("job {id}"), "completed success")).collect();

@@ -13,7 +13,7 @@ use super::forge::{
 use crate::support::upstream::{Request, Step, Upstream};
 
 const PATH: &str = "/api/v4/projects/group%2Fsub%2Fapp/pipelines";
-const TOLD: &str = "the pipelines of commit ec1a3b9d, GET /api/v4/projects/group%2Fsub%2Fapp/pipelines";
+const REQUEST_DESCRIPTION: &str = "the pipelines of commit ec1a3b9d, GET /api/v4/projects/group%2Fsub%2Fapp/pipelines";
 
 fn config(api: &str, more: &Value) -> Value {
     let base = json!({"api": api, "project": "group/sub/app", "sha": "{{ params.sha }}", "token": {"file": "token"}});
@@ -35,7 +35,7 @@ fn pipeline(id: u64, status: &str, more: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn it_is_asked_as_its_documentation_says() {
+async fn requests_are_sent_as_documented() {
     let upstream = answering(json!([pipeline(47, "success", &json!({}))])).await;
     let bench = Bench::new();
     let ruling = ask(&gate(&bench, &upstream, &json!({}))).await.unwrap();
@@ -43,7 +43,7 @@ async fn it_is_asked_as_its_documentation_says() {
     let page = "https://gitlab.example.com/group/sub/app/-/pipelines/47";
     assert_eq!(ruling.run_url.as_deref(), Some(page));
     assert_eq!(ruling.built_at.as_deref(), Some("2026-08-11T11:32:35.169Z"));
-    assert_eq!(ruling.evidence[0].to_string(), format!("present, {TOLD}: pipeline 47: success, {page}"));
+    assert_eq!(ruling.evidence[0].to_string(), format!("present, {REQUEST_DESCRIPTION}: pipeline 47: success, {page}"));
 
     ask(&gate(&bench, &upstream, &json!({"ref": "feature/x", "sources": ["push"]}))).await.unwrap();
     ask(&gate(&bench, &upstream, &json!({"sources": ["push", "web"], "tokenKind": "bearer"}))).await.unwrap();
@@ -92,7 +92,10 @@ async fn each_status_has_its_meaning() {
         let ruling = ask(&gate(&bench, &upstream, &json!({}))).await.unwrap();
         let verdict = if state == RulingState::Passed { "present" } else { "absent" };
         assert_eq!(ruling.state, state, "{status}");
-        assert_eq!(ruling.evidence[0].to_string(), format!("{verdict}, {TOLD}: pipeline 17: {status}, {page}"));
+        assert_eq!(
+            ruling.evidence[0].to_string(),
+            format!("{verdict}, {REQUEST_DESCRIPTION}: pipeline 17: {status}, {page}")
+        );
         assert_eq!(ruling.run_url.as_deref(), Some(page));
         assert_eq!(ruling.built_at.is_some(), state != RulingState::Pending, "{status}");
     }
@@ -130,17 +133,17 @@ async fn the_newest_pipeline_of_the_commit_decides() {
     ] {
         let (ruled, evidence) = ruled(&gate(&bench, &upstream, &more)).await;
         assert_eq!((ruled, evidence.len()), (RulingState::Pending, 1));
-        assert!(evidence[0].starts_with(&format!("absent, {TOLD}: {says}")), "{evidence:?}");
+        assert!(evidence[0].starts_with(&format!("absent, {REQUEST_DESCRIPTION}: {says}")), "{evidence:?}");
     }
     for nothing in [json!([]), json!([pipeline(30, "success", &json!({"sha": OTHER}))])] {
         let upstream = answering(nothing).await;
-        let expected = (RulingState::Pending, vec![format!("absent, {TOLD}: no pipeline for it yet")]);
+        let expected = (RulingState::Pending, vec![format!("absent, {REQUEST_DESCRIPTION}: no pipeline for it yet")]);
         assert_eq!(ruled(&gate(&bench, &upstream, &json!({}))).await, expected);
     }
 }
 
 #[tokio::test]
-async fn a_merge_request_has_pipelines_of_its_own() {
+async fn the_pipelines_of_a_merge_request_are_read() {
     let bench = Bench::new();
     let more = json!({"mergeRequest": "{{ params.number }}"});
     // The fields that the documentation of this list shows.
@@ -148,7 +151,7 @@ async fn a_merge_request_has_pipelines_of_its_own() {
         |id: u64, sha: &str, reference: &str| json!({"id": id, "sha": sha, "ref": reference, "status": "success"});
     let merged = documented(90, OTHER, "refs/merge-requests/7/merge");
     let upstream = answering(json!([merged, documented(77, SHA, "refs/merge-requests/7/head")])).await;
-    let told = TOLD.replace("/pipelines", "/merge_requests/7/pipelines");
+    let told = REQUEST_DESCRIPTION.replace("/pipelines", "/merge_requests/7/pipelines");
     let passed = (RulingState::Passed, vec![format!("present, {told}: pipeline 77: success")]);
     assert_eq!(ruled(&gate(&bench, &upstream, &more)).await, passed);
     let push = with(&more, &json!({"sources": ["push"]}));
@@ -184,7 +187,7 @@ fn in_pages(request: &Request, pages: usize) -> Vec<Step> {
 }
 
 #[tokio::test]
-async fn all_pages_are_read() {
+async fn all_pages_of_a_list_are_read() {
     let bench = Bench::new();
     let upstream = Upstream::start(|request| in_pages(request, 3)).await;
     assert_eq!(ruled(&gate(&bench, &upstream, &json!({}))).await.0, RulingState::Passed);
@@ -208,7 +211,7 @@ async fn all_pages_are_read() {
 }
 
 #[tokio::test]
-async fn a_list_that_is_not_whole_is_unknown() {
+async fn an_incomplete_list_is_unknown() {
     let bench = Bench::new();
     let passed = json!([pipeline(1, "success", &json!({}))]);
     let elsewhere = Upstream::start(|request| in_pages(request, 1)).await;
@@ -281,7 +284,7 @@ async fn the_token_is_read_at_each_use() {
 }
 
 #[test]
-fn problems_are_found_at_the_start() {
+fn check_reports_the_problems_of_a_configuration() {
     let bench = Bench::new();
     let api = "https://gitlab.example.com/api/v4";
     for (more, path, says) in [
@@ -312,7 +315,7 @@ fn problems_are_found_at_the_start() {
 }
 
 #[tokio::test]
-async fn rulings_are_remembered_by_the_question() {
+async fn rulings_are_cached_by_question() {
     let bench = Bench::new();
     for (more, others) in [
         (json!({}), vec![json!({"sha": OTHER})]),

@@ -36,7 +36,7 @@ async fn a_loss_is_confirmed_without_a_caller() {
 
 /// What a source says once more, and then not any more, is not believed; what nobody asked about for a day is not asked.
 #[tokio::test]
-async fn confirmations_end_with_the_loss_or_with_those_who_ask() {
+async fn confirmations_end_with_the_loss_or_a_day_after_the_last_call() {
     let (app, print) = fleet("").await;
     let all = ["a", "b", "c", "d"];
     print(&all);
@@ -64,7 +64,7 @@ async fn confirmations_end_with_the_loss_or_with_those_who_ask() {
 
 /// A released or rejected answer, and one that waits for an operator, is not asked about.
 #[tokio::test]
-async fn what_waits_for_an_operator_is_not_asked_about() {
+async fn answers_that_wait_for_an_operator_are_not_confirmed() {
     let (app, print) = fleet("guard: { onShrink: keep },").await;
     print(&["a", "b", "c", "d"]);
     app.ask("s", json!({})).await;
@@ -86,7 +86,7 @@ async fn what_waits_for_an_operator_is_not_asked_about() {
 
 /// `appset-gateway serve` asks again by itself: after the held answer nobody calls, and the loss is believed all the same.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_process_confirms_a_loss_without_a_caller() {
+async fn the_serve_command_confirms_a_loss_without_a_caller() {
     let folder = tempfile::tempdir().unwrap();
     let (config, answer) = (folder.path().join("gateway.yaml"), folder.path().join("answer"));
     let text = format!(

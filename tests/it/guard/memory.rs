@@ -36,7 +36,7 @@ async fn replaced_names_are_noticed() {
 
 /// An answer that had to leave memory is still what the next one is compared with.
 #[tokio::test]
-async fn a_loss_is_noticed_after_the_answer_left_memory() {
+async fn a_loss_is_noticed_after_the_answer_was_evicted() {
     let script = json!({"command": ["cat", "answer"], "allow": {"read": ["."]}});
     let config = format!(
         "{}cache: {{ memory: 64KiB }}\nroutes: [ {{ name: s, backend: {{ script: {script} }} }} ]\n",
@@ -63,7 +63,7 @@ async fn a_loss_is_noticed_after_the_answer_left_memory() {
 
 /// A message that changes makes Argo CD write its condition anew each time.
 #[tokio::test]
-async fn the_same_trouble_is_told_in_the_same_words() {
+async fn a_lasting_loss_keeps_its_message() {
     let (app, print) = fleet("cache: { staleIfError: 0s },").await;
     print(&["a", "b", "c", "d"]);
     app.ask("s", json!({})).await;
@@ -78,15 +78,18 @@ async fn the_same_trouble_is_told_in_the_same_words() {
         assert!(resting.header("retry-after").is_some());
         held.push(resting.message());
     }
-    let said = held[0].clone();
-    assert!(said.contains("; the last good answer, of 2") && said.contains("`cache.staleIfError` allows"), "{said}");
+    let message = held[0].clone();
+    assert!(
+        message.contains("; the last good answer, of 2") && message.contains("`cache.staleIfError` allows"),
+        "{message}"
+    );
     held.dedup();
     assert_eq!(held.len(), 1, "{held:?}");
 }
 
 /// Whoever writes a configuration sees by what the guard tells the parameter sets apart.
 #[test]
-fn check_and_call_say_which_key_is_used() {
+fn check_and_call_name_the_identity_of_the_sets() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("gateway.yaml");
     let sets = "[ { app: a, id: 1 }, { app: b, id: 2 } ]";
