@@ -335,7 +335,7 @@ async fn the_contract_check_reports_each_difference() {
         contract::check("POST", OF_ROUTE, &reply).unwrap_err()
     };
     let missing = |reply: &mut Reply| reply.headers.retain(|(name, _)| name != "cache-status");
-    let told = [
+    let cases = [
         (altered(&good, |reply| reply.status = 201), "201 is not documented"),
         (altered(&good, |reply| reply.status = 405), "405 is not documented for POST"),
         (altered(&good, missing), "cache-status is missing"),
@@ -353,7 +353,7 @@ async fn the_contract_check_reports_each_difference() {
             "not that of the header",
         ),
     ];
-    for (why, says) in told {
+    for (why, says) in cases {
         assert!(why.contains(says), "{why} (expected: {says})");
     }
     assert!(contract::check("PUT", OF_ROUTE, &good).unwrap_err().contains("200 is not documented for PUT"));

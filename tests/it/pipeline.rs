@@ -152,11 +152,11 @@ async fn an_explicit_empty_list_continues_and_gives_evidence() {
     let given: Value = serde_json::from_slice(&std::fs::read(app.folder.path().join("given")).unwrap()).unwrap();
     assert_eq!(given["items"], json!([]));
     let listed = app.operate("/admin/answers", None).await.json()["answers"][0].clone();
-    let told: Vec<_> =
+    let reported: Vec<_> =
         listed["evidence"].as_array().unwrap().iter().map(|each| (&each["item"], &each["verdict"])).collect();
     let absent = json!("absent");
     let items = ["step teams (script)", "step 2 (script)", "step 3 (select)"].map(Value::from);
-    assert_eq!(told, items.iter().map(|item| (item, &absent)).collect::<Vec<_>>());
+    assert_eq!(reported, items.iter().map(|item| (item, &absent)).collect::<Vec<_>>());
     // A later step may still find items.
     let app = serve(json!([sh("echo '[]'"), sh("echo '[{\"a\":\"1\"}]'")])).await;
     assert_eq!(app.ask("p", json!({})).await.sets(), r#"[{"a":"1"}]"#);
@@ -175,8 +175,8 @@ async fn evidence_holds_no_secret_of_another_step() {
     let app = TestApp::start_in(folder, &format!("{}routes: {routes}\n", TestApp::auth())).await;
     assert_eq!(app.ask("p", json!({})).await.sets(), "[]");
     assert_eq!(upstream.requests()[0].target, "/hunter2");
-    let told = app.operate("/admin/answers", None).await.text();
-    assert!(told.contains("/[redacted]") && !told.contains("hunter2"), "{told}");
+    let reported = app.operate("/admin/answers", None).await.text();
+    assert!(reported.contains("/[redacted]") && !reported.contains("hunter2"), "{reported}");
 }
 
 #[tokio::test]

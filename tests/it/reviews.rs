@@ -53,8 +53,8 @@ struct Api {
 impl Api {
     async fn start(answer: Vec<u8>) -> Self {
         let answer = Arc::new(Mutex::new(answer));
-        let told = Arc::clone(&answer);
-        let upstream = Upstream::start_apart(move |_| vec![Step::Send(told.lock().unwrap().clone())]).await;
+        let current_answer = Arc::clone(&answer);
+        let upstream = Upstream::start_apart(move |_| vec![Step::Send(current_answer.lock().unwrap().clone())]).await;
         Self { upstream, answer }
     }
 
@@ -252,9 +252,9 @@ fn review_mistakes_are_reported_all_at_once() {
         built.err().map(|report| report.lines().join("\n")).unwrap_or_default()
     };
     let callers = json!([{"user": "a"}]);
-    let told = problems(json!({"audiences": [], "callers": []}));
+    let reported = problems(json!({"audiences": [], "callers": []}));
     for says in ["audiences: without an audience", "callers: without callers", "token: cannot read", "ca: "] {
-        assert!(told.contains(&format!("auth.tokenReview.{says}")), "{says}: {told}");
+        assert!(reported.contains(&format!("auth.tokenReview.{says}")), "{says}: {reported}");
     }
     let plain = problems(
         json!({"api": "http://api.example", "token": {"file": "own"}, "audiences": ["a"], "callers": callers}),

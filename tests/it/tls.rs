@@ -81,9 +81,9 @@ async fn alpn_decides_the_http_version() {
 async fn a_cleartext_request_is_told_to_use_https() {
     let app = serve(&Ca::new("ca"), "", "").await;
     let reply = exchange(app.address, &argo_request(PATH, TOKEN, b"{}")).await;
-    let told: Value = serde_json::from_slice(&reply.body).unwrap();
-    assert_eq!((reply.status, &told["code"]), (400, &"invalid_request".into()));
-    assert!(told["message"].as_str().unwrap().contains("https://"), "{told}");
+    let error_body: Value = serde_json::from_slice(&reply.body).unwrap();
+    assert_eq!((reply.status, &error_body["code"]), (400, &"invalid_request".into()));
+    assert!(error_body["message"].as_str().unwrap().contains("https://"), "{error_body}");
     assert_eq!(app.metric("appset_gateway_connections_ended_total{reason=\"no_handshake\"}").await, 1);
     // Probes and metrics stay on the admin listener.
     assert_eq!(app.admin("/readyz").await.status, 200);
@@ -107,8 +107,11 @@ async fn a_client_certificate_identifies_a_caller() {
         serde_json::from_slice::<Value>(&reply.body).unwrap()["message"].as_str().unwrap().to_owned()
     };
     assert!(message(&visitor(&ca, "other"), &bare).await.contains("the caller `other` may not ask the route `r`"));
-    let told = message(&visitor(&ca, "nobody"), &bare).await;
-    assert!(told.contains("`CN=nobody,O=platform`") && told.contains("`auth.certificates`"), "{told}");
+    let error_body = message(&visitor(&ca, "nobody"), &bare).await;
+    assert!(
+        error_body.contains("`CN=nobody,O=platform`") && error_body.contains("`auth.certificates`"),
+        "{error_body}"
+    );
     // A token outranks a certificate, even a wrong token.
     let wrong = argo_request(PATH, "wrong", b"{}");
     assert!(message(&visitor(&ca, "argocd"), &wrong).await.contains("the bearer token is missing or wrong"));

@@ -111,6 +111,6 @@ async fn a_renewal_gives_no_token_a_second_role() {
     gateway.signal(nix::sys::signal::Signal::SIGTERM);
     let (_, log) = gateway.wait(Duration::from_secs(10));
     let says = "`argocd` and `operator` hold the same token, but have different roles";
-    let told: Vec<&str> = log.lines().filter(|line| line.contains(says)).collect();
-    assert!(told.len() == 1 && told[0].contains("\"level\":\"ERROR\""), "{log}");
+    let warnings: Vec<&str> = log.lines().filter(|line| line.contains(says)).collect();
+    assert!(warnings.len() == 1 && warnings[0].contains("\"level\":\"ERROR\""), "{log}");
 }

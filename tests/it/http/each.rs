@@ -90,17 +90,17 @@ async fn an_invalid_for_each_list_is_a_caller_error() {
 
 #[tokio::test]
 async fn for_each_limits_concurrent_requests() {
-    let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (now, peak) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let largest = Arc::clone(&most);
+    let largest = Arc::clone(&peak);
     tokio::spawn(async move {
         use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
         loop {
             let (mut stream, _) = listener.accept().await.unwrap();
-            let (now, most) = (Arc::clone(&now), Arc::clone(&largest));
+            let (now, peak) = (Arc::clone(&now), Arc::clone(&largest));
             tokio::spawn(async move {
-                most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                peak.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                 _ = stream.read(&mut [0; 1024]).await;
                 tokio::time::sleep(Duration::from_millis(10)).await;
                 now.fetch_sub(1, Ordering::SeqCst);
@@ -123,8 +123,8 @@ async fn for_each_limits_concurrent_requests() {
     );
     assert_eq!(long.status, 200, "{}", long.json());
     assert_eq!(long.json()["output"]["parameters"].as_array().unwrap().len(), 200);
-    let most = most.load(Ordering::SeqCst);
-    assert!((2..=8).contains(&most), "{most}");
+    let peak = peak.load(Ordering::SeqCst);
+    assert!((2..=8).contains(&peak), "{peak}");
 }
 
 #[test]

@@ -46,12 +46,12 @@ fn patient(url: &str, more: &Value) -> String {
 }
 
 /// A gateway whose route `h` requests `target` from `nginx`.
-async fn behind(nginx: &Nginx, target: &str, more: Value) -> TestApp {
+async fn gateway_behind(nginx: &Nginx, target: &str, more: Value) -> TestApp {
     TestApp::start(&patient(&format!("http://{}{target}", nginx.address), &more)).await
 }
 
 async fn ask_nginx(nginx: &Nginx, target: &str) -> Reply {
-    behind(nginx, target, json!({})).await.ask_afresh("h", json!({})).await
+    gateway_behind(nginx, target, json!({})).await.ask_afresh("h", json!({})).await
 }
 
 /// nginx with all these answers, and with compression wherever possible.
@@ -108,10 +108,10 @@ async fn each_nginx_answer_is_a_whole_list_or_unknown() {
     ] {
         refused(&ask_nginx(&nginx, target).await, 502, code, says);
     }
-    let app = behind(&nginx, "/list.json", json!({"method": "POST"})).await;
+    let app = gateway_behind(&nginx, "/list.json", json!({"method": "POST"})).await;
     refused(&app.ask_afresh("h", json!({})).await, 502, invalid, "405 Method Not Allowed: <html>");
     // nginx ends each connection after two requests.
-    let app = behind(&nginx, "/list.json", json!({})).await;
+    let app = gateway_behind(&nginx, "/list.json", json!({})).await;
     for _ in 0..7 {
         assert_eq!(app.ask_afresh("h", json!({})).await.sets(), SETS);
     }
@@ -123,7 +123,7 @@ async fn each_nginx_answer_is_a_whole_list_or_unknown() {
 async fn a_folder_listing_is_an_answer() {
     let nginx = nginx("").await;
     let folders = json!({"parameters": "body.filter(f, f.type == 'directory').map(f, {'name': f.name})"});
-    let app = behind(&nginx, "/tree/", folders).await;
+    let app = gateway_behind(&nginx, "/tree/", folders).await;
     let sets = app.ask_afresh("h", json!({})).await.sets();
     assert_eq!(sets, r#"[{"name":"eu-1"},{"name":"us-1"}]"#);
     fs::remove_dir_all(nginx.folder().join("www/tree")).unwrap();
@@ -142,7 +142,7 @@ async fn an_unchanged_file_costs_a_304() {
             file.set_modified(std::time::SystemTime::now() - Duration::from_secs(age)).unwrap();
         };
         write(SETS, 60);
-        let app = behind(&nginx, "/list.json", json!({})).await;
+        let app = gateway_behind(&nginx, "/list.json", json!({})).await;
         for _ in 0..3 {
             assert_eq!(app.ask_afresh("h", json!({})).await.sets(), SETS);
         }
@@ -162,7 +162,8 @@ async fn a_slow_answer_is_whole_or_unknown() {
     for (rate, timeout) in [("2000", "60s"), ("10", "1s")] {
         let nginx = nginx(&format!("location = /slow.json {{ limit_rate {rate}; }}")).await;
         fs::write(nginx.folder().join("www/slow.json"), &list).unwrap();
-        let reply = behind(&nginx, "/slow.json", json!({"timeout": timeout})).await.ask_afresh("h", json!({})).await;
+        let reply =
+            gateway_behind(&nginx, "/slow.json", json!({"timeout": timeout})).await.ask_afresh("h", json!({})).await;
         if timeout == "60s" {
             assert_eq!(reply.sets(), list);
         } else {

@@ -17,7 +17,7 @@ fn basic(name: &str, password: &str) -> String {
     format!("Basic {}", STANDARD.encode(format!("{name}:{password}")))
 }
 
-/// The credential for `host`, with the files of `folder`.
+/// Registries that take their credentials from the files in `folder`, with plain HTTP to `host`.
 fn with_config(folder: &Path, host: &impl ToString) -> Registries {
     build(folder, &json!({host.to_string(): {"plainHttp": true, "dockerConfig": "docker.json"}})).0
 }
@@ -183,7 +183,7 @@ async fn a_token_server_gets_the_renewed_credential_after_a_refusal() {
     }
 }
 
-/// A helper runs in a process of its own and is found by `PATH`, so this asks through the whole program.
+/// A helper runs as a separate process and is found by `PATH`, so this test runs the whole program.
 #[tokio::test]
 async fn a_helper_runs_only_if_allowed() {
     let registry = with_password().await;
@@ -216,25 +216,26 @@ async fn a_helper_runs_only_if_allowed() {
         let mut command = tokio::process::Command::from(binary::command());
         command.args(["call", "-c", "gateway.yaml", "d"]).current_dir(folder.path()).env("PATH", &path);
         let output = command.output().await.unwrap();
-        let told = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        assert!(!told.contains("hunter2"), "{told}");
+        let combined_output =
+            format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(!combined_output.contains("hunter2"), "{combined_output}");
         match expected {
             Ok(()) => {
-                assert!(told.contains(manifest_digest().as_str()), "{told}");
+                assert!(combined_output.contains(manifest_digest().as_str()), "{combined_output}");
                 let seen = registry.requests().last().unwrap().header("authorization").map(str::to_owned);
                 assert_eq!(seen, Some(basic("helped", "s")));
                 assert_eq!(std::fs::read_to_string(folder.path().join("asked")).unwrap(), host);
                 std::fs::remove_file(folder.path().join("asked")).unwrap();
             }
             Err(says) => {
-                assert!(!output.status.success() && told.contains(says), "{told}");
-                assert_eq!(folder.path().join("asked").exists(), allowed != "[]", "{told}");
+                assert!(!output.status.success() && combined_output.contains(says), "{combined_output}");
+                assert_eq!(folder.path().join("asked").exists(), allowed != "[]", "{combined_output}");
             }
         }
     }
 }
 
-/// A helper is found by `PATH`, so this test runs itself in a process with another `PATH`.
+/// A helper is found by `PATH`, so this test runs itself again as a process with another `PATH`.
 #[tokio::test]
 async fn a_helper_runs_again_when_its_credential_is_refused_or_expired() {
     const FOLDER: &str = "FOLDER_OF_A_HELPER";
@@ -249,8 +250,8 @@ async fn a_helper_runs_again_when_its_credential_is_refused_or_expired() {
         let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
         let output =
             command.args(["--exact", name]).env("PATH", path).env(FOLDER, folder.path()).output().await.unwrap();
-        let told = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success() && told.contains("1 passed"), "{told}");
+        let combined_output = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && combined_output.contains("1 passed"), "{combined_output}");
         return;
     };
     let wanted = Arc::new(std::sync::Mutex::new(String::new()));
@@ -290,7 +291,7 @@ async fn a_helper_runs_again_when_its_credential_is_refused_or_expired() {
         expect_digest(ask().await);
         assert_eq!(runs(), expected, "{seconds} s later");
     }
-    // The helper has none: one more request suffices.
+    // The helper has no new credential: one more request suffices.
     wants("newer");
     refused(ask().await, ErrorKind::Denied, "403");
     assert_eq!(runs(), 4);

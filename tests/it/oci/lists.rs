@@ -85,7 +85,7 @@ async fn all_pages_of_a_list_are_read() {
 #[tokio::test]
 async fn a_full_page_without_a_link_is_continued_by_name() {
     let all: Vec<String> = (0..600).map(|number| format!("t{number:03}")).collect();
-    // The number of names, whether the registry knows `n` and `last`, how many names are found, and with how many requests.
+    // The number of names, whether the registry supports `n` and `last`, the number of names found, and the number of requests.
     for (count, knows_n, knows_last, found, asked) in [
         (249, true, true, Some(249), 1),
         (250, true, true, Some(250), 2),
@@ -103,20 +103,20 @@ async fn a_full_page_without_a_link_is_continued_by_name() {
             let query = request.target.split_once('?').unwrap().1;
             let value = |name: &str| query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
             let is_after = |tag: &&String| !knows_last || value("last").is_none_or(|last| tag.as_str() > last);
-            let most = if knows_n { value("n").unwrap().parse().unwrap() } else { usize::MAX };
-            let page: Vec<&String> = tags.iter().filter(is_after).take(most).collect();
+            let page_size = if knows_n { value("n").unwrap().parse().unwrap() } else { usize::MAX };
+            let page: Vec<&String> = tags.iter().filter(is_after).take(page_size).collect();
             request.answer(200, JSON, json!({"name": "org/app", "tags": page}).to_string())
         })
         .await;
-        let told = format!("{count}, {knows_n}, {knows_last}");
+        let case = format!("{count}, {knows_n}, {knows_last}");
         match (super::lists::tags(&upstream).await, found) {
-            (Ok(names), Some(found)) => assert_eq!(names.unwrap(), all[..found], "{told}"),
+            (Ok(names), Some(found)) => assert_eq!(names.unwrap(), all[..found], "{case}"),
             (said, None) => {
                 refused(said, ErrorKind::InvalidOutput, "its page is full and has no `Link`");
             }
-            (said, found) => panic!("{told}: {said:?}, {found:?}"),
+            (said, found) => panic!("{case}: {said:?}, {found:?}"),
         }
-        assert_eq!(upstream.requests().len(), asked, "{told}");
+        assert_eq!(upstream.requests().len(), asked, "{case}");
     }
 }
 
@@ -136,7 +136,7 @@ async fn a_partial_list_is_an_error() {
         (&[("n=250", "", "{}")], "no list"),
         (&[("n=250", "", r#"{"tags":["a",null]}"#)], "no list"),
         (&[("n=250", "", "<html>")], "no list"),
-        // The fields of an object, as a list.
+        // An object instead of a list.
         (&[("n=250", "", "[null]")], "no list"),
         (&[("n=250", "", "[[]]")], "no list"),
         (&[("n=250", "", r#"{"tags":[],"errors":[{"code":"UNAVAILABLE"}]}"#)], "it names errors"),

@@ -38,7 +38,7 @@ async fn a_tag_that_a_mirror_lacks_is_read_from_the_origin() {
     let contents = registries.contents(&name, "org/app", &second, deadline()).await.unwrap();
     assert_eq!(contents.revision.as_deref(), Some("2".repeat(40).as_str()));
     assert_eq!(missing(ask("3").await), Missing::Tag);
-    // A mirror only holds what passed through it, so it is never asked for lists.
+    // A mirror holds only what passed through it, so lists never come from a mirror.
     let mut tags = registries.tags(&name, "org/app", deadline()).await.unwrap().unwrap();
     tags.sort();
     assert_eq!(tags, ["1", "2"]);
@@ -67,7 +67,7 @@ async fn a_failing_mirror_is_skipped() {
         let found = expect_digest(look_up(&registries, "docker.io/nginx:1").await);
         assert_eq!((found, asked(&mirror)[0].as_str()), (manifest_digest(), "HEAD /v2/library/nginx/manifests/1"));
     }
-    // A mirror that hangs does not use up the time either.
+    // A hanging mirror leaves enough time for the origin.
     let mirror = Upstream::start(|_| vec![crate::support::upstream::Step::Hang]).await;
     let registries = registries(&json!({
         mirror.address.to_string(): {"plainHttp": true, "mirrorOf": origin.address.to_string()},

@@ -92,7 +92,7 @@ async fn a_low_rate_limit_extends_tag_caching_and_skips_contents() {
         } else {
             contents.unwrap();
         }
-        // Not forever, and not for callers who want to know it now.
+        // Not forever, and not for callers who want a current answer.
         for max_age in [0, 59] {
             let before = registry.requests().len();
             clock.advance(Duration::from_secs(if max_age == 0 { 0 } else { 240 }));
@@ -102,7 +102,7 @@ async fn a_low_rate_limit_extends_tag_caching_and_skips_contents() {
     }
 }
 
-/// Proof that a tag is missing takes a `GET`, which would use up what is left.
+/// Proof that a tag is missing takes a `GET`, which would use up the remaining rate limit.
 #[tokio::test]
 async fn a_low_rate_limit_prevents_proof_of_a_missing_tag() {
     let body = r#"{"errors":[{"code":"MANIFEST_UNKNOWN"}]}"#;
@@ -121,7 +121,7 @@ async fn a_low_rate_limit_prevents_proof_of_a_missing_tag() {
         } else {
             refused(found, ErrorKind::Throttled { retry_after: None }, "only its `HEAD`s are believed");
             assert_eq!(asked(&registry), ["HEAD /v2/org/app/manifests/1"]);
-            // When the registry may allow more again, its new limit is asked for.
+            // Once the registry's limit may have reset, a request reads the new limit.
             clock.advance(Duration::from_hours(6));
             refused(
                 look_up(&registries, &reference).await,

@@ -40,7 +40,7 @@ fn token_requests(upstream: &Upstream) -> Vec<Request> {
     upstream.requests().into_iter().filter(|request| request.target.starts_with("/token")).collect()
 }
 
-/// A token server that lets everybody pull, and the trust of a real registry in it.
+/// A token server that lets everybody pull, and a registry setup that trusts it.
 async fn token_server() -> (Upstream, Setup, Arc<Signer>) {
     let signer = Arc::new(Signer::new());
     let key = Arc::clone(&signer);
@@ -100,7 +100,7 @@ async fn each_repository_has_its_own_token() {
     assert_eq!((scopes.len(), once.len()), (2, 2), "{scopes:?}");
     let scope = "/auth?service=test+registry&scope=repository%3Aorg%2Fapp0%3Apull";
     assert!(scopes.iter().any(|target| target == scope), "{scopes:?}");
-    // It is renewed after four fifths of its life.
+    // A token is renewed after four fifths of its lifetime.
     advance_seconds(25).await;
     missing(look_up(&registries, &format!("{}/org/app0:x", registry.host)).await);
     assert_eq!(server.requests().len(), 3);
@@ -210,7 +210,7 @@ async fn an_identity_token_requests_tokens_by_form() {
 #[tokio::test]
 async fn the_challenge_determines_the_token_request() {
     for (challenge, query) in [
-        // GitLab names a service that is no host, and may want more than pulls.
+        // GitLab names a service that is no host, and may demand more than pull rights.
         (
             "Bearer realm=\"http://HOST/token\",service=\"container:registry\",scope=\"repository:org/app:pull,push\"",
             "?service=container%3Aregistry&scope=repository%3Aorg%2Fapp%3Apull%2Cpush",
@@ -271,7 +271,7 @@ async fn a_moved_token_server_is_found_again() {
     let registries = registries(&plain(&registry.address));
     let reference = format!("{}/org/app:1", registry.address);
     expect_digest(look_up(&registries, &reference).await);
-    // With a valid token, the registry itself names the new server.
+    // With a valid token, the registry's challenge names the new server.
     *path.lock().unwrap() = "new";
     expect_digest(look_up(&registries, &reference).await);
     // Without a token, the next lookup learns it.

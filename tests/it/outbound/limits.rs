@@ -15,14 +15,14 @@ use super::*;
 async fn counting(pause: Duration) -> (Url, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = Url::parse(&format!("http://{}/", listener.local_addr().unwrap())).unwrap();
-    let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-    let largest = Arc::clone(&most);
+    let (now, peak) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let largest = Arc::clone(&peak);
     tokio::spawn(async move {
         loop {
             let (mut stream, _) = listener.accept().await.unwrap();
-            let (now, most) = (Arc::clone(&now), Arc::clone(&most));
+            let (now, peak) = (Arc::clone(&now), Arc::clone(&peak));
             tokio::spawn(async move {
-                most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                peak.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                 assert!(stream.read(&mut [0; 1024]).await.unwrap() > 0);
                 sleep(pause).await;
                 now.fetch_sub(1, Ordering::SeqCst);
@@ -39,12 +39,12 @@ fn call(url: &Url, seconds: f64) -> Call {
 
 #[tokio::test]
 async fn concurrent_requests_are_limited() {
-    let (url, most) = counting(Duration::from_millis(30)).await;
+    let (url, peak) = counting(Duration::from_millis(30)).await;
     let (client, _) = new_client(ClientOptions { concurrency: 3, ..ClientOptions::default() });
     for reply in join_all((0..24).map(|_| client.fetch(call(&url, 10.0)))).await {
         assert_eq!(reply.unwrap().status.as_u16(), 200);
     }
-    assert_eq!(most.load(Ordering::SeqCst), 3);
+    assert_eq!(peak.load(Ordering::SeqCst), 3);
 }
 
 #[tokio::test]

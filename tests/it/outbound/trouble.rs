@@ -16,9 +16,9 @@ fn once(upstream: &Upstream) -> Call {
 /// An upstream that fails until the flag is set.
 async fn sick() -> (Upstream, Arc<AtomicBool>) {
     let is_well = Arc::new(AtomicBool::new(false));
-    let told = Arc::clone(&is_well);
+    let works = Arc::clone(&is_well);
     let slow = || vec![Step::Drip(json_response("[]"), Duration::from_millis(2))];
-    let play = move |_: &Request| if told.load(Ordering::SeqCst) { slow() } else { response_with(500, "") };
+    let play = move |_: &Request| if works.load(Ordering::SeqCst) { slow() } else { response_with(500, "") };
     (Upstream::start(play).await, is_well)
 }
 

@@ -58,8 +58,8 @@ fn reading_a_pipe_never_blocks() {
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    let told = String::from_utf8(check.wait_with_output().unwrap().stderr).unwrap();
-    assert!(told.contains("it is no regular file"), "{told}");
+    let stderr = String::from_utf8(check.wait_with_output().unwrap().stderr).unwrap();
+    assert!(stderr.contains("it is no regular file"), "{stderr}");
 }
 
 #[test]

@@ -34,7 +34,7 @@ struct Slow {
 impl Slow {
     async fn start(latency: Duration) -> Self {
         let hangs = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&hangs);
+        let is_hanging = Arc::clone(&hangs);
         let upstream = Upstream::start_apart(move |request| {
             let answer = reviewed(&if is_of(request, USER) {
                 authenticated(USER, &[AUDIENCE])
@@ -42,7 +42,7 @@ impl Slow {
                 json!({"error": "invalid bearer token"})
             });
             let (first, rest) = answer.split_at(1);
-            if told.load(Ordering::SeqCst) {
+            if is_hanging.load(Ordering::SeqCst) {
                 return vec![Step::Hang];
             }
             vec![Step::Drip(first.to_vec(), latency), Step::Send(rest.to_vec())]

@@ -202,8 +202,9 @@ async fn runs_wait_for_a_free_slot() {
     for reply in late {
         assert_eq!((reply.status, reply.code().as_str()), (504, "backend_timeout"), "{}", reply.text());
     }
-    let told = |reply: &&Reply| reply.status == 504 && reply.message().contains("1 run of it (`concurrency`)");
-    assert!(replies.iter().any(|reply| told(&reply)));
+    let is_queue_timeout =
+        |reply: &&Reply| reply.status == 504 && reply.message().contains("1 run of it (`concurrency`)");
+    assert!(replies.iter().any(|reply| is_queue_timeout(&reply)));
 }
 
 #[tokio::test]
@@ -327,9 +328,9 @@ async fn scripts_inherit_no_open_files_of_the_gateway() {
     let mut command = std::process::Command::new("bash");
     command.args(["-c", call, env!("CARGO_BIN_EXE_appset-gateway")]).current_dir(folder.path());
     let output = command.output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!output.status.success() && told.contains("9: Bad file descriptor"), "{told}");
-    assert!(!told.contains("hunter22") && !told.contains("9 -> "), "{told}");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && stderr.contains("9: Bad file descriptor"), "{stderr}");
+    assert!(!stderr.contains("hunter22") && !stderr.contains("9 -> "), "{stderr}");
 }
 
 #[tokio::test]

@@ -73,10 +73,10 @@ async fn configuration_mistakes_are_reported_without_the_secret() {
         assert!(text.contains(CANARY));
         std::fs::write(&file, &text).unwrap();
         for output in ["text", "json"] {
-            let told = command().args(["check", "-o", output, "-c"]).arg(&file).output().unwrap();
-            assert_eq!(told.status.code(), Some(78), "{text}");
-            seen += &String::from_utf8_lossy(&told.stdout);
-            seen += &String::from_utf8_lossy(&told.stderr);
+            let reported = command().args(["check", "-o", output, "-c"]).arg(&file).output().unwrap();
+            assert_eq!(reported.status.code(), Some(78), "{text}");
+            seen += &String::from_utf8_lossy(&reported.stdout);
+            seen += &String::from_utf8_lossy(&reported.stderr);
         }
         gateway.signal(Signal::SIGHUP);
         let metric = "appset_gateway_config_reloads_total{outcome=\"failed\"} ";
@@ -84,12 +84,12 @@ async fn configuration_mistakes_are_reported_without_the_secret() {
             let metrics = exchange_admin(gateway.admin, b"GET /metrics HTTP/1.1\r\nHost: g\r\n\r\n").await.text();
             metrics.lines().find_map(|line| line.strip_prefix(metric)?.parse().ok()).unwrap_or(0)
         };
-        let told = async {
+        let reported = async {
             while failed().await <= index {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(20), told).await.expect("it is looked at");
+        tokio::time::timeout(Duration::from_secs(20), reported).await.expect("it is looked at");
         let request = operator_request("GET", "/admin/config", "");
         let shown = exchange_admin(gateway.admin, request.as_bytes()).await;
         let problems: Value = shown.json()["lastReload"]["problems"].take();

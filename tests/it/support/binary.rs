@@ -38,10 +38,10 @@ impl Gateway {
         Self::start(command().arg("serve").arg("-c").arg(config))
     }
 
-    /// Serves `config` with files of at most `most` bytes. Writing more fails, as on a full disk.
-    pub fn serve_limited(config: &Path, most: usize) -> Self {
+    /// Serves `config` with files of at most `max_bytes` bytes. Writing more fails, as on a full disk.
+    pub fn serve_limited(config: &Path, max_bytes: usize) -> Self {
         // An ignored signal stays ignored in the program. A block is 512 bytes.
-        let script = format!("trap '' XFSZ; ulimit -S -f {}; exec \"$0\" serve -c \"$1\"", most / 512);
+        let script = format!("trap '' XFSZ; ulimit -S -f {}; exec \"$0\" serve -c \"$1\"", max_bytes / 512);
         Self::start(Command::new("sh").arg("-c").arg(script).arg(env!("CARGO_BIN_EXE_appset-gateway")).arg(config))
     }
 
@@ -51,9 +51,9 @@ impl Gateway {
     }
 
     /// Sets the limit of [`Self::serve_limited`] to so many bytes.
-    pub fn limit(&self, most: &str) {
+    pub fn limit(&self, max_bytes: &str) {
         let pid = self.child.id().to_string();
-        let status = Command::new("prlimit").args(["--pid", &pid, &format!("--fsize={most}:")]).status();
+        let status = Command::new("prlimit").args(["--pid", &pid, &format!("--fsize={max_bytes}:")]).status();
         assert!(status.expect("this test needs the program `prlimit`").success());
     }
 
@@ -91,9 +91,9 @@ impl Gateway {
         kill(Pid::from_raw(i32::try_from(self.child.id()).unwrap()), signal).unwrap();
     }
 
-    /// Waits at most `most` for its end. Returns the exit status and the rest of the log.
-    pub fn wait(&mut self, most: Duration) -> (ExitStatus, String) {
-        let until = Instant::now() + most;
+    /// Waits at most `timeout` for its end. Returns the exit status and the rest of the log.
+    pub fn wait(&mut self, timeout: Duration) -> (ExitStatus, String) {
+        let until = Instant::now() + timeout;
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;

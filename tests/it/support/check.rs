@@ -18,13 +18,13 @@ pub fn of_route(route: &Value, more: &str) -> Vec<(String, String, String)> {
     let found: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
     let has_errors = found.iter().any(|finding| finding["severity"] == "error");
     assert_eq!(output.status.code(), Some(if has_errors { 78 } else { 0 }));
-    let told = found.iter().map(|finding| {
+    let rows = found.iter().map(|finding| {
         assert!(finding["line"].is_u64(), "{finding}");
         let text = |name: &str| finding[name].as_str().unwrap().to_owned();
         let path = text("path").replace("routes[0].backend.digests", "");
         (text("severity"), path.trim_start_matches('.').to_owned(), text("message"))
     });
-    told.collect()
+    rows.collect()
 }
 
 /// The errors among the findings, each with its path.

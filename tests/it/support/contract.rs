@@ -1,4 +1,4 @@
-//! The contract as a judge: whether `openapi.yaml` describes a reply.
+//! Checks replies against the contract in `openapi.yaml`.
 
 use std::sync::LazyLock;
 
@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 use super::Reply;
 
-/// Headers of HTTP itself, which a contract does not name.
+/// Headers of HTTP itself, which the contract does not list.
 const TRANSPORT: [&str; 3] = ["content-type", "connection", "date"];
 
-/// The listener that was asked.
+/// The listener that got the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Listener {
     /// The main listener, which Argo CD calls.
@@ -47,7 +47,7 @@ pub fn conforms(listener: Listener, request: &[u8], reply: &Reply) {
 pub fn check(method: &str, template: &str, reply: &Reply) -> Result<(), String> {
     let path = CONTRACT.paths.iter().find(|path| path.template == template).ok_or("the path is not documented")?;
     let is_documented = path.responses.iter().any(|(documented, _)| documented == method);
-    // A method that is not documented gets the 405 of the documented ones.
+    // An undocumented method gets the documented 405 of the other methods.
     let fits = |(documented, response): &&(String, Response)| {
         let is_refusal = response.status == 405;
         response.status == reply.status && if is_documented { documented == method && !is_refusal } else { is_refusal }
@@ -85,7 +85,7 @@ pub fn resolve(value: &'static Value) -> &'static Value {
     }
 }
 
-/// A validator for a schema of the document, with everything that it refers to.
+/// A validator for a schema of the document, with all schemas that it refers to.
 pub fn validator(schema: &Value) -> Validator {
     let whole = json!({"components": {"schemas": DOCUMENT["components"]["schemas"]}, "allOf": [schema]});
     jsonschema::draft202012::new(&whole).unwrap_or_else(|error| panic!("{error}: {schema}"))
@@ -99,14 +99,14 @@ struct Contract {
 struct Path {
     listener: Listener,
     template: String,
-    /// Each with its method.
+    /// Responses, each with its method.
     responses: Vec<(String, Response)>,
 }
 
 struct Response {
     status: u16,
     headers: Vec<Header>,
-    /// By media type. Without a validator, any body will do.
+    /// By media type. Without a validator, any body is valid.
     content: Vec<(String, Option<Validator>)>,
 }
 

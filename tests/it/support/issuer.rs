@@ -95,14 +95,14 @@ impl Issuer {
     /// An issuer whose answer for keys is `answer`, a whole response.
     pub async fn start(answer: Vec<u8>) -> Self {
         let answer = Arc::new(Mutex::new(answer));
-        let told = Arc::clone(&answer);
+        let current_answer = Arc::clone(&answer);
         let upstream = Upstream::start_apart(move |request| {
             let own = format!("http://{}", request.header("host").unwrap());
             let bytes = match &*request.target {
                 "/.well-known/openid-configuration" => {
                     json_response(json!({"issuer": own, "jwks_uri": format!("{own}/keys")}).to_string())
                 }
-                _ => told.lock().unwrap().clone(),
+                _ => current_answer.lock().unwrap().clone(),
             };
             vec![Step::Send(bytes)]
         })

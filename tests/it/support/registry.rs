@@ -114,8 +114,8 @@ impl Registry {
     pub async fn is_full(&self, is_full: bool) {
         let id = self.child.as_ref().and_then(Child::id).expect("a running registry").to_string();
         // Only the soft limit, which may be raised again.
-        let most = if is_full { "--fsize=0:" } else { "--fsize=unlimited:" };
-        let output = start("prlimit", ["--pid", &*id, most]).output().await;
+        let option = if is_full { "--fsize=0:" } else { "--fsize=unlimited:" };
+        let output = start("prlimit", ["--pid", &*id, option]).output().await;
         succeeded(output.unwrap_or_else(|error| missing("prlimit", &error)));
     }
 

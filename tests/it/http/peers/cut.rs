@@ -30,7 +30,7 @@ const NGINX_SETTINGS: [&str; 4] = [
 async fn passed_on(upstream: &Upstream) -> (Nginx, TestApp) {
     let location = |(n, way)| format!("location = /{n} {{ proxy_pass http://{}; {way} }}\n", upstream.address);
     let nginx = nginx(&NGINX_SETTINGS.iter().enumerate().map(location).collect::<String>()).await;
-    let app = behind(&nginx, "/{{ params.way }}", json!({})).await;
+    let app = gateway_behind(&nginx, "/{{ params.way }}", json!({})).await;
     (nginx, app)
 }
 
@@ -59,8 +59,11 @@ async fn an_answer_that_breaks_off_is_unknown() {
                 for (n, way) in NGINX_SETTINGS.iter().enumerate() {
                     let reply = app.ask_afresh("h", json!({"way": n})).await;
                     let message = refused(&reply, 502, &reply.code(), "GET http://127.0.0.1:");
-                    let told = ["the answer broke off", "502 Bad Gateway", "not one JSON document: EOF"];
-                    assert!(told.iter().any(|told| message.contains(told)), "{count}, {how}, {way}: {message}");
+                    let expected = ["the answer broke off", "502 Bad Gateway", "not one JSON document: EOF"];
+                    assert!(
+                        expected.iter().any(|expected| message.contains(expected)),
+                        "{count}, {how}, {way}: {message}"
+                    );
                 }
             }
         }
@@ -80,6 +83,6 @@ async fn a_page_that_breaks_off_makes_the_whole_list_unknown() {
     })
     .await;
     let nginx = nginx(&format!("location / {{ proxy_pass http://{}; }}", upstream.address)).await;
-    let app = behind(&nginx, "/x", json!({"paging": {"link": true}})).await;
+    let app = gateway_behind(&nginx, "/x", json!({"paging": {"link": true}})).await;
     refused(&app.ask_afresh("h", json!({})).await, 502, "backend_failed", "page 2: ");
 }

@@ -54,7 +54,7 @@ async fn a_mismatch_of_http_and_https_is_unknown() {
     let ours = Ca::new("ours");
     // http:// to the port of https, and the reverse.
     let nginx = Nginx::start_tls(site(), &ours, "").await;
-    let app = behind(&nginx, "/list.json", json!({})).await;
+    let app = gateway_behind(&nginx, "/list.json", json!({})).await;
     let message = refused(&app.ask_afresh("h", json!({})).await, 502, "backend_output_invalid", "400 Bad Request");
     assert!(message.contains("The plain HTTP request was sent to HTTPS port"), "{message}");
     let nginx = Nginx::start(site(), "root www;").await;
