@@ -149,7 +149,7 @@ async fn a_huge_token_is_refused_unread() {
     let huge = of_length(6200);
     assert!(huge.len() > 8 * 1024 && huge.len() < 9 * 1024);
     assert_stranger(&ask(&app, "r", &huge).await);
-    // Not even if another token would be refused with a reason.
+    // A huge token causes no request for keys.
     assert_eq!(issuer.asked(), 1);
     let deep = (0..2000).fold(json!(1), |inner, _| json!([inner]));
     let deep: Value = json!({"deep": deep});

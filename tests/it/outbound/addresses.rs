@@ -12,20 +12,21 @@ use super::*;
 
 /// A name with another address at each lookup.
 #[derive(Debug)]
-struct Turning(Mutex<Vec<Vec<IpAddr>>>);
+struct RebindingName(Mutex<Vec<Vec<IpAddr>>>);
 
 #[async_trait]
-impl Names for Turning {
+impl Names for RebindingName {
     async fn lookup(&self, host: &str) -> std::io::Result<Vec<IpAddr>> {
         assert_eq!(host, "inventory.example.com");
         Ok(self.0.lock().unwrap().remove(0))
     }
 }
 
-fn turning(turns: &[&[Ipv4Addr]], allowed: &[&str]) -> Arc<HttpClient> {
+fn client_with_rebinding_name(turns: &[&[Ipv4Addr]], allowed: &[&str]) -> Arc<HttpClient> {
     let turns = turns.iter().map(|turn| turn.iter().copied().map(IpAddr::from).collect()).collect();
     let allowed: Vec<_> = allowed.iter().map(|net| net.parse().unwrap()).collect();
-    let outbound = Outbound::new(TestClock::standing()).reaching(Arc::new(Turning(Mutex::new(turns))), &allowed, None);
+    let outbound =
+        Outbound::new(TestClock::standing()).reaching(Arc::new(RebindingName(Mutex::new(turns))), &allowed, None);
     outbound.client(ClientOptions::default()).unwrap()
 }
 
@@ -42,7 +43,7 @@ async fn a_name_rebound_to_an_internal_address_is_refused() {
     // The other upstream listens at the same port.
     let victim = tokio::net::TcpListener::bind((inner, upstream.address.port())).await.unwrap();
     let turns: &[&[Ipv4Addr]] = &[&[good], &[inner], &[inner, good]];
-    let client = turning(turns, &["127.0.0.1/32"]);
+    let client = client_with_rebinding_name(turns, &["127.0.0.1/32"]);
     assert_eq!(client.fetch(by_name(&upstream)).await.unwrap().status.as_u16(), 200);
     let message = fails(
         client.fetch(by_name(&upstream)).await,
@@ -68,7 +69,7 @@ async fn metadata_and_private_addresses_are_refused_and_say_how_to_allow_them() 
         (Ipv4Addr::new(10, 0, 0, 1), "a private address"),
         (Ipv4Addr::UNSPECIFIED, "a reserved address"),
     ] {
-        let client = turning(&[&[address]], &[]);
+        let client = client_with_rebinding_name(&[&[address]], &[]);
         fails(client.fetch(by_name(&upstream)).await, ErrorKind::Denied, &format!("is at {address}, {what}, "));
     }
     assert_eq!(request_count(&upstream), 0);
@@ -79,7 +80,7 @@ async fn a_refused_address_does_not_open_the_breaker() {
     let upstream = Upstream::start(|_| ok_response()).await;
     let (inner, good) = ([Ipv4Addr::new(10, 0, 0, 1)], [Ipv4Addr::LOCALHOST]);
     let turns: Vec<&[Ipv4Addr]> = [&inner[..]; 6].into_iter().chain([&good[..]]).collect();
-    let client = turning(&turns, &["127.0.0.0/8"]);
+    let client = client_with_rebinding_name(&turns, &["127.0.0.0/8"]);
     for _ in 0..6 {
         fails(client.fetch(by_name(&upstream)).await, ErrorKind::Denied, "10.0.0.1");
     }

@@ -65,7 +65,7 @@ async fn each_attempt_is_counted_by_its_outcome() {
 }
 
 #[tokio::test]
-async fn refused_connections_untrusted_certificates_and_full_queues_are_counted() {
+async fn refused_connections_untrusted_certificates_and_missed_slots_are_counted() {
     let (client, metrics) = counted(ClientOptions::default());
     let mut refusing = Upstream::start_apart(|_| ok_response()).await;
     refusing.refuse().await;

@@ -9,45 +9,45 @@ use super::*;
 const UNAVAILABLE: ErrorKind = ErrorKind::Unavailable;
 
 /// A call without retries.
-fn once(upstream: &Upstream) -> Call {
+fn call_without_retry(upstream: &Upstream) -> Call {
     Call { may_repeat: false, ..get(upstream, "/", 10.0) }
 }
 
 /// An upstream that fails until the flag is set.
-async fn sick() -> (Upstream, Arc<AtomicBool>) {
-    let is_well = Arc::new(AtomicBool::new(false));
-    let works = Arc::clone(&is_well);
+async fn failing_upstream() -> (Upstream, Arc<AtomicBool>) {
+    let works_again = Arc::new(AtomicBool::new(false));
+    let works = Arc::clone(&works_again);
     let slow = || vec![Step::Drip(json_response("[]"), Duration::from_millis(2))];
     let play = move |_: &Request| if works.load(Ordering::SeqCst) { slow() } else { response_with(500, "") };
-    (Upstream::start(play).await, is_well)
+    (Upstream::start(play).await, works_again)
 }
 
 #[tokio::test]
 async fn five_failures_in_a_row_open_the_breaker_and_one_call_probes() {
     let (client, clock) = new_client(ClientOptions { concurrency: 50, ..ClientOptions::default() });
-    let (upstream, is_well) = sick().await;
+    let (upstream, works_again) = failing_upstream().await;
     for _ in 0..5 {
-        assert_eq!(client.fetch(once(&upstream)).await.unwrap().status.as_u16(), 500);
+        assert_eq!(client.fetch(call_without_retry(&upstream)).await.unwrap().status.as_u16(), 500);
     }
-    let resting = async |seconds: u64| {
-        // The breaker opens on the second, so no request is sent until then.
+    let assert_open_for = async |seconds: u64| {
+        // The pause ends exactly after `seconds`: 1 ms earlier no request is sent.
         clock.advance(Duration::from_millis(seconds * 1000 - 1));
         let message = fails(client.fetch(get(&upstream, "/", 10.0)).await, UNAVAILABLE, "not asked: it failed since 2");
         clock.put_back(Duration::from_millis(seconds * 1000 - 1));
         let ends = "(last: it answered 500 Internal Server Error)";
         assert!(message.ends_with(ends) && !message.contains("why"), "{message}");
     };
-    resting(1).await;
+    assert_open_for(1).await;
     assert_eq!(request_count(&upstream), 5);
     // The breaker's wait doubles each time, and each probe sends one request.
     for (probes, seconds) in [(6, 2), (7, 4), (8, 8), (9, 16), (10, 30), (11, 30)] {
         clock.advance(Duration::from_secs(seconds.max(2) / if seconds == 30 { 1 } else { 2 }));
         assert_eq!(client.fetch(get(&upstream, "/", 10.0)).await.unwrap().attempts, 1);
         assert_eq!(request_count(&upstream), probes);
-        resting(seconds).await;
+        assert_open_for(seconds).await;
     }
     // A cancelled probe proves nothing, and another call may probe.
-    is_well.store(true, Ordering::SeqCst);
+    works_again.store(true, Ordering::SeqCst);
     clock.advance(Duration::from_secs(30));
     cancel_after_arrival(&client, &upstream).await;
     let replies = join_all((0..30).map(|_| client.fetch(get(&upstream, "/", 10.0)))).await;
@@ -75,14 +75,14 @@ async fn timeouts_and_refused_connections_open_the_breaker_and_bad_answers_do_no
     let mut refusing = Upstream::start_apart(|_| ok_response()).await;
     refusing.refuse().await;
     for _ in 0..5 {
-        fails(client.fetch(once(&refusing)).await, UNAVAILABLE, "cannot connect");
+        fails(client.fetch(call_without_retry(&refusing)).await, UNAVAILABLE, "cannot connect");
     }
-    fails(client.fetch(once(&refusing)).await, UNAVAILABLE, "(last: cannot connect: ");
+    fails(client.fetch(call_without_retry(&refusing)).await, UNAVAILABLE, "(last: cannot connect: ");
 
     for steps in [response_with(404, ""), response_with(401, ""), response_with(200, ""), vec![Step::Reset], vec![]] {
         let upstream = Upstream::start(move |_| steps.clone()).await;
         for _ in 0..8 {
-            _ = client.fetch(once(&upstream)).await;
+            _ = client.fetch(call_without_retry(&upstream)).await;
         }
         assert_eq!(request_count(&upstream), 8);
     }
