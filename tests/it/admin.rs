@@ -1,4 +1,4 @@
-//! What operators see and do: the remembered answers, invalidation, and what is held.
+//! The admin interface: cached answers, invalidation and held answers.
 
 mod asked;
 
@@ -13,7 +13,7 @@ use crate::support::{
     wire::{argo_request, exchange, exchange_admin, operator_request},
 };
 
-/// Prints the file `answer`, notes its runs, and waits while there is a file `gate`.
+/// Records its run, prints the file `answer`, and waits while the file `gate` exists.
 const SCRIPT: &str = "echo run >> runs; cat answer || exit 1; while test -e gate; do sleep 0.01; done";
 
 /// A gateway with the routes `s` (a script), `follows` (the same, with a lineage) and `fixed`.
@@ -77,7 +77,7 @@ async fn cached_answers_are_listed() {
     let limited = app.operate("/admin/answers?limit=1", None).await.json();
     assert_eq!((limited["answers"].as_array().unwrap().len(), &limited["total"]), (1, &json!(3)));
 
-    // A question that has no answer, one that is held, and evidence.
+    // A question without an answer, a held answer, and evidence.
     print(app.folder.path(), &[]);
     app.ask("s", json!({"x": 2})).await;
     app.clock.advance(Duration::from_mins(10));
@@ -119,7 +119,7 @@ async fn an_invalidated_answer_is_fetched_again_and_stays_the_last_good_answer()
     print(folder, &["a", "b", "c"]);
     assert_eq!(app.ask("s", json!({"x": 1})).await.sets(), r#"[{"name":"a"},{"name":"b"},{"name":"c"}]"#);
 
-    // What a loss is measured against is still there, and so is what stands in for a source that fails.
+    // The guard still compares with the last good answer, and a failing source is still covered by it.
     print(folder, &[]);
     let held = app.ask("s", json!({"x": 2})).await;
     assert!(held.header("cache-status").unwrap().ends_with("detail=held"));
@@ -141,7 +141,7 @@ async fn an_invalidated_answer_is_fetched_again_and_stays_the_last_good_answer()
     }
 }
 
-/// A run that began before an invalidation brought what was true before it.
+/// A run that began before an invalidation may return outdated data.
 #[tokio::test]
 async fn an_invalidation_during_a_run_is_not_undone_by_it() {
     let app = std::sync::Arc::new(gateway().await);
@@ -155,10 +155,10 @@ async fn an_invalidation_during_a_run_is_not_undone_by_it() {
     while runs(folder) < 1 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    // The run has printed what it knows by now; whoever comes after the invalidation gets a run of their own.
+    // The run has printed its answer by now. Callers after the invalidation get a new run.
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert_eq!(invalidate(&app, json!({"route": "s"})).await.json(), json!({"answers": 0, "runs": 1}));
-    // The same sets in another order: whichever run ends first, none of them is gone.
+    // The same sets in another order: no set is lost, whichever run ends first.
     print(folder, &["b", "a"]);
     let second = ask();
     while runs(folder) < 2 {
@@ -212,7 +212,7 @@ async fn an_operator_releases_or_rejects_a_held_answer() {
     assert_eq!((&released["isHeld"], held(&app).await.len()), (&json!(false), 0), "{released}");
     assert_eq!(app.ask("s", json!({})).await.sets(), r#"[{"name":"a"}]"#);
 
-    // A release goes for what was held, not for whatever the source says next.
+    // A release covers the held answer, not the source's next answer.
     print(app.folder.path(), &[]);
     assert_eq!(later().await, r#"[{"name":"a"}]"#);
     std::fs::remove_file(app.folder.path().join("answer")).unwrap();
@@ -254,7 +254,7 @@ async fn each_token_is_accepted_only_by_its_own_listener() {
     assert!(reply.message().contains("has the role `admin` and may not call routes"), "{}", reply.message());
 }
 
-/// The configuration of a gateway of its own in `folder`, with a token for operators in a file.
+/// The configuration of a gateway process in `folder`, with an admin token in a file.
 fn configure(folder: &Path, cache: &str) -> std::path::PathBuf {
     std::fs::write(folder.join("admin-token"), ADMIN_TOKEN).unwrap();
     let hash = appset_gateway::auth::hash_token(TOKEN);
@@ -294,7 +294,7 @@ async fn a_held_answer_survives_a_restart_and_the_command_releases_it() {
         let output = output.unwrap();
         (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
     };
-    // The run after the start hangs still, so this is what was written before it.
+    // The run after the start still hangs, so this answer was stored before the restart.
     let (code, listed) = run(&["list"]);
     assert_eq!(code, Some(0), "{listed}");
     assert!(listed.contains("held: an empty list after one of 2; Argo CD would delete"), "{listed}");
@@ -342,7 +342,7 @@ async fn stored_answers_are_renewed_after_a_start_without_a_call() {
     assert!(log.contains("what was known before the start is asked again"), "{log}");
 }
 
-/// The end of what a program wrote to stderr, whichever way its run failed.
+/// A failed run keeps the end of the program's stderr, however the run failed.
 #[tokio::test]
 async fn a_failed_run_keeps_the_end_of_its_stderr() {
     for (line, says) in [

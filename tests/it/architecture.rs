@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::support::modules::{self, Modules};
 
-/// The most modules at the top of `src/`. A file and its folder are one module.
+/// The limit for modules at the top of `src/`. A file and its folder are one module.
 const MAX_TOP_MODULES: usize = 22;
 
 /// The rooms and their rows, from the table in ARCHITECTURE.md.
@@ -79,7 +79,7 @@ fn axum_and_status_codes_are_used_only_in_their_room() {
     }
 }
 
-/// Invariant I1, as far as text can show it: only one place makes a 2xx.
+/// Invariant I1, as far as the source text shows it: only one file makes a 2xx.
 #[test]
 fn only_one_file_makes_a_success() {
     let is_success = |(file, source): &(String, String)| file.starts_with("http") && source.contains("StatusCode::OK");

@@ -1,4 +1,4 @@
-//! The log as an audit: who asked what, from where, and what came of it; of calls that were refused, too.
+//! The log as an audit trail: caller, question, address and outcome of each call, also of refused calls.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::support::{
     wire::{argo_request, exchange, exchange_admin, operator_request},
 };
 
-/// What an issuer signs with.
+/// The secret with which the issuer signs.
 const SECRET: &str = "strong-password-of-32-bytes-or-more";
 
 fn config() -> Value {
@@ -40,7 +40,7 @@ fn config() -> Value {
     })
 }
 
-/// What was called, and the lines of the log about it.
+/// A gateway whose log is read after the calls.
 struct Audit {
     gateway: Gateway,
     count: usize,
@@ -54,7 +54,7 @@ impl Audit {
         Self { gateway: Gateway::serve(&file), count: 0 }
     }
 
-    /// A call, which is given an id; it ends with `status`.
+    /// Makes a call, expects `status`, and returns the request id.
     async fn call(&mut self, path: &str, token: &str, body: &Value, status: u16) -> String {
         self.count += 1;
         let id = format!("audit-{}", self.count);
@@ -71,7 +71,7 @@ impl Audit {
         reply.header("x-request-id").unwrap().to_owned()
     }
 
-    /// All lines.
+    /// Ends the gateway and returns all log lines.
     fn end(mut self) -> Vec<Value> {
         self.gateway.signal(Signal::SIGTERM);
         let (_, log) = self.gateway.wait(Duration::from_secs(20));
@@ -83,7 +83,7 @@ fn asks(name: &str) -> Value {
     json!({"applicationSetName": name, "input": {"parameters": {"branch": "main"}}})
 }
 
-/// The line about the request `id`.
+/// The log line of the request `id`.
 fn line_of<'a>(lines: &'a [Value], id: &str) -> &'a Value {
     lines
         .iter()
@@ -105,7 +105,7 @@ async fn each_decision_is_logged_with_caller_question_and_address() {
     let by_set = audit.call(OTHER, "some", &asks("team-1"), 403).await;
     let nameless = audit.call(OTHER, "some", &json!({}), 403).await;
     audit.call(BY_NAME, "hasty", &asks("fb-1"), 200).await;
-    // More at once than its rate lets through within the deadline.
+    // More concurrent calls than the rate limit lets through within the deadline.
     let request = argo_request(BY_NAME, "hasty", asks("fb-1").to_string().as_bytes());
     let replies = join_all((0..8).map(|_| exchange(audit.gateway.address, &request))).await;
     let refused = replies.iter().find(|reply| reply.status == 429).unwrap();
@@ -135,7 +135,7 @@ async fn each_decision_is_logged_with_caller_question_and_address() {
         assert!(line["key"].is_string(), "{line}");
         assert!(route != "r" || line["key"] == *key, "{line}");
     }
-    // Of the rest less is known.
+    // Less is known about the other requests.
     for (id, caller, route) in [
         (&expired, json!("old"), "r"),
         (&late, json!("jwt:late"), "r"),

@@ -1,5 +1,5 @@
-//! What CI built for a commit: the registry, the image's label and CI's word in one answer, from the call to Argo CD's
-//! eyes. The registry and the forge are fakes that count, but for the example of the plugin generator's proposal.
+//! Images that CI built for a commit: registry, image label and CI ruling in one answer, from the call to Argo CD's
+//! decoder. Registry and forge are fakes that count requests, except in the example of the plugin generator's proposal.
 
 mod counts;
 mod fake;
@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use self::fake::{Endpoint, Fake, Image, sha};
 use crate::support::{Reply, TestApp, Verdict, registry::Registry, upstream::refused};
 
-/// A configuration whose routes are all like `backend`, named `a` and `b`.
+/// A configuration with the routes `a` and `b`, which both have `backend`.
 fn config(fake: &Fake, backend: &Value, more: Value) -> String {
     let output = json!({
         "digest": "{{ app.digest }}", "revision": "{{ revision }}", "stale": "{{ stale }}", "builtAt": "{{ builtAt }}",
@@ -38,7 +38,7 @@ fn config(fake: &Fake, backend: &Value, more: Value) -> String {
     format!("{}registries: {registries}\nroutes: {}\n", TestApp::auth(), json!([named("a"), named("b")]))
 }
 
-/// The backend of previews: a tag per branch, its revision, and a GitHub workflow.
+/// A backend for previews: one tag per branch, its revision, and a GitHub workflow.
 fn previews(fake: &Fake) -> Value {
     json!({
         "images": {"app": {"image": format!("{}/org/app:{{{{ params.branch | tag }}}}", fake.host())}},
@@ -55,7 +55,7 @@ async fn ask(app: &TestApp, branch: &str, commit: char) -> Reply {
     app.ask("a", json!({"branch": branch, "head_sha": sha(commit)})).await
 }
 
-/// What `reply` says of the commit whose image it has, and whether that is an earlier one.
+/// The commit whose image `reply` contains, with `, stale` for an earlier commit; `nothing` for an empty answer.
 #[track_caller]
 fn served_commit(reply: &Reply) -> String {
     let sets: Value = serde_json::from_str(&reply.sets()).unwrap();
@@ -76,7 +76,7 @@ fn served_commit(reply: &Reply) -> String {
 async fn a_preview_stays_on_the_last_passed_commit_while_the_next_is_built() {
     let fake = Fake::start().await;
     let app = start(&fake, &previews(&fake), json!({"cache": {"ttl": "60s"}})).await;
-    // Nothing is there yet, and never was.
+    // There is no image yet, and there never was one.
     assert_eq!(served_commit(&ask(&app, "feat/1", 'a').await), "nothing");
     fake.push("feat-1", &Image::of('a'));
     fake.run('a', "in_progress", None);
@@ -99,7 +99,7 @@ async fn a_preview_stays_on_the_last_passed_commit_while_the_next_is_built() {
     assert_eq!(set[0]["runUrl"], "https://github.com/org/app/actions/runs/1");
     assert_eq!(set[0]["builtAt"], "2026-07-20T01:01:13Z");
 
-    // The next commit: no run yet, a run, a push of its image, its failure.
+    // The next commit: no run yet, then a run, a push of its image, and a failed run.
     assert_eq!(served_commit(&ask(&app, "feat/1", 'b').await), "a, stale");
     fake.run('b', "in_progress", None);
     until_built('b', "a, stale").await;
@@ -107,22 +107,22 @@ async fn a_preview_stays_on_the_last_passed_commit_while_the_next_is_built() {
     until_built('b', "a, stale").await;
     fake.run('b', "completed", Some("failure"));
     until_built('b', "a, stale").await;
-    // For days.
+    // The answer stays the same for days.
     for _ in 0..5 {
         app.clock.advance(Duration::from_hours(20));
         assert_eq!(served_commit(&ask(&app, "feat/1", 'b').await), "a, stale");
         app.settle().await;
     }
-    // And the one after that passes.
+    // The commit after that passes.
     assert_eq!(served_commit(&ask(&app, "feat/1", 'c').await), "a, stale");
     fake.push("feat-1", &Image::of('c'));
     fake.run('c', "completed", Some("success"));
     until_built('c', "c").await;
-    // Another branch has nothing of it.
+    // Another branch does not get these images.
     assert_eq!(served_commit(&ask(&app, "feat/2", 'b').await), "nothing");
 }
 
-/// What the images noted comes back to them through the backends that they are a part of.
+/// The `digests` step keeps its state between runs when it is inside a pipeline or a merge.
 #[tokio::test]
 async fn a_preview_in_a_pipeline_and_a_merge_stays_too() {
     let fake = Fake::start().await;
@@ -171,7 +171,7 @@ async fn the_error_for_a_merge_commit_explains_it() {
     assert!(message.contains("DOCKER_METADATA_PR_HEAD_SHA") && message.contains(&sha('b')), "{message}");
 }
 
-/// A restart forgets nothing that cannot change, and a commit that is new finds the one before.
+/// A restart keeps all immutable contents, and a new commit finds the commit before.
 #[tokio::test]
 async fn a_restart_does_not_read_contents_again() {
     let fake = Fake::start().await;
@@ -192,7 +192,7 @@ async fn a_restart_does_not_read_contents_again() {
     assert_eq!(served_commit(&ask(&app, "main", 'b').await), "a, stale");
 }
 
-/// How a gate is reached, and what is answered meanwhile, says nothing about the images that were built.
+/// A gate's token and the interim answer do not change which images were built.
 #[tokio::test]
 async fn a_preview_survives_the_renaming_of_its_token_file() {
     let fake = Fake::start().await;
@@ -215,13 +215,13 @@ async fn a_preview_survives_the_renaming_of_its_token_file() {
     let app = app.restart_as(&backend("token-2026", "build.yml", "error")).await;
     app.app.open_disk();
     assert_eq!(served_commit(&ask(&app, "main", 'b').await), "a, stale");
-    // What another gate passed is no answer of this one.
+    // A commit that another gate passed is no answer here.
     let app = app.restart_as(&backend("token-2026", "Build", "error")).await;
     app.app.open_disk();
     refused(&ask(&app, "main", 'c').await, 502, "backend_failed", "of another configuration");
 }
 
-/// What was nothing before its branch had something is asked about again: another ApplicationSet may have been first.
+/// An answer that was empty before the branch had a build is asked for again: another ApplicationSet may have been first.
 #[tokio::test]
 async fn an_earlier_empty_answer_does_not_remove_a_later_build() {
     let fake = Fake::start().await;
@@ -237,7 +237,7 @@ async fn an_earlier_empty_answer_does_not_remove_a_later_build() {
     assert_eq!(served_commit(&ask(&app, "main", 'b').await), "a, stale");
 }
 
-/// The digest that a tag stood for is judged by what that digest holds, wherever the tag points by then.
+/// The digest first read from a tag is judged by its own contents, even if the tag moves meanwhile.
 #[tokio::test]
 async fn a_tag_that_moves_during_a_run_keeps_its_first_digest() {
     let fake = Fake::start().await;
@@ -267,7 +267,7 @@ async fn an_unbuilt_image_is_an_error_or_the_configured_placeholder() {
     let reply = ask(&app, "main", 'a').await;
     let expected = json!([{"digest": Image::of('f').digest().as_str(), "revision": "", "stale": "true", "builtAt": "", "runUrl": ""}]);
     assert_eq!(serde_json::from_str::<Value>(&reply.sets()).unwrap(), expected);
-    // What led to it can be read.
+    // The evidence for the answer is readable.
     let served_commit = app.operate("/admin/answers", None).await.text();
     assert!(
         served_commit.contains("the placeholder")
@@ -284,7 +284,7 @@ async fn an_unbuilt_image_is_an_error_or_the_configured_placeholder() {
     refused(&app.ask("a", parameters).await, 422, "invalid_input", "not built: app: absent");
 }
 
-/// Whoever asks while an operator invalidates gets no answer that outlives it: what was looked up before counts for nothing.
+/// Answers looked up before an invalidation do not outlive it, not even for callers that ask meanwhile.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_answer_looked_up_before_an_invalidation_outlives_it() {
     let fake = Fake::start().await;
@@ -311,7 +311,7 @@ async fn no_answer_looked_up_before_an_invalidation_outlives_it() {
     }
 }
 
-/// The use case of the proposal that the plugin generator comes from: two branches, two images each.
+/// The use case of the proposal behind the plugin generator: two branches with two images each.
 #[tokio::test]
 async fn the_matrix_of_the_plugin_generator_proposal_works() {
     let registry = Registry::start().await;

@@ -1,4 +1,4 @@
-//! What is remembered, for how long, and who runs a backend when many ask.
+//! The cache: lifetimes of answers, and one backend run for many callers.
 
 use std::{sync::Arc, time::Duration};
 
@@ -29,7 +29,7 @@ async fn an_answer_is_fresh_for_its_ttl() {
     assert!(first.header("server-timing").unwrap().contains("backend;dur="));
 
     app.clock.advance(Duration::from_millis(12_500));
-    // Lives differ by a tenth: 27 to 33 s.
+    // Lifetimes vary by a tenth: 27 to 33 s.
     let hit = app.ask("counted", json!({"a": {"x": 2, "y": 1}, "b": 1})).await;
     assert_eq!(hit.body, first.body, "the order of keys does not matter");
     let left: u64 =
@@ -54,7 +54,7 @@ async fn a_ttl_of_zero_runs_the_backend_each_time() {
     assert_eq!(runs(&app), 2);
 }
 
-/// The source knows best for how long its answer lasts.
+/// The source knows best how long its answer is valid.
 #[tokio::test]
 async fn a_script_sets_the_ttl_of_its_answer() {
     let (app, _) = printer("ttl: 60s, staleWhileRevalidate: 5m, staleIfError: 1h").await;
@@ -99,7 +99,7 @@ async fn the_applicationset_is_part_of_the_key_if_the_backend_sees_it() {
     assert!(status("fixed", "b").await, "a fixed list does not");
 }
 
-/// A route `s` whose script prints the file `answer`, and fails where there is none; with a way to set it.
+/// A route `s` whose script prints the file `answer` and fails without it, and a function that writes the file.
 async fn printer(cache: &str) -> (TestApp, impl Fn(&str)) {
     let script = "backend: { script: { command: [sh, -c, \"echo run >> runs; cat answer\"], allow: { read: [.], write: [.] } } }";
     let app = TestApp::with_routes(&format!("  - {{ name: s, cache: {{ {cache} }}, {script} }}")).await;
@@ -171,7 +171,7 @@ async fn the_last_good_answer_is_served_while_the_backend_fails() {
     assert_eq!(app.metric("appset_gateway_cache_lookups_total{route=\"s\",state=\"stale_if_error\"}").await, 3);
     assert_eq!(app.metric("appset_gateway_cache_lookups_total{route=\"s\",state=\"failing\"}").await, 2);
 
-    // Beyond its window it is of no use.
+    // After `staleIfError` the answer is not served any more.
     app.clock.advance(Duration::from_hours(1));
     let reply = app.ask("s", json!({})).await;
     assert_eq!((reply.status, reply.code().as_str(), reply.header("retry-after")), (502, "backend_failed", None));
@@ -188,14 +188,14 @@ async fn the_last_good_answer_is_served_while_the_backend_fails() {
     );
     assert_eq!(runs(&app), 3);
 
-    // An answer ends the trouble at once.
+    // A good answer ends the failure at once.
     print("new");
     app.clock.advance(Duration::from_secs(5));
     assert_eq!(app.ask("s", json!({})).await.sets(), r#"[{"a":"new"}]"#);
     assert_eq!(app.ask("s", json!({})).await.header("age"), Some("0"));
 }
 
-/// Argo CD writes a condition anew when its text changes. So waits and attempts are in `Retry-After` only.
+/// Argo CD rewrites a condition when its text changes. So waits and attempts are only in `Retry-After`.
 #[tokio::test]
 async fn a_lasting_failure_keeps_its_message() {
     let upstream = Upstream::always(response(500, "Content-Type: application/json", "{}")).await;
@@ -228,7 +228,7 @@ async fn a_lasting_failure_keeps_its_message() {
 /// Invariant I5: 1000 callers of whom 990 hang up make one run, and the rest get its answer.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_callers_of_whom_most_hang_up_make_one_run() {
-    // The run goes on until all callers are there, however slow the machine is.
+    // The run lasts until all callers have arrived, however slow the machine is.
     let gate = "0; until test -e open; do sleep 0.05; done";
     let app = Arc::new(TestApp::with_routes(&counting("deadline: 10m,", gate)).await);
     let callers: Vec<_> = (0..1000)
@@ -243,7 +243,7 @@ async fn a_thousand_callers_of_whom_most_hang_up_make_one_run() {
     for caller in &callers[..990] {
         caller.abort();
     }
-    // Not before the gateway has noticed that they are gone.
+    // Waits until the gateway has noticed that the callers are gone.
     let cancelled = "appset_gateway_requests_total{code=\"cancelled\",route=\"counted\"}";
     while app.metric(cancelled).await < 990 {
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -256,7 +256,7 @@ async fn a_thousand_callers_of_whom_most_hang_up_make_one_run() {
     assert_eq!(app.metric("appset_gateway_requests_in_flight").await, 0);
 }
 
-/// The run belongs to no caller: the only one may leave, and the answer is there for the next.
+/// A run does not depend on its caller: if the only caller leaves, the next caller gets the answer.
 #[tokio::test]
 async fn a_run_continues_after_its_only_caller_leaves() {
     let app = Arc::new(TestApp::with_routes(&counting("", "0.5")).await);

@@ -43,7 +43,7 @@ fn the_repositorys_configurations_pass_check() {
     }
 }
 
-/// Every example, with any values for the secrets that it takes from the environment.
+/// Every example passes, with dummy values for its secrets from the environment.
 #[test]
 fn the_examples_pass_check() {
     let yaml = |folder: &str| {
@@ -55,7 +55,7 @@ fn the_examples_pass_check() {
         (files, names)
     };
     let (files, names) = yaml("config/examples");
-    // Each of these has an ApplicationSet that asks it, which deploy/check looks at.
+    // deploy/check checks the ApplicationSet of each of these examples.
     let asked = [
         "github-releases",
         "namespaces",
@@ -90,7 +90,7 @@ fn the_examples_pass_check() {
     }
 }
 
-/// What the schema allows stands in the reference, and the files of the repository fit the schema.
+/// The reference describes all keys of the schema, and the repository's configurations fit the schema.
 #[test]
 fn reference_and_schema_agree() {
     let output = run(&["schema"]);
@@ -231,7 +231,7 @@ fn call_prints_the_answer_and_why() {
     assert_eq!(call(&["branches", "-p", "novalue"]).status.code(), Some(2));
 }
 
-/// Each step of a merge; those of a pipeline are in docs/pipelines.md, where `docs::commands` looks at them.
+/// Each step of a merge. The steps of a pipeline are in docs/pipelines.md, which `docs::commands` checks.
 #[test]
 fn call_reports_each_step_as_json() {
     let output = command()
@@ -299,7 +299,7 @@ fn help_and_completions_are_printed() {
     assert_eq!(run(&["serv"]).status.code(), Some(2));
 }
 
-/// The configuration of the Kubernetes manifests in `folder`, with files in place of what the pod mounts.
+/// The configuration of the Kubernetes manifests in `folder`, with files in place of the pod's mounts.
 fn manifests_configuration(folder: &Path) -> std::path::PathBuf {
     let mut config = std::fs::read_to_string(repository().join("deploy/kustomize/base/gateway.yaml")).unwrap();
     for (mounted, file) in [

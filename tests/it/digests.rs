@@ -1,5 +1,5 @@
 //! The `digests` backend: real registries, registries that misbehave, and image layouts. Only a digest
-//! that a registry vouches for is present, only what it denies is absent, the rest is an error.
+//! that a registry confirms is present, only an image that it denies is absent, everything else is an error.
 
 mod credentials;
 mod full_disk;
@@ -27,7 +27,7 @@ const JSON: &str = "Content-Type: application/json";
 const HTML: &str = "<html><head><title>404 Not Found</title></head><body>nginx</body></html>";
 const UNKNOWN: &str = r#"{"errors":[{"code":"MANIFEST_UNKNOWN","message":"manifest unknown","detail":{"Tag":"x"}}]}"#;
 
-/// A configuration with a route `d` that answers the digests of `images` as they are and remembers nothing.
+/// A configuration with a route `d` that answers the digests of `images` and caches nothing.
 fn config(hosts: &[(&str, Value)], images: &Value, more: Value) -> String {
     let mut digests = json!({"images": images});
     let Value::Object(more) = more else { panic!("{more}") };
@@ -82,7 +82,7 @@ async fn a_real_registry_is_read_as_skopeo_reads_it() {
     let both = json!([{"front": front, "back": back}]).to_string();
     assert_eq!(branch(&app, "feat/1").await.sets(), both);
 
-    // All or none; a repository that is not there is as absent as a tag.
+    // The answer contains all images or none. A missing repository is absent, like a missing tag.
     assert_eq!(branch(&app, "half").await.sets(), "[]");
     assert_eq!(branch(&app, "never-built").await.sets(), "[]");
     let strict = front_and_back(&registry.host, json!({"onMissing": "error"})).await;
@@ -90,7 +90,7 @@ async fn a_real_registry_is_read_as_skopeo_reads_it() {
     let message = refused(&branch(&strict, "half").await, 422, "invalid_input", "not built: ");
     assert!(message.contains("org/back:half") && !message.contains("front:half"), "{message}");
 
-    // A moved tag is another digest.
+    // A moved tag has another digest.
     registry.push("front:feature-branch-2", "org/front:feat-1").await;
     let moved = json!([{"front": registry.inspect("org/front:half").await, "back": back}]).to_string();
     assert_eq!(branch(&app, "feat/1").await.sets(), moved);
@@ -127,7 +127,7 @@ fn digest(content: &str) -> Digest {
     Digest::of(content.as_bytes())
 }
 
-/// What the `HEAD` says, what the `GET` says, and what that means.
+/// Each case: the response to `HEAD`, the response to `GET`, and the expected outcome.
 #[tokio::test]
 async fn only_a_registrys_own_response_is_proof() {
     type Said = (u16, &'static str, &'static str);
@@ -232,7 +232,7 @@ async fn a_registry_in_trouble_is_unknown() {
     refused(&ask_app(&too_large).await, 502, "backend_output_invalid", "larger than");
     let reset = Upstream::start(|_| vec![Step::Reset]).await;
     refused(&ask_app(&reset).await, 502, "backend_failed", "image app: registry 127.0.0.1:");
-    // Whoever reads the condition wants to know which registry hangs.
+    // The condition names the registry that hangs.
     for slow in [
         vec![Step::Hang],
         vec![Step::Drip(format!("HTTP/1.1 200 OK\r\nX: {}", "x".repeat(100)).into(), Duration::from_millis(50))],
@@ -242,7 +242,7 @@ async fn a_registry_in_trouble_is_unknown() {
     }
 }
 
-/// A gateway that looks into a copy of the demonstration's layout, called `images`.
+/// A gateway that reads `images`, a copy of the demonstration's layout.
 async fn layout() -> TestApp {
     let folder = tempfile::tempdir().unwrap();
     copy(&demo_images(), &folder.path().join("images"));

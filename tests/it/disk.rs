@@ -63,12 +63,12 @@ async fn answers_survive_a_restart() {
     let gateway = Gateway::serve(&config);
     let reply = ask(&gateway, 1).await;
     assert_eq!(reply.sets(), expected(1));
-    // Nothing is fresh after a restart: what happened meanwhile is not known.
+    // No answer is fresh after a restart: the source may have changed meanwhile.
     assert!(reply.header("cache-status").unwrap().starts_with("appset-gateway; hit; ttl=-"));
     assert_eq!(ask(&gateway, 2).await.status, 502);
 }
 
-/// What another configuration made is not served, but Argo CD has made Applications from it.
+/// An answer of another configuration is not served, but Argo CD has made Applications from it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_configuration_change_does_not_disable_the_guard() {
     let folder = tempfile::tempdir().unwrap();
@@ -87,7 +87,7 @@ async fn a_configuration_change_does_not_disable_the_guard() {
     assert_eq!(ask(&gateway, 1).await.sets(), expected(1));
     end(gateway);
 
-    // How long answers live, and what is believed, says nothing of what is in them.
+    // Changed lifetimes and guard rules do not change the contents of answers.
     works(folder.path(), false);
     let gateway = restart("name: s,", "name: s, cache: { ttl: 1s }, lineage: [n], match: {},");
     assert_eq!(ask(&gateway, 1).await.sets(), expected(1));
@@ -104,12 +104,12 @@ async fn a_configuration_change_does_not_disable_the_guard() {
     assert_eq!(ask(&gateway, 2).await.sets(), "[]", "it never was anything else");
 }
 
-/// What the gateway counts as safe on disk is there after `kill -9`, 200 times in a row, and is whole.
+/// Every answer that the gateway reports as stored survives `kill -9` whole, 200 times in a row.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_hundred_kills_lose_nothing() {
     const EACH: usize = 8;
     let folder = tempfile::tempdir().unwrap();
-    // Only what is asked for in this round can be answered, so that nothing else is written.
+    // Only this round's questions can be answered, so nothing else is written.
     let config = config(folder.path());
     let script = r#"n=$(sed 's/.*"n":"\([0-9]*\)".*/\1/'); test -e "now-$n" && echo '[{"a":"b"}]'"#;
     let text = std::fs::read_to_string(&config).unwrap();
@@ -135,7 +135,7 @@ async fn two_hundred_kills_lose_nothing() {
         safe = asked.into_iter().take(writes).collect();
         total += safe.len();
         assert_eq!(metric(&gateway, "appset_gateway_disk_errors_total").await, 0);
-        // Killed with more writes under way.
+        // The kill comes while more writes are under way.
         let more = [100_000 + round, 200_000 + round];
         for n in more {
             can_answer(n, true);
@@ -201,10 +201,10 @@ async fn a_damaged_file_never_causes_a_wrong_answer() {
         works(folder.path(), true);
         let reply = ask(&gateway, 1000).await;
         assert!(reply.status == 503 || reply.sets() == expected(1000), "{name}: {}", reply.text());
-        // What was there before is lost, so that an empty answer cannot be believed at once.
+        // The previous answer is lost, so an empty answer is not believed at once.
         std::fs::write(folder.path().join("answer"), "[]").unwrap();
         let reply = ask(&gateway, 2000).await;
-        // Unless it is not: what is cut off may have been of no use.
+        // Unless the lost part held no answer: the cut-off bytes may have been unused.
         let is_damaged = !name.starts_with("flipped") && kept < 20;
         assert!(reply.status == 503 || !is_damaged, "{name}: {}", reply.text());
         works(folder.path(), false);
@@ -220,12 +220,12 @@ async fn the_gateway_works_without_a_usable_disk() {
     let first = Gateway::serve(&config);
     assert_eq!(ask(&first, 1).await.sets(), expected(1));
     let second = Gateway::serve(&config);
-    // What is in the file is not known yet, so that nothing is no answer that can be believed.
+    // The file's contents are still unknown, so an empty answer is not believed.
     std::fs::write(folder.path().join("answer"), "[]").unwrap();
     assert_eq!(ask(&second, 1).await.code(), "held");
     works(folder.path(), true);
     assert_eq!(metric(&second, "appset_gateway_disk_errors_total").await, 1);
-    // It gets the file once that process is gone.
+    // The gateway gets the file once that process is gone.
     drop(first);
     for n in 2.. {
         ask(&second, n).await;
@@ -235,18 +235,18 @@ async fn the_gateway_works_without_a_usable_disk() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     drop(second);
-    // A folder stands in its place; one cannot be written to.
+    // A folder has the file's name; a folder is not writable.
     std::fs::remove_file(folder.path().join("answers.redb")).unwrap();
     std::fs::create_dir(folder.path().join("answers.redb")).unwrap();
     std::fs::set_permissions(folder.path().join("answers.redb"), PermissionsExt::from_mode(0o500)).unwrap();
     let gateway = Gateway::serve(&config);
-    // What was there before is not known, so that no answer can be compared with it.
+    // The previous answers are unknown, so the guard has nothing to compare with.
     assert_eq!(ask(&gateway, 1).await.code(), "held");
     assert_eq!(metric(&gateway, "appset_gateway_disk_errors_total").await, 1);
     assert!(folder.path().join("answers.redb").is_dir());
 }
 
-/// No byte more fits on the disk: what was kept stays, what is new stays in memory, and everyone is answered.
+/// The disk is full: stored answers stay, new answers stay in memory, and every caller gets an answer.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_gateway_works_with_a_full_disk() {
     let folder = tempfile::tempdir().unwrap();
@@ -263,11 +263,11 @@ async fn the_gateway_works_with_a_full_disk() {
     let safe = metric(&gateway, "appset_gateway_disk_writes_total").await;
     assert!((2..60).contains(&safe), "{safe}");
     assert!(ask(&gateway, 59).await.header("cache-status").unwrap().starts_with("appset-gateway; hit"));
-    // What the disk cannot be told goes for what comes from it too.
+    // An invalidation that cannot be written also covers the answers on disk.
     let request = operator_request("POST", "/admin/answers/invalidate", r#"{"route":"s"}"#);
     assert_eq!(exchange_admin(gateway.admin, request.as_bytes()).await.status, 200);
     assert!(!ask(&gateway, 0).await.header("cache-status").unwrap().contains("hit"));
-    // Once there is room again, it is used.
+    // Once there is room again, new answers are stored.
     gateway.unlimit();
     for n in 60.. {
         ask(&gateway, n).await;
@@ -279,7 +279,7 @@ async fn the_gateway_works_with_a_full_disk() {
     let (status, log) = gateway.wait(Duration::from_secs(10));
     assert!(status.success() && log.contains("cannot be kept on disk; they stay in memory"), "{status}");
 
-    // What was written before is whole; of the first question there was a later answer.
+    // Earlier records are whole. The first question has a later answer.
     works(folder.path(), false);
     let gateway = Gateway::serve(&config);
     assert_eq!(ask(&gateway, 1).await.sets().len(), large.len() + r#""n":"1","#.len());

@@ -1,4 +1,4 @@
-//! The documentation: its links lead somewhere, its configurations pass `check`, its commands print what it shows, and it knows
+//! The documentation: its links are valid, its configurations pass `check`, its commands print the shown output, and it lists
 //! all metrics and kinds of backends.
 
 mod commands;

@@ -1,16 +1,16 @@
-//! Who asked, where an answer belongs to all ApplicationSets that ask the same; and `appset-gateway answers`.
+//! The ApplicationSets that asked for a shared answer, and the command `appset-gateway answers`.
 
 use std::sync::{Arc, Mutex};
 
 use super::*;
 use crate::support::upstream::{Step, Upstream, json_response};
 
-/// An upstream that answers a list of these names, and a way to set them.
+/// An upstream that answers a list of these names, and a handle to change the list.
 async fn inventory(names: &[&str]) -> (Upstream, Arc<Mutex<String>>) {
     let body = Arc::new(Mutex::new(sets(names)));
     let own = Arc::clone(&body);
     let play = move |_: &_| vec![Step::Send(json_response(own.lock().unwrap().clone()))];
-    // In a thread of its own, since the tests of the command wait for that without yielding.
+    // On its own thread: the tests of the command block their thread while they wait.
     (Upstream::start_apart(play).await, body)
 }
 
@@ -18,7 +18,7 @@ fn sets(names: &[&str]) -> String {
     json!(names.iter().map(|name| json!({ "name": name })).collect::<Vec<_>>()).to_string()
 }
 
-/// A route `h` that asks `upstream`, whose answers do not depend on the ApplicationSet.
+/// A route `h` that asks `upstream`. Its answers do not depend on the ApplicationSet.
 fn routes(upstream: &Upstream) -> String {
     let http = json!({"url": format!("http://{}/list", upstream.address), "parameters": "body"});
     format!("routes: {}\n", json!([{"name": "h", "backend": {"http": http}}]))

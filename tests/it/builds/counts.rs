@@ -1,4 +1,4 @@
-//! How often others are asked: once for all who want to know the same, and not at all for what cannot have changed.
+//! The number of requests to others: one for equal questions, none for contents that cannot have changed.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -14,7 +14,7 @@ use crate::support::{
     upstream::{Step, refused, response},
 };
 
-/// 200 pull requests with two images each, asked about again and again: a HEAD for each image and ttl, and nothing else.
+/// 200 pull requests with two images each, asked about repeatedly: one HEAD per image and ttl, and nothing else.
 #[tokio::test]
 async fn contents_are_read_once_and_tags_once_per_ttl() {
     let fake = Fake::start().await;
@@ -48,7 +48,7 @@ async fn contents_are_read_once_and_tags_once_per_ttl() {
         assert!(asked.iter().all(|asked| asked.starts_with("HEAD /v2/org/")), "{asked:?}");
         assert_eq!(asked.len(), 400);
     }
-    // A restart forgets the tags, and nothing that is in them.
+    // A restart forgets the tags, but not the contents behind them.
     let app = app.restart(async |_| tokio::time::sleep(Duration::from_millis(300)).await).await;
     app.app.open_disk();
     round(&app).await;
@@ -59,7 +59,7 @@ async fn contents_are_read_once_and_tags_once_per_ttl() {
     assert_eq!(fake.take(), [""; 0], "all of it is fresh");
 }
 
-/// A tag that names a whole commit stays where it is, so it is asked for every ten minutes; others with each run.
+/// A tag that names a full commit id does not move, so it is asked for every ten minutes. Other tags: with each run.
 #[tokio::test]
 async fn a_tag_of_a_full_commit_id_is_cached_for_ten_minutes() {
     let fake = Fake::start().await;
@@ -70,7 +70,7 @@ async fn a_tag_of_a_full_commit_id_is_cached_for_ten_minutes() {
         let more = json!({"output": {"digest": "{{ app.digest }}"}, "lineage": null, "cache": {"ttl": "60s"}});
         let app = start(&fake, &backend, more).await;
         let is_whole = tag.len() == 40;
-        // In minutes since the run before.
+        // In minutes since the previous run.
         for (wait, is_asked) in [(0, true), (9, !is_whole), (2, true), (9, !is_whole), (2, true)] {
             app.clock.advance(Duration::from_mins(wait));
             assert_ne!(app.ask("a", json!({"branch": tag})).await.sets(), "[]");
@@ -81,7 +81,7 @@ async fn a_tag_of_a_full_commit_id_is_cached_for_ten_minutes() {
     }
 }
 
-/// An account is one, however many routes ask with it: when it is used up, none of them asks.
+/// Routes with the same account share its rate limit: once it is used up, none of them asks.
 #[tokio::test]
 async fn an_exhausted_rate_limit_stops_all_routes_of_the_account() {
     let reset = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() + 600;
@@ -122,7 +122,7 @@ async fn routes_share_their_lookups() {
     let (one, other) = tokio::join!(app.ask("a", parameters()), app.ask("b", parameters()));
     assert_eq!(one.sets(), other.sets());
     assert_eq!(fake.take(), ["HEAD /v2/org/app/manifests/main"]);
-    // An operator who says that it is not true any more is believed.
+    // An invalidation by an operator leads to new requests.
     app.operate("/admin/answers/invalidate", Some(json!({"route": "a"}))).await;
     assert_eq!(app.ask("a", parameters()).await.sets(), one.sets());
     assert_eq!(fake.take(), ["HEAD /v2/org/app/manifests/main"]);

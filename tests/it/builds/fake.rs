@@ -1,4 +1,4 @@
-//! A registry and GitHub behind one address: images by tag, runs by commit, and a list of all that was asked.
+//! A registry and GitHub behind one address: images by tag, runs by commit, and a list of all requests.
 
 use std::{
     collections::HashMap,
@@ -51,7 +51,7 @@ impl Image {
         .to_string()
     }
 
-    /// Its manifest's digest.
+    /// The digest of the manifest.
     pub fn digest(&self) -> Digest {
         Digest::of(self.manifest().as_bytes())
     }
@@ -60,21 +60,21 @@ impl Image {
 #[derive(Default)]
 struct State {
     tags: HashMap<String, Digest>,
-    /// What is there by its digest.
+    /// Contents by digest.
     contents: HashMap<String, String>,
     runs: Vec<Value>,
     history: Vec<char>,
     fault: Option<(Endpoint, Arc<Play>)>,
 }
 
-/// A place where a witness is asked.
+/// The kind of a request, by its endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Endpoint {
     /// The forge.
     Gate,
-    /// What a tag stands for.
+    /// A tag's digest.
     Tag,
-    /// The manifest that a digest names.
+    /// A manifest by digest.
     Manifest,
     /// The configuration of an image.
     Config,
@@ -101,7 +101,7 @@ pub struct Fake {
 }
 
 impl Fake {
-    /// Without images and runs.
+    /// Starts without images and runs.
     pub async fn start() -> Self {
         let state = Arc::new(Mutex::new(State::default()));
         let shared = Arc::clone(&state);
@@ -109,12 +109,12 @@ impl Fake {
         Self { upstream, state, taken: Mutex::new(0) }
     }
 
-    /// As an image reference names it.
+    /// The host, as an image reference names it.
     pub fn host(&self) -> String {
         self.upstream.address.to_string()
     }
 
-    /// As an API.
+    /// The base URL of the API.
     pub fn url(&self) -> String {
         format!("http://{}", self.upstream.address)
     }

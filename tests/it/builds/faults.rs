@@ -1,4 +1,4 @@
-//! A witness that gives no answer: an error where nothing was built before, otherwise the last build; never an empty list.
+//! A registry or gate without an answer: an error if nothing was built before, otherwise the last build; never an empty list.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::support::{
     upstream::{Step, response},
 };
 
-/// What is no answer, at each place where one is asked for.
+/// Failures that any endpoint can have.
 fn faults() -> Vec<(&'static str, Vec<Step>)> {
     let json = "Content-Type: application/json";
     let (html, page) = ("Content-Type: text/html", "<html><head><title>Sign in</title></head></html>");
@@ -62,8 +62,8 @@ fn runs(total: usize, status: &str) -> String {
     json!({"total_count": total, "workflow_runs": [run('a'), run('b')]}).to_string()
 }
 
-/// Whatever a witness says that is no answer: an error where nothing was seen, what was seen where something was; never
-/// nothing, and never what is not vouched for.
+/// Any failure of a registry or gate: an error if no build was seen before, otherwise the last build. The answer is never
+/// empty, and never an unproven image.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_witness_without_an_answer_makes_the_outcome_unknown() {
     let cell = async |endpoint: Endpoint, name: &'static str, steps: Vec<Step>| {
@@ -89,7 +89,7 @@ async fn a_witness_without_an_answer_makes_the_outcome_unknown() {
         at_fault();
         app.clock.advance(Duration::from_mins(20));
         assert_eq!(served_commit(&ask(&app, "main", 'a').await), "a", "{endpoint:?} {name}");
-        // The next commit is built and passed, and nobody can say so.
+        // The next commit is built and passed, but the failing endpoint hides it.
         fake.push("main", &Image::of('b'));
         fake.run('b', "completed", Some("success"));
         app.clock.advance(Duration::from_mins(20));
@@ -103,6 +103,6 @@ async fn a_witness_without_an_answer_makes_the_outcome_unknown() {
     let cells = Endpoint::ALL
         .into_iter()
         .flat_map(|endpoint| faults().into_iter().map(move |(name, steps)| (endpoint, name, steps)));
-    // A few at a time: a machine that is busy is no fault.
+    // A few at a time: a busy machine must not look like a fault.
     stream::iter(cells).for_each_concurrent(16, |(endpoint, name, steps)| cell(endpoint, name, steps)).await;
 }

@@ -1,4 +1,4 @@
-//! Images for several platforms: which are required, which one is picked, and whose label counts.
+//! Images for several platforms: the required ones, the selected one, and the label that counts.
 
 use serde_json::{Value, json};
 
@@ -36,7 +36,7 @@ async fn platforms_are_required_and_picked() {
     assert_eq!(digest(&amd, "plain").await.unwrap(), Image::of('c').digest().as_str());
 }
 
-/// Whose label counts is whose image is deployed.
+/// The label of the deployed platform's image counts.
 #[tokio::test]
 async fn the_label_of_the_deployed_platform_names_the_commit() {
     let fake = Fake::start().await;

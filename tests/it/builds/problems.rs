@@ -1,4 +1,4 @@
-//! What `appset-gateway check` finds wrong with images and those who vouch for them.
+//! Problems that `appset-gateway check` reports for images, registries and gates.
 
 use serde_json::{Value, json};
 
@@ -27,7 +27,7 @@ fn each_bad_key_is_reported_with_its_position() {
     let revision = |policy: &str| json!({"expect": "{{ params.head_sha }}", "policy": policy});
     let (error, warning) = ("error", "warning");
     let cases = [
-        // Whose images are they?
+        // Options that name the commit of an image.
         (TAG, json!({"gate": back()}), error, "gate", "an earlier commit"),
         ("r.example/x:{{ params.head_sha }}", json!({"gate": back()}), error, "gate", "an earlier commit"),
         (TAG, json!({"gate": back(), "revision": revision("prefer")}), error, "gate", "an earlier commit"),

@@ -1,4 +1,4 @@
-//! Questions that cannot be asked: a commit that is none, and a branch that no tag can hold.
+//! Invalid questions: an invalid commit id, and a branch that makes an impossible tag.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::support::{TestApp, upstream::refused};
 
-/// A commit that is shortened or senseless follows no other, whatever was built in its lineage.
+/// A shortened or invalid commit id gets no earlier images, whatever was built in its lineage.
 #[tokio::test]
 async fn an_invalid_commit_id_gets_no_earlier_images() {
     let fake = Fake::start().await;
@@ -21,17 +21,17 @@ async fn an_invalid_commit_id_gets_no_earlier_images() {
     for (commit, says) in
         [(&full[..8], "shortened"), (&full[..39], "shortened"), ("main", "no commit"), ("", "is empty")]
     {
-        // Also while the question rests after its failure.
+        // Also during the pause after its failure.
         for _ in 0..2 {
             let reply = app.ask("a", json!({"branch": "feat/1", "head_sha": commit})).await;
             refused(&reply, 422, "invalid_input", says);
         }
     }
-    // A commit that is one, and not built yet, follows as before.
+    // A valid commit that is not built yet gets the earlier images as before.
     assert_eq!(served_commit(&ask(&app, "feat/1", 'b').await), "a, stale");
 }
 
-/// The failure of one gate does not hide that another one was asked about no commit.
+/// The failure of one gate does not hide the invalid commit id of another gate.
 #[tokio::test]
 async fn gates_refuse_invalid_commit_ids() {
     let fake = Fake::start().await;
@@ -55,7 +55,7 @@ async fn gates_refuse_invalid_commit_ids() {
     refused(&app.ask("a", parameters("abc")).await, 422, "invalid_input", "shortened");
 }
 
-/// The images of previews by a template of the tag, without other witnesses.
+/// The images of previews by a template of the tag, without a label or a gate.
 fn by_tag(fake: &Fake, tag: &str) -> Value {
     json!({"images": {"app": {"image": format!("{}/org/app:{tag}", fake.host())}}})
 }
@@ -64,7 +64,7 @@ async fn call(app: &TestApp, branch: &str) -> crate::support::Reply {
     app.ask("a", json!({"branch": branch})).await
 }
 
-/// One pull request from a branch that no tag can hold must not stop the others.
+/// One pull request whose branch makes an impossible tag must not stop the others.
 #[tokio::test]
 async fn an_image_with_an_impossible_tag_is_proven_absent() {
     let long = "x".repeat(129);
@@ -84,13 +84,13 @@ async fn an_image_with_an_impossible_tag_is_proven_absent() {
         assert_eq!(fake.asked().len(), asked, "{tag}: nobody was asked");
         let answers = app.operate("/admin/answers?route=a", None).await.text();
         assert!(answers.contains("there can be no such image"), "{answers}");
-        // A parameter that is empty or missing is a mistake of the ApplicationSet.
+        // An empty or missing parameter is an error in the ApplicationSet.
         refused(&call(&app, "").await, 422, "invalid_input", "");
         refused(&app.ask("a", json!({})).await, 422, "invalid_input", "params.branch");
     }
 }
 
-/// With a gate and a lineage too: what was built before stands in, as for any image that is missing.
+/// Also with a gate and a lineage: the last build is served, as for any missing image.
 #[tokio::test]
 async fn a_branch_with_an_impossible_tag_is_treated_as_not_built() {
     let fake = Fake::start().await;
@@ -117,7 +117,7 @@ async fn without_omit_an_impossible_tag_is_invalid() {
         let app = start(&fake, &backend, json!({"output": {"digest": "{{ app.digest }}"}})).await;
         refused(&call(&app, "ü").await, 422, "invalid_input", "`ü` has no character that a tag may begin with");
     }
-    // So is a commit that no tag can hold, and a repository that nobody can have.
+    // A commit that makes an impossible tag and an impossible repository name are invalid, too.
     let backend = by_tag(&fake, "{{ params.head_sha }}");
     let app = start(&fake, &backend, json!({"output": {"digest": "{{ app.digest }}"}})).await;
     refused(&app.ask("a", json!({"branch": "x", "head_sha": "ü"})).await, 422, "invalid_input", "cannot stand in");

@@ -1,4 +1,4 @@
-//! Gates that walk back to an earlier commit: only images that are known to be of that commit are answered.
+//! Gates that walk back to an earlier commit: an answer contains only images that are proven to be of that commit.
 
 use std::time::Duration;
 
@@ -19,14 +19,14 @@ async fn the_gate_walks_back_to_a_commit_with_images_of_that_commit() {
     backend["gate"]["github"]["walkBack"] = 3.into();
     let app = start(&fake, &backend, json!({"cache": {"ttl": "0s"}, "lineage": null})).await;
     fake.history("dcba");
-    // Nothing passed so far, and that is all that there is.
+    // No commit passed so far, and the history is complete.
     assert_eq!(served_commit(&ask(&app, "main", 'c').await), "nothing");
     fake.run('a', "completed", Some("success"));
     fake.push(&format!("sha-{}", sha('a')), &Image::of('a'));
     fake.run('b', "completed", Some("failure"));
     let reply = ask(&app, "main", 'c').await;
     assert_eq!(served_commit(&reply), "a, stale");
-    // Nobody knows what was before that.
+    // The earlier history is unknown.
     let mut backend = backend.clone();
     backend["gate"]["github"]["walkBack"] = 1.into();
     let near = start(&fake, &backend, json!({"cache": {"ttl": "0s"}, "lineage": null})).await;
@@ -37,7 +37,7 @@ async fn the_gate_walks_back_to_a_commit_with_images_of_that_commit() {
     assert_eq!(served_commit(&ask(&app, "main", 'c').await), "c");
 }
 
-/// A gate that walks back speaks of an earlier commit; the image of the one that failed is not that one's.
+/// A gate that walks back rules on an earlier commit. The image of the failed commit is not an image of that commit.
 #[tokio::test]
 async fn a_ruling_on_an_earlier_commit_does_not_pass_a_later_image() {
     let fake = Fake::start().await;

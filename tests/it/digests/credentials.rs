@@ -1,4 +1,4 @@
-//! Passwords and tokens of registries: a credential is read again, a token is fetched once, and neither is shown.
+//! Passwords and tokens of registries: a credential is reread, a token is fetched once, and no message shows either.
 
 use super::*;
 
@@ -29,7 +29,7 @@ async fn a_password_opens_a_real_registry() {
             let message = refused(&branch(&app, name).await, 502, "backend_failed", "access denied (401");
             assert!(!message.contains("password"), "{message}");
         }
-        // The file is read again, so a renewed credential needs no restart.
+        // The file is reread, so a renewed credential needs no restart.
         let renewed = json!({"auths": {&registry.host: auth(PASSWORD)}});
         std::fs::write(app.folder.path().join("docker.json"), renewed.to_string()).unwrap();
         assert_eq!(branch(&app, "missing").await.sets(), "[]");
@@ -38,7 +38,7 @@ async fn a_password_opens_a_real_registry() {
     refused(&branch(&app, "missing").await, 502, "backend_failed", "set `dockerConfig`");
 }
 
-/// A registry whose token server answers `token`, and which opens to the token `good`.
+/// A registry that accepts the token `good`, and whose token server answers `token`.
 async fn with_tokens(token: impl Fn(&Request) -> Vec<Step> + Send + Sync + 'static) -> Upstream {
     Upstream::start(move |request| {
         let host = request.header("host").unwrap();
@@ -76,7 +76,7 @@ async fn a_token_is_fetched_once() {
         assert_eq!(tokens[0].target, "/token?service=fake&scope=repository%3Aorg%2Fapp%3Apull");
         assert_eq!(tokens[0].header("authorization"), None);
     }
-    // A token that the registry takes no more is replaced.
+    // A token that the registry no longer accepts is replaced.
     let count = AtomicUsize::new(0);
     let registry = Upstream::start(move |request| {
         let host = request.header("host").unwrap();
@@ -129,7 +129,7 @@ async fn a_token_server_in_trouble_is_unknown() {
     }
 }
 
-/// Nor does a registry or its token server make us show what we sent.
+/// Not even a registry or token server that echoes our credential makes us show it.
 #[tokio::test]
 async fn no_message_shows_a_credential() {
     let basic = "WWW-Authenticate: Basic realm=\"x\"";
@@ -139,7 +139,7 @@ async fn no_message_shows_a_credential() {
             let bearer = format!("WWW-Authenticate: Bearer realm=\"http://{host}/token\"");
             match request.header("authorization") {
                 None => request.answer(401, if name == "registry" { basic } else { &bearer }, ""),
-                // A `HEAD` has no body, so that what the `GET` says counts.
+                // A `HEAD` has no body, so the response to `GET` counts.
                 Some(_) if request.method == "HEAD" => request.answer(200, "", ""),
                 Some(seen) if request.target.starts_with(path) => {
                     request.answer(status, "", format!("not for {seen} with hunter2"))

@@ -1,4 +1,4 @@
-//! A registry whose disk is full: a push fails, and may leave what was there before in pieces.
+//! A registry whose disk is full: a push fails, and may damage an image that was there before.
 
 use super::*;
 
@@ -29,7 +29,7 @@ async fn a_registry_with_a_full_disk_removes_no_image_from_the_answer() {
     }
     assert_eq!(ask("new").await.sets(), "[]");
 
-    // It begins to write anew what it has already, and so loses it.
+    // The registry begins to rewrite an existing image and so loses it.
     registry.fail_to_push("front:feature-branch-1", "org/app:again").await;
     registry.fail_to_push("front:feature-branch-2", "org/app:moving").await;
     for tag in ["untouched", "again", "moving", "untouched", "again", "moving"] {

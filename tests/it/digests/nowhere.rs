@@ -32,7 +32,7 @@ async fn an_unknown_host_is_an_error_that_names_it() {
     }
 }
 
-/// It counts as missing, since it may come with the first build; whoever misspelt it finds that said.
+/// The repository counts as missing, since the first build may create it. A warning helps if the name is misspelt.
 #[tokio::test]
 async fn a_missing_repository_is_absent_with_a_warning() {
     let body = r#"{"errors":[{"code":"NAME_UNKNOWN","message":"repository name not known to registry"}]}"#;

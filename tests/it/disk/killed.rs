@@ -1,9 +1,9 @@
-//! `kill -9` at the worst moment: what was answered is remembered, and what could not be kept is known to be lost.
+//! `kill -9` at the worst moment: given answers survive, and a lost record is known to be lost.
 
 use super::*;
 
-/// A route whose script answers `n` with the content of the file `answer-<n>`, and fails where there is none. `cache` is
-/// more of the configuration's `cache`.
+/// A route whose script answers `n` with the content of the file `answer-<n>`, and fails without that file. `cache` adds
+/// options to the configuration's `cache`.
 fn config_by_number(folder: &Path, cache: &str) -> PathBuf {
     let file = config(folder);
     let script = r#"n=$(sed 's/.*"n":"\([0-9]*\)".*/\1/'); exec cat "answer-$n""#;
@@ -34,7 +34,7 @@ async fn an_answer_survives_a_kill_right_after_it() {
     for round in 0..40 {
         let gateway = Gateway::serve(&config);
         assert_eq!(metric(&gateway, "appset_gateway_disk_errors_total").await, 0, "round {round}");
-        // No source answers these any more.
+        // The source does not answer these questions any more.
         for n in round.max(2) * EACH - 2 * EACH..round * EACH {
             assert_eq!(ask(&gateway, n).await.sets(), expected(n), "round {round}");
         }
@@ -47,7 +47,7 @@ async fn an_answer_survives_a_kill_right_after_it() {
     }
 }
 
-/// Asks until a kill leaves something in the journal. The segment that it is in.
+/// Asks until a kill leaves something in the journal. Returns the journal segment.
 async fn leave_in_journal(folder: &Path, config: &Path, numbers: std::ops::Range<usize>) -> PathBuf {
     loop {
         let gateway = Gateway::serve(config);
@@ -70,7 +70,7 @@ async fn leave_in_journal(folder: &Path, config: &Path, numbers: std::ops::Range
 async fn a_truncated_or_damaged_journal_causes_no_wrong_answer() {
     let folder = tempfile::tempdir().unwrap();
     let config = config_by_number(folder.path(), "");
-    // A frame that breaks off was never answered.
+    // A truncated frame belongs to an answer that was never given.
     let segment = leave_in_journal(folder.path(), &config, 0..5).await;
     let whole = std::fs::read(&segment).unwrap();
     std::fs::write(&segment, [&whole[..], &whole[..90]].concat()).unwrap();
@@ -82,7 +82,7 @@ async fn a_truncated_or_damaged_journal_causes_no_wrong_answer() {
     answers(folder.path(), 50, Some("[]"));
     assert_eq!(ask(&gateway, 50).await.sets(), "[]", "nothing was lost");
     drop(gateway);
-    // With a flipped bit in a frame's header nobody knows what was in the journal.
+    // With a flipped bit in a frame's header, the journal's contents are unknown.
     let segment = leave_in_journal(folder.path(), &config, 5..10).await;
     let mut bytes = std::fs::read(&segment).unwrap();
     bytes[20] ^= 1;
@@ -125,7 +125,7 @@ async fn an_answer_lost_to_a_full_disk_never_counts_as_empty() {
     }
 }
 
-/// An answer that the disk does not take comes after one that it took.
+/// A stored answer is followed by an answer that the disk does not take.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_outdated_record_is_neither_served_nor_used_by_the_guard() {
     let folder = tempfile::tempdir().unwrap();

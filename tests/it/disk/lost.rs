@@ -35,7 +35,7 @@ async fn an_answer_of_a_lost_file_never_counts_as_empty() {
         std::fs::write(folder.path().join("answer"), "[]").unwrap();
         for start in 0..3 {
             let gateway = Gateway::serve(&config);
-            // Not only what was asked before: nobody knows what that was.
+            // This holds for all questions, since the earlier questions are unknown, too.
             for n in [start, start + 10] {
                 let reply = ask(&gateway, n).await;
                 assert_eq!((reply.status, reply.code().as_str()), (503, "held"), "{name}: {n} at start {start}");
@@ -67,7 +67,7 @@ async fn removing_all_files_resets_the_gateway() {
     assert_eq!(metric(&gateway, "appset_gateway_disk_errors_total").await, 0);
 }
 
-/// A gateway that waits for the file believes what its guard allows. That is kept once it has the file.
+/// A gateway that waits for the file believes the answers that its guard allows, and stores them once it has the file.
 #[tokio::test(flavor = "multi_thread")]
 async fn answers_given_before_the_file_was_free_are_stored_in_it() {
     let folder = tempfile::tempdir().unwrap();

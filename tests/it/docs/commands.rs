@@ -1,5 +1,5 @@
 //! Commands with a shown output print it: those that ask the gateway of `make run` (`config/gateway.yaml`), and those of the
-//! program that name a configuration of this repository. In what is shown, `…` stands for any text.
+//! program that name a configuration of this repository. In the shown output, `…` stands for any text.
 
 use std::{path::Path, process::Command};
 
@@ -9,12 +9,12 @@ use serde_json::Value;
 use super::page::{Block, Page, repository};
 use crate::support::binary::Gateway;
 
-/// What a command names that can be run here.
+/// A command with one of these texts can be run here.
 const CAN_RUN: [&str; 3] = ["localhost:4355", " config/", "appset-gateway hash-token"];
 
-/// A command, and what its page shows of its output.
+/// A command and the output that its page shows.
 struct Shown {
-    /// Where the command stands.
+    /// The position of the command.
     position: String,
     command: String,
     output: String,
@@ -83,7 +83,7 @@ fn gateway(folder: &Path) -> Gateway {
     Gateway::serve(&file)
 }
 
-/// What `command` prints, both outputs one after the other, without what it took.
+/// The output of `command`, stdout and then stderr, without measurements.
 fn run(command: &str, gateway: &Gateway) -> String {
     let program = Path::new(env!("CARGO_BIN_EXE_appset-gateway"));
     let path = format!("{}:{}", program.parent().unwrap().display(), std::env::var("PATH").unwrap());
@@ -101,12 +101,12 @@ fn run(command: &str, gateway: &Gateway) -> String {
     without_measurements(&String::from_utf8(text).unwrap())
 }
 
-/// `text` with other times and sizes, which differ from run to run.
+/// `text` without times and sizes, which differ from run to run.
 fn without_measurements(text: &str) -> String {
     Regex::new(r"\d+(\.\d+)? (ms|MiB)").unwrap().replace_all(text.trim(), "0 $2").into_owned()
 }
 
-/// What is wrong with `shown`.
+/// The problem with `shown`, if there is one.
 fn problem(shown: &Shown, gateway: &Gateway) -> Option<String> {
     let text = run(&shown.command, gateway);
     let expected = without_measurements(&shown.output);

@@ -1,4 +1,4 @@
-//! What the code has stands in the documentation, and nothing else does: metrics and kinds of backends.
+//! The documentation lists exactly the metrics and the kinds of backends of the code.
 
 use std::{
     collections::BTreeSet,

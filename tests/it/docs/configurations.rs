@@ -29,7 +29,7 @@ const PATHS: [&str; 12] = [
 const PLUGIN: &str =
     "apiVersion: argoproj.io/v1alpha1\nkind: ConfigManagementPlugin\nspec: { generate: { command: [cat] } }\n";
 
-/// What a block is a part of.
+/// The part of a configuration that a block shows.
 #[derive(Clone, Copy)]
 enum Part {
     Whole,
@@ -64,7 +64,7 @@ impl KnownKeys {
     }
 }
 
-/// `block` as the file that it belongs in, whose lines have the numbers that they have on the page.
+/// `block` as a configuration file. Its lines have the same numbers as on the page.
 fn in_its_place(block: &Block, part: Part) -> String {
     let around: &[&str] = match part {
         Part::Whole | Part::GeneratorPlugin => &[],
@@ -83,7 +83,7 @@ fn in_its_place(block: &Block, part: Part) -> String {
     text
 }
 
-/// All texts in `value`, each with the key that it stands under; of a command only the program.
+/// All texts in `value`, each with its key; of a command only the program.
 fn texts<'a>(key: &'a str, value: &'a Value) -> Vec<(&'a str, &'a str)> {
     match value {
         Value::String(text) => vec![(key, text)],
@@ -101,7 +101,7 @@ fn write(file: &Path, content: &str) {
     std::fs::write(file, content).unwrap();
 }
 
-/// Makes in `folder` what `document` names, and lets `text` name it there.
+/// Makes the files that `document` names in `folder`, and changes their paths in `text`.
 fn make_files(folder: &Path, document: &Value, mut text: String) -> String {
     let ca = Ca::new("docs");
     let (certificate, private_key) = ca.certificate(&["gateway.example.com"]);
@@ -132,7 +132,7 @@ fn make_files(folder: &Path, document: &Value, mut text: String) -> String {
     text
 }
 
-/// A file if its name has an end, else a folder.
+/// Makes a file if the name has an extension, else a folder.
 fn make_allowed(path: &Path) {
     if path.extension().is_some() {
         write(path, "");
@@ -168,7 +168,7 @@ fn completed(block: &Block, part: Part, document: &Value, folder: &Path) -> Stri
     format!("{text}{missing}{auth}")
 }
 
-/// What `check` says against `block`, if it is `part` of a configuration.
+/// The errors of `check` for `block` as `part` of a configuration.
 fn errors(block: &Block, part: Part, document: &Value) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
     let text = completed(block, part, document, folder.path());
@@ -182,7 +182,7 @@ fn errors(block: &Block, part: Part, document: &Value) -> Vec<String> {
     report.lines().into_iter().map(|line| format!("{}: {line}", block.position())).collect()
 }
 
-/// What is wrong with `block`; nothing if it is right as one of the parts that it may be.
+/// The problems of `block`; empty if it is valid as one of its possible parts.
 fn problems(block: &Block, known: &KnownKeys) -> Vec<String> {
     let document: Value = match serde_saphyr::from_str(&block.text) {
         Ok(document) => document,
@@ -197,7 +197,7 @@ fn problems(block: &Block, known: &KnownKeys) -> Vec<String> {
     if tried.iter().any(Vec::is_empty) { Vec::new() } else { tried.concat() }
 }
 
-/// Whether `block` is to be a configuration, or a part of one.
+/// Whether `block` is a configuration or a part of one.
 fn is_meant(block: &Block) -> bool {
     let has_line = |start: &str| block.text.lines().any(|line| line.starts_with(start));
     block.language == "yaml" && (!has_line("apiVersion:") || has_line("kind: GeneratorPlugin"))

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// The files beside those of `docs/`.
+/// The Markdown files outside of `docs/`.
 const OTHERS: [&str; 7] = [
     "README.md",
     "ARCHITECTURE.md",
@@ -28,14 +28,14 @@ pub struct Block {
     pub line: usize,
     /// The line of its closing fence.
     pub end: usize,
-    /// What stands behind the fence: a language, and perhaps more.
+    /// The text after the fence: a language, and perhaps more.
     pub language: String,
     /// Its lines, without the fence's indentation.
     pub text: String,
 }
 
 impl Block {
-    /// Where it stands: `docs/http.md:12`.
+    /// Its position: `docs/http.md:12`.
     pub fn position(&self) -> String {
         format!("{}:{}", self.page, self.line)
     }
