@@ -1,4 +1,4 @@
-//! Callers that a Kubernetes API server authenticates (TokenReview). A fake answers as the API documents it.
+//! Callers that a Kubernetes API server authenticates (`TokenReview`). A fake answers as the API documents it.
 
 mod strangers;
 
