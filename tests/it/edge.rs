@@ -1,4 +1,4 @@
-//! Connections: how many there may be, how long they may take, and what is told to what is no request.
+//! Connections: their number, their time limits, and the answers to malformed requests.
 
 use std::{
     sync::{
@@ -34,12 +34,12 @@ use crate::support::TestApp;
 const FIXED: &str = "  - { name: r, backend: { fixed: { parameters: [ { a: b } ] } } }\n";
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
 
-/// An edge before a router of its own: `/` answers at once, `/slow` after half a second, `/large` with 64 MiB, `/echo` with what
-/// was sent.
+/// An edge with its own router: `/` answers at once, `/slow` after half a second, `/large` with 64 MiB, `/echo` with the
+/// request's body.
 struct Served {
     address: std::net::SocketAddr,
     metrics: Arc<Metrics>,
-    /// How many answers there were at `/large`.
+    /// The number of answers by `/large`.
     large: Arc<AtomicUsize>,
     phase: watch::Sender<Phase>,
     ended: JoinHandle<bool>,
@@ -84,7 +84,7 @@ impl Served {
         TcpStream::connect(self.address).await.unwrap()
     }
 
-    /// How many connections ended for this reason.
+    /// The number of connections that ended for `reason`.
     fn ended(&self, reason: &str) -> u64 {
         let text = String::from_utf8(self.metrics.encode().unwrap()).unwrap();
         let series = format!("appset_gateway_connections_ended_total{{reason=\"{reason}\"}} ");
@@ -101,7 +101,7 @@ impl Served {
     }
 }
 
-/// Sends a request and reads its answer, which says `at once`.
+/// Sends a request and reads its answer, `at once`.
 async fn ask(stream: &mut TcpStream) {
     stream.write_all(GET).await.unwrap();
     let mut bytes = Vec::new();
@@ -110,10 +110,10 @@ async fn ask(stream: &mut TcpStream) {
     }
 }
 
-/// All that still comes.
+/// Reads until the connection ends.
 async fn rest(stream: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
-    // A reset is an end too.
+    // A reset is an end, too.
     _ = timeout(Duration::from_secs(20), stream.read_to_end(&mut bytes)).await.expect("the connection stays open");
     String::from_utf8_lossy(&bytes).into_owned()
 }
@@ -130,7 +130,7 @@ async fn slow_and_idle_clients_are_disconnected() {
         assert_eq!(rest(&mut stream).await, "");
         assert_eq!(served.ended(reason), before + 1);
     }
-    // A head that drips is one head.
+    // A head that arrives byte by byte has one time limit.
     let mut stream = served.connect().await;
     let dripping = async {
         for byte in GET {
@@ -142,7 +142,7 @@ async fn slow_and_idle_clients_are_disconnected() {
     };
     dripping.await;
     served.wait_for("slow_head", 4).await;
-    // After an answer it may be silent for longer, and then again has so long for a head.
+    // After an answer the longer idle limit applies, and then again the limit for a head.
     let mut stream = served.connect().await;
     ask(&mut stream).await;
     sleep(LIMITS.patience + Duration::from_millis(100)).await;
@@ -203,7 +203,7 @@ async fn every_form_of_request_that_http_allows_is_answered() {
             2,
             "HTTP/1.1 405",
         ),
-        // What breaks off within a body is the answer's business.
+        // The router answers malformed bodies, not the edge.
         (vec![b"POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\na", b"b\r\nx\r\n"], 1, "400"),
     ] {
         let mut stream = served.connect().await;
@@ -245,7 +245,7 @@ async fn connections_beyond_the_limit_per_address_are_refused() {
     assert_eq!(body["code"], "overloaded");
     assert!(body["message"].as_str().unwrap().contains("server.connections"));
     assert_eq!(served.ended("refused"), 1);
-    // Those that are there are not touched, and a place comes back.
+    // Open connections are unaffected, and a closed connection makes room for a new one.
     ask(&mut open[0]).await;
     drop(open.pop());
     served.wait_for("well", 1).await;
@@ -273,12 +273,12 @@ async fn a_malformed_request_gets_an_error_in_the_gateways_form() {
         assert_eq!(body["code"], "invalid_request", "{shown:?}");
         served.wait_for("malformed", index as u64 + 1).await;
     }
-    // Who begins with HTTP/2 would not understand it.
+    // An HTTP/2 client would not understand an HTTP/1.1 answer.
     let mut stream = served.connect().await;
     stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
     assert_eq!(rest(&mut stream).await, "");
     served.wait_for("malformed", all.len() as u64 + 1).await;
-    // After a good one too.
+    // Also after a good request.
     let mut stream = served.connect().await;
     ask(&mut stream).await;
     stream.write_all(b"\0\0\0\r\n\r\n").await.unwrap();
@@ -338,7 +338,7 @@ async fn a_connection_past_its_maximum_age_ends_after_an_answer() {
     let served = serve(Limits { max_age: Duration::from_millis(200), ..LIMITS }).await;
     let mut stream = served.connect().await;
     ask(&mut stream).await;
-    // It is silent when its time comes, and may be about to ask: it stays until it was silent for too long.
+    // An idle connection past its age may be about to send a request, so it stays open until the idle limit.
     assert_eq!(rest(&mut stream).await, "");
     served.wait_for("idle", 1).await;
     let mut stream = served.connect().await;

@@ -1,4 +1,4 @@
-//! Expressions and templates that would take too long, or too much memory: where they are evaluated, and what ends them.
+//! Expressions and templates that take too much time or memory: evaluator processes run them, and limits end them.
 
 mod battery;
 mod evaluators;
@@ -40,7 +40,7 @@ fn resident(process: u32) -> u64 {
     status(process, "VmRSS:")
 }
 
-/// The same without the pages of its program, which the gateway and its evaluators share.
+/// The resident memory without the program's pages, which the gateway and its evaluators share.
 fn resident_of_its_own(process: u32) -> u64 {
     status(process, "RssAnon:") + status(process, "RssShmem:")
 }

@@ -1,5 +1,5 @@
 //! The fault matrix: every fault of the catalogue, in each state of the cache, for each kind of backend. Each
-//! cell is judged as Argo CD would read it, against what it must say. The table is written to
+//! cell is judged as Argo CD would read it, against the expected answer. The table is written to
 //! `target/fault-matrix.md`.
 
 mod board;
@@ -23,14 +23,14 @@ use self::{
     state::State,
 };
 
-/// How many gateways are led at once: each has hundreds of sockets.
+/// The number of concurrent gateways: each has hundreds of sockets.
 const AT_ONCE: usize = 3;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_fault_makes_a_wrong_success() {
     let faults = catalogue::all();
     let numbered: Vec<(usize, &Fault)> = faults.iter().enumerate().collect();
-    // What ails a gateway ails all its routes.
+    // A gateway's ailment affects all its routes.
     let (ailing, others): (Vec<_>, Vec<_>) = numbered.into_iter().partition(|(_, fault)| fault.ailment.is_some());
     let groups = std::iter::once(&others[..]).chain(ailing.chunks(1));
     let boards = groups.flat_map(|group| State::ALL.map(|state| (state, group)));

@@ -1,4 +1,4 @@
-//! CI gates, asked directly: each against a server that answers as its documentation says, and worse.
+//! CI gates, called directly: each against a server that answers as documented, and against failing servers.
 
 mod bitbucket;
 mod budget;
@@ -37,12 +37,12 @@ use tokio::time::Instant;
 
 use crate::support::app::TestClock;
 
-/// The commit that tests ask about.
+/// The commit of the tests.
 pub const HEAD: &str = "d6fde92930d4715a2b49857d24b940956b26d2d3";
 
-/// What gates are built with.
+/// Everything that gates are built with.
 pub struct Desk {
-    /// Where secrets lie.
+    /// The folder of the secrets.
     pub folder: TempDir,
     /// The time.
     pub clock: Arc<TestClock>,
@@ -59,14 +59,14 @@ impl Desk {
         std::fs::write(self.folder.path().join(name), text).unwrap();
     }
 
-    /// The gate of `config`, which has no problems but warnings.
+    /// Builds the gate of `config`, which may have warnings but no problems.
     #[track_caller]
     pub fn gate(&self, config: Value) -> Arc<dyn Gate> {
         let (gate, problems) = self.build(config);
         gate.unwrap_or_else(|| panic!("{problems:?}"))
     }
 
-    /// What is wrong with `config`, as `path: message (help)`.
+    /// The problems of `config`, as `path: message (help)`.
     pub fn problems(&self, config: Value) -> Vec<String> {
         self.build(config).1
     }
@@ -108,12 +108,12 @@ pub async fn ask_with(gate: &Arc<dyn Gate>, parameters: Value, may_reuse: bool) 
     gate.ask(GateQuery { context: &context, parameters: &parameters, deadline, may_reuse }).await
 }
 
-/// Asks `gate` about [`HEAD`], whatever is remembered.
+/// Asks `gate` about [`HEAD`], without cached rulings.
 pub async fn ask(gate: &Arc<dyn Gate>) -> Result<Ruling, BackendError> {
     ask_with(gate, serde_json::json!({"head_sha": HEAD}), false).await
 }
 
-/// Asks `gate` about [`HEAD`], which it answers with `state`.
+/// Asserts that a gate's result is a ruling of `state`.
 #[track_caller]
 pub fn is(result: Result<Ruling, BackendError>, state: RulingState) -> Ruling {
     let ruling = result.unwrap();
@@ -121,7 +121,7 @@ pub fn is(result: Result<Ruling, BackendError>, state: RulingState) -> Ruling {
     ruling
 }
 
-/// That the gate does not know, and says why.
+/// Asserts that a gate's result is an error of `kind` whose message contains `says`.
 #[track_caller]
 pub fn unknown(result: Result<Ruling, BackendError>, kind: &str, says: &str) -> BackendError {
     let error = result.unwrap_err();

@@ -1,4 +1,4 @@
-//! The one endpoint: what it takes, what it answers, what it refuses.
+//! The plugin endpoint: accepted requests, answers and refusals.
 
 use std::time::{Duration, Instant};
 
@@ -212,7 +212,7 @@ async fn a_token_can_be_limited_to_application_sets() {
         let refused = ask(path, call_of("fake-appset", &json!({})).to_string()).await;
         let why = "the caller `p` may not ask for the ApplicationSet `fake-appset`; see its `applicationSets`";
         assert_refused(&refused, 403, "forbidden", why);
-        // Who names none asks for none of them.
+        // A call without an ApplicationSet name matches none of them.
         assert_refused(&ask(path, "{}".to_owned()).await, 403, "forbidden", "the call names no ApplicationSet");
     }
     let unknown = call_of("fake-\u{7}".repeat(100).as_str(), &json!({})).to_string();
@@ -238,7 +238,7 @@ async fn a_connection_survives_refusals() {
     }
 }
 
-/// Authentication is decided by the head: a stranger's large body is not read to its end.
+/// Authentication needs only the head: the large body of an unauthenticated request is not read to its end.
 #[tokio::test]
 async fn repeated_single_value_headers_are_refused() {
     let app = app().await;

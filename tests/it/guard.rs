@@ -9,8 +9,8 @@ use serde_json::json;
 
 use crate::support::{Reply, TestApp};
 
-/// A route `s` with the YAML `rules`, whose script prints the file `answer-<sha>` or else `answer`; with a way to
-/// set the latter.
+/// A route `s` with the YAML `rules`, whose script prints the file `answer-<sha>` or else `answer`; and a function that
+/// writes `answer`.
 async fn fleet(rules: &str) -> (TestApp, impl Fn(&[&str])) {
     let script = "input=$(cat); sha=$(printf %s \"$input\" | sed -n 's/.*\"sha\":\"\\([a-z0-9]*\\)\".*/\\1/p'); \
                   cat answer-$sha 2>/dev/null || cat answer";
@@ -25,7 +25,7 @@ fn list(names: &[&str]) -> String {
     json!(sets).to_string()
 }
 
-/// Asks again when the answer is stale and no rest lasts.
+/// Asks again once the answer is stale and no pause lasts.
 async fn ask_later(app: &TestApp) -> Reply {
     app.clock.advance(Duration::from_mins(10));
     app.ask("s", json!({})).await
@@ -64,7 +64,7 @@ async fn an_oscillating_source_never_confirms_a_loss() {
     }
 }
 
-/// Many small losses are a large one.
+/// Many small losses add up to a large one.
 #[tokio::test]
 async fn many_small_losses_are_held_as_a_large_one() {
     let (app, print) = fleet("").await;
@@ -79,7 +79,7 @@ async fn many_small_losses_are_held_as_a_large_one() {
     assert_eq!((reply.sets().matches("name").count(), detail(&reply)), (9, "held"));
     let reason = app.operate("/admin/held", None).await.json()["held"][0]["reason"].as_str().unwrap().to_owned();
     assert_eq!(reason, "5 of the 12 parameter sets of the last hour would be gone, more than `guard.maxShrink: 30%`");
-    // An hour later nobody remembers the twelve.
+    // An hour later the twelve sets are forgotten.
     app.clock.advance(Duration::from_hours(1));
     assert_eq!(ask_later(&app).await.sets().matches("name").count(), 7);
 }
@@ -135,7 +135,7 @@ async fn a_new_commit_is_served_the_answer_of_the_commit_before() {
     app.clock.advance(Duration::from_secs(5));
     assert_eq!(ask("x", "c2").await.sets(), r#"[{"name":"c2"}]"#);
 
-    // A source that is down, and a commit that was never asked about.
+    // The source is down, and the commit was never asked about.
     std::fs::remove_file(app.folder.path().join("answer")).unwrap();
     let down = ask("x", "c3").await;
     assert_eq!((down.sets().as_str(), detail(&down)), (r#"[{"name":"c2"}]"#, "backend_failed"));
@@ -145,7 +145,7 @@ async fn a_new_commit_is_served_the_answer_of_the_commit_before() {
     assert!(unknown.message().contains(said) && unknown.message().ends_with("so the ApplicationSet is left as it is"));
 }
 
-/// However many commits CI is slow with, and however often each is asked about.
+/// This holds for any number of unbuilt commits, and for any number of calls.
 #[tokio::test]
 async fn empty_answers_for_different_commits_do_not_confirm_each_other() {
     let (app, print) = fleet("lineage: [branch],").await;
@@ -166,7 +166,7 @@ async fn empty_answers_for_different_commits_do_not_confirm_each_other() {
     let held = app.operate("/admin/held", None).await.json()["held"][0]["message"].as_str().unwrap().to_owned();
     assert!(held.contains("it is not believed however often it is said; `appset-gateway held release "), "{held}");
 
-    // What was there for a commit, and is not any more, is another matter.
+    // Sets that disappear for the same commit are a real loss.
     built("c1", &[]);
     for _ in 0..3 {
         assert_eq!(ask("c1").await.sets(), r#"[{"name":"c1"}]"#);
@@ -174,7 +174,7 @@ async fn empty_answers_for_different_commits_do_not_confirm_each_other() {
     assert_eq!(ask("c1").await.sets(), "[]");
 }
 
-/// The preview stays on the last commit that was built, also when an earlier one is asked about again.
+/// The preview stays on the last built commit, even if an earlier commit is asked about again.
 #[tokio::test]
 async fn asking_about_an_earlier_commit_does_not_move_its_branch_back() {
     let (app, print) = fleet("lineage: [branch],").await;
@@ -191,7 +191,7 @@ async fn asking_about_an_earlier_commit_does_not_move_its_branch_back() {
     assert_eq!(ask("c3").await, r#"[{"name":"c2"}]"#);
 }
 
-/// A parameter that is missing makes a stranger of a question, not one of everybody's family.
+/// A question with a missing parameter belongs to no lineage, not to a common one.
 #[tokio::test]
 async fn a_question_without_its_lineage_parameters_has_no_lineage() {
     let (app, print) = fleet("lineage: [branch],").await;
@@ -219,7 +219,7 @@ async fn a_held_answer_is_shown_during_background_renewals() {
     assert_eq!(app.metric(failures).await, 1);
 }
 
-/// Memory is bounded, and what had to leave it cannot be measured against any more.
+/// Memory is bounded, and the guard cannot compare with an evicted answer.
 #[tokio::test]
 async fn an_empty_answer_is_held_if_the_last_answer_was_evicted() {
     let script = json!({"command": ["cat", "answer"], "allow": {"read": ["."]}});
@@ -242,7 +242,7 @@ async fn an_empty_answer_is_held_if_the_last_answer_was_evicted() {
     assert_eq!(app.ask("s", json!({"n": "new"})).await.sets(), "[]");
 }
 
-/// A matrix asks once for each pull request, and its first error ends the whole ApplicationSet's run.
+/// A matrix asks once for each pull request, and its first error ends the run of the whole ApplicationSet.
 #[tokio::test]
 async fn a_failing_pull_request_does_not_affect_others() {
     let (app, print) = fleet("lineage: [branch],").await;
@@ -251,7 +251,7 @@ async fn a_failing_pull_request_does_not_affect_others() {
     for n in 0..20 {
         ask(n).await;
     }
-    // Of one commit the source answers nonsense, the rest is as it was.
+    // The source answers nonsense for one commit. The other answers are unchanged.
     std::fs::write(app.folder.path().join("answer-c7"), "<html>").unwrap();
     app.clock.advance(Duration::from_mins(10));
     for n in 0..20 {

@@ -24,11 +24,11 @@ use crate::support::{
     wire::{exchange, read_reply},
 };
 
-/// The most memory of the gateway with all its evaluators, in bytes.
+/// The memory limit of the gateway with all its evaluators, in bytes.
 const MEMORY: u64 = 256 * 1024 * 1024;
-/// When a call is answered at the latest.
+/// The time within which a call is answered.
 const DEADLINE: Duration = Duration::from_secs(2);
-/// How much later a busy machine may notice.
+/// Extra time for a busy machine.
 const MARGIN: Duration = Duration::from_secs(2);
 /// Items, a long text and a short list.
 fn body() -> String {
@@ -37,14 +37,14 @@ fn body() -> String {
     json!({"items": items, "text": "x".repeat(60_000), "few": few}).to_string()
 }
 
-/// Asks an ordinary route again and again on a thread of its own, and expects an answer each time; how many there were. How fast they are
+/// Asks an ordinary route repeatedly on its own thread, expects an answer each time, and returns their number. Their speed
 /// is measured by `make bench` (`evaluations`).
 fn ask_ordinary_route(gateway: &Gateway, is_over: &Arc<AtomicBool>) -> thread::JoinHandle<u64> {
     let (address, is_over) = (gateway.address, Arc::clone(is_over));
     let calls = async move {
         let (mut stream, mut answered) = (TcpStream::connect(address).await.unwrap(), 0);
         while !is_over.load(Ordering::SeqCst) {
-            // Each is another question, so that the expression is evaluated each time.
+            // Each call is another question, so the expression is evaluated each time.
             let request = request("good", &json!({"n": answered.to_string()}));
             stream.write_all(&request).await.unwrap();
             let reply = read_reply(&mut stream).await;
@@ -58,7 +58,7 @@ fn ask_ordinary_route(gateway: &Gateway, is_over: &Arc<AtomicBool>) -> thread::J
     thread::spawn(move || runtime.block_on(calls))
 }
 
-/// Looks at the memory of the gateway and its evaluators until `is_over`; the most that it saw.
+/// Watches the memory of the gateway and its evaluators until `is_over`. Returns the peak.
 fn watch_memory(gateway: u32, is_over: &Arc<AtomicBool>) -> thread::JoinHandle<u64> {
     let (is_over, peak) = (Arc::clone(is_over), AtomicU64::new(0));
     thread::spawn(move || {
@@ -95,7 +95,7 @@ fn routes(upstream: &Upstream) -> Vec<Value> {
         .collect()
 }
 
-/// Asks the route `name`, which is to fail in time and say why.
+/// Asks the route `name`, and expects an error in time that names the cause.
 async fn assert_fails(gateway: &Gateway, name: String, parameters: Value, source: &str) {
     let asked = Instant::now();
     let reply = exchange(gateway.address, &request(&name, &parameters)).await;
@@ -106,7 +106,7 @@ async fn assert_fails(gateway: &Gateway, name: String, parameters: Value, source
     let is_clear = matches!(&*code, "backend_timeout" | "backend_output_invalid" | "invalid_input");
     assert!(is_clear, "{source}: {}", reply.text());
     let is_named = reply.message().contains(&source.chars().take(8).collect::<String>());
-    // A busy machine may take all of the time to read the document.
+    // A busy machine may need all of the time to read the document.
     let is_late = code == "backend_timeout" && took > DEADLINE / 2;
     assert!(is_named || is_late, "{source}: {}", reply.text());
 }
@@ -128,7 +128,7 @@ async fn hostile_expressions_end_in_time_and_delay_no_other_route() {
     for (name, parameters, source) in all {
         assert_fails(&gateway, name, parameters, source).await;
     }
-    // All at once, on more routes than there are evaluators.
+    // All at once, on more routes than evaluators.
     let at_once = (0..hostile::EXPRESSIONS.len()).map(|index| {
         let asked = request(&format!("e{index}"), &json!({"again": "1"}));
         let address = gateway.address;

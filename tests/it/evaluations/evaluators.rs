@@ -1,4 +1,4 @@
-//! Evaluators: what they evaluate is what the gateway would; what ends them is told, and nothing is left.
+//! Evaluators: they give the gateway's own results, their failures are reported, and no process is left behind.
 
 use std::{path::Path, time::Duration};
 
@@ -109,7 +109,7 @@ async fn an_evaluator_renders_costly_templates() {
     }
 }
 
-/// What people do with a long list still works.
+/// Ordinary work on a long list succeeds.
 #[tokio::test]
 async fn a_long_list_is_filtered_and_mapped() {
     let items = (0..60_000).map(|n| json!({"n": format!("item-{n}"), "cluster": "c", "active": true, "id": n}));
@@ -122,7 +122,7 @@ async fn a_long_list_is_filtered_and_mapped() {
     assert_eq!(result.as_array().unwrap().len(), 60_000);
 }
 
-/// Keeps an evaluator busy for long, without much memory.
+/// Keeps an evaluator busy for a long time, without much memory.
 const LONG: &str = "items.filter(i, items.all(j, items.all(k, items.all(l, k.n + j.n != l.n + i.n + 'x'))))";
 
 fn busy(evaluator: &Evaluator, deadline: Duration) -> impl Future<Output = Result<Value, String>> + use<> {
@@ -141,7 +141,7 @@ async fn a_deadline_ends_an_evaluation() {
     assert!(error.contains("took longer than the deadline") && error.contains("items.filter"), "{error}");
 }
 
-/// Three routes that hold evaluators for ever, of which there are two, and a fourth that is asked meanwhile.
+/// Three routes that would occupy both evaluators for ever, and a fourth route that is asked meanwhile.
 #[tokio::test]
 async fn a_busy_route_does_not_keep_evaluators_from_others() {
     let first = evaluator();
@@ -153,7 +153,7 @@ async fn a_busy_route_does_not_keep_evaluators_from_others() {
     let variables = Variables::default().value("items", json!([1]));
     let result = first.of_another_route().evaluate(&expression, &variables, soon()).await;
     assert_eq!(result.map_err(|error| error.to_string()), Ok(json!(2)));
-    // The same route waits for its own.
+    // The same route waits for its own evaluation.
     let own = first.evaluate(&expression, &variables, Instant::now() + Duration::from_millis(100)).await;
     assert!(own.is_ok() || own.unwrap_err().to_string().contains("it had no turn"));
     hostile.abort();
@@ -169,7 +169,7 @@ async fn slow_upstream() -> Upstream {
     Upstream::always(json_response(json!({"items": items}).to_string())).await
 }
 
-/// The one evaluator of a gateway, once it is there.
+/// The only evaluator of a gateway, once it has started.
 async fn evaluator_of(gateway: u32) -> u32 {
     let until = soon();
     loop {

@@ -13,7 +13,7 @@ pub const EXPRESSIONS: [&str; 27] = [
     "body.items.filter(i, i.n in body.items.map(j, j.n + 'x'))",
     "body.items.map(i, {'text': body.text})",
     "body.items.map(i, {'text': body.text + body.text + i.n})",
-    // Texts that multiply
+    // Texts that grow exponentially
     "[{'t': body.text.replace('x', body.text)}]",
     "[{'t': body.text.replace('', body.text)}]",
     "[{'t': body.few.map(f, body.text).join(body.text).replace('x', body.text)}]",

@@ -1,4 +1,4 @@
-//! A gateway with a route for each fault and kind, led through one state.
+//! A gateway with a route for each fault and kind, taken through one state.
 
 use std::{panic::AssertUnwindSafe, path::Path, time::Duration};
 
@@ -22,23 +22,23 @@ use super::{
 };
 use crate::support::{Reply, TestApp};
 
-/// Whatever answers at once is asked a few at a time, so that nothing else takes long.
+/// Sources that answer at once are asked a few at a time, so that load delays none of them.
 static TURNSTILE: Semaphore = Semaphore::const_new(16);
 const STORE: &str = "answers.redb";
 
 /// One fault and one kind in one state.
 pub struct Outcome {
-    /// The place of the fault in the catalogue.
+    /// The index of the fault in the catalogue.
     pub fault: usize,
     /// The backend.
     pub kind: Kind,
     /// The state.
     pub state: State,
-    /// What was answered, in short, in the order of the calls.
+    /// The answers in short form, in the order of the calls.
     pub told: Vec<String>,
-    /// Where that is not what it must be.
+    /// The answers that differ from the expected ones.
     pub wrong: Vec<String>,
-    /// Whether Argo CD would have acted on one of them.
+    /// Whether Argo CD would have applied one of them.
     pub is_wrong_success: bool,
 }
 
@@ -55,18 +55,18 @@ struct Cell {
 /// A gateway and its cells.
 pub struct Board {
     cells: Vec<Cell>,
-    /// Another holder of the store; it goes before the folder does.
+    /// Another holder of the store. It is dropped before the folder.
     _holder: Option<redb::Database>,
     app: TestApp,
     ailment: Option<Ailment>,
-    /// When the good answers were stored, at the earliest and at the latest.
+    /// The earliest and the latest time at which the good answers were stored.
     stored: (Timestamp, Timestamp),
     is_restarted: bool,
     mode: Mode,
 }
 
 impl Board {
-    /// A gateway with routes for `faults`, which all have the same ailment or none.
+    /// Starts a gateway with routes for `faults`, which all have the same ailment or none.
     pub async fn start(state: State, faults: &[(usize, &Fault)]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut cells = Vec::new();
@@ -96,11 +96,11 @@ impl Board {
         self.app.clock.advance(by);
     }
 
-    /// Gets every route's good answer.
+    /// Fetches every route's good answer.
     pub async fn begin(&mut self) {
         self.stored.0 = self.app.clock.now();
         let mut missing: Vec<usize> = (0..self.cells.len()).collect();
-        // A machine that is busy may need longer than the faults that hang.
+        // A busy machine may need longer than the hanging faults.
         for _ in 0..20 {
             let replies = missing.iter().map(async |cell| (*cell, self.reply(&self.cells[*cell], &json!({})).await));
             let replies = join_all(replies).await;
@@ -119,7 +119,7 @@ impl Board {
         panic!("no good answer to begin with: {names:?}");
     }
 
-    /// Changes how all sources are; with a fault comes what ails the gateway.
+    /// Changes the mode of all sources. With a fault, the gateway's ailment begins.
     pub async fn set_mode(mut self, to: Mode) -> Self {
         self.mode = to;
         for cell in &mut self.cells {
@@ -151,7 +151,7 @@ impl Board {
         self
     }
 
-    /// Asks every route with `parameters`, waits until all is quiet, and judges.
+    /// Asks every route with `parameters`, waits for background runs, and judges the answers.
     pub async fn ask(&mut self, parameters: &Value, because: Because) {
         let asked: Vec<Option<usize>> = self.cells.iter().map(|cell| cell.source.asked()).collect();
         let is_known = parameters == &json!({}) && !self.is_lost();
@@ -165,7 +165,7 @@ impl Board {
             let (kind, route, codes, is_paused) = (cell.kind, &cell.route, &*cell.codes, cell.asks_for_a_pause);
             let expected = Expected { worth, is_known, because, kind, route, is_paused, codes, key };
             match reply.and_then(|reply| expected.judge(&reply, asked)) {
-                // That it is said again while the source rests goes without saying.
+                // The repeated answer during a source's pause is not recorded again.
                 Ok(told) => cell.outcome.told.extend((because != Because::Resting).then_some(told)),
                 Err(Found { what, is_success }) => {
                     cell.outcome.told.push(format!("**{what}**"));
@@ -181,27 +181,27 @@ impl Board {
         self.cells.into_iter().map(|cell| cell.outcome).collect()
     }
 
-    /// Whether the gateway has lost all that it knew.
+    /// Whether the gateway has lost all its answers.
     pub fn is_lost(&self) -> bool {
         self.is_restarted && self.ailment == Some(Ailment::StoreLost)
     }
 
     async fn reply(&self, cell: &Cell, parameters: &Value) -> Result<Reply, Found> {
-        // What hangs may do so all at once.
+        // Hanging sources may be asked all at once.
         let hangs = cell.codes.contains(&TIMEOUT) && self.mode == Mode::AtFault;
         let _turn = if hangs { None } else { Some(TURNSTILE.acquire().await.unwrap()) };
         let asked = AssertUnwindSafe(self.app.ask(&cell.route, parameters.clone())).catch_unwind().await;
         asked.map_err(|panic| {
             let text = panic.downcast_ref::<String>().map_or("a panic", String::as_str);
-            // The decoder panics when Argo CD would take it for an empty list.
+            // The decoder panics if Argo CD would read the answer as an empty list.
             Found { what: format!("a reply that is none: {text}"), is_success: text.contains("AccidentallyEmpty") }
         })
     }
 
-    /// What the good answers are worth now, by the table of states.
+    /// The current worth of the good answers, by the table of states.
     fn worth(&self) -> Worth {
         let now = self.app.clock.now();
-        // A clock that was put back says nothing about an age.
+        // A clock that was put back proves no age.
         let Some(min_age) = now.since(self.stored.1) else { return Worth::Stale };
         let max_age = now.since(self.stored.0).unwrap_or_default();
         Worth::of(min_age, max_age, self.is_restarted)
@@ -219,7 +219,7 @@ fn config(cells: &[Cell], ailment: Option<Ailment>) -> String {
     let registries: Value = cells.iter().filter_map(|cell| cell.source.registry()).collect();
     let mut routes: Vec<Value> = cells.iter().map(route).collect();
     if ailment == Some(Ailment::StoreLocked) {
-        // While it is not known what was there before, an answer is believed only where any loss is.
+        // While the earlier answers are unknown, an answer is believed only if the guard allows any loss.
         for route in &mut routes {
             route["guard"]["maxShrink"] = json!("100%");
         }

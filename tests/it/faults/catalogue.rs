@@ -13,7 +13,7 @@ use super::{
 };
 use crate::support::upstream::Step;
 
-/// All of them.
+/// All faults.
 pub fn all() -> Vec<Fault> {
     [connection(), messages(), statuses(), registries(), documents(), answers(), foreign(), programs(), gateway()]
         .into_iter()
@@ -24,7 +24,7 @@ pub fn all() -> Vec<Fault> {
 const PAUSE: Duration = Duration::from_millis(100);
 const SIGN_IN: &str = "<html><head><title>Sign in</title></head><body>[]</body></html>";
 
-/// What goes wrong before there is a response, and where one ends.
+/// Failures before a response, and truncated responses.
 fn connection() -> Vec<Fault> {
     vec![
         Fault::refused("refused"),
@@ -74,14 +74,14 @@ fn connection() -> Vec<Fault> {
         Fault::on_the_wire("TLS on a plain port", FAILED, prints(&b"\x15\x03\x01\x00\x02\x02\x46"[..]), |_| {
             send(&b"\x15\x03\x01\x00\x02\x02\x46"[..])
         }),
-        // As far as it shows without a certificate of our own: the alert `certificate_expired`.
+        // Without our own certificate, the fault is simulated by the alert `certificate_expired`.
         Fault::on_the_wire(
             "TLS expired",
             FAILED,
             runs(FAILED, "echo 'SSL certificate problem: certificate has expired' >&2; exit 60"),
             |_| send(&b"\x15\x03\x03\x00\x02\x02\x2d"[..]),
         ),
-        // As a proxy tells it.
+        // As a proxy reports it.
         Fault::new(
             "DNS flap",
             runs(FAILED, "echo 'Temporary failure in name resolution' >&2; exit 6"),
@@ -91,7 +91,7 @@ fn connection() -> Vec<Fault> {
     ]
 }
 
-/// Responses whose framing lies, and those that are too much.
+/// Responses with wrong framing, and responses that are too large.
 fn messages() -> Vec<Fault> {
     let [bomb, bomb_of_tags] = ["[]", NO_TAGS].map(|end| gzip((" ".repeat(20_000_000) + end).as_bytes()));
     vec![
@@ -135,7 +135,7 @@ fn messages() -> Vec<Fault> {
     ]
 }
 
-/// What is not the answer, by its status.
+/// Responses that are no answer, by their status.
 fn statuses() -> Vec<Fault> {
     let curl = |told: &str| runs(FAILED, &format!("echo '[]'; echo 'the server returned {told}' >&2; exit 22"));
     vec![
@@ -178,7 +178,7 @@ fn statuses() -> Vec<Fault> {
     ]
 }
 
-/// A whole 200, or a registry's 404, whose body is not the document that it should be.
+/// A complete 200, or a registry's 404, whose body is not the expected document.
 fn documents() -> Vec<Fault> {
     let nested = |open: &str| open.repeat(100_000).into_bytes();
     let deep_errors = [br#"{"errors":"#, &nested("[")[..]].concat();
@@ -240,7 +240,7 @@ fn documents() -> Vec<Fault> {
     ]
 }
 
-/// A whole document that is not the answer.
+/// A complete document that is not the answer.
 fn answers() -> Vec<Fault> {
     let other = digest("other");
     let contradicted = plays(INVALID, move |request| {
@@ -249,7 +249,7 @@ fn answers() -> Vec<Fault> {
         request.answer(200, headers, MANIFEST)
     });
     let twins = r#"[{"name":"a"},{"name":"b"},{"name":"a"}]"#;
-    // What is listed is not what is there.
+    // The list differs from the registry's contents.
     let (of_other, well) = (format!("{OCI}\r\nDocker-Content-Digest: {}", digest("another")), Kind::List);
     let denied = plays(INVALID, move |request| match &*request.method {
         "HEAD" => request.answer(200, &of_other, ""),
@@ -337,7 +337,7 @@ fn answers() -> Vec<Fault> {
     ]
 }
 
-/// What befalls a program; on the wire, what comes nearest.
+/// Faults of a program; on the wire, the nearest equivalent.
 fn programs() -> Vec<Fault> {
     let bomb = "i=0; while [ $i -lt 20 ]; do sleep 30 & i=$((i+1)); done; echo '[]'; exit 1";
     vec![
@@ -364,7 +364,7 @@ fn programs() -> Vec<Fault> {
     ]
 }
 
-/// What befalls the gateway, while the source refuses.
+/// Faults of the gateway itself, while the source refuses.
 fn gateway() -> Vec<Fault> {
     vec![
         Fault::ailing("the clock is put back", Ailment::ClockBack),

@@ -1,4 +1,4 @@
-//! What a cell must say, and whether it does.
+//! The expected answer of a cell, and the check against it.
 
 use std::time::Duration;
 
@@ -8,23 +8,23 @@ use super::{
 };
 use crate::support::{Reply, Verdict};
 
-/// What a last good answer is worth.
+/// The worth of a last good answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Worth {
-    /// It is served, and nobody is asked.
+    /// It is served, and the source is not asked.
     Fresh,
-    /// It is served, and the source asked behind its back.
+    /// It is served, and the source is asked in the background.
     Stale,
-    /// It is served if the source does not know.
+    /// It is served if the source fails.
     IfError,
     /// There is none, or it has expired.
     Nothing,
 }
 
 impl Worth {
-    /// By an age of at least `least` and at most `most`. What was kept over a restart was never fresh.
+    /// The worth at an age from `min_age` to `max_age`. A restored answer is never fresh.
     pub fn of(min_age: Duration, max_age: Duration, is_restored: bool) -> Self {
-        // Lives differ by a tenth of the minute.
+        // Lifetimes vary by a tenth of the minute.
         let life = if is_restored { [0, 0] } else { [54, 66] };
         let [shortest, longest] = life.map(Duration::from_secs);
         let (stale, if_error) = (Duration::from_mins(15), Duration::from_mins(135));
@@ -41,22 +41,22 @@ impl Worth {
     }
 }
 
-/// What the source would say, if it were asked.
+/// What the source would answer, if it were asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Because {
-    /// That it does not know.
+    /// The source fails.
     AtFault,
-    /// The same, and this is another question that follows at once: whoever asked for a pause is not asked.
+    /// The same for another question that follows at once. A source that asked for a pause is not asked.
     AtFaultStill,
-    /// Nothing, since it said just now that it does not know, and rests.
+    /// No answer: the source has just failed, and pauses.
     Resting,
-    /// That there is nothing, which is not believed.
+    /// The source answers that there is nothing, which is not believed.
     Held,
-    /// The same again, after the fault: only what proved it too makes that three runs which agree.
+    /// The same again, after the fault. Only a fault that also proved absence completes three agreeing runs.
     HeldStill,
 }
 
-/// What a cell must say.
+/// The expected answer of a cell.
 #[derive(Debug)]
 pub struct Expected<'a> {
     pub worth: Worth,
@@ -65,15 +65,15 @@ pub struct Expected<'a> {
     pub because: Because,
     pub kind: Kind,
     pub route: &'a str,
-    /// Whether the source asked to be left alone.
+    /// Whether the source asked for a pause.
     pub is_paused: bool,
-    /// The fault's code: one of these.
+    /// The possible codes of the fault.
     pub codes: &'a [&'static str],
     /// The question's key.
     pub key: String,
 }
 
-/// What a cell says instead.
+/// An unexpected answer of a cell.
 #[derive(Debug)]
 pub struct Found {
     pub what: String,
@@ -82,10 +82,10 @@ pub struct Found {
 }
 
 impl Expected<'_> {
-    /// What the reply is, in short, when it is as it must be. The source was `asked` so often for it.
+    /// The short form of an expected reply. `asked` is the number of requests to the source.
     ///
     /// # Errors
-    /// With what it is instead.
+    /// If the reply is not the expected one.
     pub fn judge(&self, reply: &Reply, asked: Option<usize>) -> Result<String, Found> {
         let wrong = |what: String| Err(Found { what, is_success: false });
         let told = match reply.verdict() {
@@ -127,17 +127,17 @@ impl Expected<'_> {
         }
     }
 
-    /// Whether it is believed that there is nothing: by proof, where there never was anything or three runs agree.
+    /// Whether absence is believed: with proof, if nothing was there before or three runs agree.
     fn is_nothing(&self) -> bool {
         self.codes.contains(&HELD) && (!self.is_known || self.because == Because::HeldStill)
     }
 
-    /// Whether the way out keeps this question from the source.
+    /// Whether the HTTP client withholds this question from the source.
     fn is_spared(&self) -> bool {
         self.is_paused && self.because == Because::AtFaultStill
     }
 
-    /// What the operator would miss on the ApplicationSet's condition.
+    /// The text that is missing in the ApplicationSet's condition.
     fn missing(&self, reply: &Reply, condition: &str) -> Option<String> {
         let last = if self.is_known { "; the last good answer, of 2" } else { "; there is no last good answer" };
         let mut wanted = vec![
@@ -155,7 +155,7 @@ impl Expected<'_> {
     }
 }
 
-/// What `Cache-Status` says of a good answer.
+/// The short form of `Cache-Status` for a good answer.
 fn cache_status(reply: &Reply) -> String {
     let status = reply.header("cache-status").unwrap_or_default();
     if status == "appset-gateway; fwd=miss; stored" {

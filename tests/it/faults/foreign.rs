@@ -1,4 +1,4 @@
-//! Whole answers that say, each in its own way, that they are a part or cannot be believed.
+//! Complete answers that signal, each in its own way, that they are partial or unreliable.
 
 use serde_json::json;
 
@@ -7,7 +7,7 @@ use super::rendition::{Fault, INVALID, JSON, OCI, Rendition, Wire, plays, prints
 /// A number that 64 bits do not hold.
 const LONG: &str = "18446744073709551616";
 
-/// All of them.
+/// All faults of this kind.
 pub fn foreign() -> Vec<Fault> {
     [errors(), pages(), readings()].into_iter().flatten().collect()
 }
@@ -74,7 +74,7 @@ fn pages() -> Vec<Fault> {
     ]
 }
 
-/// As many tags as were asked for, and the same ones again when asked for what follows.
+/// A full page of tags, and the same page again for the next one.
 fn full_page() -> Rendition<Wire> {
     plays(INVALID, |request| {
         let (_, query) = request.target.split_once('?').unwrap_or_default();
@@ -84,7 +84,7 @@ fn full_page() -> Rendition<Wire> {
     })
 }
 
-/// An empty list that another reader would read otherwise.
+/// An empty list that another parser would read differently.
 fn readings() -> Vec<Fault> {
     let unknown = r#"{"Errors":[{"code":"MANIFEST_UNKNOWN"}]}"#;
     let long = |before: &str| format!("{before}{LONG}}}");

@@ -1,4 +1,4 @@
-//! The backends of the matrix, and how their sources answer that are not at fault.
+//! The backends of the matrix, and the answers of their sources without a fault.
 
 use serde_json::json;
 
@@ -7,9 +7,9 @@ use crate::support::upstream::{Request, Step, json_response};
 
 /// A registry's list of no tags.
 pub const NO_TAGS: &str = r#"{"name":"org/app","tags":[]}"#;
-/// What a list selects, in the order of its answer.
+/// The selected tags, in the order of the answer.
 const TAGS: [&str; 3] = ["c", "b", "a"];
-/// What CI says of a commit that passed.
+/// The answer of CI about a passed commit.
 pub const PASSED: &str = r#"{"result":"passed"}"#;
 /// The parameter sets of all sources but registries.
 const SETS: &str = r#"[{"name":"a"},{"name":"b"},{"name":"c"}]"#;
@@ -25,11 +25,11 @@ pub enum Kind {
     /// `http` with `plugin`.
     Plugin,
     Digests,
-    /// `digests` with `list`, whose list of tags is at fault.
+    /// `digests` with `list`; the list of tags has the fault.
     List,
-    /// The same, where one of the tags that are listed is at fault.
+    /// The same; one of the listed tags has the fault.
     Tag,
-    /// `digests` with an `http` gate: CI is at fault, and the registry is well.
+    /// `digests` with an `http` gate; CI has the fault, and the registry works.
     Gate,
 }
 
@@ -46,7 +46,7 @@ impl Kind {
         Self::Gate,
     ];
 
-    /// What it is called here.
+    /// The name in the table.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Worker => "worker",
@@ -58,7 +58,7 @@ impl Kind {
         }
     }
 
-    /// As in a configuration.
+    /// The name in a configuration.
     pub const fn backend(self) -> &'static str {
         match self {
             Self::Script | Self::Worker => "script",
@@ -80,13 +80,13 @@ impl Kind {
         }
     }
 
-    /// Whether a fault leaves `request` alone.
+    /// Whether faults do not affect `request`.
     pub fn spares(self, request: &Request) -> bool {
         let is_struck = |of: &str| request.target.starts_with(of);
         self == Self::Tag && !is_struck("/v2/org/app/manifests/b") && !is_struck("/token")
     }
 
-    /// How a source answers that is well.
+    /// The response of a working source.
     pub fn well(self, request: &Request) -> Vec<Step> {
         match self {
             Self::List | Self::Tag if is_list(request) => {
@@ -101,19 +101,19 @@ impl Kind {
         }
     }
 
-    /// How an API answers whose list is in an object: it is well, or has nothing.
+    /// The response of an API whose list is in an object: a working one, or one that has nothing.
     pub fn wrapped(is_well: bool) -> Vec<Step> {
         let list = if is_well { SETS } else { "[]" };
         vec![Step::Send(json_response(format!("{{\"items\":{list}}}")))]
     }
 
-    /// How a source answers that provably has nothing. CI still says that the commit passed: the registry has no image.
+    /// The response of a source that provably has nothing. CI still passes the commit, but the registry has no image.
     pub fn nothing(self, request: &Request) -> Vec<Step> {
         let (status, body) = self.nothing_parts();
         request.answer(status, JSON, body)
     }
 
-    /// That answer's status and body.
+    /// The status and body of that response.
     pub const fn nothing_parts(self) -> (u16, &'static str) {
         match self {
             Self::Digests => (404, UNKNOWN),
@@ -125,7 +125,7 @@ impl Kind {
     }
 }
 
-/// Whether it asks for a list of tags.
+/// Whether the request is for a list of tags.
 fn is_list(request: &Request) -> bool {
     request.target.starts_with("/v2/org/app/tags/list")
 }

@@ -1,15 +1,15 @@
-//! Faults of registries alone: what is denied, and to whom. All other sources suffer what comes nearest.
+//! Faults of registries only: denials. All other sources get the nearest equivalent.
 
 use super::rendition::{
     FAILED, Fault, HELD, HTML, INVALID, JSON, Rendition, THROTTLED, UNKNOWN, Wire, plays, prints, runs, says,
 };
 
-/// A registry's word for a repository that it does not have.
+/// A registry's error for an unknown repository.
 const NO_NAME: &str = r#"{"errors":[{"code":"NAME_UNKNOWN","message":"repository name not known to registry"}]}"#;
 const NO_NAME_OR_RIGHT: &str = r#"{"errors":[{"code":"NAME_UNKNOWN"},{"code":"DENIED"}]}"#;
 const DENIED: &str = r#"{"errors":[{"code":"DENIED","message":"requested access to the resource is denied"}]}"#;
 
-/// Who is told nothing, and why. Only what the configuration takes for it is nothing.
+/// Denials. Only a denial that the configuration treats as absence is absence.
 pub fn registries() -> Vec<Fault> {
     let challenge = format!("{JSON}\r\nWWW-Authenticate: Bearer realm=\"x\"");
     let no_name = |code| says(code, 404, JSON, NO_NAME);
@@ -29,7 +29,7 @@ pub fn registries() -> Vec<Fault> {
             says(FAILED, 401, &challenge, "[]"),
             with_tokens(503),
         ),
-        // What is private and what is not there look alike at some.
+        // Some registries answer alike for private and for missing repositories.
         Fault::new(
             "a token server that denies",
             prints(DENIED),
@@ -46,7 +46,7 @@ pub fn registries() -> Vec<Fault> {
             says(INVALID, 404, JSON, NO_NAME_OR_RIGHT),
         )
         .lenient(),
-        // It stands for a tag that is missing, and for no list.
+        // The error means a missing tag, but never an empty list.
         Fault::new("403 for what is missing", prints(DENIED), denied(FAILED), denied(HELD))
             .listed(denied(FAILED))
             .lenient(),
@@ -55,7 +55,7 @@ pub fn registries() -> Vec<Fault> {
     ]
 }
 
-/// A registry that takes no token, and whose token server answers with `status`.
+/// A registry that accepts no token, and whose token server answers with `status`.
 fn with_tokens(status: u16) -> Rendition<Wire> {
     plays(FAILED, move |request| {
         if request.target.starts_with("/token") {

@@ -1,4 +1,4 @@
-//! What a fault is: what it does on the wire, what a script does that suffers it, and what else ails the gateway.
+//! The parts of a fault: its effect on the wire, its effect in a script, and an ailment of the gateway.
 
 use std::{
     io::Write as _,
@@ -11,19 +11,19 @@ use appset_gateway::clients::oci::Digest;
 use super::kind::Kind;
 use crate::support::upstream::{Play, Request, Step, response};
 
-/// The codes of what is not known.
+/// The error codes of unknown outcomes.
 pub const FAILED: &str = "backend_failed";
 pub const INVALID: &str = "backend_output_invalid";
 pub const TIMEOUT: &str = "backend_timeout";
 pub const THROTTLED: &str = "throttled";
-/// The code of what proves that there is nothing, where there was something.
+/// The error code of a proof of absence after there were sets.
 pub const HELD: &str = "held";
 
 pub const JSON: &str = "Content-Type: application/json";
 pub const HTML: &str = "Content-Type: text/html";
 pub const OCI: &str = "Content-Type: application/vnd.oci.image.manifest.v1+json";
 pub const MANIFEST: &str = r#"{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json"}"#;
-/// A registry's word for a tag that it does not have.
+/// A registry's error for an unknown tag.
 pub const UNKNOWN: &str = r#"{"errors":[{"code":"MANIFEST_UNKNOWN","message":"manifest unknown"}]}"#;
 
 /// One fault and its renditions, each of them one that says nothing about what there is, or, with the code [`HELD`], that
@@ -40,39 +40,39 @@ pub struct Fault {
     /// Of CI, as an `http` gate asks it.
     pub gate: Rendition<Wire>,
     pub ailment: Option<Ailment>,
-    /// Whether the source asks to be left alone, in words of HTTP.
+    /// Whether the source asks for a pause by HTTP.
     pub asks_for_a_pause: bool,
-    /// Whether the configuration takes a refusal for a missing tag, and lets repositories be missing.
+    /// Whether the configuration treats a refusal as a missing tag, and allows missing repositories.
     pub is_lenient: bool,
     /// Whether the list of an API is in an object, as its `items`.
     pub is_wrapped: bool,
 }
 
-/// What is done, and the code that the gateway has for it.
+/// The behaviour, and the gateway's error code for it.
 #[derive(Clone)]
 pub struct Rendition<T> {
     pub does: T,
     pub code: &'static str,
 }
 
-/// What a script at fault does.
+/// The behaviour of a faulty script.
 pub enum Does {
-    /// Prints this and ends well.
+    /// Prints this and succeeds.
     Prints(Vec<u8>),
     /// Runs this line of shell.
     Runs(String),
 }
 
-/// What a source at fault does on the wire.
+/// The behaviour of a faulty source on the wire.
 #[derive(Clone)]
 pub enum Wire {
     /// Nobody listens.
     Refuses,
-    /// Its answers are these.
+    /// It gives these answers.
     Plays(Arc<Play>),
 }
 
-/// What befalls the gateway while its source refuses.
+/// An ailment of the gateway while its source refuses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ailment {
     /// Its clock is put back an hour.
@@ -94,7 +94,7 @@ pub enum Ailment {
 }
 
 impl Fault {
-    /// The codes of which the gateway has one for `kind`.
+    /// The possible codes of the gateway for `kind`.
     pub fn codes(&self, kind: Kind) -> Vec<&'static str> {
         match kind {
             Kind::Script | Kind::Pipeline => vec![self.script.code],
@@ -128,7 +128,7 @@ impl Fault {
         Self { is_lenient: true, ..self }
     }
 
-    /// With the wish to be left alone, in words of HTTP.
+    /// With a request for a pause by HTTP.
     pub fn pausing(self) -> Self {
         Self { asks_for_a_pause: true, ..self }
     }
@@ -148,18 +148,18 @@ impl Fault {
         Self { gate: says(INVALID, 200, JSON, body), ..self }
     }
 
-    /// Nobody listens; the script is told so.
+    /// The connection is refused; the script fails accordingly.
     pub fn refused(name: &'static str) -> Self {
         let refuses = || Rendition { does: Wire::Refuses, code: FAILED };
         Self::new(name, runs(FAILED, "echo 'connect: connection refused' >&2; exit 7"), refuses(), refuses())
     }
 
-    /// The same, and something befalls the gateway.
+    /// The same with an ailment of the gateway.
     pub fn ailing(name: &'static str, ailment: Ailment) -> Self {
         Self { ailment: Some(ailment), ..Self::refused(name) }
     }
 
-    /// Whatever is asked, `distort` makes the answer of what that of a source that has nothing would be.
+    /// Each response is that of a source that has nothing, changed by `distort`.
     pub fn on_the_wire(
         name: &'static str,
         code: &'static str,
@@ -169,7 +169,7 @@ impl Fault {
         Self::over_the_wire(name, script, |kind| plays(code, move |_| distort(&Whole::of(kind))))
     }
 
-    /// The same where there is a body: a `HEAD` is answered as it should be.
+    /// The same for responses with a body: a `HEAD` is answered correctly.
     pub fn in_the_body(
         name: &'static str,
         code: &'static str,
@@ -186,7 +186,7 @@ impl Fault {
         })
     }
 
-    /// What a source says that has nothing, with another status.
+    /// The response of a source that has nothing, with another status.
     pub fn status(
         name: &'static str,
         code: &'static str,
@@ -218,7 +218,7 @@ impl Fault {
     }
 }
 
-/// The whole response of a source that has nothing, in parts.
+/// The complete response of a source that has nothing, in parts.
 pub struct Whole {
     /// Up to the blank line, without `Content-Length`.
     head: String,
@@ -231,7 +231,7 @@ impl Whole {
         Self { head: format!("HTTP/1.1 {status} X\r\n{JSON}\r\nConnection: close\r\n"), body }
     }
 
-    /// As it should be.
+    /// The correct response.
     pub fn bytes(&self) -> Vec<u8> {
         self.claiming(self.body.len())
     }
@@ -294,7 +294,7 @@ pub fn digest(content: &str) -> Digest {
     Digest::of(content.as_bytes())
 }
 
-/// A body that is packed though nobody asked for it.
+/// A compressed body, though the request did not allow compression.
 pub fn encoded(name: &'static str, content: Vec<u8>, registry: Vec<u8>, list: Vec<u8>) -> Fault {
     let headers = format!("{JSON}\r\nContent-Encoding: gzip");
     let wire = |status, body| says(INVALID, status, &headers, body);

@@ -1,4 +1,4 @@
-//! A source that is well, has provably nothing, or is at fault, as it is told.
+//! A source that works, provably has nothing, or has a fault, by its mode.
 
 use std::{
     path::{Path, PathBuf},
@@ -16,26 +16,26 @@ use super::{
 };
 use crate::support::upstream::Upstream;
 
-/// How a source is.
+/// The mode of a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// It has the good answer.
     Well,
     /// It says that there is nothing, and proves it.
     Nothing,
-    /// It does not know.
+    /// It has the fault.
     AtFault,
 }
 
 /// The source of one route.
 pub enum Source {
-    /// A script that looks into a file to see how it is, and notes its runs in another.
+    /// A script that reads its mode from a file, and records its runs in another file.
     Script { mode: PathBuf, runs: PathBuf },
     /// An upstream that is asked over the wire.
     Wire {
         mode: Arc<AtomicU8>,
         upstream: Upstream,
-        /// The registry beside a gate, which is never at fault.
+        /// The registry beside a gate, which never has a fault.
         registry: Option<Upstream>,
         wire: Wire,
         is_lenient: bool,
@@ -166,7 +166,7 @@ impl Source {
         }
     }
 
-    /// Where it listens, as a registry's host, and how that registry is asked.
+    /// The host of the registry, and its options in the configuration.
     pub fn registry(&self) -> Option<(String, Value)> {
         let Self::Wire { upstream, registry, is_lenient, .. } = self else { return None };
         Some((
@@ -175,7 +175,7 @@ impl Source {
         ))
     }
 
-    /// Changes how it is.
+    /// Changes the mode.
     pub async fn set_mode(&mut self, to: Mode) {
         match self {
             Self::Script { mode, .. } => std::fs::write(mode, format!("{to:?}\n")).unwrap(),
@@ -191,7 +191,7 @@ impl Source {
         }
     }
 
-    /// How often it was asked so far; `None` when nobody could notice.
+    /// The number of requests so far; `None` if it cannot be known.
     pub fn asked(&self) -> Option<usize> {
         match self {
             Self::Script { runs, .. } => Some(std::fs::read_to_string(runs).map_or(0, |runs| runs.lines().count())),

@@ -47,7 +47,7 @@ impl State {
         }
     }
 
-    /// Gets a good answer, comes into the state, lets the faults loose, asks and judges.
+    /// Fetches a good answer, enters the state, starts the faults, asks and judges.
     pub async fn lead(self, mut board: Board) -> Vec<Outcome> {
         let (same, other) = (json!({}), json!({"never": "asked before"}));
         board.begin().await;
@@ -58,7 +58,7 @@ impl State {
         }
         board = board.set_mode(Mode::AtFault).await;
         if self == Self::Held {
-            // What is held rests as well, and the gate remembers what it asked.
+            // A held answer pauses as well, and the gate caches its ruling.
             board.advance(Duration::from_mins(11));
         }
         board.ask(&same, Because::AtFault).await;

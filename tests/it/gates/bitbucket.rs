@@ -134,7 +134,7 @@ async fn required_keys_are_selected_and_the_latest_status_of_each_counts() {
     unknown(&gate(&bench, &upstream, &json!({})), ErrorKind::InvalidOutput, "it lists a key twice").await;
 }
 
-/// A commit with `pages` pages, of which the last one has failed.
+/// A commit with `pages` pages of statuses; the last page has a failed one.
 fn in_pages(request: &Request, pages: u8) -> Vec<Step> {
     let number = request.target.split_once("page=").and_then(|(_, number)| number.parse().ok()).unwrap_or(1);
     let state = if number == pages { "FAILED" } else { "SUCCESSFUL" };

@@ -1,4 +1,4 @@
-//! A forge that says that little is left of what it allows is asked less often.
+//! A forge that reports a low remaining rate limit is asked less often.
 
 use std::{
     sync::{
@@ -53,7 +53,7 @@ impl Forge {
         Self { upstream, left, word, seen: AtomicU64::new(0) }
     }
 
-    /// How many requests there were since the last call of this.
+    /// The number of requests since the last call of this function.
     fn asked(&self) -> u64 {
         let now = self.upstream.requests().len() as u64;
         now - self.seen.swap(now, Ordering::SeqCst)
@@ -114,7 +114,7 @@ async fn a_renewed_budget_is_not_low() {
     desk.clock.advance(Duration::from_mins(39));
     reuse(json!({"head_sha": HEAD, "title": "x"})).await;
     assert_eq!(forge.asked(), 1);
-    // Somebody else learns that there is more again.
+    // Another gate learns that the budget is renewed.
     forge.left.store(100, Ordering::SeqCst);
     is(ask_with(&gate, json!({"head_sha": "a".repeat(40)}), true).await, RulingState::Pending);
     assert_eq!(forge.asked(), 1);

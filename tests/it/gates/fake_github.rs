@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use super::HEAD;
 use crate::support::upstream::{Request, Step, Upstream};
 
-/// What a test does to a request before it is answered as documented.
+/// A test's own answer to a request, instead of the documented one.
 pub type Whim = dyn Fn(&Request) -> Option<Vec<Step>> + Send + Sync;
 
-/// What there is, and how it is shown.
+/// The contents of the forge, and how they are listed.
 pub struct RulingState {
     /// Workflow runs.
     pub runs: Vec<Value>,
@@ -24,13 +24,13 @@ pub struct RulingState {
     pub statuses: Vec<Value>,
     /// Commits, newest first.
     pub commits: Vec<Value>,
-    /// The most things on a page.
+    /// The largest page size.
     pub page: usize,
-    /// The only `Authorization` that is let in.
+    /// The only accepted `Authorization`.
     pub authorization: Option<String>,
-    /// Whether the list of runs is not filtered, as some proxies leave out what they do not know.
+    /// Whether the list of runs ignores filters, as behind proxies that drop unknown query parameters.
     pub is_unfiltered: bool,
-    /// What happens first.
+    /// The test's own answer, tried first.
     pub whim: Arc<Whim>,
 }
 
@@ -42,7 +42,7 @@ pub struct Forge {
 }
 
 impl Forge {
-    /// A forge without anything.
+    /// Starts an empty forge.
     pub async fn start() -> Self {
         let state = RulingState {
             runs: Vec::new(),
@@ -69,7 +69,7 @@ impl Forge {
         format!("http://{}", self.upstream.address)
     }
 
-    /// Changes what there is.
+    /// Changes the contents.
     pub fn change(&self, change: impl FnOnce(&mut RulingState)) {
         change(&mut self.state.lock().unwrap());
     }
@@ -79,7 +79,7 @@ impl Forge {
         self.change(|state| state.whim = Arc::new(whim));
     }
 
-    /// The requests since the last call of this.
+    /// The requests since the last call of this function.
     pub fn requests(&self) -> Vec<Request> {
         let requests = self.upstream.requests();
         let mut seen = self.seen.lock().unwrap();
@@ -165,7 +165,7 @@ pub fn json_answer(request: &Request, status: u16, headers: &str, body: &Value) 
     request.answer(status, &headers, body.to_string())
 }
 
-/// An error in GitHub's words.
+/// An error in GitHub's form.
 pub fn error(request: &Request, status: u16, message: &str) -> Vec<Step> {
     let body =
         json!({"message": message, "documentation_url": "https://docs.github.com/rest", "status": status.to_string()});
@@ -220,7 +220,7 @@ fn answer(state: &RulingState, request: &Request) -> Vec<Step> {
     let query = |name: &str| url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned());
     match path.split('/').collect::<Vec<_>>().as_slice() {
         ["actions", "runs"] => {
-            // An empty one filters nothing, an abbreviated one fits nothing.
+            // An empty commit id filters nothing, an abbreviated one matches nothing.
             let sha = query("head_sha").filter(|sha| !sha.is_empty() && !state.is_unfiltered);
             let fits = |run: &&Value| sha.as_ref().is_none_or(|sha| run["head_sha"] == **sha);
             let runs: Vec<Value> = state.runs.iter().filter(fits).cloned().collect();

@@ -1,4 +1,4 @@
-//! What the tests of gates share: what a gate is built from, how it is asked, and how forges fail.
+//! Helpers for the tests of gates: building a gate, asking it, and the failures of forges.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -29,14 +29,14 @@ use tokio::time::Instant;
 
 use crate::support::upstream::{Play, Request, Step, Upstream, response};
 
-/// The commit that is asked about.
+/// The commit of the tests.
 pub const SHA: &str = "ec1a3b9d5f27a6c80b4e19d2f7c3a5e8b6d40f12";
-/// Another one.
+/// Another commit.
 pub const OTHER: &str = "0000000000000000000000000000000000000001";
 /// The content of the file `token`.
 pub const TOKEN: &str = "glpat-c4n4ry-0123456789";
 
-/// What gates are built from.
+/// Everything that gates are built from.
 pub struct Bench {
     pub folder: tempfile::TempDir,
     base: BaseDir,
@@ -48,7 +48,7 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// With a folder that holds a token.
+    /// Makes a folder with a token.
     pub fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("token"), format!("{TOKEN}\n")).unwrap();
@@ -80,7 +80,7 @@ impl Bench {
         }
     }
 
-    /// The gate of the system that `build` makes of `config`, which has no problem.
+    /// The gate that `build` makes of `config`, which has no problem.
     pub fn gate<C: DeserializeOwned, S: System>(
         &self,
         config: &Value,
@@ -92,7 +92,7 @@ impl Bench {
         Remembered::new(system.unwrap(), &self.clock)
     }
 
-    /// Where `build` finds `config` wrong, and why.
+    /// The problems that `build` reports for `config`, with their paths.
     pub fn problems<C: DeserializeOwned, S>(
         &self,
         config: &Value,
@@ -138,7 +138,7 @@ pub async fn ask(gate: &dyn Gate) -> Result<Ruling, BackendError> {
     ask_with(gate, &json!({"sha": SHA, "number": "7"})).await
 }
 
-/// What `gate` says of [`SHA`] in one word, and its evidence.
+/// The ruling of `gate` on [`SHA`], and its evidence.
 pub async fn ruled(gate: &dyn Gate) -> (RulingState, Vec<String>) {
     let ruling = ask(gate).await.unwrap();
     assert_eq!(ruling.commit.as_ref().map(Commit::as_str), Some(SHA));
@@ -146,7 +146,7 @@ pub async fn ruled(gate: &dyn Gate) -> (RulingState, Vec<String>) {
     (ruling.state, ruling.evidence.iter().map(ToString::to_string).collect())
 }
 
-/// Why `gate` does not know: the error is of `kind` and says `says`.
+/// Asserts that `gate` gives an error of `kind` that contains `says`. Returns its message.
 pub async fn unknown(gate: &dyn Gate, kind: ErrorKind, says: &str) -> String {
     let error = ask(gate).await.unwrap_err();
     assert_eq!((error.kind, error.message.contains(says)), (kind, true), "{says}: {error}");
@@ -155,12 +155,12 @@ pub async fn unknown(gate: &dyn Gate, kind: ErrorKind, says: &str) -> String {
     error.message
 }
 
-/// What `upstream` was asked, as method and target.
+/// The requests to `upstream`, as method and target.
 pub fn asked(upstream: &Upstream) -> Vec<String> {
     upstream.requests().iter().map(|request| format!("{} {}", request.method, request.target)).collect()
 }
 
-/// A request's headers but those of the transport, sorted.
+/// A request's headers without those of the transport, sorted.
 pub fn headers(request: &Request) -> Vec<(&str, &str)> {
     let mut headers: Vec<_> = request.headers.iter().map(|(name, value)| (&**name, &**value)).collect();
     headers.retain(|(name, _)| !matches!(*name, "host" | "user-agent"));
@@ -168,7 +168,7 @@ pub fn headers(request: &Request) -> Vec<(&str, &str)> {
     headers
 }
 
-/// An upstream that answers with `body` as JSON, whatever is asked.
+/// An upstream that answers every request with `body` as JSON.
 pub async fn answering(body: Value) -> Upstream {
     Upstream::start(move |request| json(request, "", &body)).await
 }

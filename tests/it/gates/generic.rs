@@ -61,13 +61,13 @@ async fn an_answer_that_is_not_about_the_commit_is_never_evaluated() {
     ] {
         unknown(ask(&gate_of(status, "{}", "'failed'").await.1).await, kind, &status.to_string());
     }
-    // A part, what is not done yet, and nothing at all are no whole answer, whatever the verdict looks at.
+    // A partial, unfinished or empty response is no complete answer, whatever the verdict reads.
     for status in [202, 203, 204, 206, 207, 226] {
         for verdict in ["'passed'", "status > 0 ? 'passed' : 'failed'"] {
             unknown(ask(&gate_of(status, "{}", verdict).await.1).await, "invalid_output", &status.to_string());
         }
     }
-    // A proxy sends these too.
+    // Proxies send these statuses, too.
     for status in [400, 404, 410, 422] {
         unknown(ask(&gate_of(status, "{}", "'pending'").await.1).await, "invalid_output", "look at `status`");
     }
@@ -132,7 +132,7 @@ async fn the_ruling_names_the_commit_and_no_message_shows_a_secret() {
 
 #[tokio::test]
 async fn rulings_are_cached_by_question() {
-    // What neither the request nor the verdict looks at makes no other question.
+    // A parameter that neither the request nor the verdict uses is no part of the key.
     for (verdict, numbers) in [("'passed'", [1, 1, 1, 1, 1]), ("has(params.a) ? 'passed' : 'passed'", [1, 1, 2, 3, 3])]
     {
         let (upstream, gate) = gate_of(200, "{}", verdict).await;

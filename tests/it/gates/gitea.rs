@@ -1,4 +1,4 @@
-//! Gitea and Forgejo: documents as their combined status is made (`CombinedStatus` and `CommitStatus` of their API).
+//! Gitea and Forgejo: documents in the form of their combined status (`CombinedStatus` and `CommitStatus` of their API).
 
 use appset_gateway::{
     backend::digests::gate::{Gate, RulingState, gitea::Gitea, memory::Remembered},
@@ -24,7 +24,7 @@ fn gate(bench: &Bench, upstream: &Upstream, more: &Value) -> Remembered<Gitea> {
     bench.gate(&config(&format!("http://{}/git/api/v1", upstream.address), more), Gitea::build)
 }
 
-/// A status as it stands in the combined document. Gitea Actions give their runs' pages without a host.
+/// A status in the combined document. Gitea Actions give the pages of their runs without a host.
 fn status(id: usize, context: &str, state: &str) -> Value {
     json!({
         "id": id, "status": state, "target_url": format!("/git/org/app/actions/runs/{id}/jobs/0"),
@@ -41,7 +41,7 @@ fn combined(statuses: &[Value]) -> Value {
     })
 }
 
-/// What Gitea and Forgejo answer when a page is empty.
+/// The answer of Gitea and Forgejo for an empty page.
 fn empty() -> Value {
     json!({"state": "", "sha": "", "total_count": 0, "statuses": null, "repository": null, "commit_url": "", "url": ""})
 }
@@ -52,7 +52,7 @@ async fn paged(statuses: Vec<Value>, limit: usize, is_counted: bool) -> Upstream
         let page = page_of(request);
         let part: Vec<Value> = statuses.iter().skip((page - 1) * limit).take(limit).cloned().collect();
         let header = if is_counted { format!("X-Total-Count: {}", statuses.len()) } else { String::new() };
-        // Without a status the header is not sent either.
+        // Without a status, the header is not sent.
         if part.is_empty() { json(request, "", &empty()) } else { json(request, &header, &combined(&part)) }
     })
     .await
@@ -141,7 +141,7 @@ async fn no_status_is_not_a_success() {
         let expected = (RulingState::Pending, vec![format!("absent, {REQUEST_DESCRIPTION}: no status yet")]);
         assert_eq!(ruled(&gate(&bench, &upstream, &json!({}))).await, expected);
     }
-    // A document that says nothing of its length proves nothing.
+    // A document without its length proves nothing.
     let upstream = answering(json!({})).await;
     unknown(&gate(&bench, &upstream, &json!({})), ErrorKind::InvalidOutput, "missing field").await;
 }
@@ -149,7 +149,7 @@ async fn no_status_is_not_a_success() {
 #[tokio::test]
 async fn all_pages_of_a_list_are_read() {
     let bench = Bench::new();
-    // 51 statuses on pages of 30, which is the forge's choice; only the last one failed.
+    // 51 statuses on pages of 30, the forge's own choice; only the last one failed.
     let many = |last: &str| -> Vec<Value> {
         let word = |id| if id == 51 { last } else { "success" };
         (1..=51).map(|id| status(id, &format!("job {id}"), word(id))).collect()
@@ -176,7 +176,7 @@ async fn an_incomplete_list_is_unknown() {
     type Play = fn(&Request) -> Vec<Step>;
     let bench = Bench::new();
     let plays: [(Play, &str); 7] = [
-        // A server that does not know of pages.
+        // A server without pages.
         (
             |request| json(request, "X-Total-Count: 2", &combined(&[status(1, "a", "success")])),
             "it lists a status twice",
@@ -197,7 +197,7 @@ async fn an_incomplete_list_is_unknown() {
             "it lists 1 statuses of 2",
         ),
         (
-            // The statuses are missing, though there are some.
+            // The statuses are missing, though the count is not zero.
             |request| json(request, "", &with(&combined(&[]), &json!({"total_count": 3, "statuses": null}))),
             "it lists 0 statuses of 3",
         ),

@@ -1,4 +1,4 @@
-//! The GitHub gate: what of GitHub's answers passes, and what is never taken for a yes or a no.
+//! The GitHub gate: which of GitHub's answers pass or fail a commit, and which are no ruling.
 
 use std::{sync::Arc, time::Duration};
 
@@ -133,7 +133,7 @@ async fn a_workflow_is_selected_by_any_of_three_names_and_by_event() {
         let gate = self::gate(&Desk::new(), &forge, &json!({"workflows": [name]}));
         is(ask(&gate).await, RulingState::Failed);
     }
-    // As GitHub writes a workflow that stands elsewhere.
+    // The form in which GitHub names a workflow of another repository.
     forge.change(|state| {
         let mut required = run(11, "build", HEAD, "completed success");
         required["path"] = json!("org/shared/.github/workflows/required.yml@refs/heads/main");
@@ -219,7 +219,7 @@ async fn all_required_lists_are_requested_concurrently() {
     let ruling = is(ask(&gate).await, RulingState::Passed);
     assert_eq!(ruling.built_at.as_deref(), Some("2026-07-20T01:01:13Z"), "what ended last");
 
-    // One list that cannot be read leaves the whole unknown, unless another one holds a failure.
+    // One unreadable list makes the ruling unknown, unless another list has a failure.
     forge.whim(|request| request.target.ends_with("status?per_page=100").then(|| error(request, 500, "oops")));
     unknown(ask(&gate).await, "unavailable", "500");
     forge.change(|state| state.checks = vec![check(1, "unit", "completed failure")]);
@@ -337,7 +337,7 @@ async fn rulings_are_cached_for_their_lifetime() {
         reuse().await;
         assert_eq!(forge.asked().len(), 1, "{words}");
         for (age, expected) in [(lasts, 0), (1, 1)] {
-            // To the last moment, and past it.
+            // Just before the lifetime ends, and after it.
             desk.clock.advance(Duration::from_secs(age).saturating_sub(Duration::from_millis(1)));
             reuse().await;
             let expected = if lasts == 0 { 1 } else { expected };

@@ -1,4 +1,4 @@
-//! The GitHub App: its token is bought with a signed proof, shared, renewed in time and when it is refused.
+//! The GitHub App: a signed JWT gets its token, which is shared, and renewed in time and after a refusal.
 
 use std::{
     process::Command,
@@ -24,14 +24,14 @@ use super::{
 
 const TOKEN_REQUEST: &str = "POST /app/installations/67/access_tokens";
 
-/// What `openssl` makes of its arguments.
+/// The output of `openssl` for `arguments`.
 fn openssl(arguments: &[&str]) -> String {
     let output = Command::new("openssl").args(arguments).output().expect("openssl is installed");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// A forge that sells tokens, a gate that buys them, and how many were sold.
+/// A forge that issues tokens, a gate that uses them, and the number of issued tokens.
 async fn app_gate() -> (Desk, Forge, Arc<dyn Gate>, Arc<AtomicUsize>) {
     let (desk, forge, sold) = (Desk::new(), Forge::start().await, Arc::new(AtomicUsize::new(0)));
     let key = desk.folder.path().join("key.pem").to_str().unwrap().to_owned();

@@ -1,4 +1,4 @@
-//! Walking back: the newest earlier commit that passed, never one that may not be the newest.
+//! Walking back: the gate finds the newest earlier commit that passed, and only if it is provably the newest.
 
 use std::sync::Arc;
 
@@ -69,7 +69,7 @@ async fn the_newest_earlier_passed_commit_is_found() {
     let commits = format!("GET /repos/org/repo/commits?sha={}&per_page=4", sha('a'));
     assert_eq!(forge.asked(), [runs('a'), runs('b'), runs('c'), commits.clone()]);
 
-    // What is known of the earlier ones is remembered, that of the asked one is not.
+    // Rulings on earlier commits are cached, the ruling on the asked commit is not.
     is(from_a().await, RulingState::Passed);
     assert_eq!(forge.asked(), [runs('a'), commits]);
     forge.change(|state| state.runs.push(run(9, "build", &sha('a'), "completed success")));
@@ -93,12 +93,12 @@ async fn no_passed_commit_in_range_proves_absence_only_at_the_end_of_history() {
     let ruling = is(ask_a(&gate).await, RulingState::Pending);
     assert_eq!((ruling.commit.unwrap().as_str(), ruling.is_earlier), (&*sha('a'), false));
     assert_eq!(ruling.evidence[1].to_string(), "absent, the commits of org/repo before aaaaaaaa: none of all 3 passed");
-    // A list that is cut short is not the end.
+    // A truncated list is not the end of the history.
     forge.change(|state| state.page = 2);
     let ruling = is(ask_a(&gate).await, RulingState::Pending);
     assert!(ruling.evidence[1].answered.contains("none of all 3 passed"));
 
-    // A commit on the way that is not clear might be the one.
+    // An unclear commit in between might be the newest that passed.
     forge.change(|state| {
         state.page = 100;
         state.runs =
@@ -137,7 +137,7 @@ async fn merged_commits_do_not_hide_the_first_parents() {
     let (forge, gate) = history("", false, 3).await;
     forge.change(|state| {
         state.commits = merges("abcde", 30);
-        // What was merged in passed too, and counts for nothing.
+        // The merged commits passed, too, but do not count.
         state.runs = vec![
             run(3, "build", &format!("aa{:038}", 1), "completed success"),
             run(4, "build", &sha('d'), "completed success"),
@@ -147,19 +147,19 @@ async fn merged_commits_do_not_hide_the_first_parents() {
     assert_eq!((ruling.commit.unwrap().as_str(), ruling.is_earlier), (&*sha('d'), true));
     assert_eq!(lists(&forge), [list('a', 4), list('b', 100)]);
 
-    // The third is the last: the fourth passed, which proves nothing of the third.
+    // The third commit is the last in range: the fourth passed, but that proves nothing about the third.
     forge.change(|state| state.runs = vec![run(5, "build", &sha('e'), "completed success")]);
     let told = unknown(ask_a(&gate).await, "invalid_output", "none of the last 3 commits before aaaaaaaa passed");
     assert!(told.message.contains("raise `walkBack`"), "{}", told.message);
     assert_eq!(lists(&forge), [list('a', 4), list('b', 100)]);
 
-    // The whole history, of which none passed.
+    // The whole history, in which no commit passed.
     forge.change(|state| state.commits = merges("abcd", 120));
     let ruling = is(ask_a(&gate).await, RulingState::Pending);
     assert!(ruling.evidence[1].answered.contains("none of all 3 passed"));
     assert_eq!(lists(&forge), [list('a', 4), list('b', 100), list('c', 100), list('d', 100)]);
 
-    // Five lists, and no end in sight: not known, whatever may be beyond.
+    // Five lists without an end of the history: unknown, whatever follows.
     let gate = gate_of(&forge, 9);
     forge.change(|state| {
         state.commits = merges("abcdef0123", 120);
@@ -174,7 +174,7 @@ async fn merged_commits_do_not_hide_the_first_parents() {
         let read = [list('a', 10), list('b', 100), list('c', 100), list('d', 100), list('e', 100)];
         assert_eq!(lists(&forge), read);
     }
-    // Nor when a later list does not come, or is not of what was asked for.
+    // Also unknown if a later list fails or is for another commit.
     forge.whim(|request| request.target.contains("per_page=100").then(|| error(request, 503, "oops")));
     forge.change(|state| state.runs = Vec::new());
     unknown(ask_a(&gate).await, "unavailable", "503");

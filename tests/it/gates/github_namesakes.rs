@@ -1,4 +1,4 @@
-//! Checks that have one name: whose each is, and that none hides another.
+//! Checks with the same name: each belongs to its workflow, and none hides another.
 
 use appset_gateway::backend::digests::gate::RulingState;
 use serde_json::{Value, json};
@@ -39,19 +39,19 @@ async fn a_check_does_not_hide_its_namesake_in_another_workflow() {
         ]
     );
     assert_eq!(forge.asked(), [format!("GET {RUNS}"), format!("GET {CHECKS}")]);
-    // A repetition stays in its suite, and a run that is begun anew has another one.
+    // A repeated job stays in its check suite, and a new run has another suite.
     forge.change(|state| state.checks.push(of_suite(5, check(3, "build", passed))));
     is(ask(&gate).await, RulingState::Passed);
     forge.change(|state| {
         state.checks.truncate(3);
         state.checks.push(of_suite(9, check(4, "build", passed)));
     });
-    // It is not told yet whose that is: the failure stands.
+    // The workflow of the new check is not known yet: the failure stands.
     is(ask(&gate).await, RulingState::Failed);
     forge.change(|state| state.runs.push(run_of(9, 10, "image")));
     is(ask(&gate).await, RulingState::Passed);
 
-    // Whose they are must be known, where there are several.
+    // With several checks of one name, their workflows must be known.
     forge.whim(|request| request.target.contains("/actions/runs").then(|| error(request, 500, "oops")));
     unknown(ask(&gate).await, "unavailable", "the workflows of checks that have the same name");
     forge.change(|state| state.checks = vec![check(4, "build", passed), of_suite(6, check(5, "lint", failed))]);

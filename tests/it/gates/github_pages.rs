@@ -1,4 +1,4 @@
-//! GitHub's lists are read to their end, or nothing is known.
+//! GitHub's lists are read to their end, otherwise the ruling is unknown.
 
 use appset_gateway::backend::digests::gate::RulingState;
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ async fn a_list_counts_only_if_all_its_pages_were_read() {
         [format!("GET {CHECKS}"), format!("GET {numbered}&page=2"), format!("GET {numbered}&page=3"),]
     );
 
-    // What fails on the last page fails; what cannot be read there is not known.
+    // A failure on the last page fails the commit. An unreadable last page makes the ruling unknown.
     forge.change(|state| state.checks[4] = check(5, "job 5", "completed failure"));
     is(ask(&gate).await, RulingState::Failed);
     let body = |checks: &[Value], total: usize| json!({"total_count": total, "check_runs": checks});
@@ -33,7 +33,7 @@ async fn a_list_counts_only_if_all_its_pages_were_read() {
     unknown(ask(&gate).await, "unavailable", "502");
 
     let one = check(1, "job 1", "completed success");
-    // Where no credential goes, whatever the path.
+    // Hosts that never get a credential, whatever the path.
     let elsewhere = format!("<http://127.0.0.1:1{CHECKS}&page=2>; rel=\"next\"");
     let with_user = format!("<{}{CHECKS}&page=2>; rel=\"next\"", forge.api().replace("http://", "http://u:p@"));
     for (link, says) in [
@@ -74,7 +74,7 @@ async fn a_list_counts_only_if_all_its_pages_were_read() {
     }
 }
 
-/// What was added meanwhile may be what decides.
+/// An entry that was added meanwhile may decide.
 #[tokio::test]
 async fn a_list_that_changes_between_pages_is_incomplete() {
     let forge = Forge::start().await;

@@ -1,4 +1,4 @@
-//! GitLab: documents as of its REST API's pages "Pipelines", "Merge requests" and "Pagination".
+//! GitLab: documents from its REST API's pages "Pipelines", "Merge requests" and "Pagination".
 
 use appset_gateway::{
     backend::digests::gate::{Gate, RulingState, gitlab::Gitlab, memory::Remembered},
@@ -126,7 +126,7 @@ async fn the_newest_pipeline_of_the_commit_decides() {
         assert_eq!(ruled, state, "{more}");
         assert!(evidence[0].contains(&format!(": pipeline {id}: ")), "{evidence:?}");
     }
-    // None is not failed: the list lags behind a push.
+    // No pipeline is no failure: the list lags behind a push.
     for (more, says) in [
         (json!({"ref": "v1"}), "no pipeline for it yet that counts; pipeline 20 is of `main`, from `schedule`"),
         (json!({"sources": ["merge_request_event"]}), "no pipeline for it yet that counts; pipeline 20 is"),
@@ -146,7 +146,7 @@ async fn the_newest_pipeline_of_the_commit_decides() {
 async fn the_pipelines_of_a_merge_request_are_read() {
     let bench = Bench::new();
     let more = json!({"mergeRequest": "{{ params.number }}"});
-    // The fields that the documentation of this list shows.
+    // The fields in the documentation of this list.
     let documented =
         |id: u64, sha: &str, reference: &str| json!({"id": id, "sha": sha, "ref": reference, "status": "success"});
     let merged = documented(90, OTHER, "refs/merge-requests/7/merge");
@@ -321,7 +321,7 @@ async fn rulings_are_cached_by_question() {
         (json!({}), vec![json!({"sha": OTHER})]),
         (json!({"ref": "{{ params.ref }}"}), vec![json!({"ref": "main"}), json!({"sha": OTHER})]),
         (
-            // The list is that of the merge request, whatever of it counts.
+            // The whole list of the merge request is cached, whichever pipelines count.
             json!({"mergeRequest": "{{ params.number }}", "ref": "{{ params.ref }}", "project": "g/{{ params.number }}"}),
             vec![json!({"ref": "main"}), json!({"sha": OTHER}), json!({"number": "8"})],
         ),

@@ -1,4 +1,4 @@
-//! Runs by which the gateway confirms a held answer by itself.
+//! Runs with which the gateway confirms a held answer by itself.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use crate::support::{
     wire::{argo_request, exchange, exchange_admin, operator_request},
 };
 
-/// The gateway asks again by itself at the times that the guard says, so that a loss which lasts is believed without a call.
+/// The gateway asks again at the guard's times, so a lasting loss is believed without a call.
 #[tokio::test]
 async fn a_loss_is_confirmed_without_a_caller() {
     let (app, print) = fleet("cache: { ttl: 1s, staleWhileRevalidate: 0s },").await;
@@ -27,14 +27,14 @@ async fn a_loss_is_confirmed_without_a_caller() {
         app.settle().await;
         held().await[0]["agreed"].as_u64()
     };
-    // Not before its time, and once each time.
+    // Not before the guard's time, and once each time.
     for (after, agreed) in [(299, Some(0)), (1, Some(1)), (0, Some(1)), (299, Some(1)), (1, Some(2)), (300, None)] {
         assert_eq!(confirm(after).await, agreed, "{after}");
     }
     assert_eq!(app.ask("s", json!({})).await.sets(), r#"[{"name":"a"}]"#);
 }
 
-/// What a source says once more, and then not any more, is not believed; what nobody asked about for a day is not asked.
+/// A loss that does not last is not believed. A question without a call for a day is not asked again.
 #[tokio::test]
 async fn confirmations_end_with_the_loss_or_a_day_after_the_last_call() {
     let (app, print) = fleet("").await;
@@ -62,7 +62,7 @@ async fn confirmations_end_with_the_loss_or_a_day_after_the_last_call() {
     assert_eq!(app.ask("s", json!({})).await.status, 503);
 }
 
-/// A released or rejected answer, and one that waits for an operator, is not asked about.
+/// Released or rejected answers, and answers that wait for an operator, cause no runs.
 #[tokio::test]
 async fn answers_that_wait_for_an_operator_are_not_confirmed() {
     let (app, print) = fleet("guard: { onShrink: keep },").await;
@@ -84,7 +84,7 @@ async fn answers_that_wait_for_an_operator_are_not_confirmed() {
     assert_eq!(app.ask("s", json!({})).await.sets(), r#"[{"name":"a"}]"#);
 }
 
-/// `appset-gateway serve` asks again by itself: after the held answer nobody calls, and the loss is believed all the same.
+/// `appset-gateway serve` asks again by itself: without a call after the held answer, the loss is still believed.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_serve_command_confirms_a_loss_without_a_caller() {
     let folder = tempfile::tempdir().unwrap();
@@ -110,7 +110,7 @@ async fn the_serve_command_confirms_a_loss_without_a_caller() {
         assert!(Instant::now() < until, "nobody asked again about the held answer");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    // The source fails now, so this is the answer that the gateway believed before the call.
+    // The source fails now, so the gateway believed this answer before the call.
     std::fs::remove_file(&answer).unwrap();
     assert_eq!(exchange(gateway.address, &call).await.sets(), r#"[{"name":"a"}]"#);
 }

@@ -1,4 +1,4 @@
-//! What the guard remembers: which sets were believed, for an hour and longer than the answer itself; and how it is told.
+//! The guard's memory: believed sets, kept for an hour even if the answer is evicted; and its messages.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde_json::json;
 use super::{ask_later, detail, fleet, list};
 use crate::support::TestApp;
 
-/// Without a word in the configuration, the guard finds out what names the sets.
+/// Without configuration, the guard finds the key that identifies the sets.
 #[tokio::test]
 async fn replaced_names_are_noticed() {
     let (app, print) = fleet("cache: { ttl: 1s, staleWhileRevalidate: 0s },").await;
@@ -21,7 +21,7 @@ async fn replaced_names_are_noticed() {
     let held = app.operate("/admin/held", None).await.json()["held"][0].clone();
     assert_eq!(held["identity"], json!(["name"]));
     assert!(held["message"].as_str().unwrap().contains("(sets are told apart by `name`)"), "{held}");
-    // One after the other does not pass either.
+    // Replacing the sets one by one does not pass, either.
     let mut replaced = 0;
     loop {
         show(&names(replaced + 1));
@@ -34,7 +34,7 @@ async fn replaced_names_are_noticed() {
     assert_eq!(replaced, 6);
 }
 
-/// An answer that had to leave memory is still what the next one is compared with.
+/// The next answer is still compared with an evicted one.
 #[tokio::test]
 async fn a_loss_is_noticed_after_the_answer_was_evicted() {
     let script = json!({"command": ["cat", "answer"], "allow": {"read": ["."]}});
@@ -61,7 +61,7 @@ async fn a_loss_is_noticed_after_the_answer_was_evicted() {
     }
 }
 
-/// A message that changes makes Argo CD write its condition anew each time.
+/// Argo CD rewrites its condition each time the message changes.
 #[tokio::test]
 async fn a_lasting_loss_keeps_its_message() {
     let (app, print) = fleet("cache: { staleIfError: 0s },").await;
@@ -87,7 +87,7 @@ async fn a_lasting_loss_keeps_its_message() {
     assert_eq!(held.len(), 1, "{held:?}");
 }
 
-/// Whoever writes a configuration sees by what the guard tells the parameter sets apart.
+/// `check` and `call` show which key identifies the parameter sets.
 #[test]
 fn check_and_call_name_the_identity_of_the_sets() {
     let folder = tempfile::tempdir().unwrap();
