@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Asks the gateway many different questions round and round, and watches its memory.
+"""Asks the gateway many different questions in rounds, and watches its memory.
 
-Answers are about 4 KiB and live for seconds, so that they are renewed all the time, in memory and
-on disk; a part of the questions is replaced by new ones each round, and one of fifty of the
-upstream's answers is an error. Every answer is checked: it is that of the question, whole, and no
-older than the one before.
+Answers are about 4 KiB and live for seconds, so they are renewed all the time, in memory and on
+disk. Each round replaces a part of the questions by new ones. One of fifty answers of the upstream
+is an error. Every answer is checked: it belongs to the question, is complete, and is no older than
+the previous answer.
 
-Fails when an answer is wrong, when the resident size exceeds its target, or when it grows: when its
-median over the last third of the time is more than 5 % above that over the middle third.
+Fails if an answer is wrong, if the resident size exceeds its target, or if the size grows: its
+median over the last third of the time is more than 5 % above the median over the middle third.
 
 Needs no tools but Python; see README.md beside this file.
 """
@@ -43,7 +43,7 @@ ITEMS = "abcdefghij"
 CLIENTS = 4
 SAMPLE_SECONDS = 2.0
 ROWS = 15
-# How many of the questions are new in each round.
+# The share of the questions that is new in each round.
 REPLACED = 0.1
 MIB = 1024 * 1024
 
@@ -131,7 +131,7 @@ class Asker(threading.Thread):
             self.counts.hits += "; hit" in response.getheader("cache-status", "")
             wrong = self.what_is_wrong(key, received)
         elif response.status >= 500 and key not in self.turns:
-            # The upstream failed, and there never was another answer.
+            # The upstream failed, and there is no earlier answer.
             self.counts.unknown += 1
             wrong = None
         else:
@@ -228,7 +228,7 @@ def soak(arguments: argparse.Namespace) -> int:
             environment={},
         )
         stack.callback(gateway.stop)
-        # Any answer will do: it listens.
+        # Any answer proves that the server listens.
         gateway.wait_until(lambda server: answers_anything(server.port))
         samples, counts = drive(gateway, cache, arguments)
     return report(samples, counts, arguments)

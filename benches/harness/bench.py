@@ -75,18 +75,18 @@ WARM_UP_SECONDS = 1
 STARTS = 20
 INSPECTIONS = 20
 MIB = 1024 * 1024
-# How much the gateway holds that starts programs with much memory, in answers of so many bytes.
+# The memory held by the gateway that starts programs with much memory, in answers of `HELD` bytes.
 HELD_MIB = 1024
 HELD = 200_000
 
-# Callers by JWT, whose issuer's secret is a file.
+# Callers by JWT; the secret of the issuer is a file.
 JWT_CONFIG = """\
 , jwt: [ {{ issuer: bench, audience: bench, algorithms: [HS256], secret: {{ file: "{secret_file}" }} }} ]"""
 
 # The certificate that `openssl` makes.
 TLS_CONFIG = ', tls: {{ cert: "{cert}", key: "{key}" }}'
 
-# A port where nobody listens, for the routes that a scenario does not ask.
+# A port without a listener, for the routes that a scenario does not ask.
 NOBODY = 9
 
 GATEWAY_CONFIG = """\
@@ -137,7 +137,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What the servers of a scenario talk to, and what they should answer."""
+    """The services that a scenario's servers use, and the expected answers."""
 
     parameters: Any
     upstream: int = NOBODY
@@ -146,7 +146,7 @@ class Surroundings:
 
 @dataclass(frozen=True)
 class Lane:
-    """What is measured in each round, and how it is driven for so many seconds."""
+    """A measured server, and a function that drives it for a number of seconds."""
 
     name: str
     drive: Callable[[int], Round]
@@ -320,7 +320,7 @@ class Bench:
             yield Surroundings(scenario.parameters)
 
     def push_images(self, images: Path, port: int) -> dict[str, str]:
-        """Fills the registry; returns the parameter set that names what is in it."""
+        """Fills the registry; returns the parameter set that names its contents."""
         parameters = {}
         for image in ("front", "back"):
             layout = images / image
@@ -480,7 +480,7 @@ class Bench:
         return tabulate("lookups", rounds, [*times_cheaper(rounds), *remarks])
 
     def commands(self) -> dict[str, list[str]]:
-        """What the scripts run, with the list that they print."""
+        """The commands of the scripts, with the list that they print."""
         listed = json.dumps(SCRIPT_PARAMETERS)
         file = self.directory / "scripts" / "list.json"
         file.parent.mkdir(exist_ok=True)
@@ -525,7 +525,7 @@ class Bench:
                     )
                     for scenario, servers, times in (
                         (script_scenario(route, 1), (gateway, bare, holder), 1),
-                        # What a whole machine does in a second differs more than what one program takes.
+                        # The load of a machine varies more in a second than the time of one program.
                         (script_scenario(route, 8), (gateway, bare), 2),
                     )
                 )
@@ -592,7 +592,7 @@ class Bench:
             )
 
     def doubts_about_cache(self, server: Server, scenario: LoadScenario) -> list[str]:
-        """A remark if a hit was no hit, or a miss no miss, by the gateway's own account."""
+        """A remark if the gateway reports a miss instead of a hit, or a hit instead of a miss."""
         if server.name.startswith(REFERENCE):
             return []
         answer: Answer = ask(server.port, scenario)
@@ -605,7 +605,7 @@ class Bench:
         return [f"doubt: {server.name}'s answer should be {wanted}, but it {told}"]
 
     def doubts_about_log(self, server: Server, scenario: LoadScenario) -> list[str]:
-        """A remark if the gateway was spared the line per request it is measured with."""
+        """A remark if the gateway did not write one log line per request."""
         if server.name.startswith(REFERENCE) or not scenario.is_hit:
             return []
         server.clear_log()
@@ -797,6 +797,6 @@ def times_cheaper(rounds: Mapping[str, Sequence[Round]]) -> list[str]:
 
 
 def progress(message: str) -> None:
-    """Shows, on a terminal, what is going on; an empty message wipes it out."""
+    """Shows the current step on a terminal; an empty message erases the line."""
     if sys.stderr.isatty():
         print(f"\r\033[K{message}", end="", file=sys.stderr, flush=True)

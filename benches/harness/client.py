@@ -27,12 +27,12 @@ TOKEN = "strong-password"
 JWT_SECRET = "a secret of the benchmark alone, of 48 bytes ......"
 WRK_SCRIPTS = Path(__file__).resolve().parent.parent / "wrk"
 
-# Those of a run vouch for themselves; wrk looks at none either.
+# The certificates of a run are self-signed; wrk checks none either.
 ANY_CERTIFICATE = ssl.create_default_context()
 ANY_CERTIFICATE.check_hostname = False
 ANY_CERTIFICATE.verify_mode = ssl.CERT_NONE
 
-# Parts of parameters that were never asked for: by this run, nor by one before it.
+# Parts of parameters that are new in this run and in all runs before it.
 seeds = (f"{os.getpid():x}.{time.time_ns():x}.{number}" for number in itertools.count())
 
 

@@ -235,7 +235,7 @@ async fn the_gateway_works_without_a_usable_disk() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     drop(second);
-    // A folder has the file's name; a folder is not writable.
+    // A read-only folder has the name of the file.
     std::fs::remove_file(folder.path().join("answers.redb")).unwrap();
     std::fs::create_dir(folder.path().join("answers.redb")).unwrap();
     std::fs::set_permissions(folder.path().join("answers.redb"), PermissionsExt::from_mode(0o500)).unwrap();

@@ -70,12 +70,12 @@ impl State {
                 board.ask(&same, Because::Resting).await;
                 board.ask(&other, Because::Resting).await;
             }
-            // Two runs must agree with the first, and this is one. Another is the fault, if it proves that there is
-            // nothing. What was lost is not held.
+            // Two more runs must agree with the first. This is one. The fault is the other, if it proves absence.
+            // A gateway that lost its answers holds nothing.
             Self::Held => {
                 if !board.is_lost() {
                     board = board.set_mode(Mode::Nothing).await;
-                    // No source may ask for a longer rest than an hour.
+                    // No source may ask for a longer pause than an hour.
                     board.advance(Duration::from_mins(61));
                     board.ask(&same, Because::HeldStill).await;
                 }

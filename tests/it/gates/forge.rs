@@ -250,7 +250,7 @@ pub async fn check_memory(gate: &dyn Gate, upstream: &Upstream, others: &[Value]
     }
     let mut asked = first;
     for other in others {
-        // Whatever it says.
+        // The ruling does not matter here.
         let _ = ask_as(gate, &with(&plain, other), true).await;
         assert!(upstream.requests().len() > asked, "{other}");
         asked = upstream.requests().len();
