@@ -304,12 +304,12 @@ async fn a_held_answer_survives_a_restart_and_the_command_releases_it() {
     assert!(listed.starts_with(id), "{listed}");
     std::fs::remove_file(folder.path().join("gate")).unwrap();
 
-    let (code, told) = run(&["reject", id]);
-    assert_eq!((code, told.contains("the last good answer stays")), (Some(0), true), "{told}");
-    let (code, told) = run(&["release", "0"]);
-    assert_eq!((code, told.contains("nothing is held under this id")), (Some(1), true), "{told}");
-    let (code, told) = run(&["release", &id[..8]]);
-    assert_eq!((code, told.contains("it is believed now")), (Some(0), true), "{told}");
+    let (code, printed) = run(&["reject", id]);
+    assert_eq!((code, printed.contains("the last good answer stays")), (Some(0), true), "{printed}");
+    let (code, printed) = run(&["release", "0"]);
+    assert_eq!((code, printed.contains("nothing is held under this id")), (Some(1), true), "{printed}");
+    let (code, printed) = run(&["release", &id[..8]]);
+    assert_eq!((code, printed.contains("it is believed now")), (Some(0), true), "{printed}");
     assert_eq!(run(&["list"]).1, "nothing is held\n");
     assert_eq!(ask(&gateway).await.sets(), "[]");
 }

@@ -242,10 +242,10 @@ fn call_reports_each_step_as_json() {
         .unwrap();
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     let steps: Vec<Value> = report["steps"].as_array().unwrap().clone();
-    let told: Vec<_> =
+    let printed: Vec<_> =
         steps.iter().map(|step| (&step["name"], &step["kind"], step["output"][0]["labels"].to_string())).collect();
     assert_eq!(
-        told,
+        printed,
         [
             (&"backend inventory".into(), &"fixed".into(), r#"{"tier":"gold"}"#.to_owned()),
             (&"backend owners".into(), &"script".into(), r#"{"owner":"team-alpha"}"#.to_owned()),

@@ -61,7 +61,7 @@ fn write_table(summary: &str, faults: &[Fault], outcomes: &[Outcome], wrong: usi
     let cell = |fault: usize, state: State, kind: Kind| {
         let is_meant = |cell: &&Outcome| (cell.fault, cell.state, cell.kind) == (fault, state, kind);
         let cell = outcomes.iter().find(is_meant).unwrap();
-        cell.told.join(" → ").replace('|', "\\|").replace('\n', " ")
+        cell.answers.join(" → ").replace('|', "\\|").replace('\n', " ")
     };
     let columns = || State::ALL.into_iter().flat_map(|state| Kind::ALL.map(|kind| (state, kind)));
     let mut text = format!(

@@ -91,11 +91,11 @@ impl Desk {
             package: None,
         };
         let gate = config.build(around, &Path::root().key("gate"), &mut problems);
-        let told = problems.into_vec().into_iter().map(|problem| match problem.help {
+        let messages = problems.into_vec().into_iter().map(|problem| match problem.help {
             Some(help) => format!("{}: {} ({help})", problem.path, problem.message),
             None => format!("{}: {}", problem.path, problem.message),
         });
-        (gate, told.collect())
+        (gate, messages.collect())
     }
 }
 

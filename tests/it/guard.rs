@@ -273,8 +273,8 @@ fn check_warns_of_a_commit_without_a_lineage() {
         let output = crate::support::binary::command().arg("check").arg("-c").arg(&file).output().unwrap();
         String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
     };
-    let told = check("");
-    assert!(told.contains("uses the commit `head_sha` and names no lineage"), "{told}");
+    let printed = check("");
+    assert!(printed.contains("uses the commit `head_sha` and names no lineage"), "{printed}");
     assert!(!check("lineage: [branch],").contains("lineage"));
     assert!(check("lineage: [],").contains("the lineage is empty"));
 }

@@ -86,22 +86,25 @@ async fn the_commands_list_and_invalidate_answers_and_name_the_callers() {
         listed.contains(r#"  h {"x":"1"}: fresh, 0 s old, 2 parameter sets, asked by fleet-b, fleet-a"#),
         "{listed}"
     );
-    let (_, told) = run(&["answers", "list", "-o", "json"]);
-    assert_eq!(serde_json::from_str::<Value>(&told).unwrap()["answers"][0]["askedBy"], json!(["fleet-b", "fleet-a"]));
+    let (_, printed) = run(&["answers", "list", "-o", "json"]);
+    assert_eq!(
+        serde_json::from_str::<Value>(&printed).unwrap()["answers"][0]["askedBy"],
+        json!(["fleet-b", "fleet-a"])
+    );
     assert_eq!(run(&["answers", "list", "--limit", "0"]), (Some(0), "0 of 1; --limit prints more\n".into()));
 
     *body.lock().unwrap() = sets(&[]);
-    let (code, told) = run(&["answers", "invalidate"]);
-    assert!(code == Some(1) && told.contains("or give --all"), "{told}");
+    let (code, printed) = run(&["answers", "invalidate"]);
+    assert!(code == Some(1) && printed.contains("or give --all"), "{printed}");
     for (arguments, answers) in
         [(&["--route", "h", "-p", "x=2"][..], 0), (&["-p", "x=1"], 1), (&["--json", r#"{"x":1}"#], 0), (&["--all"], 1)]
     {
-        let told = run(&[&["answers", "invalidate"], arguments].concat());
+        let printed = run(&[&["answers", "invalidate"], arguments].concat());
         let expected = format!("answers to ask for again: {answers}; runs cut off: 0\n");
-        assert_eq!(told, (Some(0), expected), "{arguments:?}");
+        assert_eq!(printed, (Some(0), expected), "{arguments:?}");
     }
-    let (code, told) = run(&["answers", "invalidate", "--route", "nowhere", "-o", "json"]);
-    assert!(code == Some(1) && told.contains("there is no route `nowhere`"), "{told}");
+    let (code, printed) = run(&["answers", "invalidate", "--route", "nowhere", "-o", "json"]);
+    assert!(code == Some(1) && printed.contains("there is no route `nowhere`"), "{printed}");
 
     ask("fleet-a").await;
     let (_, listed) = run(&["held", "list"]);

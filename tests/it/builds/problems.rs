@@ -125,11 +125,11 @@ fn check_warns_of_a_lineage_that_a_restart_forgets() {
         (&json!({"http": {"url": "https://ci.example/{{ params.branch }}"}}), &lineage, "", false),
     ] {
         let found = of_route(&json!({"name": "l", "lineage": lineage, "backend": backend}), more);
-        let told = found.iter().any(|(severity, path, message)| {
+        let is_found = found.iter().any(|(severity, path, message)| {
             severity == "warning"
                 && path == "routes[0].lineage"
                 && message.starts_with("without `cache.path` a restart")
         });
-        assert_eq!((told, found.is_empty()), (is_told, !is_told), "{backend} {lineage} {more}: {found:?}");
+        assert_eq!((is_found, found.is_empty()), (is_told, !is_told), "{backend} {lineage} {more}: {found:?}");
     }
 }

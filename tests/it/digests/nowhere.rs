@@ -47,8 +47,8 @@ async fn a_missing_repository_is_absent_with_a_warning() {
     std::fs::write(folder.path().join("gateway.yaml"), config(&hosts, &images, json!({}))).unwrap();
     let mut command = tokio::process::Command::from(binary::command());
     let output = command.args(["call", "-c", "gateway.yaml", "d"]).current_dir(folder.path()).output().await.unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(told.contains(says), "{told}");
-    let warning = told.lines().find(|line| line.contains("WARN")).expect("a warning");
-    assert!(warning.contains("the registry has no such repository") && warning.contains("org/frnot"), "{told}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains(says), "{stderr}");
+    let warning = stderr.lines().find(|line| line.contains("WARN")).expect("a warning");
+    assert!(warning.contains("the registry has no such repository") && warning.contains("org/frnot"), "{stderr}");
 }

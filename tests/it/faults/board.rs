@@ -35,7 +35,7 @@ pub struct Outcome {
     /// The state.
     pub state: State,
     /// The answers in short form, in the order of the calls.
-    pub told: Vec<String>,
+    pub answers: Vec<String>,
     /// The answers that differ from the expected ones.
     pub wrong: Vec<String>,
     /// Whether Argo CD would have applied one of them.
@@ -74,8 +74,8 @@ impl Board {
             for kind in Kind::ALL {
                 let route = format!("f{index:02}-{}", kind.name());
                 let source = Source::start(fault, kind, &route, folder.path()).await;
-                let (told, wrong) = (Vec::new(), Vec::new());
-                let outcome = Outcome { fault: *index, kind, state, told, wrong, is_wrong_success: false };
+                let (answers, wrong) = (Vec::new(), Vec::new());
+                let outcome = Outcome { fault: *index, kind, state, answers, wrong, is_wrong_success: false };
                 let is_asked_by_http = !matches!(kind, Kind::Script | Kind::Worker | Kind::Pipeline);
                 let (codes, asks_for_a_pause) = (fault.codes(kind), fault.asks_for_a_pause && is_asked_by_http);
                 cells.push(Cell { outcome, kind, route, codes, asks_for_a_pause, source });
@@ -166,9 +166,9 @@ impl Board {
             let expected = Expected { worth, is_known, because, kind, route, is_paused, codes, key };
             match reply.and_then(|reply| expected.judge(&reply, asked)) {
                 // The repeated answer during a source's pause is not recorded again.
-                Ok(told) => cell.outcome.told.extend((because != Because::Resting).then_some(told)),
+                Ok(answers) => cell.outcome.answers.extend((because != Because::Resting).then_some(answers)),
                 Err(Found { what, is_success }) => {
-                    cell.outcome.told.push(format!("**{what}**"));
+                    cell.outcome.answers.push(format!("**{what}**"));
                     cell.outcome.wrong.push(format!("{what} instead of {expected:?}"));
                     cell.outcome.is_wrong_success |= is_success;
                 }

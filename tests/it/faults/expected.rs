@@ -88,7 +88,7 @@ impl Expected<'_> {
     /// If the reply is not the expected one.
     pub fn judge(&self, reply: &Reply, asked: Option<usize>) -> Result<String, Found> {
         let wrong = |what: String| Err(Found { what, is_success: false });
-        let told = match reply.verdict() {
+        let description = match reply.verdict() {
             Verdict::Parameters(sets) => {
                 let sets = serde_json::to_string(&sets).unwrap();
                 if sets != self.kind.good() {
@@ -115,15 +115,15 @@ impl Expected<'_> {
             Worth::Stale | Worth::IfError => format!("good, {code}"),
             Worth::Nothing => format!("{} {code}", status(code)),
         };
-        if !codes.iter().map(must).any(|must| told == must) {
+        if !codes.iter().map(must).any(|must| description == must) {
             let is_success = self.worth == Worth::Nothing && reply.status < 300;
-            return Err(Found { what: told, is_success });
+            return Err(Found { what: description, is_success });
         }
         let may_ask = self.worth != Worth::Fresh && self.because != Because::Resting && !self.is_spared();
         match asked {
-            Some(0) if may_ask => wrong(format!("{told}, but the source was not asked")),
-            Some(1..) if !may_ask => wrong(format!("{told}, but the source was asked")),
-            _ => Ok(told),
+            Some(0) if may_ask => wrong(format!("{description}, but the source was not asked")),
+            Some(1..) if !may_ask => wrong(format!("{description}, but the source was asked")),
+            _ => Ok(description),
         }
     }
 

@@ -56,9 +56,9 @@ impl Source {
             Kind::Gate => fault.gate.does.clone(),
         };
         let mode = Arc::new(AtomicU8::new(Mode::Well as u8));
-        let (told, plays) = (Arc::clone(&mode), wire.clone());
+        let (current_mode, plays) = (Arc::clone(&mode), wire.clone());
         let is_wrapped = kind == Kind::Http && fault.is_wrapped;
-        let upstream = Upstream::start_apart(move |request| match (told.load(Ordering::SeqCst), &plays) {
+        let upstream = Upstream::start_apart(move |request| match (current_mode.load(Ordering::SeqCst), &plays) {
             (mode, Wire::Plays(play)) if mode == Mode::AtFault as u8 && is_wrapped => play(request),
             (mode, _) if is_wrapped => Kind::wrapped(mode == Mode::Well as u8),
             (mode, _) if mode == Mode::Well as u8 => kind.well(request),
@@ -73,8 +73,8 @@ impl Source {
 
     /// A registry that has the image, or provably has none.
     async fn registry_beside(mode: &Arc<AtomicU8>) -> Upstream {
-        let told = Arc::clone(mode);
-        Upstream::start_apart(move |request| match told.load(Ordering::SeqCst) {
+        let current_mode = Arc::clone(mode);
+        Upstream::start_apart(move |request| match current_mode.load(Ordering::SeqCst) {
             mode if mode == Mode::Nothing as u8 => Kind::Digests.nothing(request),
             _ => Kind::Digests.well(request),
         })

@@ -46,7 +46,7 @@ fn authenticate(auth: &Auth, header: &HeaderValue) -> Result<Arc<Caller>, Refuse
     let peer = IpAddr::from(Ipv4Addr::LOCALHOST);
     let headers = HeaderMap::from_iter([(header::AUTHORIZATION, header.clone())]);
     match pin!(auth.authenticate(&headers, peer)).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(told) => told,
+        Poll::Ready(result) => result,
         Poll::Pending => panic!("somebody is asked"),
     }
 }

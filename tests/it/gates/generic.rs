@@ -86,8 +86,8 @@ async fn an_answer_that_is_not_about_the_commit_is_never_evaluated() {
         ("{\"error\":\"down\"}", "'pending'", "the answer holds `error` (\"down\")"),
         ("{\"runs\":[],\"errors\":[\"down\"]}", "'passed'", "set `allowErrors: true`"),
     ] {
-        let told = unknown(ask(&gate_of(200, body, verdict).await.1).await, "invalid_output", says);
-        assert!(told.message.contains(&format!("/jobs/{HEAD}: verdict: ")), "{}", told.message);
+        let failure = unknown(ask(&gate_of(200, body, verdict).await.1).await, "invalid_output", says);
+        assert!(failure.message.contains(&format!("/jobs/{HEAD}: verdict: ")), "{}", failure.message);
     }
     let mut upstream = Upstream::start_apart(|_| Vec::new()).await;
     let gate = Desk::new().gate(json!({"http": {"url": url(&upstream), "verdict": "'passed'"}}));
@@ -122,9 +122,9 @@ async fn the_ruling_names_the_commit_and_no_message_shows_a_secret() {
     let request = &upstream.requests()[0];
     assert_eq!((&*request.method, request.header("x-branch")), ("POST", Some("main")));
     assert_eq!(request.body, json!({"sha": HEAD}).to_string().as_bytes());
-    let told = ask_with(&gate, json!({"head_sha": HEAD, "branch": "x"}), false).await;
-    let told = unknown(told, "invalid_output", "[redacted]");
-    assert!(!told.message.contains("c2Vj"), "{}", told.message);
+    let failure = ask_with(&gate, json!({"head_sha": HEAD, "branch": "x"}), false).await;
+    let failure = unknown(failure, "invalid_output", "[redacted]");
+    assert!(!failure.message.contains("c2Vj"), "{}", failure.message);
     unknown(ask_with(&gate, json!({"head_sha": "abc", "branch": "x"}), false).await, "invalid_input", "sha: ");
     unknown(ask_with(&gate, json!({"head_sha": HEAD}), false).await, "invalid_input", "params.branch");
     assert_eq!(upstream.requests().len(), 2);
@@ -186,9 +186,9 @@ async fn nested_gates_are_combined_by_their_operators() {
         is(said(json!({"all": [passed, {"any": [failed, pending]}, {"all": [passed]}]})).await, RulingState::Pending);
     assert_eq!(ruling.evidence.len(), 4);
     is(said(json!({"all": [lost, {"any": [failed, failed]}]})).await, RulingState::Failed);
-    let told = unknown(said(json!({"all": [passed, {"any": [failed, lost]}]})).await, "unavailable", "500");
-    assert!(told.message.starts_with("gate 2 of 2: gate 2 of 2: "), "{}", told.message);
-    assert_eq!(told.evidence.len(), 3);
+    let failure = unknown(said(json!({"all": [passed, {"any": [failed, lost]}]})).await, "unavailable", "500");
+    assert!(failure.message.starts_with("gate 2 of 2: gate 2 of 2: "), "{}", failure.message);
+    assert_eq!(failure.evidence.len(), 3);
 }
 
 #[test]
@@ -218,8 +218,8 @@ fn the_problems_of_a_configuration_are_reported() {
             "transport",
         ),
     ] {
-        let told = problems(config);
-        assert!(told.len() == 1 && told[0].starts_with(path) && told[0].contains(says), "{says}: {told:?}");
+        let found = problems(config);
+        assert!(found.len() == 1 && found[0].starts_with(path) && found[0].contains(says), "{says}: {found:?}");
     }
     let config = serde_json::from_value::<GateConfig>(json!({"http": {"url": "x", "verdict": "x", "sah": "x"}}));
     assert!(config.unwrap_err().to_string().contains("unknown field `sah`"));

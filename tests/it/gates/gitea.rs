@@ -71,12 +71,12 @@ async fn requests_are_sent_as_documented() {
     assert_eq!(ruling.state, RulingState::Passed);
     assert_eq!(ruling.run_url, Some(page(2)));
     assert_eq!(ruling.built_at.as_deref(), Some("2026-03-01T10:00:02Z"));
-    let told: Vec<String> = ruling.evidence.iter().map(ToString::to_string).collect();
+    let evidence: Vec<String> = ruling.evidence.iter().map(ToString::to_string).collect();
     let expected = [
         format!("present, {REQUEST_DESCRIPTION}: `ci / build (push)`: success, {}", page(1)),
         format!("present, {REQUEST_DESCRIPTION}: `lint`: success, {}", page(2)),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(evidence, expected);
     ask(&gate(&bench, &upstream, &json!({"token": null}))).await.unwrap();
     let target = format!("GET /git/api/v1/repos/org/app/commits/{SHA}/status?page=1&limit=50");
     assert_eq!(asked(&upstream), [&*target, &*target]);
@@ -112,7 +112,7 @@ async fn required_contexts_are_selected_by_name() {
     let statuses = [("build", "success"), ("e2e/a", "success"), ("e2e/b", "pending"), ("lint", "failure")];
     let statuses = statuses.iter().enumerate().map(|(id, (context, word))| status(id, context, word)).collect();
     let upstream = paged(statuses, 50, true).await;
-    for (contexts, state, told) in [
+    for (contexts, state, count) in [
         (json!(["build"]), RulingState::Passed, 1),
         (json!(["build", "/^e2e/a$/"]), RulingState::Passed, 2),
         (json!(["build", "/^e2e/"]), RulingState::Pending, 3),
@@ -122,7 +122,7 @@ async fn required_contexts_are_selected_by_name() {
         (json!(["Build"]), RulingState::Pending, 1),
     ] {
         let (ruled, evidence) = ruled(&gate(&bench, &upstream, &json!({"contexts": contexts}))).await;
-        assert_eq!((ruled, evidence.len()), (state, told), "{contexts}: {evidence:?}");
+        assert_eq!((ruled, evidence.len()), (state, count), "{contexts}: {evidence:?}");
     }
     let (_, evidence) = ruled(&gate(&bench, &upstream, &json!({"contexts": ["/deploy/", "e2e/b"]}))).await;
     assert_eq!(evidence[0], format!("absent, {REQUEST_DESCRIPTION}: no status `/deploy/` yet"));

@@ -41,8 +41,8 @@ async fn a_run_is_pending_until_it_is_listed_and_then_decides() {
     let forge = Forge::start().await;
     let gate = build_gate(&forge);
     let ruling = is(ask(&gate).await, RulingState::Pending);
-    let told: Vec<String> = ruling.evidence.iter().map(ToString::to_string).collect();
-    assert_eq!(told, ["absent, the workflow build.yml of org/repo at d6fde929: no run yet"]);
+    let evidence: Vec<String> = ruling.evidence.iter().map(ToString::to_string).collect();
+    assert_eq!(evidence, ["absent, the workflow build.yml of org/repo at d6fde929: no run yet"]);
     assert_eq!((ruling.run_url, ruling.built_at), (None, None));
     assert_eq!(forge.asked(), [format!("GET {RUNS}")]);
 
@@ -162,9 +162,9 @@ async fn a_skipped_run_is_a_success_only_if_configured() {
     };
     let ruling = ask_accepting(json!([])).await;
     assert_eq!(ruling.state, RulingState::Failed);
-    let told = ruling.evidence[1].to_string();
+    let evidence = ruling.evidence[1].to_string();
     assert_eq!(
-        told,
+        evidence,
         "absent, the check e2e of org/repo at d6fde929: skipped, which is no success unless `accept` names it (run 2)"
     );
     assert_eq!(ask_accepting(json!(["skipped"])).await.state, RulingState::Failed);
@@ -243,9 +243,9 @@ async fn a_refusal_by_github_is_no_ruling() {
         let forge = Forge::start().await;
         let gate = build_gate(&forge);
         forge.whim(move |request| Some(error(request, code, message)));
-        let told = unknown(ask(&gate).await, kind, says);
-        assert!(told.message.contains("/repos/org/repo/actions/runs"), "{}", told.message);
-        assert_eq!(told.evidence.len(), 1);
+        let failure = unknown(ask(&gate).await, kind, says);
+        assert!(failure.message.contains("/repos/org/repo/actions/runs"), "{}", failure.message);
+        assert_eq!(failure.evidence.len(), 1);
     }
     let forge = Forge::start().await;
     let gate = build_gate(&forge);
@@ -283,8 +283,8 @@ async fn a_403_with_rate_limit_headers_asks_for_a_pause() {
             let body = json!({"message": "API rate limit exceeded"});
             Some(json_answer(request, 403, headers, &body))
         });
-        let told = ask(&gate).await.unwrap_err();
-        assert!(matches!(told.kind, ErrorKind::Throttled { retry_after: Some(_) }), "{told:?}");
+        let failure = ask(&gate).await.unwrap_err();
+        assert!(matches!(failure.kind, ErrorKind::Throttled { retry_after: Some(_) }), "{failure:?}");
     }
 }
 
@@ -320,8 +320,8 @@ async fn a_token_is_read_at_each_use_and_never_shown() {
         let message = format!("{} is wrong", request.header("authorization").unwrap());
         Some(error(request, 403, &message))
     });
-    let told = unknown(ask(&gate).await, "denied", "[redacted] is wrong");
-    assert!(!format!("{told:?}").contains("ghp_"), "{told:?}");
+    let failure = unknown(ask(&gate).await, "denied", "[redacted] is wrong");
+    assert!(!format!("{failure:?}").contains("ghp_"), "{failure:?}");
     std::fs::remove_file(desk.folder.path().join("token")).unwrap();
     unknown(ask(&gate).await, "unavailable", "cannot read the secret file");
 }
@@ -391,7 +391,7 @@ fn the_problems_of_a_configuration_are_reported() {
         (json!({"token": null, "app": app}), "gate.github.app.privateKey:", "no RSA private key"),
         (json!({"workflows": [], "checks": ["x"], "events": ["push"]}), "gate.github.events:", "no workflow is named"),
     ] {
-        let told = problems(more);
-        assert!(told.len() == 1 && told[0].starts_with(path) && told[0].contains(says), "{says}: {told:?}");
+        let found = problems(more);
+        assert!(found.len() == 1 && found[0].starts_with(path) && found[0].contains(says), "{says}: {found:?}");
     }
 }

@@ -106,8 +106,8 @@ async fn a_failed_token_request_is_an_error_without_secrets() {
         (200, "invalid_output", "200"),
     ] {
         forge.whim(move |request| Some(error(request, status, "suspended")));
-        let told = unknown(ask(&gate).await, kind, says);
-        assert!(told.message.contains("/app/installations/67/access_tokens"), "{}", told.message);
+        let failure = unknown(ask(&gate).await, kind, says);
+        assert!(failure.message.contains("/app/installations/67/access_tokens"), "{}", failure.message);
     }
     for body in [
         json!({"token": "ghs_secret"}),
@@ -116,12 +116,12 @@ async fn a_failed_token_request_is_an_error_without_secrets() {
         json!({"token": null, "x": "ghs_secret"}),
     ] {
         forge.whim(move |request| Some(json_answer(request, 201, "", &body)));
-        let told = unknown(ask(&gate).await, "invalid_output", "");
-        assert!(!format!("{told:?}").contains("ghs_"), "{told:?}");
+        let failure = unknown(ask(&gate).await, "invalid_output", "");
+        assert!(!format!("{failure:?}").contains("ghs_"), "{failure:?}");
     }
     desk.write("key.pem", "-----BEGIN RSA PRIVATE KEY-----\nc2VjcmV0\n-----END RSA PRIVATE KEY-----\n");
-    let told = unknown(ask(&gate).await, "denied", "the secret file key.pem is no RSA private key");
-    assert!(!told.message.contains("c2Vjcm"), "{}", told.message);
+    let failure = unknown(ask(&gate).await, "denied", "the secret file key.pem is no RSA private key");
+    assert!(!failure.message.contains("c2Vjcm"), "{}", failure.message);
 }
 
 #[test]
@@ -132,8 +132,8 @@ fn an_unusable_key_is_reported_at_the_start() {
     let key = desk.folder.path().join("key.pem").to_str().unwrap().to_owned();
     for bad in ["no key", "-----BEGIN RSA PRIVATE KEY-----\nc2VjcmV0\n-----END RSA PRIVATE KEY-----\n"] {
         desk.write("key.pem", bad);
-        let told = desk.problems(config.clone());
-        assert!(told[0].contains("key.pem is no RSA private key") && !told[0].contains(bad), "{told:?}");
+        let found = desk.problems(config.clone());
+        assert!(found[0].contains("key.pem is no RSA private key") && !found[0].contains(bad), "{found:?}");
     }
     for arguments in [["genrsa", "-traditional", "-out", &key].as_slice(), &["genrsa", "-out", &key]] {
         openssl(arguments);

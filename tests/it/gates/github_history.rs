@@ -54,9 +54,9 @@ async fn the_newest_earlier_passed_commit_is_found() {
     let ruling = is(from_a().await, RulingState::Passed);
     assert_eq!((ruling.commit.unwrap().as_str(), ruling.is_earlier), (&*sha('c'), true));
     assert_eq!(ruling.run_url.as_deref(), Some("https://github.com/org/repo/actions/runs/4"));
-    let told: Vec<String> = ruling.evidence.iter().map(ToString::to_string).collect();
+    let evidence: Vec<String> = ruling.evidence.iter().map(ToString::to_string).collect();
     assert_eq!(
-        told,
+        evidence,
         [
             "absent, the workflow build.yml of org/repo at aaaaaaaa: no run yet",
             "present, the commits of org/repo before aaaaaaaa: cccccccc passed, 2 before aaaaaaaa",
@@ -83,9 +83,9 @@ async fn the_newest_earlier_passed_commit_is_found() {
 async fn no_passed_commit_in_range_proves_absence_only_at_the_end_of_history() {
     let ask_a = async |gate: &Arc<dyn Gate>| ask_with(gate, json!({"head_sha": sha('a')}), false).await;
     let (forge, gate) = history("abcde", true, 3).await;
-    let told = unknown(ask_a(&gate).await, "invalid_output", "none of the last 3 commits before aaaaaaaa passed");
-    assert!(told.message.contains("raise `walkBack`"), "{}", told.message);
-    assert_eq!(told.evidence.len(), 2);
+    let failure = unknown(ask_a(&gate).await, "invalid_output", "none of the last 3 commits before aaaaaaaa passed");
+    assert!(failure.message.contains("raise `walkBack`"), "{}", failure.message);
+    assert_eq!(failure.evidence.len(), 2);
     forge.change(|state| state.runs = vec![run(3, "build", &sha('e'), "completed success")]);
     unknown(ask_a(&gate).await, "invalid_output", "none of the last 3 commits");
 
@@ -149,8 +149,8 @@ async fn merged_commits_do_not_hide_the_first_parents() {
 
     // The third commit is the last in range: the fourth passed, but that proves nothing about the third.
     forge.change(|state| state.runs = vec![run(5, "build", &sha('e'), "completed success")]);
-    let told = unknown(ask_a(&gate).await, "invalid_output", "none of the last 3 commits before aaaaaaaa passed");
-    assert!(told.message.contains("raise `walkBack`"), "{}", told.message);
+    let failure = unknown(ask_a(&gate).await, "invalid_output", "none of the last 3 commits before aaaaaaaa passed");
+    assert!(failure.message.contains("raise `walkBack`"), "{}", failure.message);
     assert_eq!(lists(&forge), [list('a', 4), list('b', 100)]);
 
     // The whole history, in which no commit passed.
@@ -169,8 +169,9 @@ async fn merged_commits_do_not_hide_the_first_parents() {
         forge.change(|state| {
             state.runs.extend(beyond.map(|digit| run(6, "build", &sha(digit), "completed success")));
         });
-        let told = unknown(ask_a(&gate).await, "invalid_output", "none of the last 5 commits before aaaaaaaa passed");
-        assert!(told.message.contains("merged-in commits fill"), "{}", told.message);
+        let failure =
+            unknown(ask_a(&gate).await, "invalid_output", "none of the last 5 commits before aaaaaaaa passed");
+        assert!(failure.message.contains("merged-in commits fill"), "{}", failure.message);
         let read = [list('a', 10), list('b', 100), list('c', 100), list('d', 100), list('e', 100)];
         assert_eq!(lists(&forge), read);
     }

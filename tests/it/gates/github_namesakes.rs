@@ -30,9 +30,9 @@ async fn a_check_does_not_hide_its_namesake_in_another_workflow() {
         state.runs = vec![run_of(5, 7, "image"), run_of(6, 8, "docs")];
     });
     let ruling = is(ask(&gate).await, RulingState::Failed);
-    let told: Vec<String> = ruling.evidence.iter().map(ToString::to_string).collect();
+    let evidence: Vec<String> = ruling.evidence.iter().map(ToString::to_string).collect();
     assert_eq!(
-        told,
+        evidence,
         [
             "present, the check build of .github/workflows/docs.yml of org/repo at d6fde929: success (run 2)",
             "absent, the check build of .github/workflows/image.yml of org/repo at d6fde929: failure (run 1)",

@@ -151,8 +151,8 @@ async fn the_pipelines_of_a_merge_request_are_read() {
         |id: u64, sha: &str, reference: &str| json!({"id": id, "sha": sha, "ref": reference, "status": "success"});
     let merged = documented(90, OTHER, "refs/merge-requests/7/merge");
     let upstream = answering(json!([merged, documented(77, SHA, "refs/merge-requests/7/head")])).await;
-    let told = REQUEST_DESCRIPTION.replace("/pipelines", "/merge_requests/7/pipelines");
-    let passed = (RulingState::Passed, vec![format!("present, {told}: pipeline 77: success")]);
+    let description = REQUEST_DESCRIPTION.replace("/pipelines", "/merge_requests/7/pipelines");
+    let passed = (RulingState::Passed, vec![format!("present, {description}: pipeline 77: success")]);
     assert_eq!(ruled(&gate(&bench, &upstream, &more)).await, passed);
     let push = with(&more, &json!({"sources": ["push"]}));
     unknown(&gate(&bench, &upstream, &push), ErrorKind::InvalidOutput, "pipeline 77 names no source").await;

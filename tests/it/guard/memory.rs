@@ -107,14 +107,14 @@ fn check_and_call_name_the_identity_of_the_sets() {
         assert!(output.status.success(), "{output:?}");
         String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
     };
-    let told = run(&["check"]);
+    let printed = run(&["check"]);
     for line in [
         "  found: a usual key of its answers\n",
         "  named: `app`\n",
         "  counted: counted\n",
         "  shaped: `number`, if it differs in all sets\n",
     ] {
-        assert!(told.contains(line), "{told}");
+        assert!(printed.contains(line), "{printed}");
     }
     for (route, says) in [
         ("found", "identity  `id` tells the parameter sets apart"),
@@ -122,7 +122,7 @@ fn check_and_call_name_the_identity_of_the_sets() {
         ("counted", "identity  none: the guard counts the parameter sets"),
         ("shaped", "identity  `number` tells"),
     ] {
-        let told = run(&["call", route]);
-        assert!(told.contains(says), "{told}");
+        let printed = run(&["call", route]);
+        assert!(printed.contains(says), "{printed}");
     }
 }
