@@ -4,6 +4,8 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 VENV := target/venv
+# Many tests wait more than they work.
+TEST_THREADS := $(shell n=$$(nproc); echo $$((n > 4 ? n : 4)))
 PIP_PACKAGES := kubernetes-validate==1.37.0 schemathesis==4.32.5
 
 .PHONY: help
@@ -13,7 +15,7 @@ help: ## List the commands
 .PHONY: run
 run: ## Build, and serve config/gateway.yaml on 127.0.0.1:4355
 	@tools/need cc:gcc python3:python3
-	cargo run --release --locked -- serve --config config/gateway.yaml
+	cargo run --locked -- serve --config config/gateway.yaml
 
 .PHONY: check
 check: ## Check what you just wrote: formatting, clippy, and the unit tests with fewer random cases
@@ -35,7 +37,11 @@ lint: ## Check formatting, and run clippy with warnings as errors
 .PHONY: unit
 unit: ## Run unit and integration tests
 	@tools/need cc:gcc curl:curl python3:python3 yaml:python3-yaml jq:jq docker-registry:docker-registry skopeo:skopeo openssl:openssl promtool:prometheus nginx:nginx wrk:wrk
-	cargo test --locked --no-fail-fast --lib --test it
+	cargo test --locked --no-fail-fast --lib --test it -- --test-threads=$(TEST_THREADS)
+
+.PHONY: explore
+explore: ## Try random cases against the engine's model: CASES (50,000) for each of its tests
+	PROPTEST_CASES=$${CASES:-50000} cargo test --locked --lib the_engine_agrees -- --nocapture
 
 .PHONY: contract
 contract: $(VENV)/done ## Check openapi.yaml against the running server

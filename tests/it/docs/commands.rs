@@ -89,7 +89,7 @@ fn run(command: &str, gateway: &Gateway) -> String {
     let path = format!("{}:{}", program.parent().unwrap().display(), std::env::var("PATH").unwrap());
     let command = command
         .replace("localhost:4355", &gateway.address.to_string())
-        .replace("target/release/appset-gateway", "appset-gateway")
+        .replace("target/debug/appset-gateway", "appset-gateway")
         .replace("curl ", "curl --silent --show-error ");
     let output = Command::new("sh")
         .args(["-euc", &command])
