@@ -12,13 +12,13 @@ pub mod callers;
 pub mod configuration;
 #[path = "../tests/it/fuzz/links.rs"]
 pub mod links;
+#[path = "../tests/it/fuzz/messages.rs"]
+mod messages;
 #[path = "../tests/it/fuzz/registries.rs"]
 pub mod registries;
 #[path = "../tests/it/fuzz/request.rs"]
 pub mod request;
 #[path = "../tests/it/fuzz/tags.rs"]
 pub mod tags;
-#[path = "../tests/it/fuzz/messages.rs"]
-mod messages;
 #[path = "../tests/it/fuzz/values.rs"]
 pub mod values;
