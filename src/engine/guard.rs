@@ -1,10 +1,12 @@
 //! The guard (invariant I4): an answer that would delete Applications is held until further runs agree with it, or an
-//! operator releases it. [`Guard::judge`] compares an answer with the [`Baseline`] and is pure; [`Ledger`] counts who agrees.
+//! operator releases it. [`Guard::judge`] compares an answer with the [`Baseline`], [`Guard::review`] counts the runs that agree, and both
+//! are pure. [`Ledger`] stores the held answers.
 
 pub(crate) mod baseline;
 pub(crate) mod identity;
 mod judge;
 mod ledger;
+mod review;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,7 +14,8 @@ use serde::{Deserialize, Serialize};
 pub(crate) use self::{
     baseline::Baseline,
     identity::Identity,
-    ledger::{Decision, Held, Ledger, Review, Standing},
+    ledger::{Decision, Held, Ledger},
+    review::{Review, Standing},
 };
 use crate::domain::{
     problem::{Path, Problems},

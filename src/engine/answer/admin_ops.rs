@@ -205,12 +205,7 @@ impl Engine {
         decision: Decision,
         by: &Operator,
     ) -> Option<Decided> {
-        let decided = self.known.held.decide(id, decision, self.clock.now());
-        self.known.erase_forgotten();
-        let (lineage, held) = decided?;
-        if let Some(disk) = self.answers().disk() {
-            disk.hold(lineage, Some(&held));
-        }
+        let (lineage, held) = self.known.decide(id, decision, self.clock.now())?;
         tracing::info!(
             request_id = by.request_id,
             caller = by.caller,

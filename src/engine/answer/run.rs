@@ -25,7 +25,7 @@ use crate::{
     },
     engine::{
         cache::{Answers, Encoded, Entry, Failing, Freshness, Key, Life, PackedQuestion, Revision, Wish},
-        guard::{Baseline, Held, Ledger, Review, Standing},
+        guard::{Baseline, Decision, Held, Ledger, Review, Standing},
         route::{ResolvedQuery, Route},
     },
     flight::FlightGuard,
@@ -71,6 +71,18 @@ impl EngineState {
     /// Removes from the disk the held answers that memory has forgotten.
     pub(crate) fn erase_forgotten(&self) {
         self.held.take_forgotten().into_iter().for_each(|lineage| self.erase(lineage));
+    }
+
+    /// Records `decision` on what is held under `id`. A run that is under review meanwhile sees it before or after its own change.
+    pub(crate) fn decide(&self, id: &str, decision: Decision, now: Timestamp) -> Option<(Key, Held)> {
+        let _judging = self.judging.lock();
+        let decided = self.held.decide(id, decision, now);
+        self.erase_forgotten();
+        let (lineage, held) = decided?;
+        if let Some(disk) = self.answers.disk() {
+            disk.hold(lineage, Some(&held));
+        }
+        Some((lineage, held))
     }
 
     /// Removes from the disk the answer held in `lineage`.
@@ -130,8 +142,14 @@ impl Run {
         let now = clock.now();
         let recorded = result.and_then(|found| {
             let _judging = known.judging.lock();
-            let (found, baseline) = self.review(&known, found, now)?;
-            Ok(self.record(&known, found, baseline, took, now))
+            let review = self.review(&known, &found, now)?;
+            self.settle(&known, &review);
+            match review {
+                Review::Passed(next) | Review::Cleared(_, next) | Review::Believed(_, next) => {
+                    Ok(self.record(&known, found, next, took, now))
+                }
+                Review::Held(held) => Err(Failure::Held(held)),
+            }
         });
         match recorded {
             Ok(entry) => {
@@ -189,44 +207,47 @@ impl Run {
     }
 
     /// Lets the guard compare `found` with the baseline of its lineage, however old that is.
-    fn review(&self, known: &EngineState, found: Found, now: Timestamp) -> Result<(Found, Baseline), Failure> {
-        let baseline =
-            known.baselines.get(&self.asked.lineage(), &self.asked.key, &known.answers, &self.asked.route.guard).ok();
+    fn review(&self, known: &EngineState, found: &Found, now: Timestamp) -> Result<Review, Failure> {
+        let (key, lineage, guard) = (self.asked.key, self.asked.lineage(), &self.asked.route.guard);
+        let baseline = known.baselines.get(&lineage, &key, &known.answers, guard).ok();
         let last = || {
-            let last = last_answer(&self.asked.lineage(), &self.asked.key, &known.answers).ok().flatten();
+            let last = last_answer(&lineage, &key, &known.answers).ok().flatten();
             last.map(|last| last.encoded.decode()).unwrap_or_default()
         };
         let of = Standing {
             question: &self.asked.question,
-            key: self.asked.key,
-            lineage: self.asked.lineage(),
+            key,
+            lineage,
             asked_at: if let Wanted::Since(then) = self.wanted { Some(then) } else { None },
-            is_new: self.asked.lineage() != self.asked.key
-                && matches!(known.answers.try_get(&self.asked.key), Ok(None)),
+            is_new: lineage != key && matches!(known.answers.try_get(&key), Ok(None)),
             is_current: self.guard.land(|is_current| is_current),
         };
-        let review = known.held.review(of, &self.asked.route.guard, baseline.as_deref(), last, &found.sets, now);
-        let sets = found.sets.len();
+        let before = known.held.get(&lineage, now);
         known.erase_forgotten();
-        match review.map_err(|error| Failure::Backend(BackendError::invalid_output(error)))? {
-            Review::Passed(next) => Ok((found, next)),
-            Review::Cleared(held, next) => {
-                self.log_no_more("what was held is not what the source says now", &held, sets);
-                known.erase(self.asked.lineage());
-                Ok((found, next))
-            }
-            Review::Believed(held, next) => {
-                self.log_no_more("what was held is believed", &held, sets);
-                known.erase(self.asked.lineage());
-                Ok((found, next))
-            }
+        let review = guard.review(of, baseline.as_deref(), last, before.as_ref(), &found.sets, now);
+        review.map_err(|error| Failure::Backend(BackendError::invalid_output(error)))
+    }
+
+    /// Makes the changes of `review` to what is held.
+    fn settle(&self, known: &EngineState, review: &Review) {
+        let lineage = self.asked.lineage();
+        match review {
+            Review::Passed(_) => return,
+            Review::Cleared(held, _) => self.log_end_of_hold("what was held is not what the source says now", held),
+            Review::Believed(held, _) => self.log_end_of_hold("what was held is believed", held),
             Review::Held(held) => {
-                if let Some(disk) = known.answers.disk().filter(|_| of.is_current) {
-                    disk.hold(self.asked.lineage(), Some(&*held));
+                // A run that an invalidation cut off decides nothing.
+                if self.guard.land(|is_current| is_current) {
+                    known.held.settle(&lineage, review);
+                    if let Some(disk) = known.answers.disk() {
+                        disk.hold(lineage, Some(&**held));
+                    }
                 }
-                Err(Failure::Held(held))
+                return;
             }
         }
+        known.held.settle(&lineage, review);
+        known.erase(lineage);
     }
 
     fn record(&self, known: &EngineState, found: Found, next: Baseline, took: Duration, now: Timestamp) -> Arc<Entry> {
@@ -269,9 +290,9 @@ impl Run {
         })
     }
 
-    fn log_no_more(&self, why: &str, held: &Held, sets: usize) {
+    fn log_end_of_hold(&self, why: &str, held: &Held) {
         tracing::info!(
-            route = &*self.asked.route.name, id = %self.asked.lineage(), reason = held.breach.reason, sets, agreed = held.agreed, "{why}"
+            route = &*self.asked.route.name, id = %self.asked.lineage(), reason = held.breach.reason, sets = held.sets, agreed = held.agreed, "{why}"
         );
     }
 

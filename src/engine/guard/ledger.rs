@@ -1,4 +1,4 @@
-//! The held answers: how many runs agreed so far, and what an operator decided.
+//! The list of held answers.
 
 mod held;
 
@@ -7,48 +7,11 @@ use std::{collections::HashMap, sync::Arc};
 use parking_lot::{Mutex, MutexGuard};
 
 pub(crate) use self::held::{Decision, Held};
-use super::{Baseline, Guard};
-use crate::{
-    domain::{
-        clock::Timestamp,
-        generator::{ParameterSet, Question},
-    },
-    engine::cache::Key,
-};
+use super::Review;
+use crate::{domain::clock::Timestamp, engine::cache::Key};
 
 /// How many held answers are stored; the one seen longest ago is dropped first, and starts afresh.
 const MAX_HELD: usize = 10_000;
-
-/// The question under review, and its lineage.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Standing<'a> {
-    /// The question.
-    pub(crate) question: &'a Question,
-    /// The question's key.
-    pub(crate) key: Key,
-    /// The key of its lineage.
-    pub(crate) lineage: Key,
-    /// When a caller last asked; `None` when one asks now.
-    pub(crate) asked_at: Option<Timestamp>,
-    /// Whether the question was never answered itself, and its lineage was. An empty answer to a new question, as while CI
-    /// builds a commit, never takes away the lineage's sets, however often it is repeated.
-    pub(crate) is_new: bool,
-    /// Whether the run is current: a run that an invalidation cut off decides nothing.
-    pub(crate) is_current: bool,
-}
-
-/// The result of a review.
-#[derive(Debug)]
-pub(crate) enum Review {
-    /// The answer passes; nothing was held.
-    Passed(Baseline),
-    /// The answer passes, and the held one is dropped.
-    Cleared(Box<Held>, Baseline),
-    /// The answer is a loss that is believed now.
-    Believed(Box<Held>, Baseline),
-    /// The answer is held.
-    Held(Box<Held>),
-}
 
 /// The held answers, by lineage. One that no caller has asked about for a day is forgotten.
 #[derive(Debug, Clone, Default)]
@@ -62,66 +25,13 @@ struct Book {
 }
 
 impl Ledger {
-    /// Decides on `new` at `now`, after what was believed before: `baseline` and `last` as for [`Guard::judge`].
-    ///
-    /// # Errors
-    /// As [`Guard::judge`].
-    pub(crate) fn review(
-        &self,
-        of: Standing<'_>,
-        guard: &Guard,
-        baseline: Option<&Baseline>,
-        last: impl Fn() -> Vec<ParameterSet>,
-        new: &[ParameterSet],
-        now: Timestamp,
-    ) -> Result<Review, String> {
-        drop(self.open(now));
-        let judged = guard.judge(baseline, last, new, now)?;
-        let Some(mut breach) = judged.breach else {
-            let before = if of.is_current { self.open(now).held.remove(&of.lineage) } else { None };
-            let next = match baseline {
-                Some(baseline) => baseline.after(new, judged.keys, now),
-                None => Baseline::anew(new, judged.keys),
-            };
-            return Ok(match before {
-                None => Review::Passed(next),
-                Some(held) => Review::Cleared(Box::new(held), next),
-            });
-        };
-        let counts = !(of.is_new && new.is_empty());
-        breach.can_be_confirmed &= counts;
-        let rules = guard.config();
-        let mut held = Held {
-            question: of.question.clone(),
-            key: of.key,
-            lineage: of.lineage,
-            breach,
-            sets: new.len(),
-            agreed: 0,
-            wanted: rules.confirm_after,
-            apart: rules.confirm_for.0,
-            since: now,
-            seen_at: now,
-            asked_at: of.asked_at.unwrap_or(now),
-            decision: None,
-            decided_at: now,
-            counts,
-            fingerprint: Guard::fingerprint(new, &judged.keys),
-            counted_at: now,
-        };
-        if !of.is_current {
-            return Ok(Review::Held(Box::new(held)));
+    /// Makes the change of `review` in `lineage`.
+    pub(crate) fn settle(&self, lineage: &Key, review: &Review) {
+        match review {
+            Review::Passed(_) => {}
+            Review::Cleared(..) | Review::Believed(..) => drop(self.lock().held.remove(lineage)),
+            Review::Held(held) => self.lock().hold((**held).clone()),
         }
-        let mut book = self.open(now);
-        if let Some(before) = book.held.get(&of.lineage).filter(|before| before.fingerprint == held.fingerprint) {
-            held.follow(before, now);
-        }
-        if held.is_believed() {
-            book.held.remove(&of.lineage);
-            return Ok(Review::Believed(Box::new(held), Baseline::anew(new, judged.keys)));
-        }
-        book.hold(held.clone());
-        Ok(Review::Held(Box::new(held)))
     }
 
     /// Records `decision` for the answer held under `id`: the lineage's key as printed, or an unambiguous prefix of it.
@@ -211,41 +121,17 @@ impl Ledger {
 
 impl Book {
     /// Holds one more answer; if there are too many, drops the one seen longest ago.
-    fn hold(&mut self, held: Held) {
+    fn hold(&mut self, mut held: Held) {
+        if let Some(before) = self.held.get(&held.lineage) {
+            // A caller may have asked during the review.
+            held.asked_at = held.asked_at.max(before.asked_at);
+        }
         if self.held.len() >= MAX_HELD && !self.held.contains_key(&held.lineage) {
             let oldest = self.held.iter().min_by_key(|(_, held)| held.seen_at).map(|(key, _)| *key);
             self.held.retain(|key, _| Some(*key) != oldest);
             self.forgotten.extend(oldest);
         }
         self.held.insert(held.lineage, held);
-    }
-}
-
-impl Held {
-    /// Counts a run that agrees with the held answer `before`.
-    fn follow(&mut self, before: &Self, now: Timestamp) {
-        // If the clock was put back, count from now.
-        let is_apart = now.since(before.counted_at).is_some_and(|passed| passed >= self.apart);
-        let has_jumped = now < before.counted_at;
-        if !self.counts {
-            (self.agreed, self.counted_at, self.counts) = (before.agreed, before.counted_at, before.counts);
-        } else if before.counts {
-            self.agreed = before.agreed.saturating_add(u32::from(is_apart));
-            self.counted_at = if is_apart || has_jumped { now } else { before.counted_at };
-        }
-        self.since = before.since.min(now);
-        self.asked_at = self.asked_at.max(before.asked_at);
-        self.decision = before.standing_decision(now);
-        self.decided_at = before.decided_at;
-    }
-
-    /// Whether enough runs have agreed, or an operator has.
-    fn is_believed(&self) -> bool {
-        match self.decision {
-            Some(Decision::Released) => true,
-            Some(Decision::Rejected) => false,
-            None => self.breach.can_be_confirmed && self.agreed >= self.wanted,
-        }
     }
 }
 

@@ -50,9 +50,9 @@ pub(crate) struct Held {
     /// When the operator decided.
     pub(crate) decided_at: Timestamp,
     /// Whether the counted runs may take sets away.
-    pub(super) counts: bool,
-    pub(super) fingerprint: [u8; 32],
-    pub(super) counted_at: Timestamp,
+    pub(in crate::engine::guard) counts: bool,
+    pub(in crate::engine::guard) fingerprint: [u8; 32],
+    pub(in crate::engine::guard) counted_at: Timestamp,
 }
 
 /// For records of earlier versions, which lack the time: the next call sets it.
@@ -86,7 +86,7 @@ impl Held {
 
     /// Whether a decision still stands at `now`: a release waits for an hour.
     #[must_use]
-    pub(super) fn standing_decision(&self, now: Timestamp) -> Option<Decision> {
+    pub(in crate::engine::guard) fn standing_decision(&self, now: Timestamp) -> Option<Decision> {
         self.decision.filter(|decision| {
             let passed = now.since(self.decided_at);
             *decision == Decision::Rejected || passed.is_some_and(|passed| passed < RELEASED_FOR)

@@ -1,9 +1,13 @@
 use serde_json::json;
 
 use super::{
-    super::judge::tests::{guard, sets},
+    super::{
+        Baseline, Guard, Standing,
+        judge::tests::{guard, sets},
+    },
     *,
 };
+use crate::domain::generator::{ParameterSet, Question};
 
 const LINEAGE: Key = Key::of_bytes([1; 32]);
 
@@ -33,7 +37,10 @@ impl Reviewer {
             is_new: false,
             is_current: true,
         };
-        match self.ledger.review(of, &self.guard, Some(&self.baseline), Vec::new, new, self.now()).unwrap() {
+        let (now, before) = (self.now(), self.ledger.get(&LINEAGE, self.now()));
+        let review = self.guard.review(of, Some(&self.baseline), Vec::new, before.as_ref(), new, now).unwrap();
+        self.ledger.settle(&LINEAGE, &review);
+        match review {
             Review::Held(held) => Some(held.agreed),
             Review::Passed(_) | Review::Cleared(..) | Review::Believed(..) => None,
         }

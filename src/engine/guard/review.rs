@@ -1,0 +1,128 @@
+//! Decides whether an answer is believed: compares it with the baseline, and counts the runs that agree with the held answer. It is pure;
+//! [`Ledger::settle`](super::Ledger::settle) makes the change.
+
+use super::{Baseline, Decision, Guard, Held};
+use crate::{
+    domain::{
+        clock::Timestamp,
+        generator::{ParameterSet, Question},
+    },
+    engine::cache::Key,
+};
+
+/// The question under review, and its lineage.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Standing<'a> {
+    /// The question.
+    pub(crate) question: &'a Question,
+    /// The question's key.
+    pub(crate) key: Key,
+    /// The key of its lineage.
+    pub(crate) lineage: Key,
+    /// When a caller last asked; `None` when one asks now.
+    pub(crate) asked_at: Option<Timestamp>,
+    /// Whether the question was never answered itself, and its lineage was. An empty answer to a new question, as while CI
+    /// builds a commit, never takes away the lineage's sets, however often it is repeated.
+    pub(crate) is_new: bool,
+    /// Whether the run is current: a run that an invalidation cut off decides nothing.
+    pub(crate) is_current: bool,
+}
+
+/// The result of a review.
+#[derive(Debug)]
+pub(crate) enum Review {
+    /// The answer passes; nothing was held.
+    Passed(Baseline),
+    /// The answer passes, and the held one is dropped.
+    Cleared(Box<Held>, Baseline),
+    /// The answer is a loss that is believed now.
+    Believed(Box<Held>, Baseline),
+    /// The answer is held.
+    Held(Box<Held>),
+}
+
+impl Guard {
+    /// Reviews `new` at `now`. `baseline` and `last` are what was believed before, as for [`Guard::judge`]. `before` is the answer that
+    /// is held now.
+    ///
+    /// # Errors
+    /// As [`Guard::judge`].
+    pub(crate) fn review(
+        &self,
+        of: Standing<'_>,
+        baseline: Option<&Baseline>,
+        last: impl Fn() -> Vec<ParameterSet>,
+        before: Option<&Held>,
+        new: &[ParameterSet],
+        now: Timestamp,
+    ) -> Result<Review, String> {
+        let judged = self.judge(baseline, last, new, now)?;
+        let before = before.filter(|_| of.is_current);
+        let Some(mut breach) = judged.breach else {
+            let next = match baseline {
+                Some(baseline) => baseline.after(new, judged.keys, now),
+                None => Baseline::anew(new, judged.keys),
+            };
+            return Ok(match before {
+                None => Review::Passed(next),
+                Some(held) => Review::Cleared(Box::new(held.clone()), next),
+            });
+        };
+        let counts = !(of.is_new && new.is_empty());
+        breach.can_be_confirmed &= counts;
+        let rules = self.config();
+        let mut held = Held {
+            question: of.question.clone(),
+            key: of.key,
+            lineage: of.lineage,
+            breach,
+            sets: new.len(),
+            agreed: 0,
+            wanted: rules.confirm_after,
+            apart: rules.confirm_for.0,
+            since: now,
+            seen_at: now,
+            asked_at: of.asked_at.unwrap_or(now),
+            decision: None,
+            decided_at: now,
+            counts,
+            fingerprint: Self::fingerprint(new, &judged.keys),
+            counted_at: now,
+        };
+        if let Some(before) = before.filter(|before| before.fingerprint == held.fingerprint) {
+            held.follow(before, now);
+        }
+        if of.is_current && held.is_believed() {
+            return Ok(Review::Believed(Box::new(held), Baseline::anew(new, judged.keys)));
+        }
+        Ok(Review::Held(Box::new(held)))
+    }
+}
+
+impl Held {
+    /// Counts a run that agrees with the held answer `before`.
+    fn follow(&mut self, before: &Self, now: Timestamp) {
+        // If the clock was put back, count from now.
+        let is_apart = now.since(before.counted_at).is_some_and(|passed| passed >= self.apart);
+        let has_jumped = now < before.counted_at;
+        if !self.counts {
+            (self.agreed, self.counted_at, self.counts) = (before.agreed, before.counted_at, before.counts);
+        } else if before.counts {
+            self.agreed = before.agreed.saturating_add(u32::from(is_apart));
+            self.counted_at = if is_apart || has_jumped { now } else { before.counted_at };
+        }
+        self.since = before.since.min(now);
+        self.asked_at = self.asked_at.max(before.asked_at);
+        self.decision = before.standing_decision(now);
+        self.decided_at = before.decided_at;
+    }
+
+    /// Whether enough runs have agreed, or an operator has.
+    fn is_believed(&self) -> bool {
+        match self.decision {
+            Some(Decision::Released) => true,
+            Some(Decision::Rejected) => false,
+            None => self.breach.can_be_confirmed && self.agreed >= self.wanted,
+        }
+    }
+}
