@@ -70,18 +70,18 @@ pub(crate) enum AnswerSource {
 pub(crate) struct Unknown {
     /// What happened.
     pub(crate) failure: Failure,
-    /// That it happened to an earlier call, and when the backend is asked again at the earliest.
+    /// Set if it happened to an earlier call: how long until the backend is asked again, at the earliest.
     pub(crate) rests: Option<Duration>,
-    /// The last good answer, where there is one that must not be served.
+    /// Why the last good answer is not served, if there is one.
     pub(crate) unusable: Option<Unusable>,
 }
 
 /// Why a last good answer is not served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unusable {
-    /// It is of this time, and older than `cache.staleIfError` allows.
+    /// It was stored at this time, and is older than `cache.staleIfError` allows.
     TooOld(Timestamp),
-    /// It is of this time, and the route's configuration was another then.
+    /// It was stored at this time, and the route had another configuration then.
     OtherConfiguration(Timestamp),
 }
 
@@ -91,27 +91,27 @@ impl Unknown {
     }
 }
 
-/// How a run ended that brought no answer.
+/// Why a run brought no answer.
 #[derive(Debug, Clone)]
 pub(crate) enum Failure {
     /// The backend does not know.
     Backend(BackendError),
-    /// The deadline passed; the run may still end and be remembered.
+    /// The deadline passed. The run may still end, and its answer is then stored.
     Deadline,
     /// The run panicked.
     Crashed,
-    /// The backend answered, and the guard does not believe it yet.
+    /// The backend answered, and the guard holds the answer.
     Held(Box<Held>),
 }
 
 impl Failure {
-    /// What was learned of each item, where there are several.
+    /// What was learned about each item, if the backend asked about several.
     #[must_use]
     pub(crate) fn evidence(&self) -> &[Evidence] {
         if let Self::Backend(error) = self { &error.evidence } else { &[] }
     }
 
-    /// Whether the question cannot be asked as it is, such as one with a shortened commit.
+    /// Whether the question itself is invalid, such as one with a shortened commit.
     const fn is_invalid_question(&self) -> bool {
         matches!(self, Self::Backend(BackendError { kind: ErrorKind::InvalidInput, .. }))
     }
@@ -127,7 +127,7 @@ impl Failure {
         }
     }
 
-    /// For how long the source wants to be left alone.
+    /// How long the source asked not to be called.
     fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Backend(BackendError { kind: ErrorKind::Throttled { retry_after }, .. }) => *retry_after,
@@ -149,21 +149,21 @@ impl fmt::Display for Failure {
 
 type Landed = Result<Arc<Entry>, Failure>;
 
-/// Why a run of the backend is started.
+/// Why a run starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wanted {
     /// A caller waits for it.
     Now,
-    /// A caller asked, and already has a stale answer.
+    /// A caller asked, and got a stale answer already.
     Behind,
-    /// No caller asks now; one last did at this time.
+    /// The gateway itself asks. A caller last asked at this time.
     Since(Timestamp),
 }
 
-/// Answers queries, and remembers.
+/// Answers queries, and stores the answers.
 pub struct Engine {
     known: EngineState,
-    /// By cache key and the route's revision: after a reload no caller waits for a run of the former route.
+    /// By cache key and the route's revision. After a reload, no caller waits for a run of the previous route.
     flights: Flights<(Key, Revision), Question, Landed>,
     confirmations: Confirmations,
     askers: Askers,
@@ -184,7 +184,7 @@ impl Engine {
         }
     }
 
-    /// What is remembered.
+    /// The stored answers.
     #[must_use]
     pub const fn answers(&self) -> &Answers {
         &self.known.answers
@@ -211,7 +211,7 @@ impl Engine {
                 route.metrics.stale.inc();
                 let resting = self.resting(&key, now);
                 if resting.is_none() {
-                    // The run goes on though nobody waits for it.
+                    // The run goes on without a waiting caller.
                     drop(self.join(asked, Wanted::Behind));
                 }
                 Ok(Answer { entry, source: AnswerSource::StaleWhileRevalidate(stale, resting.map(Box::new)) })
@@ -230,8 +230,8 @@ impl Engine {
         }
     }
 
-    /// The last good answer of the lineage, for a question without an answer of its own. An invalid question follows no
-    /// other, so it gets none.
+    /// The last good answer of the lineage, for a question without an answer of its own. An invalid question gets none: it
+    /// belongs to no lineage.
     fn follow(&self, asked: &ResolvedQuery, unknown: Unknown, now: Timestamp) -> Result<Answer, Unknown> {
         if unknown.failure.is_invalid_question() {
             return Err(unknown);
@@ -254,8 +254,8 @@ impl Engine {
         Some(if is_ours { Unusable::TooOld } else { Unusable::OtherConfiguration }(last.stored_at))
     }
 
-    /// Why `key` is not asked about now, if it failed recently. Also records that a caller asked, so that a held answer is not
-    /// forgotten.
+    /// The recent failure because of which no run starts for `key` now. Also records that a caller asked, so that a held answer
+    /// is not forgotten.
     fn resting(&self, key: &Key, now: Timestamp) -> Option<Unknown> {
         let (rest, left) = self.known.failing.resting(key, now)?;
         let failure = rest.failure.failure;
@@ -265,8 +265,8 @@ impl Engine {
         Some(Unknown::new(failure, Some(left)))
     }
 
-    /// Waits for a run of the backend, unless the last one failed just now. Callers box it, so that a cache hit does not
-    /// carry its state around.
+    /// Waits for a run of the backend, unless the last run failed just now. Callers box this future, so that a cache hit does
+    /// not pay for its size.
     async fn ask(&self, asked: &Arc<ResolvedQuery>, now: Timestamp) -> Result<Answer, Unknown> {
         let metrics = &asked.route.metrics;
         if let Some(resting) = self.resting(&asked.key, now) {
@@ -291,7 +291,7 @@ impl Engine {
     /// Joins the run that answers `asked`, or starts it.
     fn join(&self, asked: &Arc<ResolvedQuery>, wanted: Wanted) -> FlightJoin<Landed> {
         let route = &*asked.route;
-        // In memory only: an answer from disk is never fresh, and the table of runs is locked meanwhile.
+        // Only in memory: an answer from disk is never fresh, and the table of runs is locked here.
         let recheck = || {
             let (entry, now) = (self.known.answers.memory().get_rare(&asked.key)?, self.clock.now());
             let state = route.state(entry.revision, entry.stored_at, entry.life, now);
@@ -310,7 +310,7 @@ impl Engine {
     }
 }
 
-/// `entry` in the place of the answer that is not known.
+/// Serves `entry`, because the current answer is not known.
 fn stand_in(route: &Route, entry: Arc<Entry>, stale: Stale, unknown: Unknown) -> Answer {
     route.metrics.stale_if_error.inc();
     Answer { entry, source: AnswerSource::StaleIfError(stale, Box::new(unknown)) }

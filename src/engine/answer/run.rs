@@ -1,4 +1,4 @@
-//! One run of a backend, detached from the callers that wait for it: ask, shape, review, record.
+//! One run of a backend: ask, shape, review, record. It is a task of its own, so it does not end when its callers leave.
 
 use std::{
     panic::AssertUnwindSafe,
@@ -32,8 +32,8 @@ use crate::{
     telemetry::trace::{self, Span, SpanKind},
 };
 
-/// A flight ends this long before its first caller's deadline, so that its reason still arrives; and the
-/// backend as long before the flight's end, since it knows best what it was waiting for.
+/// A run ends this long before its first caller's deadline, so that the reason still arrives. The backend's deadline is as long
+/// before the run's end, because the backend knows best what it was waiting for.
 const MARGIN: Duration = Duration::from_millis(100);
 
 /// A question that failed, and how.
@@ -43,7 +43,7 @@ pub(super) struct Failed {
     pub(crate) failure: Failure,
 }
 
-/// What is known of questions.
+/// All that the engine has stored about questions.
 #[derive(Clone)]
 pub(super) struct EngineState {
     pub(crate) answers: Answers,
@@ -51,8 +51,8 @@ pub(super) struct EngineState {
     pub(crate) held: Ledger,
     pub(crate) baselines: Baselines,
     pub(crate) served: Served,
-    /// Locked from reading the baseline until the new answer is recorded. Otherwise two commits that end together would both
-    /// be compared with a third.
+    /// Locked from reading the baseline until the new answer is recorded. Otherwise two runs of one lineage that end together
+    /// would both be compared with the same earlier answer.
     judging: Arc<Mutex<()>>,
 }
 
@@ -92,15 +92,15 @@ impl EngineState {
         }
     }
 
-    /// What is remembered under `key`, unless it has expired.
+    /// The answer stored under `key`, unless it has expired.
     pub(crate) fn usable(&self, route: &Route, key: &Key, now: Timestamp) -> Option<(Arc<Entry>, Freshness)> {
         let entry = self.answers.get(key)?;
         let state = route.state(entry.revision, entry.stored_at, entry.life, now);
         (state != Freshness::Expired).then_some((entry, state))
     }
 
-    /// Whether `entry`, the own answer to `asked`, is empty although the lineage got something since: an older truth must
-    /// not take that away.
+    /// Whether `entry`, the stored answer to `asked`, is empty, and the lineage has a later answer that is not. The older, empty
+    /// answer must not delete what the later one created.
     pub(crate) fn is_outshone(&self, asked: &ResolvedQuery, entry: &Entry, now: Timestamp) -> bool {
         entry.encoded.sets() == 0
             && asked.lineage() != asked.key
@@ -110,7 +110,7 @@ impl EngineState {
     }
 }
 
-/// A run and all that it needs.
+/// A run, and all that it needs.
 pub(super) struct Run {
     pub(crate) asked: Arc<ResolvedQuery>,
     pub(crate) wanted: Wanted,
@@ -306,7 +306,7 @@ impl Run {
         }
     }
 
-    /// What went wrong: to the caller's own line, if there is a caller, this adds the items.
+    /// Logs why there is no answer. A waiting caller's own log line has the reason already, so only the items are added to it.
     fn log_failure(&self, failure: &Failure) {
         if self.wanted != Wanted::Now {
             tracing::warn!(

@@ -10,10 +10,11 @@ pub(crate) use self::held::{Decision, Held};
 use super::Review;
 use crate::{domain::clock::Timestamp, engine::cache::Key};
 
-/// How many held answers are stored; the one seen longest ago is dropped first, and starts afresh.
+/// How many held answers are stored. If there are more, the answer that was seen longest ago is dropped; its count of agreeing
+/// runs begins again.
 const MAX_HELD: usize = 10_000;
 
-/// The held answers, by lineage. One that no caller has asked about for a day is forgotten.
+/// The held answers, by lineage. An answer that no caller has asked about for a day is forgotten.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Ledger(Arc<Mutex<Book>>);
 

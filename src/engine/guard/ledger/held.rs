@@ -55,7 +55,7 @@ pub(crate) struct Held {
     pub(in crate::engine::guard) counted_at: Timestamp,
 }
 
-/// For records of earlier versions, which lack the time: the next call sets it.
+/// For records of earlier versions, which lack the time. The next call sets it.
 const fn long_ago() -> Timestamp {
     Timestamp(0)
 }
@@ -94,7 +94,7 @@ impl Held {
     }
 }
 
-/// The text stays the same while the cause does: Argo CD rewrites a condition when its text changes.
+/// The same cause always has the same text, because Argo CD rewrites a condition when its text changes.
 impl fmt::Display for Held {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "held: {}", self.breach.reason)?;
