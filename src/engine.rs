@@ -1,5 +1,5 @@
-//! From a call to an answer: [`route`] picks the route, [`answer`] runs it once for all who ask, [`cache`] remembers, [`guard`] holds back
-//! suspicious answers, [`shape`] makes parameter sets of what a backend found.
+//! From a call to an answer. [`route`] picks the route. [`answer`] runs its backend once for all waiting callers. [`shape`] makes
+//! parameter sets from the backend's result. [`guard`] holds suspicious answers. [`cache`] stores answers.
 
 pub(crate) mod answer;
 pub mod cache;

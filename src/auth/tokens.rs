@@ -211,7 +211,7 @@ mod tests {
         let ask = |limits: &str| {
             let config = format!(r#"[{{"name":"a","sha256":"{}"{limits}}}]"#, hash_token("t"));
             let (tokens, told) = build(&config, &BaseDir::default());
-            // Whoever does not know the token is not told its time.
+            // A caller with another token learns nothing about when this one changes.
             assert_eq!(find(&tokens, "x"), Ok(None));
             (find(&tokens, "t").err(), told.join("; "))
         };
@@ -309,7 +309,7 @@ mod tests {
         );
         assert_eq!(told, Vec::<String>::new());
         let who = |token: &str| find(&tokens, token).unwrap();
-        // What is next becomes what is now; for a while both are.
+        // The next token becomes the current one. For a while both are accepted.
         write("now", "two");
         tokens.refresh();
         assert_eq!((who("one"), who("two").as_deref()), (None, Some("now")));

@@ -15,7 +15,7 @@ pub(crate) fn safe_url(text: &str) -> Result<Url, String> {
     if is_safe(&url) { Ok(url) } else { Err("it is not https, so anybody in between could let callers in".to_owned()) }
 }
 
-/// Whether nobody can be in between: it is https, or on this machine.
+/// Whether the connection cannot be intercepted: it is https, or on this machine.
 pub(crate) fn is_safe(url: &Url) -> bool {
     let is_own = match url.host() {
         Some(Host::Domain(name)) => name == "localhost",

@@ -62,7 +62,7 @@ pub(crate) fn decode_knowing<T: DeserializeOwned>(
 enum DecodeCause<'a> {
     /// A mapping has a key that is not known there.
     UnknownKey(&'a str),
-    /// A text is none of the values that are known there.
+    /// A text is not one of the allowed values.
     UnknownValue(&'a str),
     /// A mapping lacks this key.
     MissingKey(&'a str),

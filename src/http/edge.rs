@@ -133,7 +133,7 @@ impl Edge {
         timeout(finish(), async { while connections.join_next().await.is_some() {} }).await.is_ok()
     }
 
-    /// A permit for a connection of `peer`. At the limit there is none, and the connection gets the refusal.
+    /// A permit for a connection of `peer`. At the limit there is no permit, and the connection gets the refusal.
     fn admit(&self, peers: &Arc<Peers>, stream: &TcpStream, peer: SocketAddr) -> Option<ConnectionPermit> {
         let permit = peers.enter(peer.ip());
         if permit.is_none() {

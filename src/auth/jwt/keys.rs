@@ -156,7 +156,7 @@ impl Keys {
         self.source.file()
     }
 
-    /// Takes over the keys of `former`, if both have the same source and there are none here yet.
+    /// Takes over the keys of `former` if both have the same source and no keys were fetched here yet.
     pub(crate) fn take_over(&self, former: &Self) {
         if let (KeySource::Published(own), KeySource::Published(other)) = (&self.source, &former.source)
             && own.is_same(other)

@@ -1,5 +1,5 @@
 //! The bytes of a connection below TLS. Bytes that a stranger sends count against the memory budget of all strangers. They are read a
-//! little at a time, with a yield after each read, so that thousands of strangers who send much hold up nobody.
+//! little at a time, with a yield after each read, so that thousands of strangers who send much data delay no other connection.
 
 use std::{
     io::{self, IoSlice},

@@ -267,7 +267,7 @@ impl ApiError {
         Self::of_backend(error.within(format_args!("route {}: whether it wants this call is not known", route.name)))
     }
 
-    /// What `route` understands of a call is not known, or the call is none of it.
+    /// The input that `route` accepts is not known, or does not fit the call.
     #[must_use]
     pub(crate) fn of_input(route: &Route, error: BackendError) -> Self {
         Self::of_backend(error.within(format_args!("route {}", route.name)))
@@ -305,7 +305,7 @@ impl ApiError {
         }
     }
 
-    /// The whole bytes of the response, for what is said without a request, and of a connection that then ends.
+    /// All bytes of the response, for a refusal without a request. The connection then ends.
     #[must_use]
     pub(crate) fn into_bytes(self) -> Bytes {
         let status = self.code.status();

@@ -85,7 +85,7 @@ pub(crate) enum GitlabAccept {
     Skipped,
 }
 
-/// How GitLab is told the token.
+/// How the token is sent to GitLab.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[schemars(rename = "GitlabTokenKind")]
 #[serde(rename_all = "camelCase")]

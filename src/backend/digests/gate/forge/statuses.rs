@@ -11,9 +11,9 @@ use crate::{
     },
 };
 
-/// How many statuses are told of, the worst first.
+/// How many statuses a message lists, the worst first.
 const MAX_TOLD: usize = 20;
-/// How much of a name or a word is told, in characters.
+/// How many characters of a name or a word a message shows.
 const MAX_WORD_CHARS: usize = 80;
 
 /// The last status reported under one name.

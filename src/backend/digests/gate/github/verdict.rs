@@ -238,7 +238,7 @@ mod tests {
             assert_eq!(ruling.unwrap().state, expected, "{words}");
         }
         assert!(rule(CheckKind::Status, &[], &["build"], &[entry("build", 1, 1, "completed skipped")]).is_err());
-        // An older run in a word that nobody knows does not matter.
+        // An unknown word for an older run does not matter.
         let entries = [entry("build", 1, 1, "expired"), entry("build", 2, 1, "completed success")];
         assert_eq!(rule(CheckKind::Workflow, &[], &["build"], &entries).unwrap().state, passed);
     }

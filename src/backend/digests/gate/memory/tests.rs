@@ -180,7 +180,7 @@ async fn who_has_more_time_waits_longer() {
     assert_eq!(hasty.await.unwrap().unwrap_err().message, "too slow");
     assert_eq!((patient.await.unwrap().unwrap(), desk.asked()), (RulingState::Passed, 2));
 
-    // And who has less, not so long.
+    // A caller with less time stops waiting earlier.
     desk.gate.forget();
     let patient = desk.asks(PATIENT);
     tokio::task::yield_now().await;
