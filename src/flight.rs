@@ -1,5 +1,5 @@
-//! Single flight (invariant I5): however many callers wait for a key, the work runs once, detached
-//! from all of them. A caller that leaves neither stops nor repeats it.
+//! Single flight (invariant I5): however many callers wait for a key, the work runs once, in a task
+//! of its own. A caller that leaves neither stops nor repeats it.
 
 pub(crate) mod wait;
 
@@ -25,7 +25,7 @@ use crate::telemetry::trace;
 /// The end of a flight; `None` when its work panicked.
 pub(crate) type SharedResult<T> = Shared<BoxFuture<'static, Option<T>>>;
 
-/// The flights under way, by key `K`, each with a label `L` that says what it is about.
+/// The flights under way, by key `K`. Each has a label `L` that describes it.
 #[derive(Debug)]
 pub(crate) struct Flights<K, L, T>(Arc<Table<K, L, T>>);
 

@@ -117,7 +117,7 @@ pub struct Route {
     origin: Origin,
 }
 
-/// What a route was built from, but for what all routes share.
+/// The configuration of a route, without the parts that all routes share.
 #[derive(Debug, PartialEq, Eq)]
 struct Origin {
     raw: Value,
@@ -128,11 +128,11 @@ struct Origin {
 
 /// Which parameters a route accepts.
 enum Accepts {
-    /// Any.
+    /// Any parameters.
     All,
-    /// Those that are declared.
+    /// The declared parameters.
     Declared(Input),
-    /// Those that a command announces.
+    /// The parameters that a command announces.
     Announced(Box<Announced>),
 }
 
@@ -140,7 +140,7 @@ impl Route {
     /// The parameters of a call as the backend gets them: checked, converted, with defaults.
     ///
     /// # Errors
-    /// With everything that is wrong with them, or when it is not known before `until` which there are.
+    /// All problems of the parameters, or that the accepted parameters are not known before `until`.
     pub(crate) async fn admit(
         &self,
         parameters: Arc<Parameters>,
@@ -150,7 +150,7 @@ impl Route {
             Accepts::All => return Ok(parameters),
             Accepts::Declared(input) => input.accept(Arc::unwrap_or_clone(parameters)),
             Accepts::Announced(announced) => {
-                // Rare, and larger than the rest of a request.
+                // Boxed: it is rare, and larger than the rest of a request.
                 let input = Box::pin(announced.input(until)).await;
                 let input = input.map_err(|error| error.within("which parameters it has is not known"))?;
                 input.accept(Arc::unwrap_or_clone(parameters))
@@ -165,8 +165,8 @@ impl Route {
         self.prefix.key(query)
     }
 
-    /// Whether `parameters`, which an earlier configuration accepted, would be accepted as they are, as far as that is known
-    /// without asking.
+    /// Whether the route would accept `parameters`, which an earlier configuration accepted, as far as that is known
+    /// without running a command.
     #[must_use]
     pub(crate) fn accepts(&self, parameters: &Parameters) -> bool {
         match &self.input {
@@ -175,20 +175,20 @@ impl Route {
         }
     }
 
-    /// What makes its answers what they are.
+    /// The revision of its configuration.
     #[must_use]
     pub(crate) const fn revision(&self) -> Revision {
         self.revision
     }
 
-    /// The state at `now` of an answer that `revision` made at `stored_at`, and that is fresh for `life`. What another
-    /// revision made is of no use to callers.
+    /// The state at `now` of an answer that `revision` made at `stored_at`, and that is fresh for `life`. An answer of another
+    /// revision is never served.
     #[must_use]
     pub(crate) fn state(&self, revision: Revision, stored_at: Timestamp, life: Life, now: Timestamp) -> Freshness {
         if revision == self.revision { self.policy.state(stored_at, life, now) } else { Freshness::Expired }
     }
 
-    /// Whether its answers may depend on the ApplicationSet that asks, whose name is then part of each question.
+    /// Whether its answers may depend on the ApplicationSet that asks. If so, its name is part of each question.
     #[must_use]
     pub(crate) const fn depends_on_application_set(&self) -> bool {
         self.prefix.has_application_set()

@@ -1,4 +1,4 @@
-//! From what a backend found to what Argo CD gets: the `output` mapping, echoed inputs, text for
+//! Makes parameter sets from a backend's result: the `output` mapping, echoed input parameters, text for
 //! numbers, and no key that Argo CD would overwrite.
 
 use indexmap::IndexMap;
@@ -28,8 +28,8 @@ const RESERVED: [&str; 2] = ["generator", "values"];
 /// The largest whole number that Argo CD's float64 carries without loss.
 const MAX_SAFE: u64 = 1 << 53;
 
-/// The most levels of lists and objects within a parameter set. An answer that nests as deep as documents are read would be one
-/// that the cache cannot read back.
+/// How many levels of lists and objects a parameter set may have. An answer with as many levels as a document may have
+/// could not be read back from the cache.
 const DEEPEST: usize = 64;
 
 /// What a `null` in a parameter set means.
@@ -43,9 +43,9 @@ pub enum Nulls {
     Drop,
 }
 
-/// The most that `output` and `echo` make of all sets, in bytes.
+/// How many bytes `output` and `echo` may make for all sets together.
 const LARGEST: usize = 32 * 1024 * 1024;
-/// After so many sets others get their turn.
+/// After this many sets, the task yields to others.
 const BREAK: usize = 64;
 
 /// How a route's parameter sets look.
@@ -105,14 +105,14 @@ impl Shape {
         Self { output: mapping, echo: echo.to_vec(), stringify, nulls, evaluator: evaluator.clone() }
     }
 
-    /// The keys that its parameter sets have, where the configuration says: those of `output` and `echo`.
+    /// The keys of its parameter sets, if the configuration says so: those of `output` and `echo`.
     #[must_use]
     pub(crate) fn keys(&self) -> Option<Vec<&str>> {
         let output = self.output.as_ref()?.iter().map(|(key, _)| key.as_str());
         Some(output.chain(self.echo.iter().map(String::as_str)).collect())
     }
 
-    /// Whether a template of the mapping looks at the ApplicationSet's name.
+    /// Whether a template of the mapping uses the ApplicationSet's name.
     #[must_use]
     pub(crate) fn reads_application_set(&self) -> bool {
         self.output.iter().flatten().any(|(_, template)| template.reads_application_set())
@@ -121,7 +121,7 @@ impl Shape {
     /// Shapes all sets of one answer.
     ///
     /// # Errors
-    /// When one of them cannot be shaped; the text names it by its place in the list.
+    /// When a set cannot be shaped. The text names it by its place in the list.
     pub async fn apply(&self, sets: Vec<ParameterSet>, query: &Query) -> Result<Vec<ParameterSet>, BackendError> {
         let echoed = self.echoed(query)?;
         let (input, mut left, mut shaped) = (input_context(query), LARGEST, Vec::with_capacity(sets.len()));
@@ -154,7 +154,7 @@ impl Shape {
         self.echo.iter().map(|key| value(key).ok_or_else(|| missing(key))).collect()
     }
 
-    /// Shapes one set, with so many bytes left for what is made of all.
+    /// Shapes one set. `output` and `echo` may make this many more bytes.
     async fn apply_one(
         &self,
         set: ParameterSet,
@@ -195,7 +195,7 @@ impl Shape {
         Ok(ParameterSet(map))
     }
 
-    /// Nulls and numbers, at every depth, of which so many are left.
+    /// Checks nulls and numbers at every depth. This many levels are left.
     fn settle_map(&self, map: &mut Parameters, left: usize) -> Result<(), Misfit> {
         if self.nulls == Nulls::Drop {
             map.retain(|_, value| !value.is_null());
@@ -228,11 +228,11 @@ impl Shape {
     }
 }
 
-/// A value that Argo CD would not get as it is.
+/// A value that would not reach Argo CD as it is.
 struct Misfit {
-    /// Where it stands: `.list[2].name`
+    /// Its place, such as `.list[2].name`.
     at: String,
-    /// What is wrong, as it follows the place.
+    /// The problem, as text that follows the place.
     why: String,
 }
 
@@ -241,7 +241,7 @@ impl Misfit {
         Self { at: String::new(), why: why.into() }
     }
 
-    /// The same, of a value that holds it at `step`.
+    /// The same problem, in a value that holds it at `step`.
     fn within(self, step: &str) -> Self {
         Self { at: format!("{step}{}", self.at), ..self }
     }
@@ -251,8 +251,8 @@ impl Misfit {
     }
 }
 
-/// Refuses a number that would reach Argo CD as another one: names are made of it, and a changed name
-/// is a delete and a create.
+/// Refuses a number that would reach Argo CD as another number. Names are made from such numbers, and a changed name
+/// means a deleted and a created Application.
 fn check_exact(number: &Number, stringify: bool) -> Result<(), String> {
     let is_exact = match (number.as_i64(), number.as_u64()) {
         (None, None) => number.as_f64().is_some_and(|float| float.abs() < 1e15),

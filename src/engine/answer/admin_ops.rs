@@ -12,35 +12,35 @@ use crate::{
     },
 };
 
-/// A failure of late, and for how long the question rests on.
+/// A recent failure, and how long the question still rests.
 type Failed = (run::Failed, Duration);
 
-/// What is known of a question.
+/// All that is known about a question.
 #[derive(Debug)]
 pub(crate) struct Overview {
     /// Its key.
     pub(crate) key: Key,
-    /// What it has in common with those that it follows, as a key.
+    /// The key of its lineage.
     pub(crate) lineage: Key,
     /// The question.
     pub(crate) question: Question,
-    /// The answer that is remembered.
+    /// The stored answer.
     pub(crate) answer: Option<Listed>,
-    /// The answer's state, as it is told.
+    /// The answer's state, by its name for operators.
     pub(crate) state: &'static str,
-    /// Since the answer was stored; `None` when the clock was put back.
+    /// The time since the answer was stored; `None` if the clock was put back.
     pub(crate) age: Option<Duration>,
     /// For how long the answer is fresh.
     pub(crate) fresh_for: Option<Duration>,
-    /// Why the last run brought nothing, and when the backend is asked again at the earliest.
+    /// Why the last run failed, and how long until the backend is asked again.
     pub(crate) failing: Option<(Failure, Duration)>,
-    /// What is held.
+    /// The held answer.
     pub(crate) held: Option<Held>,
-    /// The ApplicationSets that asked of late, the last one first.
+    /// The ApplicationSets that asked recently, the last one first.
     pub(crate) asked_by: Vec<Arc<str>>,
 }
 
-/// Who does something, and by which request: for the log.
+/// The operator of an action, and the request, for the log.
 #[derive(Debug)]
 pub(crate) struct Operator {
     /// The caller's name.
@@ -49,20 +49,20 @@ pub(crate) struct Operator {
     pub(crate) request_id: String,
 }
 
-/// What an invalidation met.
+/// The effect of an invalidation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Invalidated {
-    /// Answers that are asked for again before they are served.
+    /// Answers whose backend is asked before they are served again.
     pub(crate) answers: usize,
-    /// Runs under way that were cut off: their answers are not served to those who come later.
+    /// Runs that were cut off: later callers do not get their answers.
     pub(crate) runs: usize,
 }
 
 impl Engine {
-    /// Keeps answers on `disk` too, from now on, and takes over what was held on it.
+    /// Stores answers on `disk` too, from now on, and restores the held answers on it.
     pub(crate) fn keep_on(&self, disk: Disk, routes: &RouteTable) {
         for (lineage, held) in disk.held::<Held>() {
-            // What no route answers any more is nobody's.
+            // No route answers this question any more.
             if live(routes, &held.question).is_some_and(|asked| asked.key == held.key && asked.lineage() == lineage) {
                 self.known.held.restore(lineage, held);
             } else {
@@ -80,7 +80,7 @@ impl Engine {
         self.metrics.flights.set(as_gauge(self.flights.len() as u64));
     }
 
-    /// What each of `routes` holds and answers with, for metrics.
+    /// Sets the metrics of each of `routes`: its held answers and its parameter sets.
     pub(crate) fn observe_routes(&self, routes: &RouteTable) {
         let now = self.clock.now();
         let mut held = HashMap::new();
@@ -98,7 +98,7 @@ impl Engine {
         self.known.erase_forgotten();
     }
 
-    /// What is known of the questions to `routes` that `selector` selects, in the order of their keys. Reads the whole
+    /// All that is known about the questions to `routes` that `selector` selects, in the order of their keys. Reads the whole
     /// file, if there is one.
     #[must_use]
     pub(crate) fn list(&self, routes: &RouteTable, selector: &Selector) -> Vec<Overview> {
@@ -117,7 +117,7 @@ impl Engine {
         all
     }
 
-    /// `None` for what is kept for a lineage, which is another key's copy, and for what no route answers any more.
+    /// `None` for a lineage's record, which is a copy of another key's answer, and for a question that no route answers any more.
     fn overview(
         &self,
         routes: &RouteTable,
@@ -146,8 +146,8 @@ impl Engine {
         })
     }
 
-    /// The ApplicationSets that asked `question`, whose key is `key`, of late: the last one first. The only one, where the answer
-    /// depends on it.
+    /// The ApplicationSets that recently asked `question`, whose key is `key`: the last one first. If the answer depends on the
+    /// ApplicationSet, it is the only one.
     #[must_use]
     pub(crate) fn asked_by(&self, question: &Question, key: &Key) -> Vec<Arc<str>> {
         match &question.application_set {
@@ -157,10 +157,10 @@ impl Engine {
         }
     }
 
-    /// Lets no answer that `selector` selects be served before its backend was asked again. The answers stay as last good
-    /// ones: an invalidation never makes a loss pass. Waits until that is on disk.
+    /// Makes the backend be asked before an answer that `selector` selects is served again. The answers stay as last good
+    /// answers, so an invalidation never lets a loss pass. Waits until the change is on disk.
     pub(crate) fn invalidate(&self, routes: &RouteTable, selector: &Selector, by: &Operator) -> Invalidated {
-        // Before anything else, so that no run which begins now finds what is not to be trusted.
+        // This comes first, so that no run that begins now uses what a backend remembers.
         let is_meant = |route: &&Arc<Route>| selector.route.as_deref().is_none_or(|name| *name == *route.name);
         routes.iter().filter(is_meant).for_each(|route| route.backend.forget());
         let mut expired = HashMap::new();
@@ -185,19 +185,19 @@ impl Engine {
         Invalidated { answers, runs }
     }
 
-    /// Lets the routes that `is_meant` be asked at once what failed before, since they ask in another way now.
+    /// Ends the rest of failed questions of the routes that `is_meant`, because these routes changed.
     pub(crate) fn forget_failures(&self, is_meant: impl Fn(&str) -> bool) {
         self.known.failing.forget(|failed| is_meant(&failed.question.route));
     }
 
-    /// What is held, by lineage.
+    /// The held answers, by lineage.
     #[must_use]
     pub(crate) fn held(&self) -> Vec<(Key, Held)> {
         self.known.held.list(self.clock.now())
     }
 
-    /// Writes `decision` on what is held under `id`; after a release asks the backend once more. What is then still
-    /// held under `id` and why nothing new is known, or `None` when there is no such `id`.
+    /// Records `decision` on the answer held under `id`. After a release, asks the backend once more. Returns the effect, or
+    /// `None` if there is no such `id`.
     pub(crate) async fn decide(
         &self,
         routes: &RouteTable,
@@ -226,14 +226,14 @@ impl Engine {
     }
 }
 
-/// What a decision led to.
+/// The effect of a decision.
 #[derive(Debug)]
 pub(crate) struct Decided {
-    /// What was held.
+    /// The answer that was held.
     pub(crate) was: Held,
-    /// What is held now.
+    /// The answer that is held now.
     pub(crate) is: Option<Held>,
-    /// Why the backend's answer is not known, or not believed.
+    /// Why there is no new answer.
     pub(crate) unknown: Option<Unknown>,
 }
 

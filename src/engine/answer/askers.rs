@@ -34,7 +34,7 @@ const RENEWED_EVERY_MS: u64 = 3_600_000;
 /// The logarithm of the number of slots, which are 64 KiB in all.
 const SLOT_BITS: u32 = 13;
 
-/// The ApplicationSets that asked each question of late.
+/// The ApplicationSets that recently asked each question.
 #[derive(Debug)]
 pub(super) struct Askers {
     hasher: RandomState,
@@ -46,7 +46,7 @@ pub(super) struct Askers {
 #[derive(Debug, Default)]
 struct Book {
     young: HashMap<Key, Vec<Asker>>,
-    /// The generation before. What is asked again moves to the young one; the rest goes with the next change.
+    /// The older generation. A question that is asked again moves to the young one; the rest is dropped with the next change.
     old: HashMap<Key, Vec<Asker>>,
     names: HashSet<Arc<str>>,
 }
@@ -79,14 +79,14 @@ impl Askers {
 
     #[cold]
     fn write(&self, key: Key, name: &str, now: Timestamp) {
-        // Anything else is no name in Kubernetes, and would be printed on terminals.
+        // Anything else is not a Kubernetes name, and could do harm on a terminal.
         let is_name = (1..=MAX_NAME_BYTES).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_graphic());
         if is_name {
             self.book.lock().write(key, name, now);
         }
     }
 
-    /// Who asked the question with `key` in the day before `now`: the last one first.
+    /// The ApplicationSets that asked the question with `key` in the day before `now`: the last one first.
     pub(crate) fn of(&self, key: &Key, now: Timestamp) -> Vec<Arc<str>> {
         let book = self.book.lock();
         let askers = book.young.get(key).or_else(|| book.old.get(key)).into_iter().flatten();
@@ -111,7 +111,7 @@ impl Book {
         askers.truncate(MAX_PER_QUESTION);
     }
 
-    /// The one copy of `name`; `None` when too many others are in use.
+    /// The shared copy of `name`; `None` if too many other names are in use.
     fn intern(&mut self, name: &str) -> Option<Arc<str>> {
         if let Some(known) = self.names.get(name) {
             return Some(Arc::clone(known));

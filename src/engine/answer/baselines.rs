@@ -13,7 +13,7 @@ use crate::{
     },
 };
 
-/// How many bytes of baselines are remembered, about: a hundred thousand of lineages with one parameter set.
+/// About how many bytes of baselines are stored: a hundred thousand lineages with one parameter set.
 const CAPACITY: u64 = 32 * 1024 * 1024;
 /// The cache's overhead per baseline, in bytes.
 const BESIDE: usize = 256;
@@ -78,7 +78,7 @@ impl Baselines {
         self.evicted.lock().insert(lineage);
     }
 
-    /// Remembers `baseline` for `lineage`, on disk too.
+    /// Stores `baseline` for `lineage`, on disk too.
     pub(crate) fn put(&self, lineage: Key, baseline: Baseline, answers: &Answers) {
         if let Some(disk) = answers.disk() {
             disk.put_baseline(lineage, &baseline);
@@ -87,10 +87,10 @@ impl Baselines {
     }
 }
 
-/// The last answer of `lineage`; where it has none, as when the configuration named it only now, the answer under `key`.
+/// The last answer of `lineage`. If it has none, as when `lineage` was configured only now, the answer under `key`.
 ///
 /// # Errors
-/// When there may have been one, and it cannot be read.
+/// When there may have been an answer, and it cannot be read.
 pub(super) fn last_answer(lineage: &Key, key: &Key, answers: &Answers) -> Result<Option<Arc<Entry>>, Unreadable> {
     match answers.try_get(lineage)? {
         None if lineage != key => answers.try_get(key),

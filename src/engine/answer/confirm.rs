@@ -1,5 +1,5 @@
-//! Confirmations: the gateway asks again by itself about what is held, at the times that the guard's rules say, so that a
-//! loss that is real does not wait for Argo CD's next call.
+//! Confirmations: the gateway makes further runs for held answers at the times that the guard's rules say, so that a
+//! real loss does not wait for Argo CD's next call.
 
 use std::sync::Arc;
 
@@ -22,8 +22,8 @@ impl Default for Confirmations {
 }
 
 impl Engine {
-    /// Starts a run for each held answer that is due, the longest due first, as far as the budget goes. A question that
-    /// no route of `routes` answers any more, or that rests after a failure, is left out. To be called once a second.
+    /// Starts a run for each held answer that is due, the longest due first, within the limit. Skips a question that
+    /// no route of `routes` answers any more, or that rests after a failure. Call it once a second.
     pub fn confirm_due(&self, routes: &RouteTable) {
         let now = self.clock.now();
         for held in self.known.held.due(now) {

@@ -29,7 +29,7 @@ struct Size {
 }
 
 impl Served {
-    /// Notes the last answer of `lineage` on `route`. When too many are counted, new ones are not.
+    /// Records the last answer of `lineage` on `route`. If too many are counted, new ones are not.
     pub(crate) fn note(&self, lineage: Key, route: &Arc<str>, entry: &Entry) {
         let mut sizes = self.0.lock();
         if sizes.len() < MAX_COUNTED || sizes.contains_key(&lineage) {
@@ -41,7 +41,7 @@ impl Served {
         }
     }
 
-    /// How many parameter sets each of `routes` answers with at `now`. Forgets what may not be served any more.
+    /// How many parameter sets each of `routes` serves at `now`. Drops answers that may not be served any more.
     pub(crate) fn count(&self, routes: &RouteTable, now: Timestamp) -> HashMap<Arc<str>, usize> {
         let mut counts = HashMap::new();
         self.0.lock().retain(|_, size| {

@@ -22,14 +22,14 @@ const AT_ONCE: usize = 4;
 const ASKED_WITHIN: Duration = Duration::from_hours(24);
 
 impl Engine {
-    /// Renews what is remembered and not fresh, the latest first; what is too old, what nobody asked for in the last day,
-    /// and what the route's `input` would not accept any more is left alone. A failure leaves everything as it is. How
+    /// Renews the stored answers that are not fresh, the latest first. Skips answers that are too old, that no caller asked for in the last
+    /// day, or whose parameters the route's `input` no longer accepts. A failed run changes nothing. Returns how
     /// many answers were renewed.
     pub(crate) async fn warm_up(&self, routes: &RouteTable) -> usize {
         let now = self.clock.now();
         let is_wanted = |(key, answer): &(Key, Listed)| {
             let is_recent = now.since(answer.asked_at).is_none_or(|idle| idle < ASKED_WITHIN);
-            // Whatever made it: after a change of the configuration all answers are missing.
+            // An answer of any revision counts: after a change of the configuration, all answers are missing.
             let state = live(routes, &answer.question)
                 .filter(|asked| asked.key == *key && asked.route.accepts(&answer.question.parameters))
                 .map(|asked| asked.route.policy.state(answer.stored_at, answer.life, now));

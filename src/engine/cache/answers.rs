@@ -27,9 +27,9 @@ pub struct Answers {
 #[derive(Debug, Default)]
 struct Behind {
     disk: OnceLock<Disk>,
-    /// That there should be a disk, and is none yet.
+    /// Whether a disk is configured and not open yet.
     is_missing: AtomicBool,
-    /// What was invalidated of late, and when: the disk may hold it still.
+    /// The recent invalidations and their times: the disk may still hold older answers.
     invalidated: Mutex<VecDeque<(Selector, Timestamp)>>,
 }
 
@@ -37,18 +37,18 @@ struct Behind {
 const MAX_INVALIDATED: usize = 1000;
 
 impl Answers {
-    /// With nothing but memory.
+    /// Answers in memory only.
     #[must_use]
     pub(crate) fn new(memory: Memory) -> Self {
         Self { memory, behind: Arc::default() }
     }
 
-    /// Keeps answers on `disk` too, from now on, also those that were given before it could be opened.
+    /// Stores answers on `disk` too, from now on, including those that came before it was open.
     pub(crate) fn keep_on(&self, disk: Disk) {
         let _ = self.behind.disk.set(disk);
         self.behind.is_missing.store(false, Ordering::Relaxed);
         for (key, mut entry) in self.memory.iter() {
-            // A run may bring another answer meanwhile: the one in memory comes last.
+            // A run may store another answer meanwhile. The answer in memory must be written last.
             while let Some(disk) = self.disk().filter(|disk| !disk.has_since(&key, entry.stored_at)) {
                 disk.put(key, &entry);
                 match self.memory.get(&key) {
@@ -59,21 +59,21 @@ impl Answers {
         }
     }
 
-    /// Notes that there should be a disk, so that what is on it is not taken for what never was.
+    /// Notes that a disk is configured, so that an answer on it does not count as absent before it is open.
     pub(crate) fn miss_disk(&self) {
         self.behind.is_missing.store(true, Ordering::Relaxed);
     }
 
-    /// What is remembered under `key`, as far as it can be read.
+    /// The answer under `key`, if it can be read.
     #[must_use]
     pub(crate) fn get(&self, key: &Key) -> Option<Arc<Entry>> {
         self.try_get(key).ok().flatten()
     }
 
-    /// What is remembered under `key`.
+    /// The answer under `key`.
     ///
     /// # Errors
-    /// When there may have been something that is not in memory, and cannot be read.
+    /// When there may have been an answer that is not in memory, and it cannot be read.
     pub(crate) fn try_get(&self, key: &Key) -> Result<Option<Arc<Entry>>, Unreadable> {
         if let Some(entry) = self.memory.get(key) {
             return Ok(Some(entry));
@@ -98,7 +98,7 @@ impl Answers {
         invalidated.iter().any(|(selector, at)| entry.stored_at <= *at && selector.selects(&entry.question.open()))
     }
 
-    /// Remembers `entry` under `key`, unless a later run brought what is there. Whether it did.
+    /// Stores `entry` under `key`, unless a later run stored the current one. Returns whether it did.
     pub(crate) fn insert(&self, key: Key, entry: &Arc<Entry>) -> bool {
         let is_latest = self.memory.get_rare(&key).is_none_or(|other| other.run_number <= entry.run_number);
         if is_latest {
@@ -107,8 +107,8 @@ impl Answers {
         is_latest
     }
 
-    /// Remembers `entry` for those that come after its question in `lineage`, unless a later question was answered: an
-    /// earlier one that is asked again, as after a start, does not take them back. A clock that was put back begins anew. Whether it did.
+    /// Makes `entry` the last answer of `lineage`, unless a later question of the lineage was answered. An earlier question
+    /// that is asked again, as after a start, does not replace it. If the clock was put back, the count begins anew. Returns whether it did.
     pub(crate) fn set_lineage_head(&self, lineage: Key, entry: &Arc<Entry>) -> bool {
         let is_later = |other: Arc<Entry>| {
             (other.first_at, other.run_number) > (entry.first_at, entry.run_number) && other.first_at <= entry.stored_at
@@ -152,7 +152,7 @@ impl Answers {
         }
     }
 
-    /// Lets no answer in memory that is selected be served before its backend was asked. Which those are.
+    /// Makes every selected answer in memory stale until its backend was asked. Returns the selected answers.
     #[must_use]
     pub(crate) fn expire_in_memory(&self, selector: &Selector, now: Timestamp) -> Vec<(Key, Question)> {
         let mut invalidated = self.behind.invalidated.lock();
@@ -171,7 +171,7 @@ impl Answers {
         expired
     }
 
-    /// All remembered answers. Reads the whole file.
+    /// All stored answers. Reads the whole file.
     #[must_use]
     pub(crate) fn list(&self) -> HashMap<Key, Listed> {
         let mut all: HashMap<Key, Listed> = self.behind.disk.get().map(Disk::list).into_iter().flatten().collect();
@@ -179,7 +179,7 @@ impl Answers {
         all
     }
 
-    /// What is in memory.
+    /// The answers in memory.
     #[must_use]
     pub(crate) const fn memory(&self) -> &Memory {
         &self.memory

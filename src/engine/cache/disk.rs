@@ -1,10 +1,10 @@
-//! Last good answers on disk, so that a restart does not forget them. A change is appended to the [`journal`] before its
-//! answer is sent; a thread of its own brings it into the database (redb), off every answer's path. The database is read
-//! when memory has nothing. Whatever is wrong with the disk is logged and counted, and the gateway serves on.
+//! Last good answers on disk, so that they survive a restart. A change is appended to the [`journal`] before its
+//! answer is sent. A thread of its own writes it to the database (redb), so no answer waits for the database. The database is read
+//! when memory has no entry. If the disk fails, the gateway logs and counts it, and keeps serving.
 //!
-//! A lost record never counts as "there was nothing": a record that could not be written, had to leave for want of room, or
-//! was in a file that is damaged or gone has a mark of loss ([`marks`]), and reading it is an error. What is found at the
-//! start is judged in [`start`].
+//! A lost record never counts as "there was nothing". A record is lost if it could not be written, was removed for want of room, or
+//! was in a file that is damaged or gone. It then has a mark of loss ([`marks`]), and reading it is an error. [`start`] decides at
+//! each start what was lost.
 
 mod file;
 mod journal;
@@ -55,7 +55,7 @@ use crate::{
 
 type Readable = ReadOnlyTable<&'static [u8; 32], &'static [u8]>;
 
-/// The records of a kind, to be read; `None` where nothing was ever written.
+/// The records of a kind; `None` if none was ever written.
 fn records(database: &Database, kind: RecordKind) -> Result<Option<Readable>, redb::Error> {
     match database.begin_read()?.open_table(kind.table()) {
         Err(redb::TableError::TableDoesNotExist(_)) => Ok(None),
@@ -63,7 +63,7 @@ fn records(database: &Database, kind: RecordKind) -> Result<Option<Readable>, re
     }
 }
 
-/// That the file, or a record in it, cannot be read or was lost, so that nobody knows what was there. The log says why.
+/// The file or a record in it cannot be read or was lost, so its content is unknown. The log says why.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Unreadable;
 
@@ -85,8 +85,8 @@ impl fmt::Debug for Disk {
 }
 
 impl Disk {
-    /// Opens or makes the file at `path` with its companions, takes over what the journal holds, and keeps about `most`
-    /// bytes of answers. A damaged file is set aside under a name that says so; what was in it is lost.
+    /// Opens or creates the file at `path` with its companions, takes over the journal's changes, and keeps about `max_bytes`
+    /// of answers. A damaged file is set aside under a name that says so, and counts as lost.
     ///
     /// # Errors
     /// When there can be no file.
@@ -111,7 +111,7 @@ impl Disk {
     fn run(parts: Parts, max_bytes: ByteSize, metrics: DiskMetrics) -> Result<Self, Trouble> {
         let Parts { file, journal, marks } = parts;
         let (file, journal, marks) = (Arc::new(file), Arc::new(Mutex::new(journal)), Arc::new(marks));
-        // What may wait is bounded by the journal.
+        // The journal bounds how much may wait.
         let (queue, orders) = channel();
         let writer = Writer {
             file: Arc::clone(&file),
@@ -128,20 +128,20 @@ impl Disk {
         Ok(Self { file, journal, marks, queue, metrics, throttle: Arc::default() })
     }
 
-    /// What is kept under `key`, fresh no more: what happened since it was stored is not known.
+    /// The answer under `key`. It is not fresh, because later changes are unknown.
     ///
     /// # Errors
-    /// When there may have been something, and it is lost or cannot be read.
+    /// When there may have been an answer, and it is lost or cannot be read.
     pub(crate) fn get(&self, key: &Key) -> Result<Option<Entry>, Unreadable> {
         self.read(RecordKind::Answer, key, decode)
     }
 
-    /// Whether an answer of `then`, or a later one, is kept under `key`.
+    /// Whether an answer from `then` or later is stored under `key`.
     pub(super) fn has_since(&self, key: &Key, then: Timestamp) -> bool {
         matches!(self.get(key), Ok(Some(kept)) if kept.stored_at >= then)
     }
 
-    /// What the record of a kind under `key` holds; `decode` gives its stamp too.
+    /// The content of a record under `key`. `decode` also returns its stamp.
     ///
     /// # Errors
     /// When there may have been a record, and it is lost or cannot be read.
@@ -166,29 +166,29 @@ impl Disk {
         if self.marks.is_lost(kind, key, stamp) { Err(Unreadable) } else { Ok(content) }
     }
 
-    /// All answers that are kept.
+    /// All stored answers.
     #[must_use]
     pub(crate) fn list(&self) -> Vec<(Key, Listed)> {
         self.read_all::<Head, _>(RecordKind::Answer, |key, head, size| (key, Listed::kept(head, size)))
     }
 
-    /// What the next answer under `key` is compared with.
+    /// The baseline under `key`.
     ///
     /// # Errors
-    /// When there may have been something, and it is lost or cannot be read.
+    /// When there may have been a baseline, and it is lost or cannot be read.
     pub(crate) fn baseline<T: DeserializeOwned>(&self, key: &Key) -> Result<Option<T>, Unreadable> {
         self.read(RecordKind::Baseline, key, |record| {
             record::open(record).map(|(stamp, baseline, _)| (stamp, baseline))
         })
     }
 
-    /// What is held, by lineage.
+    /// The held answers, by lineage.
     #[must_use]
     pub(crate) fn held<T: DeserializeOwned>(&self) -> Vec<(Key, T)> {
         self.read_all::<T, _>(RecordKind::Held, |key, held, _| (key, held))
     }
 
-    /// All records of a kind, but those that are lost.
+    /// All records of a kind, except lost ones.
     fn read_all<H: DeserializeOwned, T>(&self, kind: RecordKind, made: impl Fn(Key, H, usize) -> T) -> Vec<T> {
         let read = |database: &Database| {
             let Some(table) = records(database, kind)? else { return Ok(Vec::new()) };
@@ -221,8 +221,8 @@ impl Disk {
         })
     }
 
-    /// Keeps `entry` under `key`. When it returns, the end of the process takes nothing away: the record is in the
-    /// journal, or marked as lost.
+    /// Stores `entry` under `key`. When this returns, the record survives the end of the process: it is in the journal, or
+    /// marked as lost.
     pub(crate) fn put(&self, key: Key, entry: &Entry) {
         match encode(entry) {
             Some(draft) => self.change(RecordKind::Answer, key, Some(draft)),
@@ -230,7 +230,7 @@ impl Disk {
         }
     }
 
-    /// Keeps what the next answer under `key` is compared with, in the same way.
+    /// Stores the baseline under `key`, with the same promise.
     pub(crate) fn put_baseline<T: Serialize>(&self, key: Key, baseline: &T) {
         match record::draft(baseline, &[]) {
             Some(draft) => self.change(RecordKind::Baseline, key, Some(draft)),
@@ -238,7 +238,7 @@ impl Disk {
         }
     }
 
-    /// Keeps what is held under `key`, or forgets it, in the same way.
+    /// Stores the held answer under `key`, or removes it, with the same promise.
     pub(crate) fn hold<T: Serialize>(&self, key: Key, held: Option<&T>) {
         match held.map(|held| record::draft(held, &[])) {
             Some(None) => self.lose(RecordKind::Held, &key),
@@ -246,7 +246,7 @@ impl Disk {
         }
     }
 
-    /// Notes that what is under `key` was of use.
+    /// Records a use of the answer under `key`.
     pub(crate) fn used(&self, key: Key) {
         if self.journal.lock().admit(0) {
             let _ = self.queue.send(Order::Used(key));
@@ -255,7 +255,7 @@ impl Disk {
 
     /// Appends a change to the journal and tells the writer. `draft` is a record to seal, `None` a removal.
     fn change(&self, kind: RecordKind, key: Key, draft: Option<Vec<u8>>) {
-        // The lock is held until the writer is told, so that journal and database see changes in the same order.
+        // The lock is held until the writer has the order, so that journal and database see changes in the same order.
         let mut journal = self.journal.lock();
         if !journal.admit(draft.as_ref().map_or(0, Vec::len)) {
             return self.lose(kind, &key);
@@ -266,7 +266,7 @@ impl Disk {
                 tracing::error!(%error, "the journal of last good answers cannot be written; until the database has them, they count as lost");
             }
             self.lose(kind, &key);
-            // If the database takes it, it is later than its mark.
+            // If the database stores it, it must be later than its mark.
             change.renew(self.marks.next());
         }
         if self.queue.send(Order::Change(change)).is_err() {
@@ -274,7 +274,7 @@ impl Disk {
         }
     }
 
-    /// Marks what is kept under `key` as lost.
+    /// Marks the record under `key` as lost.
     fn lose(&self, kind: RecordKind, key: &Key) {
         self.metrics.errors.inc();
         self.metrics.lost.inc();
@@ -285,8 +285,8 @@ impl Disk {
         }
     }
 
-    /// Lets no answer that is selected be served before its backend was asked, and waits until that is written. Which
-    /// those are.
+    /// Makes every selected answer stale until its backend was asked, and waits until that is written. Returns the selected
+    /// answers.
     #[must_use]
     pub(crate) fn expire(&self, selector: Selector) -> Vec<(Key, Question)> {
         let (told, expired) = sync_channel(1);
@@ -294,7 +294,7 @@ impl Disk {
         expired.recv().unwrap_or_default()
     }
 
-    /// Overwrites the records of answer and baseline under `key` with what is none.
+    /// Overwrites the records of answer and baseline under `key` with damaged ones.
     #[cfg(test)]
     pub(crate) fn damage(&self, key: &Key) {
         for kind in [RecordKind::Answer, RecordKind::Baseline] {
@@ -304,7 +304,7 @@ impl Disk {
         self.flush(Duration::from_secs(10));
     }
 
-    /// Waits until everything that was put is on disk, at most `most`.
+    /// Waits until all changes are on disk, at most `timeout`.
     pub fn flush(&self, timeout: Duration) {
         let (done, is_done) = sync_channel(1);
         if self.queue.send(Order::Flush(done)).is_ok() {

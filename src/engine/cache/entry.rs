@@ -1,4 +1,4 @@
-//! A remembered answer: complete, encoded once, never copied.
+//! A stored answer: complete, encoded once, never copied.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,11 +12,11 @@ use crate::domain::{
     generator::{Evidence, ParameterSet, Parameters, Question},
 };
 
-/// What the cache keeps beside an entry, as measured: its key, its place in two lists, how often it was asked for.
+/// The cache's overhead per entry, as measured: its key, its place in two lists, and its use count.
 const BESIDE: usize = 640;
-/// What a piece of memory takes besides what is in it.
+/// The overhead of one allocation, in bytes.
 const PIECE: usize = 16;
-/// A table for few keys, with nothing in it.
+/// The size of an empty table for a few keys, in bytes.
 const EMPTY_TABLE: usize = 128;
 
 /// The body of a complete answer. Only [`Encoded::encode`] makes one, and it takes the whole list, so
@@ -42,7 +42,7 @@ impl Encoded {
             parameters: Vec<&'a Parameters>,
         }
         let body = Body { output: Output { parameters: sets.iter().map(|set| &set.0).collect() } };
-        // Without the room that it grew into: it is kept for long.
+        // Without spare capacity, because it is stored for long.
         Ok(Self { body: serde_json::to_vec(&body)?.into_boxed_slice().into(), sets: sets.len() })
     }
 
@@ -52,7 +52,7 @@ impl Encoded {
         &self.body
     }
 
-    /// A body that was encoded before, from a disk; `None` when it is not one with `sets` sets.
+    /// A body that was stored on disk; `None` if it is not a body with `sets` sets.
     #[must_use]
     pub(crate) fn restore(body: Bytes, sets: usize) -> Option<Self> {
         let restored = Self { body, sets };
@@ -85,7 +85,7 @@ impl Encoded {
     }
 }
 
-/// A question in little room, for as long as its answer is remembered: its parameters are one text.
+/// A question in compact form, as stored with its answer: its parameters are one text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PackedQuestion {
     route: Arc<str>,
@@ -123,23 +123,23 @@ pub struct Entry {
     pub(crate) encoded: Encoded,
     /// What was asked.
     pub(crate) question: PackedQuestion,
-    /// What made it.
+    /// The route's revision that made it.
     pub(crate) revision: Revision,
     /// When the backend had it.
     pub(crate) stored_at: Timestamp,
-    /// When a caller last had to wait for it, or made it be renewed.
+    /// When a caller last waited for it, or caused its renewal.
     pub(crate) asked_at: Timestamp,
-    /// When its question was answered for the first time: what came later moves a lineage on.
+    /// When its question was answered for the first time. A later time moves a lineage on.
     pub(crate) first_at: Timestamp,
-    /// The number of the run that brought it; a later run has a higher one. 0 after a restart.
+    /// The number of the run that brought it. A later run has a higher number. 0 after a restart.
     pub(crate) run_number: u64,
     /// For how long it is fresh.
     pub(crate) life: Life,
     /// How long the backend took.
     pub(crate) took: Duration,
-    /// What was learned of each item, and why there is nothing where there is nothing.
+    /// What was learned of each item, and the proof of an absence.
     pub(crate) evidence: Vec<Evidence>,
-    /// What the backend wants to be told with the questions that follow this one.
+    /// What the backend wants to get back with the next question of the lineage.
     pub(crate) note: Option<Arc<Value>>,
 }
 

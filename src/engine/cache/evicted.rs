@@ -4,14 +4,14 @@ use std::collections::HashSet;
 
 use super::Key;
 
-/// How many keys are known, at 8 bytes each.
+/// How many keys are stored, at 8 bytes each.
 const MAX_KEYS: usize = 200_000;
 
 /// Keys that were evicted, by their first bytes.
 #[derive(Debug, Default)]
 pub(crate) struct EvictedKeys {
     keys: HashSet<[u8; 8]>,
-    /// There were too many to know them all: any key may be one of them.
+    /// Set if there were too many keys to store. Then any key may have been evicted.
     is_full: bool,
 }
 

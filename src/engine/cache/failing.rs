@@ -1,4 +1,4 @@
-//! Questions that failed recently rest before the backend is asked again, so that callers do not overload a source in
+//! After a failure, a question rests before the backend is asked again, so that callers do not overload a source in
 //! trouble. A stored failure never replaces a last good answer.
 
 use std::time::Duration;
@@ -17,21 +17,21 @@ const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_mins(1);
 /// The longest rest that a source may ask for.
 const LONGEST_ASKED: Duration = Duration::from_mins(10);
-/// How many questions are remembered; those looked at longest ago leave first.
+/// How many questions are stored. Those that were looked at longest ago are dropped first.
 const MAX_QUESTIONS: u64 = 10_000;
 
 /// The failures, by question.
 #[derive(Debug, Clone)]
 pub(crate) struct Failing<F: Clone + Send + Sync + 'static>(Bounded<Key, Rest<F>>);
 
-/// How long a question should rest, if somebody knows better than the usual.
+/// A wish for the length of a rest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wish {
-    /// Nobody does.
+    /// No wish: the usual time.
     Usual,
-    /// The source wants to be left alone for so long.
+    /// At least this long, because the source asked for it.
     AtLeast(Duration),
-    /// It is to be asked again by then.
+    /// At most this long, because the question is due then.
     AtMost(Duration),
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct Rest<F> {
 }
 
 impl<F> Rest<F> {
-    /// How long the rest lasts on; `None` when it is over, or the clock jumped.
+    /// How long the rest still lasts; `None` when it is over, or the clock jumped.
     #[must_use]
     pub(crate) fn left(&self, now: Timestamp) -> Option<Duration> {
         self.lasts.checked_sub(now.since(self.since)?).filter(|left| !left.is_zero())
@@ -61,7 +61,7 @@ impl<F: Clone + Send + Sync + 'static> Default for Failing<F> {
 }
 
 impl<F: Clone + Send + Sync + 'static> Failing<F> {
-    /// What is remembered of `key`, if it still rests at `now`.
+    /// The failure of `key`, if it still rests at `now`.
     #[must_use]
     pub(crate) fn resting(&self, key: &Key, now: Timestamp) -> Option<(Rest<F>, Duration)> {
         let rest = bounded_cache::get_rare(&self.0, key)?;
@@ -69,7 +69,7 @@ impl<F: Clone + Send + Sync + 'static> Failing<F> {
         Some((rest, left))
     }
 
-    /// All that rests at `now`, and for how long on.
+    /// All questions that rest at `now`, and for how long.
     pub(crate) fn resting_all(&self, now: Timestamp) -> impl Iterator<Item = (Key, Rest<F>, Duration)> {
         self.0.iter().filter_map(move |(key, rest)| {
             let left = rest.left(now)?;
@@ -84,7 +84,7 @@ impl<F: Clone + Send + Sync + 'static> Failing<F> {
         }
     }
 
-    /// Notes a failure: one second of rest, then twice as long each time up to a minute, give or take a tenth.
+    /// Records a failure. The first rest is one second, and each next one is twice as long, up to a minute, plus or minus a tenth.
     pub(crate) fn failed(&self, key: Key, failure: F, wish: Wish, now: Timestamp) {
         let times = self.0.get(&key).map_or(0, |rest| rest.times).saturating_add(1);
         let doubled = SHORTEST.saturating_mul(1_u32.checked_shl(times - 1).unwrap_or(u32::MAX)).min(LONGEST);
@@ -97,7 +97,7 @@ impl<F: Clone + Send + Sync + 'static> Failing<F> {
         self.0.insert(key, Rest { times, failure, since: now, lasts });
     }
 
-    /// Forgets the failures of `key`, which is well again.
+    /// Forgets the failures of `key`, because a run has succeeded.
     pub(crate) fn recovered(&self, key: &Key) {
         if self.0.contains_key(key) {
             self.0.invalidate(key);

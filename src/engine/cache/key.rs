@@ -1,5 +1,5 @@
-//! Which questions are the same: a hash of the route, the input with its keys in order, and the ApplicationSet's name
-//! where an answer may depend on it. Which answers are of the same making: a [`Revision`] of the route.
+//! The identity of a question: a hash of the route, the input with its keys in order, and the ApplicationSet's name
+//! if an answer may depend on it. Also the [`Revision`] of a route, which tells which configuration made an answer.
 
 use std::fmt;
 
@@ -51,16 +51,16 @@ impl fmt::Debug for Key {
     }
 }
 
-/// What a route's answers are made by: a hash of the parts of its configuration that shape them. An answer of another
-/// revision is not served; what Argo CD made from it is still there, so a loss is measured against it.
+/// The revision of a route: a hash of the parts of its configuration that shape its answers. An answer of another
+/// revision is not served. The guard still compares with it, because Argo CD's Applications of it still exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Revision(u64);
 
 impl Revision {
-    /// What decides who is asked, how often, and what is believed, but not what is answered.
+    /// Keys that decide who is asked, how often, and what is believed, but do not change the answers.
     const NO_PART: [&'static str; 6] = ["name", "match", "cache", "lineage", "guard", "deadline"];
 
-    /// Of a route's configuration as it stands in the file.
+    /// The revision of a route's configuration as it is in the file.
     #[must_use]
     pub(crate) fn of(route: &Value) -> Self {
         let mut parts = route.clone();
@@ -103,12 +103,12 @@ impl KeyPrefix {
         self.finish(Vec::with_capacity(256), query, &query.parameters)
     }
 
-    /// The key that `query` shares with all others that agree with it in the parameters called `names`.
+    /// The key of `query`'s lineage: all queries with the same values of the parameters called `names` share it.
     #[must_use]
     pub(crate) fn lineage(&self, query: &Query, names: &[String]) -> Key {
         let kept = query.parameters.iter().filter(|(name, _)| names.contains(name));
         let kept = kept.map(|(name, value)| (name.clone(), value.clone())).collect();
-        // No question's own key begins so: neither an object nor a text's length does.
+        // No question's own key begins like this, because an object and a text's length begin differently.
         self.finish(b"lineage".to_vec(), query, &kept)
     }
 
@@ -129,7 +129,7 @@ impl fmt::Debug for KeyPrefix {
     }
 }
 
-/// JSON with the keys of every object in order and each text preceded by its length, so that no two
+/// JSON with the keys of every object in order, and each text after its length, so that no two
 /// values have the same form.
 fn write_canonical(value: &Value, out: &mut Vec<u8>) {
     match value {

@@ -8,16 +8,16 @@ use crate::{
     domain::generator::{Evidence, Question},
 };
 
-/// What is told of a remembered answer.
+/// A stored answer without its body.
 #[derive(Debug, Clone)]
 pub(crate) struct Listed {
     /// What was asked.
     pub(crate) question: Question,
-    /// What made it.
+    /// The revision that made it.
     pub(crate) revision: Revision,
     /// When the backend had it.
     pub(crate) stored_at: Timestamp,
-    /// When a caller last wanted it anew.
+    /// When a caller last asked for a new answer.
     pub(crate) asked_at: Timestamp,
     /// For how long it is fresh.
     pub(crate) life: Life,
@@ -32,7 +32,7 @@ pub(crate) struct Listed {
 }
 
 impl Listed {
-    /// Of an answer on disk.
+    /// From an answer on disk.
     #[must_use]
     pub(super) fn kept(head: Head, size: usize) -> Self {
         Self {

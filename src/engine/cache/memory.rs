@@ -58,53 +58,53 @@ impl Memory {
         Self { entries, evicted }
     }
 
-    /// Whether an answer under `key` had to leave for want of room.
+    /// Whether an answer under `key` was evicted for want of room.
     #[must_use]
     pub(crate) fn has_evicted(&self, key: &Key) -> bool {
         self.evicted.lock().contains(key)
     }
 
-    /// What is remembered under `key`.
+    /// The answer under `key`.
     #[must_use]
     pub(crate) fn get(&self, key: &Key) -> Option<Arc<Entry>> {
         self.entries.get(key)
     }
 
-    /// The same, where there is hardly ever anything.
+    /// The same, for keys that are rarely present.
     #[must_use]
     pub(crate) fn get_rare(&self, key: &Key) -> Option<Arc<Entry>> {
         bounded_cache::get_rare(&self.entries, key)
     }
 
-    /// Remembers `entry`.
+    /// Stores `entry`.
     pub(crate) fn insert(&self, key: Key, entry: Arc<Entry>) {
         self.entries.insert(key, entry);
     }
 
-    /// Remembers `entry`, unless something is there; what is there now.
+    /// Stores `entry` unless there is an answer already. Returns the answer that is there now.
     pub(crate) fn restore(&self, key: Key, entry: Arc<Entry>) -> Arc<Entry> {
         self.entries.entry(key).or_insert(entry).into_value()
     }
 
-    /// Makes the answer under `key` leave, as too little room would.
+    /// Evicts the answer under `key`, as too little room would.
     #[cfg(test)]
     pub(crate) fn evict(&self, key: &Key) {
         self.entries.invalidate(key);
         self.evicted.lock().insert(key);
     }
 
-    /// All that is remembered.
+    /// All answers.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Key, Arc<Entry>)> {
         self.entries.iter().map(|(key, entry)| (*key, entry))
     }
 
-    /// How many answers are remembered, about.
+    /// About how many answers there are.
     #[must_use]
     pub(crate) fn len(&self) -> u64 {
         self.entries.entry_count()
     }
 
-    /// How many bytes the answers take, about.
+    /// About how many bytes the answers take.
     #[must_use]
     pub(crate) fn size(&self) -> u64 {
         self.entries.weighted_size()

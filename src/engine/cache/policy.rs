@@ -1,4 +1,4 @@
-//! The state of a remembered answer, from its age alone: a pure function, with the clock handed in.
+//! The state of a stored answer, computed from its age. It is a pure function: the caller passes the time.
 
 use std::time::Duration;
 
@@ -42,43 +42,43 @@ pub(crate) struct Policy {
 /// For how long an answer is fresh.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Life {
-    /// For so long. One that was never fresh is asked about before it is served again.
+    /// For this long. With zero, the backend is asked before the answer is served again.
     For(Duration),
-    /// For so long, and then it is asked about before it is served again.
+    /// For this long. After that, the backend is asked before the answer is served again.
     Brief(Duration),
-    /// Not at all: it was stored before a restart, and later changes are unknown.
+    /// Never: it was stored before a restart, and later changes are unknown.
     Restored,
 }
 
-/// What an answer's age makes of it (RFC 5861 names the windows).
+/// The state of an answer at its age (RFC 5861 names the windows).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Freshness {
     /// Served at once.
     Fresh {
-        /// Since it was stored.
+        /// The time since it was stored.
         age: Duration,
-        /// Until it is fresh no more.
+        /// The time until it is no longer fresh.
         left: Duration,
     },
-    /// Served at once, and renewed behind the caller's back.
+    /// Served at once, and renewed in the background.
     StaleWhileRevalidate(Stale),
-    /// The backend is asked; served if it does not know.
+    /// The backend is asked first. The answer is served if the backend does not know.
     StaleIfError(Stale),
-    /// Not served: the backend is asked, and if it does not know, the call fails.
+    /// Not served. The backend is asked, and if it does not know, the call fails.
     Expired,
 }
 
-/// How old an answer is that is fresh no more.
+/// The age of an answer that is no longer fresh.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stale {
-    /// Since it was stored.
+    /// The time since it was stored.
     pub(crate) age: Duration,
-    /// Since it was fresh.
+    /// The time since it was fresh.
     pub(crate) over: Duration,
 }
 
 impl Freshness {
-    /// The name by which operators are told.
+    /// The name for operators.
     #[must_use]
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
@@ -94,13 +94,13 @@ impl Policy {
     /// The rules that `config` describes.
     #[must_use]
     pub(crate) fn new(config: CacheConfig) -> Self {
-        // Whoever wants each call to ask does not want the answer of five minutes ago at once.
+        // With `ttl: 0s`, each call wants to ask the backend, so an answer of five minutes ago must not be served at once.
         let while_revalidate = if config.ttl.0.is_zero() { Duration::ZERO } else { config.stale_while_revalidate.0 };
         Self { ttl: config.ttl.0, while_revalidate, if_error: config.stale_if_error.0 }
     }
 
-    /// For how long the answer to `key` that is stored at `now` is fresh: the `ttl`, give or take a tenth, so
-    /// that answers that came together do not leave together; or, a tenth less at most, what its source says.
+    /// For how long the answer to `key` that is stored at `now` is fresh: the `ttl`, plus or minus a tenth, so
+    /// that answers that came together do not expire together. If the source says how long, that time, less up to a tenth.
     #[must_use]
     pub(crate) fn life(&self, key: &Key, own: Option<Lasting>, now: Timestamp) -> Life {
         let spread = key.spread(now);
@@ -112,8 +112,8 @@ impl Policy {
         }
     }
 
-    /// The state at `now` of what was stored at `stored_at` and is fresh for `life`. An age below zero, as
-    /// after a clock jump, says nothing about freshness: such an answer is renewed, and served meanwhile.
+    /// The state at `now` of an answer that was stored at `stored_at` and is fresh for `life`. After a clock jump the age may be
+    /// negative. Such an answer is renewed, and served meanwhile.
     #[must_use]
     pub(crate) fn state(&self, stored_at: Timestamp, life: Life, now: Timestamp) -> Freshness {
         let age = now.since(stored_at);
@@ -128,7 +128,7 @@ impl Policy {
         let stale = Stale { age: age.unwrap_or_default(), over };
         let is_asked_first = matches!(life, Life::Brief(_)) || life == Life::For(Duration::ZERO);
         let while_revalidate = if is_asked_first { Duration::ZERO } else { self.while_revalidate };
-        // Who may be served is told by the age alone: that an answer is never fresh does not shorten its life.
+        // Only the age decides whether an answer may be served. An answer that is never fresh may be served as long as others.
         let was_fresh = if matches!(life, Life::For(life) | Life::Brief(life) if !life.is_zero()) {
             Duration::ZERO
         } else {
@@ -144,7 +144,7 @@ impl Policy {
         }
     }
 
-    /// For how long an answer is fresh, about.
+    /// About how long an answer is fresh.
     #[must_use]
     pub(crate) const fn ttl(&self) -> Duration {
         self.ttl

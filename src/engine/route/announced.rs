@@ -1,5 +1,5 @@
-//! Parameters that a command announces, as `parameters.dynamic` of a Config Management Plugin: what a route understands may
-//! depend on what there is.
+//! Parameters that a command announces, like `parameters.dynamic` of a Config Management Plugin. The accepted parameters may
+//! depend on the state of the source.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,12 +23,12 @@ use crate::{
     },
 };
 
-/// For how long it is believed what a command said.
+/// How long the command's output is used.
 const FRESH: Duration = Duration::from_mins(1);
-/// When a command is asked again that did not say, where it is known what it said before.
+/// When a command that failed is asked again, if an earlier output is known.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The parameters of a route of which a command announces some.
+/// The parameters of a route, some of which a command announces.
 pub(crate) struct Announced {
     probe: Probe,
     fixed: Vec<InputParameter>,
@@ -36,26 +36,26 @@ pub(crate) struct Announced {
     known: Mutex<Option<Known>>,
 }
 
-/// What the command said last.
+/// The command's last output.
 struct Known {
     input: Arc<Input>,
     /// When it was last asked.
     at: Timestamp,
-    /// For how long it is not asked again.
+    /// How long it is not asked again.
     rest: Duration,
 }
 
 impl Announced {
-    /// Nothing is asked yet. What `fixed` declares stands, whatever `probe` says of it.
+    /// Asks nothing yet. The parameters in `fixed` are accepted whatever `probe` announces.
     #[must_use]
     pub(crate) fn new(probe: Probe, fixed: &[InputParameter], clock: &Arc<dyn Clock>) -> Self {
         Self { probe, fixed: fixed.to_vec(), clock: Arc::clone(clock), known: Mutex::default() }
     }
 
-    /// All parameters. One call asks for all that wait.
+    /// All parameters. All waiting callers share one run of the command.
     ///
     /// # Errors
-    /// When the command has never said, and does not before `until`.
+    /// When the command has never succeeded, and does not before `until`.
     pub(crate) async fn input(&self, until: Instant) -> Result<Arc<Input>, BackendError> {
         let late = |_| BackendError::timeout("another call waits for it already");
         let mut known = timeout_at(until, self.known.lock()).await.map_err(late)?;
@@ -85,7 +85,7 @@ impl Announced {
     }
 }
 
-/// What `output` announces, besides what is `fixed`.
+/// The parameters that `output` announces, without the `fixed` ones.
 fn read(output: &[u8], fixed: &[InputParameter]) -> Result<Input, String> {
     let document = document::parse(output)?;
     let announced: Vec<Announcement> = serde_json::from_value(document).map_err(|error| error.to_string())?;

@@ -1,5 +1,5 @@
-//! A parameter in the words of a Config Management Plugin (`parameters.static` of its `plugin.yaml`, and what the command of
-//! `parameters.dynamic` prints).
+//! A parameter in the format of a Config Management Plugin (`parameters.static` of its `plugin.yaml`, and the output of the
+//! command of `parameters.dynamic`).
 
 use std::collections::BTreeMap;
 
@@ -15,20 +15,20 @@ use crate::domain::problem::{Path, Problems};
 pub(crate) struct Announcement {
     /// Its name.
     pub(crate) name: String,
-    /// What it means, in a few words.
+    /// A short description.
     pub(crate) title: Option<String>,
-    /// The same in more words.
+    /// A longer description.
     pub(crate) tooltip: Option<String>,
     /// Whether a call without it is refused.
     #[serde(default)]
     pub(crate) required: bool,
-    /// The type of its value, or of the values in it.
+    /// The type of its value, or of the values in its collection.
     #[serde(default)]
     pub(crate) item_type: ItemType,
-    /// What it is a collection of.
+    /// The kind of its collection.
     #[serde(default)]
     pub(crate) collection_type: CollectionType,
-    /// The default of one that is no collection.
+    /// The default if it is not a collection.
     pub(crate) string: Option<String>,
     /// The default of a list.
     pub(crate) array: Option<Vec<String>>,
@@ -50,11 +50,11 @@ pub(crate) enum ItemType {
     Boolean,
 }
 
-/// What a value is a collection of.
+/// The kind of a collection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum CollectionType {
-    /// It is none.
+    /// Not a collection.
     #[default]
     #[serde(alias = "")]
     String,
@@ -65,7 +65,7 @@ pub(crate) enum CollectionType {
 }
 
 impl Announcement {
-    /// The parameter of a route; what is wrong with it is noted at its place, `at`.
+    /// The route's parameter. Problems are noted at the path `at`.
     pub(crate) fn parameter(&self, at: &Path, problems: &mut Problems) -> InputParameter {
         if self.name.is_empty() {
             problems.error(&at.key("name"), "a parameter's name is not empty");
@@ -94,7 +94,7 @@ impl Announcement {
         InputParameter {
             name: self.name.clone(),
             kind,
-            // One with a default is never missing.
+            // A parameter with a default is never missing.
             required: self.required && default.is_none(),
             default,
             pattern: None,

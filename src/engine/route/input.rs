@@ -61,7 +61,7 @@ impl Type {
         }
     }
 
-    /// `value` as this type, or nothing when it is of another one.
+    /// `value` as this type; `None` if it has another type.
     fn convert(self, value: Value) -> Result<Value, Value> {
         match (self, value) {
             (Self::Number, Value::String(text)) => match document::parse(text.as_bytes()) {
@@ -90,7 +90,7 @@ pub(crate) struct Input {
 }
 
 impl Input {
-    /// Checks the declarations against each other and themselves.
+    /// Checks each declaration, and the declarations against each other.
     pub(crate) fn build(config: &[InputParameter], path: &Path, problems: &mut Problems) -> Self {
         let mut declared = Vec::new();
         for (index, parameter) in config.iter().enumerate() {
@@ -127,7 +127,7 @@ impl Input {
     /// The parameters of a call: checked, converted, with defaults.
     ///
     /// # Errors
-    /// Everything that is wrong with them, in one text.
+    /// All problems of the parameters, in one text.
     pub(crate) fn accept(&self, mut given: Parameters) -> Result<Parameters, String> {
         let mut accepted = Parameters::new();
         let mut wrong = Vec::new();

@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// Conditions that must all hold; none at all takes every call.
+/// Conditions that must all hold. Without conditions, every call fits.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct MatchConfig {
@@ -48,7 +48,7 @@ pub(crate) struct FileIn {
     pub(crate) glob: String,
 }
 
-/// The most files and folders that are looked at to find one.
+/// How many files and folders are searched at most.
 const MAX_ENTRIES: usize = 100_000;
 
 impl MatchConfig {
@@ -72,7 +72,7 @@ pub(crate) struct Matcher {
 }
 
 impl Matcher {
-    /// Compiles all globs and finds the command, or `None` with what is wrong noted.
+    /// Compiles all globs and finds the command. Returns `None` after noting the problems.
     pub(crate) fn build(
         config: &MatchConfig,
         backend: &BackendConfig,
@@ -116,16 +116,16 @@ impl Matcher {
         })
     }
 
-    /// Whether there is more to ask than what [`Self::fits`] says.
+    /// Whether more must be checked than [`Self::fits`] does.
     #[must_use]
     pub(crate) const fn must_look(&self) -> bool {
         self.file.is_some() || self.probe.is_some()
     }
 
-    /// Whether it wants the call, by what is found in a folder or a command says.
+    /// Whether it takes the call, according to a folder or a command.
     ///
     /// # Errors
-    /// When that is not known.
+    /// When the folder or the command gives no answer.
     pub(crate) async fn looks(&self, query: &Query) -> Result<bool, BackendError> {
         if let Some((folder, glob)) = self.file.clone() {
             let found = tokio::task::spawn_blocking(move || holds(&folder, &glob));
@@ -140,7 +140,7 @@ impl Matcher {
         }
     }
 
-    /// Whether all conditions hold that need no looking.
+    /// Whether all conditions hold that need neither a file nor a command.
     #[must_use]
     pub(crate) fn fits(&self, application_set: &str, parameters: &Parameters) -> bool {
         self.application_set.as_ref().is_none_or(|glob| glob.is_match(application_set))

@@ -1,4 +1,4 @@
-//! A query with everything that its route makes of it: made once, after the call is admitted.
+//! A query with all that its route derives from it. It is made once, after the call is admitted.
 
 use std::sync::{Arc, OnceLock};
 

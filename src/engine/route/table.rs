@@ -30,15 +30,15 @@ use crate::{
 pub struct RouteTable {
     routes: Vec<Arc<Route>>,
     by_name: HashMap<Arc<str>, Arc<Route>>,
-    /// The names of all that were added, good or not.
+    /// The names of all added routes, including invalid ones.
     names: HashSet<String>,
     /// The first route that takes every call.
     catch_all: Option<String>,
 }
 
 impl RouteTable {
-    /// Builds all routes. `raw` is the list as it stands in the configuration: a route whose answers are made in another
-    /// way serves none of its former ones.
+    /// Builds all routes. `raw` is the list as it is in the configuration. A route whose revision changed
+    /// serves none of its earlier answers.
     pub(crate) fn build(
         configs: &[RouteConfig],
         raw: &[Value],
@@ -56,7 +56,7 @@ impl RouteTable {
         table
     }
 
-    /// Builds one more route, which stands at `path`.
+    /// Builds one more route, whose configuration is at `path`.
     #[expect(clippy::too_many_arguments, reason = "they are those of `build`")]
     pub(crate) fn add(
         &mut self,
@@ -92,11 +92,11 @@ impl RouteTable {
         self.by_name.get(name)
     }
 
-    /// The route that takes a call: the first of those without a command whose `match` fits, else the first of the others
-    /// whose `match` fits and whose command wants it.
+    /// The route that takes a call: the first route without a command whose `match` fits, else the first route with a command
+    /// whose `match` fits and whose command takes the call.
     ///
     /// # Errors
-    /// When a command does not say, with its route: one behind it must not answer in its place.
+    /// When a command gives no answer, with its route. A later route must not answer in its place.
     pub(crate) async fn by_match(&self, query: &Query) -> Result<Option<&Arc<Route>>, (Arc<Route>, BackendError)> {
         let fits = |matcher: &Matcher| matcher.fits(&query.application_set, &query.parameters);
         let all = || self.routes.iter().filter_map(|route| Some((route, route.matcher.as_ref()?)));
@@ -112,7 +112,7 @@ impl RouteTable {
         Ok(None)
     }
 
-    /// Takes over the routes of `before` that were built from the same, with all that they hold. How many there are.
+    /// Takes over the routes of `before` that have the same configuration, with their state. Returns how many.
     pub(crate) fn keep(&mut self, before: &Self) -> usize {
         let mut kept = 0;
         for route in &mut self.routes {
@@ -131,7 +131,7 @@ impl RouteTable {
         self.routes.iter().filter(is_new)
     }
 
-    /// Puts another backend behind all routes, which nobody may have taken yet.
+    /// Replaces the backend of all routes, which must not be in use yet.
     #[cfg(test)]
     pub(crate) fn replace_backends(&mut self, backend: &Arc<dyn Backend>) {
         self.by_name.clear();
@@ -143,7 +143,7 @@ impl RouteTable {
         }
     }
 
-    /// Whether nothing was ever added.
+    /// Whether no route was ever added.
     #[must_use]
     pub(crate) fn is_empty(&self) -> bool {
         self.names.is_empty()

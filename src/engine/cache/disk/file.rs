@@ -1,5 +1,5 @@
-//! The database file: opened, and opened again after an I/O error, since redb does nothing more with a file that failed
-//! once. What happens at the start is in [`super::start`].
+//! The database file. It is opened again after an I/O error, because redb refuses to work with a file that failed
+//! once. [`super::start`] says what happens at the start.
 
 use std::{
     ffi::OsStr,
@@ -12,7 +12,7 @@ use std::{
 use parking_lot::RwLock;
 use redb::{Database, DatabaseError, StorageError};
 
-/// How much of the file redb keeps in memory, in bytes; its own choice would be 1 GiB. What is asked often is in our memory.
+/// How much of the file redb keeps in memory, in bytes; its default is 1 GiB. Frequent answers are in the gateway's own memory.
 const PAGES: usize = 16 * 1024 * 1024;
 
 /// A file that may have to be opened again.
@@ -28,7 +28,7 @@ impl File {
         Self { path: path.to_owned(), database: RwLock::new(Some(database)) }
     }
 
-    /// Works with the file. A panic of redb's, which reads a damaged page as far as it makes sense, is an error.
+    /// Works with the file. redb may panic on a damaged page; the panic becomes an error.
     pub(super) fn with<T>(&self, work: impl FnOnce(&Database) -> Result<T, redb::Error>) -> Result<T, redb::Error> {
         let database = self.database.read();
         let Some(database) = database.as_ref() else { return Err(redb::Error::PreviousIo) };
@@ -36,8 +36,8 @@ impl File {
             .unwrap_or_else(|_| Err(redb::Error::Corrupted("it panicked".into())))
     }
 
-    /// Closes the file and opens it again. One that is damaged or gone by now stays closed: a new one would look as if
-    /// there never had been anything.
+    /// Closes the file and opens it again. A file that is damaged or gone by now stays closed: a new file would look as if
+    /// nothing had ever been stored.
     ///
     /// # Errors
     /// When it cannot be opened: the reason, for the log.
@@ -48,7 +48,7 @@ impl File {
         Ok(())
     }
 
-    /// A file that is none.
+    /// A database in memory, without a file.
     #[cfg(test)]
     pub(super) fn in_memory() -> Self {
         let database = Database::builder().create_with_backend(redb::backends::InMemoryBackend::new()).unwrap();
@@ -61,14 +61,14 @@ impl File {
 pub(crate) enum Trouble {
     /// Another process has it open.
     Locked(String),
-    /// What is in it makes no sense.
+    /// Its content is not a database.
     Damaged(String),
     /// Anything else.
     Other(String),
 }
 
 impl Trouble {
-    /// The same with the path that it is about.
+    /// The same reason, with the path.
     pub(super) fn within(self, path: &Path) -> Self {
         let shown = path.display();
         match self {
@@ -87,7 +87,7 @@ impl std::fmt::Display for Trouble {
     }
 }
 
-/// Opens the file at `path`, which is there. An empty file is a damaged one.
+/// Opens the existing file at `path`. An empty file counts as damaged.
 pub(super) fn open(path: &Path) -> Result<Database, Trouble> {
     let found = std::fs::metadata(path).map_err(|error| Trouble::Other(error.to_string()))?;
     if found.len() == 0 {
@@ -96,7 +96,7 @@ pub(super) fn open(path: &Path) -> Result<Database, Trouble> {
     open_with(path, false)
 }
 
-/// Makes a new file at `path`, in place of what is there. It is made under another name and renamed when it is whole, so
+/// Creates a new file at `path`, in place of an existing one. It is created under another name and renamed when it is whole, so
 /// that a process that is killed meanwhile leaves no file that looks damaged.
 pub(super) fn make(path: &Path) -> Result<Database, Trouble> {
     let new = replace(path);
@@ -110,7 +110,7 @@ pub(super) fn make(path: &Path) -> Result<Database, Trouble> {
     Ok(database)
 }
 
-/// Opens a file that nobody else can read: questions and answers are nobody else's business.
+/// Opens a file that only the gateway's user can read, because questions and answers are confidential.
 fn open_with(path: &Path, is_new: bool) -> Result<Database, Trouble> {
     let open = || {
         let mut options = OpenOptions::new();
@@ -137,7 +137,7 @@ pub(super) fn beside(path: &Path, suffix: impl AsRef<OsStr>) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// The path under which what is to stand at `path` is made.
+/// The path under which the file for `path` is created.
 pub(super) fn replace(path: &Path) -> PathBuf {
     beside(path, ".new")
 }

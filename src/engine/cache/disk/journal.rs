@@ -1,15 +1,15 @@
-//! The journal: what is to be kept and is not in the database yet. A change is appended with one system call before its
-//! answer is sent, without waiting for the disk, so that it survives the end of the process (`kill -9`, out of memory).
+//! The journal holds the changes that are not in the database yet. A change is appended with one system call before its
+//! answer is sent, without waiting for the disk, so it survives the end of the process (`kill -9`, out of memory).
 //! After a power cut the last changes may be missing.
 //!
-//! There are two segments, `<path>.journal` and `<path>.journal-2`. Changes are appended to one of them; when the writer
-//! begins a transaction it turns to the other one, and when the transaction is committed it empties the first. So
-//! nobody waits for a commit, and the two hold at most twice [`BOUND`] bytes and two records. A segment is a row of frames:
+//! There are two segments, `<path>.journal` and `<path>.journal-2`. Changes are appended to one of them. When the writer
+//! begins a transaction, it switches to the other segment. When the transaction is committed, it empties the first one. So
+//! no answer waits for a commit, and the two hold at most twice [`BOUND`] bytes and two records. A segment is a row of frames:
 //!
 //! `version 1 (1 byte) | kind (1) | length of the record (4) | stamp (8) | key (32) | SHA-256 of these (8) | record`
 //!
-//! Numbers are little endian. A length of 0 is a removal. The record brings its own checksum. The lock on the first segment says that a process uses
-//! the file; both segments are empty after an orderly end.
+//! Numbers are little endian. A length of 0 is a removal. The record brings its own checksum. The lock on the first segment shows that a
+//! process uses the file. Both segments are empty after an orderly end.
 
 use std::{
     fs::{File, OpenOptions, TryLockError},
@@ -26,9 +26,9 @@ use super::{
     record,
 };
 
-/// How much may wait for the writer, in bytes. A record beyond it is not kept, and marked as lost.
+/// How many bytes may wait for the writer. A record beyond that is not stored, and is marked as lost.
 pub(super) const BOUND: u64 = 8 * 1024 * 1024;
-/// What waits takes so much besides its record, in bytes.
+/// The overhead of each waiting change, in bytes, besides its record.
 const EACH: u64 = 96;
 /// The first part of a frame, without and with its checksum.
 const SUMMED: usize = 46;
@@ -42,7 +42,7 @@ pub(super) struct Journal {
     active: usize,
     /// How long the active segment is, in bytes.
     length: u64,
-    /// How much waits for the writer, in bytes.
+    /// How many bytes wait for the writer.
     waiting: u64,
     frame: Vec<u8>,
 }
@@ -50,18 +50,18 @@ pub(super) struct Journal {
 /// What the segments hold at the start.
 #[derive(Debug, Default)]
 pub(super) struct Recovered {
-    /// In the order in which they were made.
+    /// All changes, in the order in which they were made.
     pub(crate) changes: Vec<Change>,
-    /// Whose record is damaged.
+    /// The changes whose record is damaged.
     pub(crate) damaged: Vec<(RecordKind, Key)>,
-    /// That something is damaged, and nobody knows which keys it was about.
+    /// Whether a part is damaged so that its keys are unknown.
     pub(crate) has_gap: bool,
-    /// That there was something in the journal.
+    /// Whether the journal held anything.
     pub(crate) is_used: bool,
 }
 
 impl Journal {
-    /// Opens or makes the segments beside `path`, locks them and reads what is in them.
+    /// Opens or creates the segments beside `path`, locks them, and reads them.
     ///
     /// # Errors
     /// When another process uses them, or they cannot be read.
@@ -83,7 +83,7 @@ impl Journal {
         Ok((Self::of(segments), recovered))
     }
 
-    /// In files without a name.
+    /// A journal in files without a name.
     #[cfg(test)]
     pub(super) fn in_memory() -> Self {
         Self::of([tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap()])
@@ -93,12 +93,12 @@ impl Journal {
         Self { segments: Arc::new(segments), active: 0, length: 0, waiting: 0, frame: Vec::new() }
     }
 
-    /// The segments, to be emptied without a lock on the journal.
+    /// The segments, for emptying them without a lock on the journal.
     pub(super) fn segments(&self) -> Arc<[File; 2]> {
         Arc::clone(&self.segments)
     }
 
-    /// Whether one more order with so many bytes may wait for the writer. If so, it counts as waiting.
+    /// Whether one more order of so many bytes may wait for the writer. If so, it counts as waiting.
     pub(super) fn admit(&mut self, bytes: usize) -> bool {
         let has_room = self.waiting < BOUND;
         if has_room {
@@ -107,7 +107,7 @@ impl Journal {
         has_room
     }
 
-    /// Appends `change`. What could not be written whole is taken back.
+    /// Appends `change`. A partly written frame is removed again.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -127,15 +127,15 @@ impl Journal {
         if written.is_ok() {
             self.length += self.frame.len() as u64;
         } else {
-            // If this fails too, the next frame is written over the piece.
+            // If this fails too, the next frame overwrites the partial one.
             let _ = segment.set_len(self.length);
         }
-        // One large answer does not hold its memory for good.
+        // A large answer must not keep its memory for good.
         self.frame.shrink_to(1 << 20);
         written
     }
 
-    /// Turns to the other segment, which must be empty. Which one is to be emptied when all that waited is committed.
+    /// Switches to the other segment, which must be empty. Returns the segment to empty once all its changes are committed.
     pub(super) fn switch(&mut self) -> Option<usize> {
         self.waiting = 0;
         if self.length == 0 {
@@ -158,8 +158,8 @@ impl Journal {
 }
 
 impl Recovered {
-    /// Takes in a segment. A frame that breaks off at its end was never answered. After a damaged header nobody knows where
-    /// the next frame begins.
+    /// Reads a segment. A frame that breaks off at the end belongs to an answer that was never sent. After a damaged header, the
+    /// start of the next frame is unknown.
     fn read(&mut self, mut bytes: &[u8]) {
         self.is_used |= !bytes.is_empty();
         while let Some((header, rest)) = bytes.split_first_chunk::<HEADER>() {
@@ -179,7 +179,7 @@ impl Recovered {
         }
     }
 
-    /// The highest stamp in it.
+    /// The highest stamp in the journal.
     pub(super) fn stamp(&self) -> u64 {
         self.changes.last().map_or(0, |change| change.stamp)
     }

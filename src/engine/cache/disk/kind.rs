@@ -1,4 +1,4 @@
-//! The kinds of records, and what the writer is told about one of them.
+//! The kinds of records, and a change to one of them.
 
 use redb::TableDefinition;
 
@@ -47,7 +47,7 @@ impl RecordKind {
     }
 }
 
-/// A record to keep under a key, or the removal of the one that is there.
+/// A change: a record to store under a key, or the removal of a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Change {
     pub(crate) kind: RecordKind,

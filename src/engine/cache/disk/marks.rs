@@ -1,13 +1,13 @@
-//! Marks of loss: for which keys a record was lost, and when. They are kept in `<path>.lost`, a file of fixed size ([`form`]) that is
-//! written whole when it is made and overwritten in place from then on, so that a mark needs no room on a full disk.
+//! Marks of loss: the keys whose record was lost, and when. They are stored in `<path>.lost`, a file of fixed size ([`form`]). It is
+//! written whole when it is created, and overwritten in place from then on, so that a mark needs no room on a full disk.
 //!
 //! The key and the kind of a record choose a bucket of [`WAYS`] slots, and a mark takes one of them. Its *tag* is more of the
 //! key. When a bucket is full, a mark gets the tag [`EVERY`] and holds for every key of the bucket: too much may count as
 //! lost, never too little.
 //!
-//! *Outdated* says that a record could not be written, so that one which is older than the mark is not the last one.
-//! Without it, the record had to leave for want of room, and only a missing record is in doubt. A slot that is damaged counts
-//! as outdated, for every key.
+//! *Outdated* says that a record could not be written, so a record that is older than the mark is not the last one.
+//! Without it, the record was removed for want of room, and only a missing record is in doubt. A damaged slot counts
+//! as outdated for every key.
 
 mod form;
 
@@ -35,10 +35,10 @@ use crate::domain::clock::{Clock, Timestamp};
 const SLOTS: usize = 1 << 16;
 /// How many slots a bucket has.
 const WAYS: u16 = 8;
-/// How long a mark holds for a key without a record.
+/// How long a mark counts for a key without a record.
 const LASTS: Duration = Duration::from_hours(7 * 24);
 
-/// What was lost.
+/// The marks of loss.
 pub(super) struct Marks {
     clock: Arc<dyn Clock>,
     inner: Mutex<Inner>,
@@ -63,7 +63,7 @@ pub(super) enum Absent {
 }
 
 impl Marks {
-    /// Reads the marks at `path`. Stamps are later than `floor` and than all marks.
+    /// Reads the marks at `path`. New stamps will be later than `floor` and than all marks.
     ///
     /// # Errors
     /// When the file is there and cannot be read.
@@ -85,7 +85,7 @@ impl Marks {
         Ok(Ok(marks))
     }
 
-    /// Makes the file at `path`, whole and on disk. It is unfinished, unless everything is lost.
+    /// Creates the file at `path`, whole and on disk. It is unfinished, unless everything is lost.
     ///
     /// # Errors
     /// When it cannot be made.
@@ -110,7 +110,7 @@ impl Marks {
         Ok(marks)
     }
 
-    /// Marks that are not in a file.
+    /// Marks without a file.
     #[cfg(test)]
     pub(super) fn in_memory(clock: Arc<dyn Clock>) -> Self {
         Self::of(None, clock, 0, Header::default())
@@ -125,7 +125,7 @@ impl Marks {
         self.inner.lock()
     }
 
-    /// Takes in the slots of a file.
+    /// Reads the slots of a file.
     fn take_in(&self, slots: &[u8]) {
         let empty = EMPTY.bytes();
         let mut damaged = Vec::new();
@@ -155,8 +155,8 @@ impl Marks {
         }
     }
 
-    /// A stamp that is later than all that were given before: the time in milliseconds since 1970, or a little more. It
-    /// never goes back, also when the clock does, so that stamps say what came after what.
+    /// A stamp that is later than all stamps given before: the time in milliseconds since 1970, or a little more. It
+    /// never goes back, even if the clock does, so stamps tell the order of changes.
     pub(super) fn next(&self) -> u64 {
         let now = self.clock.now().0;
         let mut inner = self.inner();
@@ -169,8 +169,8 @@ impl Marks {
         self.inner().last
     }
 
-    /// Whether what is kept under `key` is lost: its record with `stamp` is outdated, or there is no record and a mark of
-    /// late. A mark in the future, as after a clock was put back, is of late.
+    /// Whether the record under `key` is lost: the record with `stamp` is outdated, or there is no record and a recent
+    /// mark. A mark in the future, as after a clock was put back, counts as recent.
     pub(super) fn is_lost(&self, kind: RecordKind, key: &Key, stamp: Option<u64>) -> bool {
         let (bucket, tag) = place(kind, key);
         let inner = self.inner();
@@ -189,8 +189,8 @@ impl Marks {
         self.clock.now().since(Timestamp(at)).is_none_or(|passed| passed < LASTS)
     }
 
-    /// Marks what is kept under `key` as lost. `is_outdated` says that its record could not be written, so that an older
-    /// one may stay.
+    /// Marks the record under `key` as lost. `is_outdated` says that the record could not be written, so that an older
+    /// one may still be there.
     ///
     /// # Errors
     /// When the mark cannot be written; it then holds until the process ends.
@@ -207,7 +207,7 @@ impl Marks {
         if let Some((slot, _)) = same.or_else(free) {
             return inner.write(*slot, mark);
         }
-        // The bucket is full: one mark holds for every key of it from now on.
+        // The bucket is full. One mark counts for every key of it from now on.
         let oldest = || slots.iter().min_by_key(|(_, other)| other.map(|other| (!is_alike(&other), other.at)));
         let Some((slot, other)) = find(&|other| is_alike(other) && other.tag == EVERY).or_else(oldest) else {
             return Ok(());
@@ -216,7 +216,7 @@ impl Marks {
         inner.write(*slot, Mark { tag: EVERY, is_outdated, ..mark })
     }
 
-    /// The same for several; all are marked, also when one cannot be written.
+    /// The same for several records. All are marked, even if one mark cannot be written.
     ///
     /// # Errors
     /// When a mark cannot be written.
@@ -233,12 +233,12 @@ impl Marks {
         self.inner().write_header(Header { is_finished: true, everything })
     }
 
-    /// Whether the database beside the marks was made whole.
+    /// Whether the database beside the marks was created completely.
     pub(super) fn is_finished(&self) -> bool {
         self.inner().header.is_finished
     }
 
-    /// Notes that it was.
+    /// Notes that the database was created completely.
     ///
     /// # Errors
     /// When that cannot be written.

@@ -27,16 +27,16 @@ const PREFIX: usize = 9;
 /// The stamp, in bytes.
 const STAMP: usize = 8;
 
-/// All of an answer but its body.
+/// All parts of an answer except its body.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::engine::cache) struct Head {
     /// What was asked.
     pub(crate) question: Question,
-    /// What made the answer.
+    /// The revision that made the answer.
     pub(crate) revision: Revision,
     /// When the backend had the answer.
     pub(crate) stored_at: Timestamp,
-    /// When a caller last wanted it anew.
+    /// When a caller last asked for a new answer.
     pub(crate) asked_at: Timestamp,
     /// When the question was answered for the first time.
     pub(crate) first_at: Timestamp,
@@ -44,7 +44,7 @@ pub(in crate::engine::cache) struct Head {
     pub(crate) took_us: u64,
     /// How many parameter sets there are.
     pub(crate) sets: usize,
-    /// Whether it must not be served before the backend was asked.
+    /// Whether the backend must be asked before the answer is served.
     pub(crate) is_over: bool,
     /// What was learned of each item.
     pub(crate) evidence: Vec<Evidence>,

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-/// Which records there are, by the time at which they were written or read last.
+/// The stored records, by the time of their last use (a write or a read).
 #[derive(Default)]
 pub(super) struct Sizes {
-    /// When it was of use, in turns, and its size in bytes.
+    /// When it was last used, as a counter, and its size in bytes.
     by_key: HashMap<[u8; 32], (u64, u64)>,
     by_use: BTreeMap<u64, [u8; 32]>,
     uses: u64,
@@ -30,14 +30,14 @@ impl Sizes {
         }
     }
 
-    /// A record was of use.
+    /// A record was used.
     pub(super) fn used(&mut self, key: [u8; 32]) {
         if let Some((_, size)) = self.by_key.get(&key) {
             self.note(key, *size);
         }
     }
 
-    /// Which records must leave, those first that were of use least recently, so that about `most` bytes are left once the
+    /// The records to remove, least recently used first, so that about `most` bytes are left once the
     /// records of `batch` (key and size) are written.
     pub(super) fn victims(&self, batch: &[([u8; 32], u64)], most: u64) -> Vec<[u8; 32]> {
         let new: HashMap<[u8; 32], u64> = batch.iter().copied().collect();
@@ -50,7 +50,7 @@ impl Sizes {
         let old = self.by_use.values().filter(|key| !new.contains_key(*key));
         let old = old.filter_map(|key| Some((*key, self.by_key.get(key)?.1)));
         let mut rest = new.clone();
-        // A key that was written twice counts where it was written last; only a batch larger than `most` comes to that.
+        // A key that was written twice counts at its last write. This matters only for a batch larger than `most`.
         let own = batch.iter().rev().filter_map(|(key, _)| rest.remove_entry(key)).collect::<Vec<_>>();
         for (key, size) in old.chain(own.into_iter().rev()) {
             if total <= most {
@@ -75,7 +75,7 @@ mod tests {
         sizes.used(key(1));
         assert_eq!(sizes.victims(&[(key(5), 10)], 50), Vec::<[u8; 32]>::new());
         assert_eq!(sizes.victims(&[(key(5), 10)], 30), [key(2), key(3)]);
-        // What is written again takes the place of what was there.
+        // A record that is written again replaces the earlier one.
         assert_eq!(sizes.victims(&[(key(2), 20)], 40), [key(3)]);
         assert_eq!(sizes.victims(&[(key(5), 10), (key(6), 10), (key(5), 10)], 10), [2, 3, 4, 1, 6].map(key));
         sizes.forget(&key(2));

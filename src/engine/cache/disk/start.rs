@@ -34,12 +34,12 @@ use super::{
 };
 use crate::{domain::clock::Clock, telemetry::metrics::DiskMetrics};
 
-/// How long a lock may be a leftover.
+/// How long a lock may be held by a process that has ended.
 const MOMENT: Duration = Duration::from_millis(250);
 
-/// What is known of the database as a whole.
+/// The table with facts about the database as a whole.
 pub(super) const META: TableDefinition<'static, &'static str, u64> = TableDefinition::new("meta");
-/// The stamp in it.
+/// The key of the database's stamp.
 pub(super) const STAMP: &str = "stamp";
 
 /// The parts of a store, ready for use.
@@ -49,7 +49,7 @@ pub(super) struct Parts {
     pub(crate) marks: Marks,
 }
 
-/// Opens or makes everything at `path`.
+/// Opens or creates everything at `path`.
 ///
 /// # Errors
 /// When there can be no file.
@@ -60,7 +60,7 @@ pub(super) fn start(path: &Path, clock: &Arc<dyn Clock>, metrics: &DiskMetrics) 
     let until = Instant::now() + MOMENT;
     loop {
         match attempt(path, clock, metrics) {
-            // A child that a killed gateway was about to start holds its locks until it runs.
+            // A process that a killed gateway was about to start holds the locks until it runs.
             Err(Trouble::Locked(_)) if Instant::now() < until => thread::sleep(MOMENT / 25),
             started => return started.map_err(|trouble| trouble.within(path)),
         }
@@ -68,7 +68,7 @@ pub(super) fn start(path: &Path, clock: &Arc<dyn Clock>, metrics: &DiskMetrics) 
 }
 
 fn attempt(path: &Path, clock: &Arc<dyn Clock>, metrics: &DiskMetrics) -> Result<Parts, Trouble> {
-    // Its lock comes first: only one process may decide what was lost.
+    // The journal's lock comes first: only one process may decide what was lost.
     let (journal, recovered) = Journal::open(path)?;
     let found = find(path)?;
     let stamp = if let Found::Whole(_, stamp) = &found { *stamp } else { None };
@@ -81,7 +81,7 @@ fn attempt(path: &Path, clock: &Arc<dyn Clock>, metrics: &DiskMetrics) -> Result
         tracing::error!(file = %path.display(), why, "the last good answers are lost; what they were counts as unknown");
         metrics.errors.inc();
     }
-    // Before anything is moved: if the process is killed meanwhile, the next start must not look like a first one.
+    // Before anything is moved: if the process is killed meanwhile, the next start must not look like a first start.
     let marks = match marks {
         Err(_) => Marks::make(&lost, Arc::clone(clock), floor, why.is_some()).map_err(told)?,
         Ok(marks) => {
@@ -107,7 +107,7 @@ fn attempt(path: &Path, clock: &Arc<dyn Clock>, metrics: &DiskMetrics) -> Result
     Ok(parts)
 }
 
-/// Why everything counts as lost, if it does.
+/// Why everything counts as lost; `None` if nothing does.
 fn what_was_lost(found: &Found, marks: &Result<Marks, Absent>, recovered: &Recovered) -> Option<String> {
     let has_marks = marks.as_ref().is_ok_and(Marks::is_finished);
     let are_damaged = matches!(marks, Err(Absent::Damaged));
@@ -123,12 +123,12 @@ fn what_was_lost(found: &Found, marks: &Result<Marks, Absent>, recovered: &Recov
     Some(why.to_owned())
 }
 
-/// What stands at a path.
+/// The file at a path.
 enum Found {
     Nothing,
     /// A database, with its stamp if it has one.
     Whole(File, Option<u64>),
-    /// Something else, and why.
+    /// Something else, and the reason.
     Damaged(String),
 }
 
@@ -155,12 +155,12 @@ fn read_stamp(database: &Database) -> Result<Option<u64>, redb::Error> {
         Err(redb::TableError::TableDoesNotExist(_)) => return Ok(None),
         table => table?,
     };
-    // Who wrote the stamp made this table too.
+    // The stamp's writer created this table too.
     transaction.open_table(RecordKind::Answer.table())?;
     Ok(table.get(STAMP)?.map(|stamp| stamp.value()))
 }
 
-/// Moves what stands at `path` out of the way, under a name that says so. An empty file holds nothing to keep.
+/// Renames the file at `path`, so that its name says why it was set aside. An empty file is not kept.
 fn set_aside(path: &Path) -> std::io::Result<()> {
     if std::fs::metadata(path)?.len() == 0 {
         return Ok(());
@@ -173,7 +173,7 @@ fn set_aside(path: &Path) -> std::io::Result<()> {
 }
 
 impl Parts {
-    /// Takes what the journal holds over into the database. What cannot be taken over is marked as lost.
+    /// Writes the journal's changes to the database. A change that cannot be written is marked as lost.
     fn recover(&mut self, recovered: &Recovered, metrics: &DiskMetrics) {
         let mut lost = recovered.damaged.clone();
         let stamp = self.marks.last();

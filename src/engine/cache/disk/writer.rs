@@ -25,33 +25,33 @@ use crate::{
     telemetry::metrics::DiskMetrics,
 };
 
-/// How long a baseline stays that no answer was compared with, in milliseconds.
+/// How long a baseline is kept without use, in milliseconds.
 const UNUSED: u64 = 90 * 24 * 60 * 60 * 1000;
 
-/// What the writer is told to do.
+/// An order to the writer.
 #[derive(Debug)]
 pub(super) enum Order {
     /// Make a change, which is in the journal already.
     Change(Change),
-    /// Somebody read the answer: it is not the one that leaves next.
+    /// The answer was read, so it is not evicted next.
     Used(Key),
-    /// No answer that is selected may be served before its backend was asked; tells which those are.
+    /// No selected answer may be served before its backend was asked. Sends back which answers those are.
     Expire(Selector, SyncSender<Vec<(Key, Question)>>),
-    /// Somebody waits until all before it is written.
+    /// Answer when all earlier orders are written.
     Flush(SyncSender<()>),
 }
 
 type Records<'a> = Table<'a, &'static [u8; 32], &'static [u8]>;
 type Expired = (SyncSender<Vec<(Key, Question)>>, Vec<(Key, Question)>);
 
-/// The one who writes.
+/// The writer.
 pub(super) struct Writer {
     pub(crate) file: Arc<File>,
     pub(crate) journal: Arc<Mutex<Journal>>,
     pub(crate) marks: Arc<Marks>,
-    /// The latest stamp that was given before this start.
+    /// The latest stamp that an earlier process gave.
     pub(crate) last: u64,
-    /// How many bytes of answers are kept, about.
+    /// About how many bytes of answers are kept.
     pub(crate) max_bytes: u64,
     pub(crate) metrics: DiskMetrics,
     pub(crate) sizes: Sizes,
@@ -59,7 +59,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Does what comes, all that waits in one transaction, until nobody is left to send.
+    /// Carries out orders, all that wait in one transaction, until no sender is left.
     pub(super) fn run(mut self, orders: &Receiver<Order>) {
         let file = Arc::clone(&self.file);
         let ready = file.with(|database| self.count(database).and_then(|()| drop_unused(database, self.last)));
@@ -69,8 +69,8 @@ impl Writer {
         let segments = self.journal.lock().segments();
         while let Ok(first) = orders.recv() {
             let (batch, full) = {
-                // Who appends to the journal sends its order before it gives back the lock, so that all of the segment
-                // is in this batch or in one before.
+                // A sender that appends to the journal sends its order before it releases the lock, so that all changes of the segment
+                // are in this batch or in an earlier one.
                 let mut journal = self.journal.lock();
                 let batch: Vec<Order> = std::iter::once(first).chain(orders.try_iter()).collect();
                 (batch, journal.switch())
@@ -84,7 +84,7 @@ impl Writer {
         }
     }
 
-    /// Takes stock of a file that was there before.
+    /// Reads the sizes of the records in an existing file.
     fn count(&mut self, database: &Database) -> Result<(), redb::Error> {
         let Some(table) = records(database, RecordKind::Answer)? else { return Ok(()) };
         let mut found = Vec::new();
@@ -99,7 +99,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Carries out `batch` and tells those who wait for it. Whether all of it is written or marked as lost.
+    /// Carries out `batch` and answers those who wait for it. Returns whether all of it is written or marked as lost.
     fn carry_out(&mut self, batch: Vec<Order>) -> bool {
         for order in &batch {
             if let Order::Used(key) = order {
@@ -147,7 +147,7 @@ impl Writer {
         }
         self.evict(&transaction, &victims)?;
         transaction.open_table(META)?.insert(STAMP, self.marks.last())?;
-        // No mark may come to the disk later than what it is about leaves.
+        // The mark must be on disk before the record is removed.
         self.marks.sync().map_err(redb::Error::Io)?;
         transaction.commit()?;
         for (key, size) in &puts {
@@ -160,7 +160,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Removes the answers that there is no room for. What they were is then unknown, and marked so.
+    /// Removes the answers for which there is no room, and marks them as lost.
     fn evict(&self, transaction: &WriteTransaction, victims: &[[u8; 32]]) -> Result<(), redb::Error> {
         let mut answers = transaction.open_table(RecordKind::Answer.table())?;
         for key in victims {
@@ -171,7 +171,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Marks as lost what `batch` was to change. Whether that is written.
+    /// Marks the changes of `batch` as lost. Returns whether the marks are written.
     fn lose(&self, batch: &[Order]) -> bool {
         let changed = batch.iter().filter_map(|order| match order {
             Order::Change(change) => Some((change.kind, change.key)),
@@ -182,7 +182,7 @@ impl Writer {
         self.marks.set_all(&changed).and_then(|()| self.marks.sync()).is_ok()
     }
 
-    /// Logs it, at most once a minute, and opens the file again: what comes next may be written.
+    /// Logs the error, at most once a minute, and opens the file again, so that later changes may be written.
     fn trouble(&self, error: &redb::Error) {
         self.metrics.errors.inc();
         let reopened = self.file.reopen();
@@ -196,8 +196,8 @@ impl Writer {
     }
 }
 
-/// Drops the baselines of lineages that were not asked for in the 90 days before `last`, a stamp in milliseconds: a baseline is written anew
-/// with each believed answer. The clock is not asked, since it may be wrong at a start, and the gateway may have been off for long.
+/// Drops the baselines of lineages that were not asked for in the 90 days before `last`, a stamp in milliseconds. A baseline is written anew
+/// with each believed answer. The clock is not used, because it may be wrong at a start, and the gateway may have been off for long.
 fn drop_unused(database: &Database, last: u64) -> Result<(), redb::Error> {
     let transaction = database.begin_write()?;
     let mut baselines = transaction.open_table(RecordKind::Baseline.table())?;
@@ -207,7 +207,7 @@ fn drop_unused(database: &Database, last: u64) -> Result<(), redb::Error> {
     Ok(())
 }
 
-/// The key and the size of the answer that is to be kept.
+/// The key and the size of the answer to keep.
 fn answer(order: &Order) -> Option<([u8; 32], u64)> {
     match order {
         Order::Change(Change { kind: RecordKind::Answer, key, record: Some(record), .. }) => {
@@ -217,7 +217,7 @@ fn answer(order: &Order) -> Option<([u8; 32], u64)> {
     }
 }
 
-/// A record that has expired is as old as it was: only its head changes.
+/// An expired record keeps its age: only its head changes.
 fn expire(answers: &mut Records<'_>, selector: &Selector) -> Result<Vec<(Key, Question)>, redb::Error> {
     let mut expired = Vec::new();
     for row in answers.iter()? {
