@@ -1,5 +1,5 @@
-//! The engine against a model of it, in virtual time: whatever is asked, said, kept and forgotten, both agree on what is
-//! answered and on when the source is asked, and the invariants hold.
+//! The engine against a model of it, in virtual time. After each operation, both must agree on the answers and on the runs of
+//! the source, and the invariants must hold.
 //!
 //! Each test tries the same cases each time, so that a failure is about the change under test. With `PROPTEST_CASES`, a test tries
 //! that many random cases.
@@ -33,10 +33,10 @@ use crate::engine::guard::{Decision, GuardConfig};
 /// How many cases each of the two tests tries.
 const CASES: u32 = 5_000;
 
-/// What the cases are made from.
+/// The seed of the cases.
 const SEED: u64 = 21;
 
-/// What a test must have met in a thousand cases.
+/// States that a test must have reached in a thousand cases.
 const WORTH_TRYING: [&str; 17] = [
     "hit",
     "stale",
@@ -57,7 +57,7 @@ const WORTH_TRYING: [&str; 17] = [
     "lost",
 ];
 
-/// One of the case's questions.
+/// A question of the case.
 #[derive(Debug, Clone, Copy)]
 struct Which {
     /// Which of the case's routes.
@@ -66,36 +66,36 @@ struct Which {
     commit: u8,
 }
 
-/// What happens.
+/// An operation.
 #[derive(Debug, Clone)]
 enum Op {
-    /// So many callers ask at once, of whom some leave; if that makes a run, it waits when it is slow.
+    /// This many callers ask at once, and some of them leave. If a run begins and `is_slow`, it waits.
     Ask { which: Which, callers: usize, leaving: usize, is_slow: bool },
-    /// One caller asks again and again, every so many seconds, as Argo CD does.
+    /// One caller asks again every so many seconds, as Argo CD does.
     Reconcile { which: Which, times: usize, every: u64 },
-    /// The source says something else from now on.
+    /// The source gives another answer from now on.
     Say { says: Says, version: u8 },
-    /// One of the runs that wait ends.
+    /// One of the waiting runs ends.
     Land(usize),
     /// Seconds pass.
     Pass(u64),
     /// The clock is put forward or back, by seconds.
     Jump(i64),
-    /// What is known is not to be trusted any more: all of it, or of a route, a branch or a commit.
+    /// Invalidates answers: all, or those of a route, a branch or a commit.
     Invalidate { route: Option<usize>, branch: Option<u8>, commit: Option<u8> },
     /// The process ends and another one starts.
     Restart,
-    /// Answers have to leave memory.
+    /// Answers are evicted from memory.
     Evict(Which),
     /// Records are lost.
     Lose(Which),
-    /// An operator decides on what is held.
+    /// An operator decides on a held answer.
     Decide { which: Which, decision: Decision },
-    /// An operator looks at everything.
+    /// An operator lists everything.
     List,
 }
 
-/// What happens in which order on which two routes.
+/// The operations of a case, and its two routes.
 #[derive(Debug, Clone)]
 struct Case {
     routes: [usize; 2],
@@ -165,10 +165,10 @@ fn case() -> impl Strategy<Value = Case> {
     (routes, vec(op(), 1..36)).prop_map(|(routes, ops)| Case { routes, ops })
 }
 
-/// How often something worth trying happened.
+/// How often each state was reached.
 type Seen = RefCell<BTreeMap<&'static str, u32>>;
 
-/// Tries many cases; each of the things worth trying must happen in some of them.
+/// Tries many cases. Each state worth trying must be reached in some of them.
 fn agree(has_disk: bool) {
     let config = Config { failure_persistence: None, ..Config::default() };
     let is_random = std::env::var_os("PROPTEST_CASES").is_some();
@@ -213,7 +213,7 @@ fn the_engine_agrees_with_its_model_over_restarts() {
     agree(true);
 }
 
-/// Found by chance: an operator releases what was held, after an outdated run brought the answer back.
+/// Found by chance: an operator releases a held answer, after an outdated run brought the earlier answer back.
 #[test]
 fn a_release_holds_after_an_outdated_run() {
     let which = |commit| Which { route: 0, branch: 0, commit };
@@ -232,7 +232,7 @@ fn a_release_holds_after_an_outdated_run() {
     assert!(seen.borrow().contains_key("released"), "{seen:?}");
 }
 
-/// Found by chance: what had been held for too long came back by a restart, when the clock was put back meanwhile.
+/// Found by chance: an answer that was held for too long came back by a restart, because the clock had been put back.
 #[test]
 fn what_was_held_for_too_long_does_not_come_back() {
     let which = Which { route: 0, branch: 0, commit: 0 };

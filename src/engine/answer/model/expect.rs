@@ -11,7 +11,7 @@ use crate::{
     engine::answer::{Answer, AnswerSource, Unknown},
 };
 
-/// Why there is nothing new: what happened, and whether it happened to an earlier call.
+/// Why there is no new answer: the failure, and whether it happened to an earlier call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Why(pub(crate) &'static str, pub(crate) bool);
 
@@ -21,7 +21,7 @@ impl Why {
     }
 }
 
-/// What a caller gets; an answer by its question and the time at which the source gave it.
+/// What a caller gets. An answer is named by its question and by the time at which the source gave it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Got {
     Hit(Asked, Timestamp),
@@ -47,7 +47,7 @@ impl Got {
     }
 }
 
-/// What is known when somebody asks.
+/// What is known when a caller asks.
 #[derive(Debug, Clone)]
 pub(crate) struct StateBefore {
     pub(crate) asked: Asked,
@@ -64,12 +64,12 @@ impl StateBefore {
         Self { asked, at, worth, known, resting: oracle.resting(asked, at) }
     }
 
-    /// Whether there must be a run: one that flies already, or another.
+    /// Whether the caller joins or starts a run.
     pub(crate) fn wants_run(&self) -> bool {
         self.worth != Worth::Fresh && self.resting.is_none()
     }
 
-    /// Whether it asks about what is held, and is answered without a run.
+    /// Whether the question's answer is held, and the caller is answered without a run.
     pub(crate) fn asks_about_what_is_held(&self) -> bool {
         self.worth != Worth::Fresh && self.resting == Some("held")
     }
@@ -97,7 +97,7 @@ impl StateBefore {
         };
         let instead = match self.worth {
             Worth::IfError => known,
-            // What is itself invalid follows nothing.
+            // An invalid question has no lineage.
             _ if why.0 == ErrorKind::InvalidInput.as_str() => None,
             _ => oracle.known.get(&self.asked.lineage()).map(place),
         };

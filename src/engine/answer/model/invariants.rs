@@ -1,4 +1,4 @@
-//! What must hold whatever the model says: held to the source's log alone.
+//! The invariants, checked against the source's log alone, whatever the oracle says.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ enum Event {
     Decided(Decision),
 }
 
-/// Who holds the engine to the invariants.
+/// Checks the engine against the invariants.
 #[derive(Debug, Default)]
 pub(crate) struct InvariantWatch {
     accepted: BTreeMap<Slot, Ran>,
@@ -53,8 +53,8 @@ impl InvariantWatch {
         *self = Self::default();
     }
 
-    /// I4: what is accepted now in `lineage` loses no more than it may, unless others agreed or an operator released it.
-    /// How the loss was justified, if it was one. What was accepted of a run that is outdated leaves others' word as it was.
+    /// I4: the answer accepted now in `lineage` loses no more than it may, unless further runs agreed or an operator released it.
+    /// Returns how a loss was justified. A run that is outdated leaves the count of agreeing runs as it was.
     pub(crate) fn accepted(
         &mut self,
         lineage: Slot,
@@ -83,8 +83,8 @@ impl InvariantWatch {
     }
 }
 
-/// I1 and I2: `entry` is a whole answer that the source once gave to this question, or to one of its lineage; and the
-/// empty list only if it had proof. The run that gave it.
+/// I1 and I2: `entry` is a whole answer that the source once gave to this question or to one of its lineage, and an empty
+/// list only if the source had proof. Returns the run that gave it.
 pub(crate) fn whole(asked: Asked, entry: &Entry, source: &ModelSource) -> Result<Ran, String> {
     let from = Asked::of(&entry.question.open().parameters);
     if from.lineage() != asked.lineage() {
@@ -98,7 +98,7 @@ pub(crate) fn whole(asked: Asked, entry: &Entry, source: &ModelSource) -> Result
     source.find(gave).ok_or_else(|| format!("I1: the source never said {body} of {from:?} at {:?}", entry.stored_at))
 }
 
-/// Why `ran` is believed: others agreed often and far enough apart, or an operator released it.
+/// Why `ran` is believed: enough runs agreed, far enough apart, or an operator released it.
 fn justification(events: &[Event], ran: &Ran, can_be_confirmed: bool) -> Option<&'static str> {
     let rules = ran.asked.rules();
     let mut counted: Option<(Timestamp, u32)> = None;
@@ -106,7 +106,7 @@ fn justification(events: &[Event], ran: &Ran, can_be_confirmed: bool) -> Option<
     let mut seen_at: Option<Timestamp> = None;
     for event in events {
         if let Event::Said(_, at) | Event::Asked(at) = event {
-            // What no caller asked about for a day is forgotten, an operator's word included.
+            // A held answer that no caller asked about for a day is forgotten, with the operator's decision.
             if seen_at.is_some_and(|seen_at| at.0 > seen_at.0 + 24 * 3_600_000) {
                 (counted, decision) = (None, None);
             }
@@ -115,7 +115,7 @@ fn justification(events: &[Event], ran: &Ran, can_be_confirmed: bool) -> Option<
         }
         match event {
             Event::Said(other, at) if rules.agree(other, ran) => {
-                // What was decided before was about another answer.
+                // An earlier decision was about another answer.
                 decision = decision.filter(|_| counted.is_some());
                 counted = Some(match counted {
                     None => (*at, 0),
@@ -124,7 +124,7 @@ fn justification(events: &[Event], ran: &Ran, can_be_confirmed: bool) -> Option<
                 });
             }
             Event::Said(other, _) => {
-                // What cannot be meant neither agrees nor disagrees.
+                // An invalid answer neither agrees nor disagrees.
                 if rules.judge(Some(&[]), other, Timestamp(0)) != Judgement::Nonsense {
                     (counted, decision) = (None, None);
                 }

@@ -1,4 +1,4 @@
-//! What the guard is to say of an answer, from what was believed before it.
+//! What the guard must decide about an answer, compared with the believed answers before it.
 
 use super::{
     rules::{RuleIdentity, Rules},
@@ -10,7 +10,7 @@ use crate::domain::clock::Timestamp;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Believed {
     pub(crate) names: Vec<u8>,
-    /// When another took its place; `None` for the last one.
+    /// When another answer replaced it; `None` for the last one.
     pub(crate) until: Option<Timestamp>,
 }
 
@@ -21,20 +21,20 @@ impl Believed {
     }
 }
 
-/// What an answer is after another.
+/// The guard's decision about an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Judgement {
     Good,
-    /// It must be seen again.
+    /// Further runs must agree.
     Loss {
         can_be_confirmed: bool,
     },
-    /// It cannot be meant.
+    /// The answer is invalid.
     Nonsense,
 }
 
 impl Rules {
-    /// Whether sets are told apart by their names in an answer with `count` of them.
+    /// Whether the sets of an answer with `count` sets are identified by their names.
     const fn names_tell(&self, count: usize) -> bool {
         match self.identity {
             RuleIdentity::Counted => false,
@@ -43,7 +43,7 @@ impl Rules {
         }
     }
 
-    /// What `new` is at `now` after what was believed, the last of it at the end; `None` where its record is lost.
+    /// The decision about `new` at `now`. `before` are the believed answers, the last one at the end; `None` if their record is lost.
     pub(crate) fn judge(&self, before: Option<&[Believed]>, new: &Ran, now: Timestamp) -> Judgement {
         let after = new.names().unwrap_or_default();
         if new.says == Says::Twins || (after.is_empty() && self.on_empty == "error") {
@@ -68,7 +68,7 @@ impl Rules {
         Judgement::Good
     }
 
-    /// How many sets of the `last` answer are gone, how many of the last hour, and the most that one answer had then.
+    /// How many sets of the `last` answer are gone, how many of the last hour are gone, and the largest count of the last hour.
     fn losses(&self, before: &[Believed], last: &[u8], after: &[u8], now: Timestamp) -> (usize, usize, usize) {
         let recent = || before.iter().filter(|believed| believed.is_recent(now));
         let peak = recent().map(|believed| believed.names.len()).max().unwrap_or_default();
@@ -76,7 +76,7 @@ impl Rules {
         if !self.names_tell(last.len()) || !self.names_tell(after.len()) {
             return (last.len().saturating_sub(after.len()), fewer, peak);
         }
-        // Names from before an answer that did not tell them are not remembered.
+        // Names from before an answer without names are not known.
         let told =
             before.iter().rposition(|believed| !self.names_tell(believed.names.len())).map_or(0, |place| place + 1);
         let mut gone: Vec<u8> = before[told..]

@@ -1,5 +1,5 @@
-//! What the engine must know and answer: the tables of states, rests and losses, without concurrency, storage or bytes.
-//! Runs are numbers in the source's log. What the engine spreads, lives and rests, is read off it and held to its bounds.
+//! The oracle: what the engine must store and answer, as tables of states, rests and losses, without concurrency, storage or bytes.
+//! Runs are numbers in the source's log. Times that the engine chooses at random are read from it and checked against their bounds.
 
 mod held;
 
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::domain::{clock::Timestamp, error::ErrorKind};
 
-/// What an answer is worth.
+/// How an answer may be served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Worth {
     Fresh,
@@ -26,13 +26,13 @@ pub(crate) enum Worth {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fresh {
     For(u64),
-    /// It was, before the restart.
+    /// It was fresh before the restart.
     Before,
-    /// It was said that it is not to be trusted.
+    /// An invalidation ended it.
     Never,
 }
 
-/// A remembered answer.
+/// A stored answer.
 #[derive(Debug, Clone)]
 pub(crate) struct EngineState {
     pub(crate) ran: Ran,
@@ -40,7 +40,7 @@ pub(crate) struct EngineState {
     pub(crate) fresh: Fresh,
     /// When its question was answered for the first time.
     first: Timestamp,
-    /// Which runs began after it.
+    /// The number of the next run: later runs have this number or a higher one.
     run_number: usize,
 }
 
@@ -59,45 +59,45 @@ struct Flight {
     run: usize,
     asked: Asked,
     is_current: bool,
-    /// When a caller last asked, of a run that none waits for.
+    /// When a caller last asked, if no caller waits for the run.
     asked_at: Option<Timestamp>,
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug, Clone)]
 pub(crate) enum Landed {
     Good(EngineState),
-    /// Why there is nothing.
+    /// Why there is no answer.
     Bad(&'static str),
 }
 
-/// What the engine chose within its bounds, in milliseconds.
+/// The times that the engine chose, in milliseconds.
 pub(crate) trait Spread {
-    /// For how long the answer to `asked` is fresh that was stored at `at`.
+    /// How long the answer to `asked` is fresh that was stored at `at`.
     fn life(&self, asked: Asked, at: Timestamp) -> Option<u64>;
-    /// For how long `asked` rests, which failed at `since`.
+    /// How long `asked` rests after its failure at `since`.
     fn rest(&self, asked: Asked, since: Timestamp) -> Option<u64>;
 }
 
-/// All that is known.
+/// All that the engine must know.
 #[derive(Debug, Default)]
 pub(crate) struct Oracle {
     pub(crate) known: BTreeMap<Slot, EngineState>,
     pub(crate) rests: BTreeMap<Asked, OracleRest>,
     pub(crate) held: BTreeMap<Slot, OracleHeld>,
-    /// What was believed, the last at the end.
+    /// The believed answers, the last one at the end.
     believed: BTreeMap<Slot, Vec<Believed>>,
-    /// Where something may have been, and its record is lost.
+    /// Slots whose record is lost.
     unreadable: BTreeSet<Slot>,
-    /// The same of what was believed.
+    /// Lineages whose baseline is lost.
     forgotten: BTreeSet<Slot>,
-    /// What this process invalidated, and when.
+    /// The invalidations of this process, and their times.
     invalidated: Vec<(BTreeSet<Asked>, Timestamp)>,
     flights: Vec<Flight>,
 }
 
 impl Oracle {
-    /// What the answer in `slot` is worth.
+    /// How the answer in `slot` may be served.
     pub(crate) fn worth(&self, slot: Slot, now: Timestamp) -> Worth {
         let Some(known) = self.known.get(&slot) else { return Worth::Nothing };
         let rules = slot.asked().rules();
@@ -123,8 +123,8 @@ impl Oracle {
         }
     }
 
-    /// What its own answer is worth to `asked`: nothing where it says that there is nothing, and its lineage got something
-    /// since.
+    /// How the answer to `asked` itself may be served. An empty answer may not, if its lineage has a later answer that is not
+    /// empty.
     pub(crate) fn own_worth(&self, asked: Asked, now: Timestamp) -> Worth {
         let is_nothing = |known: &EngineState| known.ran.names().is_none_or(|names| names.is_empty());
         let lineage = self.known.get(&asked.lineage()).filter(|_| self.worth(asked.lineage(), now) != Worth::Nothing);
@@ -135,14 +135,14 @@ impl Oracle {
         if is_outshone { Worth::Nothing } else { self.worth(Slot::Own(asked), now) }
     }
 
-    /// Why `asked` is not asked, if it failed of late.
+    /// Why `asked` rests, if it failed recently.
     pub(crate) fn resting(&self, asked: Asked, now: Timestamp) -> Option<&'static str> {
         let rest = self.rests.get(&asked)?;
         let passed = now.0.checked_sub(rest.since.0)?;
         (passed < rest.lasts).then_some(rest.why)
     }
 
-    /// The run that one who asks joins.
+    /// The run that a new caller joins.
     pub(crate) fn flight(&self, asked: Asked) -> Option<usize> {
         self.flights.iter().find(|flight| flight.asked == asked && flight.is_current).map(|flight| flight.run)
     }
@@ -154,12 +154,12 @@ impl Oracle {
         self.flights.push(Flight { run, asked, is_current: true, asked_at });
     }
 
-    /// Those under way, from the first.
+    /// The runs under way, the first one first.
     pub(crate) fn flights(&self) -> impl Iterator<Item = usize> {
         self.flights.iter().map(|flight| flight.run)
     }
 
-    /// `run` ended: what became of it, and what is known now.
+    /// `run` ended. Returns its result, and updates what is known.
     pub(crate) fn land(&mut self, run: usize, ran: Ran, spread: &impl Spread) -> Result<Landed, String> {
         let index = self.flights.iter().position(|flight| flight.run == run).ok_or("a run that never began")?;
         let flight = self.flights.remove(index);
@@ -193,7 +193,7 @@ impl Oracle {
             self.remember(Slot::Own(asked), new.clone());
             is_head = !rules.follows;
         }
-        // A commit that was known before another does not take their branch back.
+        // A commit that was answered earlier does not replace the head of its branch.
         let is_later =
             |known: &EngineState| (known.first, known.run_number) > (new.first, new.run_number) && known.first <= at;
         if rules.follows && !self.known.get(&asked.lineage()).is_some_and(is_later) {
@@ -226,7 +226,7 @@ impl Oracle {
         let usual = (1000 << (times - 1).min(10)).min(60_000);
         let lasts =
             spread.rest(asked, at).ok_or_else(|| format!("{asked:?} does not rest after its failure ({why})"))?;
-        // What the gateway asks about by itself is not kept from it.
+        // A rest does not delay the gateway's own run for a held answer.
         let held = self.held.get(&asked.lineage()).filter(|_| why == "held");
         let due = held.and_then(OracleHeld::due_at).map_or(u64::MAX, |due| due.saturating_sub(at.0));
         let (least, most) = ((usual * 9 / 10).min(due), (usual * 11 / 10).min(due));
@@ -237,7 +237,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// Says that nothing that `is_meant` is to be trusted: how many answers that are, and how many runs.
+    /// Invalidates the questions that are `is_meant`. Returns how many answers and runs that concerns.
     pub(crate) fn invalidate(&mut self, is_meant: impl Fn(Asked) -> bool, now: Timestamp) -> (usize, usize) {
         self.invalidated.push((Asked::all().filter(|asked| is_meant(*asked)).collect(), now));
         let (mut answers, mut runs) = (0, 0);
@@ -264,7 +264,7 @@ impl Oracle {
         self.known.values_mut().for_each(EngineState::read_back);
     }
 
-    /// The answers to `asked` and of its lineage had to leave memory; what was believed is known still.
+    /// The answers to `asked` and of its lineage are evicted from memory. Baselines stay.
     /// Returns the slots that held them. An answer whose time is that of an invalidation stays: only reading it shows whether
     /// it is older or newer.
     pub(crate) fn evict(&mut self, asked: Asked, has_disk: bool) -> BTreeSet<Slot> {
@@ -299,7 +299,7 @@ impl Oracle {
 }
 
 impl EngineState {
-    /// It comes from the disk: it is fresh no more.
+    /// It was read from disk, so it is no longer fresh.
     fn read_back(&mut self) {
         self.run_number = 0;
         let never = self.fresh == Fresh::Never || self.fresh == Fresh::For(0);
@@ -307,14 +307,14 @@ impl EngineState {
     }
 }
 
-/// For how many milliseconds the source wants to be left alone; ten minutes are granted at most.
+/// How many milliseconds the source asks not to be called, ten minutes at most.
 fn asks(ran: &Ran) -> u64 {
     let Says::Unknown(fault) = ran.says else { return 0 };
     let ErrorKind::Throttled { retry_after: Some(asks) } = fault.kind() else { return 0 };
     asks.as_secs().min(600) * 1000
 }
 
-/// For how long the answer is fresh that the engine says is fresh for `chosen`.
+/// How long the answer is fresh. The engine says `chosen`, which must be within the bounds.
 fn life(new: &EngineState, is_current: bool, chosen: Option<u64>) -> Result<Fresh, String> {
     let asked = new.ran.asked;
     let chosen = chosen.ok_or_else(|| format!("the answer to {asked:?} is not remembered"))?;

@@ -1,4 +1,4 @@
-//! What the model's routes promise, in the words of the configuration, and who asks what when.
+//! The rules of the model's routes in the terms of the configuration, and the questions.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -10,7 +10,7 @@ use crate::domain::{
     generator::Parameters,
 };
 
-/// A clock on the wall: goes with the virtual time, and can be put forward or back.
+/// A wall clock that follows the virtual time, and can be put forward or back.
 #[derive(Debug)]
 pub(crate) struct Wall {
     start: Instant,
@@ -67,23 +67,23 @@ impl Asked {
         &ROUTES[self.route]
     }
 
-    /// The place of what the next answer is held against.
+    /// The slot with which the next answer is compared.
     pub(crate) const fn lineage(self) -> Slot {
         if self.rules().follows { Slot::Lineage(self.route, self.branch) } else { Slot::Own(self) }
     }
 }
 
-/// Where an answer is remembered.
+/// Where an answer is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Slot {
-    /// For its question.
+    /// The answer to a question.
     Own(Asked),
-    /// For those on a route that come after it on its branch.
+    /// The last answer of a branch, on a route with a lineage.
     Lineage(usize, u8),
 }
 
 impl Slot {
-    /// A question that looks there.
+    /// A question that reads this slot.
     pub(crate) const fn asked(self) -> Asked {
         match self {
             Self::Own(asked) => asked,
@@ -92,22 +92,22 @@ impl Slot {
     }
 }
 
-/// How a route tells its parameter sets apart.
+/// How a route identifies its parameter sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RuleIdentity {
-    /// Not at all: it counts them.
+    /// It only counts them.
     Counted,
-    /// By their names, as the configuration says.
+    /// By their names, as configured.
     Named,
-    /// By their names, which the guard finds out: where there are two at least, before and after.
+    /// By their names, which the guard finds by itself if both answers have at least two sets.
     Auto,
 }
 
-/// What a route promises; times in seconds.
+/// The rules of a route; times in seconds.
 #[derive(Debug)]
 pub(crate) struct Rules {
     pub(crate) name: &'static str,
-    /// Whether a commit follows the one before it on its branch.
+    /// Whether commits of a branch share a lineage.
     pub(crate) follows: bool,
     pub(crate) ttl: u64,
     pub(crate) while_revalidate: u64,
@@ -117,7 +117,7 @@ pub(crate) struct Rules {
     pub(crate) least: usize,
     pub(crate) most: usize,
     pub(crate) shrink: u8,
-    /// How sets are told apart.
+    /// How sets are identified.
     pub(crate) identity: RuleIdentity,
     pub(crate) confirm_after: u32,
     pub(crate) confirm_for: u64,

@@ -1,5 +1,5 @@
-//! The source behind the model's routes: it says what it is told to, waits where it is told to, and keeps a log of all
-//! its runs. No two runs of one question may overlap, unless the first was cut off (invariant I5).
+//! The source behind the model's routes. It answers and waits as the case demands, and logs all
+//! its runs. Two runs of one question must not overlap, unless the first was cut off (invariant I5).
 
 use std::{future::pending, panic::resume_unwind, sync::Arc, time::Duration};
 
@@ -18,28 +18,28 @@ use crate::{
     },
 };
 
-/// What the source says.
+/// The source's answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Says {
-    /// So many parameter sets, with consecutive names; and for how many seconds they last, if it knows.
+    /// This many parameter sets with consecutive names, and for how many seconds they are fresh, if the source says so.
     List { first: u8, count: u8, lasting: Option<u64> },
     /// Proof that there is nothing.
     Nothing,
-    /// Two parameter sets that are one.
+    /// Two equal parameter sets.
     Twins,
-    /// Nothing that is of use.
+    /// No answer, but an error.
     Unknown(SourceFault),
-    /// Nothing: it panics.
+    /// No answer, but a panic.
     Crash,
 }
 
-/// Why it does not know.
+/// Why there is no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SourceFault {
     Unavailable,
     Timeout,
     Throttled,
-    /// It asks to be left alone for so many seconds.
+    /// It asks not to be called for this many seconds.
     ThrottledFor(u64),
     Denied,
     InvalidInput,
@@ -63,9 +63,9 @@ impl SourceFault {
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RunEnd {
-    /// The source said what it had to say.
+    /// The source answered.
     Said,
-    /// Nobody waited for it any more.
+    /// It was dropped, because no caller waited any more.
     Dropped,
 }
 
@@ -74,7 +74,7 @@ pub(crate) enum RunEnd {
 pub(crate) struct Ran {
     pub(crate) asked: Asked,
     pub(crate) says: Says,
-    /// What else is in each parameter set.
+    /// The value in each parameter set.
     pub(crate) version: u8,
     pub(crate) began: Instant,
     pub(crate) ended: Option<(Timestamp, RunEnd)>,
@@ -112,9 +112,9 @@ struct Freshness {
     version: u8,
     is_slow: bool,
     log: Vec<Ran>,
-    /// Those that wait, in the order in which they began.
+    /// The waiting runs, in the order in which they began.
     gates: Vec<(usize, oneshot::Sender<()>)>,
-    /// The newest run that each cut, by its selection, has cut off.
+    /// The newest run that each invalidation has cut off.
     cuts: Vec<(Vec<Asked>, usize)>,
     overlap: Option<String>,
 }
@@ -135,7 +135,7 @@ impl Default for Freshness {
 }
 
 impl ModelSource {
-    /// Forgets everything: another case begins.
+    /// Forgets everything for the next case.
     pub(crate) fn reset(&self, clock: &Arc<Wall>) {
         *self.lock() = Freshness { clock: Arc::clone(clock), ..Freshness::default() };
     }
@@ -145,17 +145,17 @@ impl ModelSource {
         (state.says, state.version) = (says, version);
     }
 
-    /// Makes the runs that begin from now on wait, or not.
+    /// Whether the runs that begin from now on wait.
     pub(crate) fn slow(&self, is_slow: bool) {
         self.lock().is_slow = is_slow;
     }
 
-    /// Those that wait.
+    /// The waiting runs.
     pub(crate) fn waiting(&self) -> Vec<usize> {
         self.lock().gates.iter().map(|(run, _)| *run).collect()
     }
 
-    /// Lets a run that waits end.
+    /// Ends a waiting run.
     pub(crate) fn open(&self, run: usize) {
         let mut state = self.lock();
         if let Some(index) = state.gates.iter().position(|(waiting, _)| *waiting == run) {
@@ -163,20 +163,20 @@ impl ModelSource {
         }
     }
 
-    /// Those that fly were cut off: another one may begin meanwhile.
+    /// The runs under way were cut off. Another run of their questions may begin now.
     pub(crate) fn cut(&self, asked: Vec<Asked>) {
         let mut state = self.lock();
         let runs = state.log.len();
         state.cuts.push((asked, runs));
     }
 
-    /// Those that fly are gone with their process.
+    /// The runs under way ended with their process.
     pub(crate) fn lose(&self, all: Vec<Asked>) {
         self.lock().gates.clear();
         self.cut(all);
     }
 
-    /// A run that `is_meant`.
+    /// The first run that `is_meant` selects.
     pub(crate) fn find(&self, is_meant: impl Fn(&Ran) -> bool) -> Option<Ran> {
         self.lock().log.iter().find(|ran| is_meant(ran)).cloned()
     }
@@ -190,7 +190,7 @@ impl ModelSource {
         self.lock().log.len()
     }
 
-    /// Two runs of one question at once, if there ever were.
+    /// Two overlapping runs of one question, if there were any.
     pub(crate) fn overlap(&self) -> Option<String> {
         self.lock().overlap.clone()
     }
@@ -220,7 +220,7 @@ impl ModelSource {
     }
 }
 
-/// A run under way; however it ends, it is noted.
+/// A run under way. Its end is logged, however it ends.
 struct Flying<'a> {
     source: &'a ModelSource,
     run: usize,
@@ -232,7 +232,7 @@ impl Drop for Flying<'_> {
         let mut state = self.source.lock();
         let now = state.clock.now();
         state.gates.retain(|(run, _)| *run != self.run);
-        // One of an earlier case is of no interest.
+        // A run of an earlier case does not count.
         if let Some(ran) = state.log.get_mut(self.run) {
             ran.ended = Some((now, self.ended));
         }
@@ -257,7 +257,7 @@ impl Backend for ModelSource {
             }
             Says::Nothing | Says::Twins => Ok(Outcome::of_list(sets, "the model", "[]")),
             Says::Unknown(fault) => Err(BackendError::new(fault.kind(), "as meant by this test")),
-            // Without a word on stderr.
+            // A panic without output on stderr.
             Says::Crash => resume_unwind(Box::new("as meant by this test")),
         }
     }

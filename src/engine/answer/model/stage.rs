@@ -1,4 +1,4 @@
-//! What stays when a case ends: the routes, the source behind them; and how an engine is started and looked into.
+//! What all cases share: the routes and the source behind them. Also how an engine is started and inspected.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -72,7 +72,7 @@ impl Default for Stage {
 }
 
 impl Stage {
-    /// A process starts.
+    /// Starts a process.
     pub(crate) fn start(&self, wall: &Arc<Wall>, disk: Option<&Disk>) -> Arc<Engine> {
         let clock = Arc::clone(wall) as Arc<dyn Clock>;
         let engine = Engine::new(Memory::new(&CacheLimits::default()), clock, Arc::clone(&self.metrics));
@@ -82,12 +82,12 @@ impl Stage {
         Arc::new(engine)
     }
 
-    /// The answers in `slots` leave memory.
+    /// Evicts the answers in `slots` from memory.
     pub(crate) fn evict(&self, engine: &Engine, slots: impl IntoIterator<Item = Slot>) {
         slots.into_iter().for_each(|slot| engine.answers().evict(&self.key(slot)));
     }
 
-    /// All records of `asked` and of its lineage are lost.
+    /// Loses all records of `asked` and of its lineage.
     pub(crate) fn lose(&self, engine: &Engine, asked: Asked) {
         for slot in [Slot::Own(asked), asked.lineage()] {
             engine.answers().lose(&self.key(slot));
@@ -95,7 +95,7 @@ impl Stage {
         engine.known.baselines.lose(&self.key(asked.lineage()));
     }
 
-    /// The key under which an answer is remembered.
+    /// The key under which an answer is stored.
     pub(crate) fn key(&self, slot: Slot) -> Key {
         self.keys[&slot]
     }
@@ -112,7 +112,7 @@ fn key(routes: &RouteTable, slot: Slot) -> Key {
     if let Slot::Own(_) = slot { asked.key } else { asked.lineage() }
 }
 
-/// A look into the engine.
+/// A view into the engine.
 pub(crate) struct Peek<'a> {
     pub(crate) engine: &'a Engine,
     pub(crate) stage: &'a Stage,
@@ -120,7 +120,7 @@ pub(crate) struct Peek<'a> {
 }
 
 impl Peek<'_> {
-    /// What is remembered in `slot`; unlike a caller, without bringing it from the disk to memory.
+    /// The answer stored in `slot`. Unlike a caller's look-up, this does not load it from disk into memory.
     pub(crate) fn entry(&self, slot: Slot) -> Option<Arc<Entry>> {
         let (key, answers) = (self.stage.key(slot), self.engine.answers());
         answers.memory().get(&key).or_else(|| answers.disk()?.get(&key).ok().flatten().map(Arc::new))

@@ -1,4 +1,4 @@
-//! One engine, its clock and those who ask, moved by [`Op`]s and compared with the model after each.
+//! One engine with its clock and its callers. [`Op`]s change it, and after each one it is compared with the oracle.
 
 mod operators;
 
@@ -37,14 +37,14 @@ use crate::{
 /// When a run is given up, in milliseconds: a little before the deadline of the call that began it.
 const GIVEN_UP: u64 = 24_900;
 
-/// One who waits for an answer.
+/// A waiting caller.
 struct Caller {
     before: StateBefore,
     run: Option<usize>,
     task: JoinHandle<Result<Answer, Unknown>>,
 }
 
-/// An operator who waits for what a decision leads to.
+/// An operator who waits for the effect of a decision.
 struct Operator {
     lineage: Slot,
     was_held: bool,
@@ -53,7 +53,7 @@ struct Operator {
     task: JoinHandle<Option<Decided>>,
 }
 
-/// What happens on the stage.
+/// The engine and everything around it.
 pub(crate) struct World<'a> {
     stage: &'a Stage,
     routes: [usize; 2],
@@ -72,7 +72,7 @@ pub(crate) struct World<'a> {
 
 type Checked = Result<(), String>;
 
-/// Who does what operators do.
+/// The operator in the log.
 const fn operator() -> admin_ops::Operator {
     admin_ops::Operator { caller: String::new(), request_id: String::new() }
 }
@@ -193,7 +193,7 @@ impl<'a> World<'a> {
         self.settle(&Vec::from_iter(is_new.then_some(asked)), true).await
     }
 
-    /// The run that a question joins or begins, if it wants one; and whether it begins.
+    /// The run that a question joins or begins, if it wants one, and whether it begins.
     fn run_for(&self, asked: Asked, wants_run: bool) -> (Option<usize>, bool) {
         if !wants_run {
             return (None, false);
@@ -205,7 +205,7 @@ impl<'a> World<'a> {
         (Some(self.stage.source.runs()), true)
     }
 
-    /// Lets everything happen that needs no time, and compares. `begun` are the questions that must have been asked, for a
+    /// Lets everything happen that needs no time, and compares. `begun` are the questions for which runs must have begun, for a
     /// caller or by the gateway itself.
     async fn settle(&mut self, begun: &[Asked], is_for_caller: bool) -> Checked {
         sleep(Duration::from_millis(1)).await;
@@ -252,7 +252,7 @@ impl<'a> World<'a> {
             self.see("held");
         }
         self.landed.insert(run, landed);
-        // What is outdated has no word in the matter.
+        // An outdated run decides nothing.
         if is_current {
             self.watch.ended(ran);
         }
@@ -271,7 +271,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Everyone who has an answer has the right one, and everyone else waits.
+    /// Checks that each caller with an answer has the right one, and that all others wait.
     async fn answer_callers(&mut self) -> Checked {
         let mut waiting = Vec::new();
         for mut caller in std::mem::take(&mut self.callers) {
@@ -313,7 +313,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Lets time pass; what is given up meanwhile is given up in its time.
+    /// Lets time pass. Runs whose deadline passes end at their deadline.
     async fn pass(&mut self, time: Duration) -> Checked {
         let until = Instant::now() + time;
         loop {
@@ -331,7 +331,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The gateway asks again by itself about what is held and due.
+    /// The gateway starts its own runs for held answers that are due.
     async fn confirm(&mut self) -> Checked {
         let now = self.wall.now();
         self.oracle.forget(now);

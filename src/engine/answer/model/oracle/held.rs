@@ -1,4 +1,4 @@
-//! What the model believes, what it holds, and when it asks again by itself.
+//! The oracle's believed and held answers, and the times of the gateway's own runs.
 
 use super::{Flight, Fresh, Oracle, Worth};
 use crate::{
@@ -26,19 +26,19 @@ pub(crate) struct OracleHeld {
     can_be_confirmed: bool,
     decision: Option<Decision>,
     decided_at: Timestamp,
-    /// Whether it was said by those who had something.
+    /// Whether the runs that agree count.
     counts: bool,
 }
 
 impl OracleHeld {
-    /// When the gateway asks again by itself, in milliseconds, if it does.
+    /// When the gateway makes its next own run, in milliseconds; `None` if it makes none.
     pub(super) fn due_at(&self) -> Option<u64> {
         let is_pending = self.can_be_confirmed && self.counts && self.decision != Some(Decision::Rejected);
         let apart = self.ran.asked.rules().confirm_for * 1000;
         is_pending.then(|| (self.counted_at.0 + apart).max(self.seen_at.0 + 1000))
     }
 
-    /// Takes over what is known of `before`, an earlier answer that agrees with this one, which came at `at`.
+    /// Takes over the state of `before`, an earlier answer that agrees with this one, which came at `at`.
     fn agree_with(&mut self, before: &Self, at: Timestamp) {
         let is_apart = at.0 >= before.counted_at.0 + self.ran.asked.rules().confirm_for * 1000;
         if !self.counts {
@@ -59,7 +59,7 @@ impl OracleHeld {
 }
 
 impl Oracle {
-    /// An answer with `names` is the last one that is believed in `lineage`.
+    /// An answer with `names` is now the last believed one in `lineage`.
     pub(super) fn believe(&mut self, lineage: Slot, names: Vec<u8>, begins_anew: bool, at: Timestamp) {
         self.forgotten.remove(&lineage);
         let believed = self.believed.entry(lineage).or_default();
@@ -67,14 +67,14 @@ impl Oracle {
             believed.clear();
         }
         for before in believed.iter_mut() {
-            // No answer was the last one until later than now: the clock was put back.
+            // The clock was put back: no earlier answer was the last one until later than now.
             before.until = Some(before.until.map_or(at, |until| until.min(at)));
         }
         believed.retain(|before| before.is_recent(at));
         believed.push(Believed { names, until: None });
     }
 
-    /// Whether what is known of `lineage` begins anew with the answer of `ran`, or why it is not believed.
+    /// Reviews the answer of `ran`. Returns whether the baseline of its lineage begins anew, or why the answer is not believed.
     pub(super) fn review(&mut self, flight: Flight, ran: &Ran, at: Timestamp) -> Result<bool, &'static str> {
         self.forget(at);
         let Flight { asked, is_current, asked_at, .. } = flight;
@@ -83,14 +83,14 @@ impl Oracle {
         let is_lost = self.forgotten.contains(&lineage);
         let (can_be_confirmed, counts) = match rules.judge((!is_lost).then_some(before), ran, at) {
             Judgement::Good => {
-                // What is outdated has no word in the matter.
+                // An outdated run decides nothing.
                 if is_current {
                     self.held.remove(&lineage);
                 }
                 return Ok(is_lost);
             }
             Judgement::Nonsense => return Err("invalid_output"),
-            // That a commit is not there yet says nothing about the one before.
+            // A commit without images yet says nothing about the commit before.
             Judgement::Loss { can_be_confirmed } => {
                 let own = Slot::Own(asked);
                 let is_new = rules.follows && !self.known.contains_key(&own) && !self.unreadable.contains(&own);
@@ -127,14 +127,14 @@ impl Oracle {
         Err("held")
     }
 
-    /// A caller asks about `asked`, which rests since its answer is held.
+    /// A caller asks about `asked`, whose answer is held.
     pub(crate) fn note_asked(&mut self, asked: Asked, now: Timestamp) {
         if let Some(held) = self.held.get_mut(&asked.lineage()) {
             held.asked_at = now;
         }
     }
 
-    /// When the gateway asks again by itself about what is held, and what.
+    /// The gateway's next own runs: their times and questions.
     pub(crate) fn confirmations(&self, now: Timestamp) -> Vec<(u64, Asked)> {
         let due = |held: &OracleHeld| {
             let (asked, due) = (held.ran.asked, held.due_at()?);
@@ -150,7 +150,7 @@ impl Oracle {
         self.held.values().filter_map(due).collect()
     }
 
-    /// An operator decides on what is held for `lineage`; the question that brought it, if there is any.
+    /// An operator decides on the answer held for `lineage`. Returns the question that brought it, if there is a held answer.
     pub(crate) fn decide(&mut self, lineage: Slot, decision: Decision, now: Timestamp) -> Option<Asked> {
         self.forget(now);
         let held = self.held.get_mut(&lineage)?;
@@ -162,7 +162,7 @@ impl Oracle {
         Some(asked)
     }
 
-    /// What no caller has asked about for a day is no longer held.
+    /// An answer that no caller has asked about for a day is no longer held.
     pub(crate) fn forget(&mut self, now: Timestamp) {
         self.held.retain(|_, held| now.0 <= held.asked_at.max(held.since).0 + 24 * 3_600_000);
     }

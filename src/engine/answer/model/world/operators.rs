@@ -19,7 +19,7 @@ use crate::{
 };
 
 impl World<'_> {
-    /// Every operator knows what a decision led to.
+    /// Checks that each operator got the effect of the decision.
     pub(super) async fn answer_operators(&mut self) -> Checked {
         let mut waiting = Vec::new();
         for mut operator in std::mem::take(&mut self.operators) {
@@ -87,7 +87,7 @@ impl World<'_> {
         self.settle(&Vec::from_iter(begun), true).await
     }
 
-    /// What operators see is what there is.
+    /// Checks that operators see the stored answers.
     pub(super) fn list(&mut self) -> Checked {
         let now = self.wall.now();
         self.engine.observe();
