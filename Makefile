@@ -43,15 +43,19 @@ unit: ## Run unit and integration tests
 explore: ## Try random cases against the engine's model: CASES (50,000) for each of its tests
 	PROPTEST_CASES=$${CASES:-50000} cargo test --locked --lib the_engine_agrees -- --nocapture
 
+# The program as the integration tests use it. `cargo build` would compile many dependencies again, with other features.
+.PHONY: gateway
+gateway:
+	@tools/need cc:gcc
+	cargo test --locked --no-run --test it
+
 .PHONY: contract
-contract: $(VENV)/done ## Check openapi.yaml against the running server
-	cargo build --locked
+contract: $(VENV)/done gateway ## Check openapi.yaml against the running server
 	tests/schemathesis target/debug/appset-gateway
 
 .PHONY: manifests
-manifests: $(VENV)/done ## Check the Kubernetes manifests against their schemas, and their configuration
+manifests: $(VENV)/done gateway ## Check the Kubernetes manifests against their schemas, and their configuration
 	@tools/need kubectl:kubernetes-client
-	cargo build --locked
 	deploy/check
 
 .PHONY: bench
