@@ -101,7 +101,7 @@ impl App {
         let evaluators = Evaluators::new(program, metrics.evaluations.clone());
         let common = Common { clock: Arc::clone(&clock), metrics: Arc::clone(&metrics), launchers, evaluators };
         let (mut setup, report) = Setup::build(loaded, &common, None)?;
-        metrics.reloads.begun(setup.generation, setup.since);
+        metrics.reloads.record_start(setup.generation, setup.since);
         metrics.process.started(setup.since);
         let app = Self {
             tls: setup.tls.take(),

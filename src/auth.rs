@@ -250,8 +250,8 @@ mod tests {
         let (base, outbound) = (BaseDir::default(), Outbound::new(Arc::clone(&clock)));
         let means = AuthContext { base: &base, clock: &clock, outbound: &outbound, metrics: &Metrics::new().unwrap() };
         let auth = Auth::build(&config, means, &Path::root().key("auth"), &mut problems);
-        let told = problems.into_vec().into_iter().map(|problem| format!("{}: {}", problem.path, problem.message));
-        (auth, told.collect())
+        let messages = problems.into_vec().into_iter().map(|problem| format!("{}: {}", problem.path, problem.message));
+        (auth, messages.collect())
     }
 
     fn headers(authorization: &[&str]) -> HeaderMap {
@@ -282,9 +282,9 @@ mod tests {
     #[tokio::test]
     async fn the_right_token_names_its_caller() {
         let (old, new) = (hash_token("s3cret"), hash_token("s4cret"));
-        let (auth, told) =
+        let (auth, messages) =
             build(&format!(r#"{{"tokens":[{{"name":"old","sha256":"{old}"}},{{"name":"new","sha256":"{new}"}}]}}"#));
-        assert_eq!(told, Vec::<String>::new());
+        assert_eq!(messages, Vec::<String>::new());
         let caller =
             async |header: &str| auth.authenticate(&headers(&[header]), PEER).await.map(|caller| caller.name.clone());
         assert_eq!(caller("Bearer s3cret").await, Ok("old".to_owned()));

@@ -11,14 +11,14 @@ use moka::{
 /// A map of limited size. Its seeded hash is cheaper than the standard library's.
 pub(crate) type Bounded<K, V> = Cache<K, V, RandomState>;
 
-/// A map of at most `most` entries.
+/// A map of at most `max` entries.
 #[must_use]
-pub(crate) fn new<K, V>(most: u64) -> Bounded<K, V>
+pub(crate) fn new<K, V>(max: u64) -> Bounded<K, V>
 where
     K: Hash + Eq + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
 {
-    build(Cache::builder().max_capacity(most))
+    build(Cache::builder().max_capacity(max))
 }
 
 /// The map that `builder` describes. The least recently used entries leave first. For maps that are read with [`get_rare`],

@@ -48,12 +48,12 @@ pub(crate) fn bytes(file: &Path) -> Result<Zeroizing<Vec<u8>>, String> {
     if !data.is_file() {
         return Err("it is no regular file".to_owned());
     }
-    let most = MAX_FILE_MIB * 1024 * 1024;
+    let max = MAX_FILE_MIB * 1024 * 1024;
     // Allocated at once: a growing buffer leaves copies behind.
-    let room = usize::try_from(data.len().min(most) + 1).unwrap_or_default();
+    let room = usize::try_from(data.len().min(max) + 1).unwrap_or_default();
     let mut bytes = Zeroizing::new(Vec::with_capacity(room));
-    opened.take(most + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
-    if bytes.len() as u64 > most {
+    opened.take(max + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    if bytes.len() as u64 > max {
         return Err(format!("it is larger than {MAX_FILE_MIB} MiB"));
     }
     Ok(bytes)

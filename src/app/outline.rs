@@ -147,8 +147,8 @@ impl fmt::Display for Changes {
         let is_of_all = |path: &String| OF_ALL_ROUTES.iter().any(|part| is_below(path, part));
         let begins_anew = self.general.keys().any(is_of_all);
         for (name, differences) in &self.changed {
-            let told: Vec<_> = differences.iter().map(|(path, how)| format!("{path} {how}")).collect();
-            writeln!(f, "route {name}: {}", told.join(", "))?;
+            let described: Vec<_> = differences.iter().map(|(path, how)| format!("{path} {how}")).collect();
+            writeln!(f, "route {name}: {}", described.join(", "))?;
         }
         for name in &self.new {
             writeln!(f, "route {name}: new")?;
@@ -158,7 +158,7 @@ impl fmt::Display for Changes {
         }
         if self.same > 0 {
             let what = if begins_anew {
-                "the same, begun anew with other connections and workers"
+                "the same, restarted with other connections and workers"
             } else {
                 "the same, with their answers, workers and runs under way"
             };
@@ -256,8 +256,8 @@ mod tests {
         let changes = one.changes(&outline(&format!("# with a comment\n{ONE}")));
         assert!(changes.is_empty());
         assert_eq!((changes.same, changes.to_string().as_str()), (3, "nothing changes\n"));
-        let told: Outline = serde_json::from_str(&serde_json::to_string(&one).unwrap()).unwrap();
-        assert_eq!(told, one);
+        let read_back: Outline = serde_json::from_str(&serde_json::to_string(&one).unwrap()).unwrap();
+        assert_eq!(read_back, one);
     }
 
     #[test]
@@ -275,7 +275,7 @@ mod tests {
             "route a: backend.script.command[1] changed, backend.script.command[2] new, backend.script.timeout gone, cache.ttl new\n\
              route d: new\n\
              route b: gone\n\
-             1 route: the same, begun anew with other connections and workers\n\
+             1 route: the same, restarted with other connections and workers\n\
              routes are tried in another order\n\
              outbound.allowAddresses[0]: gone\n\
              server.listen: new, from the next start on\n"
@@ -286,13 +286,16 @@ mod tests {
     #[test]
     fn items_are_known_by_their_names() {
         let one = outline("auth: { tokens: [ { name: a, file: a }, { name: b, file: b } ] }");
-        let told = |config: &str| one.changes(&outline(config)).to_string();
+        let changes = |config: &str| one.changes(&outline(config)).to_string();
         assert_eq!(
-            told("auth: { tokens: [ { name: c, file: c }, { name: a, file: x }, { name: b, file: b } ] }"),
+            changes("auth: { tokens: [ { name: c, file: c }, { name: a, file: x }, { name: b, file: b } ] }"),
             "auth.tokens: changed\nauth.tokens.a.file: changed\nauth.tokens.c.file: new\nauth.tokens.c.name: new\n"
         );
-        assert_eq!(told("auth: { tokens: [ { name: b, file: b }, { name: a, file: a } ] }"), "auth.tokens: changed\n");
-        let twice = told("auth: { tokens: [ { name: a, file: a }, { name: a, file: b } ] }");
+        assert_eq!(
+            changes("auth: { tokens: [ { name: b, file: b }, { name: a, file: a } ] }"),
+            "auth.tokens: changed\n"
+        );
+        let twice = changes("auth: { tokens: [ { name: a, file: a }, { name: a, file: b } ] }");
         assert!(twice.contains("auth.tokens[1].file: new"), "{twice}");
     }
 

@@ -89,7 +89,7 @@ impl App {
                 tracing::info!(
                     generation = setup.generation,
                     kept = setup.kept,
-                    begun = started.len(),
+                    new = started.len(),
                     gone = changes.gone.len(),
                     "another configuration is in use"
                 );

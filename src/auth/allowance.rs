@@ -41,7 +41,7 @@ pub(crate) struct Allowance {
 
 #[derive(Debug)]
 struct Rate {
-    most: NonZeroU32,
+    max: NonZeroU32,
     limiter: RateLimiter<NotKeyed, InMemoryState, TokioClock, NoOpMiddleware<Duration>>,
     /// Held by the call whose turn is next. The other calls queue for it.
     next: Mutex<()>,
@@ -49,7 +49,7 @@ struct Rate {
 
 #[derive(Debug)]
 struct Concurrency {
-    most: usize,
+    max: usize,
     free: Arc<Semaphore>,
 }
 
@@ -81,9 +81,9 @@ impl Clock for TokioClock {
 }
 
 impl Rate {
-    fn new(most: NonZeroU32) -> Self {
-        let limiter = RateLimiter::direct_with_clock(Quota::per_second(most), TokioClock(Instant::now()));
-        Self { most, limiter, next: Mutex::new(()) }
+    fn new(max: NonZeroU32) -> Self {
+        let limiter = RateLimiter::direct_with_clock(Quota::per_second(max), TokioClock(Instant::now()));
+        Self { max, limiter, next: Mutex::new(()) }
     }
 
     /// Waits for a turn. A call that stops waiting uses up nothing.
@@ -107,13 +107,13 @@ impl Allowance {
         path: &Path,
         problems: &mut Problems,
     ) -> Arc<Self> {
-        let given = [("rate", rate.map(u64::from)), ("concurrency", concurrency.map(|most| most as u64))];
-        for (key, _) in given.into_iter().filter(|(_, most)| *most == Some(0)) {
+        let given = [("rate", rate.map(u64::from)), ("concurrency", concurrency.map(|max| max as u64))];
+        for (key, _) in given.into_iter().filter(|(_, max)| *max == Some(0)) {
             problems.error(&path.key(key), "with 0 every call would be refused");
         }
         let rate = rate.and_then(NonZeroU32::new).map(Rate::new);
-        let concurrency = concurrency
-            .map(|most| Concurrency { most, free: Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))) });
+        let concurrency =
+            concurrency.map(|max| Concurrency { max, free: Arc::new(Semaphore::new(max.min(Semaphore::MAX_PERMITS))) });
         Arc::new(Self { rate, concurrency, waiting: AtomicUsize::new(0) })
     }
 
@@ -142,7 +142,7 @@ impl Allowance {
         let before = self.waiting.load(Ordering::Relaxed).saturating_sub(1);
         if let Some(rate) = &self.rate {
             // At least so long until those before it have had their turns.
-            let all = Duration::from_secs(before as u64) / rate.most.get();
+            let all = Duration::from_secs(before as u64) / rate.max.get();
             let late = all.saturating_sub(until.saturating_duration_since(Instant::now()));
             if !late.is_zero() || before >= MAX_WAITING {
                 return Err(Excess::Rate(late.max(RETRY)));
@@ -152,7 +152,7 @@ impl Allowance {
     }
 
     fn limits(&self) -> (Option<NonZeroU32>, Option<usize>) {
-        (self.rate.as_ref().map(|rate| rate.most), self.concurrency.as_ref().map(|concurrency| concurrency.most))
+        (self.rate.as_ref().map(|rate| rate.max), self.concurrency.as_ref().map(|concurrency| concurrency.max))
     }
 }
 

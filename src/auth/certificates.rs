@@ -39,7 +39,7 @@ impl Certificates {
             let path = path.index(index);
             check_name(&config.name, &path.key("name"), problems);
             let caller = config.grants(Role::Caller).caller(&config.name, &path, problems);
-            let (at, told, callers) = match (&config.subject, &config.uri) {
+            let (at, identity, callers) = match (&config.subject, &config.uri) {
                 (Some(subject), None) => (path.key("subject"), canonical(subject), &mut built.by_subject),
                 (None, Some(uri)) => (path.key("uri"), Some(uri.clone()), &mut built.by_uri),
                 _ => {
@@ -47,17 +47,17 @@ impl Certificates {
                     continue;
                 }
             };
-            if let (Some(subject), None) = (&config.subject, &told) {
+            if let (Some(subject), None) = (&config.subject, &identity) {
                 let message = format!("`{subject}` is not a certificate's subject, or has an unknown attribute");
                 problems.error_with_help(&at, message, SUBJECT_HELP);
             } else if config.uri.as_ref().is_some_and(|uri| !uri.contains(':')) {
                 let message =
-                    format!("`{}` is not a URI such as spiffe://example.com/ns/argocd", told.unwrap_or_default());
+                    format!("`{}` is not a URI such as spiffe://example.com/ns/argocd", identity.unwrap_or_default());
                 problems.error(&at, message);
                 continue;
             }
-            if let (Some(told), Some(caller)) = (told, caller)
-                && callers.insert(told, Arc::new(caller)).is_some()
+            if let (Some(identity), Some(caller)) = (identity, caller)
+                && callers.insert(identity, Arc::new(caller)).is_some()
             {
                 problems.error(&at, "two callers have this certificate");
             }
@@ -108,9 +108,9 @@ mod tests {
 
     #[test]
     fn a_certificate_identifies_its_caller() {
-        let (certificates, told) =
+        let (certificates, messages) =
             build(r#"[{"name":"a","subject":"CN=a,O=x","routes":["a-*"]},{"name":"b","uri":"spiffe://x/ns/b"}]"#);
-        assert_eq!(told, Vec::<String>::new());
+        assert_eq!(messages, Vec::<String>::new());
         let name = |subject: &str, uris: &[&str]| {
             let uris: Vec<String> = uris.iter().map(|&uri| uri.to_owned()).collect();
             certificates.find(subject, &uris).map(|caller| caller.name.clone())
@@ -174,14 +174,14 @@ mod tests {
 
     #[test]
     fn problems_are_noted_at_their_paths() {
-        let (_, told) = build(
+        let (_, messages) = build(
             r#"[{"name":"","subject":"CN=a"},{"name":"b","subject":"CN = b, O = x"},{"name":"c"},{"name":"d","uri":"d"},
                 {"name":"e","subject":"CN=a","routes":["["]},{"name":"f","subject":"CN=a"}]"#,
         );
         let expected = ["[0].name: ", "[1].subject: ", "[2]: ", "[3].uri: ", "[4].routes[0]: ", "[5].subject: two "];
-        assert_eq!(told.len(), expected.len(), "{told:?}");
-        for (told, expected) in told.iter().zip(expected) {
-            assert!(told.starts_with(expected), "{told}");
+        assert_eq!(messages.len(), expected.len(), "{messages:?}");
+        for (messages, expected) in messages.iter().zip(expected) {
+            assert!(messages.starts_with(expected), "{messages}");
         }
     }
 }

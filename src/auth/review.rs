@@ -194,7 +194,7 @@ impl Reviews {
         };
         let begin = deadline.checked_sub(MIN_REVIEW_TIME).unwrap_or(deadline);
         let work = move |seat: FlightGuard<_, _, _>| async move {
-            let said = match about {
+            let answer = match about {
                 About::KnownToken => reviews.api.ask(about, &token, deadline).await,
                 About::Stranger(peer) => {
                     let permit = timeout_at(begin, reviews.permits.enter(peer)).await;
@@ -206,7 +206,7 @@ impl Reviews {
                     }
                 }
             };
-            seat.land(|_| said.map(|said| reviews.settle(said, hash, expires)))
+            seat.land(|_| answer.map(|answer| reviews.settle(answer, hash, expires)))
         };
         self.flights.join(hash, recheck, || (), work)
     }
@@ -220,10 +220,10 @@ impl Reviews {
     }
 
     /// Remembers the API server's answer for a while.
-    fn settle(&self, said: ReviewAnswer, hash: TokenHash, expires: Option<Timestamp>) -> Verdict {
+    fn settle(&self, answer: ReviewAnswer, hash: TokenHash, expires: Option<Timestamp>) -> Verdict {
         let since = self.clock.now();
         let expires = expires.unwrap_or(since);
-        let why = match said {
+        let why = match answer {
             ReviewAnswer::Theirs(user) => {
                 if let Some(caller) = self.caller(&user) {
                     self.known.admit(hash, Arc::clone(&caller), user, since, expires);

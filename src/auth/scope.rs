@@ -109,8 +109,8 @@ mod tests {
 
     #[test]
     fn all_invalid_globs_are_noted() {
-        let (scope, told) = scope(Some(&["a", "[", "{"]), Some(&["["]));
+        let (scope, messages) = scope(Some(&["a", "[", "{"]), Some(&["["]));
         assert!(scope.is_none());
-        assert_eq!(told, ["routes[1]", "routes[2]", "applicationSets[0]"]);
+        assert_eq!(messages, ["routes[1]", "routes[2]", "applicationSets[0]"]);
     }
 }

@@ -197,8 +197,8 @@ mod tests {
         let mut problems = Problems::default();
         let configs: Vec<TokenConfig> = serde_json::from_str(configs).unwrap();
         let tokens = Tokens::build(&configs, base, SystemClock.now(), &Path::root().key("tokens"), &mut problems);
-        let told = problems.into_vec().into_iter().map(|problem| format!("{}: {}", problem.path, problem.message));
-        (tokens, told.collect())
+        let messages = problems.into_vec().into_iter().map(|problem| format!("{}: {}", problem.path, problem.message));
+        (tokens, messages.collect())
     }
 
     fn find(tokens: &Tokens, token: &str) -> Result<Option<String>, Refused> {
@@ -210,17 +210,17 @@ mod tests {
     fn a_token_has_its_time() {
         let ask = |limits: &str| {
             let config = format!(r#"[{{"name":"a","sha256":"{}"{limits}}}]"#, hash_token("t"));
-            let (tokens, told) = build(&config, &BaseDir::default());
+            let (tokens, messages) = build(&config, &BaseDir::default());
             // A caller with another token learns nothing about when this one changes.
             assert_eq!(find(&tokens, "x"), Ok(None));
-            (find(&tokens, "t").err(), told.join("; "))
+            (find(&tokens, "t").err(), messages.join("; "))
         };
         let (past, future) = (r#""2020-01-01T00:00:00Z""#, r#""2099-01-01T00:00:00Z""#);
         assert_eq!(ask(&format!(r#","notBefore":{past},"notAfter":{future}"#)), (None, String::new()));
-        let (refused, told) = ask(&format!(r#","notAfter":{past}"#));
+        let (refused, messages) = ask(&format!(r#","notAfter":{past}"#));
         let unfit = |why: &str| Some(Refused::Unfit { who: Some("a".to_owned()), why: why.to_owned() });
         assert_eq!(refused, unfit("the token `a` was valid until 2020-01-01T00:00:00Z, see `auth.tokens`"));
-        assert_eq!(told, "tokens[0].notAfter: the token is no longer valid");
+        assert_eq!(messages, "tokens[0].notAfter: the token is no longer valid");
         let why = "the token `a` is valid from 2099-01-01T00:00:00Z, see `auth.tokens`";
         assert_eq!(ask(&format!(r#","notBefore":{future}"#)).0, unfit(why));
         assert!(ask(&format!(r#","notBefore":{future},"notAfter":{past}"#)).1.contains("ends before it begins"));
@@ -232,8 +232,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let write = |text: &str| std::fs::write(folder.path().join("token"), text).unwrap();
         write("one\n");
-        let (tokens, told) = build(r#"[{"name":"a","file":"token"}]"#, &BaseDir::new(folder.path()));
-        assert_eq!(told, Vec::<String>::new());
+        let (tokens, messages) = build(r#"[{"name":"a","file":"token"}]"#, &BaseDir::new(folder.path()));
+        assert_eq!(messages, Vec::<String>::new());
         let knows = |token: &str| find(&tokens, token) == Ok(Some("a".to_owned()));
         assert!(tokens.files().eq([folder.path().join("token")]));
         write("two");
@@ -252,27 +252,33 @@ mod tests {
 
     #[test]
     fn a_token_without_exactly_one_source_is_a_problem() {
-        let told = |config: &str| build(config, &BaseDir::default()).1;
+        let messages = |config: &str| build(config, &BaseDir::default()).1;
         let both = r#"[{"name":"a","env":"X","sha256":"00"}]"#;
-        assert_eq!(told(both), ["tokens[0]: a token has exactly one of `file`, `env` and `sha256`"]);
-        let short = &told(r#"[{"name":"a","sha256":"xyz"}]"#)[0];
+        assert_eq!(messages(both), ["tokens[0]: a token has exactly one of `file`, `env` and `sha256`"]);
+        let short = &messages(r#"[{"name":"a","sha256":"xyz"}]"#)[0];
         assert!(short.starts_with("tokens[0].sha256: `sha256` is 64 hexadecimal digits"), "{short}");
-        assert!(told(r#"[{"name":"a","env":"APPSET_GATEWAY_NOT_SET"}]"#)[0].contains("is not set"));
+        assert!(messages(r#"[{"name":"a","env":"APPSET_GATEWAY_NOT_SET"}]"#)[0].contains("is not set"));
         let hash = hash_token("t");
-        let twice = told(&format!(r#"[{{"name":"a","sha256":"{hash}"}},{{"name":"a","sha256":"{hash}"}}]"#));
+        let twice = messages(&format!(r#"[{{"name":"a","sha256":"{hash}"}},{{"name":"a","sha256":"{hash}"}}]"#));
         assert_eq!(twice, ["tokens[1].name: two tokens are called `a`"]);
         let admin =
             format!(r#"[{{"name":"a","sha256":"{hash}","role":"admin","routes":["x"],"applicationSets":["x"]}}]"#);
         let opens = "the role `admin` may not call routes";
-        assert_eq!(told(&admin), [format!("tokens[0].routes: {opens}"), format!("tokens[0].applicationSets: {opens}")]);
+        assert_eq!(
+            messages(&admin),
+            [format!("tokens[0].routes: {opens}"), format!("tokens[0].applicationSets: {opens}")]
+        );
     }
     #[test]
     fn of_entries_with_one_token_the_first_valid_one_counts() {
         let ask = |entries: &[&str]| {
             let hash = hash_token("t");
             let entries: Vec<String> = entries.iter().map(|more| format!(r#"{{"sha256":"{hash}",{more}}}"#)).collect();
-            let (tokens, told) = build(&format!("[{}]", entries.join(",")), &BaseDir::default());
-            (find(&tokens, "t"), told.into_iter().filter(|told| !told.contains("no longer valid")).collect::<Vec<_>>())
+            let (tokens, messages) = build(&format!("[{}]", entries.join(",")), &BaseDir::default());
+            (
+                find(&tokens, "t"),
+                messages.into_iter().filter(|messages| !messages.contains("no longer valid")).collect::<Vec<_>>(),
+            )
         };
         let old = r#""name":"old","notAfter":"2020-01-01T00:00:00Z""#;
         let soon = r#""name":"soon","notBefore":"2099-01-01T00:00:00Z""#;
@@ -284,13 +290,13 @@ mod tests {
         let Err(Refused::Unfit { who, .. }) = ask(&[old, soon]).0 else { panic!("none is valid") };
         assert_eq!(who.as_deref(), Some("old"), "the first one says why");
         // One that opens more or less, or something else.
-        let (found, told) = ask(&[r#""name":"a""#, r#""name":"b","routes":["r"]"#]);
+        let (found, messages) = ask(&[r#""name":"a""#, r#""name":"b","routes":["r"]"#]);
         assert_eq!(found, Ok(Some("a".to_owned())));
         let says = "tokens[1].sha256: `a` and `b` hold the same token, but do not let it ask the same";
-        assert!(told.len() == 1 && told[0].starts_with(says), "{told:?}");
-        let (_, told) = ask(&[r#""name":"a""#, r#""name":"b","role":"admin""#]);
+        assert!(messages.len() == 1 && messages[0].starts_with(says), "{messages:?}");
+        let (_, messages) = ask(&[r#""name":"a""#, r#""name":"b","role":"admin""#]);
         assert_eq!(
-            told,
+            messages,
             ["tokens[1].sha256: `a` and `b` hold the same token, but have different roles, and a token has one"]
         );
     }
@@ -303,11 +309,11 @@ mod tests {
         for (name, text) in files {
             write(name, text);
         }
-        let (tokens, told) = build(
+        let (tokens, messages) = build(
             r#"[{"name":"now","file":"now"},{"name":"next","file":"next"},{"name":"admin","file":"admin","role":"admin"}]"#,
             &BaseDir::new(folder.path()),
         );
-        assert_eq!(told, Vec::<String>::new());
+        assert_eq!(messages, Vec::<String>::new());
         let who = |token: &str| find(&tokens, token).unwrap();
         // The next token becomes the current one. For a while both are accepted.
         write("now", "two");

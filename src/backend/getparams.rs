@@ -16,7 +16,7 @@ use crate::domain::{
 /// The body of the request, as Argo CD sent it. In a later step of a pipeline it also holds the items of the previous step.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct GetParamsRequest<'a> {
+pub(crate) struct PluginRequest<'a> {
     application_set_name: &'a str,
     input: Input<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -29,7 +29,7 @@ struct Input<'a> {
     parameters: Option<&'a Parameters>,
 }
 
-impl<'a> GetParamsRequest<'a> {
+impl<'a> PluginRequest<'a> {
     /// The request for `query`.
     #[must_use]
     pub(crate) fn of(query: &'a Query) -> Self {
@@ -88,15 +88,15 @@ pub fn read(body: &[u8], excerpt: impl FnOnce() -> String) -> Result<Vec<Paramet
 /// # Errors
 /// When there is such a key. The error quotes its value.
 pub(crate) fn refuse_error(answer: &Map<String, Value>) -> Result<(), BackendError> {
-    let found = answer.iter().find(|(key, value)| document::is_error_key(key) && is_said(value));
+    let found = answer.iter().find(|(key, value)| document::is_error_key(key) && has_content(value));
     let Some((key, value)) = found else { return Ok(()) };
     Err(BackendError::invalid_output(format!("it holds `{key}`: {value}").replace(char::is_control, " ")))
 }
 
 /// Whether `value`, the value of an `error` key, reports an error. A blank value does not, since some plugins always write the key.
 #[must_use]
-pub(crate) fn is_said(value: &Value) -> bool {
-    document::is_said(&value.into())
+pub(crate) fn has_content(value: &Value) -> bool {
+    document::has_content(&value.into())
 }
 
 /// Whether `key` is `name` for Go's JSON decoder, which ignores case. Go uses Unicode's case folding, so the long s (`ſ`) equals

@@ -77,7 +77,9 @@ pub(crate) async fn evaluate(
     let local = local.map_err(|_| BackendError::timeout("there was no time left for its expression"))?;
     match local? {
         Some(value) => Ok(value),
-        None => evaluator.evaluate(expression, &variables, deadline).await.map_err(|error| error.told(wrong)),
+        None => {
+            evaluator.evaluate(expression, &variables, deadline).await.map_err(|error| error.into_backend_error(wrong))
+        }
     }
 }
 

@@ -90,7 +90,7 @@ impl Request {
     /// When a value is missing or not allowed at its place, or a secret cannot be read.
     pub async fn call(&self, context: &Context, max_bytes: usize, deadline: Instant) -> Result<Call, BackendError> {
         let invalid = BackendError::invalid_input;
-        let url = self.url.render(context).await.map_err(|error| error.within("url").told(invalid))?;
+        let url = self.url.render(context).await.map_err(|error| error.within("url").into_backend_error(invalid))?;
         let mut headers = HeaderMap::new();
         headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
         for (name, source) in &self.headers {
@@ -99,7 +99,8 @@ impl Request {
         let body = match &self.body {
             Some(tree) => {
                 headers.entry(header::CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
-                let value = tree.render(context).await.map_err(|error| error.within("body").told(invalid))?;
+                let value =
+                    tree.render(context).await.map_err(|error| error.within("body").into_backend_error(invalid))?;
                 Some(Bytes::from(value.to_string()))
             }
             None => None,
@@ -144,7 +145,7 @@ impl HeaderSource {
         match self {
             Self::Template(template) => {
                 let text = context.render(template).await;
-                let text = text.map_err(|error| error.within(name).told(BackendError::invalid_input))?;
+                let text = text.map_err(|error| error.within(name).into_backend_error(BackendError::invalid_input))?;
                 HeaderValue::from_str(&text).map_err(|_| {
                     BackendError::invalid_input(format!("the header {name} cannot hold this parameter's value"))
                 })

@@ -63,7 +63,7 @@ pub struct Launchers {
     /// The gateway's own program.
     program: PathBuf,
     permits: Arc<Semaphore>,
-    most: usize,
+    max: usize,
     metrics: Option<ProgramMetrics>,
     /// The folder of the work folders, once it exists.
     root: Mutex<Option<Root>>,
@@ -81,15 +81,15 @@ struct Opening {
 }
 
 impl Launchers {
-    /// No launchers yet. `program` is the gateway's own. At most `most` programs run at once.
+    /// No launchers yet. `program` is the gateway's own. At most `max` programs run at once.
     #[must_use]
-    pub fn new(program: PathBuf, most: usize) -> Self {
-        let most = most.clamp(1, Semaphore::MAX_PERMITS);
-        let permits = Arc::new(Semaphore::new(most));
+    pub fn new(program: PathBuf, max: usize) -> Self {
+        let max = max.clamp(1, Semaphore::MAX_PERMITS);
+        let permits = Arc::new(Semaphore::new(max));
         Self {
             program,
             permits,
-            most,
+            max,
             metrics: None,
             root: Mutex::default(),
             wanted: Mutex::default(),

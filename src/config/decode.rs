@@ -224,8 +224,8 @@ routes:
             + &[("b", "a"), ("c", "b"), ("d", "c"), ("e", "d"), ("f", "e"), ("g", "f"), ("h", "g")]
                 .map(|(one, of)| format!("{one}: &{one} [{}]\n", vec![format!("*{of}"); 8].join(", ")))
                 .concat();
-        let told = problems(&bomb);
-        assert!(told[0].ends_with(": the file is too large or too deep, perhaps by its aliases"), "{told:?}");
+        let messages = problems(&bomb);
+        assert!(messages[0].ends_with(": the file is too large or too deep, perhaps by its aliases"), "{messages:?}");
         assert_eq!(problems("- a\n"), ["t.yaml:1:1: wrong type: the file must hold one mapping"]);
     }
 }

@@ -166,8 +166,8 @@ pub(crate) fn load(
 fn files(config: &PluginsConfig, base: &BaseDir, path: &Path, problems: &mut Problems) -> Vec<PathBuf> {
     let Some(folder) = &config.path else { return Vec::new() };
     let (path, folder) = (path.key("path"), base.resolve(folder));
-    let told = |error: std::io::Error| format!("{}: {error}", folder.display());
-    let listed = folder.read_dir().and_then(Iterator::collect::<Result<Vec<_>, _>>).map_err(told);
+    let message = |error: std::io::Error| format!("{}: {error}", folder.display());
+    let listed = folder.read_dir().and_then(Iterator::collect::<Result<Vec<_>, _>>).map_err(message);
     let mut entries: Vec<PathBuf> =
         problems.note(&path, listed).into_iter().flatten().map(|entry| entry.path()).collect();
     // Kubernetes keeps the files of a mounted ConfigMap in hidden folders.
@@ -178,8 +178,8 @@ fn files(config: &PluginsConfig, base: &BaseDir, path: &Path, problems: &mut Pro
         .into_iter()
         .filter_map(|entry| {
             // An unreachable plugin must not be left out, because another route would then answer its calls.
-            let told = |error| format!("{}: {}", entry.display(), file::why(&entry, &error));
-            let data = problems.note(&path, entry.metadata().map_err(told))?;
+            let message = |error| format!("{}: {}", entry.display(), file::why(&entry, &error));
+            let data = problems.note(&path, entry.metadata().map_err(message))?;
             let file = entry.join(FILE);
             let is_missing = file.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound);
             if data.is_dir() && is_missing {

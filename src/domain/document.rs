@@ -15,7 +15,7 @@ use std::borrow::Cow;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Number, Value};
 
-pub(crate) use self::errors::{is_error_key, is_said, told_error};
+pub(crate) use self::errors::{has_content, is_error_key, reported_error};
 
 /// The memory of one value without its content, in bytes. An estimate that all limits of documents share.
 pub(crate) const NODE: usize = 64;
@@ -261,10 +261,10 @@ pub(crate) fn text(message: &impl Serialize) -> String {
 
 /// The first characters of `bytes` for a message: one line, control characters replaced.
 #[must_use]
-pub fn excerpt(bytes: &[u8], most: usize) -> String {
-    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(most.saturating_mul(4))]);
-    let mut shown: String = text.trim().chars().take(most).map(|c| if c.is_control() { ' ' } else { c }).collect();
-    if shown.len() < text.trim().len() || bytes.len() > most.saturating_mul(4) {
+pub fn excerpt(bytes: &[u8], max: usize) -> String {
+    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(max.saturating_mul(4))]);
+    let mut shown: String = text.trim().chars().take(max).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if shown.len() < text.trim().len() || bytes.len() > max.saturating_mul(4) {
         shown.push('…');
     }
     shown

@@ -148,10 +148,10 @@ impl Outcome {
         Self { lasting: ttl.map(Lasting::For), ..self }
     }
 
-    /// Limits how long the outcome is fresh to `most`.
+    /// Limits how long the outcome is fresh to `max`.
     #[must_use]
-    pub(crate) fn lasting_at_most(self, most: Duration) -> Self {
-        Self { lasting: Some(Lasting::AtMost(most)), ..self }
+    pub(crate) fn lasting_at_most(self, max: Duration) -> Self {
+        Self { lasting: Some(Lasting::AtMost(max)), ..self }
     }
 
     /// Adds `evidence` that was found on the way.

@@ -229,8 +229,11 @@ mod tests {
         assert_eq!(read(r#"{"file": "a"}"#).unwrap(), SecretRef::File("a".into()));
         assert_eq!(read(r#"{"env": "A"}"#).unwrap(), SecretRef::Env("A".into()));
         for value in ["\"hunter2\"", "4711", "-4711", "4711.5", "true"] {
-            let told = read(value).unwrap_err();
-            assert!(told.starts_with(NO_REFERENCE) && !told.contains(value.trim_matches('"')), "{value}: {told}");
+            let message = read(value).unwrap_err();
+            assert!(
+                message.starts_with(NO_REFERENCE) && !message.contains(value.trim_matches('"')),
+                "{value}: {message}"
+            );
         }
         assert!(read(r#"{"fil": "a"}"#).unwrap_err().starts_with("unknown variant `fil`, expected `file` or `env`"));
     }
@@ -243,9 +246,9 @@ mod tests {
             std::fs::write(folder.path().join("token"), value).unwrap();
             let mut problems = Problems::default();
             SecretRef::File("token".into()).check(&base, &Path::root().key("token"), &mut problems);
-            let told = problems.into_vec();
-            assert_eq!(told.len(), expected, "{value:?}: {told:?}");
-            assert!(told.iter().all(|problem| problem.message.contains("fewer than 4 characters")
+            let message = problems.into_vec();
+            assert_eq!(message.len(), expected, "{value:?}: {message:?}");
+            assert!(message.iter().all(|problem| problem.message.contains("fewer than 4 characters")
                 && !problem.message.contains(value.trim())));
         }
     }

@@ -168,11 +168,11 @@ impl JsonSchema for ByteSize {
     }
 }
 
-/// `bytes` in KiB, rounded up. `None` if they are more than `most`, or not a number.
+/// `bytes` in KiB, rounded up. `None` if they are more than `max`, or not a number.
 #[must_use]
-pub(crate) fn in_kib(bytes: f64, most: f64) -> Option<u32> {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is between nothing and `most`")]
-    (bytes <= most).then(|| (bytes / 1024.0).ceil() as u32)
+pub(crate) fn in_kib(bytes: f64, max: f64) -> Option<u32> {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is between nothing and `max`")]
+    (bytes <= max).then(|| (bytes / 1024.0).ceil() as u32)
 }
 
 #[cfg(test)]

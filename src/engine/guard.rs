@@ -109,7 +109,7 @@ pub(crate) struct Breach {
 impl Guard {
     /// Checks the rules against each other; `path` is the route's `guard`.
     pub(crate) fn build(config: &GuardConfig, path: &Path, problems: &mut Problems) -> Self {
-        if config.max_items.is_some_and(|most| most < config.min_items) {
+        if config.max_items.is_some_and(|max| max < config.min_items) {
             problems.error(&path.key("maxItems"), "is less than `minItems`, so that every answer would be held");
         }
         let is_idle = |name: &str| {

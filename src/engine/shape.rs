@@ -139,7 +139,7 @@ impl Shape {
             let context = Context::new(context, &self.evaluator, query.deadline);
             let set = self.apply_one(set, &echoed, &context, &mut left).await;
             let wrong = |error: EvaluationError| {
-                error.within(format_args!("parameter set {index}")).told(BackendError::invalid_output)
+                error.within(format_args!("parameter set {index}")).into_backend_error(BackendError::invalid_output)
             };
             shaped.push(set.map_err(wrong)?);
         }
@@ -191,7 +191,7 @@ impl Shape {
             )
             .into());
         }
-        self.settle_map(&mut map, DEEPEST).map_err(|misfit| misfit.told())?;
+        self.settle_map(&mut map, DEEPEST).map_err(|misfit| misfit.message())?;
         Ok(ParameterSet(map))
     }
 
@@ -246,7 +246,7 @@ impl Misfit {
         Self { at: format!("{step}{}", self.at), ..self }
     }
 
-    fn told(&self) -> String {
+    fn message(&self) -> String {
         format!("`{}`{}", self.at.trim_start_matches('.'), self.why)
     }
 }

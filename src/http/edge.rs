@@ -40,9 +40,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// The most connections of all addresses.
-    pub most: usize,
+    pub max: usize,
     /// The most connections of one address.
-    pub most_per_peer: usize,
+    pub max_per_peer: usize,
     /// How long a connection may be silent after an answer. Longer than clients keep idle connections, so that clients close first.
     pub idle: Duration,
     /// The age at which a connection is closed, after its next answer.
@@ -95,7 +95,7 @@ impl Edge {
         mut phase: watch::Receiver<Phase>,
         finish: impl FnOnce() -> Duration,
     ) -> bool {
-        let peers = Arc::new(Peers::new(self.limits.most, self.limits.most_per_peer));
+        let peers = Arc::new(Peers::new(self.limits.max, self.limits.max_per_peer));
         let strangers = Arc::new(Strangers::new(self.limits.strangers));
         let mut connections = JoinSet::new();
         let connection_phase = phase.clone();

@@ -57,8 +57,8 @@ pub fn edge(app: &App) -> Edge {
     let ConnectionsConfig { most, per_peer, idle, max_age } = app.setup().server.connections;
     let cleartext = "this port speaks TLS (`server.tls`); ask it by https://";
     let limits = Limits {
-        most,
-        most_per_peer: per_peer,
+        max: most,
+        max_per_peer: per_peer,
         idle: idle.0,
         max_age: max_age.0,
         patience: PATIENCE,

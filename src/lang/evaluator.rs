@@ -113,13 +113,13 @@ impl Evaluator {
         let EvaluatorAnswer::Value(value) = self.ask(&task, source, deadline).await? else {
             return Err(Cause::Crashed("it sent an unexpected answer".to_owned()).of(source));
         };
-        let told = |error: String| EvaluationError::from(format!("`{}`: {error}", source.trim()));
+        let failure = |error: String| EvaluationError::from(format!("`{}`: {error}", source.trim()));
         let json = value?;
         if json.len() <= LONG {
-            return serde_json::from_str(&json).map_err(|error| told(error.to_string()));
+            return serde_json::from_str(&json).map_err(|error| failure(error.to_string()));
         }
         let read = spawn_blocking(move || serde_json::from_str(&json)).await;
-        read.map_err(|error| told(error.to_string()))?.map_err(|error| told(error.to_string()))
+        read.map_err(|error| failure(error.to_string()))?.map_err(|error| failure(error.to_string()))
     }
 
     /// The text of `template` with `values`, from this process if that is cheap.
@@ -140,12 +140,12 @@ impl Evaluator {
         }
     }
 
-    /// Gives `task` to an evaluator. `told` is the source of its expression or template.
-    async fn ask(&self, task: &Task<'_>, told: &str, deadline: Instant) -> Result<EvaluatorAnswer, EvaluationError> {
-        let Some(all) = &self.0.all else { return Err(Cause::None.of(told)) };
+    /// Gives `task` to an evaluator. `messages` is the source of its expression or template.
+    async fn ask(&self, task: &Task<'_>, failure: &str, deadline: Instant) -> Result<EvaluatorAnswer, EvaluationError> {
+        let Some(all) = &self.0.all else { return Err(Cause::None.of(failure)) };
         let answer = self.answer(all, task, deadline).await;
         all.metrics.count(answer.as_ref().map_or_else(Cause::as_str, EvaluatorAnswer::as_str));
-        answer.map_err(|cause| cause.of(told))
+        answer.map_err(|cause| cause.of(failure))
     }
 
     async fn answer(&self, all: &Evaluators, task: &Task<'_>, deadline: Instant) -> Result<EvaluatorAnswer, Cause> {

@@ -117,21 +117,21 @@ impl Expression {
     }
 
     /// Evaluates with JSON variables to JSON, without a limit of time: evaluators are limited from outside. `None` if the
-    /// result takes more than `most` bytes of memory.
+    /// result takes more than `max` bytes of memory.
     ///
     /// # Errors
     /// As [`Self::evaluate`].
-    pub(crate) fn evaluate_json(&self, variables: &[(&str, &[u8])], most: usize) -> Result<Option<String>, String> {
+    pub(crate) fn evaluate_json(&self, variables: &[(&str, &[u8])], max: usize) -> Result<Option<String>, String> {
         let mut context = Context::with_env(Arc::clone(environment()));
         for (name, json) in variables.iter().filter(|(name, _)| self.mentions(name)) {
-            context.add_variable_as_val(*name, json::read(json).map_err(|error| self.told(&error))?);
+            context.add_variable_as_val(*name, json::read(json).map_err(|error| self.message(&error))?);
         }
         let result = self.resolve(&context)?;
-        let left = Cell::new(most);
+        let left = Cell::new(max);
         match serde_json::to_string(&Written { value: result.as_ref(), left: &left }) {
             Ok(json) => Ok(Some(json)),
             Err(_) if left.get() == 0 => Ok(None),
-            Err(error) => Err(self.told(&error.to_string())),
+            Err(error) => Err(self.message(&error.to_string())),
         }
     }
 
@@ -151,17 +151,17 @@ impl Expression {
         for (name, value) in variables.iter().filter(|(name, _)| self.mentions(name)) {
             context.add_variable_as_val(*name, to_cel(value));
         }
-        from_cel(self.resolve(&context)?.as_ref()).map_err(|error| self.told(&error))
+        from_cel(self.resolve(&context)?.as_ref()).map_err(|error| self.message(&error))
     }
 
     fn resolve<'e, 'v>(&'e self, context: &'e Context<'_, 'v>) -> Result<CowVal<'e, 'v>, String> {
-        check_ranges(self.program.expression(), context).map_err(|error| self.told(&error))?;
+        check_ranges(self.program.expression(), context).map_err(|error| self.message(&error))?;
         let result = cel::Value::resolve_val(self.program.expression(), context);
-        result.map_err(|error| self.told(&error.to_string()))
+        result.map_err(|error| self.message(&error.to_string()))
     }
 
     /// `error` with the expression's source. Not shortened here: redaction could not recognise half a secret.
-    fn told(&self, error: &str) -> String {
+    fn message(&self, error: &str) -> String {
         format!("`{}`: {error}", self.source.trim()).replace(char::is_control, " ")
     }
 }
@@ -329,9 +329,11 @@ mod tests {
                     ("body", &document.into()),
                     ("params", &Document::Object(crate::domain::document::Object::default())),
                 ];
-                let (said, expected) = (expression.evaluate(&variables), expression.execute(&variables));
-                let text = |said: &Result<Value, String>| said.as_ref().map(ToString::to_string).map_err(Clone::clone);
-                assert_eq!(text(&said), text(&expected), "{source} {document}");
+                let (evaluated, expected) = (expression.evaluate(&variables), expression.execute(&variables));
+                let text = |evaluated: &Result<Value, String>| {
+                    evaluated.as_ref().map(ToString::to_string).map_err(Clone::clone)
+                };
+                assert_eq!(text(&evaluated), text(&expected), "{source} {document}");
             }
         }
     }

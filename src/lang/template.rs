@@ -146,9 +146,9 @@ impl Template {
         }
         let rendered = self.environment.get_template(ONLY).and_then(|template| template.render(context));
         // In one line, although the source may have several.
-        let told = |why: String, misfit| Refusal { message: why.replace(char::is_control, " "), misfit };
+        let refusal = |why: String, misfit| Refusal { message: why.replace(char::is_control, " "), misfit };
         if rendered.as_ref().is_ok_and(|text| text.len() > MAX_TEXT_BYTES) {
-            return Err(told(format!("`{}` makes a text of more than 4 MiB", self.source.trim()), None));
+            return Err(refusal(format!("`{}` makes a text of more than 4 MiB", self.source.trim()), None));
         }
         rendered.map_err(|error| {
             if error.kind() == ErrorKind::UndefinedError {
@@ -156,10 +156,10 @@ impl Template {
                     self.names.iter().map(String::as_str).filter(|name| !is_defined(context, name)).collect();
                 if !missing.is_empty() {
                     let (missing, source) = (missing.join("`, `"), self.source.trim());
-                    return told(format!("`{missing}` is not there, and `{source}` needs it"), None);
+                    return refusal(format!("`{missing}` is not there, and `{source}` needs it"), None);
                 }
             }
-            told(format!("`{}`: {}", self.source.trim(), one_line(&error)), Misfit::of(&error))
+            refusal(format!("`{}`: {}", self.source.trim(), one_line(&error)), Misfit::of(&error))
         })
     }
 

@@ -94,10 +94,10 @@ mod tests {
         command.args(["--exact", "telemetry::crash::tests::crash", "--ignored", "--nocapture", "--format=terse"]);
         let output = command.env(CRASH, how).env("RUST_BACKTRACE", "full").output().unwrap();
         assert!(output.status.success());
-        [output.stdout, output.stderr].map(|told| {
-            let told = String::from_utf8(told).unwrap();
-            assert!(!told.contains("c4n4ry"), "{told}");
-            told.lines().map(str::to_owned).collect()
+        [output.stdout, output.stderr].map(|output| {
+            let output = String::from_utf8(output).unwrap();
+            assert!(!output.contains("c4n4ry"), "{output}");
+            output.lines().map(str::to_owned).collect()
         })
     }
 
@@ -119,8 +119,8 @@ mod tests {
         let [_, stderr] = crashed("stderr");
         assert_eq!(stderr.len(), 2, "{stderr:#?}");
         for (line, text) in stderr.iter().zip([WITHHELD, "compiled in"]) {
-            let told = format!("panic: {text} (thread worker, src/telemetry/crash.rs:");
-            assert!(line.starts_with(&told), "{line}");
+            let output = format!("panic: {text} (thread worker, src/telemetry/crash.rs:");
+            assert!(line.starts_with(&output), "{line}");
         }
     }
 }

@@ -46,8 +46,8 @@ struct Served {
 }
 
 const LIMITS: Limits = Limits {
-    most: 8,
-    most_per_peer: 4,
+    max: 8,
+    max_per_peer: 4,
     idle: Duration::from_millis(700),
     max_age: Duration::from_mins(1),
     patience: Duration::from_millis(300),
@@ -230,7 +230,7 @@ async fn the_gateways_own_time_does_not_count_as_the_clients() {
 async fn connections_beyond_the_limit_per_address_are_refused() {
     let served = serve(Limits { patience: Duration::from_mins(1), idle: Duration::from_mins(1), ..LIMITS }).await;
     let mut open = Vec::new();
-    for _ in 0..LIMITS.most_per_peer {
+    for _ in 0..LIMITS.max_per_peer {
         let mut stream = served.connect().await;
         ask(&mut stream).await;
         open.push(stream);

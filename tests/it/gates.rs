@@ -41,14 +41,14 @@ use crate::support::app::TestClock;
 pub const HEAD: &str = "d6fde92930d4715a2b49857d24b940956b26d2d3";
 
 /// Everything that gates are built with.
-pub struct Desk {
+pub struct GateContext {
     /// The folder of the secrets.
     pub folder: TempDir,
     /// The time.
     pub clock: Arc<TestClock>,
 }
 
-impl Desk {
+impl GateContext {
     /// An empty folder, and the time.
     pub fn new() -> Self {
         Self { folder: tempfile::tempdir().unwrap(), clock: TestClock::standing() }

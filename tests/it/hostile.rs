@@ -2,8 +2,8 @@
 //! runs as code, leaves a path, or splits a header or a log line. The other files test holes that comparable gateways had.
 
 mod digests;
-mod elsewhere;
 mod gateways;
+mod hosts_and_commands;
 mod log;
 mod urls;
 mod values;

@@ -2,7 +2,7 @@
 
 mod forged;
 mod keys;
-mod told;
+mod reasons;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

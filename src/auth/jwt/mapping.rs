@@ -120,8 +120,8 @@ fn scope_of(given: Value) -> Result<Scope, String> {
     }
     let mut problems = Problems::default();
     let scope = Scope::build(Role::Caller, Some(&routes), application_sets.as_deref(), &Path::root(), &mut problems);
-    let told = problems.into_vec().into_iter().map(|problem| format!("{}: {}", problem.path, problem.message));
-    scope.ok_or_else(|| told.collect::<Vec<_>>().join("; "))
+    let messages = problems.into_vec().into_iter().map(|problem| format!("{}: {}", problem.path, problem.message));
+    scope.ok_or_else(|| messages.collect::<Vec<_>>().join("; "))
 }
 
 /// Evaluates `expression` over `claims`, if that is cheap. A token may have very large claims.
@@ -154,13 +154,13 @@ mod tests {
         config.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         let mut problems = Problems::default();
         let mapping = Mapping::build(&serde_json::from_value(config).unwrap(), &Path::root(), &mut problems);
-        let told = problems.into_vec().into_iter().map(|problem| format!("{}: {}", problem.path, problem.message));
-        (mapping, told.collect())
+        let messages = problems.into_vec().into_iter().map(|problem| format!("{}: {}", problem.path, problem.message));
+        (mapping, messages.collect())
     }
 
     fn caller(config: &Value, claims: &Value) -> Result<Caller, String> {
-        let (mapping, told) = build(config);
-        assert_eq!(told, Vec::<String>::new(), "{config}");
+        let (mapping, messages) = build(config);
+        assert_eq!(messages, Vec::<String>::new(), "{config}");
         mapping.unwrap().caller(claims)
     }
 
@@ -227,8 +227,8 @@ mod tests {
             (json!({"routes": ["["]}), "routes[0]: "),
             (json!({"role": "admin", "routes": ["a"]}), "routes: the role `admin`"),
         ] {
-            let told = build(&config).1;
-            assert!(told.len() == 1 && told[0].starts_with(path), "{config}: {told:?}");
+            let messages = build(&config).1;
+            assert!(messages.len() == 1 && messages[0].starts_with(path), "{config}: {messages:?}");
         }
     }
 }

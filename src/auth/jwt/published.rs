@@ -175,15 +175,15 @@ mod tests {
             };
             keys_of(&reply, "https://i.example", &Url::parse(from).unwrap()).map(|url| url.to_string())
         };
-        let told = |jwks_uri: &str| format!(r#"{{"issuer":"https://i.example","jwks_uri":"{jwks_uri}","x":1}}"#);
+        let discovery = |jwks_uri: &str| format!(r#"{{"issuer":"https://i.example","jwks_uri":"{jwks_uri}","x":1}}"#);
         let from = "https://i.example/.well-known/openid-configuration";
-        assert_eq!(find(&told("https://keys.example/k"), from), Ok("https://keys.example/k".to_owned()));
+        assert_eq!(find(&discovery("https://keys.example/k"), from), Ok("https://keys.example/k".to_owned()));
         for (body, says) in [
-            (told("http://i.example/k"), "is `http`, not https"),
-            (told("https://10.0.0.1/k"), "inner address"),
-            (told("https://localhost/k"), "inner address"),
-            (told("https://u:p@keys.example/k"), "a user or a password"),
-            (told("keys"), "is not a URL"),
+            (discovery("http://i.example/k"), "is `http`, not https"),
+            (discovery("https://10.0.0.1/k"), "inner address"),
+            (discovery("https://localhost/k"), "inner address"),
+            (discovery("https://u:p@keys.example/k"), "a user or a password"),
+            (discovery("keys"), "is not a URL"),
             (
                 r#"{"issuer":"https://evil.example","jwks_uri":"https://i.example/k"}"#.to_owned(),
                 "is for the issuer `https://evil",
@@ -195,7 +195,7 @@ mod tests {
             assert!(why.contains(says), "{body}: {why}");
         }
         // A cleartext URL on this machine may lead only to this machine.
-        assert!(find(&told("http://127.0.0.1:1/k"), "http://127.0.0.1:1/").is_ok());
-        assert!(find(&told("http://keys.example/k"), "http://127.0.0.1:1/").unwrap_err().contains("not https"));
+        assert!(find(&discovery("http://127.0.0.1:1/k"), "http://127.0.0.1:1/").is_ok());
+        assert!(find(&discovery("http://keys.example/k"), "http://127.0.0.1:1/").unwrap_err().contains("not https"));
     }
 }

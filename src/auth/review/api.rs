@@ -150,13 +150,14 @@ impl ReviewApi {
         };
         let mut reply = client.fetch(call).await?;
         reply.secrets.push(token.clone());
-        let said = check(&reply)
+        let answer = check(&reply)
             .and_then(|()| ReviewAnswer::read(&reply.body, &self.audiences).map_err(BackendError::invalid_output));
-        said.map(|said| match said {
-            ReviewAnswer::Nobodys(why) => ReviewAnswer::Nobodys(reply.secrets.excerpt(why.as_bytes(), 200)),
-            said => said,
-        })
-        .map_err(|error| reply.secrets.clean(&error).within(shown))
+        answer
+            .map(|answer| match answer {
+                ReviewAnswer::Nobodys(why) => ReviewAnswer::Nobodys(reply.secrets.excerpt(why.as_bytes(), 200)),
+                answer => answer,
+            })
+            .map_err(|error| reply.secrets.clean(&error).within(shown))
     }
 }
 

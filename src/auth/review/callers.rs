@@ -79,8 +79,8 @@ mod tests {
         let mut problems = Problems::default();
         let config = serde_json::from_value(config.clone()).unwrap();
         let reviewed = Reviewed::build(&config, &Path::root(), &mut problems);
-        let told = problems.into_vec().into_iter().map(|problem| format!("{}: {}", problem.path, problem.message));
-        (reviewed, told.collect())
+        let messages = problems.into_vec().into_iter().map(|problem| format!("{}: {}", problem.path, problem.message));
+        (reviewed, messages.collect())
     }
 
     #[test]
@@ -109,8 +109,8 @@ mod tests {
             (json!({"user": "a", "role": "admin", "applicationSets": ["a"]}), "applicationSets: the role `admin`"),
             (json!({"user": "*"}), "user: every pod"),
         ] {
-            let told = build(&config).1;
-            assert!(told.len() == 1 && told[0].starts_with(path), "{config}: {told:?}");
+            let messages = build(&config).1;
+            assert!(messages.len() == 1 && messages[0].starts_with(path), "{config}: {messages:?}");
         }
     }
 }

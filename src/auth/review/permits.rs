@@ -14,7 +14,7 @@ use crate::auth::budget::address_group;
 #[derive(Debug)]
 pub(crate) struct ReviewPermits {
     all: Semaphore,
-    most_per_peer: usize,
+    max_per_peer: usize,
     by_peer: Mutex<HashMap<IpAddr, Arc<Semaphore>>>,
 }
 
@@ -36,8 +36,8 @@ struct Interest<'a> {
 
 impl ReviewPermits {
     /// So many permits in all, and per address.
-    pub(crate) fn new(most: usize, most_per_peer: usize) -> Self {
-        Self { all: Semaphore::new(most), most_per_peer, by_peer: Mutex::default() }
+    pub(crate) fn new(max: usize, max_per_peer: usize) -> Self {
+        Self { all: Semaphore::new(max), max_per_peer, by_peer: Mutex::default() }
     }
 
     /// Waits for a permit for `peer`. Waiting for others at the same address does not delay other addresses.
@@ -46,7 +46,7 @@ impl ReviewPermits {
     /// Never: the semaphores are not closed.
     pub(crate) async fn enter(&self, peer: IpAddr) -> Result<ReviewPermit<'_>, AcquireError> {
         let interest = Interest { permits: self, peer: address_group(peer) };
-        let own = || Arc::new(Semaphore::new(self.most_per_peer));
+        let own = || Arc::new(Semaphore::new(self.max_per_peer));
         let of_peer = Arc::clone(self.by_peer().entry(interest.peer).or_insert_with(own));
         let of_peer = of_peer.acquire_owned().await?;
         Ok(ReviewPermit { _of_all: self.all.acquire().await?, _of_peer: of_peer, _interest: interest })

@@ -39,7 +39,7 @@ impl Commit {
     pub(crate) async fn render(template: &Template, context: &Context) -> Result<Self, BackendError> {
         let text = context.render(template).await;
         let parsed = text.and_then(|text| Ok(Self::parse(text.trim())?));
-        parsed.map_err(|error| error.told(BackendError::invalid_input))
+        parsed.map_err(|error| error.into_backend_error(BackendError::invalid_input))
     }
 
     /// All its digits.

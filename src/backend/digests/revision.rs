@@ -51,8 +51,8 @@ pub(super) fn judge(
     tag: &str,
     is_ci_done: bool,
 ) -> Result<RevisionMatch, BackendError> {
-    let told = contents.revision.as_deref().map(str::trim).filter(|told| !told.is_empty());
-    let Some(told) = told else {
+    let annotated = contents.revision.as_deref().map(str::trim).filter(|annotated| !annotated.is_empty());
+    let Some(annotated) = annotated else {
         return match policy {
             RevisionPolicy::Require => Err(BackendError::invalid_output(
                 "it has neither an annotation nor a label `org.opencontainers.image.revision`, which `policy: require` needs; \
@@ -61,8 +61,8 @@ pub(super) fn judge(
             RevisionPolicy::Prefer | RevisionPolicy::Ignore => Ok(RevisionMatch::Fits("it names none".to_owned())),
         };
     };
-    let shown: String = told.chars().take(64).collect();
-    if policy == RevisionPolicy::Ignore || told.eq_ignore_ascii_case(expected.as_str()) {
+    let shown: String = annotated.chars().take(64).collect();
+    if policy == RevisionPolicy::Ignore || annotated.eq_ignore_ascii_case(expected.as_str()) {
         return Ok(RevisionMatch::Fits(shown));
     }
     let hint = if is_ci_done && looks_merged(expected, contents, tag) {

@@ -193,7 +193,7 @@ impl Json {
         } else {
             let variables = page.variables(&mapping.parameters);
             let value = self.evaluator.evaluate(&mapping.parameters, &variables, deadline).await;
-            value.map_err(|error| error.told(invalid))
+            value.map_err(|error| error.into_backend_error(invalid))
         };
         let sets = mapping::mapped(parameters)?;
         let next = match &mapping.paging {
@@ -205,7 +205,7 @@ impl Json {
                     (Some(next), None) => {
                         let variables = page.variables(next).value("page", Value::from(number));
                         let value = self.evaluator.evaluate(next, &variables, deadline).await;
-                        Some(value.map_err(|error| error.told(invalid)))
+                        Some(value.map_err(|error| error.into_backend_error(invalid)))
                     }
                 };
                 Paging::next_page(&page.reply, value)?
@@ -320,7 +320,7 @@ impl Mapping {
 
 /// Refuses a document that reports an error, whatever else it holds. Part of the data may be missing, as with GraphQL.
 fn refuse_errors(body: &Document<'_>, reply: &Reply) -> Result<(), BackendError> {
-    document::told_error(body).map_or(Ok(()), |(key, value)| {
+    document::reported_error(body).map_or(Ok(()), |(key, value)| {
         let text = reply.secrets.excerpt(error_text(value).as_bytes(), 200);
         Err(BackendError::invalid_output(format!(
             "it holds `{key}` ({text}), so what else it holds may be a part; if that is no error of this API, set \

@@ -7,7 +7,7 @@ use crate::{
     backend::total,
     clients::outbound::Reply,
     domain::{
-        document::{Document, is_said},
+        document::{Document, has_content},
         error::BackendError,
         generator::ParameterSet,
     },
@@ -104,7 +104,7 @@ fn sign_of_more(reply: &Reply, body: &Document<'_>) -> Result<Option<(&'static s
         let advice = "`paging: { next: \"headers['x-next-page']\", parameter: page }` reads all of them";
         return Ok(Some(("`X-Next-Page`", advice)));
     }
-    let metadata = |key: &str| body.get("metadata").and_then(|metadata| metadata.get(key)).is_some_and(is_said);
+    let metadata = |key: &str| body.get("metadata").and_then(|metadata| metadata.get(key)).is_some_and(has_content);
     if metadata("continue") {
         let advice = "write `paging` with `parameter: continue`, which reads all of them";
         return Ok(Some(("`metadata.continue`", advice)));

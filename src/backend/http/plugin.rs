@@ -68,7 +68,7 @@ impl Plugin {
         if let Some(token) = &self.token {
             headers.insert(header::AUTHORIZATION, token.header(&self.base, "Bearer ")?);
         }
-        let body = Some(document::line(&getparams::GetParamsRequest::of(query).without_empty_parameters()).into());
+        let body = Some(document::line(&getparams::PluginRequest::of(query).without_empty_parameters()).into());
         Ok(Call { method: Method::POST, headers, body, ..Call::get(self.url.clone(), max_bytes, deadline) })
     }
 

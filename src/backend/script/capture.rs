@@ -74,9 +74,9 @@ impl Capture {
 
     fn trim(&mut self) -> Result<(), Lost> {
         match self.keep {
-            Keep::AtMost(most) if self.bytes.len() > most => Err(Lost::TooMuch),
-            Keep::Last(most) if self.bytes.len() > 2 * most => {
-                self.bytes.drain(..self.bytes.len() - most);
+            Keep::AtMost(max) if self.bytes.len() > max => Err(Lost::TooMuch),
+            Keep::Last(max) if self.bytes.len() > 2 * max => {
+                self.bytes.drain(..self.bytes.len() - max);
                 Ok(())
             }
             _ => Ok(()),

@@ -57,7 +57,7 @@ impl Protocol {
         if self == Self::Krm {
             document::line(&krm::input(query))
         } else {
-            document::line(&getparams::GetParamsRequest::of(query))
+            document::line(&getparams::PluginRequest::of(query))
         }
     }
 

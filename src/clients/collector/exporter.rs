@@ -39,7 +39,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// The largest answer of a collector, in bytes.
 const LARGEST: usize = 64 * 1024;
 /// The time between two log lines about lost spans.
-const TOLD_EVERY: Duration = Duration::from_mins(1);
+const WARN_EVERY: Duration = Duration::from_mins(1);
 
 /// Encodes spans for a collector.
 #[derive(Debug, Clone, Copy)]
@@ -73,12 +73,12 @@ pub(crate) struct Exporter {
     target: CollectorTarget,
     spans: mpsc::Receiver<Record>,
     metrics: SpanMetrics,
-    told: Told,
+    last_warning: LastWarning,
 }
 
 /// The last log line about lost spans.
 #[derive(Debug, Default)]
-struct Told {
+struct LastWarning {
     at: Option<StdInstant>,
     lost: u64,
 }
@@ -92,7 +92,7 @@ impl Exporter {
         spans: mpsc::Receiver<Record>,
         metrics: SpanMetrics,
     ) -> Self {
-        Self { encoder, resource, target, spans, metrics, told: Told::default() }
+        Self { encoder, resource, target, spans, metrics, last_warning: LastWarning::default() }
     }
 
     /// Sends spans until `over`, and then those that are left.
@@ -205,15 +205,15 @@ impl Exporter {
 
     /// Logs `why` spans are lost, unless that was logged just before.
     fn tell(&mut self, why: &str) {
-        if self.told.at.is_some_and(|at| at.elapsed() < TOLD_EVERY) {
+        if self.last_warning.at.is_some_and(|at| at.elapsed() < WARN_EVERY) {
             return;
         }
         let lost = self.metrics.failed.get() + self.metrics.dropped.get();
         tracing::warn!(
             why,
-            lost = lost - self.told.lost,
+            lost = lost - self.last_warning.lost,
             "spans do not reach the collector; answers do not wait for them"
         );
-        self.told = Told { at: Some(StdInstant::now()), lost };
+        self.last_warning = LastWarning { at: Some(StdInstant::now()), lost };
     }
 }

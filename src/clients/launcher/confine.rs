@@ -126,7 +126,7 @@ fn leave_network() -> bool {
 }
 
 fn limit(limits: ProcessLimits) -> Result<(), String> {
-    for (resource, name, most) in [
+    for (resource, name, max) in [
         (Resource::RLIMIT_CORE, "core", Some(0)),
         (Resource::RLIMIT_CPU, "cpu", limits.cpu),
         // Not the address space: many runtimes reserve far more than they use.
@@ -135,10 +135,10 @@ fn limit(limits: ProcessLimits) -> Result<(), String> {
         (Resource::RLIMIT_NOFILE, "openFiles", limits.open_files),
         (Resource::RLIMIT_NPROC, "processes", limits.processes),
     ] {
-        let Some(most) = most else { continue };
+        let Some(max) = max else { continue };
         let (_, hard) = nix::sys::resource::getrlimit(resource).map_err(|error| format!("{name}: {error}"))?;
-        let most = most.min(hard);
-        setrlimit(resource, most, most).map_err(|error| format!("cannot limit `{name}` to {most}: {error}"))?;
+        let max = max.min(hard);
+        setrlimit(resource, max, max).map_err(|error| format!("cannot limit `{name}` to {max}: {error}"))?;
     }
     Ok(())
 }

@@ -21,7 +21,7 @@ const MAX_ENTRIES: usize = 20_000;
 pub(crate) fn copy(what: &Copied, to: &Path) -> Result<(), String> {
     let from = what.from.canonicalize().map_err(|error| format!("{}: {error}", what.from.display()))?;
     let (_, largest) = getrlimit(Resource::RLIMIT_FSIZE).map_err(|error| error.to_string())?;
-    let mut run = Run { from, to: to.to_owned(), room: what.max_bytes, most: what.max_bytes, largest, count: 0 };
+    let mut run = Run { from, to: to.to_owned(), room: what.max_bytes, max: what.max_bytes, largest, count: 0 };
     let mut folders = vec![PathBuf::new()];
     while let Some(folder) = folders.pop() {
         let shown = run.from.join(&folder);
@@ -51,7 +51,7 @@ struct Run {
     to: PathBuf,
     /// The bytes that may still be copied.
     room: u64,
-    most: u64,
+    max: u64,
     /// The largest file that may be written, in bytes.
     largest: u64,
     count: usize,
@@ -84,7 +84,7 @@ impl Run {
         self.room = self
             .room
             .checked_sub(copied)
-            .ok_or_else(|| format!("the folder holds more than {} bytes (`maxSize`)", self.most))?;
+            .ok_or_else(|| format!("the folder holds more than {} bytes (`maxSize`)", self.max))?;
         let mode = std::fs::Permissions::from_mode(data.mode() & 0o777 | 0o600);
         new.set_permissions(mode).map_err(failed)
     }

@@ -185,7 +185,7 @@ impl Launcher {
     /// Whether this process has used so much processor time that the kernel may kill it at its limit.
     fn is_tired(&self) -> bool {
         let used = getrusage(UsageWho::RUSAGE_SELF).map(|usage| of(&usage));
-        self.cpu.is_some_and(|most| used.is_ok_and(|used| used * 2 > Duration::from_secs(most)))
+        self.cpu.is_some_and(|max| used.is_ok_and(|used| used * 2 > Duration::from_secs(max)))
     }
 
     /// Reports that the program could not be started. The next program gets another launcher, whatever the reason.

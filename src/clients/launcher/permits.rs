@@ -19,7 +19,7 @@ pub(super) struct PoolState {
     pub(super) launchers: Arc<Launchers>,
     pub(super) terms: LaunchOptions,
     permits: Arc<Semaphore>,
-    most: usize,
+    max: usize,
     idle: Arc<Idle<Launcher>>,
 }
 
@@ -31,10 +31,10 @@ pub(crate) struct RunPermit {
 }
 
 impl PoolState {
-    /// At most `most` programs run at once.
-    pub(super) fn new(launchers: &Arc<Launchers>, terms: LaunchOptions, most: usize) -> Arc<Self> {
-        let (launchers, permits) = (Arc::clone(launchers), Arc::new(Semaphore::new(most)));
-        Arc::new(Self { launchers, terms, permits, most, idle: Arc::default() })
+    /// At most `max` programs run at once.
+    pub(super) fn new(launchers: &Arc<Launchers>, terms: LaunchOptions, max: usize) -> Arc<Self> {
+        let (launchers, permits) = (Arc::clone(launchers), Arc::new(Semaphore::new(max)));
+        Arc::new(Self { launchers, terms, permits, max, idle: Arc::default() })
     }
 
     /// Waits for a turn.
@@ -42,15 +42,15 @@ impl PoolState {
     /// # Errors
     /// When there is no turn before `deadline`.
     pub(super) async fn turn(&self, deadline: Instant) -> Result<RunPermit, BackendError> {
-        let full = |most: usize, of: &str| {
-            let s = if most == 1 { "" } else { "s" };
-            BackendError::timeout(format!("no turn in time: {most} run{s} {of} were under way until the deadline"))
+        let full = |max: usize, of: &str| {
+            let s = if max == 1 { "" } else { "s" };
+            BackendError::timeout(format!("no turn in time: {max} run{s} {of} were under way until the deadline"))
         };
         let wait = async |permits: &Arc<Semaphore>| timeout_at(deadline, Arc::clone(permits).acquire_owned()).await;
         let (of_own, of_all) = ("of it (`concurrency`)", "of all scripts (`scripts.concurrency`)");
-        let own = wait(&self.permits).await.ok().and_then(Result::ok).ok_or_else(|| full(self.most, of_own))?;
+        let own = wait(&self.permits).await.ok().and_then(Result::ok).ok_or_else(|| full(self.max, of_own))?;
         let all = wait(&self.launchers.permits).await.ok().and_then(Result::ok);
-        let all = all.ok_or_else(|| full(self.launchers.most, of_all))?;
+        let all = all.ok_or_else(|| full(self.launchers.max, of_all))?;
         Ok(RunPermit { _of_own: own, _of_all: all })
     }
 

@@ -40,12 +40,12 @@ pub(crate) struct Running {
 }
 
 impl LauncherPool {
-    /// A pool for programs with `terms`, of which at most `most` run at once.
+    /// A pool for programs with `terms`, of which at most `max` run at once.
     #[must_use]
-    pub(crate) fn new(launchers: &Arc<Launchers>, terms: LaunchOptions, most: usize) -> Self {
-        let most = most.clamp(1, Semaphore::MAX_PERMITS);
+    pub(crate) fn new(launchers: &Arc<Launchers>, terms: LaunchOptions, max: usize) -> Self {
+        let max = max.clamp(1, Semaphore::MAX_PERMITS);
         launchers.want(terms.network);
-        Self(PoolState::new(launchers, terms, most))
+        Self(PoolState::new(launchers, terms, max))
     }
 
     /// Starts `program` with `environment` when it is its turn. Writes `input` if it is short; otherwise the caller writes

@@ -51,8 +51,8 @@ impl Contents {
     /// The contents without annotations, except those that name the commit and the time.
     #[must_use]
     pub(crate) fn without_annotations(&self) -> Self {
-        let told = [REVISION, CREATED].into_iter().filter_map(|name| self.annotations.get_key_value(name));
-        let annotations = told.map(|(name, value)| (name.clone(), value.clone())).collect();
+        let found = [REVISION, CREATED].into_iter().filter_map(|name| self.annotations.get_key_value(name));
+        let annotations = found.map(|(name, value)| (name.clone(), value.clone())).collect();
         let Self { artifact_type, platforms, revision, created, version, images, .. } = self.clone();
         let image_annotations = Annotations::new();
         Self { artifact_type, annotations, image_annotations, platforms, revision, created, version, images }
@@ -60,7 +60,7 @@ impl Contents {
 
     /// The annotations of the index or manifest, or those of its first image if it has none. Builders use either.
     #[must_use]
-    pub(crate) fn told_annotations(&self) -> &Annotations {
+    pub(crate) fn build_annotations(&self) -> &Annotations {
         if self.annotations.is_empty() { &self.image_annotations } else { &self.annotations }
     }
 
@@ -161,10 +161,10 @@ impl Registry {
 
 impl Contents {
     fn add(&mut self, manifest: &Manifest) {
-        let told = |name: &str| manifest.annotations.get(name).filter(|value| !value.is_empty()).cloned();
-        self.revision = self.revision.take().or_else(|| told(REVISION));
-        self.created = self.created.take().or_else(|| told(CREATED));
-        self.version = self.version.take().or_else(|| told(VERSION));
+        let annotation = |name: &str| manifest.annotations.get(name).filter(|value| !value.is_empty()).cloned();
+        self.revision = self.revision.take().or_else(|| annotation(REVISION));
+        self.created = self.created.take().or_else(|| annotation(CREATED));
+        self.version = self.version.take().or_else(|| annotation(VERSION));
     }
 
     const fn is_wanting(&self) -> bool {

@@ -134,7 +134,7 @@ fn check_repeated(names: &IndexSet<String>, page: &[String]) -> Result<(), Backe
 
 /// The list in `reply`. A list with errors beside it may be incomplete, and is refused.
 fn read<T: DeserializeOwned>(reply: &Reply) -> Result<T, BackendError> {
-    let list = document::read(&reply.body).and_then(|list| match document::told_error(&list) {
+    let list = document::read(&reply.body).and_then(|list| match document::reported_error(&list) {
         None => document::read_object(list.into()),
         Some(_) => Err("it names errors".to_owned()),
     });

@@ -162,8 +162,8 @@ pub(super) fn vouched_for(reply: &Reply) -> Result<(Target, Manifest), BackendEr
     let parsed = Manifest::parse(&reply.body).map_err(wrong)?;
     let digest = Digest::of(&reply.body);
     match reply.headers.get(DIGEST).map(parse_digest).transpose()? {
-        Some(told) if told != digest => {
-            Err(wrong(format!("the body's digest is {digest}, not the {told} of its header")))
+        Some(claimed) if claimed != digest => {
+            Err(wrong(format!("the body's digest is {digest}, not the {claimed} of its header")))
         }
         _ => Ok((Target { digest, media_type }, parsed)),
     }

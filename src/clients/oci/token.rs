@@ -190,9 +190,10 @@ async fn buy(
         return Err(reply.refusal());
     }
     let wrong = || BackendError::invalid_output("its answer holds no token");
-    let told: TokenReply = serde_json::from_slice(&reply.body).map_err(|_| wrong())?;
-    let token = told.token.or(told.access_token).filter(|token| !token.expose().is_empty()).ok_or_else(wrong)?;
-    let lasts = Duration::from_secs(told.expires_in.unwrap_or(TOKEN_LIFE).clamp(1, 3600));
+    let token_reply: TokenReply = serde_json::from_slice(&reply.body).map_err(|_| wrong())?;
+    let token =
+        token_reply.token.or(token_reply.access_token).filter(|token| !token.expose().is_empty()).ok_or_else(wrong)?;
+    let lasts = Duration::from_secs(token_reply.expires_in.unwrap_or(TOKEN_LIFE).clamp(1, 3600));
     Ok((sensitive(&format!("Bearer {}", token.expose()))?, lasts))
 }
 

@@ -82,7 +82,7 @@ impl Addresses {
 
     fn may_ask(&self, name: &str, address: IpAddr) -> Result<(), Inner> {
         let Some(what) = Inner::of(address) else { return Ok(()) };
-        let is_said = match what {
+        let is_permitted = match what {
             Inner::Loopback => is_below(name, &["localhost"]),
             Inner::Private => is_inner_name(name),
             Inner::LinkLocal | Inner::Reserved => false,
@@ -92,7 +92,7 @@ impl Addresses {
             let plain = address.to_canonical();
             self.allowed.iter().any(|net| net.contains(&address) || net.contains(&plain))
         };
-        if is_said || is_proxy || is_allowed() { Ok(()) } else { Err(what) }
+        if is_permitted || is_proxy || is_allowed() { Ok(()) } else { Err(what) }
     }
 
     /// The addresses of `name` that may be asked.
@@ -248,12 +248,12 @@ mod tests {
 
     #[test]
     fn a_short_name_gets_advice_to_add_svc() {
-        let told = |name: &str, address: &str| {
+        let message = |name: &str, address: &str| {
             let (name, address) = (name.to_owned(), address.parse().unwrap());
             RefusedAddress { name, address, what: Inner::of(address).unwrap() }.to_string()
         };
-        assert!(told("hello.tools", "10.0.0.1").ends_with("`; a service of this cluster is called hello.tools.svc"));
-        for other in [told("hello.tools", "127.0.0.1"), told("a.example.com", "10.0.0.1")] {
+        assert!(message("hello.tools", "10.0.0.1").ends_with("`; a service of this cluster is called hello.tools.svc"));
+        for other in [message("hello.tools", "127.0.0.1"), message("a.example.com", "10.0.0.1")] {
             assert!(other.ends_with('`'), "{other}");
         }
     }

@@ -64,8 +64,8 @@ impl Destination {
     /// When no request may begin before `deadline`.
     pub(crate) async fn acquire(&self, deadline: Instant) -> Result<RequestPermit<'_>, BackendError> {
         let full = || {
-            let (most, s) = (self.concurrency, if self.concurrency == 1 { "" } else { "s" });
-            BackendError::timeout(format!("no turn in time: {most} request{s} to it were under way until the deadline"))
+            let (max, s) = (self.concurrency, if self.concurrency == 1 { "" } else { "s" });
+            BackendError::timeout(format!("no turn in time: {max} request{s} to it were under way until the deadline"))
         };
         let permit = timeout_at(deadline, self.permits.acquire()).await.map_err(|_| full())?.map_err(|_| full())?;
         if let Some(rate) = &self.rate {

@@ -107,7 +107,7 @@ mod tests {
 
     use super::*;
 
-    fn said(links: &[u8]) -> Result<Option<String>, ()> {
+    fn next_link(links: &[u8]) -> Result<Option<String>, ()> {
         let value = HeaderValue::from_bytes(links).unwrap();
         next(&HeaderMap::from_iter([(header::LINK, value)])).map_err(drop)
     }
@@ -132,9 +132,9 @@ mod tests {
             ("", None),
             (" ,, ", None),
         ] {
-            assert_eq!(said(links.as_bytes()), Ok(next.map(str::to_owned)), "{links}");
+            assert_eq!(next_link(links.as_bytes()), Ok(next.map(str::to_owned)), "{links}");
         }
-        assert_eq!(said(b"</a>; rel=prev; title=\"\xe9t\xe9\""), Ok(None));
+        assert_eq!(next_link(b"</a>; rel=prev; title=\"\xe9t\xe9\""), Ok(None));
         assert_eq!(next(&HeaderMap::new()), Ok(None));
     }
 
@@ -160,7 +160,7 @@ mod tests {
             b"</a, </b>; rel=next",
             b"</b>; =next",
         ] {
-            assert_eq!(said(links), Err(()), "{}", String::from_utf8_lossy(links));
+            assert_eq!(next_link(links), Err(()), "{}", String::from_utf8_lossy(links));
         }
     }
 

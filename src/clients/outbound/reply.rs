@@ -85,25 +85,25 @@ impl Reply {
     #[must_use]
     pub fn refusal(&self) -> BackendError {
         let status = self.status;
-        let said = self.excerpt(200);
-        let said = if said.is_empty() { String::new() } else { format!(": {said}") };
+        let excerpt = self.excerpt(200);
+        let excerpt = if excerpt.is_empty() { String::new() } else { format!(": {excerpt}") };
         match status {
             _ if self.is_limit() => {
                 let kind = ErrorKind::Throttled { retry_after: self.rest };
-                BackendError::new(kind, format!("it asks for a pause with {status}{said}"))
+                BackendError::new(kind, format!("it asks for a pause with {status}{excerpt}"))
             }
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-                BackendError::new(ErrorKind::Denied, format!("access denied ({status}){said}; check the credential"))
+                BackendError::new(ErrorKind::Denied, format!("access denied ({status}){excerpt}; check the credential"))
             }
             StatusCode::PROXY_AUTHENTICATION_REQUIRED => {
                 let advice = "check `username` and `password` of `outbound.proxy`";
                 BackendError::new(
                     ErrorKind::Denied,
-                    format!("the proxy demands a credential ({status}){said}; {advice}"),
+                    format!("the proxy demands a credential ({status}){excerpt}; {advice}"),
                 )
             }
-            _ if is_failure(status) => BackendError::unavailable(format!("it failed with {status}{said}")),
-            _ => BackendError::invalid_output(format!("unexpected status {status}{said}")),
+            _ if is_failure(status) => BackendError::unavailable(format!("it failed with {status}{excerpt}")),
+            _ => BackendError::invalid_output(format!("unexpected status {status}{excerpt}")),
         }
     }
 }

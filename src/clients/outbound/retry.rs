@@ -132,10 +132,10 @@ mod tests {
     proptest! {
         #[test]
         fn jitter_stays_in_its_bounds(retry in 0_u32..100, random in 0.0_f64..=1.0) {
-            let most = Duration::from_millis(100 * 2_u64.pow(retry.min(10))).min(CAP);
-            prop_assert!(jitter(retry, random) <= most);
+            let max = Duration::from_millis(100 * 2_u64.pow(retry.min(10))).min(CAP);
+            prop_assert!(jitter(retry, random) <= max);
             prop_assert_eq!(jitter(retry, 0.0), Duration::ZERO);
-            prop_assert_eq!(jitter(retry, 1.0), most);
+            prop_assert_eq!(jitter(retry, 1.0), max);
         }
     }
 

@@ -5,9 +5,9 @@ use super::Document;
 /// The key at the top of `document` that reports an error, and its value. A blank value reports none: some sources always write
 /// the key.
 #[must_use]
-pub(crate) fn told_error<'d>(document: &'d Document<'_>) -> Option<(&'d str, &'d Document<'d>)> {
+pub(crate) fn reported_error<'d>(document: &'d Document<'_>) -> Option<(&'d str, &'d Document<'d>)> {
     let Document::Object(object) = document else { return None };
-    object.iter().find(|(key, value)| is_error_key(key) && is_said(value))
+    object.iter().find(|(key, value)| is_error_key(key) && has_content(value))
 }
 
 /// Whether `key` is `error` or `errors`, in any case.
@@ -18,7 +18,7 @@ pub(crate) fn is_error_key(key: &str) -> bool {
 
 /// Whether `value` says anything. `null`, `false`, `0`, `""`, `[]` and `{}` do not.
 #[must_use]
-pub(crate) fn is_said(value: &Document<'_>) -> bool {
+pub(crate) fn has_content(value: &Document<'_>) -> bool {
     match value {
         Document::Null | Document::Bool(false) => false,
         Document::Bool(true) => true,
@@ -39,18 +39,18 @@ mod tests {
         for blank in ["null", "false", "0", "0.0", "-0", "\"\"", "[]", "{}"] {
             for key in ["error", "errors", "Error"] {
                 let document = format!("{{\"items\":[],\"{key}\":{blank}}}");
-                assert_eq!(told_error(&read(document.as_bytes()).unwrap()), None, "{document}");
+                assert_eq!(reported_error(&read(document.as_bytes()).unwrap()), None, "{document}");
             }
         }
-        for said in ["true", "1", "-0.5", "\"down\"", "[null]", "[\"down\"]", "{\"message\":\"down\"}"] {
+        for value in ["true", "1", "-0.5", "\"down\"", "[null]", "[\"down\"]", "{\"message\":\"down\"}"] {
             for key in ["error", "errors", "Error", "ERRORS"] {
-                let document = format!("{{\"items\":[{{}}],\"{key}\":{said}}}");
+                let document = format!("{{\"items\":[{{}}],\"{key}\":{value}}}");
                 let document = read(document.as_bytes()).unwrap();
-                assert_eq!(told_error(&document).map(|(key, _)| key), Some(key), "{document:?}");
+                assert_eq!(reported_error(&document).map(|(key, _)| key), Some(key), "{document:?}");
             }
         }
         for other in [r#"[{"error":"down"}]"#, r#"{"item":{"error":"down"}}"#, r#"{"errored":1}"#, "\"error\""] {
-            assert_eq!(told_error(&read(other.as_bytes()).unwrap()), None, "{other}");
+            assert_eq!(reported_error(&read(other.as_bytes()).unwrap()), None, "{other}");
         }
     }
 }

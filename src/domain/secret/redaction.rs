@@ -111,10 +111,10 @@ impl Secrets {
         BackendError { message: self.redact(&error.message), ..error.clone() }
     }
 
-    /// The first `most` characters of `bytes` for a message, redacted.
+    /// The first `max` characters of `bytes` for a message, redacted.
     #[must_use]
-    pub(crate) fn excerpt(&self, bytes: &[u8], most: usize) -> String {
-        excerpt(self.redact(&String::from_utf8_lossy(bytes)).as_bytes(), most)
+    pub(crate) fn excerpt(&self, bytes: &[u8], max: usize) -> String {
+        excerpt(self.redact(&String::from_utf8_lossy(bytes)).as_bytes(), max)
     }
 }
 

@@ -103,7 +103,7 @@ struct Case {
 }
 
 fn which() -> impl Strategy<Value = Which> {
-    let first = |most| prop_oneof![3 => Just(0), 1 => 0..most];
+    let first = |max| prop_oneof![3 => Just(0), 1 => 0..max];
     (prop_oneof![3 => Just(0), 1 => Just(1_usize)], first(BRANCHES), first(COMMITS))
         .prop_map(|(route, branch, commit)| Which { route, branch, commit })
 }
@@ -141,7 +141,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => select(vec![7 * 3600, 24 * 3600, 3 * 24 * 3600]),
     ];
     let jump = select(vec![-1, -30, -100, -3600, -24 * 3600, 30, 3600]);
-    let any = |most| prop_oneof![2 => Just(None), 1 => (0..most).prop_map(Some)];
+    let any = |max| prop_oneof![2 => Just(None), 1 => (0..max).prop_map(Some)];
     let selector = (prop_oneof![Just(None), (0..2_usize).prop_map(Some)], any(BRANCHES), any(COMMITS));
     prop_oneof![
         12 => ask,

@@ -289,8 +289,8 @@ impl Disk {
     /// answers.
     #[must_use]
     pub(crate) fn expire(&self, selector: Selector) -> Vec<(Key, Question)> {
-        let (told, expired) = sync_channel(1);
-        let _ = self.queue.send(Order::Expire(selector, told));
+        let (reply, expired) = sync_channel(1);
+        let _ = self.queue.send(Order::Expire(selector, reply));
         expired.recv().unwrap_or_default()
     }
 

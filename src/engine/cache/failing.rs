@@ -92,7 +92,7 @@ impl<F: Clone + Send + Sync + 'static> Failing<F> {
         let lasts = match wish {
             Wish::Usual => usual,
             Wish::AtLeast(least) => usual.max(least.min(LONGEST_ASKED)),
-            Wish::AtMost(most) => usual.min(most),
+            Wish::AtMost(max) => usual.min(max),
         };
         self.0.insert(key, Rest { times, failure, since: now, lasts });
     }

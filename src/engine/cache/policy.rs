@@ -107,7 +107,7 @@ impl Policy {
         let usual = || self.ttl.mul_f64(0.9 + 0.2 * spread);
         match own {
             Some(Lasting::For(own)) => Life::For(own.mul_f64(0.9 + 0.1 * spread)),
-            Some(Lasting::AtMost(most)) => Life::Brief(usual().min(most.mul_f64(0.9 + 0.1 * spread))),
+            Some(Lasting::AtMost(max)) => Life::Brief(usual().min(max.mul_f64(0.9 + 0.1 * spread))),
             None => Life::For(usual()),
         }
     }

@@ -157,9 +157,9 @@ impl Matcher {
 fn holds(folder: &std::path::Path, glob: &GlobMatcher) -> Result<bool, String> {
     let (mut folders, mut count) = (vec![PathBuf::new()], 0);
     while let Some(inner) = folders.pop() {
-        let told = |error: std::io::Error| format!("{}: {error}", folder.join(&inner).display());
-        for entry in folder.join(&inner).read_dir().map_err(told)? {
-            let entry = entry.map_err(told)?;
+        let message = |error: std::io::Error| format!("{}: {error}", folder.join(&inner).display());
+        for entry in folder.join(&inner).read_dir().map_err(message)? {
+            let entry = entry.map_err(message)?;
             let path = inner.join(entry.file_name());
             if glob.is_match(&path) {
                 return Ok(true);
@@ -171,7 +171,7 @@ fn holds(folder: &std::path::Path, glob: &GlobMatcher) -> Result<bool, String> {
                     folder.display()
                 ));
             }
-            if entry.file_type().map_err(told)?.is_dir() {
+            if entry.file_type().map_err(message)?.is_dir() {
                 folders.push(path);
             }
         }

@@ -9,8 +9,8 @@ use std::{
 /// The open connections, counted.
 #[derive(Debug)]
 pub(crate) struct Peers {
-    most: usize,
-    most_per_peer: usize,
+    max: usize,
+    max_per_peer: usize,
     now: Mutex<Now>,
 }
 
@@ -29,8 +29,8 @@ pub(crate) struct ConnectionPermit {
 
 impl Peers {
     /// No connections yet.
-    pub(crate) fn new(most: usize, most_per_peer: usize) -> Self {
-        Self { most, most_per_peer, now: Mutex::default() }
+    pub(crate) fn new(max: usize, max_per_peer: usize) -> Self {
+        Self { max, max_per_peer, now: Mutex::default() }
     }
 
     /// A permit for one more connection of `peer`; `None` at a limit.
@@ -39,7 +39,7 @@ impl Peers {
         let peer = peer.to_canonical();
         let mut now = self.now();
         let of_peer = now.by_peer.get(&peer).copied().unwrap_or_default();
-        if now.all >= self.most || of_peer >= self.most_per_peer {
+        if now.all >= self.max || of_peer >= self.max_per_peer {
             return None;
         }
         now.all += 1;

@@ -218,8 +218,8 @@ mod tests {
     fn a_sent_answer_no_longer_counts_against_the_budget() {
         let second = Duration::from_secs(1);
         let limits = Limits {
-            most: 1,
-            most_per_peer: 1,
+            max: 1,
+            max_per_peer: 1,
             idle: second,
             max_age: second,
             patience: second,

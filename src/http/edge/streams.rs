@@ -120,8 +120,8 @@ mod tests {
     use crate::http::edge::strangers::Strangers;
 
     const LIMITS: Limits = Limits {
-        most: 1,
-        most_per_peer: 1,
+        max: 1,
+        max_per_peer: 1,
         idle: Duration::from_secs(100),
         max_age: Duration::from_secs(1000),
         patience: Duration::from_secs(10),

@@ -167,7 +167,7 @@ where
     };
     let context = completion.span_context();
     match trace::at(context, AssertUnwindSafe(steps).catch_unwind()).await {
-        Ok(Ok(told)) => completion.tell(&told),
+        Ok(Ok(answer)) => completion.tell(&answer),
         Ok(Err(error)) => completion.refuse(error),
         Err(_) => completion.refuse(ApiError::new(Code::Internal, "the gateway failed; its log says where")),
     }

@@ -62,8 +62,8 @@ impl Cause {
                 let why = "it had no turn: other evaluations were under way until the deadline";
                 (Some(ErrorKind::Timeout), why.to_owned())
             }
-            Self::Memory(most) => {
-                (None, format!("its evaluation needs more than {most} MiB of memory, and was ended; {less}"))
+            Self::Memory(max) => {
+                (None, format!("its evaluation needs more than {max} MiB of memory, and was ended; {less}"))
             }
             Self::Crashed(how) => (
                 Some(ErrorKind::Unavailable),
@@ -82,7 +82,7 @@ impl Cause {
 
 impl EvaluationError {
     /// The backend's error. `wrong` makes it from the message, unless the cause has its own kind.
-    pub(crate) fn told(self, wrong: impl FnOnce(String) -> BackendError) -> BackendError {
+    pub(crate) fn into_backend_error(self, wrong: impl FnOnce(String) -> BackendError) -> BackendError {
         let error = wrong(self.message);
         BackendError { kind: self.kind.unwrap_or(error.kind), ..error }
     }

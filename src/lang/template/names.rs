@@ -102,8 +102,8 @@ mod tests {
             let [input, cells @ ..] = &cells[..] else { panic!("{row}") };
             let input = input.trim_matches('`');
             let made = [tag(input), slug(input), sha8(input)];
-            let told = made.map(|made| made.map_or("refused".to_owned(), |made| format!("`{made}`")));
-            assert_eq!(told, *cells, "{row}");
+            let outcome = made.map(|made| made.map_or("refused".to_owned(), |made| format!("`{made}`")));
+            assert_eq!(outcome, *cells, "{row}");
             rows += 1;
         }
         assert!(rows > 4, "{rows} rows");

@@ -75,9 +75,9 @@ mod tests {
             ("{{ params.text | indent(params.n) }}", "`indent`"),
             ("{{ params.text | indent(width=params.n) }}", "`indent`"),
         ] {
-            let said = render(source).unwrap_or_else(|error| error);
-            let is_refused = text.starts_with('`') && said.contains(&format!("{text} makes a text at most"));
-            assert!(said == text || is_refused, "{source}: {said}");
+            let rendered = render(source).unwrap_or_else(|error| error);
+            let is_refused = text.starts_with('`') && rendered.contains(&format!("{text} makes a text at most"));
+            assert!(rendered == text || is_refused, "{source}: {rendered}");
         }
     }
 }

@@ -40,7 +40,7 @@ impl ReloadMetrics {
     }
 
     /// Notes that the configuration with the number `generation` is in use since `at`.
-    pub(crate) fn begun(&self, generation: u64, at: Timestamp) {
+    pub(crate) fn record_start(&self, generation: u64, at: Timestamp) {
         let gauge = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         self.generation.set(gauge(generation));
         self.is_good.set(1);
@@ -49,7 +49,7 @@ impl ReloadMetrics {
 
     /// Counts a reload that put another configuration into use.
     pub(crate) fn succeeded(&self, generation: u64, at: Timestamp) {
-        self.begun(generation, at);
+        self.record_start(generation, at);
         self.total.with_label_values(&["ok"]).inc();
     }
 

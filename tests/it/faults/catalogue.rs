@@ -137,7 +137,7 @@ fn messages() -> Vec<Fault> {
 
 /// Responses that are no answer, by their status.
 fn statuses() -> Vec<Fault> {
-    let curl = |told: &str| runs(FAILED, &format!("echo '[]'; echo 'the server returned {told}' >&2; exit 22"));
+    let curl = |messages: &str| runs(FAILED, &format!("echo '[]'; echo 'the server returned {messages}' >&2; exit 22"));
     vec![
         Fault::status("202", INVALID, prints(r#"{"status":"pending"}"#), 202, ""),
         Fault::status("203", INVALID, prints(r#"{"from":"a proxy"}"#), 203, ""),

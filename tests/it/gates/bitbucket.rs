@@ -8,8 +8,8 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 
 use super::forge::{
-    Bench, OTHER, SHA, TOKEN, answering, ask, ask_with, asked, check_commits, check_failures, check_memory, headers,
-    json, ruled, unknown, with,
+    ForgeContext, OTHER, SHA, TOKEN, answering, ask, ask_with, asked, check_commits, check_failures, check_memory,
+    headers, json, ruled, unknown, with,
 };
 use crate::support::upstream::{Request, Step, Upstream};
 
@@ -24,8 +24,8 @@ fn config(api: &str, more: &Value) -> Value {
     with(&base, more)
 }
 
-fn gate(bench: &Bench, upstream: &Upstream, more: &Value) -> Remembered<Bitbucket> {
-    bench.gate(&config(&format!("http://{}/2.0", upstream.address), more), Bitbucket::build)
+fn gate(context: &ForgeContext, upstream: &Upstream, more: &Value) -> Remembered<Bitbucket> {
+    context.gate(&config(&format!("http://{}/2.0", upstream.address), more), Bitbucket::build)
 }
 
 /// A status of the commit; `second` is when it was last changed.
@@ -49,9 +49,9 @@ fn page(values: &[Value]) -> Value {
 
 #[tokio::test]
 async fn requests_are_sent_as_documented() {
-    let bench = Bench::new();
+    let context = ForgeContext::new();
     let upstream = answering(page(&[status("build", "SUCCESSFUL", 1), status("e2e", "SUCCESSFUL", 2)])).await;
-    let ruling = ask(&gate(&bench, &upstream, &json!({}))).await.unwrap();
+    let ruling = ask(&gate(&context, &upstream, &json!({}))).await.unwrap();
     let run = |id: u8| format!("https://bitbucket.org/team/app/pipelines/results/{id}");
     assert_eq!((ruling.state, ruling.run_url), (RulingState::Passed, Some(run(2))));
     assert_eq!(ruling.built_at.as_deref(), Some("2026-04-01T08:00:02.250000+00:00"));
@@ -60,8 +60,8 @@ async fn requests_are_sent_as_documented() {
     assert_eq!(evidence, [present("build", 1), present("e2e", 2)]);
 
     let user = json!({"token": null, "username": "ci@example.com", "password": {"file": "token"}});
-    ask(&gate(&bench, &upstream, &user)).await.unwrap();
-    ask(&gate(&bench, &upstream, &json!({"token": null, "repository": "{1b2c}/app"}))).await.unwrap();
+    ask(&gate(&context, &upstream, &user)).await.unwrap();
+    ask(&gate(&context, &upstream, &json!({"token": null, "repository": "{1b2c}/app"}))).await.unwrap();
     let target = format!("GET {PATH}?pagelen=100");
     assert_eq!(asked(&upstream), [target.clone(), target.clone(), target.replace("/team/", "/%7B1b2c%7D/")]);
     let (requests, json) = (upstream.requests(), ("accept", "application/json"));
@@ -73,7 +73,7 @@ async fn requests_are_sent_as_documented() {
 
 #[tokio::test]
 async fn each_status_has_its_meaning() {
-    let bench = Bench::new();
+    let context = ForgeContext::new();
     for (word, state) in [
         ("SUCCESSFUL", RulingState::Passed),
         ("INPROGRESS", RulingState::Pending),
@@ -81,21 +81,21 @@ async fn each_status_has_its_meaning() {
         ("STOPPED", RulingState::Failed),
     ] {
         let upstream = answering(page(&[status("build", "SUCCESSFUL", 1), status("e2e", word, 2)])).await;
-        let ruling = ask(&gate(&bench, &upstream, &json!({}))).await.unwrap();
+        let ruling = ask(&gate(&context, &upstream, &json!({}))).await.unwrap();
         assert_eq!(ruling.state, state);
         assert_eq!(ruling.run_url.as_deref(), Some("https://bitbucket.org/team/app/pipelines/results/2"));
         assert_eq!(ruling.built_at.is_some(), state != RulingState::Pending);
     }
     let upstream = answering(page(&[status("build", "QUEUED", 1)])).await;
-    unknown(&gate(&bench, &upstream, &json!({})), ErrorKind::InvalidOutput, "`QUEUED`, which is unknown").await;
+    unknown(&gate(&context, &upstream, &json!({})), ErrorKind::InvalidOutput, "`QUEUED`, which is unknown").await;
     let upstream = answering(page(&[])).await;
     let expected = (RulingState::Pending, vec![format!("absent, {}: no status yet", request_description())]);
-    assert_eq!(ruled(&gate(&bench, &upstream, &json!({}))).await, expected);
+    assert_eq!(ruled(&gate(&context, &upstream, &json!({}))).await, expected);
 }
 
 #[tokio::test]
 async fn only_the_commits_own_statuses_count() {
-    let bench = Bench::new();
+    let context = ForgeContext::new();
     let linked = json!({"links": {"commit": {"href": format!("https://api.bitbucket.org/2.0/x/commit/{OTHER}")}}});
     let named = json!({"commit": {"type": "commit", "hash": OTHER}});
     let upstream = answering(page(&[
@@ -105,13 +105,13 @@ async fn only_the_commits_own_statuses_count() {
         with(&status("d", "SUCCESSFUL", 1), &json!({"links": {}})),
     ]))
     .await;
-    let (state, evidence) = ruled(&gate(&bench, &upstream, &json!({}))).await;
+    let (state, evidence) = ruled(&gate(&context, &upstream, &json!({}))).await;
     assert_eq!((state, evidence.len()), (RulingState::Passed, 2), "{evidence:?}");
 }
 
 #[tokio::test]
 async fn required_keys_are_selected_and_the_latest_status_of_each_counts() {
-    let bench = Bench::new();
+    let context = ForgeContext::new();
     let upstream = answering(page(&[
         status("build", "SUCCESSFUL", 9),
         status("build", "FAILED", 3),
@@ -126,12 +126,12 @@ async fn required_keys_are_selected_and_the_latest_status_of_each_counts() {
         (json!(["build", "deploy"]), RulingState::Pending, 2),
         (json!(["build", "lint"]), RulingState::Failed, 2),
     ] {
-        let (ruled, evidence) = ruled(&gate(&bench, &upstream, &json!({"keys": keys}))).await;
+        let (ruled, evidence) = ruled(&gate(&context, &upstream, &json!({"keys": keys}))).await;
         assert_eq!((ruled, evidence.len()), (state, request_description), "{keys}: {evidence:?}");
     }
     let undated = with(&status("build", "FAILED", 3), &json!({"updated_on": null}));
     let upstream = answering(page(&[undated, status("build", "SUCCESSFUL", 9)])).await;
-    unknown(&gate(&bench, &upstream, &json!({})), ErrorKind::InvalidOutput, "it lists a key twice").await;
+    unknown(&gate(&context, &upstream, &json!({})), ErrorKind::InvalidOutput, "it lists a key twice").await;
 }
 
 /// A commit with `pages` pages of statuses; the last page has a failed one.
@@ -148,19 +148,19 @@ fn in_pages(request: &Request, pages: u8) -> Vec<Step> {
 
 #[tokio::test]
 async fn all_pages_of_a_list_are_read() {
-    let bench = Bench::new();
+    let context = ForgeContext::new();
     let upstream = Upstream::start(|request| in_pages(request, 3)).await;
-    let (state, evidence) = ruled(&gate(&bench, &upstream, &json!({}))).await;
+    let (state, evidence) = ruled(&gate(&context, &upstream, &json!({}))).await;
     assert_eq!((state, evidence.len()), (RulingState::Failed, 3));
     let target = |query: &str| format!("GET {PATH}?pagelen=100{query}");
     assert_eq!(asked(&upstream), ["", "&page=2", "&page=3"].map(target));
     let upstream = Upstream::start(|request| in_pages(request, 21)).await;
-    unknown(&gate(&bench, &upstream, &json!({})), ErrorKind::InvalidOutput, "goes on after 20 pages").await;
+    unknown(&gate(&context, &upstream, &json!({})), ErrorKind::InvalidOutput, "goes on after 20 pages").await;
 }
 
 #[tokio::test]
 async fn an_incomplete_list_is_unknown() {
-    let bench = Bench::new();
+    let context = ForgeContext::new();
     let elsewhere = answering(page(&[])).await;
     for (next, says) in [
         (format!("{PATH}?pagelen=100"), "lead in a circle"),
@@ -169,26 +169,26 @@ async fn an_incomplete_list_is_unknown() {
     ] {
         let body = with(&page(&[status("build", "SUCCESSFUL", 1)]), &json!({"next": next}));
         let upstream = answering(body).await;
-        unknown(&gate(&bench, &upstream, &json!({})), ErrorKind::InvalidOutput, says).await;
+        unknown(&gate(&context, &upstream, &json!({})), ErrorKind::InvalidOutput, says).await;
     }
     assert_eq!(asked(&elsewhere), Vec::<String>::new(), "the token stays where it belongs");
     let upstream = Upstream::start(|request| {
         if request.target.ends_with("page=2") { request.answer(503, "", "") } else { in_pages(request, 2) }
     })
     .await;
-    unknown(&gate(&bench, &upstream, &json!({})), ErrorKind::Unavailable, "503").await;
+    unknown(&gate(&context, &upstream, &json!({})), ErrorKind::Unavailable, "503").await;
 }
 
 #[tokio::test]
 async fn failures_are_errors() {
-    let bench = Bench::new();
-    let build = |bench: &Bench, api: &str| bench.gate(&config(api, &json!({})), Bitbucket::build);
-    check_failures(&bench, build).await;
-    check_commits(&bench, build).await;
+    let context = ForgeContext::new();
+    let build = |context: &ForgeContext, api: &str| context.gate(&config(api, &json!({})), Bitbucket::build);
+    check_failures(&context, build).await;
+    check_commits(&context, build).await;
     let user = json!({"token": null, "username": "ci", "password": {"file": "token"}});
-    check_failures(&bench, |bench, api| bench.gate(&config(api, &user), Bitbucket::build)).await;
+    check_failures(&context, |context, api| context.gate(&config(api, &user), Bitbucket::build)).await;
     let upstream = answering(json!([])).await;
-    let gate = gate(&bench, &upstream, &json!({"repository": "{{ params.repository }}"}));
+    let gate = gate(&context, &upstream, &json!({"repository": "{{ params.repository }}"}));
     for repository in ["app", "team/app/x", "../app", "/app"] {
         let error = ask_with(&gate, &json!({"sha": SHA, "repository": repository})).await.unwrap_err();
         assert_eq!(error.kind, ErrorKind::InvalidInput, "{error}");
@@ -197,7 +197,7 @@ async fn failures_are_errors() {
 
 #[test]
 fn check_reports_the_problems_of_a_configuration() {
-    let bench = Bench::new();
+    let context = ForgeContext::new();
     let api = "https://api.bitbucket.org/2.0";
     let password = json!({"file": "token"});
     for (more, path, says) in [
@@ -209,19 +209,19 @@ fn check_reports_the_problems_of_a_configuration() {
         (json!({"token": null, "username": "a:b", "password": password}), "username", "has no colon"),
         (json!({"token": null, "username": "ci", "password": {"file": "missing"}}), "password", "cannot read"),
     ] {
-        let problems = bench.problems(&config(api, &more), Bitbucket::build);
+        let problems = context.problems(&config(api, &more), Bitbucket::build);
         assert_eq!(problems.len(), 1, "{more}: {problems:?}");
         assert!(problems[0].starts_with(&format!("{path}: ")) && problems[0].contains(says), "{problems:?}");
     }
-    let gate = |more: &Value| bench.gate(&config(api, more), Bitbucket::build).reads_application_set();
+    let gate = |more: &Value| context.gate(&config(api, more), Bitbucket::build).reads_application_set();
     assert!(!gate(&json!({})));
     assert!(gate(&json!({"repository": "t/{{ applicationSet }}"})) && gate(&json!({"sha": "{{ applicationSet }}"})));
 }
 
 #[tokio::test]
 async fn rulings_are_cached_by_question() {
-    let bench = Bench::new();
+    let context = ForgeContext::new();
     let upstream = answering(page(&[status("build", "SUCCESSFUL", 1)])).await;
-    let gate = gate(&bench, &upstream, &json!({"repository": "team/{{ params.number }}"}));
+    let gate = gate(&context, &upstream, &json!({"repository": "team/{{ params.number }}"}));
     check_memory(&gate, &upstream, &[json!({"sha": OTHER}), json!({"number": "8"})]).await;
 }

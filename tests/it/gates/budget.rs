@@ -11,7 +11,7 @@ use std::{
 use appset_gateway::{backend::digests::gate::RulingState, domain::clock::Clock as _};
 use serde_json::{Value, json};
 
-use super::{Desk, HEAD, ask, ask_with, fake_github::run, is};
+use super::{GateContext, HEAD, ask, ask_with, fake_github::run, is};
 use crate::support::upstream::Upstream;
 
 /// A CI that says the same to everybody, and of 100 requests leaves so many, for an hour.
@@ -30,9 +30,9 @@ const WORDS: [[&str; 3]; 3] = [
 ];
 
 impl Forge {
-    async fn start(desk: &Desk) -> Self {
+    async fn start(context: &GateContext) -> Self {
         let (left, word) = (Arc::new(AtomicU64::new(50)), Arc::new(AtomicU64::new(0)));
-        let (shown, said, clock) = (Arc::clone(&left), Arc::clone(&word), Arc::clone(&desk.clock));
+        let (shown, said, clock) = (Arc::clone(&left), Arc::clone(&word), Arc::clone(&context.clock));
         let upstream = Upstream::start(move |request| {
             let word = |system: usize| WORDS[system][usize::try_from(said.load(Ordering::SeqCst)).unwrap()];
             let body = if request.target.contains("/actions/runs") {
@@ -62,9 +62,9 @@ impl Forge {
 
 #[tokio::test]
 async fn rulings_are_cached_longer_while_the_budget_is_low() {
-    let desk = Desk::new();
-    desk.write("token", "c4n4ry");
-    let forge = Forge::start(&desk).await;
+    let context = GateContext::new();
+    context.write("token", "c4n4ry");
+    let forge = Forge::start(&context).await;
     let (api, token) = (format!("http://{}", forge.upstream.address), json!({"file": "token"}));
     let sha = "{{ params.head_sha }}";
     for config in [
@@ -75,7 +75,7 @@ async fn rulings_are_cached_longer_while_the_budget_is_low() {
         json!({"http": {"url": format!("{api}/{sha}"), "headers": {"X-Token": token}, "verdict": "body"}}),
         json!({"all": [{"http": {"url": format!("{api}/{sha}"), "verdict": "body"}}]}),
     ] {
-        let gate = desk.gate(config.clone());
+        let gate = context.gate(config.clone());
         let reuse = async || ask_with(&gate, json!({"head_sha": HEAD}), true).await;
         for (word, state, life, stretched) in
             [(0, RulingState::Pending, 0, 60), (1, RulingState::Failed, 60, 240), (2, RulingState::Passed, 600, 2400)]
@@ -87,10 +87,10 @@ async fn rulings_are_cached_longer_while_the_budget_is_low() {
                 is(reuse().await, state);
                 assert_eq!(forge.asked(), 1);
                 if lasts > 0 {
-                    desk.clock.advance(Duration::from_millis(lasts * 1000 - 1));
+                    context.clock.advance(Duration::from_millis(lasts * 1000 - 1));
                     is(reuse().await, state);
                     assert_eq!(forge.asked(), 0, "{config} {state:?} with {left} left");
-                    desk.clock.advance(Duration::from_millis(1));
+                    context.clock.advance(Duration::from_millis(1));
                 }
                 is(reuse().await, state);
                 assert_eq!(forge.asked(), 1, "{config} {state:?} with {left} left");
@@ -103,15 +103,15 @@ async fn rulings_are_cached_longer_while_the_budget_is_low() {
 
 #[tokio::test]
 async fn a_renewed_budget_is_not_low() {
-    let desk = Desk::new();
-    let forge = Forge::start(&desk).await;
+    let context = GateContext::new();
+    let forge = Forge::start(&context).await;
     forge.word.store(2, Ordering::SeqCst);
-    let gate = desk.gate(json!({"github": {"api": format!("http://{}", forge.upstream.address),
+    let gate = context.gate(json!({"github": {"api": format!("http://{}", forge.upstream.address),
         "repository": "org/repo", "workflows": ["build.yml"]}}));
     let reuse = async |parameters: Value| is(ask_with(&gate, parameters, true).await, RulingState::Passed);
     forge.left.store(9, Ordering::SeqCst);
     reuse(json!({"head_sha": HEAD})).await;
-    desk.clock.advance(Duration::from_mins(39));
+    context.clock.advance(Duration::from_mins(39));
     reuse(json!({"head_sha": HEAD, "title": "x"})).await;
     assert_eq!(forge.asked(), 1);
     // Another gate learns that the budget is renewed.

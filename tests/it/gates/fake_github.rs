@@ -12,7 +12,7 @@ use super::HEAD;
 use crate::support::upstream::{Request, Step, Upstream};
 
 /// A test's own answer to a request, instead of the documented one.
-pub type Whim = dyn Fn(&Request) -> Option<Vec<Step>> + Send + Sync;
+pub type AnswerOverride = dyn Fn(&Request) -> Option<Vec<Step>> + Send + Sync;
 
 /// The contents of the forge, and how they are listed.
 pub struct RulingState {
@@ -31,7 +31,7 @@ pub struct RulingState {
     /// Whether the list of runs ignores filters, as behind proxies that drop unknown query parameters.
     pub is_unfiltered: bool,
     /// The test's own answer, tried first.
-    pub whim: Arc<Whim>,
+    pub first_answer: Arc<AnswerOverride>,
 }
 
 /// The running server.
@@ -52,13 +52,13 @@ impl Forge {
             page: 100,
             authorization: None,
             is_unfiltered: false,
-            whim: Arc::new(|_| None),
+            first_answer: Arc::new(|_| None),
         };
         let state = Arc::new(Mutex::new(state));
         let shared = Arc::clone(&state);
         let upstream = Upstream::start(move |request| {
-            let whim = Arc::clone(&shared.lock().unwrap().whim);
-            whim(request).unwrap_or_else(|| answer(&shared.lock().unwrap(), request))
+            let first_answer = Arc::clone(&shared.lock().unwrap().first_answer);
+            first_answer(request).unwrap_or_else(|| answer(&shared.lock().unwrap(), request))
         })
         .await;
         Self { upstream, state, seen: Mutex::new(0) }
@@ -74,9 +74,9 @@ impl Forge {
         change(&mut self.state.lock().unwrap());
     }
 
-    /// Does `whim` first from now on.
-    pub fn whim(&self, whim: impl Fn(&Request) -> Option<Vec<Step>> + Send + Sync + 'static) {
-        self.change(|state| state.whim = Arc::new(whim));
+    /// Does `first_answer` first from now on.
+    pub fn answer_first_with(&self, first_answer: impl Fn(&Request) -> Option<Vec<Step>> + Send + Sync + 'static) {
+        self.change(|state| state.first_answer = Arc::new(first_answer));
     }
 
     /// The requests since the last call of this function.

@@ -37,7 +37,7 @@ pub const OTHER: &str = "0000000000000000000000000000000000000001";
 pub const TOKEN: &str = "glpat-c4n4ry-0123456789";
 
 /// Everything that gates are built from.
-pub struct Bench {
+pub struct ForgeContext {
     pub folder: tempfile::TempDir,
     base: BaseDir,
     clock: Arc<dyn Clock>,
@@ -47,7 +47,7 @@ pub struct Bench {
     evaluator: Evaluator,
 }
 
-impl Bench {
+impl ForgeContext {
     /// Makes a folder with a token.
     pub fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
@@ -181,7 +181,7 @@ pub fn json(request: &Request, headers: &str, body: &Value) -> Vec<Step> {
 
 /// Every failure of a forge is an error of its class, which holds no secret: the gate that `build` makes for an API
 /// never takes one for a ruling.
-pub async fn check_failures<G: Gate>(bench: &Bench, build: impl Fn(&Bench, &str) -> G) {
+pub async fn check_failures<G: Gate>(context: &ForgeContext, build: impl Fn(&ForgeContext, &str) -> G) {
     let echo = |status: u16| -> Box<Play> {
         Box::new(move |request: &Request| {
             let sent: Vec<String> = request.headers.iter().map(|(_, value)| value.clone()).collect();
@@ -211,19 +211,19 @@ pub async fn check_failures<G: Gate>(bench: &Bench, build: impl Fn(&Bench, &str)
     ] {
         let upstream = Upstream::start(play).await;
         let host = upstream.address.ip().to_string();
-        let gate = build(bench, &format!("http://{}/api", upstream.address));
+        let gate = build(context, &format!("http://{}/api", upstream.address));
         let message = unknown(&gate, kind, says).await;
         assert!(message.contains(&host) && message.contains("/api/"), "{message}");
     }
     let throttled = Upstream::start(|request| request.answer(429, "Retry-After: 77", "")).await;
-    let error = ask(&build(bench, &format!("http://{}/api", throttled.address))).await.unwrap_err();
+    let error = ask(&build(context, &format!("http://{}/api", throttled.address))).await.unwrap_err();
     assert!(matches!(error.kind, ErrorKind::Throttled { .. }), "{error}");
 }
 
 /// Only a full commit is asked about.
-pub async fn check_commits<G: Gate>(bench: &Bench, build: impl Fn(&Bench, &str) -> G) {
+pub async fn check_commits<G: Gate>(context: &ForgeContext, build: impl Fn(&ForgeContext, &str) -> G) {
     let upstream = answering(json!([])).await;
-    let gate = build(bench, &format!("http://{}/api", upstream.address));
+    let gate = build(context, &format!("http://{}/api", upstream.address));
     for (parameters, says) in [
         (json!({"sha": ""}), "sha: the commit is empty"),
         (json!({"sha": &SHA[..8]}), "is a shortened commit"),

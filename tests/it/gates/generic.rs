@@ -5,13 +5,13 @@ use std::sync::Arc;
 use appset_gateway::backend::digests::gate::{Gate, GateConfig, RulingState};
 use serde_json::{Value, json};
 
-use super::{Desk, HEAD, ask, ask_with, is, unknown};
+use super::{GateContext, HEAD, ask, ask_with, is, unknown};
 use crate::support::upstream::{Upstream, response};
 
 /// An upstream that always answers `status` and `body`, and a gate with `verdict` that asks it.
 async fn gate_of(status: u16, body: &str, verdict: &str) -> (Upstream, Arc<dyn Gate>) {
     let upstream = Upstream::always(response(status, "Content-Type: application/json\r\nX-Stage: done", body)).await;
-    let gate = Desk::new().gate(json!({"http": {"url": url(&upstream), "verdict": verdict}}));
+    let gate = GateContext::new().gate(json!({"http": {"url": url(&upstream), "verdict": verdict}}));
     (upstream, gate)
 }
 
@@ -73,7 +73,7 @@ async fn an_answer_that_is_not_about_the_commit_is_never_evaluated() {
     }
     for headers in ["Content-Range: items 0-0/5", "Content-Encoding: gzip"] {
         let upstream = Upstream::always(response(200, headers, "{}")).await;
-        let gate = Desk::new().gate(json!({"http": {"url": url(&upstream), "verdict": "'passed'"}}));
+        let gate = GateContext::new().gate(json!({"http": {"url": url(&upstream), "verdict": "'passed'"}}));
         unknown(ask(&gate).await, "invalid_output", "");
     }
     for (body, verdict, says) in [
@@ -90,7 +90,7 @@ async fn an_answer_that_is_not_about_the_commit_is_never_evaluated() {
         assert!(failure.message.contains(&format!("/jobs/{HEAD}: verdict: ")), "{}", failure.message);
     }
     let mut upstream = Upstream::start_apart(|_| Vec::new()).await;
-    let gate = Desk::new().gate(json!({"http": {"url": url(&upstream), "verdict": "'passed'"}}));
+    let gate = GateContext::new().gate(json!({"http": {"url": url(&upstream), "verdict": "'passed'"}}));
     upstream.refuse().await;
     unknown(ask(&gate).await, "unavailable", "cannot connect");
 }
@@ -100,23 +100,23 @@ async fn allow_errors_permits_an_errors_field() {
     let upstream = Upstream::start(|request| request.answer(200, "", r#"{"errors": 3}"#)).await;
     let verdict = "body.errors > 0 ? 'failed' : 'passed'";
     let http = json!({"url": url(&upstream), "verdict": verdict, "allowErrors": true});
-    is(ask(&Desk::new().gate(json!({"http": http}))).await, RulingState::Failed);
+    is(ask(&GateContext::new().gate(json!({"http": http}))).await, RulingState::Failed);
 }
 
 #[tokio::test]
 async fn the_ruling_names_the_commit_and_no_message_shows_a_secret() {
-    let (desk, upstream) = (
-        Desk::new(),
+    let (context, upstream) = (
+        GateContext::new(),
         Upstream::start(|request| {
             request.answer(200, "", json!({"echo": request.header("authorization")}).to_string())
         })
         .await,
     );
-    desk.write("token", "Basic c2VjcmV0OnNlY3JldA==");
+    context.write("token", "Basic c2VjcmV0OnNlY3JldA==");
     let headers = json!({"Authorization": {"file": "token"}, "X-Branch": "{{ params.branch }}"});
     let http = json!({"url": url(&upstream), "method": "POST", "headers": headers, "body": {"sha": "{{ params.head_sha }}"},
         "sha": "{{ params.head_sha }}", "verdict": "params.branch == 'main' ? 'passed' : body.echo"});
-    let gate = desk.gate(json!({"http": http}));
+    let gate = context.gate(json!({"http": http}));
     let ruling = is(ask_with(&gate, json!({"head_sha": HEAD, "branch": "main"}), false).await, RulingState::Passed);
     assert_eq!(ruling.commit.unwrap().as_str(), HEAD);
     let request = &upstream.requests()[0];
@@ -162,7 +162,7 @@ async fn the_key_of_a_ruling_is_the_whole_request() {
     let upstream = Upstream::start(|request| request.answer(200, "", "{}")).await;
     let http = json!({"url": format!("http://{}/", upstream.address), "method": "POST", "verdict": "'passed'",
         "headers": {"X-Branch": "{{ params.branch }}"}, "body": {"job": "{{ params.job }}"}});
-    let gate = Desk::new().gate(json!({"http": http}));
+    let gate = GateContext::new().gate(json!({"http": http}));
     for (branch, job, asked) in [("a", "1", 1), ("b", "1", 2), ("a", "2", 3), ("a", "1", 3), ("b", "1", 3)] {
         is(ask_with(&gate, json!({"branch": branch, "job": job, "other": asked}), true).await, RulingState::Passed);
         assert_eq!(upstream.requests().len(), asked);
@@ -177,8 +177,8 @@ async fn nested_gates_are_combined_by_their_operators() {
     })
     .await;
     let one = |word: &str| json!({"http": {"url": format!("http://{}/{word}", upstream.address), "verdict": "body"}});
-    let desk = Desk::new();
-    let said = async |config: Value| ask(&desk.gate(config)).await;
+    let context = GateContext::new();
+    let said = async |config: Value| ask(&context.gate(config)).await;
     let (passed, pending, failed, lost) = (one("passed"), one("pending"), one("failed"), one("lost"));
     is(said(json!({"all": [passed, pending]})).await, RulingState::Pending);
     is(said(json!({"any": [failed, passed, lost]})).await, RulingState::Passed);
@@ -193,7 +193,7 @@ async fn nested_gates_are_combined_by_their_operators() {
 
 #[test]
 fn the_problems_of_a_configuration_are_reported() {
-    let problems = |config: Value| Desk::new().problems(config);
+    let problems = |config: Value| GateContext::new().problems(config);
     let good = json!({"http": {"url": "https://ci.example.com/{{ params.a }}", "verdict": "'passed'"}});
     assert_eq!(problems(json!({"all": [good, {"any": [good]}]})), Vec::<String>::new());
     for (config, path, says) in [
@@ -227,9 +227,9 @@ fn the_problems_of_a_configuration_are_reported() {
 
 #[test]
 fn the_documented_forms_of_gates_are_accepted() {
-    let desk = Desk::new();
-    desk.write("github", "ghp_x");
-    desk.write("ci", "Bearer x");
+    let context = GateContext::new();
+    context.write("github", "ghp_x");
+    context.write("ci", "Bearer x");
     let written = "
 all:
   - github:
@@ -254,7 +254,7 @@ all:
     let GateConfig::All(members) = &config else { panic!("{config:?}") };
     assert_eq!(members.iter().map(GateConfig::kind).collect::<Vec<_>>(), ["github", "any"]);
     let as_json: Value = serde_saphyr::from_str(written).unwrap();
-    assert_eq!(desk.problems(as_json.clone()), Vec::<String>::new());
+    assert_eq!(context.problems(as_json.clone()), Vec::<String>::new());
     let schema = serde_json::to_value(schemars::schema_for!(GateConfig)).unwrap();
     assert!(jsonschema::validator_for(&schema).unwrap().is_valid(&as_json));
 }

@@ -7,8 +7,8 @@ use appset_gateway::{
 use serde_json::{Value, json};
 
 use super::forge::{
-    Bench, OTHER, SHA, TOKEN, answering, ask, ask_with, asked, check_commits, check_failures, check_memory, headers,
-    json, ruled, unknown, with,
+    ForgeContext, OTHER, SHA, TOKEN, answering, ask, ask_with, asked, check_commits, check_failures, check_memory,
+    headers, json, ruled, unknown, with,
 };
 use crate::support::upstream::{Request, Step, Upstream};
 
@@ -20,8 +20,8 @@ fn config(api: &str, more: &Value) -> Value {
     with(&base, more)
 }
 
-fn gate(bench: &Bench, upstream: &Upstream, more: &Value) -> Remembered<Gitea> {
-    bench.gate(&config(&format!("http://{}/git/api/v1", upstream.address), more), Gitea::build)
+fn gate(context: &ForgeContext, upstream: &Upstream, more: &Value) -> Remembered<Gitea> {
+    context.gate(&config(&format!("http://{}/git/api/v1", upstream.address), more), Gitea::build)
 }
 
 /// A status in the combined document. Gitea Actions give the pages of their runs without a host.
@@ -64,9 +64,9 @@ fn page_of(request: &Request) -> usize {
 
 #[tokio::test]
 async fn requests_are_sent_as_documented() {
-    let bench = Bench::new();
+    let context = ForgeContext::new();
     let upstream = paged(vec![status(1, "ci / build (push)", "success"), status(2, "lint", "success")], 50, true).await;
-    let ruling = ask(&gate(&bench, &upstream, &json!({}))).await.unwrap();
+    let ruling = ask(&gate(&context, &upstream, &json!({}))).await.unwrap();
     let page = |id: u64| format!("http://{}/git/org/app/actions/runs/{id}/jobs/0", upstream.address);
     assert_eq!(ruling.state, RulingState::Passed);
     assert_eq!(ruling.run_url, Some(page(2)));
@@ -77,7 +77,7 @@ async fn requests_are_sent_as_documented() {
         format!("present, {REQUEST_DESCRIPTION}: `lint`: success, {}", page(2)),
     ];
     assert_eq!(evidence, expected);
-    ask(&gate(&bench, &upstream, &json!({"token": null}))).await.unwrap();
+    ask(&gate(&context, &upstream, &json!({"token": null}))).await.unwrap();
     let target = format!("GET /git/api/v1/repos/org/app/commits/{SHA}/status?page=1&limit=50");
     assert_eq!(asked(&upstream), [&*target, &*target]);
     let (requests, json) = (upstream.requests(), ("accept", "application/json"));
@@ -87,7 +87,7 @@ async fn requests_are_sent_as_documented() {
 
 #[tokio::test]
 async fn each_status_has_its_meaning() {
-    let bench = Bench::new();
+    let context = ForgeContext::new();
     for (word, strict, lenient) in [
         ("success", RulingState::Passed, RulingState::Passed),
         ("pending", RulingState::Pending, RulingState::Pending),
@@ -99,16 +99,16 @@ async fn each_status_has_its_meaning() {
         // The document's own `state` is of one page, and takes warnings for success.
         let upstream = paged(vec![status(1, "build", "success"), status(2, "test", word)], 50, true).await;
         let accept = json!({"accept": ["warning", "skipped"]});
-        assert_eq!(ruled(&gate(&bench, &upstream, &json!({}))).await.0, strict, "{word}");
-        assert_eq!(ruled(&gate(&bench, &upstream, &accept)).await.0, lenient, "{word}");
+        assert_eq!(ruled(&gate(&context, &upstream, &json!({}))).await.0, strict, "{word}");
+        assert_eq!(ruled(&gate(&context, &upstream, &accept)).await.0, lenient, "{word}");
     }
     let upstream = paged(vec![status(1, "build", "blocked")], 50, true).await;
-    unknown(&gate(&bench, &upstream, &json!({})), ErrorKind::InvalidOutput, "`blocked`, which is unknown").await;
+    unknown(&gate(&context, &upstream, &json!({})), ErrorKind::InvalidOutput, "`blocked`, which is unknown").await;
 }
 
 #[tokio::test]
 async fn required_contexts_are_selected_by_name() {
-    let bench = Bench::new();
+    let context = ForgeContext::new();
     let statuses = [("build", "success"), ("e2e/a", "success"), ("e2e/b", "pending"), ("lint", "failure")];
     let statuses = statuses.iter().enumerate().map(|(id, (context, word))| status(id, context, word)).collect();
     let upstream = paged(statuses, 50, true).await;
@@ -121,10 +121,10 @@ async fn required_contexts_are_selected_by_name() {
         (json!(["lint", "deploy"]), RulingState::Failed, 2),
         (json!(["Build"]), RulingState::Pending, 1),
     ] {
-        let (ruled, evidence) = ruled(&gate(&bench, &upstream, &json!({"contexts": contexts}))).await;
+        let (ruled, evidence) = ruled(&gate(&context, &upstream, &json!({"contexts": contexts}))).await;
         assert_eq!((ruled, evidence.len()), (state, count), "{contexts}: {evidence:?}");
     }
-    let (_, evidence) = ruled(&gate(&bench, &upstream, &json!({"contexts": ["/deploy/", "e2e/b"]}))).await;
+    let (_, evidence) = ruled(&gate(&context, &upstream, &json!({"contexts": ["/deploy/", "e2e/b"]}))).await;
     assert_eq!(evidence[0], format!("absent, {REQUEST_DESCRIPTION}: no status `/deploy/` yet"));
     assert!(
         evidence[1].starts_with(&format!("absent, {REQUEST_DESCRIPTION}: `e2e/b`: pending, http://")),
@@ -134,21 +134,21 @@ async fn required_contexts_are_selected_by_name() {
 
 #[tokio::test]
 async fn no_status_is_not_a_success() {
-    let bench = Bench::new();
+    let context = ForgeContext::new();
     let newer = json!({"state": "pending", "sha": SHA, "total_count": 0, "statuses": [], "repository": {"id": 1}});
     for body in [empty(), newer] {
         let upstream = answering(body).await;
         let expected = (RulingState::Pending, vec![format!("absent, {REQUEST_DESCRIPTION}: no status yet")]);
-        assert_eq!(ruled(&gate(&bench, &upstream, &json!({}))).await, expected);
+        assert_eq!(ruled(&gate(&context, &upstream, &json!({}))).await, expected);
     }
     // A document without its length proves nothing.
     let upstream = answering(json!({})).await;
-    unknown(&gate(&bench, &upstream, &json!({})), ErrorKind::InvalidOutput, "missing field").await;
+    unknown(&gate(&context, &upstream, &json!({})), ErrorKind::InvalidOutput, "missing field").await;
 }
 
 #[tokio::test]
 async fn all_pages_of_a_list_are_read() {
-    let bench = Bench::new();
+    let context = ForgeContext::new();
     // 51 statuses on pages of 30, the forge's own choice; only the last one failed.
     let many = |last: &str| -> Vec<Value> {
         let word = |id| if id == 51 { last } else { "success" };
@@ -157,7 +157,7 @@ async fn all_pages_of_a_list_are_read() {
     for (is_counted, pages) in [(true, 2), (false, 3)] {
         for (last, state) in [("failure", RulingState::Failed), ("success", RulingState::Passed)] {
             let upstream = paged(many(last), 30, is_counted).await;
-            let (ruled, evidence) = ruled(&gate(&bench, &upstream, &json!({}))).await;
+            let (ruled, evidence) = ruled(&gate(&context, &upstream, &json!({}))).await;
             assert_eq!((ruled, evidence.len()), (state, 20), "{evidence:?}");
             let target = |page| format!("GET /git/api/v1/repos/org/app/commits/{SHA}/status?page={page}&limit=50");
             assert_eq!(asked(&upstream), (1..=pages).map(target).collect::<Vec<String>>());
@@ -168,13 +168,13 @@ async fn all_pages_of_a_list_are_read() {
         json(request, "", &combined(&[status(id, "x", "success")]))
     })
     .await;
-    unknown(&gate(&bench, &endless, &json!({})), ErrorKind::InvalidOutput, "goes on after 20 pages").await;
+    unknown(&gate(&context, &endless, &json!({})), ErrorKind::InvalidOutput, "goes on after 20 pages").await;
 }
 
 #[tokio::test]
 async fn an_incomplete_list_is_unknown() {
     type Play = fn(&Request) -> Vec<Step>;
-    let bench = Bench::new();
+    let context = ForgeContext::new();
     let plays: [(Play, &str); 7] = [
         // A server without pages.
         (
@@ -215,32 +215,32 @@ async fn an_incomplete_list_is_unknown() {
     ];
     for (play, says) in plays {
         let upstream = Upstream::start(play).await;
-        unknown(&gate(&bench, &upstream, &json!({})), ErrorKind::InvalidOutput, says).await;
+        unknown(&gate(&context, &upstream, &json!({})), ErrorKind::InvalidOutput, says).await;
     }
     let upstream = Upstream::start(|request| match page_of(request) {
         1 => json(request, "X-Total-Count: 2", &combined(&[status(1, "a", "success")])),
         _ => request.answer(500, "", ""),
     })
     .await;
-    unknown(&gate(&bench, &upstream, &json!({})), ErrorKind::Unavailable, "500").await;
+    unknown(&gate(&context, &upstream, &json!({})), ErrorKind::Unavailable, "500").await;
 }
 
 #[tokio::test]
 async fn failures_are_errors() {
-    let bench = Bench::new();
-    let build = |bench: &Bench, api: &str| bench.gate(&config(api, &json!({})), Gitea::build);
-    check_failures(&bench, build).await;
-    check_commits(&bench, build).await;
+    let context = ForgeContext::new();
+    let build = |context: &ForgeContext, api: &str| context.gate(&config(api, &json!({})), Gitea::build);
+    check_failures(&context, build).await;
+    check_commits(&context, build).await;
     let upstream = paged(vec![status(1, TOKEN, "success"), status(2, "b", "failure")], 50, true).await;
-    let ruling = ask(&gate(&bench, &upstream, &json!({}))).await.unwrap();
+    let ruling = ask(&gate(&context, &upstream, &json!({}))).await.unwrap();
     assert!(!format!("{ruling:?}").contains("c4n4ry"), "{ruling:?}");
 }
 
 #[tokio::test]
 async fn no_parameter_changes_the_requested_path() {
-    let bench = Bench::new();
+    let context = ForgeContext::new();
     let upstream = answering(empty()).await;
-    let gate = gate(&bench, &upstream, &json!({"repository": "org/{{ params.name }}"}));
+    let gate = gate(&context, &upstream, &json!({"repository": "org/{{ params.name }}"}));
     for name in ["", "..", "a/../../b", "a/b", "a\n"] {
         let error = ask_with(&gate, &json!({"sha": SHA, "name": name})).await.unwrap_err();
         assert_eq!(
@@ -259,7 +259,7 @@ async fn no_parameter_changes_the_requested_path() {
 
 #[test]
 fn check_reports_the_problems_of_a_configuration() {
-    let bench = Bench::new();
+    let context = ForgeContext::new();
     let api = "https://git.example.com/api/v1";
     for (more, path, says) in [
         (json!({"api": "https://user:c4n4ry@git.example.com/api/v1"}), "api", "holds a user or a password"),
@@ -270,20 +270,20 @@ fn check_reports_the_problems_of_a_configuration() {
         (json!({"contexts": ["//"]}), "contexts[0]", "would match everything"),
         (json!({"token": {"env": "NOT_SET_ANYWHERE"}}), "token", "is not set"),
     ] {
-        let problems = bench.problems(&config(api, &more), Gitea::build);
+        let problems = context.problems(&config(api, &more), Gitea::build);
         assert_eq!(problems.len(), 1, "{more}: {problems:?}");
         assert!(problems[0].starts_with(&format!("{path}: ")) && problems[0].contains(says), "{problems:?}");
         assert!(!problems[0].contains("c4n4ry"), "{problems:?}");
     }
-    let gate = |more: &Value| bench.gate(&config(api, more), Gitea::build).reads_application_set();
+    let gate = |more: &Value| context.gate(&config(api, more), Gitea::build).reads_application_set();
     assert!(!gate(&json!({})));
     assert!(gate(&json!({"repository": "org/{{ applicationSet }}"})) && gate(&json!({"sha": "{{ applicationSet }}"})));
 }
 
 #[tokio::test]
 async fn rulings_are_cached_by_question() {
-    let bench = Bench::new();
+    let context = ForgeContext::new();
     let upstream = paged(vec![status(1, "build", "success")], 50, true).await;
-    let gate = gate(&bench, &upstream, &json!({"repository": "org/{{ params.number }}"}));
+    let gate = gate(&context, &upstream, &json!({"repository": "org/{{ params.number }}"}));
     check_memory(&gate, &upstream, &[json!({"sha": OTHER}), json!({"number": "8"})]).await;
 }

@@ -9,7 +9,7 @@ use appset_gateway::{
 use serde_json::{Value, json};
 
 use super::{
-    Desk, HEAD, ask, ask_with,
+    GateContext, HEAD, ask, ask_with,
     fake_github::{Forge, check, error, json_answer, run, status},
     is, unknown,
 };
@@ -27,13 +27,13 @@ fn config(forge: &Forge, more: &Value) -> Value {
 }
 
 /// The same, built.
-pub fn gate(desk: &Desk, forge: &Forge, more: &Value) -> Arc<dyn Gate> {
-    desk.gate(config(forge, more))
+pub fn gate(context: &GateContext, forge: &Forge, more: &Value) -> Arc<dyn Gate> {
+    context.gate(config(forge, more))
 }
 
 /// A gate that requires the workflow `build.yml`.
 fn build_gate(forge: &Forge) -> Arc<dyn Gate> {
-    gate(&Desk::new(), forge, &json!({"workflows": ["build.yml"]}))
+    gate(&GateContext::new(), forge, &json!({"workflows": ["build.yml"]}))
 }
 
 #[tokio::test]
@@ -71,7 +71,7 @@ async fn only_a_full_commit_of_a_repository_is_asked_about() {
     }
     unknown(ask_with(&gate, json!({}), false).await, "invalid_input", "params.head_sha");
     let templated = json!({"repository": "org/{{ params.repo }}", "workflows": ["build.yml"]});
-    let gate = self::gate(&Desk::new(), &forge, &templated);
+    let gate = self::gate(&GateContext::new(), &forge, &templated);
     for repo in ["", "../x", "a/b", "a?b", ".."] {
         let parameters = json!({"head_sha": HEAD, "repo": repo});
         unknown(ask_with(&gate, parameters, false).await, "invalid_input", "owner/name");
@@ -96,7 +96,7 @@ async fn runs_of_other_commits_are_ignored() {
     let mut other = check(9, "unit", "completed success");
     other["head_sha"] = json!("b".repeat(40));
     forge.change(|state| state.checks = vec![other]);
-    is(ask(&self::gate(&Desk::new(), &forge, &json!({"checks": ["unit"]}))).await, RulingState::Pending);
+    is(ask(&self::gate(&GateContext::new(), &forge, &json!({"checks": ["unit"]}))).await, RulingState::Pending);
 }
 
 #[tokio::test]
@@ -128,9 +128,9 @@ async fn a_workflow_is_selected_by_any_of_three_names_and_by_event() {
     nightly["event"] = json!("schedule");
     forge.change(|state| state.runs = vec![nightly, run(7, "build", HEAD, "completed success")]);
     for name in ["build.yml", ".github/workflows/build.yml", "build workflow", "/^build/"] {
-        let gate = gate(&Desk::new(), &forge, &json!({"workflows": [name], "events": ["push", "pull_request"]}));
+        let gate = gate(&GateContext::new(), &forge, &json!({"workflows": [name], "events": ["push", "pull_request"]}));
         is(ask(&gate).await, RulingState::Passed);
-        let gate = self::gate(&Desk::new(), &forge, &json!({"workflows": [name]}));
+        let gate = self::gate(&GateContext::new(), &forge, &json!({"workflows": [name]}));
         is(ask(&gate).await, RulingState::Failed);
     }
     // The form in which GitHub names a workflow of another repository.
@@ -139,9 +139,12 @@ async fn a_workflow_is_selected_by_any_of_three_names_and_by_event() {
         required["path"] = json!("org/shared/.github/workflows/required.yml@refs/heads/main");
         state.runs.push(required);
     });
-    is(ask(&self::gate(&Desk::new(), &forge, &json!({"workflows": ["required.yml"]}))).await, RulingState::Passed);
+    is(
+        ask(&self::gate(&GateContext::new(), &forge, &json!({"workflows": ["required.yml"]}))).await,
+        RulingState::Passed,
+    );
     for name in ["build", "uild.yml", "/^uild/"] {
-        let gate = gate(&Desk::new(), &forge, &json!({"workflows": [name]}));
+        let gate = gate(&GateContext::new(), &forge, &json!({"workflows": [name]}));
         is(ask(&gate).await, RulingState::Pending);
     }
 }
@@ -158,7 +161,7 @@ async fn a_skipped_run_is_a_success_only_if_configured() {
     });
     let ask_accepting = async |accept: Value| {
         let more = json!({"checks": ["build", "e2e", "lint"], "accept": accept});
-        ask(&gate(&Desk::new(), &forge, &more)).await.unwrap()
+        ask(&gate(&GateContext::new(), &forge, &more)).await.unwrap()
     };
     let ruling = ask_accepting(json!([])).await;
     assert_eq!(ruling.state, RulingState::Failed);
@@ -178,7 +181,7 @@ async fn a_skipped_run_is_a_success_only_if_configured() {
 #[tokio::test]
 async fn statuses_are_compared_by_context() {
     let forge = Forge::start().await;
-    let gate = gate(&Desk::new(), &forge, &json!({"statuses": ["ci/build", "/^ci\\/deploy/"]}));
+    let gate = gate(&GateContext::new(), &forge, &json!({"statuses": ["ci/build", "/^ci\\/deploy/"]}));
     is(ask(&gate).await, RulingState::Pending);
     assert_eq!(forge.asked(), [format!("GET {STATUS}")]);
     for (build, deploy, expected) in [
@@ -195,7 +198,7 @@ async fn statuses_are_compared_by_context() {
     }
     forge.change(|state| state.statuses[0]["state"] = json!("expected"));
     unknown(ask(&gate).await, "invalid_output", "`expected` is unknown");
-    forge.whim(|request| {
+    forge.answer_first_with(|request| {
         let body = json!({"state": "success", "sha": "b".repeat(40), "total_count": 1, "statuses": [status(1, "ci/build", "success")]});
         Some(json_answer(request, 200, "", &body))
     });
@@ -205,8 +208,11 @@ async fn statuses_are_compared_by_context() {
 #[tokio::test]
 async fn all_required_lists_are_requested_concurrently() {
     let forge = Forge::start().await;
-    let gate =
-        gate(&Desk::new(), &forge, &json!({"workflows": ["build.yml"], "checks": ["unit"], "statuses": ["ci/build"]}));
+    let gate = gate(
+        &GateContext::new(),
+        &forge,
+        &json!({"workflows": ["build.yml"], "checks": ["unit"], "statuses": ["ci/build"]}),
+    );
     is(ask(&gate).await, RulingState::Pending);
     let mut expected = [RUNS, CHECKS, STATUS].map(|target| format!("GET {target}"));
     expected.sort();
@@ -220,7 +226,9 @@ async fn all_required_lists_are_requested_concurrently() {
     assert_eq!(ruling.built_at.as_deref(), Some("2026-07-20T01:01:13Z"), "what ended last");
 
     // One unreadable list makes the ruling unknown, unless another list has a failure.
-    forge.whim(|request| request.target.ends_with("status?per_page=100").then(|| error(request, 500, "oops")));
+    forge.answer_first_with(|request| {
+        request.target.ends_with("status?per_page=100").then(|| error(request, 500, "oops"))
+    });
     unknown(ask(&gate).await, "unavailable", "500");
     forge.change(|state| state.checks = vec![check(1, "unit", "completed failure")]);
     assert_eq!(is(ask(&gate).await, RulingState::Failed).evidence.len(), 3);
@@ -242,7 +250,7 @@ async fn a_refusal_by_github_is_no_ruling() {
         // A refusal may ask for a pause.
         let forge = Forge::start().await;
         let gate = build_gate(&forge);
-        forge.whim(move |request| Some(error(request, code, message)));
+        forge.answer_first_with(move |request| Some(error(request, code, message)));
         let failure = unknown(ask(&gate).await, kind, says);
         assert!(failure.message.contains("/repos/org/repo/actions/runs"), "{}", failure.message);
         assert_eq!(failure.evidence.len(), 1);
@@ -258,12 +266,12 @@ async fn a_refusal_by_github_is_no_ruling() {
         json!({"total_count": 0, "workflow_runs": null}),
         json!("<html>"),
     ] {
-        forge.whim(move |request| Some(json_answer(request, 200, "", &body)));
+        forge.answer_first_with(move |request| Some(json_answer(request, 200, "", &body)));
         unknown(ask(&gate).await, "invalid_output", "not the document that was expected");
     }
-    forge.whim(|request| Some(request.answer(200, "", "{\"total_count\": 1, \"workflow_runs\": [{")));
+    forge.answer_first_with(|request| Some(request.answer(200, "", "{\"total_count\": 1, \"workflow_runs\": [{")));
     unknown(ask(&gate).await, "invalid_output", "EOF");
-    forge.whim(|_| None);
+    forge.answer_first_with(|_| None);
     for (words, says) in [("completed", "no conclusion"), ("completed exploded", "`exploded` is unknown")] {
         forge.change(|state| state.runs = vec![run(7, "build", HEAD, words)]);
         unknown(ask(&gate).await, "invalid_output", says);
@@ -279,7 +287,7 @@ async fn a_403_with_rate_limit_headers_asks_for_a_pause() {
         "\r\nRetry-After: 60",
         "\r\nx-ratelimit-limit: 60\r\nx-ratelimit-remaining: 0\r\nx-ratelimit-reset: 4102444800",
     ] {
-        forge.whim(move |request| {
+        forge.answer_first_with(move |request| {
             let body = json!({"message": "API rate limit exceeded"});
             Some(json_answer(request, 403, headers, &body))
         });
@@ -308,28 +316,28 @@ async fn unchanged_lists_are_revalidated_by_etag() {
 
 #[tokio::test]
 async fn a_token_is_read_at_each_use_and_never_shown() {
-    let (forge, desk) = (Forge::start().await, Desk::new());
-    desk.write("token", "ghp_first\n");
-    let gate = gate(&desk, &forge, &json!({"workflows": ["build.yml"], "token": {"file": "token"}}));
+    let (forge, context) = (Forge::start().await, GateContext::new());
+    context.write("token", "ghp_first\n");
+    let gate = gate(&context, &forge, &json!({"workflows": ["build.yml"], "token": {"file": "token"}}));
     for token in ["ghp_first", "ghp_second"] {
-        desk.write("token", token);
+        context.write("token", token);
         forge.change(|state| state.authorization = Some(format!("Bearer {token}")));
         is(ask(&gate).await, RulingState::Pending);
     }
-    forge.whim(|request| {
+    forge.answer_first_with(|request| {
         let message = format!("{} is wrong", request.header("authorization").unwrap());
         Some(error(request, 403, &message))
     });
     let failure = unknown(ask(&gate).await, "denied", "[redacted] is wrong");
     assert!(!format!("{failure:?}").contains("ghp_"), "{failure:?}");
-    std::fs::remove_file(desk.folder.path().join("token")).unwrap();
+    std::fs::remove_file(context.folder.path().join("token")).unwrap();
     unknown(ask(&gate).await, "unavailable", "cannot read the secret file");
 }
 
 #[tokio::test]
 async fn rulings_are_cached_for_their_lifetime() {
-    let (forge, desk) = (Forge::start().await, Desk::new());
-    let gate = gate(&desk, &forge, &json!({"workflows": ["build.yml"]}));
+    let (forge, context) = (Forge::start().await, GateContext::new());
+    let gate = gate(&context, &forge, &json!({"workflows": ["build.yml"]}));
     let reuse = async || ask_with(&gate, json!({"head_sha": HEAD}), true).await.unwrap().state;
     for (words, lasts) in [("in_progress", 0), ("completed failure", 60), ("completed success", 600)] {
         forge.change(|state| state.runs = vec![run(7, "build", HEAD, words)]);
@@ -338,7 +346,7 @@ async fn rulings_are_cached_for_their_lifetime() {
         assert_eq!(forge.asked().len(), 1, "{words}");
         for (age, expected) in [(lasts, 0), (1, 1)] {
             // Just before the lifetime ends, and after it.
-            desk.clock.advance(Duration::from_secs(age).saturating_sub(Duration::from_millis(1)));
+            context.clock.advance(Duration::from_secs(age).saturating_sub(Duration::from_millis(1)));
             reuse().await;
             let expected = if lasts == 0 { 1 } else { expected };
             assert_eq!(forge.asked().len(), expected, "{words}");
@@ -369,7 +377,7 @@ fn the_problems_of_a_configuration_are_reported() {
     let problems = |more: Value| {
         let mut config = json!({"repository": "org/repo", "workflows": ["build.yml"], "token": {"env": "PATH"}});
         config.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        Desk::new().problems(json!({"github": config}))
+        GateContext::new().problems(json!({"github": config}))
     };
     assert_eq!(problems(json!({})), Vec::<String>::new());
     assert_eq!(problems(json!({"repository": "{{ params.repo }}", "walkBack": 50})), Vec::<String>::new());

@@ -17,7 +17,7 @@ use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode};
 use serde_json::{Value, json};
 
 use super::{
-    Desk, HEAD, ask,
+    GateContext, HEAD, ask,
     fake_github::{Forge, error, json_answer},
     is, unknown,
 };
@@ -32,17 +32,17 @@ fn openssl(arguments: &[&str]) -> String {
 }
 
 /// A forge that issues tokens, a gate that uses them, and the number of issued tokens.
-async fn app_gate() -> (Desk, Forge, Arc<dyn Gate>, Arc<AtomicUsize>) {
-    let (desk, forge, sold) = (Desk::new(), Forge::start().await, Arc::new(AtomicUsize::new(0)));
-    let key = desk.folder.path().join("key.pem").to_str().unwrap().to_owned();
+async fn app_gate() -> (GateContext, Forge, Arc<dyn Gate>, Arc<AtomicUsize>) {
+    let (context, forge, sold) = (GateContext::new(), Forge::start().await, Arc::new(AtomicUsize::new(0)));
+    let key = context.folder.path().join("key.pem").to_str().unwrap().to_owned();
     openssl(&["genrsa", "-traditional", "-out", &key, "2048"]);
     let public = openssl(&["rsa", "-in", &key, "-pubout"]);
     let app = json!({"id": 45, "installation": 67, "privateKey": {"file": "key.pem"}});
     let config = json!({"api": forge.api(), "repository": "org/repo", "workflows": ["build.yml"], "app": app});
-    let gate = desk.gate(json!({"github": config}));
-    let (clock, count) = (Arc::clone(&desk.clock), Arc::clone(&sold));
+    let gate = context.gate(json!({"github": config}));
+    let (clock, count) = (Arc::clone(&context.clock), Arc::clone(&sold));
     forge.change(|state| state.authorization = Some("Bearer ghs_1".to_owned()));
-    forge.whim(move |request| {
+    forge.answer_first_with(move |request| {
         if request.method != "POST" {
             return None;
         }
@@ -58,21 +58,21 @@ async fn app_gate() -> (Desk, Forge, Arc<dyn Gate>, Arc<AtomicUsize>) {
             "permissions": {"actions": "read", "metadata": "read"}, "repository_selection": "selected"});
         Some(json_answer(request, 201, "", &body))
     });
-    (desk, forge, gate, sold)
+    (context, forge, gate, sold)
 }
 
 #[tokio::test]
 async fn one_token_serves_all_until_five_minutes_before_its_end() {
-    let (desk, forge, gate, sold) = app_gate().await;
+    let (context, forge, gate, sold) = app_gate().await;
     for said in futures_util::future::join_all((0..20).map(|_| ask(&gate))).await {
         is(said, RulingState::Pending);
     }
     assert_eq!(sold.load(Ordering::SeqCst), 1);
     assert_eq!(forge.asked().iter().filter(|asked| *asked == TOKEN_REQUEST).count(), 1);
-    desk.clock.advance(Duration::from_mins(55) - Duration::from_secs(2));
+    context.clock.advance(Duration::from_mins(55) - Duration::from_secs(2));
     is(ask(&gate).await, RulingState::Pending);
     assert_eq!(sold.load(Ordering::SeqCst), 1);
-    desk.clock.advance(Duration::from_secs(2));
+    context.clock.advance(Duration::from_secs(2));
     forge.change(|state| state.authorization = Some("Bearer ghs_2".to_owned()));
     is(ask(&gate).await, RulingState::Pending);
     assert_eq!(sold.load(Ordering::SeqCst), 2);
@@ -97,7 +97,7 @@ async fn a_refused_token_is_renewed_once() {
 
 #[tokio::test]
 async fn a_failed_token_request_is_an_error_without_secrets() {
-    let (desk, forge, gate, _) = app_gate().await;
+    let (context, forge, gate, _) = app_gate().await;
     for (status, kind, says) in [
         (401, "denied", "check `id` and `privateKey`"),
         (404, "denied", "App 45 has no installation 67"),
@@ -105,7 +105,7 @@ async fn a_failed_token_request_is_an_error_without_secrets() {
         (500, "unavailable", "500"),
         (200, "invalid_output", "200"),
     ] {
-        forge.whim(move |request| Some(error(request, status, "suspended")));
+        forge.answer_first_with(move |request| Some(error(request, status, "suspended")));
         let failure = unknown(ask(&gate).await, kind, says);
         assert!(failure.message.contains("/app/installations/67/access_tokens"), "{}", failure.message);
     }
@@ -115,30 +115,30 @@ async fn a_failed_token_request_is_an_error_without_secrets() {
         json!({"token": "ghs_secret\n", "expires_at": "2026-01-01T00:00:00Z"}),
         json!({"token": null, "x": "ghs_secret"}),
     ] {
-        forge.whim(move |request| Some(json_answer(request, 201, "", &body)));
+        forge.answer_first_with(move |request| Some(json_answer(request, 201, "", &body)));
         let failure = unknown(ask(&gate).await, "invalid_output", "");
         assert!(!format!("{failure:?}").contains("ghs_"), "{failure:?}");
     }
-    desk.write("key.pem", "-----BEGIN RSA PRIVATE KEY-----\nc2VjcmV0\n-----END RSA PRIVATE KEY-----\n");
+    context.write("key.pem", "-----BEGIN RSA PRIVATE KEY-----\nc2VjcmV0\n-----END RSA PRIVATE KEY-----\n");
     let failure = unknown(ask(&gate).await, "denied", "the secret file key.pem is no RSA private key");
     assert!(!failure.message.contains("c2Vjcm"), "{}", failure.message);
 }
 
 #[test]
 fn an_unusable_key_is_reported_at_the_start() {
-    let desk = Desk::new();
+    let context = GateContext::new();
     let config = json!({"github": {"repository": "org/repo", "workflows": ["build.yml"],
         "app": {"id": 1, "installation": 2, "privateKey": {"file": "key.pem"}}}});
-    let key = desk.folder.path().join("key.pem").to_str().unwrap().to_owned();
+    let key = context.folder.path().join("key.pem").to_str().unwrap().to_owned();
     for bad in ["no key", "-----BEGIN RSA PRIVATE KEY-----\nc2VjcmV0\n-----END RSA PRIVATE KEY-----\n"] {
-        desk.write("key.pem", bad);
-        let found = desk.problems(config.clone());
+        context.write("key.pem", bad);
+        let found = context.problems(config.clone());
         assert!(found[0].contains("key.pem is no RSA private key") && !found[0].contains(bad), "{found:?}");
     }
     for arguments in [["genrsa", "-traditional", "-out", &key].as_slice(), &["genrsa", "-out", &key]] {
         openssl(arguments);
-        assert_eq!(desk.problems(config.clone()), Vec::<String>::new());
+        assert_eq!(context.problems(config.clone()), Vec::<String>::new());
     }
     openssl(&["genpkey", "-algorithm", "ed25519", "-out", &key]);
-    assert_eq!(desk.problems(config).len(), 1);
+    assert_eq!(context.problems(config).len(), 1);
 }

@@ -6,7 +6,7 @@ use appset_gateway::backend::digests::gate::{Gate, RulingState};
 use serde_json::{Value, json};
 
 use super::{
-    Desk, ask_with,
+    GateContext, ask_with,
     fake_github::{Forge, commit, error, json_answer, run},
     github::gate,
     is, unknown,
@@ -37,7 +37,7 @@ async fn history(line: &str, is_whole: bool, steps: u8) -> (Forge, Arc<dyn Gate>
 }
 
 fn gate_of(forge: &Forge, steps: u8) -> Arc<dyn Gate> {
-    gate(&Desk::new(), forge, &json!({"workflows": ["build.yml"], "walkBack": steps}))
+    gate(&GateContext::new(), forge, &json!({"workflows": ["build.yml"], "walkBack": steps}))
 }
 
 #[tokio::test]
@@ -105,7 +105,7 @@ async fn no_passed_commit_in_range_proves_absence_only_at_the_end_of_history() {
             vec![run(2, "build", &sha('b'), "completed exploded"), run(3, "build", &sha('c'), "completed success")];
     });
     unknown(ask_a(&gate).await, "invalid_output", "`exploded`");
-    forge.whim(|request| request.target.contains("/commits?").then(|| error(request, 503, "oops")));
+    forge.answer_first_with(|request| request.target.contains("/commits?").then(|| error(request, 503, "oops")));
     unknown(ask_a(&gate).await, "unavailable", "503");
 }
 
@@ -176,10 +176,10 @@ async fn merged_commits_do_not_hide_the_first_parents() {
         assert_eq!(lists(&forge), read);
     }
     // Also unknown if a later list fails or is for another commit.
-    forge.whim(|request| request.target.contains("per_page=100").then(|| error(request, 503, "oops")));
+    forge.answer_first_with(|request| request.target.contains("per_page=100").then(|| error(request, 503, "oops")));
     forge.change(|state| state.runs = Vec::new());
     unknown(ask_a(&gate).await, "unavailable", "503");
-    forge.whim(|request| {
+    forge.answer_first_with(|request| {
         let is_later = request.target.contains(&format!("sha={}&per_page=100", sha('b')));
         is_later.then(|| json_answer(request, 200, "", &json!([])))
     });

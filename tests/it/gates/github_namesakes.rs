@@ -4,7 +4,7 @@ use appset_gateway::backend::digests::gate::RulingState;
 use serde_json::{Value, json};
 
 use super::{
-    Desk, HEAD, ask,
+    GateContext, HEAD, ask,
     fake_github::{Forge, check, error, run},
     forge::with,
     github::{CHECKS, RUNS, gate},
@@ -15,7 +15,7 @@ use super::{
 #[tokio::test]
 async fn a_check_does_not_hide_its_namesake_in_another_workflow() {
     let forge = Forge::start().await;
-    let gate = gate(&Desk::new(), &forge, &json!({"checks": ["build"]}));
+    let gate = gate(&GateContext::new(), &forge, &json!({"checks": ["build"]}));
     let of_suite = |suite: u64, check: Value| with(&check, &json!({"check_suite": {"id": suite}}));
     let run_of = |suite: u64, id: u64, file: &str| {
         with(&run(id, file, HEAD, "completed success"), &json!({"check_suite_id": suite}))
@@ -52,7 +52,7 @@ async fn a_check_does_not_hide_its_namesake_in_another_workflow() {
     is(ask(&gate).await, RulingState::Passed);
 
     // With several checks of one name, their workflows must be known.
-    forge.whim(|request| request.target.contains("/actions/runs").then(|| error(request, 500, "oops")));
+    forge.answer_first_with(|request| request.target.contains("/actions/runs").then(|| error(request, 500, "oops")));
     unknown(ask(&gate).await, "unavailable", "the workflows of checks that have the same name");
     forge.change(|state| state.checks = vec![check(4, "build", passed), of_suite(6, check(5, "lint", failed))]);
     forge.asked();

@@ -4,7 +4,7 @@ use appset_gateway::backend::digests::gate::RulingState;
 use serde_json::{Value, json};
 
 use super::{
-    Desk, ask,
+    GateContext, ask,
     fake_github::{Forge, check, error, json_answer},
     github::{CHECKS, gate},
     is, unknown,
@@ -17,7 +17,7 @@ async fn a_list_counts_only_if_all_its_pages_were_read() {
         state.page = 2;
         state.checks = (1..=5).map(|id| check(id, &format!("job {id}"), "completed success")).collect();
     });
-    let gate = gate(&Desk::new(), &forge, &json!({"checks": ["/^job /", "job 5"]}));
+    let gate = gate(&GateContext::new(), &forge, &json!({"checks": ["/^job /", "job 5"]}));
     assert_eq!(is(ask(&gate).await, RulingState::Passed).evidence.len(), 6);
     let numbered = CHECKS.replace("/repos/org/repo/", "/repositories/1296269/");
     assert_eq!(
@@ -29,7 +29,7 @@ async fn a_list_counts_only_if_all_its_pages_were_read() {
     forge.change(|state| state.checks[4] = check(5, "job 5", "completed failure"));
     is(ask(&gate).await, RulingState::Failed);
     let body = |checks: &[Value], total: usize| json!({"total_count": total, "check_runs": checks});
-    forge.whim(|request| request.target.contains("page=3").then(|| error(request, 502, "Server Error")));
+    forge.answer_first_with(|request| request.target.contains("page=3").then(|| error(request, 502, "Server Error")));
     unknown(ask(&gate).await, "unavailable", "502");
 
     let one = check(1, "job 1", "completed success");
@@ -46,20 +46,20 @@ async fn a_list_counts_only_if_all_its_pages_were_read() {
         ("</repositories/1/commits/d6fde92930d4715a2b49857d24b940956b26d2d3/check-runs>; rel=\"next\"", "circle"),
     ] {
         let (one, link) = (one.clone(), link.to_owned());
-        forge.whim(move |request| {
+        forge.answer_first_with(move |request| {
             Some(json_answer(request, 200, &format!("\r\nLink: {link}"), &body(std::slice::from_ref(&one), 1)))
         });
         unknown(ask(&gate).await, "invalid_output", says);
     }
     let (path, endless) = (CHECKS.split('?').next().unwrap(), one.clone());
-    forge.whim(move |request| {
+    forge.answer_first_with(move |request| {
         let link = format!("\r\nLink: <{path}?x={}>; rel=\"next\"", request.target.len());
         Some(json_answer(request, 200, &link, &body(std::slice::from_ref(&endless), 1)))
     });
     unknown(ask(&gate).await, "invalid_output", "circle");
     let endless = one.clone();
     let count = std::sync::atomic::AtomicUsize::new(0);
-    forge.whim(move |request| {
+    forge.answer_first_with(move |request| {
         let page = count.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
         let link = format!("\r\nLink: <{path}?page={page}>; rel=\"next\"");
         Some(json_answer(request, 200, &link, &body(std::slice::from_ref(&endless), 1)))
@@ -69,7 +69,9 @@ async fn a_list_counts_only_if_all_its_pages_were_read() {
     assert_eq!(forge.asked().len(), 20);
     for total in [0, 2] {
         let one = one.clone();
-        forge.whim(move |request| Some(json_answer(request, 200, "", &body(std::slice::from_ref(&one), total))));
+        forge.answer_first_with(move |request| {
+            Some(json_answer(request, 200, "", &body(std::slice::from_ref(&one), total)))
+        });
         unknown(ask(&gate).await, "invalid_output", "not whole");
     }
 }
@@ -78,12 +80,12 @@ async fn a_list_counts_only_if_all_its_pages_were_read() {
 #[tokio::test]
 async fn a_list_that_changes_between_pages_is_incomplete() {
     let forge = Forge::start().await;
-    let gate = gate(&Desk::new(), &forge, &json!({"checks": ["/^job /"]}));
+    let gate = gate(&GateContext::new(), &forge, &json!({"checks": ["/^job /"]}));
     let jobs: Vec<Value> = (1..=4).map(|id| check(id, &format!("job {id}"), "completed success")).collect();
     // Job 4 began after the first page, and pushed job 2 to the second; or it was deleted after that.
     for (first, second) in [(3, 4), (4, 3)] {
         let jobs = jobs.clone();
-        forge.whim(move |request| {
+        forge.answer_first_with(move |request| {
             let (shown, total, link) = if request.target.contains("page=2") {
                 (vec![&jobs[1], &jobs[0]], second, String::new())
             } else {

@@ -7,8 +7,8 @@ use appset_gateway::{
 use serde_json::{Value, json};
 
 use super::forge::{
-    Bench, OTHER, SHA, TOKEN, answering, ask, ask_with, asked, check_commits, check_failures, check_memory, headers,
-    json, ruled, unknown, with,
+    ForgeContext, OTHER, SHA, TOKEN, answering, ask, ask_with, asked, check_commits, check_failures, check_memory,
+    headers, json, ruled, unknown, with,
 };
 use crate::support::upstream::{Request, Step, Upstream};
 
@@ -20,8 +20,8 @@ fn config(api: &str, more: &Value) -> Value {
     with(&base, more)
 }
 
-fn gate(bench: &Bench, upstream: &Upstream, more: &Value) -> Remembered<Gitlab> {
-    bench.gate(&config(&format!("http://{}/api/v4", upstream.address), more), Gitlab::build)
+fn gate(context: &ForgeContext, upstream: &Upstream, more: &Value) -> Remembered<Gitlab> {
+    context.gate(&config(&format!("http://{}/api/v4", upstream.address), more), Gitlab::build)
 }
 
 /// A pipeline as the list of a project shows it.
@@ -37,20 +37,20 @@ fn pipeline(id: u64, status: &str, more: &Value) -> Value {
 #[tokio::test]
 async fn requests_are_sent_as_documented() {
     let upstream = answering(json!([pipeline(47, "success", &json!({}))])).await;
-    let bench = Bench::new();
-    let ruling = ask(&gate(&bench, &upstream, &json!({}))).await.unwrap();
+    let context = ForgeContext::new();
+    let ruling = ask(&gate(&context, &upstream, &json!({}))).await.unwrap();
     assert_eq!(ruling.state, RulingState::Passed);
     let page = "https://gitlab.example.com/group/sub/app/-/pipelines/47";
     assert_eq!(ruling.run_url.as_deref(), Some(page));
     assert_eq!(ruling.built_at.as_deref(), Some("2026-08-11T11:32:35.169Z"));
     assert_eq!(ruling.evidence[0].to_string(), format!("present, {REQUEST_DESCRIPTION}: pipeline 47: success, {page}"));
 
-    ask(&gate(&bench, &upstream, &json!({"ref": "feature/x", "sources": ["push"]}))).await.unwrap();
-    ask(&gate(&bench, &upstream, &json!({"sources": ["push", "web"], "tokenKind": "bearer"}))).await.unwrap();
+    ask(&gate(&context, &upstream, &json!({"ref": "feature/x", "sources": ["push"]}))).await.unwrap();
+    ask(&gate(&context, &upstream, &json!({"sources": ["push", "web"], "tokenKind": "bearer"}))).await.unwrap();
     let number = json!({"mergeRequest": "{{ params.number }}", "token": null, "project": "17"});
-    ask(&gate(&bench, &upstream, &number)).await.unwrap();
+    ask(&gate(&context, &upstream, &number)).await.unwrap();
     let child = answering(json!([pipeline(48, "success", &json!({"source": "parent_pipeline"}))])).await;
-    let children = gate(&bench, &child, &json!({"sources": ["parent_pipeline"]}));
+    let children = gate(&context, &child, &json!({"sources": ["parent_pipeline"]}));
     assert_eq!(ask(&children).await.unwrap().state, RulingState::Passed);
     let order = "order_by=id&sort=desc&per_page=100";
     assert_eq!(asked(&child), [format!("GET {PATH}?sha={SHA}&source=parent_pipeline&{order}")]);
@@ -71,7 +71,7 @@ async fn requests_are_sent_as_documented() {
 
 #[tokio::test]
 async fn each_status_has_its_meaning() {
-    let bench = Bench::new();
+    let context = ForgeContext::new();
     let page = "https://gitlab.example.com/group/sub/app/-/pipelines/17";
     for (status, state) in [
         ("success", RulingState::Passed),
@@ -89,7 +89,7 @@ async fn each_status_has_its_meaning() {
         ("waiting_for_callback", RulingState::Pending),
     ] {
         let upstream = answering(json!([pipeline(17, status, &json!({}))])).await;
-        let ruling = ask(&gate(&bench, &upstream, &json!({}))).await.unwrap();
+        let ruling = ask(&gate(&context, &upstream, &json!({}))).await.unwrap();
         let verdict = if state == RulingState::Passed { "present" } else { "absent" };
         assert_eq!(ruling.state, state, "{status}");
         assert_eq!(
@@ -100,14 +100,14 @@ async fn each_status_has_its_meaning() {
         assert_eq!(ruling.built_at.is_some(), state != RulingState::Pending, "{status}");
     }
     let skipped = answering(json!([pipeline(17, "skipped", &json!({}))])).await;
-    assert_eq!(ruled(&gate(&bench, &skipped, &json!({"accept": ["skipped"]}))).await.0, RulingState::Passed);
+    assert_eq!(ruled(&gate(&context, &skipped, &json!({"accept": ["skipped"]}))).await.0, RulingState::Passed);
     let new = answering(json!([pipeline(17, "succeeded\u{7}", &json!({}))])).await;
-    unknown(&gate(&bench, &new, &json!({})), ErrorKind::InvalidOutput, "`succeeded `, which is unknown").await;
+    unknown(&gate(&context, &new, &json!({})), ErrorKind::InvalidOutput, "`succeeded `, which is unknown").await;
 }
 
 #[tokio::test]
 async fn the_newest_pipeline_of_the_commit_decides() {
-    let bench = Bench::new();
+    let context = ForgeContext::new();
     let pipelines = json!([
         pipeline(30, "failed", &json!({"sha": OTHER})),
         pipeline(12, "success", &json!({"sha": SHA.to_uppercase()})),
@@ -122,7 +122,7 @@ async fn the_newest_pipeline_of_the_commit_decides() {
         (json!({"ref": "feature/x"}), 12, RulingState::Passed),
         (json!({"ref": "main"}), 20, RulingState::Pending),
     ] {
-        let (ruled, evidence) = ruled(&gate(&bench, &upstream, &more)).await;
+        let (ruled, evidence) = ruled(&gate(&context, &upstream, &more)).await;
         assert_eq!(ruled, state, "{more}");
         assert!(evidence[0].contains(&format!(": pipeline {id}: ")), "{evidence:?}");
     }
@@ -131,20 +131,20 @@ async fn the_newest_pipeline_of_the_commit_decides() {
         (json!({"ref": "v1"}), "no pipeline for it yet that counts; pipeline 20 is of `main`, from `schedule`"),
         (json!({"sources": ["merge_request_event"]}), "no pipeline for it yet that counts; pipeline 20 is"),
     ] {
-        let (ruled, evidence) = ruled(&gate(&bench, &upstream, &more)).await;
+        let (ruled, evidence) = ruled(&gate(&context, &upstream, &more)).await;
         assert_eq!((ruled, evidence.len()), (RulingState::Pending, 1));
         assert!(evidence[0].starts_with(&format!("absent, {REQUEST_DESCRIPTION}: {says}")), "{evidence:?}");
     }
     for nothing in [json!([]), json!([pipeline(30, "success", &json!({"sha": OTHER}))])] {
         let upstream = answering(nothing).await;
         let expected = (RulingState::Pending, vec![format!("absent, {REQUEST_DESCRIPTION}: no pipeline for it yet")]);
-        assert_eq!(ruled(&gate(&bench, &upstream, &json!({}))).await, expected);
+        assert_eq!(ruled(&gate(&context, &upstream, &json!({}))).await, expected);
     }
 }
 
 #[tokio::test]
 async fn the_pipelines_of_a_merge_request_are_read() {
-    let bench = Bench::new();
+    let context = ForgeContext::new();
     let more = json!({"mergeRequest": "{{ params.number }}"});
     // The fields in the documentation of this list.
     let documented =
@@ -153,20 +153,20 @@ async fn the_pipelines_of_a_merge_request_are_read() {
     let upstream = answering(json!([merged, documented(77, SHA, "refs/merge-requests/7/head")])).await;
     let description = REQUEST_DESCRIPTION.replace("/pipelines", "/merge_requests/7/pipelines");
     let passed = (RulingState::Passed, vec![format!("present, {description}: pipeline 77: success")]);
-    assert_eq!(ruled(&gate(&bench, &upstream, &more)).await, passed);
+    assert_eq!(ruled(&gate(&context, &upstream, &more)).await, passed);
     let push = with(&more, &json!({"sources": ["push"]}));
-    unknown(&gate(&bench, &upstream, &push), ErrorKind::InvalidOutput, "pipeline 77 names no source").await;
+    unknown(&gate(&context, &upstream, &push), ErrorKind::InvalidOutput, "pipeline 77 names no source").await;
 
     for reference in ["refs/merge-requests/7/merge", "refs/merge-requests/7/train"] {
         let upstream = answering(json!([documented(90, OTHER, reference), documented(60, OTHER, "feature/x")])).await;
-        let (state, evidence) = ruled(&gate(&bench, &upstream, &more)).await;
+        let (state, evidence) = ruled(&gate(&context, &upstream, &more)).await;
         assert_eq!(state, RulingState::Pending);
         assert!(evidence[0].contains("pipeline 90 for a merge commit: merged results pipelines"), "{evidence:?}");
         assert!(evidence[0].contains("needs a branch pipeline or a merge request pipeline"), "{evidence:?}");
     }
     for number in ["", "x", "0", "+7", "7/../8", "99999999999999999999"] {
         let error =
-            ask_with(&gate(&bench, &upstream, &more), &json!({"sha": SHA, "number": number})).await.unwrap_err();
+            ask_with(&gate(&context, &upstream, &more), &json!({"sha": SHA, "number": number})).await.unwrap_err();
         assert_eq!((error.kind, error.message.contains("mergeRequest: ")), (ErrorKind::InvalidInput, true), "{error}");
     }
 }
@@ -188,9 +188,9 @@ fn in_pages(request: &Request, pages: usize) -> Vec<Step> {
 
 #[tokio::test]
 async fn all_pages_of_a_list_are_read() {
-    let bench = Bench::new();
+    let context = ForgeContext::new();
     let upstream = Upstream::start(|request| in_pages(request, 3)).await;
-    assert_eq!(ruled(&gate(&bench, &upstream, &json!({}))).await.0, RulingState::Passed);
+    assert_eq!(ruled(&gate(&context, &upstream, &json!({}))).await.0, RulingState::Passed);
     assert_eq!(
         asked(&upstream),
         [
@@ -203,16 +203,16 @@ async fn all_pages_of_a_list_are_read() {
         assert_eq!(headers(&request), [("accept", "application/json"), ("private-token", TOKEN)]);
     }
     let upstream = Upstream::start(|request| in_pages(request, 20)).await;
-    assert_eq!(ruled(&gate(&bench, &upstream, &json!({}))).await.0, RulingState::Passed);
+    assert_eq!(ruled(&gate(&context, &upstream, &json!({}))).await.0, RulingState::Passed);
 
     let upstream = Upstream::start(|request| in_pages(request, 21)).await;
-    unknown(&gate(&bench, &upstream, &json!({})), ErrorKind::InvalidOutput, "goes on after 20 pages").await;
+    unknown(&gate(&context, &upstream, &json!({})), ErrorKind::InvalidOutput, "goes on after 20 pages").await;
     assert_eq!(upstream.requests().len(), 20);
 }
 
 #[tokio::test]
 async fn an_incomplete_list_is_unknown() {
-    let bench = Bench::new();
+    let context = ForgeContext::new();
     let passed = json!([pipeline(1, "success", &json!({}))]);
     let elsewhere = Upstream::start(|request| in_pages(request, 1)).await;
     let other = elsewhere.address;
@@ -232,43 +232,43 @@ async fn an_incomplete_list_is_unknown() {
     ] {
         let body = passed.clone();
         let upstream = Upstream::start(move |request| json(request, &headers, &body)).await;
-        let message = unknown(&gate(&bench, &upstream, &json!({})), ErrorKind::InvalidOutput, says).await;
+        let message = unknown(&gate(&context, &upstream, &json!({})), ErrorKind::InvalidOutput, says).await;
         assert!(!message.contains("private_token"), "{message}");
     }
     assert_eq!(asked(&elsewhere), Vec::<String>::new(), "the token stays where it belongs");
     let whole = Upstream::start(move |request| json(request, "X-Total: 1\r\nX-Next-Page: ", &passed)).await;
-    assert_eq!(ruled(&gate(&bench, &whole, &json!({}))).await.0, RulingState::Passed);
+    assert_eq!(ruled(&gate(&context, &whole, &json!({}))).await.0, RulingState::Passed);
 
     let upstream = Upstream::start(|request| {
         if request.target.contains("&page=2") { request.answer(502, "", "") } else { in_pages(request, 3) }
     })
     .await;
-    unknown(&gate(&bench, &upstream, &json!({})), ErrorKind::Unavailable, "502").await;
+    unknown(&gate(&context, &upstream, &json!({})), ErrorKind::Unavailable, "502").await;
 }
 
 #[tokio::test]
 async fn failures_are_errors() {
-    let bench = Bench::new();
-    let build = |bench: &Bench, api: &str| bench.gate(&config(api, &json!({})), Gitlab::build);
-    check_failures(&bench, build).await;
-    check_commits(&bench, build).await;
+    let context = ForgeContext::new();
+    let build = |context: &ForgeContext, api: &str| context.gate(&config(api, &json!({})), Gitlab::build);
+    check_failures(&context, build).await;
+    check_commits(&context, build).await;
     let upstream = answering(json!([{"id": TOKEN, "sha": SHA, "status": "success"}])).await;
-    unknown(&gate(&bench, &upstream, &json!({})), ErrorKind::InvalidOutput, "expected u64").await;
+    unknown(&gate(&context, &upstream, &json!({})), ErrorKind::InvalidOutput, "expected u64").await;
     let upstream = answering(json!([pipeline(17, TOKEN, &json!({}))])).await;
-    unknown(&gate(&bench, &upstream, &json!({})), ErrorKind::InvalidOutput, "`[redacted]`, which is unknown").await;
+    unknown(&gate(&context, &upstream, &json!({})), ErrorKind::InvalidOutput, "`[redacted]`, which is unknown").await;
     let upstream =
         answering(json!([pipeline(17, "success", &json!({"web_url": format!("https://g/?t={TOKEN}")}))])).await;
-    let ruling = ask(&gate(&bench, &upstream, &json!({}))).await.unwrap();
+    let ruling = ask(&gate(&context, &upstream, &json!({}))).await.unwrap();
     assert!(!format!("{ruling:?}").contains("c4n4ry"), "{ruling:?}");
 }
 
 #[tokio::test]
 async fn the_token_is_read_at_each_use() {
-    let bench = Bench::new();
+    let context = ForgeContext::new();
     let upstream = answering(json!([])).await;
-    let gate = gate(&bench, &upstream, &json!({}));
+    let gate = gate(&context, &upstream, &json!({}));
     assert!(!format!("{gate:?}").contains(TOKEN));
-    let file = bench.folder.path().join("token");
+    let file = context.folder.path().join("token");
     for token in ["first", "second"] {
         std::fs::write(&file, token).unwrap();
         ask(&gate).await.unwrap();
@@ -285,7 +285,7 @@ async fn the_token_is_read_at_each_use() {
 
 #[test]
 fn check_reports_the_problems_of_a_configuration() {
-    let bench = Bench::new();
+    let context = ForgeContext::new();
     let api = "https://gitlab.example.com/api/v4";
     for (more, path, says) in [
         (json!({"api": "gitlab.com"}), "api", "no URL"),
@@ -301,13 +301,13 @@ fn check_reports_the_problems_of_a_configuration() {
         (json!({"sources": ["parent_pipeline"], "mergeRequest": "7"}), "sources[0]", "none would ever be seen"),
         (json!({"token": {"file": "missing"}}), "token", "cannot read the secret file"),
     ] {
-        let problems = bench.problems(&config(api, &more), Gitlab::build);
+        let problems = context.problems(&config(api, &more), Gitlab::build);
         assert_eq!(problems.len(), 1, "{more}: {problems:?}");
         assert!(problems[0].starts_with(&format!("{path}: ")) && problems[0].contains(says), "{problems:?}");
     }
     let wrong = json!({"api": "x", "project": "", "sha": "", "token": {"file": "missing"}});
-    assert_eq!(bench.problems(&config(api, &wrong), Gitlab::build).len(), 4, "all at once");
-    let gate = |more: &Value| bench.gate(&config(api, more), Gitlab::build).reads_application_set();
+    assert_eq!(context.problems(&config(api, &wrong), Gitlab::build).len(), 4, "all at once");
+    let gate = |more: &Value| context.gate(&config(api, more), Gitlab::build).reads_application_set();
     assert!(!gate(&json!({"ref": "{{ params.branch }}"})));
     for key in ["project", "sha", "ref", "mergeRequest"] {
         assert!(gate(&json!({key: "{{ applicationSet }}"})), "{key}");
@@ -316,7 +316,7 @@ fn check_reports_the_problems_of_a_configuration() {
 
 #[tokio::test]
 async fn rulings_are_cached_by_question() {
-    let bench = Bench::new();
+    let context = ForgeContext::new();
     for (more, others) in [
         (json!({}), vec![json!({"sha": OTHER})]),
         (json!({"ref": "{{ params.ref }}"}), vec![json!({"ref": "main"}), json!({"sha": OTHER})]),
@@ -327,6 +327,6 @@ async fn rulings_are_cached_by_question() {
         ),
     ] {
         let upstream = answering(json!([pipeline(1, "success", &json!({}))])).await;
-        check_memory(&gate(&bench, &upstream, &more), &upstream, &others).await;
+        check_memory(&gate(&context, &upstream, &more), &upstream, &others).await;
     }
 }

@@ -38,15 +38,15 @@ async fn contents_of_a_real_registry_are_read() {
     attestation["annotations"] = json!({"vnd.docker.reference.type": "attestation-manifest"});
     let all = |first: &Value| [attestation.clone(), first.clone(), other.clone()];
     let index = |first: &Value, annotations| images::index(folder, &all(first), annotations);
-    let mut told = revision("index");
-    told["org.opencontainers.image.created"] = json!("2026-02-02T00:00:00Z");
-    told["org.opencontainers.image.version"] = json!("1.2.3");
+    let mut messages = revision("index");
+    messages["org.opencontainers.image.created"] = json!("2026-02-02T00:00:00Z");
+    messages["org.opencontainers.image.version"] = json!("1.2.3");
     let cases = [
         ("label", labelled.clone(), "label", vec!["linux/amd64"]),
         ("manifest", annotated.clone(), "manifest", vec!["linux/amd64"]),
         ("index-of-labels", index(&labelled, &json!({})), "label", vec!["linux/amd64", "linux/arm/v7"]),
         ("index-of-manifests", index(&annotated, &json!({})), "manifest", vec!["linux/amd64", "linux/arm/v7"]),
-        ("index", index(&annotated, &told), "index", vec!["linux/amd64", "linux/arm/v7"]),
+        ("index", index(&annotated, &messages), "index", vec!["linux/amd64", "linux/arm/v7"]),
     ];
     let proxy = Proxy::start(&registry.host).await;
     let registries = registries(&plain(&proxy.address));

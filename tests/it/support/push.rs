@@ -38,8 +38,8 @@ impl Registry {
 
     async fn put_blob(&self, repository: &str, content: &str) -> String {
         let digest = Digest::of(content.as_bytes()).as_str().to_owned();
-        let begun = self.request("POST", &format!("/v2/{repository}/blobs/uploads/"), "", "").await;
-        let location = begun.header("location").unwrap_or_else(|| panic!("{}", begun.text()));
+        let started = self.request("POST", &format!("/v2/{repository}/blobs/uploads/"), "", "").await;
+        let location = started.header("location").unwrap_or_else(|| panic!("{}", started.text()));
         let path = location.strip_prefix(&format!("http://{}", self.host)).unwrap_or(location);
         let path = format!("{path}&digest={digest}");
         let reply = self.request("PUT", &path, "application/octet-stream", content).await;

@@ -20,8 +20,8 @@ use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
 use super::*;
 
 const LIMITS: Limits = Limits {
-    most: 8,
-    most_per_peer: 4,
+    max: 8,
+    max_per_peer: 4,
     idle: Duration::from_millis(700),
     max_age: Duration::from_mins(1),
     patience: Duration::from_millis(300),

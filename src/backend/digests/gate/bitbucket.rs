@@ -175,8 +175,8 @@ impl Entry {
         let hash = self.commit.as_ref().and_then(|commit| commit.hash.as_deref());
         let href = self.links.commit.as_ref().and_then(|target| target.href.as_deref());
         let linked = href.and_then(|href| href.trim_end_matches('/').rsplit('/').next());
-        let said = hash.or(linked.filter(|name| Commit::parse(name).is_ok()));
-        said.is_none_or(|said| said.eq_ignore_ascii_case(commit.as_str()))
+        let named = hash.or(linked.filter(|name| Commit::parse(name).is_ok()));
+        named.is_none_or(|named| named.eq_ignore_ascii_case(commit.as_str()))
     }
 }
 
@@ -234,11 +234,11 @@ impl System for Bitbucket {
 
     async fn rule(&self, (commit, first): &Self::Request, deadline: Instant) -> Result<Ruling, BackendError> {
         let path = first.path();
-        let told = format!("the statuses of commit {}, GET {path}", commit.short());
+        let request = format!("the statuses of commit {}, GET {path}", commit.short());
         let read = |reply: &Reply, from: &Url| self.page(commit, reply, from);
         let (statuses, secrets) = self.forge.list(first.clone(), deadline, read).await?;
         let statuses = latest(statuses).map_err(|error| self.forge.at_list(path, error))?;
-        Ok(self.required.rule(&statuses, commit, &told, &secrets))
+        Ok(self.required.rule(&statuses, commit, &request, &secrets))
     }
 
     fn is_low(&self, _: &Self::Request) -> bool {

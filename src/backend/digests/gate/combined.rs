@@ -176,7 +176,7 @@ mod tests {
     use super::*;
     use crate::{backend::digests::commit::Commit, domain::error::ErrorKind};
 
-    fn said(word: &str) -> Result<Ruling, BackendError> {
+    fn ruling_of(word: &str) -> Result<Ruling, BackendError> {
         let state = match word.split('@').next().unwrap() {
             "passed" | "earlier" => RulingState::Passed,
             "pending" => RulingState::Pending,
@@ -196,7 +196,7 @@ mod tests {
 
     fn decide(rule: Rule, words: &str) -> String {
         let words: Vec<&str> = words.split_whitespace().collect();
-        match rule.decide(words.iter().map(|word| said(word)).collect()) {
+        match rule.decide(words.iter().map(|word| ruling_of(word)).collect()) {
             Ok(ruling) => {
                 assert_eq!(ruling.evidence.len(), words.len(), "{words:?}");
                 assert!(ruling.run_url.unwrap().contains(match ruling.state {
@@ -253,7 +253,7 @@ mod tests {
             (Rule::Any, "earlier@c earlier@b"),
             (Rule::Any, "passed@c passed@b"),
         ] {
-            let error = rule.decide(words.split(' ').map(said).collect()).unwrap_err();
+            let error = rule.decide(words.split(' ').map(ruling_of).collect()).unwrap_err();
             assert_eq!(error.kind, ErrorKind::InvalidOutput);
             assert!(error.message.contains("different commits"), "{}", error.message);
         }
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn the_run_that_ended_last_is_answered() {
-        let ruling = Rule::All.decide(vec![said("passed@a"), said("passed"), said("passed@a")]).unwrap();
+        let ruling = Rule::All.decide(vec![ruling_of("passed@a"), ruling_of("passed"), ruling_of("passed@a")]).unwrap();
         assert_eq!(ruling.built_at.as_deref(), Some("2026-01-08T00:00:00Z"));
     }
 }

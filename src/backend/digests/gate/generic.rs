@@ -286,11 +286,11 @@ impl Reading {
         };
         if reply.status.is_success()
             && !self.allows_errors
-            && let Some((key, told)) = document::told_error(&body)
+            && let Some((key, value)) = document::reported_error(&body)
         {
-            let told = reply.secrets.excerpt(Value::from(told.clone()).to_string().as_bytes(), 200);
+            let value = reply.secrets.excerpt(Value::from(value.clone()).to_string().as_bytes(), 200);
             let advice = "if that is no error of this API, set `allowErrors: true`";
-            return Err(invalid(format!("the answer holds `{key}` ({told}), so it may be incomplete; {advice}")));
+            return Err(invalid(format!("the answer holds `{key}` ({value}), so it may be incomplete; {advice}")));
         }
         Ok(true)
     }

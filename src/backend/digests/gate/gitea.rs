@@ -238,11 +238,11 @@ impl System for Gitea {
     }
 
     async fn rule(&self, (commit, first): &Self::Request, deadline: Instant) -> Result<Ruling, BackendError> {
-        let told = format!("the statuses of commit {}, GET {}", commit.short(), first.path());
+        let request = format!("the statuses of commit {}, GET {}", commit.short(), first.path());
         let mut progress = Progress::default();
         let read = |reply: &Reply, from: &Url| self.page(commit, reply, from, &mut progress);
         let (statuses, secrets) = self.forge.list(first.clone(), deadline, read).await?;
-        Ok(self.required.rule(&statuses, commit, &told, &secrets))
+        Ok(self.required.rule(&statuses, commit, &request, &secrets))
     }
 
     fn is_low(&self, _: &Self::Request) -> bool {

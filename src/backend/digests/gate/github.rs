@@ -203,7 +203,8 @@ impl System for Github {
         let invalid = |what: &'static str| move |error: BackendError| error.within(what);
         let repository = query.context.render(&self.repository).await;
         let repository = repository.and_then(|text| Ok(GithubRepository::parse(&text)?));
-        let repository = repository.map_err(|error| error.within("repository").told(BackendError::invalid_input))?;
+        let repository =
+            repository.map_err(|error| error.within("repository").into_backend_error(BackendError::invalid_input))?;
         let commit = Commit::render(&self.sha, query.context).await.map_err(invalid("sha"))?;
         Ok(GithubRequest { repository, commit })
     }

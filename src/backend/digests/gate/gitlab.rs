@@ -226,7 +226,7 @@ impl System for Gitlab {
     async fn rule(&self, request: &GitlabRequest, deadline: Instant) -> Result<Ruling, BackendError> {
         let GitlabRequest { commit, reference, first } = request;
         let path = first.path();
-        let told = format!("the pipelines of commit {}, GET {path}", commit.short());
+        let request = format!("the pipelines of commit {}, GET {path}", commit.short());
         let mut totals = Vec::new();
         let read = |reply: &Reply, from: &Url| {
             totals.extend(total::in_header(&reply.headers, TOTAL)?);
@@ -237,7 +237,7 @@ impl System for Gitlab {
         total::check(&totals, distinct.len()).map_err(|error| self.forge.at_list(path, error))?;
         let filter =
             PipelineFilter { commit, reference: reference.as_deref(), sources: &self.sources, accept: &self.accept };
-        filter.rule(&pipelines, &told, &self.forge, &secrets).map_err(|error| self.forge.at_list(path, error))
+        filter.rule(&pipelines, &request, &self.forge, &secrets).map_err(|error| self.forge.at_list(path, error))
     }
 
     fn is_low(&self, _: &GitlabRequest) -> bool {

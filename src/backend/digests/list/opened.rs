@@ -53,7 +53,7 @@ impl ContentFilter {
     /// Whether `contents` fit.
     pub(crate) fn fits(&self, contents: &Contents) -> bool {
         let has = |(name, pattern): &(String, GlobPattern)| {
-            contents.told_annotations().get(name).is_some_and(|value| pattern.fits(value))
+            contents.build_annotations().get(name).is_some_and(|value| pattern.fits(value))
         };
         let is_type = self.artifact_type.as_ref().is_none_or(|wanted| contents.artifact_type.as_ref() == Some(wanted));
         is_type && self.annotations.iter().all(has)
@@ -77,14 +77,14 @@ impl OpenedTag {
         if let Value::Object(parts) = source::parts(&reference, target.digest.as_str()) {
             set.extend(parts);
         }
-        let text = |told: &Option<String>| told.clone().unwrap_or_default().into();
+        let text = |value: &Option<String>| value.clone().unwrap_or_default().into();
         let platforms: Vec<String> = contents.platforms.iter().map(ToString::to_string).collect();
         set.insert("mediaType".to_owned(), target.media_type.into());
         set.insert("artifactType".to_owned(), text(&contents.artifact_type));
         set.insert("created".to_owned(), text(&contents.created));
         set.insert("revision".to_owned(), text(&contents.revision));
         set.insert("platforms".to_owned(), platforms.into());
-        set.insert("annotations".to_owned(), json!(contents.told_annotations()));
+        set.insert("annotations".to_owned(), json!(contents.build_annotations()));
         set.extend(candidate.version.map(|version| ("semver".to_owned(), parts_of(&version))));
         set.extend(candidate.captures.map(|captures| ("captures".to_owned(), captures)));
         ParameterSet(set)

@@ -81,7 +81,8 @@ impl Repositories {
         let mut all = IndexMap::<(String, String), bool>::new();
         for template in &self.templates {
             let text = context.render(template).await;
-            let text = text.map_err(|error| error.within("repositories").told(BackendError::invalid_input))?;
+            let text =
+                text.map_err(|error| error.within("repositories").into_backend_error(BackendError::invalid_input))?;
             let (registry, name) = split(&text);
             let registry = canonical_registry(registry);
             check(name).map_err(invalid)?;

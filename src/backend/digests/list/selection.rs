@@ -114,7 +114,10 @@ impl Selection {
         let glob = match &self.glob {
             Some(glob) => {
                 let pattern = context.render(glob).await.and_then(|text| Ok(GlobPattern::of_tags(&text)?));
-                Some(pattern.map_err(|error| error.within("tags.glob").told(BackendError::invalid_input))?)
+                Some(
+                    pattern
+                        .map_err(|error| error.within("tags.glob").into_backend_error(BackendError::invalid_input))?,
+                )
             }
             None => None,
         };

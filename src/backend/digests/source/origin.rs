@@ -82,7 +82,7 @@ impl ImageSource {
                 Some(Misfit::NotInReference) => self.has_names_in_tag_only(),
                 None => false,
             },
-            error: error.told(BackendError::invalid_input),
+            error: error.into_backend_error(BackendError::invalid_input),
         })?;
         if matches!(self, Self::Registry(_)) && has_impossible_tag(&text) {
             let error = BackendError::invalid_input(Reference::parse(&text).err().unwrap_or_default());

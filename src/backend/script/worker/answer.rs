@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     backend::{
-        getparams::{self, is_said},
+        getparams::{self, has_content},
         script::protocol::{Reading, json},
     },
     domain::{
@@ -47,7 +47,8 @@ pub(crate) fn read(line: &[u8], id: u64, secrets: &Secrets) -> Result<WorkerAnsw
 fn content(mut map: Map<String, Value>, secrets: &Secrets) -> WorkerAnswer {
     let clean = |error: BackendError| secrets.clean(&error).within("its answer");
     let mut take = |name: &str| getparams::take(&mut map, name).map_err(&clean);
-    let (code, error, output) = (take("code")?.filter(is_said), take("error")?.filter(is_said), take("output")?);
+    let (code, error, output) =
+        (take("code")?.filter(has_content), take("error")?.filter(has_content), take("output")?);
     if code.is_some() || error.is_some() {
         let why = match error {
             Some(Value::String(text)) => text,

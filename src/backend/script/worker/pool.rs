@@ -102,7 +102,7 @@ impl WorkerConfig {
         if worker.asked >= self.recycle_after {
             return Some("recycled");
         }
-        let is_large = |most: ByteSize| worker.meter.read().memory > most.0;
+        let is_large = |max: ByteSize| worker.meter.read().memory > max.0;
         self.max_memory.is_some_and(is_large).then_some("memory")
     }
 }

@@ -62,7 +62,7 @@ impl Rules {
         let (of_last, of_hour, peak) = self.losses(before, last, &after, now);
         let is_more = |gone: usize, of: usize| gone * 100 > of * usize::from(self.shrink);
         let is_loss = is_more(of_last, last.len()) || (!after.is_empty() && is_more(of_hour, peak));
-        if is_loss || after.len() < self.least || after.len() > self.most {
+        if is_loss || after.len() < self.least || after.len() > self.max {
             return loss(of_last > 0 || of_hour > 0);
         }
         Judgement::Good
@@ -77,9 +77,9 @@ impl Rules {
             return (last.len().saturating_sub(after.len()), fewer, peak);
         }
         // Names from before an answer without names are not known.
-        let told =
+        let named_from =
             before.iter().rposition(|believed| !self.names_tell(believed.names.len())).map_or(0, |place| place + 1);
-        let mut gone: Vec<u8> = before[told..]
+        let mut gone: Vec<u8> = before[named_from..]
             .iter()
             .filter(|believed| believed.is_recent(now))
             .flat_map(|each| each.names.clone())

@@ -229,9 +229,9 @@ impl Oracle {
         // A rest does not delay the gateway's own run for a held answer.
         let held = self.held.get(&asked.lineage()).filter(|_| why == "held");
         let due = held.and_then(OracleHeld::due_at).map_or(u64::MAX, |due| due.saturating_sub(at.0));
-        let (least, most) = ((usual * 9 / 10).min(due), (usual * 11 / 10).min(due));
-        if !(least.max(asks)..=most.max(asks)).contains(&lasts) {
-            return Err(format!("{asked:?} rests for {lasts} ms after {times} failures, {least} to {most} are meant"));
+        let (least, max) = ((usual * 9 / 10).min(due), (usual * 11 / 10).min(due));
+        if !(least.max(asks)..=max.max(asks)).contains(&lasts) {
+            return Err(format!("{asked:?} rests for {lasts} ms after {times} failures, {least} to {max} are meant"));
         }
         self.rests.insert(asked, OracleRest { why, times, since: at, lasts });
         Ok(())
@@ -318,13 +318,13 @@ fn asks(ran: &Ran) -> u64 {
 fn life(new: &EngineState, is_current: bool, chosen: Option<u64>) -> Result<Fresh, String> {
     let asked = new.ran.asked;
     let chosen = chosen.ok_or_else(|| format!("the answer to {asked:?} is not remembered"))?;
-    let (least, most) = match new.ran.says {
+    let (least, max) = match new.ran.says {
         _ if !is_current => (0, 0),
         Says::List { lasting: Some(own), .. } => (own * 900, own * 1000),
         _ => (asked.rules().ttl * 900, asked.rules().ttl * 1100),
     };
-    if !(least..=most).contains(&chosen) {
-        return Err(format!("the answer to {asked:?} is fresh for {chosen} ms, {least} to {most} are meant"));
+    if !(least..=max).contains(&chosen) {
+        return Err(format!("the answer to {asked:?} is fresh for {chosen} ms, {least} to {max} are meant"));
     }
     Ok(if is_current { Fresh::For(chosen) } else { Fresh::Never })
 }

@@ -115,7 +115,7 @@ pub(crate) struct Rules {
     pub(crate) on_empty: &'static str,
     pub(crate) on_shrink: &'static str,
     pub(crate) least: usize,
-    pub(crate) most: usize,
+    pub(crate) max: usize,
     pub(crate) shrink: u8,
     /// How sets are identified.
     pub(crate) identity: RuleIdentity,
@@ -132,7 +132,7 @@ const USUAL: Rules = Rules {
     on_empty: "confirm",
     on_shrink: "confirm",
     least: 0,
-    most: 1000,
+    max: 1000,
     shrink: 30,
     identity: RuleIdentity::Counted,
     confirm_after: 2,
@@ -144,7 +144,7 @@ pub(crate) static ROUTES: [Rules; 7] = [
     USUAL,
     Rules { name: "moving", follows: true, identity: RuleIdentity::Named, ..USUAL },
     Rules { name: "eager", follows: true, ttl: 0, on_empty: "keep", confirm_after: 1, confirm_for: 0, ..USUAL },
-    Rules { name: "wary", ttl: 10, while_revalidate: 0, if_error: 3600, on_empty: "error", least: 2, most: 6, ..USUAL },
+    Rules { name: "wary", ttl: 10, while_revalidate: 0, if_error: 3600, on_empty: "error", least: 2, max: 6, ..USUAL },
     Rules {
         name: "open",
         follows: true,
@@ -172,7 +172,7 @@ impl Rules {
             "guard": {
                 "onEmpty": self.on_empty,
                 "minItems": self.least,
-                "maxItems": self.most,
+                "maxItems": self.max,
                 "maxShrink": format!("{}%", self.shrink),
                 "onShrink": self.on_shrink,
                 "identity": match self.identity {

@@ -205,9 +205,9 @@ impl<'a> World<'a> {
         (Some(self.stage.source.runs()), true)
     }
 
-    /// Lets everything happen that needs no time, and compares. `begun` are the questions for which runs must have begun, for a
+    /// Lets everything happen that needs no time, and compares. `started` are the questions for which runs must have started, for a
     /// caller or by the gateway itself.
-    async fn settle(&mut self, begun: &[Asked], is_for_caller: bool) -> Checked {
+    async fn settle(&mut self, started: &[Asked], is_for_caller: bool) -> Checked {
         sleep(Duration::from_millis(1)).await;
         if let Some(overlap) = self.stage.source.overlap() {
             return Err(format!("I5: {overlap}"));
@@ -216,8 +216,8 @@ impl<'a> World<'a> {
         self.runs = self.stage.source.runs();
         let runs: Vec<Asked> = (first..self.runs).map(|run| self.stage.source.run(run).asked).collect();
         let sorted = |asked: &[Asked]| asked.iter().copied().collect::<BTreeSet<_>>();
-        if runs.len() != begun.len() || sorted(&runs) != sorted(begun) {
-            return Err(format!("the source was asked for {runs:?} instead of {begun:?}"));
+        if runs.len() != started.len() || sorted(&runs) != sorted(started) {
+            return Err(format!("the source was asked for {runs:?} instead of {started:?}"));
         }
         for (run, asked) in (first..).zip(runs) {
             self.oracle.fly(run, asked, is_for_caller);

@@ -100,13 +100,13 @@ pub(super) fn open(path: &Path) -> Result<Database, Trouble> {
 /// that a process that is killed meanwhile leaves no file that looks damaged.
 pub(super) fn make(path: &Path) -> Result<Database, Trouble> {
     let new = replace(path);
-    let told = |error: std::io::Error| Trouble::Other(format!("a new file cannot be made: {error}"));
+    let trouble = |error: std::io::Error| Trouble::Other(format!("a new file cannot be made: {error}"));
     match std::fs::remove_file(&new) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(told(error)),
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(trouble(error)),
         _ => {}
     }
     let database = open_with(&new, true)?;
-    std::fs::rename(&new, path).and_then(|()| sync_folder(path)).map_err(told)?;
+    std::fs::rename(&new, path).and_then(|()| sync_folder(path)).map_err(trouble)?;
     Ok(database)
 }
 

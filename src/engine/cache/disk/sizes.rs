@@ -37,23 +37,23 @@ impl Sizes {
         }
     }
 
-    /// The records to remove, least recently used first, so that about `most` bytes are left once the
+    /// The records to remove, least recently used first, so that about `max` bytes are left once the
     /// records of `batch` (key and size) are written.
-    pub(super) fn victims(&self, batch: &[([u8; 32], u64)], most: u64) -> Vec<[u8; 32]> {
+    pub(super) fn victims(&self, batch: &[([u8; 32], u64)], max: u64) -> Vec<[u8; 32]> {
         let new: HashMap<[u8; 32], u64> = batch.iter().copied().collect();
         let replaced: u64 = new.keys().filter_map(|key| Some(self.by_key.get(key)?.1)).sum();
         let mut total = self.total - replaced + new.values().sum::<u64>();
-        if total <= most {
+        if total <= max {
             return Vec::new();
         }
         let mut victims = Vec::new();
         let old = self.by_use.values().filter(|key| !new.contains_key(*key));
         let old = old.filter_map(|key| Some((*key, self.by_key.get(key)?.1)));
         let mut rest = new.clone();
-        // A key that was written twice counts at its last write. This matters only for a batch larger than `most`.
+        // A key that was written twice counts at its last write. This matters only for a batch larger than `max`.
         let own = batch.iter().rev().filter_map(|(key, _)| rest.remove_entry(key)).collect::<Vec<_>>();
         for (key, size) in old.chain(own.into_iter().rev()) {
-            if total <= most {
+            if total <= max {
                 break;
             }
             total -= size;

@@ -74,8 +74,8 @@ fn attempt(path: &Path, clock: &Arc<dyn Clock>, metrics: &DiskMetrics) -> Result
     let stamp = if let Found::Whole(_, stamp) = &found { *stamp } else { None };
     let floor = stamp.unwrap_or(0).max(recovered.stamp());
     let lost = beside(path, ".lost");
-    let told = |error: std::io::Error| Trouble::Other(format!("its marks of loss ({}): {error}", lost.display()));
-    let marks = Marks::read(&lost, Arc::clone(clock), floor).map_err(told)?;
+    let trouble = |error: std::io::Error| Trouble::Other(format!("its marks of loss ({}): {error}", lost.display()));
+    let marks = Marks::read(&lost, Arc::clone(clock), floor).map_err(trouble)?;
     let why = what_was_lost(&found, &marks, &recovered);
     if let Some(why) = &why {
         tracing::error!(file = %path.display(), why, "the last good answers are lost; what they were counts as unknown");
@@ -83,10 +83,10 @@ fn attempt(path: &Path, clock: &Arc<dyn Clock>, metrics: &DiskMetrics) -> Result
     }
     // Before anything is moved: if the process is killed meanwhile, the next start must not look like a first start.
     let marks = match marks {
-        Err(_) => Marks::make(&lost, Arc::clone(clock), floor, why.is_some()).map_err(told)?,
+        Err(_) => Marks::make(&lost, Arc::clone(clock), floor, why.is_some()).map_err(trouble)?,
         Ok(marks) => {
             if why.is_some() {
-                marks.set_everything().and_then(|()| marks.sync()).map_err(told)?;
+                marks.set_everything().and_then(|()| marks.sync()).map_err(trouble)?;
             }
             marks
         }
@@ -103,7 +103,7 @@ fn attempt(path: &Path, clock: &Arc<dyn Clock>, metrics: &DiskMetrics) -> Result
     if stamp.is_none() || recovered.is_used {
         parts.recover(&recovered, metrics);
     }
-    parts.marks.finish().map_err(told)?;
+    parts.marks.finish().map_err(trouble)?;
     Ok(parts)
 }
 

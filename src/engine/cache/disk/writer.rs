@@ -115,12 +115,12 @@ impl Writer {
                 self.trouble(&error);
             }
         }
-        for (told, keys) in expired {
-            let _ = told.send(keys);
+        for (reply, keys) in expired {
+            let _ = reply.send(keys);
         }
         for order in batch {
-            if let Order::Flush(told) = order {
-                let _ = told.send(());
+            if let Order::Flush(reply) = order {
+                let _ = reply.send(());
             }
         }
         is_settled
@@ -138,8 +138,8 @@ impl Writer {
                         Some(record) => _ = table.insert(key.as_bytes(), record.as_slice())?,
                         None => _ = table.remove(key.as_bytes())?,
                     },
-                    Order::Expire(selector, told) if kind == RecordKind::Answer => {
-                        expired.push((told.clone(), expire(&mut table, selector)?));
+                    Order::Expire(selector, reply) if kind == RecordKind::Answer => {
+                        expired.push((reply.clone(), expire(&mut table, selector)?));
                     }
                     Order::Change(_) | Order::Expire(..) | Order::Used(_) | Order::Flush(_) => {}
                 }

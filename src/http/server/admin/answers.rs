@@ -45,39 +45,39 @@ pub(super) async fn list(app: Arc<App>, uri: &Uri) -> Result<Value, ApiError> {
 }
 
 fn tell(overview: &Overview) -> Value {
-    let mut told = Map::new();
+    let mut fields = Map::new();
     let question = &overview.question;
-    told.insert("key".into(), overview.key.to_string().into());
-    told.insert("lineage".into(), overview.lineage.to_string().into());
-    told.insert("route".into(), (*question.route).into());
+    fields.insert("key".into(), overview.key.to_string().into());
+    fields.insert("lineage".into(), overview.lineage.to_string().into());
+    fields.insert("route".into(), (*question.route).into());
     if let Some(name) = &question.application_set {
-        told.insert("applicationSet".into(), (**name).into());
+        fields.insert("applicationSet".into(), (**name).into());
     }
-    told.insert("askedBy".into(), json!(overview.asked_by));
-    told.insert("input".into(), Value::Object((*question.parameters).clone()));
-    told.insert("state".into(), overview.state.into());
+    fields.insert("askedBy".into(), json!(overview.asked_by));
+    fields.insert("input".into(), Value::Object((*question.parameters).clone()));
+    fields.insert("state".into(), overview.state.into());
     if let Some(answer) = &overview.answer {
-        told.insert("storedAt".into(), rfc3339(answer.stored_at).into());
-        told.insert("ageSeconds".into(), overview.age.unwrap_or_default().as_secs().into());
-        told.insert("sizeBytes".into(), answer.size.into());
-        told.insert("parameterSets".into(), answer.sets.into());
-        told.insert("backendMilliseconds".into(), json!(answer.took.as_secs_f64() * 1000.0));
-        told.insert("evidence".into(), json!(answer.evidence));
+        fields.insert("storedAt".into(), rfc3339(answer.stored_at).into());
+        fields.insert("ageSeconds".into(), overview.age.unwrap_or_default().as_secs().into());
+        fields.insert("sizeBytes".into(), answer.size.into());
+        fields.insert("parameterSets".into(), answer.sets.into());
+        fields.insert("backendMilliseconds".into(), json!(answer.took.as_secs_f64() * 1000.0));
+        fields.insert("evidence".into(), json!(answer.evidence));
     }
     if let Some(left) = overview.fresh_for {
-        told.insert("freshForSeconds".into(), left.as_secs().into());
+        fields.insert("freshForSeconds".into(), left.as_secs().into());
     }
     if let Some((failure, left)) = &overview.failing {
         let failing = json!({
             "kind": failure.as_str(), "message": failure.to_string(), "evidence": failure.evidence(),
             "askedAgainInSeconds": left.as_secs() + 1,
         });
-        told.insert("failing".into(), failing);
+        fields.insert("failing".into(), failing);
     }
     if let Some(held) = &overview.held {
-        told.insert("held".into(), super::held::tell(overview.lineage, held, &overview.asked_by));
+        fields.insert("held".into(), super::held::tell(overview.lineage, held, &overview.asked_by));
     }
-    told.into()
+    fields.into()
 }
 
 #[derive(Debug, Deserialize)]

@@ -21,15 +21,15 @@ const FLUSH: Duration = Duration::from_secs(5);
 pub(super) fn list(app: &App) -> Value {
     let mut held = app.engine.held();
     held.sort_by_key(|(_, held)| held.since);
-    let told: Vec<Value> = held
+    let fields: Vec<Value> = held
         .iter()
         .map(|(lineage, held)| tell(*lineage, held, &app.engine.asked_by(&held.question, &held.key)))
         .collect();
-    json!({ "held": told })
+    json!({ "held": fields })
 }
 
 pub(super) fn tell(lineage: Key, held: &Held, asked_by: &[Arc<str>]) -> Value {
-    let mut told = json!({
+    let mut fields = json!({
         "id": lineage.to_string(),
         "route": *held.question.route,
         "askedBy": asked_by,
@@ -47,12 +47,12 @@ pub(super) fn tell(lineage: Key, held: &Held, asked_by: &[Arc<str>]) -> Value {
         "message": held.to_string(),
     });
     if let Some(name) = &held.question.application_set {
-        told["applicationSet"] = (**name).into();
+        fields["applicationSet"] = (**name).into();
     }
     if let Some(decision) = held.decision {
-        told["decision"] = json!(decision);
+        fields["decision"] = json!(decision);
     }
-    told
+    fields
 }
 
 pub(super) async fn decide(app: Arc<App>, id: &str, decision: Decision, by: &Operator) -> Result<Value, ApiError> {

@@ -88,7 +88,7 @@ impl Field {
 
     async fn render(&self, context: &Context) -> Result<String, BackendError> {
         let text = context.render(&self.template).await;
-        text.map_err(|error| error.within(self.key).told(BackendError::invalid_input))
+        text.map_err(|error| error.within(self.key).into_backend_error(BackendError::invalid_input))
     }
 
     fn wrong(&self, why: &str) -> BackendError {

@@ -103,8 +103,8 @@ impl ReportedStatus {
     fn evidence(&self, asked: &str, secrets: &Secrets) -> Evidence {
         let show = |text: &str| secrets.excerpt(text.as_bytes(), MAX_WORD_CHARS);
         let url = self.url.as_deref().map(|url| format!(", {}", secrets.redact(url))).unwrap_or_default();
-        let said = format!("`{}`: {}{url}", show(&self.name), show(&self.word));
-        if self.state == RulingState::Passed { Evidence::present(asked, said) } else { Evidence::absent(asked, said) }
+        let text = format!("`{}`: {}{url}", show(&self.name), show(&self.word));
+        if self.state == RulingState::Passed { Evidence::present(asked, text) } else { Evidence::absent(asked, text) }
     }
 }
 
@@ -164,8 +164,11 @@ mod tests {
         let ruling = rule(&required(&["build", "lint"]), &[("build", Failed), ("x", Passed)]);
         assert_eq!(ruling.run_url.as_deref(), Some("https://ci/build"));
         assert_eq!(ruling.built_at.as_deref(), Some("2026-01-01T00:00:00Z"));
-        let told: Vec<String> = ruling.evidence.iter().map(ToString::to_string).collect();
-        assert_eq!(told, ["absent, GET /x: no status `lint` yet", "absent, GET /x: `build`: Failed, https://ci/build"]);
+        let lines: Vec<String> = ruling.evidence.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            lines,
+            ["absent, GET /x: no status `lint` yet", "absent, GET /x: `build`: Failed, https://ci/build"]
+        );
         let many: Vec<(&str, RulingState)> = (0..30).map(|_| ("a", Passed)).chain([("b", Failed)]).collect();
         let evidence = rule(&Required::All, &many).evidence;
         assert_eq!(evidence.len(), 20);

@@ -78,9 +78,9 @@ impl WalkBack {
             (here.commit, gone) = (parent, gone + 1);
             let ruling = self.github.ruling(here.clone(), query).await?;
             if ruling.state == RulingState::Passed {
-                let told = format!("{} passed, {gone} before {}", here.commit.short(), commit.short());
+                let text = format!("{} passed, {gone} before {}", here.commit.short(), commit.short());
                 let mut evidence = own.evidence;
-                evidence.push(Evidence::present(walk, told));
+                evidence.push(Evidence::present(walk, text));
                 evidence.extend(ruling.evidence);
                 return Ok(Ruling { is_earlier: true, evidence, ..ruling });
             }

@@ -67,10 +67,10 @@ impl PipelineFilter<'_> {
             state(&newest.status, self.accept).ok_or_else(|| unknown_word("a pipeline", &newest.status, secrets))?;
         let run_url = newest.web_url.as_deref().and_then(|url| forge.link(url)).map(|url| secrets.redact(&url));
         let page = run_url.as_deref().map(|url| format!(", {url}")).unwrap_or_default();
-        let said = format!("pipeline {}: {}{page}", newest.id, newest.status);
+        let text = format!("pipeline {}: {}{page}", newest.id, newest.status);
         let evidence = match state {
-            RulingState::Passed => Evidence::present(asked, said),
-            RulingState::Pending | RulingState::Failed => Evidence::absent(asked, said),
+            RulingState::Passed => Evidence::present(asked, text),
+            RulingState::Pending | RulingState::Failed => Evidence::absent(asked, text),
         };
         // The lists have no time of the end. A pipeline that ended is not updated any more, so that time is used.
         let built_at = newest.updated_at.as_deref().and_then(time).filter(|_| state != RulingState::Pending);

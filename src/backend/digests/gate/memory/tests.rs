@@ -77,12 +77,12 @@ impl System for Oracle {
 }
 
 #[derive(Clone)]
-struct Desk {
+struct GateContext {
     hands: Arc<Hands>,
     gate: Arc<Remembered<Oracle>>,
 }
 
-impl Desk {
+impl GateContext {
     fn new(takes: Duration) -> Self {
         let hands = Arc::new(Hands::default());
         let clock: Arc<dyn Clock> = hands.clone();
@@ -108,8 +108,8 @@ impl Desk {
 
     /// The same in a task of its own.
     fn asks(&self, patience: Duration) -> tokio::task::JoinHandle<Result<RulingState, BackendError>> {
-        let desk = self.clone();
-        tokio::spawn(async move { desk.ask(true, patience).await })
+        let context = self.clone();
+        tokio::spawn(async move { context.ask(true, patience).await })
     }
 }
 
@@ -125,24 +125,24 @@ async fn each_ruling_holds_for_its_time() {
         (RulingState::Failed, true, 240),
         (RulingState::Pending, true, 60),
     ] {
-        let desk = Desk::new(Duration::ZERO);
-        desk.gate.system.is_low.store(is_low, Ordering::SeqCst);
-        desk.says(Some(state));
-        assert_eq!(desk.ask(true, PATIENT).await.unwrap(), state);
+        let context = GateContext::new(Duration::ZERO);
+        context.gate.system.is_low.store(is_low, Ordering::SeqCst);
+        context.says(Some(state));
+        assert_eq!(context.ask(true, PATIENT).await.unwrap(), state);
         // Asked anew, it would be remembered anew: an error is not.
-        desk.says(None);
+        context.says(None);
         let mut second = 0;
-        while desk.ask(true, PATIENT).await.is_ok() {
-            desk.hands.0.fetch_add(1000, Ordering::SeqCst);
+        while context.ask(true, PATIENT).await.is_ok() {
+            context.hands.0.fetch_add(1000, Ordering::SeqCst);
             second += 1;
         }
-        assert_eq!((second, desk.asked()), (lasts, 2), "{state:?} {is_low}");
+        assert_eq!((second, context.asked()), (lasts, 2), "{state:?} {is_low}");
     }
 }
 
 #[tokio::test]
 async fn who_may_not_reuse_asks_and_corrects_what_is_remembered() {
-    let desk = Desk::new(Duration::ZERO);
+    let context = GateContext::new(Duration::ZERO);
     for (may_reuse, says, hears) in [
         (true, RulingState::Passed, RulingState::Passed),
         (false, RulingState::Failed, RulingState::Failed),
@@ -150,66 +150,66 @@ async fn who_may_not_reuse_asks_and_corrects_what_is_remembered() {
         (false, RulingState::Pending, RulingState::Pending),
         (true, RulingState::Passed, RulingState::Passed),
     ] {
-        desk.says(Some(says));
-        assert_eq!(desk.ask(may_reuse, PATIENT).await.unwrap(), hears);
+        context.says(Some(says));
+        assert_eq!(context.ask(may_reuse, PATIENT).await.unwrap(), hears);
     }
-    assert_eq!(desk.asked(), 4);
+    assert_eq!(context.asked(), 4);
 }
 
 #[tokio::test(start_paused = true)]
 async fn equal_questions_share_one_even_when_the_first_one_leaves() {
-    let desk = Desk::new(Duration::from_secs(1));
-    desk.says(Some(RulingState::Pending));
-    let callers: Vec<_> = (0..100).map(|_| desk.asks(PATIENT)).collect();
+    let context = GateContext::new(Duration::from_secs(1));
+    context.says(Some(RulingState::Pending));
+    let callers: Vec<_> = (0..100).map(|_| context.asks(PATIENT)).collect();
     sleep(Duration::from_millis(500)).await;
     callers[0].abort();
     for caller in callers.into_iter().skip(1) {
         assert_eq!(caller.await.unwrap().unwrap(), RulingState::Pending);
     }
-    assert_eq!(desk.asked(), 1);
-    assert!(desk.gate.flights.len() == 0);
+    assert_eq!(context.asked(), 1);
+    assert!(context.gate.flights.len() == 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn who_has_more_time_waits_longer() {
-    let desk = Desk::new(Duration::from_secs(1));
-    desk.says(Some(RulingState::Passed));
-    let hasty = desk.asks(Duration::from_millis(100));
+    let context = GateContext::new(Duration::from_secs(1));
+    context.says(Some(RulingState::Passed));
+    let hasty = context.asks(Duration::from_millis(100));
     tokio::task::yield_now().await;
-    let patient = desk.asks(PATIENT);
+    let patient = context.asks(PATIENT);
     assert_eq!(hasty.await.unwrap().unwrap_err().message, "too slow");
-    assert_eq!((patient.await.unwrap().unwrap(), desk.asked()), (RulingState::Passed, 2));
+    assert_eq!((patient.await.unwrap().unwrap(), context.asked()), (RulingState::Passed, 2));
 
     // A caller with less time stops waiting earlier.
-    desk.gate.forget();
-    let patient = desk.asks(PATIENT);
+    context.gate.forget();
+    let patient = context.asks(PATIENT);
     tokio::task::yield_now().await;
     let began = Instant::now();
-    let error = desk.ask(true, Duration::from_millis(100)).await.unwrap_err();
+    let error = context.ask(true, Duration::from_millis(100)).await.unwrap_err();
     assert!(error.message.contains("in time") && began.elapsed() < Duration::from_millis(200), "{error}");
-    assert_eq!((patient.await.unwrap().unwrap(), desk.asked()), (RulingState::Passed, 3));
+    assert_eq!((patient.await.unwrap().unwrap(), context.asked()), (RulingState::Passed, 3));
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_began_before_all_was_forgotten_is_not_remembered() {
-    let desk = Desk::new(Duration::from_secs(1));
-    desk.says(Some(RulingState::Failed));
-    let slow = desk.asks(PATIENT);
+    let context = GateContext::new(Duration::from_secs(1));
+    context.says(Some(RulingState::Failed));
+    let slow = context.asks(PATIENT);
     sleep(Duration::from_millis(500)).await;
-    desk.gate.forget();
-    desk.says(Some(RulingState::Passed));
+    context.gate.forget();
+    context.says(Some(RulingState::Passed));
     assert_eq!(slow.await.unwrap().unwrap(), RulingState::Failed);
-    assert_eq!(desk.ask(true, PATIENT).await.unwrap(), RulingState::Passed);
+    assert_eq!(context.ask(true, PATIENT).await.unwrap(), RulingState::Passed);
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_began_before_somebody_asked_anew_is_not_remembered() {
-    let desk = Desk::new(Duration::from_secs(1));
-    desk.says(Some(RulingState::Failed));
-    let slow = desk.asks(PATIENT);
+    let context = GateContext::new(Duration::from_secs(1));
+    context.says(Some(RulingState::Failed));
+    let slow = context.asks(PATIENT);
     sleep(Duration::from_millis(500)).await;
-    desk.says(Some(RulingState::Passed));
-    assert_eq!(desk.ask(false, PATIENT).await.unwrap(), RulingState::Passed);
+    context.says(Some(RulingState::Passed));
+    assert_eq!(context.ask(false, PATIENT).await.unwrap(), RulingState::Passed);
     assert_eq!(slow.await.unwrap().unwrap(), RulingState::Failed);
-    assert_eq!((desk.ask(true, PATIENT).await.unwrap(), desk.asked()), (RulingState::Passed, 2));
+    assert_eq!((context.ask(true, PATIENT).await.unwrap(), context.asked()), (RulingState::Passed, 2));
 }

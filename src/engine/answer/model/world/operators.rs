@@ -34,15 +34,15 @@ impl World<'_> {
             if !operator.task.is_finished() {
                 return Err("an operator waits on".to_owned());
             }
-            let told = (&mut operator.task).await.map_err(|error| error.to_string())?;
-            let told = told.map(|told| (told.is.is_some(), told.unknown.as_ref().map(Why::of)));
+            let answer = (&mut operator.task).await.map_err(|error| error.to_string())?;
+            let answer = answer.map(|answer| (answer.is.is_some(), answer.unknown.as_ref().map(Why::of)));
             let unknown = match landed.flatten() {
                 Some(Landed::Bad(why)) => Some(Why(why, false)),
                 Some(Landed::Good(_)) | None => None,
             };
             let expected = operator.was_held.then(|| (self.oracle.held.contains_key(&operator.lineage), unknown));
-            if told != expected {
-                return Err(format!("an operator is told {told:?} instead of {expected:?}"));
+            if answer != expected {
+                return Err(format!("an operator is answered {answer:?} instead of {expected:?}"));
             }
         }
         self.operators = waiting;
@@ -71,20 +71,20 @@ impl World<'_> {
 
     pub(super) async fn decide(&mut self, lineage: Slot, decision: Decision) -> Checked {
         let held = self.oracle.decide(lineage, decision, self.wall.now());
-        let (mut run, mut begun) = (None, None);
+        let (mut run, mut started) = (None, None);
         if let Some(asked) = held {
             self.watch.decided(lineage, decision);
             let is_fresh = self.oracle.own_worth(asked, self.wall.now()) == Worth::Fresh;
             let wants_run = decision == Decision::Released && !(is_fresh && self.oracle.flight(asked).is_none());
             let is_new;
             (run, is_new) = self.run_for(asked, wants_run);
-            begun = is_new.then_some(asked);
+            started = is_new.then_some(asked);
         }
         let (engine, routes) = (Arc::clone(&self.engine), Arc::clone(&self.stage.routes));
         let id = self.stage.key(lineage).to_string();
         let task = tokio::spawn(async move { engine.decide(&routes, &id, decision, &operator()).await });
         self.operators.push(Operator { lineage, was_held: held.is_some(), run, task });
-        self.settle(&Vec::from_iter(begun), true).await
+        self.settle(&Vec::from_iter(started), true).await
     }
 
     /// Checks that operators see the stored answers.

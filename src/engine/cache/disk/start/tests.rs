@@ -86,8 +86,8 @@ fn what_was_lost_is_known_at_every_start() {
         damage(&path);
         // The second start after it remembers, and has nothing new to tell.
         for errors in [u64::from(is_everything_lost), 0] {
-            let (parts, told) = open(&path);
-            assert_eq!((is_lost(&parts), told), (is_everything_lost, errors), "{name}");
+            let (parts, found) = open(&path);
+            assert_eq!((is_lost(&parts), found), (is_everything_lost, errors), "{name}");
         }
     }
 }
